@@ -1,7 +1,6 @@
 //! Volumes made, changed and removed while the pool is served.
 
 use crate::core::Core;
-use crate::durability::Durability;
 use crate::ids::{AdminId, AdminStep, Waiter};
 use crate::mover::Mover;
 use crate::policy::harm::MovesStatus;
@@ -15,6 +14,7 @@ use weir_model::{
     Bytes, DeviceId, ErrorKind, Hint, Memory, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR,
     VolumeId, VolumeOffset,
 };
+use weir_policy::placement::{Choice, Placement};
 
 /// What is to be done to the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,37 +166,39 @@ pub(crate) struct Admin {
     replies: std::collections::VecDeque<AdminReply>,
 }
 
-impl Admin {
-    #[inline]
-    pub(crate) fn is_being_removed(&self, volume: VolumeId) -> bool {
-        !self.removals.is_empty() && self.removals.iter().any(|r| r.volume == volume)
-    }
-}
-
 impl Task for Admin {
+    type On = Engine;
+
     /// Whether some volume whose last requests have ended is to be cleared.
     fn can_run(engine: &Engine) -> bool {
         let removals = &engine.admin.removals;
-        engine.core.stopped_changes.is_none()
+        engine.data.base.core.stopped_changes.is_none()
             && removals.iter().any(|r| {
                 r.stage == Stage::Draining
-                    && is_quiet(&engine.core, &engine.requests, &engine.mover, r.volume)
+                    && is_quiet(
+                        &engine.data.base.core,
+                        &engine.data.base.requests,
+                        &engine.data.mover,
+                        r.volume,
+                    )
             })
     }
 
     /// Begins clearing volumes whose last requests have ended.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if engine.core.stopped_changes.is_some() {
+        if engine.data.base.core.stopped_changes.is_some() {
             return;
         }
         let ready: Vec<_> = (engine.admin.removals.iter().filter(|r| r.stage == Stage::Draining))
             .map(|r| r.volume)
-            .filter(|volume| is_quiet(&engine.core, &engine.requests, &engine.mover, *volume))
+            .filter(|volume| {
+                is_quiet(&engine.data.base.core, &engine.data.base.requests, &engine.data.mover, *volume)
+            })
             .collect();
         for volume in ready {
             engine.admin.set_stage(volume, Stage::Clearing);
-            let Some(size) = engine.core.map.volume(volume).map(|v| v.size) else { continue };
-            let extent = engine.core.map.extent();
+            let Some(size) = engine.data.base.core.map.volume(volume).map(|v| v.size) else { continue };
+            let extent = engine.data.base.core.map.extent();
             // Whole extents, so that a volume that ends within a block leaves none behind.
             let len = Bytes(extent.count(size) * extent.bytes().0);
             let request = Request {
@@ -209,25 +211,20 @@ impl Task for Admin {
                 hint: Hint::None,
                 buffer: None,
             };
-            let id = engine.activate(request, true);
-            engine.advance_range(id);
+            let id = engine.data.base.activate(request, true);
+            engine.data.base.advance_range(id);
         }
     }
 }
 
 impl Admin {
-    fn volume_named(&self, core: &Core, name: String) -> Result<VolumeId, AdminError> {
-        let volume = core.map.catalogue().by_name(&name).filter(|v| !self.is_being_removed(*v));
-        volume.ok_or(AdminError::NotFound(name))
-    }
-
     /// Whether a volume is on its way out.
     pub(crate) fn is_removing(&self) -> bool {
         !self.removals.is_empty()
     }
 
     /// Removals a previous run began.
-    pub(crate) fn resume_removals(&mut self, core: &mut Core) {
+    pub(crate) fn resume_removals(&mut self, core: &mut Core, requests: &mut Requests) {
         let intents = core.map.catalogue().intents.values();
         let volumes: Vec<_> =
             intents.filter(|i| i.kind == IntentKind::RemoveVolume).map(|i| i.volume).collect();
@@ -237,6 +234,7 @@ impl Admin {
                 core.map.queue(Delta::EndIntent { id: volume.0 });
                 continue;
             }
+            requests.removing.push(volume);
             self.removals.push(Removal { volume, reply: None, stage: Stage::Draining });
         }
     }
@@ -258,42 +256,6 @@ impl Admin {
 }
 
 impl Admin {
-    fn set_hardening(
-        &mut self,
-        core: &mut Core,
-        verification: &Verification,
-        durability: &mut Durability,
-        id: AdminId,
-        name: String,
-        hardening: Hardening,
-    ) -> Result<(), AdminError> {
-        let volume = self.volume_named(core, name)?;
-        if core.stopped_changes.is_some() {
-            return Err(failure(core, verification, RequestError::ReadOnly));
-        }
-        core.map.set_hardening(volume, hardening);
-        durability.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
-        Ok(())
-    }
-
-    /// Every extent of a volume being removed has been given back, durably.
-    pub(crate) fn clearing_ended(
-        &mut self,
-        core: &mut Core,
-        verification: &Verification,
-        durability: &mut Durability,
-        volume: VolumeId,
-        error: Option<RequestError>,
-    ) {
-        if let Some(error) = error {
-            return self.removal_failed(volume, failure(core, verification, error));
-        }
-        self.set_stage(volume, Stage::Dropping);
-        core.map.queue(Delta::DropVolume { id: volume });
-        core.map.queue(Delta::EndIntent { id: volume.0 });
-        durability.wait_for_commit(Waiter::Admin(AdminStep::Removed(volume)));
-    }
-
     /// No more changes are accepted: removals that wait for requests in flight do not go on before the
     /// next start.
     pub(crate) fn fail_draining_removals(&mut self, core: &Core, verification: &Verification) {
@@ -303,6 +265,11 @@ impl Admin {
             .into_iter()
             .for_each(|volume| self.removal_failed(volume, why_removal_stops(core, verification, volume)));
     }
+}
+
+fn volume_named(core: &Core, requests: &Requests, name: String) -> Result<VolumeId, AdminError> {
+    let volume = core.map.catalogue().by_name(&name).filter(|v| !requests.is_being_removed(*v));
+    volume.ok_or(AdminError::NotFound(name))
 }
 
 /// Two copies need two devices for the data, and for the map that says where they are. Of a device that
@@ -344,15 +311,12 @@ fn why_removal_stops(core: &Core, verification: &Verification, volume: VolumeId)
 impl Engine {
     /// Carries out a command. Its reply comes from [`Self::next_admin_reply`] when it is durable.
     pub fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
-        self.core.now = now;
+        self.data.base.core.now = now;
         let refused = match command {
             Command::CreateVolume { name, size, hardening, copies } => {
                 self.create_volume(id, name, size, hardening, copies).err()
             }
-            Command::SetHardening { name, hardening } => self
-                .admin
-                .set_hardening(&mut self.core, &self.verification, &mut self.durability, id, name, hardening)
-                .err(),
+            Command::SetHardening { name, hardening } => self.set_hardening(id, name, hardening).err(),
             Command::RemoveVolume { name } => self.remove_volume(id, name).err(),
         };
         if let Some(error) = refused {
@@ -365,28 +329,43 @@ impl Engine {
         self.admin.replies.pop_front()
     }
 
+    /// From now on this policy decides, but for volumes that have their own. Nothing is moved by that:
+    /// what is where stays there until the new one asks.
+    pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
+        self.data.base.core.now = now;
+        self.data.base.host.set_policy(&self.data.base.core, policy);
+    }
+
+    /// From now on the volume of this name has its own policy, made as it is chosen; without a choice, the
+    /// pool's. If there is none of that name, the next one made has. Nothing is moved by that.
+    pub fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<Choice>) {
+        self.data.base.core.now = now;
+        self.data.base.host.set_volume_policy(&self.data.base.core, name, choice);
+    }
+
     /// The pool's volumes, in order of creation; not those being removed.
     pub fn volumes(&self) -> impl Iterator<Item = VolumeInfo> + '_ {
-        let extent = self.core.map.extent().bytes();
-        let all = self.core.map.catalogue().volumes.iter();
-        all.filter(|(id, _)| !self.admin.is_being_removed(**id)).map(move |(id, volume)| {
-            let (degraded, looking) = self.background.degraded(&self.core, *id);
+        let extent = self.data.base.core.map.extent().bytes();
+        let all = self.data.base.core.map.catalogue().volumes.iter();
+        all.filter(|(id, _)| !self.data.base.requests.is_being_removed(**id)).map(move |(id, volume)| {
+            let (degraded, looking) = self.data.base.durability.lacking.degraded(&self.data.base.core, *id);
             VolumeInfo {
                 id: *id,
                 name: volume.name.clone(),
                 size: volume.size,
-                allocated: self.core.map.usage(*id).bytes(extent),
+                allocated: self.data.base.core.map.usage(*id).bytes(extent),
                 hardening: volume.hardening,
                 copies: volume.copies,
-                policy: self.host.policies.own_name(*id),
-                moves: self
-                    .host
-                    .policies
-                    .own_name(*id)
-                    .map(|_| self.host.moves_status(&self.core, self.host.policies.of(*id))),
+                policy: self.data.base.host.policies.own_name(*id),
+                moves: self.data.base.host.policies.own_name(*id).map(|_| {
+                    self.data
+                        .base
+                        .host
+                        .moves_status(&self.data.base.core, self.data.base.host.policies.of(*id))
+                }),
                 degraded,
                 looking,
-                metadata: self.background.inference.found(*id),
+                metadata: self.data.base.host.inference.found(*id),
             }
         })
     }
@@ -406,64 +385,102 @@ impl Engine {
         if !size.0.is_multiple_of(SECTOR) || !(4096..=1 << 62).contains(&size.0) {
             return Err(AdminError::BadSize(size));
         }
-        check_copies(&self.core, copies)?;
-        let taken = self.core.map.catalogue().by_name(&name).is_some()
+        check_copies(&self.data.base.core, copies)?;
+        let taken = self.data.base.core.map.catalogue().by_name(&name).is_some()
             || self.admin.creating.iter().any(|(_, n)| *n == name);
         if taken {
             return Err(AdminError::Exists(name));
         }
-        if self.core.stopped_changes.is_some() {
-            return Err(failure(&self.core, &self.verification, RequestError::ReadOnly));
+        if self.data.base.core.stopped_changes.is_some() {
+            return Err(failure(&self.data.base.core, &self.data.base.verification, RequestError::ReadOnly));
         }
-        if !self.core.map.has_metadata_room() {
+        if !self.data.base.core.map.has_metadata_room() {
             return Err(AdminError::Failed(RequestError::NoSpace));
         }
-        let volume = self.core.map.create_volume(&name, size, hardening, copies);
-        self.host.policies.settle(self.core.now, volume, &name, self.host.harm.moves());
+        let volume = self.data.base.core.map.create_volume(&name, size, hardening, copies);
+        self.data.base.host.policies.settle(
+            self.data.base.core.now,
+            volume,
+            &name,
+            self.data.base.host.harm.moves(),
+        );
         self.admin.creating.push((volume, name));
-        self.durability.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
+        self.data.base.durability.wait_for_commit(Waiter::Admin(AdminStep::Created(id, volume)));
+        Ok(())
+    }
+
+    fn set_hardening(&mut self, id: AdminId, name: String, hardening: Hardening) -> Result<(), AdminError> {
+        let volume = volume_named(&self.data.base.core, &self.data.base.requests, name)?;
+        if self.data.base.core.stopped_changes.is_some() {
+            return Err(failure(&self.data.base.core, &self.data.base.verification, RequestError::ReadOnly));
+        }
+        self.data.base.core.map.set_hardening(volume, hardening);
+        self.data.base.durability.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
         Ok(())
     }
 
     fn remove_volume(&mut self, id: AdminId, name: String) -> Result<(), AdminError> {
-        let volume = self.admin.volume_named(&self.core, name)?;
-        if self.core.stopped_changes.is_some() {
-            return Err(failure(&self.core, &self.verification, RequestError::ReadOnly));
+        let volume = volume_named(&self.data.base.core, &self.data.base.requests, name)?;
+        if self.data.base.core.stopped_changes.is_some() {
+            return Err(failure(&self.data.base.core, &self.data.base.verification, RequestError::ReadOnly));
         }
         let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
-        self.core.map.queue(Delta::Intent { id: volume.0, intent });
+        self.data.base.core.map.queue(Delta::Intent { id: volume.0, intent });
+        self.data.base.requests.removing.push(volume);
         self.admin.removals.push(Removal { volume, reply: Some(id), stage: Stage::Intent });
         // Those of its writes that wait for space would keep it.
-        self.space.retry_waiting_space(&mut self.requests);
-        self.durability.wait_for_commit(Waiter::Admin(AdminStep::RemovalBegun(volume)));
+        self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
+        self.data.base.durability.wait_for_commit(Waiter::Admin(AdminStep::RemovalBegun(volume)));
         Ok(())
+    }
+
+    /// Every extent of a volume being removed has been given back, durably.
+    pub(crate) fn clearing_ended(&mut self, volume: VolumeId, error: Option<RequestError>) {
+        if let Some(error) = error {
+            return self
+                .admin
+                .removal_failed(volume, failure(&self.data.base.core, &self.data.base.verification, error));
+        }
+        self.admin.set_stage(volume, Stage::Dropping);
+        self.data.base.core.map.queue(Delta::DropVolume { id: volume });
+        self.data.base.core.map.queue(Delta::EndIntent { id: volume.0 });
+        self.data.base.durability.wait_for_commit(Waiter::Admin(AdminStep::Removed(volume)));
     }
 
     pub(crate) fn admin_step_ended(&mut self, step: AdminStep, error: Option<RequestError>) {
         match (step, error) {
             (AdminStep::Created(id, volume), error) => {
                 self.admin.creating.retain(|(v, _)| *v != volume);
-                let result =
-                    error.map_or(Ok(volume), |error| Err(failure(&self.core, &self.verification, error)));
+                let result = error.map_or(Ok(volume), |error| {
+                    Err(failure(&self.data.base.core, &self.data.base.verification, error))
+                });
                 self.admin.replies.push_back(AdminReply { id, result });
             }
             (AdminStep::Changed(id, volume), error) => {
-                let result =
-                    error.map_or(Ok(volume), |error| Err(failure(&self.core, &self.verification, error)));
+                let result = error.map_or(Ok(volume), |error| {
+                    Err(failure(&self.data.base.core, &self.data.base.verification, error))
+                });
                 self.admin.replies.push_back(AdminReply { id, result });
             }
-            (AdminStep::RemovalBegun(volume), None) if self.core.stopped_changes.is_some() => {
-                self.admin.removal_failed(volume, why_removal_stops(&self.core, &self.verification, volume));
+            (AdminStep::RemovalBegun(volume), None) if self.data.base.core.stopped_changes.is_some() => {
+                self.admin.removal_failed(
+                    volume,
+                    why_removal_stops(&self.data.base.core, &self.data.base.verification, volume),
+                );
             }
             (AdminStep::RemovalBegun(volume), None) => self.admin.set_stage(volume, Stage::Draining),
             (AdminStep::RemovalBegun(volume) | AdminStep::Removed(volume), Some(error)) => {
-                self.admin.removal_failed(volume, failure(&self.core, &self.verification, error));
+                self.admin.removal_failed(
+                    volume,
+                    failure(&self.data.base.core, &self.data.base.verification, error),
+                );
             }
             (AdminStep::Removed(volume), None) => {
-                self.durability.doubt.forget_volume(volume);
-                self.reads.cache.forget_volume(volume);
-                self.background.inference.forget(volume);
-                self.host.policies.forget(volume);
+                self.data.base.durability.doubt.forget_volume(volume);
+                self.data.base.cache.forget_volume(volume);
+                self.data.base.host.inference.forget(volume);
+                self.data.base.host.policies.forget(volume);
+                self.data.base.requests.removing.retain(|removing| *removing != volume);
                 let done = self.admin.removals.iter().position(|r| r.volume == volume);
                 if let Some(id) = done.and_then(|i| self.admin.removals.swap_remove(i).reply) {
                     self.admin.replies.push_back(AdminReply { id, result: Ok(volume) });

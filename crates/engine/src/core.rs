@@ -1,6 +1,8 @@
 //! What every part of the engine needs: the time, the map, the devices, the commands under way, and what is
 //! told. It stands below all others and knows none of them.
 
+mod retry;
+
 use crate::StoppedChanges;
 use crate::device::abandoned::Abandoned;
 use crate::device::views::Views;

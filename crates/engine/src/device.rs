@@ -4,7 +4,6 @@ pub(crate) mod abandoned;
 pub(crate) mod deadline;
 pub(crate) mod epochs;
 pub(crate) mod flush_order;
-pub(crate) mod lost;
 pub(crate) mod measure;
 pub(crate) mod outstanding;
 pub(crate) mod pacing;

@@ -5,6 +5,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod commit;
 pub(crate) mod doubt;
 pub(crate) mod intents;
+pub(crate) mod lacking;
 pub(crate) mod members;
 pub(crate) mod notes;
 mod waiting;
@@ -13,6 +14,7 @@ use checkpoint::Checkpoint;
 use commit::Commits;
 use doubt::Doubt;
 use intents::Intents;
+use lacking::Lacking;
 use members::Members;
 
 /// See the module.
@@ -23,11 +25,12 @@ pub(crate) struct Durability {
     pub(crate) members: Members,
     pub(crate) intents: Intents,
     pub(crate) doubt: Doubt,
+    pub(crate) lacking: Lacking,
 }
 
 impl Durability {
     pub(crate) fn new(members: Members) -> Self {
-        let (commits, checkpoint, intents, doubt) = Default::default();
-        Self { commits, checkpoint, members, intents, doubt }
+        let (commits, checkpoint, intents, doubt, lacking) = Default::default();
+        Self { commits, checkpoint, members, intents, doubt, lacking }
     }
 }

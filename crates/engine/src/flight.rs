@@ -48,7 +48,7 @@ pub(crate) enum Purpose {
     DataFlush(Epoch),
     /// Verifies that the device still is what its superblock says (`verify.rs`).
     Verify,
-    /// A block that may say what is a file system's metadata (`background/fs_metadata.rs`).
+    /// A block that may say what is a file system's metadata (`background/survey.rs`).
     Survey,
     /// Measures an idle device: the how manieth time (`background/probe.rs`).
     Probe(u32),

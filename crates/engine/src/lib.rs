@@ -12,20 +12,29 @@
 //! while let Some(reply) = engine.next_reply() { … }
 //! ```
 //!
+//! Three layers, each a type that holds the one below and cannot name what is above it:
+//!
+//! - [`base`]: what everything stands on. Its owners, from below: [`core`], [`request`], [`verify`],
+//!   [`cache`], [`policy`], [`counts`], [`space`], [`durability`].
+//! - [`data_path`]: reads, writes and moves.
+//! - [`Engine`]: the face, administration, inspection, background tasks.
+//!
 //! Who does what:
 //!
-//! - [`request`]: checks a request, cuts it into *pieces*, one per extent, and answers it. A changing piece
-//!   first takes its blocks ([`request::block_locks`]).
+//! - [`face`]: requests come in and are cut into *pieces*, one per extent, which begin; device commands end,
+//!   and whoever began them is told; devices are lost; the stop.
+//! - [`effect`]: what happened to an owner and concerns those above it. Told by the face.
+//! - [`request`]: checks a request and answers it. A changing piece first takes its blocks
+//!   ([`request::block_locks`]).
 //! - [`lookup`]: where blocks are, as the map has it. [`flight`]: what device commands are for. [`ids`]: what
 //!   things in flight are known by. [`notice`]: what whoever looks after the pool should know.
 //! - [`read`]: a read piece becomes device reads at once, each to the place the policy prefers or that is
-//!   expected to answer soonest ([`read::route`]); what a device could not deliver is read elsewhere
-//!   (`read_elsewhere`).
+//!   expected to answer soonest ([`policy::route`]); what a device could not deliver is read elsewhere
+//!   (`read_elsewhere`). [`cache`]: whole extents in memory.
 //! - [`mod@write`]: selects the target ([`write::target`]), completes part-blocks and writes; volumes with
 //!   two copies write both ([`write::copies`]), a duplexed write-back area two slots ([`write::duplex`]);
 //!   [`write::clear`] trims and zeroes.
-//! - `Core::launch` queues a device command; [`io`] hands it out, coalesces it with others, retries it and
-//!   reports its end to whoever began it.
+//! - `Core::launch` queues a device command; [`io`] hands it out and coalesces it with others.
 //! - [`device`]: what is measured of a device, and when it is given up: lost or silent.
 //! - [`verify`]: whether devices still hold their superblocks; every FLUSH and durable change is acknowledged
 //!   there.
@@ -44,9 +53,15 @@
 
 mod admin;
 mod background;
+mod base;
+mod cache;
 mod core;
+mod counts;
+mod data_path;
 mod device;
 mod durability;
+mod effect;
+mod face;
 mod flight;
 mod ids;
 mod inspect;
@@ -67,30 +82,31 @@ mod write;
 
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use background::consolidate::QUIET;
-pub use device::lost::DeviceEvent;
+pub use cache::CacheStatus;
+pub use counts::written::Written;
 pub use device::measure::{Load, Responses, ResponsesBySize};
 pub use device::pacing::MoverShare;
 pub use device::{DeviceSettings, DurableWrites, ErrorCounts};
 pub use durability::commit::FlushRules;
 pub use durability::doubt::Loss;
+pub use face::devices::DeviceEvent;
 pub use ids::AdminId;
 pub use inspect::activity::Activity;
 pub use inspect::explain::{ExplainError, Explained, ExplainedPlace};
-pub use inspect::status::{
-    DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status, Written,
-};
+pub use inspect::status::{DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status};
 pub use mover::{MOVER_SHARE, MoverStatus};
 pub use notice::{LostWhy, Notice, SpaceKind};
 pub use options::Options;
 pub use policy::harm::MovesStatus;
 pub use policy::rounds::Remark;
-pub use read::cache::CacheStatus;
 pub use space::extra::{EXTRA_SPACE, Spread};
 pub use space::{SpaceRules, SpaceStatus, WhenFull};
 pub use units::Percent;
 pub use weir_map::Hardening;
 
+use crate::base::Base;
 use crate::core::Core;
+use crate::data_path::DataPath;
 use crate::device::Device;
 use crate::durability::commit::Commits;
 
@@ -98,7 +114,7 @@ use crate::request::ranges::Ranges;
 use crate::request::ready::Ready;
 use crate::space::scratch::Scratch;
 use weir_map::Map;
-use weir_model::{Bytes, Io, Memory, Mutant, Nanos, Reply, Request, Rng};
+use weir_model::{Bytes, Io, Memory, Nanos, Reply, Request, Rng};
 use weir_policy::placement::Placement;
 
 /// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
@@ -110,18 +126,9 @@ pub const RESERVED_MEMORY: Bytes = Bytes::mib(3);
 /// The engine of one pool. See the crate's documentation.
 #[derive(Debug)]
 pub struct Engine {
-    core: Core,
-    requests: request::Requests,
-    reads: read::Reads,
-    mirror: write::copies::Mirror,
-    space: space::Space,
-    durability: durability::Durability,
-    verification: verify::Verification,
-    mover: mover::Mover,
+    data: DataPath,
     background: background::Background,
-    host: policy::Host,
     admin: admin::Admin,
-    counts: inspect::Counts,
 }
 
 /// Why the engine accepts no more changes.
@@ -182,26 +189,27 @@ impl Engine {
         let per_device = devices.iter().map(|settings| Device::new(*settings, planted)).collect();
         let members = durability::members::Members::new(map.members(), &scratch);
         let host = policy::Host::new(now, policy, &map);
-        let mut engine = Self {
+        let base = Base {
             core: Core::new(now, map, per_device),
             requests: request::Requests::new(planted),
-            reads: read::Reads::new(planted),
-            mirror: write::copies::Mirror::default(),
+            cache: cache::ExtentCache::new(planted),
+            mirror: request::mirror::Mirror::default(),
+            host,
             space: space::Space::new(now, scratch),
             durability: durability::Durability::new(members),
             verification,
-            mover: mover::Mover::default(),
-            background: background::Background::default(),
-            host,
-            admin: admin::Admin::default(),
-            counts: inspect::Counts::default(),
+            counts: counts::Counts::default(),
+            effects: effect::Effects::default(),
         };
-        let (used, _) = engine.core.data_space();
-        engine.space.state = space::SpaceState::new(now, used);
-        for device in engine.core.map.absent().iter() {
-            engine.core.devices[device.index()].state =
+        let data = DataPath { base, mover: mover::Mover::default(), reads: read::Reads::new() };
+        let mut engine =
+            Self { data, background: background::Background::default(), admin: admin::Admin::default() };
+        let (used, _) = engine.data.base.core.data_space();
+        engine.data.base.space.state = space::SpaceState::new(now, used);
+        for device in engine.data.base.core.map.absent().iter() {
+            engine.data.base.core.devices[device.index()].state =
                 device::State::Lost { why: LostWhy::Absent, since: now };
-            engine.verification.lost(device, LostWhy::Absent);
+            engine.data.base.verification.lost(device, LostWhy::Absent);
         }
         engine.begin_tasks();
         engine.set_options(options);
@@ -210,30 +218,30 @@ impl Engine {
 
     /// Begins what an engine does as soon as it is there.
     fn begin_tasks(&mut self) {
-        self.background.start_probes(&mut self.core, &mut self.space);
-        self.admin.resume_removals(&mut self.core);
-        self.background.look_for_lacking(&self.core);
-        self.background.look_for_metadata(&self.core, &self.host);
-        if !self.core.map.absent().is_empty() {
-            self.background.unreachable.look(self.core.now, &self.core.map);
+        self.background.start_probes(&mut self.data.base.core, &mut self.data.base.space);
+        self.admin.resume_removals(&mut self.data.base.core, &mut self.data.base.requests);
+        self.data.base.durability.lacking.look_for_all(&self.data.base.core);
+        self.data.base.host.look_for_metadata(&self.data.base.core);
+        if !self.data.base.core.map.absent().is_empty() {
+            self.background.unreachable.look(self.data.base.core.now, &self.data.base.core.map);
         }
     }
 
     /// From now on these options hold. What was known of policies' moves is forgotten.
     fn set_options(&mut self, options: Options) {
         let Options { space, mover_share, extent_cache, moves, flushes, seed } = options;
-        self.space.set_space_rules(&mut self.core, space);
-        self.mover.set_share(mover_share);
-        self.reads.cache.set_size(extent_cache);
-        self.host.judge_moves(&mut self.core, moves);
-        self.durability.commits.set_rules(flushes);
-        self.host.random = Rng::new(seed);
+        self.data.base.space.set_space_rules(&mut self.data.base.core, space);
+        self.data.mover.set_share(mover_share);
+        self.data.base.cache.set_size(extent_cache);
+        self.data.base.host.judge_moves(&mut self.data.base.core, moves);
+        self.data.base.durability.commits.set_rules(flushes);
+        self.data.base.host.random = Rng::new(seed);
     }
 
     /// Takes a request. Its reply comes from [`Self::next_reply`], exactly once. What waits for a commit
     /// (FLUSH, FUA) goes on in [`Self::tick`].
     pub fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M) {
-        self.core.now = now;
+        self.data.base.core.now = now;
         self.accept(request, memory);
     }
 
@@ -241,105 +249,73 @@ impl Engine {
     /// after each batch of [`Self::submit`] and [`Self::complete`] (a batch of FLUSHes is then one
     /// commit), and when [`Self::deadline`] has come.
     pub fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
-        self.core.now = now;
+        self.data.base.core.now = now;
         self.run_tasks(memory);
     }
 
     /// The next command for a device, to be started now.
     #[inline]
     pub fn next_io(&mut self) -> Option<Io> {
-        self.core.commands.next()
+        self.data.base.core.commands.next()
     }
 
     /// The next finished request.
     #[inline]
     pub fn next_reply(&mut self) -> Option<Reply> {
-        self.requests.replies.pop_front()
+        self.data.base.requests.replies.pop_front()
     }
 
     /// The next thing whoever looks after the pool should know.
     pub fn next_notice(&mut self) -> Option<Notice> {
-        self.core.notices.pop()
+        self.data.base.core.notices.pop()
     }
 
     /// When [`Self::tick`] must be called at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        if self.can_run_tasks() { Some(self.core.now) } else { self.tasks_due() }
+        if self.can_run_tasks() { Some(self.data.base.core.now) } else { self.tasks_due() }
     }
 
     /// Whether requests should be submitted at all: back-pressure, not a promise.
     pub fn can_accept(&self) -> bool {
-        self.requests.active.len() < REQUESTS_MAX
-            && !self.core.devices.iter().any(|device| device.epochs.is_behind())
-    }
-
-    /// Stops accepting changes; once everything in flight has ended, commits, writes a checkpoint, and
-    /// verifies the devices once more.
-    pub fn begin_stop(&mut self, now: Nanos) {
-        self.core.now = now;
-        self.core.stopped_changes.get_or_insert(StoppedChanges::Stopping);
-        self.admin.fail_draining_removals(&self.core, &self.verification);
-        self.verification.want_last_check();
-        self.durability.close_intents(&mut self.core, &self.requests);
-        self.space.retry_waiting_space(&mut self.requests);
-    }
-
-    /// After [`Self::begin_stop`]: everything is durable that can be, nothing is in flight, and
-    /// [`Self::damaged_device`] says what is gone all the same.
-    pub fn stopped(&self) -> bool {
-        self.is_at_rest() && self.verification.last_check_is_over()
-    }
-
-    fn is_at_rest(&self) -> bool {
-        let has_commands =
-            self.core.commands.len() != self.core.abandoned.len() || self.core.commands.any_wait();
-        self.core.stopped_changes.is_some()
-            && !has_commands
-            && self.requests.replies.is_empty()
-            && self.tasks_are_idle()
+        self.data.base.requests.active.len() < REQUESTS_MAX
+            && !self.data.base.core.devices.iter().any(|device| device.epochs.is_behind())
     }
 
     /// Returns the buffers taken at the start. For a driver that goes on using the memory.
     pub fn release_memory<M: Memory>(self, memory: &mut M) {
-        self.verification.give(memory);
-        self.reads.cache.give(memory);
-        self.space.scratch.give(memory);
-    }
-
-    /// Whether this mutant is planted.
-    #[inline(always)]
-    pub(crate) fn is_planted(&self, mutant: Mutant) -> bool {
-        self.core.is_planted(mutant)
+        self.data.base.verification.give(memory);
+        self.data.base.cache.give(memory);
+        self.data.base.space.scratch.give(memory);
     }
 
     /// The map, to look at.
     pub fn map(&self) -> &Map {
-        &self.core.map
+        &self.data.base.core.map
     }
 }
 
 // In this order: what becomes possible by one of them is done by those behind it in the same tick.
 task::tasks!(
     space::SpaceState,
-    device::deadline::Deadlines,
+    face::devices::Deadlines,
     device::abandoned::Abandoned,
     read::restart::Again,
     Ranges,
     admin::Admin,
     durability::members::Members,
     policy::rounds::Rounds,
-    background::fs_metadata::Inference,
+    background::survey::Surveys,
     background::unreachable::Unreachable,
     policy::harm::Harm,
     durability::intents::Intents,
     background::resync::Resync,
-    space::reclaim::Reclaim,
+    background::reclaim::Walk,
     background::consolidate::Consolidation,
     mover::Mover,
     verify::Verification,
     Commits,
     durability::checkpoint::Checkpoint,
-    verify::LastCheck,
+    face::stop::LastCheck,
     Ready,
 );
 

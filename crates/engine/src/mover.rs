@@ -19,16 +19,14 @@ pub(crate) mod piggyback;
 mod queue;
 mod transfer;
 
-use crate::Engine;
+use crate::DataPath;
 use crate::core::Core;
-use crate::durability::Durability;
 use crate::flight::{Flight, MoverIo, NewIo, Purpose};
 use crate::ids::{MoveId, PieceId};
 use crate::lookup::{self, Address};
 use crate::mover::piggyback::Feed;
-use crate::mover::queue::Queue;
 use crate::mover::transfer::{Destination, Move, Run, Stage, Writing};
-use crate::read::route;
+use crate::policy::route;
 use crate::request::Requests;
 use crate::request::piece::WaitsFor;
 use crate::units::Percent;
@@ -46,7 +44,6 @@ const COMMITS_MAX: u8 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Mover {
     moves: Slab<Move>,
-    queue: Queue,
     share: Share,
     /// Moves that wait for the bytes of a client's read.
     fed: usize,
@@ -81,11 +78,6 @@ pub struct MoverStatus {
 }
 
 impl Mover {
-    /// The extents whose moves go on after a commit.
-    pub(crate) fn waiting_for_commit(&self) -> impl Iterator<Item = ExtentKey> + '_ {
-        self.moves.iter().filter(|(_, task)| task.stage.waits_for_commit()).map(|(_, task)| task.key)
-    }
-
     /// Of each device's time, what moves may take while clients use it.
     #[inline]
     pub(crate) fn share(&self) -> Percent {
@@ -95,11 +87,6 @@ impl Mover {
     /// From now on moves take at most this share of each device's time while clients use it.
     pub(crate) fn set_share(&mut self, share: Percent) {
         self.share = Share(share);
-    }
-
-    /// Blocks have been dropped from a place.
-    pub(crate) fn note_dropped(&mut self, blocks: u16) {
-        self.counts.dropped += u64::from(blocks);
     }
 }
 
@@ -193,24 +180,23 @@ fn distrusts(core: &Core) -> u32 {
     core.devices.iter().map(|device| device.epochs.distrusts()).sum()
 }
 
-/// The mover is done with the extent: places that hold nothing go when nobody else is there.
-pub(crate) fn leave_extent(
-    core: &mut Core,
-    requests: &mut Requests,
-    durability: &mut Durability,
-    key: ExtentKey,
-) {
-    requests.locks.tidy_later(key);
-    if requests.locks.end_move(key) {
-        core.map.give_back(key);
-        durability.note_change(core);
-    }
-}
-
-impl Engine {
+impl DataPath {
     /// What the mover has done.
-    pub fn mover_status(&self) -> MoverStatus {
-        MoverStatus { under_way: self.mover.moves.len(), ..self.mover.counts }
+    pub(crate) fn mover_status(&self) -> MoverStatus {
+        MoverStatus {
+            under_way: self.mover.moves.len(),
+            dropped: self.base.space.dropped,
+            ..self.mover.counts
+        }
+    }
+
+    /// The mover is done with the extent: places that hold nothing go when nobody else is there.
+    fn leave_extent(&mut self, key: ExtentKey) {
+        self.base.requests.locks.tidy_later(key);
+        if self.base.requests.locks.end_move(key) {
+            self.base.core.map.give_back(key);
+            self.base.durability.note_change(&self.base.core);
+        }
     }
 
     fn begin_move(
@@ -221,17 +207,19 @@ impl Engine {
         alone: bool,
         feed: Option<Feed>,
     ) {
-        let Some(blocks) = sound(&self.core, blocks, to) else { return };
-        let all = self.core.map.extent().blocks();
+        let Some(blocks) = sound(&self.base.core, blocks, to) else { return };
+        let all = self.base.core.map.extent().blocks();
         // Where two copies are wanted they are all that is.
-        if self.core.is_mirrored(key) && (alone || to.kind == PlaceKind::Fine) {
+        if self.base.core.is_mirrored(key) && (alone || to.kind == PlaceKind::Fine) {
             return;
         }
-        if matches!(self.core.map.find(key), Found::Empty) || !self.requests.locks.begin_move(key, all) {
+        if matches!(self.base.core.map.find(key), Found::Empty)
+            || !self.base.requests.locks.begin_move(key, all)
+        {
             return;
         }
-        let Some(buffer) = self.space.scratch.for_move(blocks, feed.is_some()) else {
-            return leave_extent(&mut self.core, &mut self.requests, &mut self.durability, key);
+        let Some(buffer) = self.base.space.scratch.for_move(blocks, feed.is_some()) else {
+            return self.leave_extent(key);
         };
         let mut left = BlockSet::none(all);
         left.insert(blocks);
@@ -253,13 +241,15 @@ impl Engine {
     fn next_run(&mut self, id: MoveId, feed: Option<Feed>) {
         let task = &self.mover.moves[id.0];
         let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
-        let gone = self.admin.is_being_removed(key.volume);
-        let stopped =
-            self.core.stopped_changes.is_some() || gone || task.failed || !self.core.is_usable(to.device);
-        let Some(record) = lookup::record(&self.core.map, key).filter(|_| !stopped) else {
+        let gone = self.base.requests.is_being_removed(key.volume);
+        let stopped = self.base.core.stopped_changes.is_some()
+            || gone
+            || task.failed
+            || !self.base.core.is_usable(to.device);
+        let Some(record) = lookup::record(&self.base.core.map, key).filter(|_| !stopped) else {
             return self.end_move(id);
         };
-        let taken = self.requests.locks.watch(key);
+        let taken = self.base.requests.locks.watch(key);
         let mut todo = taken.none_of_these();
         record.places.iter().for_each(|p| todo.union(&p.valid));
         todo.intersect(&task.left);
@@ -267,31 +257,33 @@ impl Engine {
         if let Some(there) = record.place(to) {
             todo.subtract(&there.valid);
         }
-        let Some(run) = todo.next_run(0, self.core.map.extent().blocks()) else { return self.end_move(id) };
-        let run = BlockRange { count: run.count.min(most), ..run };
-        let route = route::route(&self.core, &self.host, key.volume, &record, run);
-        let (run, Some(source)) = lookup::run(&self.core.map, &record, &route, run) else {
+        let Some(run) = todo.next_run(0, self.base.core.map.extent().blocks()) else {
             return self.end_move(id);
         };
-        if !self.core.is_usable(source.device)
-            || !self.core.map.may_have(key, to)
-            || !has_room_for_move(&self.core, key, to)
+        let run = BlockRange { count: run.count.min(most), ..run };
+        let route = route::route(&self.base.core, &self.base.host, key.volume, &record, run);
+        let (run, Some(source)) = lookup::run(&self.base.core.map, &record, &route, run) else {
+            return self.end_move(id);
+        };
+        if !self.base.core.is_usable(source.device)
+            || !self.base.core.map.may_have(key, to)
+            || !has_room_for_move(&self.base.core, key, to)
         {
             return self.end_move(id);
         }
         // What is read here may be of a cache whose writes are lost already: it never goes where a block
         // could come back to, were it so.
-        let may_return = |engine: &Self| {
-            engine.core.map.may_come_back(key, to, run) && !engine.is_planted(Mutant::MoveOverReturningPlace)
+        let may_return = |core: &Core| {
+            core.map.may_come_back(key, to, run) && !core.is_planted(Mutant::MoveOverReturningPlace)
         };
-        let is_free = || self.core.map.may_overwrite(key, to, run) && !may_return(self);
+        let is_free = || self.base.core.map.may_overwrite(key, to, run) && !may_return(&self.base.core);
         if to.kind == PlaceKind::Whole && !is_free() {
             return self.wait_to_move(id);
         }
         // What a client's read brings costs its device nothing.
         let feed = feed.filter(|feed| feed.brings(run, source));
         let reads_from = if feed.is_some() { to.device } else { source.device };
-        if let Some(until) = self.mover.must_wait(&mut self.core, key, [reads_from, to.device]) {
+        if let Some(until) = self.mover.must_wait(&mut self.base.core, key, [reads_from, to.device]) {
             self.mover.moves[id.0].stage = Stage::WaitsForTime(until);
             return;
         }
@@ -301,8 +293,8 @@ impl Engine {
         let run = Run {
             blocks: BlockRange { count, ..run },
             destination,
-            source: self.core.devices[source.device.index()].epochs.owes(source.device),
-            distrusts: distrusts(&self.core),
+            source: self.base.core.devices[source.device.index()].epochs.owes(source.device),
+            distrusts: distrusts(&self.base.core),
         };
         let task = &mut self.mover.moves[id.0];
         let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
@@ -312,7 +304,7 @@ impl Engine {
             return;
         }
         let io = NewIo { device: source.device, kind: IoKind::Read, at: source.at, buffer };
-        self.core.launch(io, Purpose::Mover(MoverIo::Read(id)));
+        self.base.core.launch(io, Purpose::Mover(MoverIo::Read(id)));
     }
 
     /// The move goes on after the next commit, if that makes a difference.
@@ -323,7 +315,8 @@ impl Engine {
             return self.end_move(id);
         }
         task.stage = Stage::WaitsForCommit;
-        self.durability.request_commit();
+        let key = task.key;
+        self.base.durability.commits.wait_to_move(key);
     }
 
     /// Something has become durable, or never will: moves that waited for it go on.
@@ -347,18 +340,18 @@ impl Engine {
         // Who moves all of an extent takes space for two only as long as that lasts.
         let moves_all = task.alone
             && task.to.kind == PlaceKind::Whole
-            && task.blocks.count == self.core.map.extent().blocks();
+            && task.blocks.count == self.base.core.map.extent().blocks();
         if !is_there
             && !is_mirrored
             && !moves_all
-            && !self.space.volume_may_take_extra(&self.core, &self.host, task.key.volume)
+            && !self.base.space.volume_may_take_extra(&self.base.core, &self.base.host, task.key.volume)
         {
             return None;
         }
         let task = &self.mover.moves[id.0];
         if task.to.kind == PlaceKind::Fine {
-            let count = self.space.slots_for_copies(&self.core, device, count);
-            let slots = self.core.adjacent_slots(device, count);
+            let count = self.base.space.slots_for_copies(&self.base.core, device, count);
+            let slots = self.base.core.adjacent_slots(device, count);
             let first = *slots.first()?;
             let address = Address::Slots { device, first, fresh: true };
             return Some((Destination { address, fresh: true }, slots.len() as u16));
@@ -366,11 +359,11 @@ impl Engine {
         if let Some(Location::Whole(whole)) = record.place(task.to).map(|p| &p.at) {
             return Some((Destination { address: Address::Whole(*whole), fresh: false }, count));
         }
-        let wanted = record.copies > 1 && !self.space.state.is_waited_for();
-        let whole = (wanted || self.space.has_reserve(&self.core, device))
-            .then(|| self.core.map.allocate(device))??;
-        self.space.note_used(&mut self.core);
-        self.space.note_second_place();
+        let wanted = record.copies > 1 && !self.base.space.state.is_waited_for();
+        let whole = (wanted || self.base.space.has_reserve(&self.base.core, device))
+            .then(|| self.base.core.map.allocate(device))??;
+        self.base.space.note_used(&mut self.base.core);
+        self.base.space.note_second_place();
         Some((Destination { address: Address::Whole(whole), fresh: true }, count))
     }
 
@@ -382,12 +375,12 @@ impl Engine {
         let Some(run) = task.stage.take_read() else { return self.end_move(id) };
         let mut submitted = task.left.none_of_these();
         submitted.insert(run.blocks);
-        if let Some(touched) = self.requests.locks.touched(key) {
+        if let Some(touched) = self.base.requests.locks.touched(key) {
             submitted.subtract(touched);
         }
-        let allowed = run.destination.fresh || self.core.map.may_overwrite(key, to, run.blocks);
+        let allowed = run.destination.fresh || self.base.core.map.may_overwrite(key, to, run.blocks);
         if task.failed || submitted.is_empty() || !allowed {
-            return self.end_run(id, run, None, &BlockSet::none(self.core.map.extent().blocks()));
+            return self.end_run(id, run, None, &BlockSet::none(self.base.core.map.extent().blocks()));
         }
         let (mut at, mut left) = (run.blocks.first, 0);
         while let Some(part) = submitted.next_run(at, run.blocks.end()) {
@@ -396,11 +389,11 @@ impl Engine {
             let io = NewIo {
                 device: to.device,
                 kind: IoKind::Write { fua: false },
-                at: lookup::device_offset(&self.core.map, run.destination.address, run.blocks, within),
+                at: lookup::device_offset(&self.base.core.map, run.destination.address, run.blocks, within),
                 buffer: buffer.part(within, u32::from(part.count) * BLOCK as u32),
             };
             left += 1;
-            self.core.launch(io, Purpose::Mover(MoverIo::Write(id)));
+            self.base.core.launch(io, Purpose::Mover(MoverIo::Write(id)));
         }
         let writing = Writing { submitted, left, needs: None, waiting: Vec::new() };
         self.mover.moves[id.0].stage = Stage::Writes(run, writing);
@@ -416,8 +409,8 @@ impl Engine {
 
     /// A part of the copy has been written.
     fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
-        let (distrusts, planted) = (distrusts(&self.core), self.core.map.planted());
-        let device = &mut self.core.devices[flight.device.index()];
+        let (distrusts, planted) = (distrusts(&self.base.core), self.base.core.map.planted());
+        let device = &mut self.base.core.devices[flight.device.index()];
         let Move { key, failed, stage, .. } = &mut self.mover.moves[id.0];
         let Stage::Writes(_, writing) = stage else { return };
         match result {
@@ -439,15 +432,15 @@ impl Engine {
         // A flush that failed meanwhile may have lost what was written, and the epoch its source must be
         // flushed for never will be. What was read may be in doubt.
         if !planted.is(Mutant::MoveIgnoresLostWrites) {
-            *failed |= distrusts != run.distrusts || self.durability.doubt.has(*key);
+            *failed |= distrusts != run.distrusts || self.base.durability.doubt.has(*key);
         }
         let mut good = submitted;
         if *failed {
             good = good.none_of_these();
-        } else if let Some(touched) = self.requests.locks.touched(*key) {
+        } else if let Some(touched) = self.base.requests.locks.touched(*key) {
             good.subtract(touched);
         }
-        waiting.into_iter().for_each(|piece| self.requests.go_on(piece));
+        waiting.into_iter().for_each(|piece| self.base.requests.go_on(piece));
         self.end_run(id, run, needs, &good);
     }
 
@@ -457,13 +450,13 @@ impl Engine {
         let task = &mut self.mover.moves[id.0];
         let key = task.key;
         task.left.remove(run);
-        let before = lookup::record(&self.core.map, key);
+        let before = lookup::record(&self.base.core.map, key);
         let mut at = run.first;
-        let mut kept = BlockSet::none(self.core.map.extent().blocks());
+        let mut kept = BlockSet::none(self.base.core.map.extent().blocks());
         while let Some(part) = good.next_run(at, run.end()) {
             at = part.end();
             let location = address.location_of(run, part);
-            match self.core.map.copied(key, location, part, source.take(), needs) {
+            match self.base.core.map.copied(key, location, part, source.take(), needs) {
                 Copied::Yes => kept.insert(part),
                 Copied::Refused => break,
             }
@@ -472,8 +465,8 @@ impl Engine {
         self.mover.counts.left_out += u64::from(run.count) - u64::from(kept.count());
         if !kept.is_empty() {
             fresh &= matches!(address, Address::Slots { .. });
-            self.counts.note_new_place(&self.core, key, before.as_ref(), address.place());
-            self.durability.note_change(&self.core);
+            self.base.counts.note_new_place(&self.base.core, key, before.as_ref(), address.place());
+            self.base.durability.note_change(&self.base.core);
         }
         if fresh {
             self.give_up_rest(address, run, &kept);
@@ -484,14 +477,14 @@ impl Engine {
     /// What was taken for a run and is not the extent's rests until no command can touch it.
     fn give_up_rest(&mut self, address: Address, run: BlockRange, kept: &BlockSet) {
         match address {
-            Address::Whole(whole) => self.quarantine(Chunk::Whole(whole)),
+            Address::Whole(whole) => self.base.quarantine(Chunk::Whole(whole)),
             Address::Slots { device, first, .. } => {
                 for block in (run.first..run.end()).filter(|b| !kept.contains(*b)) {
                     let slot = Slot { block: first.block + (block - run.first), ..first };
-                    if self.is_planted(Mutant::MovedSlotsReused) {
-                        self.core.map.reuse(Chunk::Slot(device, slot));
+                    if self.base.core.is_planted(Mutant::MovedSlotsReused) {
+                        self.base.core.map.reuse(Chunk::Slot(device, slot));
                     } else {
-                        self.quarantine(Chunk::Slot(device, slot));
+                        self.base.quarantine(Chunk::Slot(device, slot));
                     }
                 }
             }
@@ -501,20 +494,13 @@ impl Engine {
     fn end_move(&mut self, id: MoveId) {
         let task = self.mover.moves.remove(id.0);
         if u64::from(task.buffer.len) == BLOCK {
-            self.put_back_block(task.buffer);
+            self.base.put_back_block(task.buffer);
         } else {
-            self.put_back_run(task.buffer);
+            self.base.put_back_run(task.buffer);
         }
-        if task.alone && !task.failed && !self.core.changes_have_stopped() {
-            self.mover.drop_elsewhere(
-                &mut self.core,
-                &mut self.requests,
-                &mut self.durability,
-                task.key,
-                task.to,
-                task.blocks,
-            );
+        if task.alone && !task.failed && !self.base.core.changes_have_stopped() {
+            self.drop_elsewhere(task.key, task.to, task.blocks);
         }
-        leave_extent(&mut self.core, &mut self.requests, &mut self.durability, task.key);
+        self.leave_extent(task.key);
     }
 }

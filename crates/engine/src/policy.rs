@@ -1,14 +1,19 @@
 //! The host of the placement policies: what they are shown, asked and told, and the guard that stops harmful
 //! moves.
 
+pub(crate) mod actions;
 pub(crate) mod advice;
+pub(crate) mod fs_metadata;
 pub(crate) mod harm;
 pub(crate) mod registry;
 pub(crate) mod rounds;
+pub(crate) mod route;
 pub(crate) mod runs;
 pub(crate) mod which;
 
+use actions::Actions;
 use advice::Advice;
+use fs_metadata::Inference;
 use harm::Harm;
 use registry::Policies;
 use weir_map::Map;
@@ -20,7 +25,9 @@ use weir_policy::placement::Placement;
 pub(crate) struct Host {
     pub(crate) policies: Policies,
     pub(crate) advice: Advice,
+    pub(crate) actions: Actions,
     pub(crate) harm: Harm,
+    pub(crate) inference: Inference,
     /// What the policies may draw from.
     pub(crate) random: Rng,
 }
@@ -30,6 +37,8 @@ impl Host {
         Self {
             policies: Policies::new(now, policy),
             advice: Advice::default(),
+            inference: Inference::default(),
+            actions: Actions::default(),
             harm: Harm::new(map.devices().len()),
             random: Rng::new(Seed(0)),
         }

@@ -1,36 +1,34 @@
 //! Reads: each block from a place that holds the truth for it; blocks true nowhere are zeros.
 
-pub(crate) mod cache;
+pub(crate) mod fetch;
 pub(crate) mod gap_read;
 pub(crate) mod restart;
-pub(crate) mod route;
 
-use crate::Engine;
+use crate::DataPath;
 use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Plan, Source, alone_in};
 use crate::policy::Host;
 use crate::policy::advice::places_of;
+use crate::policy::route;
 use crate::read::gap_read::Long;
 use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, Reading};
-use weir_map::{Found, Record, Whole};
-use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant, Planted};
+use weir_map::{BlockSet, Found, Record, Whole};
+use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant};
 use weir_policy::placement::Places;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    pub(crate) cache: cache::ExtentCache,
     pub(crate) again: restart::Again,
     pub(crate) through: gap_read::Through,
 }
 
 impl Reads {
-    pub(crate) fn new(planted: Planted) -> Self {
-        let cache = cache::ExtentCache::new(planted);
-        Self { cache, again: restart::Again::default(), through: gap_read::Through::new() }
+    pub(crate) fn new() -> Self {
+        Self { again: restart::Again::default(), through: gap_read::Through::new() }
     }
 }
 
@@ -71,12 +69,12 @@ pub(crate) fn expect_read(requests: &mut Requests, id: PieceId) {
     }
 }
 
-impl Engine {
+impl DataPath {
     /// Begins a read: from the cache if it can, else from the devices.
     #[inline]
     pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let goes_past =
-            !self.reads.cache.is_on() || self.durability.doubtful(&self.core, &self.requests, id).is_some();
+        let goes_past = !self.base.cache.is_on()
+            || self.base.durability.doubtful(&self.base.core, &self.base.requests, id).is_some();
         if goes_past || !self.read_cached(id, memory) {
             self.read_past_cache(id, memory);
         }
@@ -85,15 +83,17 @@ impl Engine {
     /// Reads the devices: in one command if one place has all, else as planned (`read_found`).
     #[inline]
     pub(crate) fn read_past_cache<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let key = self.requests.pieces[id.0 as usize].key;
-        let alone = match self.core.map.find(key) {
-            Found::Direct(whole) if self.durability.doubt.is_empty() => return self.read_directly(id, whole),
-            Found::Record(record) if self.durability.doubt.is_empty() => self.alone(id, &record),
+        let key = self.base.requests.pieces[id.0 as usize].key;
+        let alone = match self.base.core.map.find(key) {
+            Found::Direct(whole) if self.base.durability.doubt.is_empty() => {
+                return self.read_directly(id, whole);
+            }
+            Found::Record(record) if self.base.durability.doubt.is_empty() => self.alone(id, &record),
             _ => None,
         };
         match alone {
             Some((source, held)) => {
-                self.tell_access(id, |_| held);
+                self.base.tell_access(id, |_| held);
                 self.read_one(id, source);
             }
             None => self.read_found(id, memory),
@@ -104,67 +104,67 @@ impl Engine {
     /// not wait for copies being written; and, if the policy is to be told, where its blocks are.
     #[inline(never)]
     fn alone(&self, id: PieceId, record: &Record) -> Option<(Source, Places)> {
-        let Piece { key, range, takes_blocks, reported, .. } = self.requests.pieces[id.0 as usize];
+        let Piece { key, range, takes_blocks, reported, .. } = self.base.requests.pieces[id.0 as usize];
         if !takes_blocks && self.is_being_copied(key, range) {
             return None;
         }
         let address = alone_in(record, range)?;
         let source = Source {
             device: address.place().device,
-            at: lookup::device_offset(&self.core.map, address, range, 0),
+            at: lookup::device_offset(&self.base.core.map, address, range, 0),
         };
-        let reports = self.host.policies.watches(key.volume).accesses && !reported;
+        let reports = self.base.host.policies.watches(key.volume).accesses && !reported;
         Some((source, if reports { places_of(record, range) } else { Places::NONE }))
     }
 
     #[inline(always)]
     fn read_directly(&mut self, id: PieceId, whole: Whole) {
-        let range = self.requests.pieces[id.0 as usize].range;
-        let at = self.core.map.address(whole, u32::from(range.first) * BLOCK as u32);
-        self.tell_access(id, |engine| engine.held_directly(whole, range));
+        let range = self.base.requests.pieces[id.0 as usize].range;
+        let at = self.base.core.map.address(whole, u32::from(range.first) * BLOCK as u32);
+        self.base.tell_access(id, |base| base.held_directly(whole, range));
         self.read_one(id, Source { device: whole.device, at });
     }
 
     /// Whether a read of these blocks has to wait for writes to both copies.
     #[inline]
     fn is_being_copied(&self, key: ExtentKey, range: BlockRange) -> bool {
-        self.mirror.is_writing(key, range) && !self.is_planted(Mutant::ReadBesideCopies)
+        self.base.mirror.is_writing(key, range) && !self.base.core.is_planted(Mutant::ReadBesideCopies)
     }
 
     /// Reads all of the piece in one command.
     #[inline(always)]
     fn read_one(&mut self, id: PieceId, source: Source) {
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         piece.state = PieceState::Reads(Reading::new(1, (true, false)));
         let (Source { device, at }, buffer) = (source, piece.buffer);
-        self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
+        self.base.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
         self.feed_move(id, source);
     }
 
     /// Reads a piece whatever it is that the map has, and though there may be doubt.
     #[inline(never)]
     fn read_found<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &self.requests.pieces[id.0 as usize];
+        let piece = &self.base.requests.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
-        if let Some(error) = self.durability.doubtful(&self.core, &self.requests, id) {
-            self.requests.pieces[id.0 as usize].error = Some(error);
-            return self.piece_ended(id);
+        if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {
+            self.base.requests.pieces[id.0 as usize].error = Some(error);
+            return self.base.piece_ended(id);
         }
         let is_written = !piece.takes_blocks && self.is_being_copied(key, range);
-        let reports = self.host.policies.watches(key.volume).accesses;
-        let held = match self.core.map.find(key) {
+        let reports = self.base.host.policies.watches(key.volume).accesses;
+        let held = match self.base.core.map.find(key) {
             Found::Direct(whole) => return self.read_directly(id, whole),
             Found::Record(_) if is_written => {
-                return self.requests.read_in_turn(id);
+                return self.base.requests.read_in_turn(id);
             }
             Found::Record(record) if reports => places_of(&record, range),
             Found::Record(_) | Found::Empty => Places::NONE,
         };
-        self.tell_access(id, |_| held);
-        match self.reads.plan_read(&self.core, &mut self.host, key, range) {
+        self.base.tell_access(id, |_| held);
+        match self.reads.plan_read(&self.base.core, &mut self.base.host, key, range) {
             Some((plan, None)) => self.read_planned(id, &plan, memory),
             Some((plan, Some(through))) => {
-                gap_read::read_through(&mut self.core, &mut self.requests, id, &plan, through);
+                gap_read::read_through(&mut self.base.core, &mut self.base.requests, id, &plan, through);
             }
             None => self.read_zeros(id, memory),
         }
@@ -173,26 +173,27 @@ impl Engine {
     /// The piece is all zeros. They are filled in only if another piece of the request may hold data:
     /// a request that is all zeros says so instead.
     fn read_zeros<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         piece.state = PieceState::Reads(Reading::new(0, (false, true)));
-        if self.requests.active[piece.request.0].request.len.0 > u64::from(piece.span.len) {
+        if self.base.requests.active[piece.request.0].request.len.0 > u64::from(piece.span.len) {
             memory.bytes_mut(piece.buffer).fill(0);
         }
-        self.piece_ended(id);
+        self.base.piece_ended(id);
     }
 
     fn read_planned<M: Memory>(&mut self, id: PieceId, plan: &Plan, memory: &mut M) {
-        let first_counts = self.is_planted(Mutant::ReadEndsWithFirstPart);
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let first_counts = self.base.core.is_planted(Mutant::ReadEndsWithFirstPart);
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         let reads = plan.iter().filter(|(_, source)| source.is_some()).count();
         let holes = reads < plan.len();
         let left = if first_counts { 1 } else { reads as u32 };
         piece.state = PieceState::Reads(Reading::new(left, (true, holes)));
         for (run, source) in plan {
-            let part = self.requests.pieces[id.0 as usize].part(*run);
+            let part = self.base.requests.pieces[id.0 as usize].part(*run);
             match *source {
                 Some(Source { device, at }) => {
-                    self.core
+                    self.base
+                        .core
                         .launch(NewIo { device, kind: IoKind::Read, at, buffer: part }, Purpose::run(id));
                 }
                 None => memory.bytes_mut(part).fill(0),
@@ -214,37 +215,56 @@ impl Engine {
         memory: &mut M,
     ) -> bool {
         let Some(tried) = flight.tried() else { return false };
-        let piece = &self.requests.pieces[id.0 as usize];
+        let piece = &self.base.requests.pieces[id.0 as usize];
         let volume = piece.key.volume;
         let before = flight.buffer.at - piece.buffer.at;
         let first = piece.range.first + (before / BLOCK) as u16;
         let range = BlockRange { first, count: (u64::from(flight.buffer.len) / BLOCK) as u16 };
-        let all = lookup::record(&self.core.map, piece.key)
-            .unwrap_or_else(|| self.core.map.empty_record(piece.key));
+        let all = lookup::record(&self.base.core.map, piece.key)
+            .unwrap_or_else(|| self.base.core.map.empty_record(piece.key));
         let mut record = all.clone();
-        record.places.retain(|p| !tried.contains(p.device()) && self.core.is_usable(p.device()));
+        record.places.retain(|p| !tried.contains(p.device()) && self.base.core.is_usable(p.device()));
         let known = (range.first..range.end()).all(|b| record.holds(b) || !all.holds(b));
-        if !known || self.durability.doubtful(&self.core, &self.requests, id).is_some() {
+        if !known || self.base.durability.doubtful(&self.base.core, &self.base.requests, id).is_some() {
             return false;
         }
         let written = !piece.takes_blocks && self.is_being_copied(piece.key, range);
-        if written || self.core.abandoned.uses(flight.buffer) {
-            self.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+        if written || self.base.core.abandoned.uses(flight.buffer) {
+            self.base.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
             return true;
         }
-        let route = route::route(&self.core, &self.host, volume, &record, range);
-        for (run, source) in lookup::plan(&self.core.map, &record, &route, range) {
+        let route = route::route(&self.base.core, &self.base.host, volume, &record, range);
+        for (run, source) in lookup::plan(&self.base.core.map, &record, &route, range) {
             let offset = u32::from(run.first - range.first) * BLOCK as u32;
             let buffer = flight.buffer.part(offset, u32::from(run.count) * BLOCK as u32);
             if let Some(Source { device, at }) = source {
-                expect_read(&mut self.requests, id);
+                expect_read(&mut self.base.requests, id);
                 let purpose = Purpose::Read(ReadIo::Failover(id, tried));
-                self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, purpose);
+                self.base.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, purpose);
             } else {
                 memory.bytes_mut(buffer).fill(0);
             }
         }
         true
+    }
+
+    /// What one copy could not deliver has been read from the other: the former is to be written anew,
+    /// and holds nothing until then.
+    fn replace_unreadable(&mut self, id: PieceId, flight: &Flight) {
+        let Piece { key, range, buffer, .. } = self.base.requests.pieces[id.0 as usize];
+        if !self.base.core.is_mirrored(key) || self.base.requests.locks.is_taken(key) {
+            return;
+        }
+        let block = |at: u64| range.first + ((at - buffer.at) / weir_model::BLOCK) as u16;
+        let (first, end) = (block(flight.buffer.at), block(flight.buffer.at + u64::from(flight.buffer.len)));
+        let Some(record) = lookup::record(&self.base.core.map, key) else { return };
+        let bad = lookup::wholes(&record).map(|whole| whole.device).find(|device| *device != flight.device);
+        let Some(bad) = bad.filter(|device| self.base.core.is_usable(*device)) else { return };
+        let mut blocks = BlockSet::none(self.base.core.map.extent().blocks());
+        blocks.insert(BlockRange { first, count: end - first });
+        self.base.core.map.distrust(key, bad, &blocks);
+        self.base.durability.lacking.note(&self.base.core, key);
+        self.base.durability.note_change(&self.base.core);
     }
 
     /// A command of a read has ended.
@@ -279,10 +299,11 @@ impl Engine {
         if let (Err(error), false) = (result, saved) {
             // The device may have been given up meanwhile, with writes to these blocks.
             let error = self
+                .base
                 .durability
-                .doubtful(&self.core, &self.requests, id)
+                .doubtful(&self.base.core, &self.base.requests, id)
                 .unwrap_or_else(|| flight.error(error));
-            self.requests.pieces[id.0 as usize].error.get_or_insert(error);
+            self.base.requests.pieces[id.0 as usize].error.get_or_insert(error);
         }
         self.part_read(id, memory);
     }
@@ -290,7 +311,7 @@ impl Engine {
     /// One of the commands of a read piece has ended.
     #[inline]
     pub(crate) fn part_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         let PieceState::Reads(reading) = &mut piece.state else { return };
         reading.left -= 1;
         if reading.left > 0 {
@@ -298,8 +319,8 @@ impl Engine {
         }
         match (reading.take_again(), piece.error) {
             (Some(Some(error)), None) => self.read_again(id, error, memory),
-            (Some(None), None) => self.requests.read_in_turn(id),
-            _ => self.piece_ended(id),
+            (Some(None), None) => self.base.requests.read_in_turn(id),
+            _ => self.base.piece_ended(id),
         }
     }
 }

@@ -2,24 +2,23 @@
 
 pub(crate) mod active;
 pub(crate) mod block_locks;
+pub(crate) mod mirror;
 pub(crate) mod piece;
 mod pieces;
 pub(crate) mod ranges;
 pub(crate) mod ready;
 
-use crate::Engine;
+use crate::Base;
+use crate::effect::Effect;
 use crate::ids::{ActiveId, Waiter};
 use crate::request::active::Active;
 use crate::request::block_locks::Locks;
-use crate::request::piece::{Piece, WaitsFor, Work};
+use crate::request::piece::Piece;
 use crate::request::ranges::Ranges;
 use crate::request::ready::Ready;
 use slab::Slab;
 use std::collections::VecDeque;
-use weir_model::{
-    BLOCK, Buffer, Bytes, ExtentKey, Memory, Nanos, Op, Planted, ReadShape, Reply, Request, RequestError,
-    Span, VolumeOffset,
-};
+use weir_model::{BLOCK, Buffer, Op, Planted, ReadShape, Reply, Request, RequestError, VolumeId};
 
 /// What is in flight of clients' requests.
 #[derive(Debug)]
@@ -30,6 +29,10 @@ pub(crate) struct Requests {
     pub(crate) ranges: Ranges,
     pub(crate) ready: Ready,
     pub(crate) replies: VecDeque<Reply>,
+    /// Requests that are to be answered once what they have read is in one buffer.
+    pub(crate) scattered: Vec<ActiveId>,
+    /// Volumes that are being removed, which take no more requests.
+    pub(crate) removing: Vec<VolumeId>,
 }
 
 impl Requests {
@@ -41,35 +44,19 @@ impl Requests {
             ranges: Ranges::default(),
             ready: Ready::default(),
             replies: VecDeque::new(),
+            scattered: Vec::new(),
+            removing: Vec::new(),
         }
+    }
+
+    /// Whether the volume is being removed.
+    #[inline]
+    pub(crate) fn is_being_removed(&self, volume: VolumeId) -> bool {
+        !self.removing.is_empty() && self.removing.contains(&volume)
     }
 }
 
-impl Engine {
-    /// Checks a request and begins it: reads and writes by pieces, ranges in batches, FLUSH as a waiter.
-    #[inline]
-    pub(crate) fn accept<M: Memory>(&mut self, request: Request, memory: &mut M) {
-        if let Err(error) = self.check(&request) {
-            let result = Err(error);
-            let reply = Reply { id: request.id, result, buffer: request.buffer, response: Nanos(0) };
-            self.requests.replies.push_back(reply);
-            return;
-        }
-        self.verification.note_use();
-        let id = self.activate(request, false);
-        match request.op {
-            Op::Read | Op::Write => self.cut(id, request, memory),
-            Op::Trim | Op::WriteZeroes { .. } => self.advance_range(id),
-            Op::Flush => {
-                self.requests.active[id.0].commit = true;
-                self.requests.active[id.0].error =
-                    self.durability.owed(request.volume).or_else(|| self.damage(request.volume));
-                self.request_ended(id);
-            }
-        }
-        self.run_ready(memory);
-    }
-
+impl Base {
     #[inline(always)]
     pub(crate) fn activate(&mut self, request: Request, internal: bool) -> ActiveId {
         let next = request.offset;
@@ -83,15 +70,16 @@ impl Engine {
             commit: internal,
             next,
             continues,
+            is_scattered: false,
             internal,
         }))
     }
 
     #[inline(always)]
-    fn check(&self, request: &Request) -> Result<(), RequestError> {
+    pub(crate) fn check(&self, request: &Request) -> Result<(), RequestError> {
         let &Request { offset, len, op, .. } = request;
         let volume = self.core.map.volume(request.volume).ok_or(RequestError::NoVolume)?;
-        if self.admin.is_being_removed(request.volume) {
+        if self.requests.is_being_removed(request.volume) {
             return Err(RequestError::NoVolume);
         }
         if op != Op::Read && self.core.stopped_changes.is_some() {
@@ -115,49 +103,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Cuts a read or write into pieces at extent borders.
-    fn cut<M: Memory>(&mut self, id: ActiveId, request: Request, memory: &mut M) {
-        let Some(buffer) = request.buffer else { return };
-        let extent = self.core.map.extent();
-        let (mut at, end) = (request.offset, request.offset + request.len);
-        let work = if matches!(request.op, Op::Read) { Work::Read } else { Work::Write { zeros: false } };
-        let key = |at| ExtentKey { volume: request.volume, index: extent.index(at) };
-        if extent.index(at) == extent.index(VolumeOffset(end.0 - 1)) {
-            let span = Span { start: extent.within(at), len: request.len.0 as u32 };
-            return self.begin_piece(Piece::new(id, key(at), span, work, buffer), memory);
-        }
-        self.core.commands.expect_parts();
-        // One more than the pieces, so that the request does not end while it is being cut.
-        self.requests.active[id.0].left = 1;
-        while at.0 < end.0 {
-            let start = extent.within(at);
-            let len = (extent.bytes().0 - u64::from(start)).min(end.0 - at.0) as u32;
-            let span = Span { start, len };
-            let first_block = at.0 / BLOCK - request.offset.0 / BLOCK;
-            let blocks = u32::from(span.touched().count);
-            let part = buffer.part((first_block * BLOCK) as u32, blocks * BLOCK as u32);
-            self.begin_piece(Piece::new(id, key(at), span, work, part), memory);
-            at = at + Bytes(len.into());
-        }
-        self.piece_made(id);
-    }
-
-    /// Begins a read, or a write once it has its blocks.
-    #[inline]
-    fn begin_piece<M: Memory>(&mut self, piece: Piece, memory: &mut M) {
-        let (key, range, is_read) = (piece.key, piece.range, piece.work == Work::Read);
-        let id = self.requests.insert_piece(piece);
-        if is_read {
-            self.start_read(id, memory);
-        } else if self.requests.locks.take(key, range, id) {
-            self.start_write(id, memory);
-        } else {
-            self.requests.wait(id, WaitsFor::Blocks);
-        }
-    }
-
     /// No more pieces are coming.
-    fn piece_made(&mut self, id: ActiveId) {
+    pub(crate) fn piece_made(&mut self, id: ActiveId) {
         self.requests.active[id.0].left -= 1;
         if self.requests.active[id.0].left == 0 {
             self.request_ended(id);
@@ -181,20 +128,15 @@ impl Engine {
     /// Answers the request and forgets it.
     #[inline(always)]
     pub(crate) fn reply(&mut self, id: ActiveId) {
-        if self.reads.again.defers(id) {
-            return;
-        }
         // Only what is needed is copied out of the table: an entry is large.
-        let Active { request, submitted, error, found, internal, .. } = self.requests.active[id.0];
+        let Active { request, submitted, error, found, is_scattered, internal, .. } =
+            self.requests.active[id.0];
+        if is_scattered {
+            return self.requests.scattered.push(id);
+        }
         self.requests.active.remove(id.0);
         if internal {
-            return self.admin.clearing_ended(
-                &mut self.core,
-                &self.verification,
-                &mut self.durability,
-                request.volume,
-                error,
-            );
+            return self.effects.push(Effect::Cleared(request.volume, error));
         }
         let shape = match found {
             (true, false) => ReadShape::Data,

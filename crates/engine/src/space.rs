@@ -6,7 +6,7 @@
 //! none; for the one case that might, see `zero_in_place` in [`crate::write::clear`]. Whoever waits tries
 //! again whenever some has come back.
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::ids::PieceId;
 use crate::notice::{Notice, SpaceKind};
@@ -22,7 +22,9 @@ use weir_policy::placement::RESERVE;
 pub(crate) mod extra;
 mod fill_rate;
 mod gauge;
+mod give_up;
 mod lack;
+mod quarantine;
 pub(crate) mod reclaim;
 pub(crate) mod scratch;
 
@@ -37,12 +39,23 @@ pub(crate) struct Space {
     pub(crate) reclaim: reclaim::Reclaim,
     pub(crate) extra: extra::Extra,
     pub(crate) scratch: scratch::Scratch,
+    /// Blocks that places have given up to others since the start.
+    pub(crate) dropped: u64,
+    /// Idle responses of devices are still being measured: allocation waits for them.
+    pub(crate) awaits_probes: bool,
 }
 
 impl Space {
     pub(crate) fn new(now: Nanos, scratch: scratch::Scratch) -> Self {
         let (reclaim, extra) = Default::default();
-        Self { state: SpaceState::new(now, Bytes(0)), reclaim, extra, scratch }
+        Self {
+            state: SpaceState::new(now, Bytes(0)),
+            reclaim,
+            extra,
+            scratch,
+            dropped: 0,
+            awaits_probes: false,
+        }
     }
 }
 
@@ -123,7 +136,7 @@ pub struct SpaceStatus {
 /// Who waits, and how full the pool is.
 #[derive(Debug)]
 pub(crate) struct SpaceState {
-    rules: SpaceRules,
+    pub(crate) rules: SpaceRules,
     /// Pieces waiting: until probes are done, until a release is durable, until somebody frees some.
     waiting: VecDeque<PieceId>,
     waiting_bytes: Bytes,
@@ -170,15 +183,17 @@ impl SpaceState {
 }
 
 impl Task for SpaceState {
+    type On = Base;
+
     /// When the first piece has waited long enough.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        engine.space.state.expires
+    fn due(base: &Base) -> Option<Nanos> {
+        base.space.state.expires
     }
 
     /// Refuses what has waited long enough.
-    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if engine.space.state.expires.is_some_and(|at| at <= engine.core.now) {
-            engine.space.retry_waiting_space(&mut engine.requests);
+    fn run<M: Memory>(base: &mut Base, _: &mut M) {
+        if base.space.state.expires.is_some_and(|at| at <= base.core.now) {
+            base.space.retry_waiting_space(&mut base.requests);
         }
     }
 }
@@ -276,17 +291,9 @@ impl Space {
     }
 }
 
-impl Engine {
-    /// Nobody waits for space to be freed any more: whoever does is refused. For a driver that is
-    /// about to stop.
-    pub fn stop_waiting_for_space(&mut self, now: Nanos) {
-        self.core.now = now;
-        self.space.state.rules.when_full = WhenFull::Error;
-        self.space.retry_waiting_space(&mut self.requests);
-    }
-
+impl Base {
     /// How full the pool is.
-    pub fn space_status(&self) -> SpaceStatus {
+    pub(crate) fn space_status(&self) -> SpaceStatus {
         let (used, total) = self.core.data_space();
         let (need, room) = self.core.map.metadata_need();
         let rate = self.space.state.rate.per_second(self.core.now);
@@ -307,14 +314,14 @@ impl Engine {
 
     fn promised(&self) -> Bytes {
         let volumes = self.core.map.catalogue().volumes.iter();
-        let staying = volumes.filter(|(id, _)| !self.admin.is_being_removed(**id));
+        let staying = volumes.filter(|(id, _)| !self.requests.is_being_removed(**id));
         let sizes = staying.map(|(_, volume)| volume.size.0.saturating_mul(volume.copies.into()));
         Bytes(sizes.fold(0, u64::saturating_add))
     }
 
     /// Space for an extent; without any the piece waits or fails, and there is nothing more to do.
     pub(crate) fn allocate(&mut self, id: PieceId, key: ExtentKey) -> Option<Whole> {
-        if self.background.is_probing() {
+        if self.space.awaits_probes {
             self.space.wait_for_space(&mut self.requests, id, None);
             return None;
         }
@@ -370,7 +377,7 @@ impl Engine {
     fn may_wait_until(&self, id: PieceId) -> Option<Nanos> {
         let WhenFull::Wait { at_most } = self.space.state.rules.when_full else { return None };
         let active = &self.requests.active[self.requests.pieces[id.0 as usize].request.0];
-        let stays = !self.admin.is_being_removed(active.request.volume);
+        let stays = !self.requests.is_being_removed(active.request.volume);
         (stays && self.core.stopped_changes.is_none()).then(|| active.submitted + at_most)
     }
 }

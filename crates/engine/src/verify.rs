@@ -29,9 +29,10 @@
 
 pub(crate) mod last_check;
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::device::DeviceSettings;
+use crate::effect::Effect;
 use crate::flight::{NewIo, Purpose};
 use crate::ids::Waiter;
 use crate::notice::{LostWhy, Notice};
@@ -178,31 +179,33 @@ impl Verification {
 }
 
 impl Task for Verification {
+    type On = Base;
+
     /// When devices are to be verified next because clients use the pool.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        if !engine.verification.used {
+    fn due(base: &Base) -> Option<Nanos> {
+        if !base.verification.used {
             return None;
         }
-        let checked = engine.verification.devices.iter().flatten().filter(|checks| !checks.is_over);
+        let checked = base.verification.devices.iter().flatten().filter(|checks| !checks.is_over);
         checked.map(|checks| checks.began + interval(checks.within)).min()
     }
 
     /// Has the devices verified whose turn it is because clients use the pool.
-    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if <Self as Task>::due(engine).is_none_or(|due| due > engine.core.now) {
+    fn run<M: Memory>(base: &mut Base, _: &mut M) {
+        if <Self as Task>::due(base).is_none_or(|due| due > base.core.now) {
             return;
         }
-        engine.verification.used = false;
-        if engine.is_planted(Mutant::TruncationNotChecked) {
+        base.verification.used = false;
+        if base.core.is_planted(Mutant::TruncationNotChecked) {
             return;
         }
-        engine.verification.round.0 += 1;
-        let round = engine.verification.round;
-        for i in 0..engine.verification.devices.len() {
-            let Some(checks) = &mut engine.verification.devices[i] else { continue };
-            if !checks.is_over && checks.began + interval(checks.within) <= engine.core.now {
+        base.verification.round.0 += 1;
+        let round = base.verification.round;
+        for i in 0..base.verification.devices.len() {
+            let Some(checks) = &mut base.verification.devices[i] else { continue };
+            if !checks.is_over && checks.began + interval(checks.within) <= base.core.now {
                 checks.asked = round;
-                engine.verification.verify_device(&mut engine.core, DeviceId(i as u8));
+                base.verification.verify_device(&mut base.core, DeviceId(i as u8));
             }
         }
     }
@@ -280,24 +283,28 @@ impl Verification {
     }
 }
 
-impl Engine {
-    /// A check has ended.
-    pub(crate) fn verified<M: Memory>(
+impl Base {
+    /// A check has ended. Whether the device is not what it was; [`Self::verified`] follows.
+    pub(crate) fn is_found_replaced<M: Memory>(
         &mut self,
         device: DeviceId,
         result: Result<(), IoError>,
-        memory: &mut M,
-    ) {
-        let Some(checks) = &mut self.verification.devices[device.index()] else { return };
+        memory: &M,
+    ) -> bool {
+        let Some(checks) = &mut self.verification.devices[device.index()] else { return false };
         checks.done = checks.in_flight.take().unwrap_or_default().max(checks.done);
-        if result.is_ok() {
-            let expected = &self.core.map.devices()[device.index()];
-            if is_of(expected, memory.bytes(checks.buffer)) {
-                checks.whole_at = Some(checks.began);
-            } else {
-                self.lose(device, LostWhy::Replaced, memory);
-            }
+        if result.is_err() {
+            return false;
         }
+        let is_whole = is_of(&self.core.map.devices()[device.index()], memory.bytes(checks.buffer));
+        if is_whole {
+            checks.whole_at = Some(checks.began);
+        }
+        !is_whole
+    }
+
+    /// Goes on after a check, of which what it found is known.
+    pub(crate) fn verified<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
         let asked_again = |checks: &Checks| !checks.is_over && checks.asked > checks.done;
         if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
             self.verification.verify_device(&mut self.core, device);
@@ -322,7 +329,7 @@ impl Engine {
     /// superblocks say so, and until they do, durably, nothing is acknowledged that an older file does not
     /// have.
     pub(crate) fn record_damage(&mut self, device: DeviceId) {
-        if !self.is_planted(Mutant::DamageNotRecorded) {
+        if !self.core.is_planted(Mutant::DamageNotRecorded) {
             self.core.map.note_damaged(device);
             self.durability.record_superblocks(&self.core, &self.verification);
         }
@@ -362,16 +369,16 @@ impl Engine {
             }
             Waiter::Admin(step) => {
                 let error = self.verification.metadata_damage(&self.core).map(RequestError::FlushFailed);
-                self.admin_step_ended(step, error);
+                self.effects.push(Effect::StepEnded(step, error));
             }
-            Waiter::Resync => self.background.copies_are_durable(),
+            Waiter::Resync => self.durability.lacking.copies_are_durable(),
         }
     }
 
     /// The device because of which data of some volume, or the metadata, that was durable is gone, or will
     /// be once the device is closed. `None` if no device is damaged, or all that was on it is durable
     /// elsewhere.
-    pub fn damaged_device(&self) -> Option<DeviceId> {
+    pub(crate) fn damaged_device(&self) -> Option<DeviceId> {
         let volumes = self.core.map.catalogue().volumes.keys();
         self.verification
             .metadata_damage(&self.core)
@@ -396,8 +403,9 @@ impl Engine {
         let is_lost = |device: DeviceId| self.core.is_lost(device);
         let mut devices = self.core.map.devices().iter().map(|superblock| superblock.device);
         // A damaged device that is lost as well leaves all it held degraded: that says nothing more.
-        let is_degraded =
-            || !damaged.iter().any(is_lost) && self.background.degraded(&self.core, volume).0 > Bytes(0);
+        let is_degraded = || {
+            !damaged.iter().any(is_lost) && self.durability.lacking.degraded(&self.core, volume).0 > Bytes(0)
+        };
         let lacks = devices.any(|device| is_lost(device) && !damaged.contains(device)) || is_degraded();
         (damaged.len() + usize::from(lacks) >= copies).then_some(device)
     }

@@ -10,15 +10,15 @@ pub(crate) mod duplex;
 pub(crate) mod finish;
 pub(crate) mod target;
 
-use crate::Engine;
+use crate::DataPath;
 use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, Tried, WriteIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Address, Source, alone_in};
 use crate::policy::Host;
 use crate::policy::advice::{places_of, see};
+use crate::policy::route;
 use crate::policy::which::Which;
-use crate::read::route;
 use crate::request::Requests;
 use crate::request::piece::{Old, Piece, PieceState, Preferred, Target, WaitsFor, Work, Writing};
 use crate::space::Space;
@@ -155,66 +155,67 @@ fn write_bytes(
     core.launch(NewIo { device: target.address.place().device, kind, at, buffer }, Purpose::data(id));
 }
 
-impl Engine {
+impl DataPath {
     /// Begins a write that has its blocks. It ends in `overwrite`, `write_to` or `write_mirrored`, or the
     /// piece waits or fails.
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &self.requests.pieces[id.0 as usize];
+        let piece = &self.base.requests.pieces[id.0 as usize];
         let (key, zeros) = (piece.key, piece.work == Work::Write { zeros: true });
-        if self.core.changes_have_stopped() {
-            return self.piece_failed(id, RequestError::ReadOnly);
+        if self.base.core.changes_have_stopped() {
+            return self.base.piece_failed(id, RequestError::ReadOnly);
         }
-        if let Some(error) = self.durability.doubtful(&self.core, &self.requests, id) {
-            return self.piece_failed(id, error);
+        if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {
+            return self.base.piece_failed(id, error);
         }
-        if self.reads.cache.is_on() {
-            self.reads.cache_write(&self.requests, id, memory);
+        if self.base.cache.is_on() {
+            self.base.cache.note_write(&self.base.requests, id, memory);
         }
-        let which = self.host.policies.of(key.volume);
-        let watches = self.host.policies.all[which.0].watches;
+        let which = self.base.host.policies.of(key.volume);
+        let watches = self.base.host.policies.all[which.0].watches;
         let mut decision = None;
         let plain = if watches.accesses || watches.writes {
             let asked = self.plain_address_and_decision(id, which);
             decision = asked.map(|(_, decision)| decision);
             asked.filter(|(address, decision)| stays(*address, *decision)).map(|(address, _)| address)
         } else {
-            let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-            plain_address(&self.core, key, range, |_| ())
+            let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
+            plain_address(&self.base.core, key, range, |_| ())
         };
         if let Some(address) = plain {
             return self.overwrite(id, address, memory);
         }
-        let record = lookup::record(&self.core.map, key);
-        self.tell_access(id, |engine| {
-            let range = engine.requests.pieces[id.0 as usize].range;
+        let record = lookup::record(&self.base.core.map, key);
+        self.base.tell_access(id, |base| {
+            let range = base.requests.pieces[id.0 as usize].range;
             record.as_ref().map_or(Places::NONE, |record| places_of(record, range))
         });
-        let piece = &self.requests.pieces[id.0 as usize];
+        let piece = &self.base.requests.pieces[id.0 as usize];
         if zeros
             && !record.as_ref().is_some_and(|r| r.places.iter().any(|p| p.valid.contains_any(piece.range)))
         {
             // The zeros may be the work of an earlier request and not durable yet.
-            if !self.is_planted(Mutant::ZerosNotAwaited) {
-                self.requests.wait_for_pending(&self.core, id);
+            if !self.base.core.is_planted(Mutant::ZerosNotAwaited) {
+                self.base.requests.wait_for_pending(&self.base.core, id);
             }
-            return self.piece_ended(id);
+            return self.base.piece_ended(id);
         }
-        if record.as_ref().map_or_else(|| self.core.is_mirrored(key), |r| r.copies > 1) {
+        if record.as_ref().map_or_else(|| self.base.core.is_mirrored(key), |r| r.copies > 1) {
             return self.write_mirrored(id, memory);
         }
         let Some(address) = self.choose(id, record.as_ref(), decision) else { return };
         // It may have been given a place just now.
-        let record = lookup::record(&self.core.map, key).unwrap_or_else(|| self.core.map.empty_record(key));
+        let record =
+            lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
         self.write_to(id, address, Some(&record), memory);
     }
 
     /// Where the piece is simply overwritten, and where the policy wants it.
     #[inline(never)]
     fn plain_address_and_decision(&mut self, id: PieceId, which: Which) -> Option<(Address, WriteTo)> {
-        let blocks = self.core.map.extent().blocks();
-        let mut access = self.access(id);
+        let blocks = self.base.core.map.extent().blocks();
+        let mut access = self.base.access(id);
         let Access { key, blocks: range, held, .. } = &mut access;
-        let address = plain_address(&self.core, *key, *range, |found| see(found, *range, blocks, held))?;
+        let address = plain_address(&self.base.core, *key, *range, |found| see(found, *range, blocks, held))?;
         Some((address, self.tell_and_ask(id, which, &access)))
     }
 
@@ -222,20 +223,20 @@ impl Engine {
     /// the blocks are whole.
     fn overwrite<M: Memory>(&mut self, id: PieceId, address: Address, memory: &mut M) {
         debug_assert!(
-            goes_there_anyway(&self.core, &self.requests, id, address),
+            goes_there_anyway(&self.base.core, &self.base.requests, id, address),
             "the long way leads elsewhere than to {address:?}"
         );
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         let (range, span, buffer) = (piece.range, piece.span, piece.buffer);
         if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
             return self.write_to(id, address, None, memory);
         }
         piece.state = PieceState::Writes(Writing::new(1, Target::at(address, span.start, span.end()), None));
-        let fua =
-            self.requests.active[piece.request.0].request.fua && !self.is_planted(Mutant::FuaIgnoredInPlace);
+        let fua = self.base.requests.active[piece.request.0].request.fua
+            && !self.base.core.is_planted(Mutant::FuaIgnoredInPlace);
         let kind = IoKind::Write { fua };
-        let at = lookup::device_offset(&self.core.map, address, range, 0);
-        self.core.launch(NewIo { device: address.place().device, kind, at, buffer }, Purpose::data(id));
+        let at = lookup::device_offset(&self.base.core.map, address, range, 0);
+        self.base.core.launch(NewIo { device: address.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
     /// Decides what is written to a place and what must be read first. `record` is `None` if every
@@ -247,16 +248,16 @@ impl Engine {
         record: Option<&Record>,
         memory: &mut M,
     ) {
-        let Piece { span, range, .. } = self.requests.pieces[id.0 as usize];
+        let Piece { span, range, .. } = self.base.requests.pieces[id.0 as usize];
         let place = record.map(|r| r.place(address.place()).filter(|_| !address.is_fresh()));
         let valid_here = |b: u16| place.is_none_or(|p| p.is_some_and(|p| p.valid.contains(b)));
         let target = Target {
             changes: (range.first..range.end()).any(|b| !valid_here(b)),
             several: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != address.place())),
-            mirrored: self.mirror.has(id),
+            mirrored: self.base.mirror.has(id),
             ..Target::at(address, span.start, span.end())
         };
-        let sector = self.core.devices[address.place().device.index()].settings.sector;
+        let sector = self.base.core.devices[address.place().device.index()].settings.sector;
         self.complete_blocks(id, target, record, sector, valid_here, memory);
     }
 
@@ -271,17 +272,17 @@ impl Engine {
         valid_here: impl Fn(u16) -> bool,
         memory: &mut M,
     ) {
-        let Piece { key, span, range, buffer, .. } = self.requests.pieces[id.0 as usize];
+        let Piece { key, span, range, buffer, .. } = self.base.requests.pieces[id.0 as usize];
         let (address, sector) = (target.address, u32::from(sector));
         let in_sectors = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
-        let sectors_anyway = in_sectors && self.is_planted(Mutant::SectorsToInvalidBlock);
+        let sectors_anyway = in_sectors && self.base.core.is_planted(Mutant::SectorsToInvalidBlock);
         let mut reads: SmallVec<[(u16, Source); 2]> = SmallVec::new();
-        let head_only = self.is_planted(Mutant::TailBlockNotCompleted);
+        let head_only = self.base.core.is_planted(Mutant::TailBlockNotCompleted);
         let whole = |edge: &u16| head_only && *edge != range.first;
         let as_is = |edge: &u16| (valid_here(*edge) && in_sectors) || sectors_anyway || whole(edge);
         for edge in edges(span, range).filter(|edge| !as_is(edge)) {
             target.widen(edge);
-            match old_block(&self.core, &self.host, key.volume, address, record, range, edge) {
+            match old_block(&self.base.core, &self.base.host, key.volume, address, record, range, edge) {
                 Some(source) => reads.push((edge, source)),
                 // Valid nowhere: the rest of the block is zeros.
                 None => pads(buffer, range, edge, span).for_each(|(part, _)| memory.bytes_mut(part).fill(0)),
@@ -296,23 +297,23 @@ impl Engine {
     /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
     /// waits for some, and chooses anew.
     fn read_old(&mut self, id: PieceId, target: Target, reads: &[(u16, Source)]) {
-        let Some(blocks) = self.space.scratch.blocks(reads.len()) else {
-            self.give_up_target(id, target.address);
-            self.requests.wait(id, WaitsFor::Scratch);
-            self.space.scratch.wait(id);
+        let Some(blocks) = self.base.space.scratch.blocks(reads.len()) else {
+            self.base.give_up_target(id, target.address);
+            self.base.requests.wait(id, WaitsFor::Scratch);
+            self.base.space.scratch.wait(id);
             return;
         };
         let mut all = Old::new();
         for (old, &(edge, Source { device, at })) in blocks.into_iter().flatten().zip(reads) {
             all.push((old, edge));
-            self.core.launch(
+            self.base.core.launch(
                 NewIo { device, kind: IoKind::Read, at, buffer: old },
                 Purpose::Write(WriteIo::Old(id)),
             );
         }
         let left = all.len() as u32;
         let writing = Writing::new(left, target, Some(Box::new(all)));
-        self.requests.pieces[id.0 as usize].state = PieceState::Completes(writing);
+        self.base.requests.pieces[id.0 as usize].state = PieceState::Completes(writing);
     }
 
     /// Tells a command's end to the step it was for: the write itself, or the reading of old blocks.
@@ -337,16 +338,16 @@ impl Engine {
         memory: &mut M,
     ) {
         let other = result.err().and_then(|error| {
-            Some((error, merge_source(&self.core, &self.requests, &self.host, id, flight)?))
+            Some((error, merge_source(&self.base.core, &self.base.requests, &self.base.host, id, flight)?))
         });
         if let Some((error, (Source { device, at }, tried))) = other {
-            if !self.core.abandoned.uses(flight.buffer) {
+            if !self.base.core.abandoned.uses(flight.buffer) {
                 let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
-                return self.core.launch(io, Purpose::Write(WriteIo::OldFailover(id, tried)));
+                return self.base.core.launch(io, Purpose::Write(WriteIo::OldFailover(id, tried)));
             }
-            self.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+            self.base.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
         }
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         if let (Err(error), None) = (result, other) {
             piece.error.get_or_insert(flight.error(error));
         }
@@ -358,14 +359,14 @@ impl Engine {
         let (failed, again) = (piece.error.is_some(), writing.begins_again());
         if failed || again {
             self.put_back_scratch(id);
-            return if failed { self.change_failed(id) } else { self.begin_anew(id) };
+            return if failed { self.base.change_failed(id) } else { self.begin_anew(id) };
         }
-        if let Some(error) = self.durability.doubtful(&self.core, &self.requests, id) {
+        if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {
             // What was read has come into doubt meanwhile.
             self.put_back_scratch(id);
-            return self.piece_failed(id, error);
+            return self.base.piece_failed(id, error);
         }
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         let (span, range, buffer, work) = (piece.span, piece.range, piece.buffer, piece.work);
         let Some(writing) = piece.writing() else { return };
         let (target, old) = (writing.target, writing.old.take());
@@ -384,27 +385,39 @@ impl Engine {
 
     /// The piece, which has written nothing that counts, chooses anew where it goes.
     pub(crate) fn begin_anew(&mut self, id: PieceId) {
-        if let Some(target) = self.requests.pieces[id.0 as usize].take_target() {
-            self.give_up_target(id, target.address);
+        if let Some(target) = self.base.requests.pieces[id.0 as usize].take_target() {
+            self.base.give_up_target(id, target.address);
         }
-        self.requests.go_on(id);
+        self.base.requests.go_on(id);
     }
 
     /// Writes the piece's bytes to its target. `old`: the blocks that it completes.
     fn write_target(&mut self, id: PieceId, target: Target, old: Option<Box<Old>>) {
         let first_old = old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
-        self.requests.pieces[id.0 as usize].state = PieceState::Writes(Writing::new(0, target, old));
+        self.base.requests.pieces[id.0 as usize].state = PieceState::Writes(Writing::new(0, target, old));
         let left = match target.mirrored {
-            true => {
-                self.mirror.write_copies(&mut self.core, &self.requests, &self.space, id, target, first_old)
-            }
-            false => issue_writes(&mut self.core, &self.requests, &self.space, id, target, first_old),
+            true => self.base.mirror.write_copies(
+                &mut self.base.core,
+                &self.base.requests,
+                &self.base.space,
+                id,
+                target,
+                first_old,
+            ),
+            false => issue_writes(
+                &mut self.base.core,
+                &self.base.requests,
+                &self.base.space,
+                id,
+                target,
+                first_old,
+            ),
         };
         if left == 0 {
             // Every place has failed meanwhile.
             return self.finish_copies(id, target);
         }
-        if let Some(writing) = self.requests.pieces[id.0 as usize].writing() {
+        if let Some(writing) = self.base.requests.pieces[id.0 as usize].writing() {
             writing.left = left;
         }
     }
@@ -412,9 +425,9 @@ impl Engine {
     #[inline]
     pub(crate) fn put_back_scratch(&mut self, id: PieceId) {
         if let Some(old) =
-            self.requests.pieces[id.0 as usize].writing().and_then(|writing| writing.old.take())
+            self.base.requests.pieces[id.0 as usize].writing().and_then(|writing| writing.old.take())
         {
-            old.iter().for_each(|(buffer, _)| self.put_back_block(*buffer));
+            old.iter().for_each(|(buffer, _)| self.base.put_back_block(*buffer));
         }
     }
 }

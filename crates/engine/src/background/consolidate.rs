@@ -47,34 +47,39 @@ pub(crate) struct Consolidation {
 }
 
 impl Task for Consolidation {
+    type On = Engine;
+
     /// When to look again.
     fn due(engine: &Engine) -> Option<Nanos> {
-        let may = engine.space.state.rules().quiet.is_some() && engine.core.stopped_changes.is_none();
+        let may = engine.data.base.space.state.rules().quiet.is_some()
+            && engine.data.base.core.stopped_changes.is_none();
         (may && !engine.background.consolidation.settled).then_some(engine.background.consolidation.due)
     }
 
     /// Looks whether it is quiet, and goes on with the walk then.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
         let Some(quiet) = engine
+            .data
+            .base
             .space
             .state
             .rules()
             .quiet
-            .filter(|_| engine.background.consolidation.due <= engine.core.now)
+            .filter(|_| engine.background.consolidation.due <= engine.data.base.core.now)
         else {
             return;
         };
         let served = engine.served().sum();
         let walk = &mut engine.background.consolidation;
-        if served != walk.served || !engine.requests.active.is_empty() {
-            (walk.served, walk.since, walk.settled) = (served, engine.core.now, false);
+        if served != walk.served || !engine.data.base.requests.active.is_empty() {
+            (walk.served, walk.since, walk.settled) = (served, engine.data.base.core.now, false);
             walk.at = ExtentKey::default();
         }
         let begins = walk.since + quiet;
-        walk.due = begins.max(engine.core.now + NEXT);
+        walk.due = begins.max(engine.data.base.core.now + NEXT);
         if walk.settled {
-            walk.due = engine.core.now + quiet;
-        } else if engine.core.now >= begins {
+            walk.due = engine.data.base.core.now + quiet;
+        } else if engine.data.base.core.now >= begins {
             engine.walk_quietly();
         }
     }
@@ -89,8 +94,9 @@ fn home_among<'a>(core: &Core, record: &'a Record, wanted: impl Fn(&Place) -> bo
 
 impl Engine {
     fn walk_quietly(&mut self) {
-        let is_held_up = self.core.stopped_changes.is_some() || self.space.state.is_waited_for();
-        if is_held_up || matches!(self.host.harm.moves(), Moves::Never) {
+        let is_held_up =
+            self.data.base.core.stopped_changes.is_some() || self.data.base.space.state.is_waited_for();
+        if is_held_up || matches!(self.data.base.host.harm.moves(), Moves::Never) {
             self.background.consolidation.settled = true;
             return;
         }
@@ -99,13 +105,15 @@ impl Engine {
                 (0, self.moved_and_dropped());
         }
         for _ in 0..LOOKS {
-            if self.mover.mover_load() >= MOVES {
-                self.background.consolidation.due = self.core.now + SOON;
+            if self.data.mover_load() >= MOVES {
+                self.background.consolidation.due = self.data.base.core.now + SOON;
                 return;
             }
-            let Some(key) = walk::next_extent(&self.core.map, self.background.consolidation.at, |volume| {
-                volume.copies == 1
-            }) else {
+            let Some(key) =
+                walk::next_extent(&self.data.base.core.map, self.background.consolidation.at, |volume| {
+                    volume.copies == 1
+                })
+            else {
                 return self.end_quiet_walk();
             };
             self.background.consolidation.at = after(key);
@@ -118,14 +126,14 @@ impl Engine {
     /// All extents have been looked at. What was asked for may have to be gone on with in another walk; one
     /// that came to nothing is the last.
     fn end_quiet_walk(&mut self) {
-        if self.mover.mover_load() > 0 {
-            self.background.consolidation.due = self.core.now + SOON;
+        if self.data.mover_load() > 0 {
+            self.background.consolidation.due = self.data.base.core.now + SOON;
             return;
         }
         let has_come_to_something = self.moved_and_dropped() > self.background.consolidation.done;
         if has_come_to_something {
             // The space comes back once what was put together is durable.
-            self.durability.request_commit();
+            self.data.base.durability.request_commit();
         }
         self.background.consolidation.settled =
             self.background.consolidation.asked == 0 || !has_come_to_something;
@@ -139,21 +147,25 @@ impl Engine {
 
     /// Has an extent brought together; whether there was anything to do.
     fn put_together(&mut self, key: ExtentKey) -> bool {
-        let Keeps::On(kept) = extra::keeps(&self.host, self.host.policies.of(key.volume)) else {
+        let Keeps::On(kept) = extra::keeps(&self.data.base.host, self.data.base.host.policies.of(key.volume))
+        else {
             return false;
         };
-        let Some(record) = lookup::record(&self.core.map, key).filter(|record| record.copies == 1) else {
+        let Some(record) = lookup::record(&self.data.base.core.map, key).filter(|record| record.copies == 1)
+        else {
             return false;
         };
         let others = record.places.iter().filter(|place| !kept.contains(place.device()));
         let is_one = others.clone().count() <= 1 && others.clone().all(is_whole);
         if (is_one && !is_split(&record, kept))
-            || record.places.iter().any(|p| !self.core.is_usable(p.device()))
+            || record.places.iter().any(|p| !self.data.base.core.is_usable(p.device()))
         {
             return false;
         }
-        let home = home_among(&self.core, &record, |place| is_whole(place) && !kept.contains(place.device()));
-        let home = home.or_else(|| home_among(&self.core, &record, is_whole));
+        let home = home_among(&self.data.base.core, &record, |place| {
+            is_whole(place) && !kept.contains(place.device())
+        });
+        let home = home.or_else(|| home_among(&self.data.base.core, &record, is_whole));
         match home.map(|place| place.at.id()) {
             Some(home) => self.bring_pieces_to(key, &record, kept, home),
             None => self.make_home(key),
@@ -164,21 +176,21 @@ impl Engine {
     /// What is in no whole place, but in slots of several devices: a new whole place where the policy has new
     /// data.
     fn make_home(&mut self, key: ExtentKey) {
-        let access = self.access_to_all(key);
-        let which = self.host.policies.of(key.volume);
-        let device = self.ask_one(which, |policy, moment| policy.allocate(moment, &access));
-        let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
+        let access = self.data.base.access_to_all(key);
+        let which = self.data.base.host.policies.of(key.volume);
+        let device = self.data.base.ask_one(which, |policy, moment| policy.allocate(moment, &access));
+        let blocks = BlockRange { first: 0, count: self.data.base.core.map.extent().blocks() };
         if let Some(device) = device {
             let to = PlaceId { device, kind: PlaceKind::Whole };
-            self.request_action(Action::Move { key, blocks, to });
+            self.data.base.host.actions.push(Action::Move { key, blocks, to });
         }
     }
 
     /// What places that are not kept hold besides this one goes there, and then leaves them.
     fn bring_pieces_to(&mut self, key: ExtentKey, record: &Record, kept: DeviceSet, home: PlaceId) {
-        let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
+        let blocks = BlockRange { first: 0, count: self.data.base.core.map.extent().blocks() };
         if kept.is_empty() {
-            return self.request_action(Action::Move { key, blocks, to: home });
+            return self.data.base.host.actions.push(Action::Move { key, blocks, to: home });
         }
         let Some(there) = record.place(home) else { return };
         let mut missing = there.valid.none_of_these();
@@ -192,12 +204,14 @@ impl Engine {
         if missing.is_empty() {
             let leftover = |place: &&Place| place.at.id() != home && !kept.contains(place.device());
             let from: Vec<_> = record.places.iter().filter(leftover).map(|place| place.at.id()).collect();
-            return from.into_iter().for_each(|from| self.request_action(Action::Drop { key, blocks, from }));
+            return from
+                .into_iter()
+                .for_each(|from| self.data.base.host.actions.push(Action::Drop { key, blocks, from }));
         }
         let mut at = 0;
         while let Some(run) = missing.next_run(at, blocks.count) {
             at = run.end();
-            self.request_action(Action::Copy { key, blocks: run, to: home });
+            self.data.base.host.actions.push(Action::Copy { key, blocks: run, to: home });
         }
     }
 }

@@ -21,13 +21,6 @@ pub(crate) struct Probing {
 }
 
 impl Background {
-    /// Whether idle responses are still being measured: allocation waits for them.
-    pub(crate) fn is_probing(&self) -> bool {
-        self.probing.devices_left > 0
-    }
-}
-
-impl Background {
     pub(crate) fn start_probes(&mut self, core: &mut Core, space: &mut Space) {
         self.probing =
             Probing { devices_left: core.devices.len(), answers: vec![Vec::new(); core.devices.len()] };
@@ -39,6 +32,7 @@ impl Background {
                 _ => self.probing.devices_left -= 1,
             }
         }
+        space.awaits_probes = self.probing.devices_left > 0;
     }
 }
 
@@ -54,22 +48,23 @@ fn probe(core: &mut Core, device: DeviceId, buffer: Buffer, number: u32) {
 impl Engine {
     pub(crate) fn probe_ended(&mut self, number: u32, flight: &Flight, result: Result<(), IoError>) {
         let i = flight.device.index();
-        self.background.probing.answers[i].push(self.core.now.since(flight.started));
+        self.background.probing.answers[i].push(self.data.base.core.now.since(flight.started));
         if result.is_ok() && number + 1 < PROBES {
-            return probe(&mut self.core, flight.device, flight.buffer, number + 1);
+            return probe(&mut self.data.base.core, flight.device, flight.buffer, number + 1);
         }
         // The median: the first may have waited for what the pool's opening wrote.
         let answers = &mut self.background.probing.answers[i];
         answers.sort_unstable();
         let median = answers[answers.len() / 2];
         let quartiles = [answers[answers.len() / 4], answers[answers.len() * 3 / 4]];
-        self.core.devices[i].idle.response = Some(if result.is_ok() { median } else { Nanos::MAX });
-        self.core.devices[i].idle.quartiles = result.is_ok().then_some(quartiles);
-        self.core.views.device_changed();
-        self.put_back_block(flight.buffer);
+        self.data.base.core.devices[i].idle.response = Some(if result.is_ok() { median } else { Nanos::MAX });
+        self.data.base.core.devices[i].idle.quartiles = result.is_ok().then_some(quartiles);
+        self.data.base.core.views.device_changed();
+        self.data.base.put_back_block(flight.buffer);
         self.background.probing.devices_left -= 1;
         if self.background.probing.devices_left == 0 {
-            self.space.retry_waiting_space(&mut self.requests);
+            self.data.base.space.awaits_probes = false;
+            self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
         }
     }
 }

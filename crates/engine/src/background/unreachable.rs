@@ -4,11 +4,11 @@
 //! other device holds: dirty blocks of a write-back area, and everything that was in one place. In the
 //! background, some extents at a time. The first ranges are told one by one, all of them as a sum.
 
-use crate::Engine;
 use crate::device::Device;
 use crate::notice::{Notice, Notices};
 use crate::task::Task;
 use crate::walk::{self, after};
+use crate::{Base, DataPath, Engine};
 use weir_map::{Found, Map};
 use weir_model::{
     BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Memory, Nanos, VolumeId, VolumeOffset,
@@ -51,6 +51,8 @@ impl Unreachable {
 }
 
 impl Task for Unreachable {
+    type On = Engine;
+
     /// When to go on.
     fn due(engine: &Engine) -> Option<Nanos> {
         engine.background.unreachable.walk.map(|_| engine.background.unreachable.due)
@@ -58,8 +60,8 @@ impl Task for Unreachable {
 
     /// Goes on with the walk.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if Self::due(engine).is_some_and(|due| due <= engine.core.now) {
-            let Engine { core, background, .. } = engine;
+        if Self::due(engine).is_some_and(|due| due <= engine.data.base.core.now) {
+            let Engine { data: DataPath { base: Base { core, .. }, .. }, background, .. } = engine;
             let view = View { map: &core.map, devices: &core.devices, notices: &mut core.notices };
             background.unreachable.go_on(core.now, view);
         }

@@ -1,11 +1,11 @@
 //! Commands that are abandoned, since their device was given up before it answered, and what they keep: their
 //! buffers, until they really end (rule 2 of docs/invariants.md).
 
-use crate::Engine;
+use crate::Base;
 use crate::flight::Flight;
 use crate::task::Task;
 use std::collections::VecDeque;
-use weir_model::{BLOCK, Buffer, Bytes, IoId, Memory, Mutant};
+use weir_model::{BLOCK, Buffer, Bytes, IoId, Memory};
 
 /// Commands no longer waited for, and the buffers they keep.
 #[derive(Debug, Default)]
@@ -95,55 +95,27 @@ impl Abandoned {
 }
 
 impl Task for Abandoned {
-    fn can_run(engine: &Engine) -> bool {
-        engine.core.abandoned.is_lacking()
+    type On = Base;
+
+    fn can_run(base: &Base) -> bool {
+        base.core.abandoned.is_lacking()
     }
 
     /// What is kept back is made up for, so that requests still find memory, however many commands a device
     /// never ends; and scratch buffers that are kept back make way for others, as far as there is memory.
     /// (Where metadata is written from, each member has buffers of its own.)
-    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        if engine.core.abandoned.is_lacking() {
-            let lacking = engine.core.abandoned.lacking();
+    fn run<M: Memory>(base: &mut Base, memory: &mut M) {
+        if base.core.abandoned.is_lacking() {
+            let lacking = base.core.abandoned.lacking();
             memory.make_up(lacking);
-            engine.core.abandoned.made_up.0 += lacking.0;
+            base.core.abandoned.made_up.0 += lacking.0;
         }
-        engine.space.scratch.replace_runs(memory);
-        while engine.space.scratch.missing() > 0
+        base.space.scratch.replace_runs(memory);
+        while base.space.scratch.missing() > 0
             && let Some(block) = memory.take(Bytes(BLOCK))
         {
-            engine.space.scratch.add(block);
-            engine.go_on_with_scratch();
-        }
-    }
-}
-
-impl Engine {
-    /// A buffer of the mover's is no longer needed; it is kept back if an abandoned command may still use it.
-    pub(crate) fn put_back_run(&mut self, run: Buffer) {
-        if self.core.abandoned.uses(run) && !self.is_planted(Mutant::AbandonedBufferReused) {
-            self.core.abandoned.keep(run);
-            self.space.scratch.miss_run();
-        } else {
-            self.space.scratch.put_back_run(run);
-        }
-    }
-
-    /// There is a scratch block again: a piece that waits for one goes on.
-    fn go_on_with_scratch(&mut self) {
-        if let Some(id) = self.space.scratch.next_waiting() {
-            self.requests.go_on(id);
-        }
-    }
-
-    /// A scratch block is no longer needed; it is kept back if an abandoned command may still use it.
-    pub(crate) fn put_back_block(&mut self, block: Buffer) {
-        if self.core.abandoned.uses(block) && !self.is_planted(Mutant::AbandonedBufferReused) {
-            self.core.abandoned.keep(block);
-            self.space.scratch.miss();
-        } else {
-            self.space.scratch.put_back(block);
-            self.go_on_with_scratch();
+            base.space.scratch.add(block);
+            base.go_on_with_scratch();
         }
     }
 }

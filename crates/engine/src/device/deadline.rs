@@ -6,10 +6,7 @@
 //! looks at a device that has commands in flight every eighth of its deadline, and gives it up once it has
 //! seen it eight times without an answer. A pause, however long, counts as one look.
 
-use crate::Engine;
-use crate::notice::LostWhy;
-use crate::task::Task;
-use weir_model::{DeviceId, Memory, Nanos};
+use weir_model::Nanos;
 
 /// Looks a command is given.
 const LOOKS: usize = 8;
@@ -56,32 +53,6 @@ impl Watch {
         let (end, was_seen) = (begun + deadline, self.looks[0] > begun);
         self.due = Some(if was_seen { end } else { now + step(deadline) });
         was_seen && end <= now
-    }
-}
-
-/// Looks whether devices answer.
-#[derive(Debug)]
-pub(crate) struct Deadlines;
-
-impl Task for Deadlines {
-    /// When some command is overdue.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        engine.core.devices.iter().filter_map(|d| d.watch()).min()
-    }
-
-    /// Gives up devices that have not answered a command within their deadline.
-    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        for i in 0..engine.core.devices.len() {
-            let device = DeviceId(i as u8);
-            if !engine.core.devices[i].is_watch_due(engine.core.now) {
-                continue;
-            }
-            let outstanding = engine.core.commands.iter().filter(|flight| flight.device == device);
-            let oldest = outstanding.map(|flight| flight.started).min();
-            if engine.core.devices[i].is_overdue(engine.core.now, oldest) {
-                engine.lose(device, LostWhy::Hung, memory);
-            }
-        }
     }
 }
 

@@ -5,10 +5,8 @@
 //! So one that ended well waits until every flush and durable write of its device begun before that has
 //! ended too. If one of them fails, so has the flush.
 
-use crate::Engine;
 use crate::device::outstanding::{Behind, Outstanding};
 use crate::flight::Flight;
-use weir_model::{DeviceId, Memory};
 
 /// Flushes and durable writes of a device.
 #[derive(Debug, Default)]
@@ -44,27 +42,5 @@ impl Promises {
     /// Flushes that ended well and will never count.
     pub(crate) fn take_held(&mut self) -> impl Iterator<Item = Flight> + use<> {
         self.held.take_all()
-    }
-}
-
-impl Engine {
-    /// A flush or durable write of the device ended: the flushes that waited for it alone count.
-    pub(crate) fn end_flushes<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
-        while let Some(flush) = self.core.devices[device.index()].promises.next_counting() {
-            self.end_flight(&flush, Ok(()), memory);
-        }
-    }
-
-    /// A flush or durable write of the device failed. Flushes that wait fail with it: they are queued, and
-    /// `run_ready` ends each with an error.
-    pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
-        let held: Vec<_> = self.core.devices[device.index()].promises.take_held().collect();
-        for flush in held {
-            if let Some(piece) = flush.purpose.written() {
-                // A durable write, of which the flush is the second step.
-                self.durability.note_unfinished(&mut self.core, &self.requests, piece, device);
-            }
-            self.core.abandoned.refuse(flush);
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Checkpoints: written in the background, so that the journal's space can be used again and
 //! recovery stays short.
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::durability::Durability;
 use crate::flight::MetadataIo;
@@ -32,46 +32,48 @@ pub(crate) struct Checkpoint {
 }
 
 impl Task for Checkpoint {
+    type On = Base;
+
     /// The checkpoint under way has nothing left to wait for.
-    fn can_run(engine: &Engine) -> bool {
-        let waits = engine.durability.commits.metadata_failed || engine.durability.members.are_recording();
+    fn can_run(base: &Base) -> bool {
+        let waits = base.durability.commits.metadata_failed || base.durability.members.are_recording();
         !waits
             && matches!(
-                engine.durability.checkpoint.phase,
+                base.durability.checkpoint.phase,
                 Phase::Pages(0) | Phase::Flush(0) | Phase::Root(_, 0)
             )
     }
 
     /// Begins a checkpoint if one is due, and moves the one under way on.
-    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        if engine.durability.commits.metadata_failed {
+    fn run<M: Memory>(base: &mut Base, memory: &mut M) {
+        if base.durability.commits.metadata_failed {
             return;
         }
-        let stopping = engine.core.stopped_changes.is_some()
-            && engine.requests.active.is_empty()
-            && engine.durability.commits_are_settled(&engine.core)
-            && !engine.durability.checkpoint_is_settled(&engine.core);
-        let due = engine.core.map.wants_checkpoint() && !engine.durability.checkpoint.no_room;
-        let wanted = engine.durability.checkpoint.requested || due || stopping;
-        if matches!(engine.durability.checkpoint.phase, Phase::Idle)
+        let stopping = base.core.stopped_changes.is_some()
+            && base.requests.active.is_empty()
+            && base.durability.commits_are_settled(&base.core)
+            && !base.durability.checkpoint_is_settled(&base.core);
+        let due = base.core.map.wants_checkpoint() && !base.durability.checkpoint.no_room;
+        let wanted = base.durability.checkpoint.requested || due || stopping;
+        if matches!(base.durability.checkpoint.phase, Phase::Idle)
             && wanted
-            && engine.durability.is_between_frames()
+            && base.durability.is_between_frames()
         {
-            engine.begin_checkpoint();
+            base.begin_checkpoint();
         }
-        if engine.durability.members.are_recording() {
+        if base.durability.members.are_recording() {
             return;
         }
-        match engine.durability.checkpoint.phase {
-            Phase::Pages(0) => engine.durability.write_pages(&mut engine.core, memory),
-            Phase::Flush(0) => engine.durability.write_root(&mut engine.core, memory),
-            Phase::Root(_, 0) => engine.durability.root_durable(&mut engine.core),
+        match base.durability.checkpoint.phase {
+            Phase::Pages(0) => base.durability.write_pages(&mut base.core, memory),
+            Phase::Flush(0) => base.durability.write_root(&mut base.core, memory),
+            Phase::Root(_, 0) => base.durability.root_durable(&mut base.core),
             _ => {}
         }
     }
 
-    fn is_idle(engine: &Engine) -> bool {
-        engine.durability.commits.metadata_failed || engine.durability.checkpoint_is_settled(&engine.core)
+    fn is_idle(base: &Base) -> bool {
+        base.durability.commits.metadata_failed || base.durability.checkpoint_is_settled(&base.core)
     }
 }
 
@@ -122,7 +124,7 @@ impl Durability {
     }
 }
 
-impl Engine {
+impl Base {
     fn begin_checkpoint(&mut self) {
         self.durability.checkpoint.requested = false;
         self.durability.checkpoint.no_room = self.core.map.begin_checkpoint().is_err();

@@ -13,10 +13,11 @@
 //! A disk takes seconds to flush its cache. A commit that no client waits for does not wait for slow devices:
 //! they are flushed in parallel. Changes that need such a flush go into a later commit.
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::durability::Durability;
 use crate::durability::waiting::{MissedExtents, Outcome, Waiting};
+use crate::effect::Effect;
 use crate::flight::{MetadataIo, NewIo, Purpose};
 use crate::ids::{PieceId, Waiter};
 use crate::notice::Notice;
@@ -87,6 +88,8 @@ pub(crate) struct Commits {
     missed: MissedExtents,
     /// Pieces that may write where they want to once what was decided is durable.
     pieces: Vec<PieceId>,
+    /// Extents of which moves go on then.
+    moves: Vec<ExtentKey>,
     /// Nothing can be made durable any more.
     pub(super) metadata_failed: bool,
 }
@@ -103,94 +106,101 @@ impl Commits {
         self.requested = true;
     }
 
-    /// The pieces that wait for a commit, which go on.
-    pub(crate) fn take_waiting(&mut self) -> Vec<PieceId> {
+    /// A move of the extent goes on after the next commit, which is wanted for it.
+    pub(crate) fn wait_to_move(&mut self, key: ExtentKey) {
+        self.moves.push(key);
+        self.requested = true;
+    }
+
+    /// The pieces that wait for a commit, which go on, as moves do.
+    fn take_waiting(&mut self) -> Vec<PieceId> {
+        self.moves.clear();
         std::mem::take(&mut self.pieces)
     }
 }
 
 impl Task for Commits {
+    type On = Base;
+
     /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        let commits = &engine.durability.commits;
+    fn due(base: &Base) -> Option<Nanos> {
+        let commits = &base.durability.commits;
         if commits.metadata_failed {
-            return (!commits.next.is_empty()).then_some(engine.core.now);
+            return (!commits.next.is_empty()).then_some(base.core.now);
         }
         if commits.phase != Phase::Idle {
             return None;
         }
-        let many = commits.changed.is_some() && engine.core.map.pending() > PENDING_MAX;
-        let requested = commits.requested && !engine.all_wait_for_flushes_beside();
+        let many = commits.changed.is_some() && base.core.map.pending() > PENDING_MAX;
+        let requested = commits.requested && !base.all_wait_for_flushes_beside();
         let due = match !commits.next.is_empty()
             || requested
             || many
-            || engine.durability.stop_needs_a_step(&engine.core, &engine.requests)
+            || base.durability.stop_needs_a_step(&base.core, &base.requests)
         {
-            true => Some(engine.core.now),
+            true => Some(base.core.now),
             false => commits.changed.map(|at| at + COMMIT_AFTER),
         };
         // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
-        due.filter(|_| commits.beside.is_empty() || !is_hurried(&engine.core, &engine.space, &commits.next))
+        due.filter(|_| commits.beside.is_empty() || !is_hurried(&base.core, &base.space, &commits.next))
     }
 
     /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
     /// looked at it, as commands refused by a lost device do.
-    fn can_run(engine: &Engine) -> bool {
-        if engine.durability.commits.metadata_failed || engine.durability.members.are_recording() {
+    fn can_run(base: &Base) -> bool {
+        if base.durability.commits.metadata_failed || base.durability.members.are_recording() {
             return false;
         }
-        match engine.durability.commits.phase {
+        match base.durability.commits.phase {
             Phase::Flushing(0) | Phase::Frame(0) => true,
             Phase::NextFrame => {
-                engine.core.map.has_journal_room() || !engine.durability.checkpoint_is_under_way()
+                base.core.map.has_journal_room() || !base.durability.checkpoint_is_under_way()
             }
             Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
         }
     }
 
     /// Begins a commit if one is due, and moves the one under way on.
-    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        if engine.durability.commits.metadata_failed {
-            return engine.fail_commit_waiters(RequestError::ReadOnly);
+    fn run<M: Memory>(base: &mut Base, memory: &mut M) {
+        if base.durability.commits.metadata_failed {
+            return base.fail_commit_waiters(RequestError::ReadOnly);
         }
-        let is_due = <Self as Task>::due(engine).is_some_and(|due| due <= engine.core.now);
-        if engine.durability.commits.phase == Phase::Idle && is_due {
-            if engine.durability.is_stopping(&engine.core)
-                && engine.durability.commits_are_settled(&engine.core)
-            {
+        let is_due = <Self as Task>::due(base).is_some_and(|due| due <= base.core.now);
+        if base.durability.commits.phase == Phase::Idle && is_due {
+            if base.durability.is_stopping(&base.core) && base.durability.commits_are_settled(&base.core) {
                 // Changes that came to nothing: no commit is due for them later either.
-                engine.durability.commits.changed = None;
-            } else if engine.durability.has_nothing_to_commit(&engine.core) {
-                engine.durability.commits.waiters = std::mem::take(&mut engine.durability.commits.next);
-                engine.durability.verify_for_waiters(&mut engine.core, &mut engine.verification);
-                engine.end_commit();
+                base.durability.commits.changed = None;
+            } else if base.durability.has_nothing_to_commit(&base.core) {
+                base.durability.commits.waiters = std::mem::take(&mut base.durability.commits.next);
+                base.durability.verify_for_waiters(&mut base.core, &mut base.verification);
+                base.end_commit();
             } else {
-                engine.begin_flushes();
+                base.begin_flushes();
             }
         }
-        if engine.durability.commits.phase == Phase::Flushing(0) {
-            engine.core.map.begin_commit();
-            engine.durability.commits.phase = Phase::NextFrame;
-            if engine.is_planted(Mutant::WaiterJoinsLate) {
-                let late = std::mem::take(&mut engine.durability.commits.next);
-                engine.durability.commits.waiters.extend(late);
+        if base.durability.commits.phase == Phase::Flushing(0) {
+            base.core.map.begin_commit();
+            base.durability.commits.phase = Phase::NextFrame;
+            if base.core.is_planted(Mutant::WaiterJoinsLate) {
+                let late = std::mem::take(&mut base.durability.commits.next);
+                base.durability.commits.waiters.extend(late);
             }
         }
         // Nothing is acknowledged that a member left behind may not know before that is recorded.
-        if engine.durability.members.are_recording() && !engine.is_planted(Mutant::RecordNotAwaited) {
+        if base.durability.members.are_recording() && !base.core.is_planted(Mutant::RecordNotAwaited) {
             return;
         }
-        if engine.durability.commits.phase == Phase::Frame(0) {
-            engine.frames_durable();
-            engine.durability.commits.phase = Phase::NextFrame;
+        if base.durability.commits.phase == Phase::Frame(0) {
+            base.frames_durable();
+            base.durability.commits.phase = Phase::NextFrame;
         }
-        if engine.durability.commits.phase == Phase::NextFrame {
-            engine.write_frame(memory);
+        if base.durability.commits.phase == Phase::NextFrame {
+            base.write_frame(memory);
         }
     }
 
-    fn is_idle(engine: &Engine) -> bool {
-        engine.durability.commits.metadata_failed || engine.durability.commits_are_settled(&engine.core)
+    fn is_idle(base: &Base) -> bool {
+        base.durability.commits.metadata_failed || base.durability.commits_are_settled(&base.core)
     }
 }
 
@@ -317,7 +327,7 @@ fn is_hurried(core: &Core, space: &Space, waiters: &[Waiting]) -> bool {
     !waiters.is_empty() || many || space.state.is_waited_for() || core.stopped_changes.is_some()
 }
 
-impl Engine {
+impl Base {
     /// Whether all who go on after a commit need a flush that is under way already.
     fn all_wait_for_flushes_beside(&self) -> bool {
         let beside = |key| {
@@ -356,13 +366,14 @@ impl Engine {
         self.durability.commits.beside.extend(beside);
         for id in to_flush {
             let covered = self.core.devices[id.index()].epochs.begin_flush(self.core.now);
-            if self.durability.commits.beside.contains(&id) && self.is_planted(Mutant::FlushBesideNotAwaited)
+            if self.durability.commits.beside.contains(&id)
+                && self.core.is_planted(Mutant::FlushBesideNotAwaited)
             {
                 self.core.devices[id.index()].epochs.flush_succeeded(covered);
             }
             let other = !self.core.map.members().contains(&id);
-            let others_skipped = other && self.is_planted(Mutant::OtherDevicesNotFlushed);
-            if others_skipped || self.is_planted(Mutant::FlushSkipped) {
+            let others_skipped = other && self.core.is_planted(Mutant::OtherDevicesNotFlushed);
+            if others_skipped || self.core.is_planted(Mutant::FlushSkipped) {
                 self.durability.data_flush_ended(&mut self.core, id, covered, Ok(()));
                 continue;
             }
@@ -390,7 +401,7 @@ impl Engine {
     /// The extents of pieces and moves that go on once something of theirs is durable.
     fn who_wait_for_commit(&self) -> impl Iterator<Item = ExtentKey> {
         let pieces = self.durability.commits.pieces.iter().map(|id| self.requests.pieces[id.0 as usize].key);
-        pieces.chain(self.mover.waiting_for_commit())
+        pieces.chain(self.durability.commits.moves.iter().copied())
     }
 
     /// A flush or a durable write of the device failed. The operating system tells of a lost write
@@ -411,8 +422,8 @@ impl Engine {
         self.core.stopped_changes = Some(crate::StoppedChanges::MetadataFailed);
         self.durability.commits.metadata_failed = true;
         self.fail_commit_waiters(RequestError::ReadOnly);
-        if !self.is_planted(Mutant::DrainingRemovalForgotten) {
-            self.admin.fail_draining_removals(&self.core, &self.verification);
+        if !self.core.is_planted(Mutant::DrainingRemovalForgotten) {
+            self.effects.push(Effect::MetadataFailed);
         }
         // Whoever waits finds that out by trying again.
         self.space.retry_waiting_space(&mut self.requests);
@@ -433,7 +444,7 @@ impl Engine {
         let mut bytes = std::mem::take(&mut self.durability.commits.frame);
         match self.core.map.next_frame(flushed, &mut bytes) {
             Some(at) => {
-                if self.is_planted(Mutant::JournalAfterAcknowledgement) {
+                if self.core.is_planted(Mutant::JournalAfterAcknowledgement) {
                     let waiters = std::mem::take(&mut self.durability.commits.waiters);
                     let (early, rest) =
                         waiters.into_iter().partition(|w| matches!(w.who, Waiter::Request(_)));
@@ -464,7 +475,7 @@ impl Engine {
             *left -= 1;
             let ended = *left == 0;
             let recording =
-                self.durability.members.are_recording() && !self.is_planted(Mutant::RecordNotAwaited);
+                self.durability.members.are_recording() && !self.core.is_planted(Mutant::RecordNotAwaited);
             if ended && !self.durability.commits.metadata_failed && !recording {
                 self.frames_durable();
                 self.durability.durable_map_changed();
@@ -483,13 +494,21 @@ impl Engine {
         self.retry_waiting_commit();
     }
 
+    /// Something has become durable, or never will: who waited for it tries again.
+    fn retry_waiting_commit(&mut self) {
+        self.space.second_places_are_counted();
+        let waiting = self.durability.commits.take_waiting();
+        waiting.into_iter().for_each(|id| self.requests.go_on(id));
+        self.effects.push(Effect::Committed);
+    }
+
     fn end_commit(&mut self) {
         self.durability.commits.phase = Phase::Idle;
         let waiters = std::mem::take(&mut self.durability.commits.waiters);
-        let forgets = self.is_planted(Mutant::ClearedNotCommitted);
+        let forgets = self.core.is_planted(Mutant::ClearedNotCommitted);
         let is_pending = |key| !forgets && self.core.map.has_pending(key);
         let mut missed = self.durability.commits.missed.end_commit(is_pending);
-        if self.is_planted(Mutant::LossAwaitedOnce) {
+        if self.core.is_planted(Mutant::LossAwaitedOnce) {
             missed.forget_repeated();
         }
         let (mut again, mut ended) = (Vec::new(), Vec::new());
@@ -526,7 +545,7 @@ impl Engine {
                     None => self.acknowledge(waiter, self.durability.commits.verified),
                 }
             }
-            Waiter::Admin(step) if error.is_some() => self.admin_step_ended(step, error),
+            Waiter::Admin(step) if error.is_some() => self.effects.push(Effect::StepEnded(step, error)),
             Waiter::Resync if error.is_some() => {}
             Waiter::Admin(_) | Waiter::Resync => self.acknowledge(waiter, self.durability.commits.verified),
         }

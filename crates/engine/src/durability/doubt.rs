@@ -14,7 +14,7 @@
 //!   one fails. A FLUSH after that can succeed, since nothing is pretended about those blocks. Who serves
 //!   several clients tells each of them ([`Engine::last_loss`]).
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::device::unflushed::{UNFLUSHED_MAX, Unflushed, Wrote};
 use crate::durability::Durability;
@@ -94,6 +94,16 @@ impl Doubt {
     /// The first extent at or after this one, in its volume, with doubtful blocks.
     pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentIndex> {
         self.extents.range(from..).next().filter(|(k, _)| k.volume == from.volume).map(|(k, _)| k.index)
+    }
+
+    /// The last time that acknowledged writes of the volume were lost.
+    pub(crate) fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
+        if self.losses.is_empty() { None } else { self.losses.get(&volume).copied() }
+    }
+
+    /// The volume's next FLUSH fails because of the device.
+    pub(crate) fn owe(&mut self, volume: VolumeId, device: DeviceId) {
+        self.owed.insert(volume, device);
     }
 
     /// Doubtful blocks because of a device.
@@ -354,38 +364,38 @@ fn review_writes(core: &mut Core, requests: &mut Requests, key: ExtentKey) {
     }
 }
 
-impl Engine {
+impl Base {
     /// A flush or a durable write of the device failed, or the device is lost: what was written there
     /// since its last good flush is in doubt, and so is what is being written.
     pub(crate) fn doubt(&mut self, device: DeviceId) {
         self.fail_flushes(device);
         let mut unflushed = self.core.devices[device.index()].distrust();
-        if !self.is_planted(Mutant::WritesInFlightNotDoubted) {
+        if !self.core.is_planted(Mutant::WritesInFlightNotDoubted) {
             unflushed.extend(being_written(&self.core, &self.requests, device));
         }
         self.fail_writes(device);
         let written = blocks_of(&self.core, &unflushed);
         note_copies(&mut self.core, device, &written);
         // What was written elsewhere since, or cleared, covers what is lost here once that is durable, too.
-        let skipped = self.is_planted(Mutant::CoveringWriteNotAwaited);
+        let skipped = self.core.is_planted(Mutant::CoveringWriteNotAwaited);
         let written_here = written.iter().filter(|(_, blocks)| !blocks.is_empty() && !skipped);
         written_here.for_each(|(key, _)| self.durability.note_missed(*key, device));
         let lost = lost_blocks(&self.core, device, &written);
         let flushed = self.core.devices[device.index()].epochs.flushed();
         let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         for key in self.core.map.withdraw(device, flushed) {
-            if !self.is_planted(Mutant::CacheKeepsDoubtful) {
-                self.reads.cache.forget(key, all);
+            if !self.core.is_planted(Mutant::CacheKeepsDoubtful) {
+                self.cache.forget(key, all);
             }
             review_writes(&mut self.core, &mut self.requests, key);
             // What was moved from there is in a later change alone, which may need another flush.
             self.durability.note_missed(key, device);
-            if self.core.is_mirrored(key) && !self.is_planted(Mutant::WithdrawnCopyNotNoted) {
+            if self.core.is_mirrored(key) && !self.core.is_planted(Mutant::WithdrawnCopyNotNoted) {
                 // Second copies made of late may have been taken back: no list of writes has those.
-                self.background.note_lacking(&self.core, key);
+                self.durability.lacking.note(&self.core, key);
             }
         }
-        let skipped = self.is_planted(Mutant::PendingNotDistrusted);
+        let skipped = self.core.is_planted(Mutant::PendingNotDistrusted);
         for (key, blocks) in written.iter().filter(|_| !skipped) {
             // Changes on the way to what is in effect may say that the device and another one have the same.
             self.core.map.distrust_pending(*key, device, blocks);
@@ -393,12 +403,12 @@ impl Engine {
         let mut blocks = 0;
         let mut volumes = Vec::new();
         for (key, (doubtful, elsewhere)) in lost {
-            if !self.is_planted(Mutant::CacheKeepsDoubtful) {
-                self.reads.cache.forget(key, all);
+            if !self.core.is_planted(Mutant::CacheKeepsDoubtful) {
+                self.cache.forget(key, all);
             }
             if !elsewhere.is_empty() {
                 self.core.map.distrust(key, device, &elsewhere);
-                self.background.note_lacking(&self.core, key);
+                self.durability.lacking.note(&self.core, key);
                 review_writes(&mut self.core, &mut self.requests, key);
             }
             if doubtful.is_empty() {
@@ -410,12 +420,25 @@ impl Engine {
             }
             self.durability.put_in_doubt(&mut self.core, device, key, doubtful);
         }
-        if !self.is_planted(Mutant::ReadNotRepeatedAfterLoss) {
+        if !self.core.is_planted(Mutant::ReadNotRepeatedAfterLoss) {
             read_anew(&self.core, &mut self.requests, device);
         }
         self.durability.tell_waiting(&self.core, &mut self.requests, device, &volumes);
         self.durability.note_change(&self.core);
         self.core.notices.push(Notice::Doubt { device, blocks });
+    }
+
+    /// A flush or durable write of the device failed. Flushes that wait fail with it: they are queued, and
+    /// `run_ready` ends each with an error.
+    pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
+        let held: Vec<_> = self.core.devices[device.index()].promises.take_held().collect();
+        for flush in held {
+            if let Some(piece) = flush.purpose.written() {
+                // A durable write, of which the flush is the second step.
+                self.durability.note_unfinished(&mut self.core, &self.requests, piece, device);
+            }
+            self.core.abandoned.refuse(flush);
+        }
     }
 
     /// Writes under way to the device fail: it says nothing that they complete, and where they were to
@@ -426,23 +449,6 @@ impl Engine {
             |p: &&mut Piece| p.target().is_some_and(|t| !t.mirrored && t.address.place().device == device);
         for piece in self.requests.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
             piece.error.get_or_insert(RequestError::FlushFailed(device));
-        }
-    }
-
-    /// The last time that acknowledged writes of the volume were lost, if they ever were since the start.
-    pub fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
-        if self.durability.doubt.losses.is_empty() {
-            None
-        } else {
-            self.durability.doubt.losses.get(&volume).copied()
-        }
-    }
-
-    /// A FLUSH of the volume failed because of the device, and nobody may have heard of it: the next one
-    /// fails, too.
-    pub fn owe(&mut self, volume: VolumeId, device: DeviceId) {
-        if self.core.map.volume(volume).is_some() {
-            self.durability.doubt.owed.insert(volume, device);
         }
     }
 }

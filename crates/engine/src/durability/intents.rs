@@ -14,7 +14,7 @@ use crate::durability::Durability;
 use crate::lookup;
 use crate::request::Requests;
 use crate::task::Task;
-use crate::{Engine, StoppedChanges};
+use crate::{Base, StoppedChanges};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use weir_map::Needs;
@@ -43,18 +43,20 @@ impl Intents {
 }
 
 impl Task for Intents {
+    type On = Base;
+
     /// When to look which intents are to be closed.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        let looks = !engine.durability.intents.are_closed() && !engine.durability.commits.metadata_failed;
-        looks.then_some(engine.durability.intents.next_look)
+    fn due(base: &Base) -> Option<Nanos> {
+        let looks = !base.durability.intents.are_closed() && !base.durability.commits.metadata_failed;
+        looks.then_some(base.durability.intents.next_look)
     }
 
-    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        engine.durability.close_intents(&mut engine.core, &engine.requests);
+    fn run<M: Memory>(base: &mut Base, _: &mut M) {
+        base.durability.close_intents(&mut base.core, &base.requests);
     }
 
-    fn is_idle(engine: &Engine) -> bool {
-        engine.durability.commits.metadata_failed || engine.durability.intents.are_closed()
+    fn is_idle(base: &Base) -> bool {
+        base.durability.commits.metadata_failed || base.durability.intents.are_closed()
     }
 }
 

@@ -3,7 +3,7 @@
 //! superblocks of every device left say so, durably; until then nothing more is acknowledged that the
 //! failed one may not know.
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::durability::Durability;
 use crate::flight::{MetadataIo, NewIo, Purpose};
@@ -61,31 +61,28 @@ impl Members {
 }
 
 impl Task for Members {
+    type On = Base;
+
     /// A superblock could be written now.
-    fn can_run(engine: &Engine) -> bool {
-        engine.durability.members.writing.is_none()
-            && !engine.durability.members.to_record.is_empty()
-            && engine.space.scratch.has_blocks()
-            && engine.durability.may_record(&engine.verification)
-            && engine
+    fn can_run(base: &Base) -> bool {
+        base.durability.members.writing.is_none()
+            && !base.durability.members.to_record.is_empty()
+            && base.space.scratch.has_blocks()
+            && base.durability.may_record(&base.verification)
+            && base
                 .durability
                 .members
                 .checked
-                .is_none_or(|(device, round)| engine.verification.is_checked(device, round))
+                .is_none_or(|(device, round)| base.verification.is_checked(device, round))
     }
 
-    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        engine.durability.write_superblock(
-            &mut engine.core,
-            &mut engine.verification,
-            &mut engine.space,
-            memory,
-        );
+    fn run<M: Memory>(base: &mut Base, memory: &mut M) {
+        base.durability.write_superblock(&mut base.core, &mut base.verification, &mut base.space, memory);
     }
 
-    fn is_idle(engine: &Engine) -> bool {
-        let may_be_left = engine.durability.commits.metadata_failed && !engine.verification.any_damaged();
-        may_be_left || !engine.durability.members.are_recording()
+    fn is_idle(base: &Base) -> bool {
+        let may_be_left = base.durability.commits.metadata_failed && !base.verification.any_damaged();
+        may_be_left || !base.durability.members.are_recording()
     }
 }
 
@@ -208,7 +205,7 @@ fn takes_superblock(core: &Core, verification: &Verification, sb: &Superblock) -
     (is_removed || !core.map.missing().contains(sb.device)) && !core.is_lost(sb.device)
 }
 
-impl Engine {
+impl Base {
     /// A device that may be a metadata member failed, hangs or is gone: what it was given last may not be
     /// durable there. The pool goes on with the other member; without one the map can no longer be made
     /// durable.
@@ -221,11 +218,6 @@ impl Engine {
         }
         self.durability.members.list.retain(|member| member.device != device);
         self.durability.record_superblocks(&self.core, &self.verification);
-    }
-
-    /// Superblocks are being written because a member was left behind.
-    pub fn is_recording(&self) -> bool {
-        self.durability.members.are_recording()
     }
 
     /// A command to a metadata member has ended.

@@ -86,31 +86,33 @@ impl Engine {
     /// Whether everything the engine knows is durable, so that the next one will know it. Cost: a look at
     /// every device.
     pub fn is_settled(&self) -> bool {
-        self.durability.is_settled(&self.core)
+        self.data.base.durability.is_settled(&self.data.base.core)
     }
 
     /// Whether the engine is in the middle of this. Cost: a look at every command in flight.
     pub fn is_doing(&self, activity: Activity) -> bool {
         let in_flight =
-            |is: fn(&Purpose) -> bool| self.core.commands.iter().any(|flight| is(&flight.purpose));
+            |is: fn(&Purpose) -> bool| self.data.base.core.commands.iter().any(|flight| is(&flight.purpose));
         match activity {
             Activity::Reading => in_flight(|p| p.piece().is_some() && p.written().is_none()),
             Activity::Writing => in_flight(|p| p.written().is_some()),
             Activity::Flushing => in_flight(|p| matches!(p, Purpose::DataFlush(_))),
             Activity::Frame => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Frame))),
-            Activity::JournalWrapped => self.core.map.journal_has_wrapped(),
+            Activity::JournalWrapped => self.data.base.core.map.journal_has_wrapped(),
             Activity::CheckpointPages => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Pages))),
             Activity::CheckpointFlush => {
                 in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::PagesFlush)))
             }
             Activity::CheckpointRoot => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Root))),
             Activity::Removal => self.admin.is_removing(),
-            Activity::SpaceResting => self.core.devices.iter().any(|device| device.resting.any()),
-            Activity::WaitingForSpace => self.space.state.is_waited_for(),
+            Activity::SpaceResting => self.data.base.core.devices.iter().any(|device| device.resting.any()),
+            Activity::WaitingForSpace => self.data.base.space.state.is_waited_for(),
             Activity::Moving => in_flight(|p| matches!(p, Purpose::Mover(_))),
-            Activity::IntentOpen => !self.durability.intents.are_closed(),
-            Activity::Degraded => self.core.map.is_mirrored() && self.core.map.members().len() < 2,
-            Activity::InDoubt => !self.durability.doubt.is_empty(),
+            Activity::IntentOpen => !self.data.base.durability.intents.are_closed(),
+            Activity::Degraded => {
+                self.data.base.core.map.is_mirrored() && self.data.base.core.map.members().len() < 2
+            }
+            Activity::InDoubt => !self.data.base.durability.doubt.is_empty(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::core::Core;
-use crate::inspect::Counts;
+use crate::counts::Counts;
 use crate::lookup;
 use crate::policy::advice::places_of;
 use weir_map::Place;
@@ -94,17 +94,18 @@ impl Engine {
     /// # Errors
     /// If there is no such volume, or it ends before.
     pub fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
-        let catalogue = self.core.map.catalogue();
-        let found = catalogue.by_name(volume).and_then(|id| Some((id, self.core.map.volume(id)?.size)));
+        let catalogue = self.data.base.core.map.catalogue();
+        let found =
+            catalogue.by_name(volume).and_then(|id| Some((id, self.data.base.core.map.volume(id)?.size)));
         let (id, size) = found.ok_or_else(|| ExplainError::NoVolume(volume.to_owned()))?;
         if at.0 >= size.0 {
             return Err(ExplainError::Beyond { at: Bytes(at.0), volume: volume.to_owned(), size });
         }
-        let extent = self.core.map.extent();
+        let extent = self.data.base.core.map.extent();
         let key = ExtentKey { volume: id, index: extent.index(at) };
         let number = (u64::from(extent.within(at)) / BLOCK) as u16;
         let one = BlockRange { first: number, count: 1 };
-        let record = lookup::record(&self.core.map, key);
+        let record = lookup::record(&self.data.base.core.map, key);
         let places = record.iter().flat_map(|record| &record.places);
         let held = record.as_ref().map_or(Places::NONE, |record| places_of(record, one));
         let (policy, reasons) = self.reasons(key, number, held);
@@ -113,8 +114,10 @@ impl Engine {
             extent: extent.start(key.index),
             extent_size: extent.bytes(),
             number,
-            places: places.map(|place| self.counts.explain_place(&self.core, key, place, number)).collect(),
-            in_doubt: self.durability.doubt.about(key, one).is_some(),
+            places: places
+                .map(|place| self.data.base.counts.explain_place(&self.data.base.core, key, place, number))
+                .collect(),
+            in_doubt: self.data.base.durability.doubt.about(key, one).is_some(),
             policy,
             reasons,
         })
@@ -122,15 +125,21 @@ impl Engine {
 
     /// The policy of an extent's volume, and what it has to say.
     fn reasons(&self, key: ExtentKey, block: u16, held: Places) -> (&'static str, Reasons) {
-        let which = self.host.policies.of(key.volume);
-        let policy = &self.host.policies.all[which.0].policy;
-        let names: Vec<_> = self.core.map.devices().iter().map(|sb| sb.device_name.clone()).collect();
+        let which = self.data.base.host.policies.of(key.volume);
+        let policy = &self.data.base.host.policies.all[which.0].policy;
+        let names: Vec<_> =
+            self.data.base.core.map.devices().iter().map(|sb| sb.device_name.clone()).collect();
         let moment = Moment {
-            now: self.core.now,
-            devices: &self.core.views.filled_in(&self.core.map, &self.core.devices),
-            measured: self.core.views.measured(),
-            extent: self.core.map.extent(),
-            map: &self.whereabouts(which),
+            now: self.data.base.core.now,
+            devices: &self
+                .data
+                .base
+                .core
+                .views
+                .filled_in(&self.data.base.core.map, &self.data.base.core.devices),
+            measured: self.data.base.core.views.measured(),
+            extent: self.data.base.core.map.extent(),
+            map: &self.data.base.whereabouts(which),
             random: &mut Rng::new(Seed(0)),
             actions: &mut Vec::new(),
             room: 0,

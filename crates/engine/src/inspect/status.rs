@@ -3,17 +3,17 @@
 use crate::Engine;
 use crate::StoppedChanges;
 use crate::admin::VolumeInfo;
+use crate::cache::CacheStatus;
+use crate::counts::written::Written;
 use crate::device::ErrorCounts;
 use crate::device::State;
 use crate::device::measure::{Load, ResponsesBySize};
 use crate::device::pacing::MoverShare;
-use crate::flight::{Flight, MetadataIo, Purpose, WriteIo};
 use crate::mover::MoverStatus;
 use crate::notice::LostWhy;
 use crate::policy::harm::MovesStatus;
 use crate::policy::rounds::Remark;
 use crate::policy::which::Which;
-use crate::read::cache::CacheStatus;
 use crate::space::SpaceStatus;
 use crate::space::extra::Spread;
 use weir_map::{Found, MapMemory, MapRoom};
@@ -82,29 +82,6 @@ pub struct DeviceStatus {
     pub metadata: bool,
 }
 
-/// What was written since the start, and for what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Clients' data, blocks completed included.
-    pub data: Bytes,
-    /// Journal frames.
-    pub frames: Bytes,
-    /// Checkpoints: pages and roots.
-    pub checkpoints: Bytes,
-}
-
-impl Written {
-    #[inline]
-    pub(crate) fn note(&mut self, flight: &Flight) {
-        match flight.purpose {
-            Purpose::Write(WriteIo::Data(_)) => self.data += flight.len(),
-            Purpose::Metadata(MetadataIo::Frame) => self.frames += flight.len(),
-            Purpose::Metadata(MetadataIo::Pages | MetadataIo::Root) => self.checkpoints += flight.len(),
-            _ => {}
-        }
-    }
-}
-
 /// The pool as it is.
 #[derive(Clone, Debug)]
 pub struct PoolStatus {
@@ -170,11 +147,11 @@ pub const STATUS_EXTENTS_MAX: usize = 1024;
 impl Engine {
     /// The pool as it is. Walks the leaves of every volume: for people, not for every request.
     pub fn status(&self) -> PoolStatus {
-        let map = &self.core.map;
+        let map = &self.data.base.core.map;
         let extent = map.extent().bytes();
         let device = |sb: &weir_map::Superblock| {
-            let (device, space) = (&self.core.devices[sb.device.index()], map.space(sb.device));
-            let releasing = u64::from(self.core.releasing_extents(sb.device));
+            let (device, space) = (&self.data.base.core.devices[sb.device.index()], map.space(sb.device));
+            let releasing = u64::from(self.data.base.core.releasing_extents(sb.device));
             DeviceStatus {
                 id: sb.device,
                 name: sb.device_name.clone(),
@@ -184,42 +161,44 @@ impl Engine {
                 releasing: Bytes(releasing * extent.0),
                 reads: device.load.completed(false),
                 writes: device.load.completed(true),
-                read_response: self.core.views.of(sb.device).reads.response.get(),
-                write_response: self.core.views.of(sb.device).writes.response.get(),
+                read_response: self.data.base.core.views.of(sb.device).reads.response.get(),
+                write_response: self.data.base.core.views.of(sb.device).writes.response.get(),
                 idle_response: device.idle.response,
                 flushes: device.load.flushes(),
                 errors: device.errors,
                 in_flight: device.in_flight().into(),
-                mover: device.pacing.status(self.mover.share()),
-                load: device.load.load(self.core.now),
+                mover: device.pacing.status(self.data.mover.share()),
+                load: device.load.load(self.data.base.core.now),
                 responses: device.load.responses(),
                 state: match device.state {
                     State::InUse => DeviceState::InUse,
-                    State::Lost { why, since } => DeviceState::Lost { why, for_: self.core.now.since(since) },
+                    State::Lost { why, since } => {
+                        DeviceState::Lost { why, for_: self.data.base.core.now.since(since) }
+                    }
                 },
-                removed: self.verification.is_removed(sb.device),
-                doubtful: self.durability.doubt.blocks(sb.device),
+                removed: self.data.base.verification.is_removed(sb.device),
+                doubtful: self.data.base.durability.doubt.blocks(sb.device),
                 metadata: map.members().contains(&sb.device),
             }
         };
         PoolStatus {
             name: map.devices().first().map(|sb| sb.pool_name.clone()).unwrap_or_default(),
             extent,
-            policy: self.host.policies.name(),
+            policy: self.data.base.host.policies.name(),
             devices: map.devices().iter().map(device).collect(),
             volumes: self.volumes().collect(),
             memory: map.memory(),
             metadata: map.room(),
-            space: self.space_status(),
-            written: self.counts.written,
-            spread: self.space.spread(&self.core, &self.host),
+            space: self.data.base.space_status(),
+            written: self.data.base.counts.written,
+            spread: self.data.base.space.spread(&self.data.base.core, &self.data.base.host),
             mover: self.mover_status(),
-            cache: self.reads.cache.status(),
-            moves: self.host.moves_status(&self.core, Which(0)),
-            remarks: self.remarks().collect(),
-            requests: self.requests.active.len(),
+            cache: self.data.base.cache.status(),
+            moves: self.data.base.host.moves_status(&self.data.base.core, Which(0)),
+            remarks: self.data.base.remarks().collect(),
+            requests: self.data.base.requests.active.len(),
             unreachable: self.background.unreachable.found(),
-            read_only: self.core.stopped_changes == Some(StoppedChanges::MetadataFailed),
+            read_only: self.data.base.core.stopped_changes == Some(StoppedChanges::MetadataFailed),
         }
     }
 
@@ -235,7 +214,7 @@ impl Engine {
         most: usize,
         out: &mut Vec<Status>,
     ) {
-        let Some(size) = self.core.map.volume(volume).map(|v| v.size.0) else { return };
+        let Some(size) = self.data.base.core.map.volume(volume).map(|v| v.size.0) else { return };
         let end = offset.0.saturating_add(len.0).min(size);
         let first = out.len();
         let mut push = |len: u64, kind: RunKind| {
@@ -247,7 +226,7 @@ impl Engine {
             }
             true
         };
-        let extent = self.core.map.extent();
+        let extent = self.data.base.core.map.extent();
         let mut at = offset.0;
         for _ in 0..STATUS_EXTENTS_MAX {
             if at >= end {
@@ -255,15 +234,16 @@ impl Engine {
             }
             let key = ExtentKey { volume, index: extent.index(VolumeOffset(at)) };
             let extent_end = extent.start(weir_model::ExtentIndex(key.index.0 + 1)).0.min(end);
-            let (run_end, kind) = match self.core.map.find(key) {
-                Found::Empty if !self.durability.doubt.has(key) => {
-                    (self.next_used(key).0.min(end), RunKind::Hole)
+            let (run_end, kind) = match self.data.base.core.map.find(key) {
+                Found::Empty if !self.data.base.durability.doubt.has(key) => {
+                    (self.data.base.next_used(key).0.min(end), RunKind::Hole)
                 }
                 Found::Direct(_) => (extent_end, RunKind::Data),
                 found => {
                     let first = (u64::from(extent.within(VolumeOffset(at))) / BLOCK) as u16;
                     // What is in doubt is no hole: who took it for zeros would not notice the loss.
-                    let data_at = |b| found.holds(b) || self.durability.doubt.about(key, one(b)).is_some();
+                    let data_at =
+                        |b| found.holds(b) || self.data.base.durability.doubt.about(key, one(b)).is_some();
                     let data = data_at(first);
                     let blocks = extent.blocks();
                     let past = (first..blocks).find(|b| data_at(*b) != data).unwrap_or(blocks);

@@ -16,7 +16,7 @@ const LEN_MAX: u32 = 1 << 20;
 const LOOKS: usize = 8;
 
 /// Whether a command may be joined with others.
-pub(super) fn may_join(flight: &Flight) -> bool {
+pub(crate) fn may_join(flight: &Flight) -> bool {
     matches!(
         flight.purpose,
         Purpose::Read(ReadIo::Run(_) | ReadIo::Gap(_)) | Purpose::Write(WriteIo::Data(_))

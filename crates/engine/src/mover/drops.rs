@@ -4,84 +4,58 @@
 //! Nothing is written for it but the map. A drop follows the copy it relies on in the order of the extent's
 //! versions, so that after a cut there is never a block that nobody holds.
 
+use crate::DataPath;
 use crate::core::Core;
-use crate::durability::Durability;
 use crate::lookup;
 use crate::mover;
-use crate::mover::Mover;
-use crate::request::Requests;
 use weir_map::{BlockSet, Place, Record};
 use weir_model::{BlockRange, ExtentKey, PlaceId, PlaceKind};
 
-impl Mover {
+impl DataPath {
     /// What `to` holds of the blocks is nowhere else any more, but for blocks somebody is writing.
-    pub(crate) fn drop_elsewhere(
-        &mut self,
-        core: &mut Core,
-        requests: &mut Requests,
-        durability: &mut Durability,
-        key: ExtentKey,
-        to: PlaceId,
-        blocks: BlockRange,
-    ) {
+    pub(crate) fn drop_elsewhere(&mut self, key: ExtentKey, to: PlaceId, blocks: BlockRange) {
         // Two copies are kept where two are wanted.
-        let Some(record) = lookup::record(&core.map, key).filter(|r| r.copies == 1) else { return };
+        let Some(record) = lookup::record(&self.base.core.map, key).filter(|r| r.copies == 1) else { return };
         let Some(mut there) = record.place(to).map(|p| p.valid.clone()) else { return };
-        there.subtract(&requests.locks.watch(key));
+        there.subtract(&self.base.requests.locks.watch(key));
         let others: Vec<_> = record.places.iter().map(|p| p.at.id()).filter(|id| *id != to).collect();
         for from in others {
-            self.drop_blocks(core, durability, key, blocks, from, &there);
+            self.drop_blocks(key, blocks, from, &there);
         }
     }
 
     /// The blocks are not in the place any more as far as another one holds them, but for those
     /// somebody is writing.
-    pub(crate) fn drop_from(
-        &mut self,
-        core: &mut Core,
-        requests: &mut Requests,
-        durability: &mut Durability,
-        key: ExtentKey,
-        blocks: BlockRange,
-        from: PlaceId,
-    ) {
-        let Some(blocks) = mover::sound(core, blocks, from) else { return };
-        let all = core.map.extent().blocks();
-        let Some(record) = lookup::record(&core.map, key) else { return };
-        if requests.locks.begin_move(key, all) {
+    pub(crate) fn drop_from(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId) {
+        let Some(blocks) = mover::sound(&self.base.core, blocks, from) else { return };
+        let all = self.base.core.map.extent().blocks();
+        let Some(record) = lookup::record(&self.base.core.map, key) else { return };
+        if self.base.requests.locks.begin_move(key, all) {
             let mut held = BlockSet::none(all);
             // What is in two places in slots, and not at home, is so for safety's sake.
             let counts = |p: &&Place| from.kind == PlaceKind::Whole || p.at.id().kind == PlaceKind::Whole;
             record.places.iter().filter(counts).for_each(|p| held.union(&p.valid));
             if record.copies == 1 {
-                held.subtract(&requests.locks.watch(key));
-                self.drop_blocks(core, durability, key, blocks, from, &held);
+                held.subtract(&self.base.requests.locks.watch(key));
+                self.drop_blocks(key, blocks, from, &held);
             }
-            mover::leave_extent(core, requests, durability, key);
+            self.leave_extent(key);
         }
     }
 
     /// The blocks of `which` are not in the place any more as far as places that can be used hold them.
-    fn drop_blocks(
-        &mut self,
-        core: &mut Core,
-        durability: &mut Durability,
-        key: ExtentKey,
-        blocks: BlockRange,
-        from: PlaceId,
-        which: &BlockSet,
-    ) {
-        let all = core.map.extent().blocks();
-        let Some(record) = lookup::record(&core.map, key) else { return };
-        let mut going = held_besides(core, &record, from);
+    fn drop_blocks(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId, which: &BlockSet) {
+        let all = self.base.core.map.extent().blocks();
+        let Some(record) = lookup::record(&self.base.core.map, key) else { return };
+        let mut going = held_besides(&self.base.core, &record, from);
         going.intersect(&record.shared(from, all));
         going.intersect(which);
         let mut at = blocks.first;
         while let Some(run) = going.next_run(at, blocks.end()) {
             at = run.end();
-            if core.map.dropped(key, from, run) {
-                self.note_dropped(run.count);
-                durability.note_change(core);
+            if self.base.core.map.dropped(key, from, run) {
+                self.base.space.dropped += u64::from(run.count);
+                self.base.durability.note_change(&self.base.core);
             }
         }
     }

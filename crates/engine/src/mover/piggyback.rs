@@ -5,7 +5,7 @@
 //! place, and what others take of the blocks meanwhile is left out as always. When it has ended, before the
 //! client is told, the bytes are copied to the mover's buffer. If it fails, so does the run.
 
-use crate::Engine;
+use crate::DataPath;
 use crate::flight::{Flight, Purpose, ReadIo};
 use crate::ids::PieceId;
 use crate::lookup::Source;
@@ -30,25 +30,25 @@ impl Feed {
     }
 }
 
-impl Engine {
+impl DataPath {
     /// A read piece has begun in one command, from `source`: if the mover is asked for blocks it brings, the
     /// move begins with it.
     #[inline]
     pub(crate) fn feed_move(&mut self, piece: PieceId, source: Source) {
-        if self.mover.mover_can_be_fed() {
+        if !self.base.host.actions.is_empty() {
             self.feed_queued(piece, source);
         }
     }
 
     #[inline(never)]
     fn feed_queued(&mut self, piece: PieceId, source: Source) {
-        let Piece { key, range, takes_blocks, .. } = self.requests.pieces[piece.0 as usize];
+        let Piece { key, range, takes_blocks, .. } = self.base.requests.pieces[piece.0 as usize];
         if takes_blocks {
             // To the mover they are as blocks that are being written.
             return;
         }
         let [one, more] =
-            [1, 2].map(|count| self.space.scratch.has_for_move(BlockRange { first: 0, count }, true));
+            [1, 2].map(|count| self.base.space.scratch.has_for_move(BlockRange { first: 0, count }, true));
         let brings = |blocks: &BlockRange| {
             let within = blocks.first >= range.first && blocks.end() <= range.end();
             within && if blocks.count == 1 { one } else { more }
@@ -57,7 +57,7 @@ impl Engine {
             Action::Copy { blocks, .. } | Action::Move { blocks, .. } => brings(blocks),
             _ => false,
         };
-        if let Some(action) = self.mover.take_queued(key, fits) {
+        if let Some(action) = self.base.host.actions.take(key, fits) {
             self.carry_out(action, Some(Feed { piece, source, range }));
         }
     }
@@ -73,7 +73,7 @@ impl Engine {
         if !matches!(flight.purpose, Purpose::Read(ReadIo::Run(_))) {
             return;
         }
-        let first = self.requests.pieces[piece.0 as usize].range.first;
+        let first = self.base.requests.pieces[piece.0 as usize].range.first;
         while let Some((id, run, buffer)) = self.mover.take_fed(piece) {
             if result.is_ok() {
                 let from = flight.buffer.part(u32::from(run.first - first) * BLOCK as u32, buffer.len);

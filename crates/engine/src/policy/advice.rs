@@ -1,6 +1,6 @@
 //! Asking the policy: what it is shown of the devices and of the map, and taking what it asks for.
 
-use crate::Engine;
+use crate::Base;
 use crate::ids::PieceId;
 use crate::policy::Host;
 use crate::policy::runs::Runs;
@@ -29,12 +29,7 @@ impl Host {
     }
 }
 
-impl Engine {
-    /// Clients' commands each device has completed, the mover's and the map's left out.
-    pub fn served(&self) -> impl Iterator<Item = u64> {
-        self.core.views.all().iter().map(DeviceView::completed)
-    }
-
+impl Base {
     /// The map as a policy sees it.
     pub(crate) fn whereabouts(&self, which: Which) -> impl weir_policy::placement::Whereabouts {
         Whereabouts { map: &self.core.map, which, own: &self.host.policies.own }
@@ -69,7 +64,7 @@ impl Engine {
         devices: Option<&[DeviceView]>,
         question: impl FnOnce(&mut dyn Placement, &mut Moment<'_>) -> T,
     ) -> T {
-        let Self { core, host: Host { advice, policies, random, .. }, mover, .. } = self;
+        let Self { core, host: Host { advice, policies, random, actions, .. }, .. } = self;
         let mut moment = Moment {
             now: core.now,
             devices: devices.unwrap_or(core.views.all()),
@@ -78,7 +73,7 @@ impl Engine {
             map: &Whereabouts { map: &core.map, which, own: &policies.own },
             random,
             actions: &mut advice.actions,
-            room: mover.room(),
+            room: actions.room(),
         };
         let answer = question(&mut *policies.all[which.0].policy, &mut moment);
         if !self.host.advice.actions.is_empty() {
@@ -95,7 +90,7 @@ impl Engine {
         for action in actions.drain(..) {
             let may = !stopped || self.brings_home(&action);
             if may && is_about(which, &self.host.policies.own, action.key().volume) {
-                self.request_action(action);
+                self.host.actions.push(action);
             }
         }
         self.host.advice.actions = actions;
@@ -119,7 +114,7 @@ impl Engine {
         let mut access = self.access(id);
         access.held = held(self);
         if access.op.changes() {
-            self.background.note_superblock(&self.core, &self.host, access.key, access.blocks);
+            self.host.note_superblock(&self.core, access.key, access.blocks);
         }
         self.ask_one(which, |policy, moment| policy.accessed(moment, &access));
     }
@@ -136,7 +131,7 @@ impl Engine {
             op: request.op,
             bytes: Bytes(piece.span.len.into()),
             run: Bytes(request.len.0 + active.continues.0),
-            hint: self.background.hint(&self.core, request.hint, piece.key, piece.range),
+            hint: self.host.hint(&self.core, request.hint, piece.key, piece.range),
             held: Places::NONE,
         }
     }

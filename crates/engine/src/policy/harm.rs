@@ -10,7 +10,7 @@
 //! goes on: second copies, removal, a client's own requests. So does, of what the policy asks for, bringing
 //! home what is in slots alone, and dropping what is elsewhere too.
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::flight::{NewIo, Purpose};
 use crate::ids::PieceId;
@@ -93,16 +93,18 @@ pub struct MovesStatus {
 }
 
 impl Task for Harm {
+    type On = Base;
+
     /// Judges windows that are over, and sees to it that no curve is old that is needed.
-    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        let is_due = engine.core.now.since(engine.host.harm.looked) >= LOOK;
-        if !engine.host.policies.moving || !is_due || engine.core.stopped_changes.is_some() {
+    fn run<M: Memory>(base: &mut Base, _: &mut M) {
+        let is_due = base.core.now.since(base.host.harm.looked) >= LOOK;
+        if !base.host.policies.moving || !is_due || base.core.stopped_changes.is_some() {
             return;
         }
-        engine.host.harm.looked = engine.core.now;
-        engine.probe_old_curve();
-        for at in 0..engine.host.policies.all.len() {
-            engine.host.review_moves(&mut engine.core, at);
+        base.host.harm.looked = base.core.now;
+        base.probe_old_curve();
+        for at in 0..base.host.policies.all.len() {
+            base.host.review_moves(&mut base.core, at);
         }
     }
 }
@@ -205,12 +207,7 @@ fn tell_verdict(core: &mut Core, volume: Option<VolumeId>, policy: &'static str,
     }
 }
 
-impl Engine {
-    /// What all windows of the pool's policy came to.
-    pub fn judged(&self) -> Estimate {
-        self.host.moves_status(&self.core, Which(0)).all
-    }
-
+impl Base {
     /// Whether an action is to be done though moves have stopped: it brings home what is nowhere else, or
     /// gives up space.
     pub(crate) fn brings_home(&self, action: &Action) -> bool {

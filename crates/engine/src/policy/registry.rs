@@ -3,7 +3,8 @@
 //! Each is told and asked about its own volumes alone, and finds only their extents. What it asks for
 //! elsewhere is not done: it may have had the volume before.
 
-use crate::Engine;
+use crate::core::Core;
+use crate::policy::Host;
 use crate::policy::harm::Judged;
 use crate::policy::rounds::Rounds;
 use crate::policy::which::Which;
@@ -119,27 +120,24 @@ impl Policies {
     }
 }
 
-impl Engine {
-    /// From now on this policy decides, but for volumes that have their own. Nothing is moved by that:
-    /// what is where stays there until the new one asks.
-    pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
-        self.core.now = now;
-        self.host.policies.all[0] = Instance::new(now, policy, self.host.harm.moves());
-        self.host.policies.changed();
-        self.background.look_for_metadata(&self.core, &self.host);
+impl Host {
+    /// From now on this policy decides, but for volumes that have their own.
+    pub(crate) fn set_policy(&mut self, core: &Core, policy: Box<dyn Placement>) {
+        self.policies.all[0] = Instance::new(core.now, policy, self.harm.moves());
+        self.policies.changed();
+        self.look_for_metadata(core);
     }
 
     /// From now on the volume of this name has its own policy, made as it is chosen; without a choice, the
-    /// pool's. If there is none of that name, the next one made has. Nothing is moved by that.
-    pub fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<Choice>) {
-        self.core.now = now;
+    /// pool's.
+    pub(crate) fn set_volume_policy(&mut self, core: &Core, name: &str, choice: Option<Choice>) {
         match choice {
-            Some(choice) => drop(self.host.policies.chosen.insert(name.to_owned(), choice)),
-            None => drop(self.host.policies.chosen.remove(name)),
+            Some(choice) => drop(self.policies.chosen.insert(name.to_owned(), choice)),
+            None => drop(self.policies.chosen.remove(name)),
         }
-        if let Some(volume) = self.core.map.catalogue().by_name(name) {
-            self.host.policies.settle(now, volume, name, self.host.harm.moves());
-            self.background.look_for_metadata(&self.core, &self.host);
+        if let Some(volume) = core.map.catalogue().by_name(name) {
+            self.policies.settle(core.now, volume, name, self.harm.moves());
+            self.look_for_metadata(core);
         }
     }
 }

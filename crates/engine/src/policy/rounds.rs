@@ -1,6 +1,6 @@
 //! The policies' rounds: now and then each is asked what is to be moved.
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::notice::Notice;
 use crate::policy::Host;
@@ -38,23 +38,25 @@ pub struct Remark {
 }
 
 impl Task for Rounds {
+    type On = Base;
+
     /// When the next round is due.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        let next = engine.host.policies.all.iter().filter_map(|instance| instance.rounds.next).min();
-        next.filter(|_| engine.core.stopped_changes.is_none())
+    fn due(base: &Base) -> Option<Nanos> {
+        let next = base.host.policies.all.iter().filter_map(|instance| instance.rounds.next).min();
+        next.filter(|_| base.core.stopped_changes.is_none())
     }
 
     /// Holds the rounds that are due.
-    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if <Self as Task>::due(engine).is_none_or(|due| due > engine.core.now) {
+    fn run<M: Memory>(base: &mut Base, _: &mut M) {
+        if <Self as Task>::due(base).is_none_or(|due| due > base.core.now) {
             return;
         }
-        for at in 0..engine.host.policies.all.len() {
-            let rounds = &mut engine.host.policies.all[at].rounds;
-            if rounds.next.is_some_and(|due| due <= engine.core.now) {
-                rounds.next = rounds.every.map(|every| engine.core.now + every);
-                engine.ask_one(Which(at), |policy, moment| policy.round(moment));
-                engine.host.note_remark(&mut engine.core, Which(at));
+        for at in 0..base.host.policies.all.len() {
+            let rounds = &mut base.host.policies.all[at].rounds;
+            if rounds.next.is_some_and(|due| due <= base.core.now) {
+                rounds.next = rounds.every.map(|every| base.core.now + every);
+                base.ask_one(Which(at), |policy, moment| policy.round(moment));
+                base.host.note_remark(&mut base.core, Which(at));
             }
         }
     }
@@ -76,7 +78,7 @@ impl Host {
     }
 }
 
-impl Engine {
+impl Base {
     /// What policies have to say.
     pub(crate) fn remarks(&self) -> impl Iterator<Item = Remark> + '_ {
         self.host.policies.all.iter().enumerate().filter_map(|(at, instance)| {

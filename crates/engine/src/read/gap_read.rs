@@ -10,15 +10,15 @@
 //! It is done where it is expected to take less of the devices' time, unless the policy has slots read first,
 //! as published. If the long command fails, perhaps in a hole, the runs are read alone, from then on.
 
-use crate::Engine;
+use crate::DataPath;
 use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Plan, Route, Run, Source};
 use crate::policy::Host;
+use crate::policy::route;
 use crate::read;
 use crate::read::Reads;
-use crate::read::route;
 use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, Reading, Rest};
 use weir_map::{Location, Record};
@@ -142,7 +142,7 @@ pub(crate) fn read_through(
     core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Gap(id)));
 }
 
-impl Engine {
+impl DataPath {
     /// The long command has ended: what it could not bring is read.
     pub(crate) fn read_through_ended<M: Memory>(
         &mut self,
@@ -151,17 +151,17 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let PieceState::Reads(reading) = &mut self.requests.pieces[id.0 as usize].state else { return };
+        let PieceState::Reads(reading) = &mut self.base.requests.pieces[id.0 as usize].state else { return };
         let rest = reading.take_rest();
         if matches!(result, Err(IoError::Os(_))) {
-            self.reads.through.failed.insert(self.requests.pieces[id.0 as usize].key, ());
+            self.reads.through.failed.insert(self.base.requests.pieces[id.0 as usize].key, ());
         }
         match result {
             Ok(()) => rest.into_iter().for_each(|run| self.read_rest(id, run, memory)),
-            Err(error) if self.core.abandoned.uses(flight.buffer) => {
-                self.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+            Err(error) if self.base.core.abandoned.uses(flight.buffer) => {
+                self.base.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
             }
-            Err(_) => self.read_rest(id, self.requests.pieces[id.0 as usize].range, memory),
+            Err(_) => self.read_rest(id, self.base.requests.pieces[id.0 as usize].range, memory),
         }
         self.part_read(id, memory);
     }
@@ -169,23 +169,24 @@ impl Engine {
     /// Reads blocks of a piece from where they are now, or has the piece begin again if they are being
     /// written.
     fn read_rest<M: Memory>(&mut self, id: PieceId, range: BlockRange, memory: &mut M) {
-        let Piece { key, takes_blocks, .. } = self.requests.pieces[id.0 as usize];
-        if let Some(error) = self.durability.doubtful(&self.core, &self.requests, id) {
-            self.requests.pieces[id.0 as usize].error.get_or_insert(error);
+        let Piece { key, takes_blocks, .. } = self.base.requests.pieces[id.0 as usize];
+        if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {
+            self.base.requests.pieces[id.0 as usize].error.get_or_insert(error);
             return;
         }
-        if !takes_blocks && self.mirror.is_writing(key, range) {
-            return self.requests.pieces[id.0 as usize].begin_again(None);
+        if !takes_blocks && self.base.mirror.is_writing(key, range) {
+            return self.base.requests.pieces[id.0 as usize].begin_again(None);
         }
-        let record = lookup::record(&self.core.map, key).unwrap_or_else(|| self.core.map.empty_record(key));
-        let route = route::route(&self.core, &self.host, key.volume, &record, range);
-        for (run, source) in lookup::plan(&self.core.map, &record, &route, range) {
-            let piece = &mut self.requests.pieces[id.0 as usize];
+        let record =
+            lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
+        let route = route::route(&self.base.core, &self.base.host, key.volume, &record, range);
+        for (run, source) in lookup::plan(&self.base.core.map, &record, &route, range) {
+            let piece = &mut self.base.requests.pieces[id.0 as usize];
             let buffer = piece.part(run);
             match source {
                 Some(Source { device, at }) => {
-                    read::expect_read(&mut self.requests, id);
-                    self.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
+                    read::expect_read(&mut self.base.requests, id);
+                    self.base.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
                 }
                 None => {
                     if let PieceState::Reads(reading) = &mut piece.state {

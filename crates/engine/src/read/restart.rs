@@ -1,7 +1,7 @@
 //! Pieces that begin again: what was read into a buffer that a given up device may still fill is read into
 //! another one, and what was cleared while it was read is read once more.
 //!
-//! A command that is abandoned ([`crate::device::lost`]) keeps its part of the buffer. If other devices have
+//! A command that is abandoned ([`crate::face::devices`]) keeps its part of the buffer. If other devices have
 //! the blocks, the piece begins again once its last command has ended:
 //!
 //! - a read, into another buffer as long as the request's. Other pieces may have been read into the request's
@@ -17,7 +17,7 @@
 //! The first can happen once per device that is given up. While none is, nothing here takes time or memory.
 //! Without free memory a read waits for some, no longer than it waited for the device.
 
-use crate::Engine;
+use crate::DataPath;
 use crate::core::Core;
 use crate::ids::{ActiveId, PieceId};
 use crate::read::Reads;
@@ -55,57 +55,36 @@ pub(crate) struct Again {
     /// When to look for memory.
     look: Option<Nanos>,
     requests: FxHashMap<usize, Others>,
-    /// Requests that are to be answered once everything is in one buffer.
-    ended: Vec<ActiveId>,
-}
-
-impl Again {
-    /// Whether the answer has to wait until everything is in one buffer.
-    #[inline]
-    pub(crate) fn defers(&mut self, request: ActiveId) -> bool {
-        let defers = !self.requests.is_empty() && self.requests.contains_key(&request.0);
-        if defers {
-            self.ended.push(request);
-        }
-        defers
-    }
-
-    /// Whether answers wait for that.
-    #[inline]
-    pub(crate) fn has_ended(&self) -> bool {
-        !self.ended.is_empty()
-    }
-
-    /// A request whose answer waits for that.
-    pub(crate) fn next_ended(&mut self) -> Option<ActiveId> {
-        self.ended.pop()
-    }
 }
 
 impl Task for Again {
+    type On = DataPath;
+
     /// When to look for memory.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        engine.reads.again.look
+    fn due(data: &DataPath) -> Option<Nanos> {
+        data.reads.again.look
     }
 
     /// Reads that have waited for memory go on, as far as there is some; or have waited long enough.
-    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        for _ in 0..engine.reads.again.waiting.len() {
-            let Some(waiting) = engine.reads.again.waiting.pop_front() else { break };
+    fn run<M: Memory>(data: &mut DataPath, memory: &mut M) {
+        for _ in 0..data.reads.again.waiting.len() {
+            let Some(waiting) = data.reads.again.waiting.pop_front() else { break };
             let Waiting { piece: id, until, error } = waiting;
-            if let Some(buffer) = engine.reads.another_buffer(&engine.core, &engine.requests, id, memory) {
-                let piece = &mut engine.requests.pieces[id.0 as usize];
+            if let Some(buffer) =
+                data.reads.another_buffer(&data.base.core, &mut data.base.requests, id, memory)
+            {
+                let piece = &mut data.base.requests.pieces[id.0 as usize];
                 piece.buffer = buffer;
-                engine.requests.go_on(id);
-            } else if until <= engine.core.now {
-                engine.requests.pieces[id.0 as usize].error = Some(error);
-                engine.piece_ended(id);
+                data.base.requests.go_on(id);
+            } else if until <= data.base.core.now {
+                data.base.requests.pieces[id.0 as usize].error = Some(error);
+                data.base.piece_ended(id);
             } else {
-                engine.reads.again.waiting.push_back(waiting);
+                data.reads.again.waiting.push_back(waiting);
             }
         }
-        engine.reads.again.look =
-            (!engine.reads.again.waiting.is_empty()).then(|| engine.core.now + LOOK_AGAIN);
+        data.reads.again.look =
+            (!data.reads.again.waiting.is_empty()).then(|| data.base.core.now + LOOK_AGAIN);
     }
 }
 
@@ -115,7 +94,7 @@ impl Reads {
     fn another_buffer<M: Memory>(
         &mut self,
         core: &Core,
-        requests: &Requests,
+        requests: &mut Requests,
         id: PieceId,
         memory: &mut M,
     ) -> Option<Buffer> {
@@ -139,35 +118,42 @@ impl Reads {
         let others = self.again.requests.entry(piece.request.0).or_default();
         others.buffers.extend(new);
         others.parts.insert(offset, part);
+        let request = piece.request.0;
+        requests.active[request].is_scattered = true;
         Some(part)
     }
 }
 
-impl Engine {
+impl DataPath {
     /// Begins a read piece again, none of whose commands is under way, in another buffer if it must.
     pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: RequestError, memory: &mut M) {
         let deadline = match error {
-            RequestError::Io { device, .. } => self.core.devices[device.index()].settings.deadline,
+            RequestError::Io { device, .. } => self.base.core.devices[device.index()].settings.deadline,
             _ => Nanos(0),
         };
-        self.requests.wait(id, WaitsFor::Memory);
-        self.reads.again.waiting.push_back(Waiting { piece: id, until: self.core.now + deadline, error });
+        self.base.requests.wait(id, WaitsFor::Memory);
+        self.reads.again.waiting.push_back(Waiting {
+            piece: id,
+            until: self.base.core.now + deadline,
+            error,
+        });
         Again::run(self, memory);
     }
 
     /// Brings everything a request has read together in one buffer, and answers it.
     pub(crate) fn answer_from_others<M: Memory>(&mut self, id: ActiveId, memory: &mut M) {
         let Some(Others { mut buffers, parts }) = self.reads.again.requests.remove(&id.0) else { return };
-        let active = &mut self.requests.active[id.0];
+        let active = &mut self.base.requests.active[id.0];
+        active.is_scattered = false;
         let (own, last) = (active.request.buffer, buffers.pop());
         active.request.buffer = last;
         if let (Some(own), Some(last), None) = (own, last, active.error) {
             bring_together(own, &parts, last, memory);
         }
         for buffer in own.into_iter().chain(buffers) {
-            self.core.abandoned.let_go(buffer, memory);
+            self.base.core.abandoned.let_go(buffer, memory);
         }
-        self.reply(id);
+        self.base.reply(id);
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Active {
     pub(crate) next: VolumeOffset,
     /// What it continues, if the policy wants to know.
     pub(crate) continues: Bytes,
+    /// What it has read is in several buffers: they are brought together before it is answered.
+    pub(crate) is_scattered: bool,
     /// The engine's own: clears a volume that is being removed. No reply.
     pub(crate) internal: bool,
 }

@@ -112,7 +112,7 @@ pub(crate) enum WaitsFor {
     Commit,
     /// A mover's write to where it wants to write.
     Mover,
-    /// What the extent cache fetches ([`crate::read::cache`]).
+    /// What the extent cache fetches ([`crate::cache`]).
     Fetch,
     /// Buffer memory ([`crate::read::restart`]).
     Memory,

@@ -1,6 +1,6 @@
 //! Pieces made, waiting, going on and ended.
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::ids::{ActiveId, PieceId};
 use crate::request::Requests;
@@ -80,7 +80,7 @@ impl Requests {
     }
 }
 
-impl Engine {
+impl Base {
     /// The piece is done: gives its blocks back and tells its request.
     pub(crate) fn piece_ended(&mut self, id: PieceId) {
         // Only what is needed is copied out of the table: a piece is large.

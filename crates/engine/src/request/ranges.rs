@@ -1,16 +1,13 @@
 //! TRIM and write-zeroes over many extents: their pieces are made some at a time.
 
-use crate::Engine;
+use crate::Base;
 use crate::core::Core;
 use crate::ids::ActiveId;
 use crate::request::Requests;
 use crate::request::piece::{Clear, Piece, Work};
-use crate::task::Task;
 use std::collections::VecDeque;
 use weir_map::Found;
-use weir_model::{
-    BLOCK, BlockRange, Buffer, Bytes, ExtentIndex, ExtentKey, Memory, Mutant, Op, Span, VolumeOffset,
-};
+use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentIndex, ExtentKey, Mutant, Op, Span, VolumeOffset};
 
 /// Pieces a long request makes at a time, and has in flight at most.
 const PIECES_AT_A_TIME: u32 = 256;
@@ -19,24 +16,20 @@ const PIECES_AT_A_TIME: u32 = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Ranges(VecDeque<ActiveId>);
 
-impl Task for Ranges {
-    fn can_run(engine: &Engine) -> bool {
-        !engine.requests.ranges.0.is_empty()
+impl Ranges {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    /// Makes the next pieces of requests over many extents.
-    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
-        for _ in 0..engine.requests.ranges.0.len() {
-            if let Some(id) = engine.requests.ranges.0.pop_front() {
-                engine.requests.active[id.0].left -= 1;
-                engine.advance_range(id);
-                engine.run_ready(memory);
-            }
-        }
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
-    fn is_idle(engine: &Engine) -> bool {
-        engine.requests.active.is_empty()
+    /// The one whose turn it is.
+    pub(crate) fn next(&mut self) -> Option<ActiveId> {
+        self.0.pop_front()
     }
 }
 
@@ -79,7 +72,7 @@ fn within(core: &Core, key: ExtentKey) -> u64 {
     extent.bytes().0.min(size.saturating_sub(extent.start(key.index).0))
 }
 
-impl Engine {
+impl Base {
     /// Makes pieces of a TRIM or write-zeroes from where it stands: a batch, the rest in the next
     /// [`Engine::tick`].
     pub(crate) fn advance_range(&mut self, id: ActiveId) {

@@ -1,8 +1,9 @@
 //! Buffers the engine keeps for itself, so that clients can never leave it without.
 
+use crate::Base;
 use crate::ids::PieceId;
 use std::collections::VecDeque;
-use weir_model::{BLOCK, BlockRange, Buffer, Bytes, Memory};
+use weir_model::{BLOCK, BlockRange, Buffer, Bytes, Memory, Mutant};
 
 /// Blocks for read-modify-write and probes.
 const BLOCKS: usize = 64;
@@ -171,5 +172,35 @@ impl Scratch {
     pub(crate) fn put_back(&mut self, block: Buffer) {
         self.out -= 1;
         self.blocks.push(block);
+    }
+}
+
+impl Base {
+    /// A buffer of the mover's is no longer needed; it is kept back if an abandoned command may still use it.
+    pub(crate) fn put_back_run(&mut self, run: Buffer) {
+        if self.core.abandoned.uses(run) && !self.core.is_planted(Mutant::AbandonedBufferReused) {
+            self.core.abandoned.keep(run);
+            self.space.scratch.miss_run();
+        } else {
+            self.space.scratch.put_back_run(run);
+        }
+    }
+
+    /// There is a scratch block again: a piece that waits for one goes on.
+    pub(crate) fn go_on_with_scratch(&mut self) {
+        if let Some(id) = self.space.scratch.next_waiting() {
+            self.requests.go_on(id);
+        }
+    }
+
+    /// A scratch block is no longer needed; it is kept back if an abandoned command may still use it.
+    pub(crate) fn put_back_block(&mut self, block: Buffer) {
+        if self.core.abandoned.uses(block) && !self.core.is_planted(Mutant::AbandonedBufferReused) {
+            self.core.abandoned.keep(block);
+            self.space.scratch.miss();
+        } else {
+            self.space.scratch.put_back(block);
+            self.go_on_with_scratch();
+        }
     }
 }

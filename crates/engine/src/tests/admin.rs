@@ -13,8 +13,8 @@ fn a_removal_whose_volume_is_gone_already_ends() {
     let volume = h.volume;
     let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
     // All but the last step of a removal, as a frame that was full would leave it.
-    h.engine.core.map.queue(Delta::Intent { id: volume.0, intent });
-    h.engine.core.map.queue(Delta::DropVolume { id: volume });
+    h.engine.data.base.core.map.queue(Delta::Intent { id: volume.0, intent });
+    h.engine.data.base.core.map.queue(Delta::DropVolume { id: volume });
     h.stop();
     assert_eq!(h.engine.map().catalogue().intents.len(), 1, "not ended yet");
     h.reopen();

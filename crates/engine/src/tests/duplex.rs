@@ -78,7 +78,7 @@ impl Buffered {
 
     /// Blocks that are not at home, and how many of these are on one device alone.
     fn dirty(&self, extent: u64) -> (u16, u16) {
-        let places = self.h.engine.held(self.h.key(extent));
+        let places = self.h.engine.data.base.held(self.h.key(extent));
         let of = |device| places.place(fine(device)).map_or((0, 0), |p| (p.dirty, p.alone));
         (of(1).0.max(of(2).0), of(1).1 + of(2).1)
     }

@@ -90,7 +90,7 @@ fn a_flush_in_flight_when_a_durable_write_fails_makes_nothing_durable() {
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
     h.write(4096, &[2; 4096]);
-    let before = h.engine.core.devices[0].epochs.flushed();
+    let before = h.engine.data.base.core.devices[0].epochs.flushed();
     h.hanging.push(DATA);
     h.submit_fua(1, 8192, 4096, 3);
     h.run();
@@ -99,7 +99,7 @@ fn a_flush_in_flight_when_a_durable_write_fails_makes_nothing_durable() {
     h.release(Some(EIO));
     let later = std::mem::replace(&mut h.held, vec![flush]);
     h.release(None);
-    assert_eq!(h.engine.core.devices[0].epochs.flushed(), before);
+    assert_eq!(h.engine.data.base.core.devices[0].epochs.flushed(), before);
     h.hanging.clear();
     h.held.extend(later);
     h.release(None);

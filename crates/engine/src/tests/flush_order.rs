@@ -51,7 +51,7 @@ fn data_is_not_durable_while_a_checkpoints_flush_may_tell_of_its_loss() {
     for error in [None, Some(EIO)] {
         let mut h = half_written(1, 1);
         h.holding = Some(IoKind::Flush);
-        h.engine.durability.request_checkpoint();
+        h.engine.data.base.durability.request_checkpoint();
         h.run();
         h.log.clear();
         h.submit(1, Op::Flush, 0, 0, 0);
@@ -75,7 +75,7 @@ fn a_root_is_not_written_while_another_flush_may_tell_of_the_loss_of_its_pages()
         let of_first = |h: &Harness| h.held[0].device == DATA;
         assert!(of_first(&h), "{:?}", h.held);
         h.log.clear();
-        h.engine.durability.request_checkpoint();
+        h.engine.data.base.durability.request_checkpoint();
         h.run();
         let roots = |h: &Harness, device| {
             h.log.iter().filter(|io| io.device == device && ROOT_AT.contains(&io.at)).count()

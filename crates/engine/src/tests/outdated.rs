@@ -57,7 +57,11 @@ fn an_older_file_does_not_count_where_others_have_its_data() {
             // Two copies are made again, and each is the newest.
             h.wait(Nanos::secs(30));
             h.flush().expect("a flush");
-            assert_eq!(h.engine.background.degraded(&h.engine.core, h.volume), (Bytes(0), false), "{case}");
+            assert_eq!(
+                h.engine.data.base.durability.lacking.degraded(&h.engine.data.base.core, h.volume),
+                (Bytes(0), false),
+                "{case}"
+            );
             h.stop();
             let recovery = h.try_reopen(OpenOptions::default()).expect("a pool");
             assert!(recovery.outdated.is_empty(), "{case}");

@@ -147,7 +147,7 @@ fn copies_of_blocks_take_slots_that_are_there_when_no_extent_is() {
     assert_eq!(copied(&h), [0], "an extent is cut up");
     let blocks = BlockRange { first: 0, count: 32 };
     let to = PlaceId { device: DeviceId(1), kind: PlaceKind::Whole };
-    let free = |h: &Harness| h.engine.core.map.space(DeviceId(1)).free();
+    let free = |h: &Harness| h.engine.data.base.core.map.space(DeviceId(1)).free();
     (1..50).for_each(|extent| h.act(Action::Copy { key: h.key(extent), blocks, to }));
     let left = free(&h);
     assert!(left > 0, "what is left is the reserve");

@@ -340,7 +340,7 @@ fn a_run_that_is_moved_in_parts_waits_for_the_flush_that_its_last_part_needs() {
     assert!(r.h.places(0).contains(&(to, 2)), "{:?}", r.h.places(0));
     let engine = &r.h.engine;
     let covered = |needs: weir_map::Needs| {
-        engine.core.devices[needs.device.index()].epochs.flushed() >= Some(needs.epoch)
+        engine.data.base.core.devices[needs.device.index()].epochs.flushed() >= Some(needs.epoch)
     };
     assert!(engine.map().needs(key).count() > 0 && !engine.map().needs(key).any(covered));
 }
@@ -358,7 +358,7 @@ fn a_flush_waits_until_what_covers_a_lost_write_is_durable() {
     r.h.release(Some(IoError::Os(Errno::EIO)));
     let (_, result) = r.h.answer().expect("an answer");
     assert!(result.is_ok(), "nothing is lost: {result:?}");
-    assert!(!r.h.engine.core.map.has_pending(r.h.key(0)), "what covers it is durable");
+    assert!(!r.h.engine.data.base.core.map.has_pending(r.h.key(0)), "what covers it is durable");
     r.h.reopen();
     assert_eq!(r.h.read(0, 4096).1, [3; 4096]);
 }

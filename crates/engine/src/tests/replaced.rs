@@ -35,7 +35,11 @@ fn a_blank_device_takes_the_place_of_one_that_is_gone() {
             assert!(h.read(0, LEN).1 == content(), "{case}");
             h.wait(Nanos::secs(30));
             h.flush().expect("a flush");
-            assert_eq!(h.engine.background.degraded(&h.engine.core, h.volume), (Bytes(0), false), "{case}");
+            assert_eq!(
+                h.engine.data.base.durability.lacking.degraded(&h.engine.data.base.core, h.volume),
+                (Bytes(0), false),
+                "{case}"
+            );
             h.stop();
             assert!(h.check().is_clean(), "{case}");
             let recovery = h.try_reopen(OpenOptions::default()).expect("a pool");
@@ -53,7 +57,9 @@ fn what_lacks_no_copy_any_more_is_durable_in_two_places() {
     h.replace(DeviceId(1), None).expect("all that was on it is on the other one");
     h.try_reopen(OpenOptions::default()).expect("a pool");
     let mut steps = 0;
-    while h.engine.background.degraded(&h.engine.core, h.volume) != (Bytes(0), false) {
+    while h.engine.data.base.durability.lacking.degraded(&h.engine.data.base.core, h.volume)
+        != (Bytes(0), false)
+    {
         h.wait(Nanos::millis(1));
         steps += 1;
         assert!(steps < 4000, "a commit is asked for once the last copy is there");
@@ -221,5 +227,8 @@ fn two_copies_are_possible_while_a_device_is_absent() {
     h.create_volume().expect("its second copies come with the second device");
     h.write(0, &[4; LEN]);
     h.flush().expect("a flush");
-    assert_eq!(h.engine.background.degraded(&h.engine.core, h.volume), (Bytes(LEN as u64), false));
+    assert_eq!(
+        h.engine.data.base.durability.lacking.degraded(&h.engine.data.base.core, h.volume),
+        (Bytes(LEN as u64), false)
+    );
 }

@@ -250,7 +250,7 @@ mod property {
                     Step::Flush => { h.flush().expect("a flush"); }
                     Step::Reopen => { h.flush().expect("a flush"); h.reopen(); }
                 }
-                prop_assert!(!h.engine.durability.checkpoint.no_room, "a checkpoint without room");
+                prop_assert!(!h.engine.data.base.durability.checkpoint.no_room, "a checkpoint without room");
                 prop_assert!(!h.engine.status().read_only);
             }
             for (extent, blocks) in &model {

@@ -1,31 +1,31 @@
 //! TRIM and write-zeroes: blocks that read as zeros from now on, without writing them.
 
-use crate::Engine;
+use crate::DataPath;
 use crate::ids::PieceId;
 use crate::request::piece::{Clear, Work};
 use weir_map::{Found, KeepSpace};
 use weir_model::{BLOCK, Memory, Mutant, PlaceKind, RequestError, Span};
 
-impl Engine {
+impl DataPath {
     /// Clears blocks in the map; no device is written, but for `zero_in_place`.
     #[inline(never)]
     pub(crate) fn start_clear<M: Memory>(&mut self, id: PieceId, clear: Clear, memory: &mut M) {
-        let piece = &self.requests.pieces[id.0 as usize];
+        let piece = &self.base.requests.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
-        if self.core.changes_have_stopped() {
-            return self.piece_failed(id, RequestError::ReadOnly);
+        if self.base.core.changes_have_stopped() {
+            return self.base.piece_failed(id, RequestError::ReadOnly);
         }
-        if !self.is_planted(Mutant::CacheKeepsCleared) {
-            self.reads.cache.forget(key, range);
+        if !self.base.core.is_planted(Mutant::CacheKeepsCleared) {
+            self.base.cache.forget(key, range);
         }
-        self.tell_access(id, |engine| engine.held_of(key, range));
-        let whole = range.count == self.core.map.extent().blocks();
+        self.base.tell_access(id, |base| base.held_of(key, range));
+        let whole = range.count == self.base.core.map.extent().blocks();
         let takes_a_record =
-            matches!(self.core.map.find(key), Found::Direct(_)) && (!whole || clear == Clear::Keep);
-        if takes_a_record && !self.core.map.has_metadata_room() {
+            matches!(self.base.core.map.find(key), Found::Direct(_)) && (!whole || clear == Clear::Keep);
+        if takes_a_record && !self.base.core.map.has_metadata_room() {
             return self.zero_in_place(id, memory);
         }
-        let (placed, holds, kept) = match self.core.map.find(key) {
+        let (placed, holds, kept) = match self.base.core.map.find(key) {
             Found::Empty => (false, false, false),
             Found::Direct(_) => (true, !range.is_empty(), false),
             Found::Record(r) => {
@@ -39,11 +39,11 @@ impl Engine {
             Clear::GiveUp => KeepSpace::No,
         };
         if clear == Clear::Keep && !placed {
-            if !self.core.map.may_place(key) {
-                return self.durability.wait_to_overwrite(&mut self.requests, id);
+            if !self.base.core.map.may_place(key) {
+                return self.base.durability.wait_to_overwrite(&mut self.base.requests, id);
             }
-            let Some(whole) = self.allocate(id, key) else { return };
-            self.counts.place(&mut self.core, &mut self.host, key, whole);
+            let Some(whole) = self.base.allocate(id, key) else { return };
+            self.base.counts.place(&mut self.base.core, &mut self.base.host, key, whole);
         }
         let changes = holds
             || match clear {
@@ -51,19 +51,19 @@ impl Engine {
                 Clear::Keep => !kept,
                 Clear::GiveUp => kept,
             };
-        self.durability.doubt.settle(key, range);
+        self.base.durability.doubt.settle(key, range);
         if changes {
-            if !self.is_planted(Mutant::ReadNotRepeatedAfterClear) {
-                self.requests.reread_cleared(key, range);
+            if !self.base.core.is_planted(Mutant::ReadNotRepeatedAfterClear) {
+                self.base.requests.reread_cleared(key, range);
             }
-            self.core.map.cleared(key, range, keep);
-            self.requests.locks.tidy_later(key);
-            self.durability.note_change(&self.core);
+            self.base.core.map.cleared(key, range, keep);
+            self.base.requests.locks.tidy_later(key);
+            self.base.durability.note_change(&self.base.core);
         }
-        if !self.is_planted(Mutant::ClearNotAwaited) {
-            self.requests.wait_for_pending(&self.core, id);
+        if !self.base.core.is_planted(Mutant::ClearNotAwaited) {
+            self.base.requests.wait_for_pending(&self.base.core, id);
         }
-        self.piece_ended(id);
+        self.base.piece_ended(id);
     }
 
     /// Clearing part of a whole extent, or keeping its space, takes a record, and the metadata area has no
@@ -71,9 +71,9 @@ impl Engine {
     /// be kept is not remembered; as long as the metadata area is full, a TRIM of its parts gives nothing
     /// back either.
     fn zero_in_place<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         if piece.range.is_empty() {
-            return self.piece_ended(id);
+            return self.base.piece_ended(id);
         }
         let block = BLOCK as u32;
         piece.work = Work::Write { zeros: true };

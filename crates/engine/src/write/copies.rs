@@ -12,112 +12,23 @@
 //! A read that meets blocks being written waits for that: what it showed of one copy, the other might
 //! never get.
 
-use crate::Engine;
+use crate::DataPath;
 use crate::core::Core;
 use crate::device::unflushed::Unflushed;
 use crate::flight::Flight;
 use crate::ids::PieceId;
 use crate::lookup::{self, Address, wholes};
 use crate::request::Requests;
+use crate::request::mirror::Mirror;
 use crate::request::piece::{Piece, Target};
 use crate::space::Space;
 use crate::write;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use weir_map::{BlockSet, Location, Needs, WHOLE_MAX, Whole};
+use weir_map::{BlockSet, Location, WHOLE_MAX, Whole};
 use weir_model::{
     BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind,
     RequestError,
 };
-
-/// One of the places a write goes to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Leg {
-    pub(crate) address: Address,
-    /// Device commands still to end.
-    pub(super) left: u32,
-    /// What it holds is not known.
-    pub(crate) failed: bool,
-    pub(crate) needs: Option<Needs>,
-}
-
-impl Leg {
-    fn device(&self) -> DeviceId {
-        self.address.place().device
-    }
-}
-
-/// A write to several places.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MirroredWrite {
-    pub(crate) legs: SmallVec<[Leg; 2]>,
-    pub(crate) error: Option<RequestError>,
-    /// Where it succeeds, it is durable.
-    pub(super) fua: bool,
-}
-
-/// Writes to several places under way.
-#[derive(Debug, Default)]
-pub(crate) struct Mirror {
-    writes: FxHashMap<PieceId, MirroredWrite>,
-    /// The blocks being written, by extent.
-    busy: FxHashMap<ExtentKey, SmallVec<[(PieceId, BlockRange); 2]>>,
-}
-
-impl Mirror {
-    /// Whether some of the blocks are being written.
-    #[inline]
-    pub(crate) fn is_writing(&self, key: ExtentKey, range: BlockRange) -> bool {
-        let writes = if self.busy.is_empty() { None } else { self.busy.get(&key) };
-        writes.is_some_and(|writes| writes.iter().any(|(_, written)| written.overlaps(range)))
-    }
-
-    /// What is on its way to a device proves nothing by arriving there.
-    pub(crate) fn fail(&mut self, device: DeviceId) {
-        for write in self.writes.values_mut() {
-            for leg in write.legs.iter_mut().filter(|leg| leg.device() == device) {
-                leg.failed = true;
-                write.error.get_or_insert(RequestError::FlushFailed(device));
-            }
-        }
-    }
-
-    /// The piece is to be written to these addresses.
-    pub(crate) fn prepare(&mut self, id: PieceId, addresses: impl IntoIterator<Item = Address>) {
-        let leg = |address| Leg { address, left: 0, failed: false, needs: None };
-        let write =
-            MirroredWrite { legs: addresses.into_iter().map(leg).collect(), ..MirroredWrite::default() };
-        self.writes.insert(id, write);
-    }
-
-    /// Whether the piece is to be written to several addresses.
-    #[inline]
-    pub(crate) fn has(&self, id: PieceId) -> bool {
-        !self.writes.is_empty() && self.writes.contains_key(&id)
-    }
-
-    /// The second address of a piece that is to be written to two, which it no longer is.
-    #[inline]
-    pub(crate) fn take_second(&mut self, id: PieceId) -> Option<Address> {
-        let write = if self.writes.is_empty() { None } else { self.writes.remove(&id) };
-        write.and_then(|write| write.legs.get(1).map(|leg| leg.address))
-    }
-
-    fn begin(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) {
-        self.busy.entry(key).or_default().push((id, range));
-    }
-
-    /// The write has ended, whatever became of it.
-    pub(super) fn end(&mut self, id: PieceId, key: ExtentKey) -> MirroredWrite {
-        if let Some(writes) = self.busy.get_mut(&key) {
-            writes.retain(|(piece, _)| *piece != id);
-            if writes.is_empty() {
-                self.busy.remove(&key);
-            }
-        }
-        self.writes.remove(&id).unwrap_or_default()
-    }
-}
 
 const fn place(whole: Whole) -> PlaceId {
     PlaceId { device: whole.device, kind: PlaceKind::Whole }
@@ -165,59 +76,60 @@ fn forget_commands(core: &mut Core, id: PieceId) {
     core.commands.abandon_all(|purpose| purpose.written() == Some(id));
 }
 
-impl Engine {
+impl DataPath {
     /// Writes a piece to all the places it is to be in.
     pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let Some(places) = self.choose_both(id) else { return };
-        let Piece { key, span, .. } = self.requests.pieces[id.0 as usize];
-        let record = lookup::record(&self.core.map, key).unwrap_or_else(|| self.core.map.empty_record(key));
+        let Piece { key, span, .. } = self.base.requests.pieces[id.0 as usize];
+        let record =
+            lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
         let goes_to = |p: &weir_map::Place| places.iter().any(|whole| p.at == Location::Whole(*whole));
         // Valid wherever it is written, and nowhere else.
         let settled = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == goes_to(p));
-        let range = self.requests.pieces[id.0 as usize].range;
+        let range = self.base.requests.pieces[id.0 as usize].range;
         let target = Target {
             changes: (range.first..range.end()).any(|b| !settled(b)),
             several: true,
             mirrored: true,
             ..Target::at(Address::Whole(places[0]), span.start, span.end())
         };
-        let sectors = places.iter().map(|w| self.core.devices[w.device.index()].settings.sector);
+        let sectors = places.iter().map(|w| self.base.core.devices[w.device.index()].settings.sector);
         let sector = sectors.max().unwrap_or(weir_model::BLOCK as u16);
-        self.mirror.prepare(id, places.iter().copied().map(Address::Whole));
+        self.base.mirror.prepare(id, places.iter().copied().map(Address::Whole));
         self.complete_blocks(id, target, Some(&record), sector, settled, memory);
     }
 
     /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.
     fn choose_both(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        let record = lookup::record(&self.core.map, key);
+        let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
+        let record = lookup::record(&self.base.core.map, key);
         let all: SmallVec<[Whole; 2]> = record.iter().flat_map(wholes).collect();
         let mut usable: SmallVec<[Whole; 2]> =
-            all.iter().copied().filter(|w| self.core.is_usable(w.device)).collect();
+            all.iter().copied().filter(|w| self.base.core.is_usable(w.device)).collect();
         if usable.is_empty() && all.len() > 1 {
             // Both copies are on devices that are lost: the write says so.
             usable.push(all[0]);
         }
         if usable.is_empty() {
-            if all.is_empty() && !self.core.map.may_place(key) {
-                self.durability.wait_to_overwrite(&mut self.requests, id);
+            if all.is_empty() && !self.base.core.map.may_place(key) {
+                self.base.durability.wait_to_overwrite(&mut self.base.requests, id);
                 return None;
             }
-            let whole = self.allocate(id, key)?;
-            if !all.is_empty() && !self.core.map.may_have(key, place(whole)) {
-                self.core.map.reuse(weir_map::Chunk::Whole(whole));
-                self.durability.wait_to_overwrite(&mut self.requests, id);
+            let whole = self.base.allocate(id, key)?;
+            if !all.is_empty() && !self.base.core.map.may_have(key, place(whole)) {
+                self.base.core.map.reuse(weir_map::Chunk::Whole(whole));
+                self.base.durability.wait_to_overwrite(&mut self.base.requests, id);
                 return None;
             }
-            self.counts.place(&mut self.core, &mut self.host, key, whole);
+            self.base.counts.place(&mut self.base.core, &mut self.base.host, key, whole);
             usable.push(whole);
         }
-        let takes_one = self.is_planted(Mutant::SecondPlaceNotTaken);
-        if all.len() < 2 && usable.len() < 2 && !self.requests.locks.has_mover(key) && !takes_one {
-            let second = self.second_device(key).and_then(|device| self.core.map.allocate(device));
+        let takes_one = self.base.core.is_planted(Mutant::SecondPlaceNotTaken);
+        if all.len() < 2 && usable.len() < 2 && !self.base.requests.locks.has_mover(key) && !takes_one {
+            let second = self.second_device(key).and_then(|device| self.base.core.map.allocate(device));
             if let Some(whole) = second {
-                self.space.note_used(&mut self.core);
-                self.counts.place(&mut self.core, &mut self.host, key, whole);
+                self.base.space.note_used(&mut self.base.core);
+                self.base.counts.place(&mut self.base.core, &mut self.base.host, key, whole);
                 usable.push(whole);
             }
         }
@@ -226,28 +138,28 @@ impl Engine {
         usable.truncate(WHOLE_MAX);
         self.may_overwrite_all(id, &usable).then_some(())?;
         let waits = usable.iter().any(|whole| {
-            self.mover.waits_for_mover(&self.core, &mut self.requests, id, place(*whole), range)
+            self.mover.waits_for_mover(&self.base.core, &mut self.base.requests, id, place(*whole), range)
         });
         (!waits).then_some(usable)
     }
 
     /// A device for an extent's second copy; `None` if there is none with space, or others wait for space.
     pub(crate) fn second_device(&mut self, key: ExtentKey) -> Option<DeviceId> {
-        if self.space.state.is_waited_for() || !self.core.map.has_metadata_room() {
+        if self.base.space.state.is_waited_for() || !self.base.core.map.has_metadata_room() {
             return None;
         }
-        let record = lookup::record(&self.core.map, key);
-        self.core.fill_in_views();
-        let mut views: SmallVec<[_; 8]> = self.core.views.all().into();
+        let record = lookup::record(&self.base.core.map, key);
+        self.base.core.fill_in_views();
+        let mut views: SmallVec<[_; 8]> = self.base.core.views.all().into();
         for view in &mut views {
             let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
             let taken = record.iter().flat_map(wholes).any(|whole| whole.device == view.id);
-            if taken || !self.core.map.may_have(key, id) {
+            if taken || !self.base.core.map.may_have(key, id) {
                 view.free = 0;
             }
         }
-        let access = self.access_to_all(key);
-        self.ask_about(self.host.policies.of(key.volume), &views, |policy, moment| {
+        let access = self.base.access_to_all(key);
+        self.base.ask_about(self.base.host.policies.of(key.volume), &views, |policy, moment| {
             policy.allocate(moment, &access)
         })
     }
@@ -255,16 +167,16 @@ impl Engine {
     /// Rule 3 for all the places: opens an intent where there must be one, and has the piece wait
     /// until that is durable.
     fn may_overwrite_all(&mut self, id: PieceId, places: &[Whole]) -> bool {
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        let may = |engine: &Self| places.iter().all(|w| engine.core.map.may_overwrite(key, place(*w), range));
-        if may(self) {
+        let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
+        let may = |core: &Core| places.iter().all(|w| core.map.may_overwrite(key, place(*w), range));
+        if may(&self.base.core) {
             return true;
         }
-        self.durability.open_intent(&mut self.core, key);
-        if may(self) || self.is_planted(Mutant::IntentNotAwaited) {
+        self.base.durability.open_intent(&mut self.base.core, key);
+        if may(&self.base.core) || self.base.core.is_planted(Mutant::IntentNotAwaited) {
             return true;
         }
-        self.durability.wait_to_overwrite(&mut self.requests, id);
+        self.base.durability.wait_to_overwrite(&mut self.base.requests, id);
         false
     }
 
@@ -277,13 +189,13 @@ impl Engine {
         result: Result<(), IoError>,
     ) {
         let (key, range) =
-            (self.requests.pieces[id.0 as usize].key, self.requests.pieces[id.0 as usize].range);
+            (self.base.requests.pieces[id.0 as usize].key, self.base.requests.pieces[id.0 as usize].range);
         let fua = flight.kind == IoKind::Write { fua: true };
         let needs = result
             .ok()
-            .and_then(|()| self.core.devices[flight.device.index()].epochs.wrote(flight.device, fua));
-        let counts = self.is_planted(Mutant::CopyFailureIgnored);
-        let Some(write) = self.mirror.writes.get_mut(&id) else { return };
+            .and_then(|()| self.base.core.devices[flight.device.index()].epochs.wrote(flight.device, fua));
+        let counts = self.base.core.is_planted(Mutant::CopyFailureIgnored);
+        let Some(write) = self.base.mirror.writes.get_mut(&id) else { return };
         if let Err(error) = result {
             write.error = Some(flight.error(error));
         }
@@ -294,16 +206,22 @@ impl Engine {
         leg.left -= 1;
         let (ended, failed) = (leg.left == 0, leg.failed);
         if ended && failed {
-            self.durability.note_unfinished(&mut self.core, &self.requests, id, flight.device);
+            self.base.durability.note_unfinished(&mut self.base.core, &self.base.requests, id, flight.device);
         } else if ended {
             let written = Unflushed::data(key, range);
-            self.durability.note_written(&mut self.core, flight.device, written, &target, needs.is_some());
+            self.base.durability.note_written(
+                &mut self.base.core,
+                flight.device,
+                written,
+                &target,
+                needs.is_some(),
+            );
         }
-        let Some(writing) = self.requests.pieces[id.0 as usize].writing() else { return };
+        let Some(writing) = self.base.requests.pieces[id.0 as usize].writing() else { return };
         writing.left -= 1;
         let mut is_last = writing.left == 0;
-        if self.is_planted(Mutant::SecondCopyNotAwaited) && target.address.is_fresh() {
-            forget_commands(&mut self.core, id);
+        if self.base.core.is_planted(Mutant::SecondCopyNotAwaited) && target.address.is_fresh() {
+            forget_commands(&mut self.base.core, id);
             is_last = true;
         }
         if is_last {
@@ -315,16 +233,16 @@ impl Engine {
     /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
     /// longer holds them, but may again after a cut: nothing says that this becomes durable.
     pub(super) fn both_failed(&mut self, id: PieceId, addresses: &[Address], error: Option<RequestError>) {
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        let mut differ = BlockSet::none(self.core.map.extent().blocks());
-        let record = lookup::record(&self.core.map, key);
+        let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
+        let mut differ = BlockSet::none(self.base.core.map.extent().blocks());
+        let record = lookup::record(&self.base.core.map, key);
         let holders = |b: u16| record.iter().flat_map(|r| &r.places).filter(move |p| p.valid.contains(b));
         for b in range.first..range.end() {
             let block = BlockRange { first: b, count: 1 };
             let held = holders(b).next().is_some();
             let may_hold = |address: &&Address| {
                 let id = address.place();
-                holders(b).any(|p| p.at.id() == id) || self.core.map.may_come_back(key, id, block)
+                holders(b).any(|p| p.at.id() == id) || self.base.core.map.may_come_back(key, id, block)
             };
             if held && (holders(b).count() > 1 || addresses.iter().filter(may_hold).count() > 1) {
                 differ.insert(block);
@@ -332,34 +250,15 @@ impl Engine {
         }
         let kept = differ.iter().next().and_then(|b| {
             let all = holders(b).map(|p| p.at.id());
-            all.min_by_key(|id| !self.core.is_usable(id.device))
+            all.min_by_key(|id| !self.base.core.is_usable(id.device))
         });
-        if let Some(kept) = kept.filter(|_| !self.is_planted(Mutant::BothFailedNotDoubted)) {
+        if let Some(kept) = kept.filter(|_| !self.base.core.is_planted(Mutant::BothFailedNotDoubted)) {
             for block in differ.iter() {
-                self.core.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
+                self.base.core.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
             }
-            self.durability.put_in_doubt(&mut self.core, kept.device, key, differ);
-            self.durability.note_change(&self.core);
+            self.base.durability.put_in_doubt(&mut self.base.core, kept.device, key, differ);
+            self.base.durability.note_change(&self.base.core);
         }
-        self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
-    }
-
-    /// What one copy could not deliver has been read from the other: the former is to be written anew,
-    /// and holds nothing until then.
-    pub(crate) fn replace_unreadable(&mut self, id: PieceId, flight: &Flight) {
-        let Piece { key, range, buffer, .. } = self.requests.pieces[id.0 as usize];
-        if !self.core.is_mirrored(key) || self.requests.locks.is_taken(key) {
-            return;
-        }
-        let block = |at: u64| range.first + ((at - buffer.at) / weir_model::BLOCK) as u16;
-        let (first, end) = (block(flight.buffer.at), block(flight.buffer.at + u64::from(flight.buffer.len)));
-        let Some(record) = lookup::record(&self.core.map, key) else { return };
-        let bad = wholes(&record).map(|whole| whole.device).find(|device| *device != flight.device);
-        let Some(bad) = bad.filter(|device| self.core.is_usable(*device)) else { return };
-        let mut blocks = BlockSet::none(self.core.map.extent().blocks());
-        blocks.insert(BlockRange { first, count: end - first });
-        self.core.map.distrust(key, bad, &blocks);
-        self.background.note_lacking(&self.core, key);
-        self.durability.note_change(&self.core);
+        self.base.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
     }
 }

@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::ids::PieceId;
 use crate::lookup::Address;
 use crate::request::Requests;
-use crate::write::copies::Mirror;
+use crate::request::mirror::Mirror;
 use weir_map::{Chunk, Place, Record, Slot};
 use weir_model::{BlockRange, DeviceId, PlaceId, PlaceKind};
 

@@ -1,15 +1,15 @@
 //! The end of a write, to one place or to two: what it wrote counts in each place that has all of it, or it
 //! fails.
 
-use crate::Engine;
+use crate::DataPath;
 use crate::core::Core;
 use crate::device::unflushed::Unflushed;
 use crate::flight::Flight;
 use crate::ids::PieceId;
 use crate::lookup::Address;
 use crate::request::Requests;
+use crate::request::mirror::{Leg, MirroredWrite};
 use crate::request::piece::{Piece, PieceState, Target, Work};
-use crate::write::copies::{Leg, MirroredWrite};
 use crate::write::target;
 use smallvec::SmallVec;
 use weir_model::{BlockRange, ExtentKey, IoError, IoKind, Mutant, RequestError};
@@ -41,10 +41,10 @@ fn is_fua_ignored(core: &Core, requests: &Requests, id: PieceId, target: Target)
         || (!target.changes && core.is_planted(Mutant::FuaIgnoredInPlace))
 }
 
-impl Engine {
+impl DataPath {
     /// A command that wrote the piece's bytes has ended; the last one finishes the write.
     pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         let PieceState::Writes(writing) = &mut piece.state else { return };
         let target = writing.target;
         if target.mirrored {
@@ -58,7 +58,7 @@ impl Engine {
         let error = piece.error;
         let fua = flight.kind == IoKind::Write { fua: true };
         let needs = match result {
-            Ok(()) => self.core.devices[flight.device.index()].epochs.wrote(flight.device, fua),
+            Ok(()) => self.base.core.devices[flight.device.index()].epochs.wrote(flight.device, fua),
             Err(_) => None,
         };
         if !is_last {
@@ -66,7 +66,7 @@ impl Engine {
         }
         if error.is_some() {
             // The last of several may have ended well, and a flush since the first failed.
-            self.durability.note_unfinished(&mut self.core, &self.requests, id, flight.device);
+            self.base.durability.note_unfinished(&mut self.base.core, &self.base.requests, id, flight.device);
             return self.write_failed(id, target, &[target.address], error);
         }
         let leg = Leg { address: target.address, left: 0, failed: false, needs };
@@ -77,8 +77,8 @@ impl Engine {
     #[inline(never)]
     pub(super) fn finish_copies(&mut self, id: PieceId, target: Target) {
         self.put_back_scratch(id);
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        let MirroredWrite { legs, error, fua } = self.mirror.end(id, key);
+        let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
+        let MirroredWrite { legs, error, fua } = self.base.mirror.end(id, key);
         let (good, bad): (SmallVec<[Leg; 2]>, SmallVec<[Leg; 2]>) =
             legs.iter().copied().partition(|leg| !leg.failed);
         if !target.address.is_fresh() {
@@ -88,11 +88,12 @@ impl Engine {
             let addresses: SmallVec<[Address; 2]> = legs.iter().map(|leg| leg.address).collect();
             return self.write_failed(id, target, &addresses, error);
         }
-        bad.iter().for_each(|leg| self.give_up_address(leg.address, range));
-        let changes = (target.changes || !bad.is_empty()) && !self.is_planted(Mutant::LateWriteNotNoted);
+        bad.iter().for_each(|leg| self.base.give_up_address(leg.address, range));
+        let changes =
+            (target.changes || !bad.is_empty()) && !self.base.core.is_planted(Mutant::LateWriteNotNoted);
         for leg in good.iter().filter(|_| changes) {
             let written = Unflushed::data(key, range);
-            self.durability.note_late(&mut self.core, leg.address.place().device, written);
+            self.base.durability.note_late(&mut self.base.core, leg.address.place().device, written);
         }
         self.finish_write(id, target, &good, !bad.is_empty(), fua);
     }
@@ -102,46 +103,55 @@ impl Engine {
     #[inline(always)]
     fn finish_write(&mut self, id: PieceId, target: Target, good: &[Leg], failed: bool, fua: bool) {
         self.put_back_scratch(id);
-        let Piece { key, range, request, .. } = self.requests.pieces[id.0 as usize];
+        let Piece { key, range, request, .. } = self.base.requests.pieces[id.0 as usize];
         if target.address.is_fresh() && !self.may_name_slots(id, good) {
             return self.begin_anew(id);
         }
-        self.durability.doubt.settle(key, range);
+        self.base.durability.doubt.settle(key, range);
         if !target.mirrored {
             // Of copies that is noted as each of them ends.
             let (device, written) = (good[0].address.place().device, Unflushed::data(key, range));
-            self.durability.note_written(&mut self.core, device, written, &target, good[0].needs.is_some());
+            self.base.durability.note_written(
+                &mut self.base.core,
+                device,
+                written,
+                &target,
+                good[0].needs.is_some(),
+            );
         }
-        if target.changes && !target::still_at(&self.core, key, target.address, range) {
-            return self.piece_failed(id, RequestError::InDoubt { device: target.address.place().device });
+        if target.changes && !target::still_at(&self.base.core, key, target.address, range) {
+            return self
+                .base
+                .piece_failed(id, RequestError::InDoubt { device: target.address.place().device });
         }
-        note_in_map(&mut self.core, key, range, target, good, failed);
+        note_in_map(&mut self.base.core, key, range, target, good, failed);
         if target.mirrored || (target.changes && target.several) {
-            self.requests.locks.tidy_later(key);
+            self.base.requests.locks.tidy_later(key);
         }
         if failed || target.changes || good.iter().any(|leg| leg.needs.is_some()) {
-            self.durability.note_change(&self.core);
+            self.base.durability.note_change(&self.base.core);
         }
-        if self.reads.cache.is_on() {
-            self.reads.cache.written(key, range);
+        if self.base.cache.is_on() {
+            self.base.cache.written(key, range);
         }
-        let unsaid = !target.mirrored && is_fua_ignored(&self.core, &self.requests, id, target);
+        let unsaid = !target.mirrored && is_fua_ignored(&self.base.core, &self.base.requests, id, target);
         // That a copy is no longer one is durable before anybody can rely on the other.
-        let is_alone =
-            failed && !target.address.is_fresh() && !self.is_planted(Mutant::FailedCopyNotCommitted);
-        let active = &mut self.requests.active[request.0];
+        let is_alone = failed
+            && !target.address.is_fresh()
+            && !self.base.core.is_planted(Mutant::FailedCopyNotCommitted);
+        let active = &mut self.base.requests.active[request.0];
         active.commit |= is_alone || (active.request.fua && !fua && !unsaid);
-        self.requests.wait_for_pending(&self.core, id);
-        self.piece_ended(id);
+        self.base.requests.wait_for_pending(&self.base.core, id);
+        self.base.piece_ended(id);
     }
 
     /// Copies have been written: the extent's intent is in use, and one of them may be lacking.
     fn note_copies_written(&mut self, key: ExtentKey, failed: bool, good: usize) {
-        self.durability.use_intent(&self.core, key);
-        let forgets = self.is_planted(Mutant::LackingCopyForgotten)
-            || (self.is_planted(Mutant::SecondPlaceNotTaken) && !failed);
+        self.base.durability.use_intent(&self.base.core, key);
+        let forgets = self.base.core.is_planted(Mutant::LackingCopyForgotten)
+            || (self.base.core.is_planted(Mutant::SecondPlaceNotTaken) && !failed);
         if (failed || good < 2) && !forgets {
-            self.background.note_lacking(&self.core, key);
+            self.base.durability.lacking.note(&self.base.core, key);
         }
     }
 
@@ -149,15 +159,15 @@ impl Engine {
     /// have given it as many places as it can have meanwhile.
     #[inline(never)]
     fn may_name_slots(&mut self, id: PieceId, good: &[Leg]) -> bool {
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
+        let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         let may_have = match good {
-            [a, b] => self.core.map.may_have_both(key, [a.address.place(), b.address.place()]),
-            [a] => self.core.map.may_have(key, a.address.place()),
+            [a, b] => self.base.core.map.may_have_both(key, [a.address.place(), b.address.place()]),
+            [a] => self.base.core.map.may_have(key, a.address.place()),
             _ => false,
         };
         if !may_have {
-            self.requests.pieces[id.0 as usize].take_target();
-            good.iter().for_each(|leg| self.give_up_address(leg.address, range));
+            self.base.requests.pieces[id.0 as usize].take_target();
+            good.iter().for_each(|leg| self.base.give_up_address(leg.address, range));
         }
         may_have
     }
@@ -175,27 +185,10 @@ impl Engine {
         if target.mirrored && !target.address.is_fresh() {
             return self.both_failed(id, addresses, error);
         }
-        let piece = &mut self.requests.pieces[id.0 as usize];
+        let piece = &mut self.base.requests.pieces[id.0 as usize];
         piece.take_target();
         let range = piece.range;
-        addresses.iter().for_each(|address| self.give_up_address(*address, range));
-        self.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
-    }
-
-    /// The piece fails before anything was written.
-    pub(crate) fn piece_failed(&mut self, id: PieceId, error: RequestError) {
-        self.requests.pieces[id.0 as usize].error = Some(error);
-        self.change_failed(id);
-    }
-
-    /// The piece has failed: a place allocated for it may hold nothing.
-    pub(super) fn change_failed(&mut self, id: PieceId) {
-        let piece = &mut self.requests.pieces[id.0 as usize];
-        let key = piece.key;
-        if let Some(target) = piece.take_target() {
-            self.give_up_target(id, target.address);
-        }
-        self.requests.locks.tidy_later(key);
-        self.piece_ended(id);
+        addresses.iter().for_each(|address| self.base.give_up_address(*address, range));
+        self.base.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));
     }
 }

@@ -8,7 +8,7 @@
 //! several places hold is not written before a cut can no longer take one of them for a copy of another (see
 //! [`weir_map::Map::may_overwrite`]).
 
-use crate::Engine;
+use crate::DataPath;
 use crate::core::Core;
 use crate::durability::Durability;
 use crate::ids::PieceId;
@@ -202,22 +202,22 @@ pub(crate) fn still_at(core: &Core, key: ExtentKey, address: Address, range: Blo
     place.is_some_and(|p| (range.first..range.end()).all(|b| p.slot(b) == Some(slot(b))))
 }
 
-impl Engine {
+impl DataPath {
     /// Tells the policy of a piece's access, if it has not been told, and asks where the piece goes, of what
     /// may be done.
     #[inline]
     pub(crate) fn tell_and_ask(&mut self, id: PieceId, which: Which, access: &Access) -> WriteTo {
-        let watches = self.host.policies.all[which.0].watches;
-        let tells =
-            watches.accesses && !std::mem::replace(&mut self.requests.pieces[id.0 as usize].reported, true);
-        let asks = watches.writes && !self.host.has_stopped_moves(which);
+        let watches = self.base.host.policies.all[which.0].watches;
+        let tells = watches.accesses
+            && !std::mem::replace(&mut self.base.requests.pieces[id.0 as usize].reported, true);
+        let asks = watches.writes && !self.base.host.has_stopped_moves(which);
         if !tells && !asks {
             return WriteTo::InPlace;
         }
         if tells {
-            self.background.note_superblock(&self.core, &self.host, access.key, access.blocks);
+            self.base.host.note_superblock(&self.base.core, access.key, access.blocks);
         }
-        let decision = self.ask_one(which, |policy, moment| match (tells, asks) {
+        let decision = self.base.ask_one(which, |policy, moment| match (tells, asks) {
             (true, true) => policy.write(moment, access),
             (false, _) => policy.write_to(moment, access),
             (true, false) => {
@@ -227,7 +227,7 @@ impl Engine {
         });
         // What cannot go to both goes home, which is not where it happens to be: `choose` sees to that.
         if matches!(decision, WriteTo::FineTwice(_))
-            || may_redirect(&self.core, &self.host, &self.space, which, decision.device())
+            || may_redirect(&self.base.core, &self.base.host, &self.base.space, which, decision.device())
         {
             return decision;
         }
@@ -236,13 +236,13 @@ impl Engine {
 
     /// Asks the policy where a piece goes whose places have not been looked up.
     fn ask_of_write(&mut self, id: PieceId) -> WriteTo {
-        let which = self.host.policies.of(self.requests.pieces[id.0 as usize].key.volume);
-        let watches = self.host.policies.all[which.0].watches;
+        let which = self.base.host.policies.of(self.base.requests.pieces[id.0 as usize].key.volume);
+        let watches = self.base.host.policies.all[which.0].watches;
         if !watches.accesses && !watches.writes {
             return WriteTo::InPlace;
         }
-        let mut access = self.access(id);
-        access.held = self.held_of(access.key, access.blocks);
+        let mut access = self.base.access(id);
+        access.held = self.base.held_of(access.key, access.blocks);
         self.tell_and_ask(id, which, &access)
     }
 
@@ -260,22 +260,24 @@ impl Engine {
         };
         let device = decision.device();
         let elsewhere = match (decision, device) {
-            (WriteTo::Fine(_), Some(device)) => slots_on(&mut self.core, &self.requests, id, record, device),
+            (WriteTo::Fine(_), Some(device)) => {
+                slots_on(&mut self.base.core, &self.base.requests, id, record, device)
+            }
             (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),
-            (WriteTo::FineTwice(_), Some(device)) if self.is_planted(Mutant::BufferedInOneSlot) => {
-                slots_on(&mut self.core, &self.requests, id, record, device)
+            (WriteTo::FineTwice(_), Some(device)) if self.base.core.is_planted(Mutant::BufferedInOneSlot) => {
+                slots_on(&mut self.base.core, &self.base.requests, id, record, device)
             }
             (WriteTo::FineTwice(both), Some(_)) if self.may_redirect_to_both(id, both) => {
-                let range = self.requests.pieces[id.0 as usize].range;
-                self.mirror.slots_on_both(&mut self.core, &self.requests, id, both, range)
+                let range = self.base.requests.pieces[id.0 as usize].range;
+                self.base.mirror.slots_on_both(&mut self.base.core, &self.base.requests, id, both, range)
             }
             _ => None,
         };
-        let elsewhere =
-            elsewhere.or_else(|| self.mirror.twice_again(&mut self.core, &self.requests, id, record?));
+        let elsewhere = elsewhere
+            .or_else(|| self.base.mirror.twice_again(&mut self.base.core, &self.base.requests, id, record?));
         let (address, run) = match elsewhere {
             Some(chosen) => {
-                self.space.note_redirect();
+                self.base.space.note_redirect();
                 chosen
             }
             // Not over a clean copy in slots: it would be the only one then.
@@ -284,19 +286,21 @@ impl Engine {
             }
             None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
         };
-        self.counts.note_new_place(
-            &self.core,
-            self.requests.pieces[id.0 as usize].key,
+        self.base.counts.note_new_place(
+            &self.base.core,
+            self.base.requests.pieces[id.0 as usize].key,
             record,
             address.place(),
         );
-        keep_first(&mut self.requests, id, run.count);
+        keep_first(&mut self.base.requests, id, run.count);
         Some(address)
     }
 
     fn may_redirect_to_both(&self, id: PieceId, both: [DeviceId; 2]) -> bool {
-        let which = self.host.policies.of(self.requests.pieces[id.0 as usize].key.volume);
-        both.into_iter().all(|device| may_redirect(&self.core, &self.host, &self.space, which, Some(device)))
+        let which = self.base.host.policies.of(self.base.requests.pieces[id.0 as usize].key.volume);
+        both.into_iter().all(|device| {
+            may_redirect(&self.base.core, &self.base.host, &self.base.space, which, Some(device))
+        })
     }
 
     /// To the extent's whole place on a device, made if it has none there. Only where nothing can be lost
@@ -311,17 +315,17 @@ impl Engine {
         device: DeviceId,
     ) -> Option<(Address, BlockRange)> {
         let record = record?;
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
+        let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         let place = PlaceId { device, kind: PlaceKind::Whole };
         let there = record.place(place);
         let others = |b: &u16| there.is_none_or(|p| !p.valid.contains(*b));
         let count = (range.first..range.end()).take_while(others).count() as u16;
         let run = BlockRange { first: range.first, count };
         if count == 0
-            || !self.core.map.may_overwrite(key, place, run)
-            || self.core.map.may_come_back(key, place, run)
+            || !self.base.core.map.may_overwrite(key, place, run)
+            || self.base.core.map.may_come_back(key, place, run)
             || self.mover.mover_writes(key, place, run)
-            || (there.is_some() && is_being_read(&self.requests, key, run))
+            || (there.is_some() && is_being_read(&self.base.requests, key, run))
         {
             return None;
         }
@@ -336,15 +340,18 @@ impl Engine {
     /// that nobody else needs.
     fn another_whole_place(&mut self, key: ExtentKey, record: &Record, device: DeviceId) -> Option<Whole> {
         let place = PlaceId { device, kind: PlaceKind::Whole };
-        let may_have = self.core.map.may_have(key, place)
-            && (lookup::wholes(record).next().is_some() || self.core.map.may_place(key));
-        if !may_have || !self.space.has_reserve(&self.core, device) || !self.core.map.has_room_for_places() {
+        let may_have = self.base.core.map.may_have(key, place)
+            && (lookup::wholes(record).next().is_some() || self.base.core.map.may_place(key));
+        if !may_have
+            || !self.base.space.has_reserve(&self.base.core, device)
+            || !self.base.core.map.has_room_for_places()
+        {
             return None;
         }
-        let whole = self.core.map.allocate(device)?;
-        self.space.note_used(&mut self.core);
-        self.space.note_second_place();
-        self.counts.place(&mut self.core, &mut self.host, key, whole);
+        let whole = self.base.core.map.allocate(device)?;
+        self.base.space.note_used(&mut self.base.core);
+        self.base.space.note_second_place();
+        self.base.counts.place(&mut self.base.core, &mut self.base.host, key, whole);
         Some(whole)
     }
 
@@ -357,15 +364,15 @@ impl Engine {
         preferred: Preferred,
     ) -> Option<(Address, BlockRange)> {
         if let Some((address, run)) =
-            record.and_then(|r| held_address(&self.core, &self.requests, id, r, preferred))
+            record.and_then(|r| held_address(&self.base.core, &self.base.requests, id, r, preferred))
         {
             let place = address.place();
-            let shared =
-                record.is_some_and(|r| r.shared(place, self.core.map.extent().blocks()).contains_any(run));
+            let shared = record
+                .is_some_and(|r| r.shared(place, self.base.core.map.extent().blocks()).contains_any(run));
             return may_overwrite(
-                &mut self.core,
-                &mut self.requests,
-                &mut self.durability,
+                &mut self.base.core,
+                &mut self.base.requests,
+                &mut self.base.durability,
                 id,
                 place,
                 run,
@@ -373,18 +380,25 @@ impl Engine {
             )
             .then_some((address, run));
         }
-        let leaves = out_of_reach(&self.core, &self.requests, id, record);
+        let leaves = out_of_reach(&self.base.core, &self.base.requests, id, record);
         let leaves = |b: u16| leaves.as_ref().is_some_and(|blocks| blocks.contains(b));
-        let run = first_run(self.requests.pieces[id.0 as usize].range, |b| {
+        let run = first_run(self.base.requests.pieces[id.0 as usize].range, |b| {
             record.is_none_or(|r| !r.holds(b)) || leaves(b)
         });
-        let whole = match record.and_then(|r| whole_place(&self.core, r)) {
+        let whole = match record.and_then(|r| whole_place(&self.base.core, r)) {
             Some(whole) => whole,
             None => self.new_whole_place(id, record)?,
         };
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-        if !may_overwrite(&mut self.core, &mut self.requests, &mut self.durability, id, place, run, false)
-            || self.mover.waits_for_mover(&self.core, &mut self.requests, id, place, run)
+        if !may_overwrite(
+            &mut self.base.core,
+            &mut self.base.requests,
+            &mut self.base.durability,
+            id,
+            place,
+            run,
+            false,
+        ) || self.mover.waits_for_mover(&self.base.core, &mut self.base.requests, id, place, run)
         {
             return None;
         }
@@ -393,54 +407,20 @@ impl Engine {
 
     /// Allocates a whole place for the extent. `None` if the piece waits or has failed.
     fn new_whole_place(&mut self, id: PieceId, record: Option<&Record>) -> Option<Whole> {
-        let key = self.requests.pieces[id.0 as usize].key;
+        let key = self.base.requests.pieces[id.0 as usize].key;
         let is_second = record.is_some_and(|r| lookup::wholes(r).next().is_some());
-        if !is_second && !self.core.map.may_place(key) {
-            self.durability.wait_to_overwrite(&mut self.requests, id);
+        if !is_second && !self.base.core.map.may_place(key) {
+            self.base.durability.wait_to_overwrite(&mut self.base.requests, id);
             return None;
         }
-        let whole = self.allocate(id, key)?;
+        let whole = self.base.allocate(id, key)?;
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-        if is_second && !self.core.map.may_have(key, place) {
-            self.core.map.reuse(Chunk::Whole(whole));
-            self.durability.wait_to_overwrite(&mut self.requests, id);
+        if is_second && !self.base.core.map.may_have(key, place) {
+            self.base.core.map.reuse(Chunk::Whole(whole));
+            self.base.durability.wait_to_overwrite(&mut self.base.requests, id);
             return None;
         }
-        self.counts.place(&mut self.core, &mut self.host, key, whole);
+        self.base.counts.place(&mut self.base.core, &mut self.base.host, key, whole);
         Some(whole)
-    }
-
-    /// Something has become durable, or never will: who waited for it tries again.
-    pub(crate) fn retry_waiting_commit(&mut self) {
-        self.space.second_places_are_counted();
-        let waiting = self.durability.commits.take_waiting();
-        waiting.into_iter().for_each(|id| self.requests.go_on(id));
-        self.retry_waiting_moves();
-    }
-
-    /// What a piece that has failed, or chooses anew, was to be written to.
-    pub(crate) fn give_up_target(&mut self, id: PieceId, address: Address) {
-        let range = self.requests.pieces[id.0 as usize].range;
-        let second = self.mirror.take_second(id);
-        [Some(address), second]
-            .into_iter()
-            .flatten()
-            .for_each(|address| self.give_up_address(address, range));
-    }
-
-    /// Slots taken for a piece that has failed rest until no command can touch them.
-    pub(crate) fn give_up_address(&mut self, address: Address, range: BlockRange) {
-        if self.is_planted(Mutant::RefusedSlotsLeaked) {
-            return;
-        }
-        if let Address::Slots { device, first, fresh: true } = address {
-            for i in 0..range.count {
-                if self.is_planted(Mutant::FailedSlotsReused) {
-                    self.core.map.reuse(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
-                    continue;
-                }
-                self.quarantine(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
-            }
-        }
     }
 }

@@ -2,7 +2,7 @@
 //! people, and forgotten when the engine ends.
 
 use crate::core::Core;
-use crate::inspect::Counts;
+use crate::counts::Counts;
 use crate::policy::Host;
 use weir_map::{Record, Whole};
 use weir_model::{ExtentKey, Nanos, PlaceId, PlaceKind};

@@ -1,12 +1,11 @@
 //! The end of a device command: measured, retried or failed, and told to whoever began it (`tell_ended`).
 
-use crate::Engine;
 use crate::device::pacing::Ended;
 use crate::flight::{Flight, Purpose, ReadIo, Step, Whose, WriteIo, is_full};
 use crate::ids::PieceId;
 use crate::io::coalesce::may_join;
 use crate::notice::LostWhy;
-use weir_map::Chunk;
+use crate::{Base, DataPath, Engine};
 use weir_model::{DeviceId, Errno, IoDone, IoError, IoId, IoKind, Memory, Mutant, Nanos};
 use weir_policy::placement::Command;
 
@@ -14,8 +13,8 @@ impl Engine {
     /// Takes the completion of a device command.
     #[inline]
     pub fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
-        self.core.now = now;
-        if let Some(parts) = self.core.commands.take_parts(done.id) {
+        self.data.base.core.now = now;
+        if let Some(parts) = self.data.base.core.commands.take_parts(done.id) {
             return self.complete_joined(done, &parts, memory);
         }
         self.finish_flight(done.id, done.result, memory);
@@ -24,11 +23,11 @@ impl Engine {
     #[inline(never)]
     fn complete_joined<M: Memory>(&mut self, done: IoDone, parts: &[IoId], memory: &mut M) {
         for id in std::iter::once(&done.id).chain(parts) {
-            let Some(flight) = self.core.commands.get(*id) else { continue };
+            let Some(flight) = self.data.base.core.commands.get(*id) else { continue };
             match done.result {
-                Err(error @ IoError::Os(_)) if may_join(flight) && !self.is_spoilt(flight) => {
-                    let flight = self.core.commands.remove(*id);
-                    self.send_alone(flight, error);
+                Err(error @ IoError::Os(_)) if may_join(flight) && !self.data.base.core.is_spoilt(flight) => {
+                    let flight = self.data.base.core.commands.remove(*id);
+                    self.data.base.core.send_alone(flight, error);
                 }
                 result => self.finish_flight(*id, result, memory),
             }
@@ -38,23 +37,23 @@ impl Engine {
     /// A device command has ended.
     #[inline(always)]
     pub(crate) fn finish_flight<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
-        let Some(flight) = self.core.commands.get(id) else { return };
+        let Some(flight) = self.data.base.core.commands.get(id) else { return };
         let (of, promise) = (flight.device, flight.promise);
-        let is_plain = result.is_ok() && promise.is_none() && !self.is_spoilt(flight);
+        let is_plain = result.is_ok() && promise.is_none() && !self.data.base.core.is_spoilt(flight);
         match flight.purpose {
             // What most are. The flight is large: a read leaves it in the table.
-            Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.mover.mover_is_fed() => {
+            Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.data.mover.mover_is_fed() => {
                 self.measure_flight(id, Whose::Client, IoKind::Read, Some(piece));
-                self.core.commands.remove(id);
-                self.part_read(piece, memory);
-                self.reuse_any_rested(of);
+                self.data.base.core.commands.remove(id);
+                self.data.part_read(piece, memory);
+                self.data.base.reuse_any_rested(of);
             }
             Purpose::Write(WriteIo::Data(piece)) if is_plain => {
                 self.measure_flight(id, Whose::Client, IoKind::Write { fua: false }, Some(piece));
-                let flight = self.core.commands.remove(id);
-                self.counts.written.note(&flight);
-                self.write_ended(piece, &flight, Ok(()));
-                self.reuse_any_rested(of);
+                let flight = self.data.base.core.commands.remove(id);
+                self.data.base.counts.written.note(&flight);
+                self.data.write_ended(piece, &flight, Ok(()));
+                self.data.base.reuse_any_rested(of);
             }
             _ => {
                 self.flight_ended(id, result, memory);
@@ -69,7 +68,7 @@ impl Engine {
     /// Measures a device command that has ended well: whose it was, what, and of which piece.
     #[inline(always)]
     fn measure_flight(&mut self, id: IoId, whose: Whose, kind: IoKind, piece: Option<PieceId>) {
-        let Self { core, mover, .. } = self;
+        let DataPath { base: Base { core, .. }, mover, .. } = &mut self.data;
         let Some(flight) = core.commands.get(id) else { return };
         let device = &mut core.devices[flight.device.index()];
         let Ended { response, took, .. } = device.end(core.now, flight, whose, mover.share());
@@ -80,26 +79,26 @@ impl Engine {
         core.views.set_in_flight(of, device.in_flight());
         core.views.measure(of, whose, &command);
         if tells_of_device {
-            self.weigh(of, piece, &command);
+            self.data.base.weigh(of, piece, &command);
         }
     }
 
     /// A device command has ended that is not measured.
     pub(crate) fn end_at_device(&mut self, flight: &Flight, whose: Whose) {
-        let device = &mut self.core.devices[flight.device.index()];
-        device.end(self.core.now, flight, whose, self.mover.share());
-        self.core.views.set_in_flight(flight.device, device.in_flight());
+        let device = &mut self.data.base.core.devices[flight.device.index()];
+        device.end(self.data.base.core.now, flight, whose, self.data.mover.share());
+        self.data.base.core.views.set_in_flight(flight.device, device.in_flight());
     }
 
     fn flight_ended<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
         if result.is_ok() && self.was_written(id) {
             return;
         }
-        let Some(flight) = self.core.commands.get(id) else { return };
+        let Some(flight) = self.data.base.core.commands.get(id) else { return };
         let (of, whose, kind) = (flight.device.index(), flight.purpose.whose(), flight.kind);
         let is_abandoned = matches!(flight.purpose, Purpose::Abandoned);
         if let Some(promise) = flight.promise {
-            self.core.devices[of].promises.end(promise);
+            self.data.base.core.devices[of].promises.end(promise);
         }
         // The system may have had the page in memory: that says nothing of the device.
         let is_measured = !matches!(flight.purpose, Purpose::Verify);
@@ -107,27 +106,32 @@ impl Engine {
             let piece = flight.purpose.piece();
             self.measure_flight(id, whose, kind, piece);
         }
-        let flight = self.core.commands.remove(id);
+        let flight = self.data.base.core.commands.remove(id);
         if result.is_ok() && !is_abandoned && !is_measured {
             self.end_at_device(&flight, whose);
         }
         if is_abandoned {
             self.end_at_device(&flight, whose);
-            self.core.abandoned.ended(id, memory);
-            self.reuse_rested(flight.device);
+            self.data.base.core.abandoned.ended(id, memory);
+            self.data.base.reuse_rested(flight.device);
         } else if let Err(error) = result {
             self.flight_failed(flight, error, memory);
         } else {
-            self.counts.written.note(&flight);
+            self.data.base.counts.written.note(&flight);
             if matches!(flight.purpose, Purpose::DataFlush(_)) {
-                self.core.views.measure_flush(flight.device, self.core.now.since(flight.started));
+                self.data
+                    .base
+                    .core
+                    .views
+                    .measure_flush(flight.device, self.data.base.core.now.since(flight.started));
             }
-            if self.is_spoilt(&flight) {
+            if self.data.base.core.is_spoilt(&flight) {
                 // A flush failed meanwhile, which may have been about this very write.
                 self.end_flight(&flight, Err(IoError::Os(Errno::EIO)), memory);
-            } else if matches!(flight.command(), IoKind::Flush) && !self.is_planted(Mutant::FlushCountsAtOnce)
+            } else if matches!(flight.command(), IoKind::Flush)
+                && !self.data.base.core.is_planted(Mutant::FlushCountsAtOnce)
             {
-                self.core.devices[of].promises.hold(flight);
+                self.data.base.core.devices[of].promises.hold(flight);
             } else {
                 self.tell_ended(&flight, Ok(()), memory);
             }
@@ -137,34 +141,39 @@ impl Engine {
     /// The bytes of a durable write that takes two commands are written: makes them durable. False if that is
     /// not what has ended, or comes to nothing.
     fn was_written(&mut self, id: IoId) -> bool {
-        let Some(flight) = self.core.commands.get(id) else { return false };
+        let Some(flight) = self.data.base.core.commands.get(id) else { return false };
         if flight.step != Step::Writing
             || matches!(flight.purpose, Purpose::Abandoned)
-            || self.is_spoilt(flight)
+            || self.data.base.core.is_spoilt(flight)
         {
             return false;
         }
-        let flight = Flight { step: Step::Flushing, ..self.core.commands.remove(id) };
-        self.core.commands.send(flight);
+        let flight = Flight { step: Step::Flushing, ..self.data.base.core.commands.remove(id) };
+        self.data.base.core.commands.send(flight);
         true
     }
 
     /// A device command has failed: tries it again, or ends it, with what follows for the device.
     fn flight_failed<M: Memory>(&mut self, flight: Flight, error: IoError, memory: &mut M) {
-        let Some(flight) = self.retried(flight, error) else { return };
+        let Some(flight) = self.data.base.core.retried(flight, error) else { return };
         let whose = flight.purpose.whose();
         self.end_at_device(&flight, whose);
         if let Some(id) = flight.purpose.written() {
-            self.durability.note_unfinished(&mut self.core, &self.requests, id, flight.device);
+            self.data.base.durability.note_unfinished(
+                &mut self.data.base.core,
+                &self.data.base.requests,
+                id,
+                flight.device,
+            );
         }
         match error {
             IoError::Lost => self.lose(flight.device, LostWhy::Gone, memory),
             IoError::Short => self.lose(flight.device, LostWhy::CutShort, memory),
-            IoError::Removed => self.removed(flight.device),
+            IoError::Removed => self.data.base.removed(flight.device),
             IoError::Os(_) => {}
         }
-        if flight.fails_promise() && !is_full(flight.command(), error, self.core.map.planted()) {
-            self.flush_failed(flight.device, error);
+        if flight.fails_promise() && !is_full(flight.command(), error, self.data.base.core.map.planted()) {
+            self.data.base.flush_failed(flight.device, error);
         }
         self.end_flight(&flight, Err(error), memory);
     }
@@ -173,11 +182,11 @@ impl Engine {
     #[inline(always)]
     fn tell_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
-            Purpose::Read(ReadIo::Run(id)) => self.read_ended(id, flight, result, memory),
-            Purpose::Write(WriteIo::Data(id)) => self.write_ended(id, flight, result),
+            Purpose::Read(ReadIo::Run(id)) => self.data.read_ended(id, flight, result, memory),
+            Purpose::Write(WriteIo::Data(id)) => self.data.write_ended(id, flight, result),
             _ => self.tell_others_ended(flight, result, memory),
         }
-        self.reuse_any_rested(flight.device);
+        self.data.base.reuse_any_rested(flight.device);
     }
 
     /// The same, kept out of line: commands that end well do not come here.
@@ -194,44 +203,35 @@ impl Engine {
     #[inline(never)]
     fn tell_others_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
-            Purpose::Read(io) => self.read_io_ended(io, flight, result, memory),
-            Purpose::Write(io) => self.write_io_ended(io, flight, result, memory),
-            Purpose::Mover(io) => self.mover_io_ended(io, flight, result),
-            Purpose::Metadata(io) => self.metadata_io_ended(io, flight.device, result, memory),
+            Purpose::Read(io) => self.data.read_io_ended(io, flight, result, memory),
+            Purpose::Write(io) => self.data.write_io_ended(io, flight, result, memory),
+            Purpose::Mover(io) => self.data.mover_io_ended(io, flight, result),
+            Purpose::Metadata(io) => self.data.base.metadata_io_ended(io, flight.device, result, memory),
             Purpose::DataFlush(covered) => {
-                self.durability.data_flush_ended(&mut self.core, flight.device, covered, result);
+                self.data.base.durability.data_flush_ended(
+                    &mut self.data.base.core,
+                    flight.device,
+                    covered,
+                    result,
+                );
             }
-            Purpose::Verify => self.verified(flight.device, result, memory),
+            Purpose::Verify => {
+                if self.data.base.is_found_replaced(flight.device, result, memory) {
+                    self.lose(flight.device, LostWhy::Replaced, memory);
+                }
+                self.data.base.verified(flight.device, memory);
+            }
             Purpose::Survey => self.survey_read(result, memory),
             Purpose::Probe(number) => self.probe_ended(number, flight, result),
-            Purpose::CurveProbe => self.curve_probe_ended(),
+            Purpose::CurveProbe => self.data.base.curve_probe_ended(),
             Purpose::Abandoned => {}
         }
     }
 
-    #[inline]
-    fn reuse_any_rested(&mut self, device: DeviceId) {
-        if self.core.devices[device.index()].resting.any() {
-            self.reuse_rested(device);
+    /// A flush or durable write of the device ended: the flushes that waited for it alone count.
+    pub(crate) fn end_flushes<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
+        while let Some(flush) = self.data.base.core.devices[device.index()].promises.next_counting() {
+            self.end_flight(&flush, Ok(()), memory);
         }
-    }
-
-    /// Space whose release is durable can be handed out once the commands begun before have ended.
-    pub(crate) fn reuse_rested(&mut self, device: DeviceId) {
-        while let Some(chunk) = self.core.devices[device.index()].rested() {
-            self.core.map.reuse(chunk);
-            self.space.note_used(&mut self.core);
-            self.space.retry_waiting_space(&mut self.requests);
-        }
-    }
-
-    /// Quarantines space that nothing durable names, until every command begun so far on its device has
-    /// ended.
-    pub(crate) fn quarantine(&mut self, chunk: Chunk) {
-        if self.is_planted(Mutant::ReusedWhileInUse) {
-            return self.core.map.reuse(chunk);
-        }
-        self.core.devices[chunk.device().index()].quarantine(chunk);
-        self.reuse_rested(chunk.device());
     }
 }

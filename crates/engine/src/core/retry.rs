@@ -11,7 +11,7 @@
 //! lack of space that a flush or a durable write reports may be an earlier write's, which the system could
 //! not carry out: it counts like any other error.
 
-use crate::Engine;
+use crate::core::Core;
 use crate::flight::{Flight, Purpose};
 use crate::flight::{ReadIo, is_full};
 use crate::notice::Notice;
@@ -20,12 +20,12 @@ use weir_model::{IoError, IoKind, Mutant};
 /// How often a command is tried in all.
 const ATTEMPTS: u8 = 3;
 
-impl Engine {
+impl Core {
     /// Whether nothing more may come of the command: its device is lost, or a flush failed while it was under
     /// way and it is a write. A second defence besides: when a flush fails, the writes in flight fail with it
     /// ([`crate::durability::doubt`]), moves give up their run, and a metadata member is left behind.
     pub(crate) fn is_spoilt(&self, flight: &Flight) -> bool {
-        let device = &self.core.devices[flight.device.index()];
+        let device = &self.devices[flight.device.index()];
         let distrusted = !flight.kind.is_read()
             && device.epochs.is_distrusted(flight.generation)
             && !self.is_planted(Mutant::SpoiltSuccessCounts);
@@ -40,14 +40,14 @@ impl Engine {
         // What is bad may be in a hole, which nobody wants: a drive may take long over it each time.
         let worthwhile = !matches!(flight.purpose, Purpose::Read(ReadIo::Gap(_)));
         let hopeful =
-            worthwhile && matches!(error, IoError::Os(_)) && !is_full(kind, error, self.core.map.planted());
+            worthwhile && matches!(error, IoError::Os(_)) && !is_full(kind, error, self.map.planted());
         let spoilt = self.is_spoilt(&flight) && !self.is_planted(Mutant::SpoiltWriteRetried);
         let again = repeatable && hopeful && flight.attempt < ATTEMPTS && !spoilt;
         // That the file was removed is told as such.
-        if is_full(kind, error, self.core.map.planted()) {
-            self.core.devices[flight.device.index()].errors.no_space += 1;
+        if is_full(kind, error, self.map.planted()) {
+            self.devices[flight.device.index()].errors.no_space += 1;
             let Flight { device, at, .. } = flight;
-            self.core.notices.push(Notice::FullBelow { device, at, len: flight.len(), error });
+            self.notices.push(Notice::FullBelow { device, at, len: flight.len(), error });
         } else if error != IoError::Removed {
             self.note_failure(&flight, error, again);
         }
@@ -55,30 +55,30 @@ impl Engine {
             return Some(flight);
         }
         flight.attempt += 1;
-        flight.started = self.core.now;
+        flight.started = self.now;
         if flight.promise.is_some() {
             // The first step of a durable write: the one that was begun has ended.
-            flight.promise = Some(self.core.devices[flight.device.index()].promises.begin());
+            flight.promise = Some(self.devices[flight.device.index()].promises.begin());
         }
         // Of the same generation: what it reads may rest, waiting for the end of just this command.
-        self.core.commands.send(flight);
+        self.commands.send(flight);
         None
     }
 
     /// Starts a part of a joined command again, alone: what the whole failed with may be about another part.
     pub(crate) fn send_alone(&mut self, mut flight: Flight, error: IoError) {
-        if !is_full(flight.command(), error, self.core.map.planted()) {
+        if !is_full(flight.command(), error, self.map.planted()) {
             self.note_failure(&flight, error, true);
         }
         flight.attempt += 1;
-        flight.started = self.core.now;
-        self.core.commands.send(flight);
+        flight.started = self.now;
+        self.commands.send(flight);
     }
 
     fn note_failure(&mut self, flight: &Flight, error: IoError, again: bool) {
         let Flight { device, at, .. } = *flight;
         let kind = flight.command();
-        self.core.devices[device.index()].errors.count(kind);
-        self.core.notices.push(Notice::Failed { device, kind, at, len: flight.len(), error, again });
+        self.devices[device.index()].errors.count(kind);
+        self.notices.push(Notice::Failed { device, kind, at, len: flight.len(), error, again });
     }
 }

@@ -13,22 +13,13 @@
 //!
 //! Policies do not see reads that are answered from here: no device does anything for them.
 
-use crate::Engine;
-use crate::core::Core;
-use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::{CachedId, PieceId};
-use crate::lookup::Source;
-use crate::policy::Host;
-use crate::read::Reads;
-use crate::read::route;
 use crate::request::Requests;
-use crate::request::piece::{Piece, PieceState, Reading, WaitsFor};
+use crate::request::piece::Piece;
 use slab::Slab;
 use smallvec::SmallVec;
-use weir_map::{BlockSet, Found, Whole};
-use weir_model::{
-    BLOCK, BlockRange, Buffer, Bytes, ExtentKey, IoError, IoKind, Memory, Mutant, Planted, VolumeId,
-};
+use weir_map::BlockSet;
+use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Mutant, Planted, VolumeId};
 use weir_policy::Lru;
 
 /// Extents beyond any memory.
@@ -51,12 +42,12 @@ struct Cached {
 
 /// Blocks on their way from a device.
 #[derive(Debug)]
-struct Fetch {
+pub(crate) struct Fetch {
     run: BlockRange,
     /// What others began to change since.
     stale: BlockSet,
     /// Reads that want some of them.
-    waiting: SmallVec<[PieceId; 2]>,
+    pub(crate) waiting: SmallVec<[PieceId; 2]>,
 }
 
 /// What the extent cache holds, and what it was good for since the start.
@@ -77,7 +68,7 @@ pub struct CacheStatus {
 pub(crate) struct ExtentCache {
     extents: Slab<Cached>,
     order: Lru<ExtentKey, CachedId>,
-    counts: CacheStatus,
+    pub(crate) counts: CacheStatus,
     planted: Planted,
 }
 
@@ -132,7 +123,7 @@ impl ExtentCache {
     }
 
     /// Where bytes for these blocks may be put: the extent is cached, and nothing else is being put there.
-    fn room_for(&mut self, key: ExtentKey, range: BlockRange) -> Option<Buffer> {
+    pub(crate) fn room_for(&mut self, key: ExtentKey, range: BlockRange) -> Option<Buffer> {
         let cached = &mut self.extents[self.order.get(&key)?.0];
         if cached.fetch.is_some() {
             return None;
@@ -145,14 +136,14 @@ impl ExtentCache {
     }
 
     /// The bytes of these blocks, if all are here.
-    fn find(&mut self, key: ExtentKey, range: BlockRange) -> Option<Buffer> {
+    pub(crate) fn find(&mut self, key: ExtentKey, range: BlockRange) -> Option<Buffer> {
         let id = *self.order.touch(key)?;
         let cached = &self.extents[id.0];
         cached.valid.contains_all(range).then(|| part_of(cached.buffer, range))
     }
 
     /// Whether the blocks are on their way: then the piece waits for them.
-    fn wait_for(&mut self, key: ExtentKey, range: BlockRange, piece: PieceId) -> bool {
+    pub(crate) fn wait_for(&mut self, key: ExtentKey, range: BlockRange, piece: PieceId) -> bool {
         let Some(id) = self.order.get(&key) else { return false };
         let Some(fetch) = &mut self.extents[id.0].fetch else { return false };
         let brings = fetch.run.first <= range.first && range.end() <= fetch.run.end();
@@ -165,7 +156,7 @@ impl ExtentCache {
 
     /// A run of an extent begins to be fetched for a piece: where to. `None` if there is no memory, or it is
     /// being fetched already.
-    fn begin<M: Memory>(
+    pub(crate) fn begin<M: Memory>(
         &mut self,
         key: ExtentKey,
         run: BlockRange,
@@ -213,7 +204,7 @@ impl ExtentCache {
     }
 
     /// The run has been fetched, or could not be; who waits for it.
-    fn end(&mut self, id: CachedId, fetched: bool) -> Option<(ExtentKey, Fetch)> {
+    pub(crate) fn end(&mut self, id: CachedId, fetched: bool) -> Option<(ExtentKey, Fetch)> {
         let cached = &mut self.extents[id.0];
         let fetch = cached.fetch.take()?;
         if fetched {
@@ -224,7 +215,7 @@ impl ExtentCache {
     }
 
     /// The extent is not cached any more; its memory.
-    fn remove(&mut self, key: ExtentKey) -> Option<Buffer> {
+    pub(crate) fn remove(&mut self, key: ExtentKey) -> Option<Buffer> {
         let id = self.order.remove(&key)?;
         let buffer = self.extents.remove(id.0).buffer;
         self.counts.held = Bytes(self.counts.held.0 - u64::from(buffer.len));
@@ -244,134 +235,23 @@ impl ExtentCache {
     }
 }
 
-fn part_of(buffer: Buffer, range: BlockRange) -> Buffer {
+pub(crate) fn part_of(buffer: Buffer, range: BlockRange) -> Buffer {
     buffer.part(u32::from(range.first) * BLOCK as u32, u32::from(range.count) * BLOCK as u32)
 }
 
-impl Reads {
+impl ExtentCache {
     /// A write begins: what it covers of a cached extent is put there, and counts when it has ended well.
     #[inline(never)]
-    pub(crate) fn cache_write<M: Memory>(&mut self, requests: &Requests, id: PieceId, memory: &mut M) {
+    pub(crate) fn note_write<M: Memory>(&mut self, requests: &Requests, id: PieceId, memory: &mut M) {
         let Piece { key, range, span, buffer, .. } = requests.pieces[id.0 as usize];
-        self.cache.forget(key, range);
+        self.forget(key, range);
         let covered = span.covered();
         if buffer == Buffer::EMPTY || covered.is_empty() {
             return;
         }
-        if let Some(to) = self.cache.room_for(key, covered) {
+        if let Some(to) = self.room_for(key, covered) {
             let from = u32::from(covered.first - range.first) * BLOCK as u32;
             memory.copy(buffer.part(from, to.len), to);
-        }
-    }
-}
-
-/// The longest run around these blocks that can be read in one command from where a read would go.
-fn around(core: &Core, host: &Host, key: ExtentKey, range: BlockRange) -> Option<(BlockRange, Source)> {
-    let record = match core.map.find(key) {
-        Found::Empty => return None,
-        Found::Direct(whole) => {
-            let run = BlockRange { first: 0, count: core.map.extent().blocks() };
-            return Some((run, Source { device: whole.device, at: core.map.address(whole, 0) }));
-        }
-        Found::Record(record) => record.into_owned(),
-    };
-    let route = route::route(core, host, key.volume, &record, range);
-    let place = route.of(&record).find(|p| p.valid.contains(range.first))?;
-    let next_to = |a: u16, b: u16| match (place.slot(a), place.slot(b)) {
-        (Some(a), Some(b)) => a.extent == b.extent && b.block == a.block + 1,
-        _ => false,
-    };
-    let valid = |b: u16| place.valid.contains(b);
-    let mut first = range.first;
-    while first > 0 && valid(first - 1) && next_to(first - 1, first) {
-        first -= 1;
-    }
-    let mut end = range.first + 1;
-    while end < core.map.extent().blocks() && valid(end) && next_to(end - 1, end) {
-        end += 1;
-    }
-    let slot = place.slot(first)?;
-    let whole = Whole { device: place.device(), extent: slot.extent };
-    let at = core.map.address(whole, u32::from(slot.block) * BLOCK as u32);
-    (range.end() <= end)
-        .then_some((BlockRange { first, count: end - first }, Source { device: place.device(), at }))
-}
-
-impl Engine {
-    /// Answers a read piece from the cache, now or when its extent has been fetched; `false` if it is to go
-    /// past it.
-    #[inline(never)]
-    pub(crate) fn read_cached<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> bool {
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        if self.reads.cache.find(key, range).is_some() {
-            self.reads.cache.counts.hits += 1;
-            self.answer_cached(id, memory);
-            return true;
-        }
-        self.reads.cache.counts.misses += 1;
-        let waits = self.reads.cache.wait_for(key, range, id) || self.fetch(id, memory);
-        if waits {
-            self.requests.wait(id, WaitsFor::Fetch);
-        }
-        waits
-    }
-
-    /// The piece's blocks are here.
-    fn answer_cached<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let Piece { key, range, buffer, .. } = self.requests.pieces[id.0 as usize];
-        if let Some(bytes) = self.reads.cache.find(key, range) {
-            memory.copy(bytes, buffer);
-            self.requests.pieces[id.0 as usize].state = PieceState::Reads(Reading::new(0, (true, false)));
-        }
-        self.piece_ended(id);
-    }
-
-    /// Fetches what lies around the piece's blocks, if that is more than these, and nobody is changing some
-    /// of it.
-    fn fetch<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> bool {
-        let Piece { key, range, .. } = self.requests.pieces[id.0 as usize];
-        if self.requests.locks.is_taken(key) {
-            return false;
-        }
-        let Some((run, Source { device, at })) = around(&self.core, &self.host, key, range) else {
-            return false;
-        };
-        if run.count <= range.count || !self.core.is_usable(device) {
-            return false;
-        }
-        let blocks = self.core.map.extent().blocks();
-        let Some((cached, buffer)) = self.reads.cache.begin(key, run, id, blocks, memory) else {
-            return false;
-        };
-        self.tell_access(id, |engine| engine.held_of(key, range));
-        self.core
-            .launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Fetch(cached)));
-        true
-    }
-
-    /// A run has been fetched, or could not be: the reads that wait are answered, or go past the cache.
-    pub(crate) fn fetch_ended<M: Memory>(
-        &mut self,
-        id: CachedId,
-        flight: &Flight,
-        result: Result<(), IoError>,
-        memory: &mut M,
-    ) {
-        let Some((key, fetch)) = self.reads.cache.end(id, result.is_ok()) else { return };
-        for piece in fetch.waiting {
-            let range = self.requests.pieces[piece.0 as usize].range;
-            if self.durability.doubtful(&self.core, &self.requests, piece).is_none()
-                && self.reads.cache.find(key, range).is_some()
-            {
-                self.answer_cached(piece, memory);
-            } else {
-                self.read_past_cache(piece, memory);
-            }
-        }
-        if self.core.abandoned.uses(flight.buffer)
-            && let Some(buffer) = self.reads.cache.remove(key)
-        {
-            self.core.abandoned.let_go(buffer, memory);
         }
     }
 }

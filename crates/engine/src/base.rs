@@ -1,0 +1,28 @@
+//! What data paths and background tasks stand on.
+
+use crate::cache::ExtentCache;
+use crate::core::Core;
+use crate::counts::Counts;
+use crate::durability::Durability;
+use crate::effect::Effects;
+use crate::policy::Host;
+use crate::request::Requests;
+use crate::request::mirror::Mirror;
+use crate::space::Space;
+use crate::verify::Verification;
+
+/// Requests and their pieces, policies, space, and what makes changes durable. It knows none of those above
+/// it: what concerns them is an effect.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) core: Core,
+    pub(crate) requests: Requests,
+    pub(crate) cache: ExtentCache,
+    pub(crate) mirror: Mirror,
+    pub(crate) host: Host,
+    pub(crate) space: Space,
+    pub(crate) durability: Durability,
+    pub(crate) verification: Verification,
+    pub(crate) counts: Counts,
+    pub(crate) effects: Effects,
+}

@@ -1,0 +1,14 @@
+//! What is counted for people alone.
+
+pub(crate) mod residence;
+pub(crate) mod written;
+
+use residence::Since;
+use written::Written;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) since: Since,
+    pub(crate) written: Written,
+}

@@ -1,0 +1,27 @@
+//! Bytes written, by what they were for.
+
+use crate::flight::{Flight, MetadataIo, Purpose, WriteIo};
+use weir_model::Bytes;
+
+/// What was written since the start, and for what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Clients' data, blocks completed included.
+    pub data: Bytes,
+    /// Journal frames.
+    pub frames: Bytes,
+    /// Checkpoints: pages and roots.
+    pub checkpoints: Bytes,
+}
+
+impl Written {
+    #[inline]
+    pub(crate) fn note(&mut self, flight: &Flight) {
+        match flight.purpose {
+            Purpose::Write(WriteIo::Data(_)) => self.data += flight.len(),
+            Purpose::Metadata(MetadataIo::Frame) => self.frames += flight.len(),
+            Purpose::Metadata(MetadataIo::Pages | MetadataIo::Root) => self.checkpoints += flight.len(),
+            _ => {}
+        }
+    }
+}

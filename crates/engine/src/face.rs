@@ -1,0 +1,30 @@
+//! The face of the engine: what comes in is handed to whoever it concerns, and what happened to one of them
+//! is told to those it concerns.
+
+mod completions;
+pub(crate) mod devices;
+mod requests;
+pub(crate) mod stop;
+
+use crate::Engine;
+use crate::effect::Effect;
+
+impl Engine {
+    /// Tells all that happened.
+    pub(crate) fn tell_effects(&mut self) {
+        while let Some(effect) = self.data.base.effects.next() {
+            self.tell(effect);
+        }
+    }
+
+    fn tell(&mut self, effect: Effect) {
+        match effect {
+            Effect::StepEnded(step, error) => self.admin_step_ended(step, error),
+            Effect::Cleared(volume, error) => self.clearing_ended(volume, error),
+            Effect::Committed => self.data.retry_waiting_moves(),
+            Effect::MetadataFailed => {
+                self.admin.fail_draining_removals(&self.data.base.core, &self.data.base.verification);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Devices that are lost: given up because they do not answer, gone, or absent from the start.
+//!
+//! A lost device gets no more commands; whatever needs it fails with EIO, everything else goes on. It
+//! stays lost until the pool is opened again, even if it answers: what it missed nobody knows.
+//!
+//! A command it has not answered may still read or fill its buffer and change its location (rule 2 of
+//! docs/invariants.md). So the command is *abandoned*: its request is answered, but the buffer is kept back
+//! and the location rests until the command really ends.
+
+use crate::Engine;
+use crate::device::State;
+use crate::device::abandoned::Abandoned;
+use crate::notice::{LostWhy, Notice};
+use crate::task::Task;
+use weir_model::{DeviceId, IoError, IoId, Memory, Nanos};
+
+/// Something that happened to a device, told by whoever drives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceEvent {
+    /// It is gone, and will not answer or answers with errors only.
+    Lost,
+}
+
+/// Looks whether devices answer ([`crate::device::deadline`]).
+#[derive(Debug)]
+pub(crate) struct Deadlines;
+
+impl Task for Deadlines {
+    type On = Engine;
+
+    /// When some command is overdue.
+    fn due(engine: &Engine) -> Option<Nanos> {
+        engine.data.base.core.devices.iter().filter_map(|d| d.watch()).min()
+    }
+
+    /// Gives up devices that have not answered a command within their deadline.
+    fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+        for i in 0..engine.data.base.core.devices.len() {
+            let device = DeviceId(i as u8);
+            if !engine.data.base.core.devices[i].is_watch_due(engine.data.base.core.now) {
+                continue;
+            }
+            let outstanding = engine.data.base.core.commands.iter().filter(|flight| flight.device == device);
+            let oldest = outstanding.map(|flight| flight.started).min();
+            if engine.data.base.core.devices[i].is_overdue(engine.data.base.core.now, oldest) {
+                engine.lose(device, LostWhy::Hung, memory);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Something happened to a device.
+    pub fn device_event<M: Memory>(
+        &mut self,
+        now: Nanos,
+        device: DeviceId,
+        event: DeviceEvent,
+        memory: &mut M,
+    ) {
+        self.data.base.core.now = now;
+        match event {
+            DeviceEvent::Lost => self.lose(device, LostWhy::Gone, memory),
+        }
+        self.run_ready(memory);
+    }
+
+    /// The device is no longer used.
+    pub(crate) fn lose<M: Memory>(&mut self, device: DeviceId, why: LostWhy, memory: &mut M) {
+        if self.data.base.core.is_lost(device) {
+            return;
+        }
+        self.data.base.core.devices[device.index()].state =
+            State::Lost { why, since: self.data.base.core.now };
+        self.data.base.verification.lost(device, why);
+        self.data.base.core.views.device_changed();
+        self.data.base.core.notices.push(Notice::Lost { device, why });
+        self.data.base.doubt(device);
+        self.data.base.member_failed(device, IoError::Lost);
+        if why.is_damage() {
+            self.data.base.record_damage(device);
+        }
+        self.data.base.durability.lacking.look_for_all(&self.data.base.core);
+        self.background.unreachable.look(self.data.base.core.now, &self.data.base.core.map);
+        let (ids, unsent) = self.data.base.core.commands.give_up(device);
+        for id in ids {
+            if unsent.contains(&id) {
+                let flight = self.data.base.core.commands.remove(id);
+                let whose = flight.purpose.whose();
+                self.end_at_device(&flight, whose);
+                self.end_flight(&flight, Err(IoError::Lost), memory);
+            } else {
+                self.abandon(id, memory);
+            }
+        }
+        Abandoned::run(&mut self.data.base, memory);
+        self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
+    }
+
+    /// Ends the command for whoever waits for it, though the device still has it.
+    fn abandon<M: Memory>(&mut self, id: IoId, memory: &mut M) {
+        let ended = self.data.base.core.commands.abandon(id);
+        self.data.base.core.abandoned.add(id, ended.buffer);
+        self.end_flight(&ended, Err(IoError::Lost), memory);
+    }
+}

@@ -1,0 +1,60 @@
+//! The end: changes are refused, what is under way ends, and what is known becomes durable.
+
+use crate::space::WhenFull;
+use crate::task::Task;
+use crate::{Engine, StoppedChanges};
+use weir_model::{Memory, Nanos};
+
+/// Verifies all devices once everything is at rest ([`crate::verify::last_check`]).
+#[derive(Debug)]
+pub(crate) struct LastCheck;
+
+impl Task for LastCheck {
+    type On = Engine;
+
+    fn can_run(engine: &Engine) -> bool {
+        engine.data.base.verification.wants_last_check() && engine.is_at_rest()
+    }
+
+    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
+        if Self::can_run(engine) {
+            engine.data.base.verification.begin_last_check(&mut engine.data.base.core);
+        }
+    }
+}
+
+impl Engine {
+    /// Stops accepting changes; once everything in flight has ended, commits, writes a checkpoint, and
+    /// verifies the devices once more.
+    pub fn begin_stop(&mut self, now: Nanos) {
+        self.data.base.core.now = now;
+        self.data.base.core.stopped_changes.get_or_insert(StoppedChanges::Stopping);
+        self.admin.fail_draining_removals(&self.data.base.core, &self.data.base.verification);
+        self.data.base.verification.want_last_check();
+        self.data.base.durability.close_intents(&mut self.data.base.core, &self.data.base.requests);
+        self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
+    }
+
+    /// After [`Self::begin_stop`]: everything is durable that can be, nothing is in flight, and
+    /// [`Self::damaged_device`] says what is gone all the same.
+    pub fn stopped(&self) -> bool {
+        self.is_at_rest() && self.data.base.verification.last_check_is_over()
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let has_commands = self.data.base.core.commands.len() != self.data.base.core.abandoned.len()
+            || self.data.base.core.commands.any_wait();
+        self.data.base.core.stopped_changes.is_some()
+            && !has_commands
+            && self.data.base.requests.replies.is_empty()
+            && self.tasks_are_idle()
+    }
+
+    /// Nobody waits for space to be freed any more: whoever does is refused. For a driver that is
+    /// about to stop.
+    pub fn stop_waiting_for_space(&mut self, now: Nanos) {
+        self.data.base.core.now = now;
+        self.data.base.space.state.rules.when_full = WhenFull::Error;
+        self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
+    }
+}

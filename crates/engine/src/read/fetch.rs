@@ -1,0 +1,125 @@
+//! Reads answered from the extent cache ([`crate::cache`]), and what they fetch for it.
+
+use crate::DataPath;
+use crate::core::Core;
+use crate::flight::{Flight, NewIo, Purpose, ReadIo};
+use crate::ids::{CachedId, PieceId};
+use crate::lookup::Source;
+use crate::policy::Host;
+use crate::policy::route;
+use crate::request::piece::{Piece, PieceState, Reading, WaitsFor};
+use weir_map::{Found, Whole};
+use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory};
+
+/// The longest run around these blocks that can be read in one command from where a read would go.
+fn around(core: &Core, host: &Host, key: ExtentKey, range: BlockRange) -> Option<(BlockRange, Source)> {
+    let record = match core.map.find(key) {
+        Found::Empty => return None,
+        Found::Direct(whole) => {
+            let run = BlockRange { first: 0, count: core.map.extent().blocks() };
+            return Some((run, Source { device: whole.device, at: core.map.address(whole, 0) }));
+        }
+        Found::Record(record) => record.into_owned(),
+    };
+    let route = route::route(core, host, key.volume, &record, range);
+    let place = route.of(&record).find(|p| p.valid.contains(range.first))?;
+    let next_to = |a: u16, b: u16| match (place.slot(a), place.slot(b)) {
+        (Some(a), Some(b)) => a.extent == b.extent && b.block == a.block + 1,
+        _ => false,
+    };
+    let valid = |b: u16| place.valid.contains(b);
+    let mut first = range.first;
+    while first > 0 && valid(first - 1) && next_to(first - 1, first) {
+        first -= 1;
+    }
+    let mut end = range.first + 1;
+    while end < core.map.extent().blocks() && valid(end) && next_to(end - 1, end) {
+        end += 1;
+    }
+    let slot = place.slot(first)?;
+    let whole = Whole { device: place.device(), extent: slot.extent };
+    let at = core.map.address(whole, u32::from(slot.block) * BLOCK as u32);
+    (range.end() <= end)
+        .then_some((BlockRange { first, count: end - first }, Source { device: place.device(), at }))
+}
+
+impl DataPath {
+    /// Answers a read piece from the cache, now or when its extent has been fetched; `false` if it is to go
+    /// past it.
+    #[inline(never)]
+    pub(crate) fn read_cached<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> bool {
+        let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
+        if self.base.cache.find(key, range).is_some() {
+            self.base.cache.counts.hits += 1;
+            self.answer_cached(id, memory);
+            return true;
+        }
+        self.base.cache.counts.misses += 1;
+        let waits = self.base.cache.wait_for(key, range, id) || self.fetch(id, memory);
+        if waits {
+            self.base.requests.wait(id, WaitsFor::Fetch);
+        }
+        waits
+    }
+
+    /// The piece's blocks are here.
+    fn answer_cached<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+        let Piece { key, range, buffer, .. } = self.base.requests.pieces[id.0 as usize];
+        if let Some(bytes) = self.base.cache.find(key, range) {
+            memory.copy(bytes, buffer);
+            self.base.requests.pieces[id.0 as usize].state =
+                PieceState::Reads(Reading::new(0, (true, false)));
+        }
+        self.base.piece_ended(id);
+    }
+
+    /// Fetches what lies around the piece's blocks, if that is more than these, and nobody is changing some
+    /// of it.
+    fn fetch<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> bool {
+        let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
+        if self.base.requests.locks.is_taken(key) {
+            return false;
+        }
+        let Some((run, Source { device, at })) = around(&self.base.core, &self.base.host, key, range) else {
+            return false;
+        };
+        if run.count <= range.count || !self.base.core.is_usable(device) {
+            return false;
+        }
+        let blocks = self.base.core.map.extent().blocks();
+        let Some((cached, buffer)) = self.base.cache.begin(key, run, id, blocks, memory) else {
+            return false;
+        };
+        self.base.tell_access(id, |base| base.held_of(key, range));
+        self.base
+            .core
+            .launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Fetch(cached)));
+        true
+    }
+
+    /// A run has been fetched, or could not be: the reads that wait are answered, or go past the cache.
+    pub(crate) fn fetch_ended<M: Memory>(
+        &mut self,
+        id: CachedId,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
+        let Some((key, fetch)) = self.base.cache.end(id, result.is_ok()) else { return };
+        for piece in fetch.waiting {
+            let range = self.base.requests.pieces[piece.0 as usize].range;
+            if self.base.durability.doubtful(&self.base.core, &self.base.requests, piece).is_none()
+                && self.base.cache.find(key, range).is_some()
+            {
+                self.answer_cached(piece, memory);
+            } else {
+                self.read_past_cache(piece, memory);
+            }
+        }
+        if self.base.core.abandoned.uses(flight.buffer)
+            && let Some(buffer) = self.base.cache.remove(key)
+        {
+            self.base.core.abandoned.let_go(buffer, memory);
+        }
+    }
+}

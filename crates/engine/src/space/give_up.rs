@@ -1,0 +1,52 @@
+//! Pieces that fail, and what they had taken for what they were to write.
+
+use crate::Base;
+use crate::ids::PieceId;
+use crate::lookup::Address;
+use weir_map::{Chunk, Slot};
+use weir_model::{BlockRange, Mutant, RequestError};
+
+impl Base {
+    /// The piece fails before anything was written.
+    pub(crate) fn piece_failed(&mut self, id: PieceId, error: RequestError) {
+        self.requests.pieces[id.0 as usize].error = Some(error);
+        self.change_failed(id);
+    }
+
+    /// The piece has failed: a place allocated for it may hold nothing.
+    pub(crate) fn change_failed(&mut self, id: PieceId) {
+        let piece = &mut self.requests.pieces[id.0 as usize];
+        let key = piece.key;
+        if let Some(target) = piece.take_target() {
+            self.give_up_target(id, target.address);
+        }
+        self.requests.locks.tidy_later(key);
+        self.piece_ended(id);
+    }
+
+    /// What a piece that has failed, or chooses anew, was to be written to.
+    pub(crate) fn give_up_target(&mut self, id: PieceId, address: Address) {
+        let range = self.requests.pieces[id.0 as usize].range;
+        let second = self.mirror.take_second(id);
+        [Some(address), second]
+            .into_iter()
+            .flatten()
+            .for_each(|address| self.give_up_address(address, range));
+    }
+
+    /// Slots taken for a piece that has failed rest until no command can touch them.
+    pub(crate) fn give_up_address(&mut self, address: Address, range: BlockRange) {
+        if self.core.is_planted(Mutant::RefusedSlotsLeaked) {
+            return;
+        }
+        if let Address::Slots { device, first, fresh: true } = address {
+            for i in 0..range.count {
+                if self.core.is_planted(Mutant::FailedSlotsReused) {
+                    self.core.map.reuse(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
+                    continue;
+                }
+                self.quarantine(Chunk::Slot(device, Slot { block: first.block + i, ..first }));
+            }
+        }
+    }
+}
