@@ -68,3 +68,40 @@ fn a_larger_device_takes_the_place_of_one_that_is_gone() {
     store.read(gone, DeviceOffset(size.0 - PAGE as u64), &mut page).unwrap();
     assert!(page[..] == replaced.encode()[..]);
 }
+
+/// Metadata pages of records that are gone are free again, once no root reaches them.
+#[test]
+fn pages_of_records_that_are_gone_are_free_again() {
+    let (mut store, sizes) = created(SHAPE);
+    let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
+    let commit = |map: &mut weir_map::Map, store: &mut MemStore| {
+        map.begin_commit();
+        let mut frame = Vec::new();
+        while let Some(at) = map.next_frame(|_| None, &mut frame) {
+            store.write(META, at, &frame).unwrap();
+            map.commit_durable(&mut Vec::new());
+        }
+        map.commit_durable(&mut Vec::new());
+        map.checkpoint_now(store).unwrap();
+    };
+    let volume = map.create_volume("v", Bytes::mib(1), Hardening::Flush, 1);
+    commit(&mut map, &mut store);
+    let key = weir_model::ExtentKey { volume, index: weir_model::ExtentIndex(0) };
+    let mut free = Vec::new();
+    for _ in 0..4 {
+        let whole = map.allocate(DeviceId(1)).unwrap();
+        map.place(key, whole);
+        // A part of an extent needs a record.
+        map.written(key, whole, weir_model::BlockRange { first: 0, count: 1 }, None);
+        commit(&mut map, &mut store);
+        map.cleared(
+            key,
+            weir_model::BlockRange { first: 0, count: map.extent().blocks() },
+            weir_map::KeepSpace::No,
+        );
+        map.give_back(key);
+        (0..4).for_each(|_| commit(&mut map, &mut store));
+        free.push(map.room().free);
+    }
+    assert!(free.iter().all(|pages| *pages == free[0]), "{free:?}");
+}

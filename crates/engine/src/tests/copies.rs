@@ -505,3 +505,19 @@ fn two_copies_are_refused_where_they_would_not_survive_a_device() {
     assert_eq!(refused(1, 1), AdminError::OneDevice);
     assert_eq!(refused(2, 1), AdminError::MapNotMirrored);
 }
+
+#[test]
+fn what_a_flush_loses_is_in_doubt_though_a_lost_device_has_it() {
+    let mut h = of(4);
+    h.write(0, &[1; EXTENT]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.hanging.push(DeviceId(1));
+    h.begin(Op::Flush, 0, 0);
+    h.hanging.clear();
+    h.lose(DeviceId(0));
+    h.release(Some(EIO));
+    let (_, result) = h.answer().expect("an answer");
+    assert_eq!(result.err(), Some(RequestError::FlushFailed(DeviceId(1))));
+    assert_eq!(h.try_read(0, 4096).err(), Some(RequestError::InDoubt { device: DeviceId(1) }));
+}

@@ -564,3 +564,19 @@ fn a_deadline_is_a_setting() {
     h.wait(Nanos::millis(200));
     assert!(h.engine.next_reply().expect("a reply").result.is_err());
 }
+
+#[test]
+fn what_is_in_doubt_is_copied_nowhere() {
+    let mut h = Harness::new(3, "sequential");
+    h.write(0, &[1; EXTENT as usize]);
+    h.flush().expect("a flush");
+    h.write(0, &[2; 4096]);
+    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.flush().expect_err("it is lost");
+    h.broken.clear();
+    let to = weir_model::PlaceId { device: DeviceId(1), kind: weir_model::PlaceKind::Fine };
+    let blocks = weir_model::BlockRange { first: 0, count: 2 };
+    h.act(weir_policy::placement::Action::Copy { key: h.key(0), blocks, to });
+    let record = h.record(h.key(0)).expect("it has a place");
+    assert!(record.place(to).is_none_or(|place| !place.valid.contains(0)), "{record:?}");
+}

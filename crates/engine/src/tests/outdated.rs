@@ -145,3 +145,22 @@ fn a_file_saved_from_the_server_counts() {
         }
     }
 }
+
+#[test]
+fn an_older_file_that_alone_has_parts_of_extents_is_refused() {
+    let settings = DeviceSettings { verified_within: Some(Nanos(0)), ..DeviceSettings::default() };
+    let mut h = Harness::of(Shape { devices: 3, members: 1, settings, ..Shape::default() }, "stripe");
+    (0..6).for_each(|extent| h.write(extent * EXTENT as u64, &[1; 4096]));
+    h.flush().expect("a flush");
+    let older = h.disks();
+    h.removed.push(DeviceId(0));
+    let _ = h.request(Op::Write, 0, &[2; 4096], false);
+    let _ = h.flush();
+    h.stop();
+    h.put_back(DeviceId(0), &older);
+    let refused = h.try_reopen(OpenOptions::default());
+    assert!(matches!(refused, Err(MapError::Outdated { device: DeviceId(0), .. })), "{refused:?}");
+    let accepted = OpenOptions { accept_rollback: true, ..OpenOptions::default() };
+    h.try_reopen(accepted).expect("the older data is accepted");
+    assert!((1..6).all(|extent| h.read(extent * EXTENT as u64, 4096).1 == [1; 4096]));
+}

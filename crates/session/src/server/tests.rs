@@ -312,4 +312,44 @@ fn a_client_that_never_asks_for_anything_rests_as_well() {
     assert_eq!((scripted.server.counts().idle, scripted.server.counts().clients), (0, 1));
     scripted.at(Limits::default().rest + Nanos(1), |server, outside| server.turn(outside));
     assert_eq!(scripted.server.counts().idle, 1);
+    scripted.at(Limits::default().rest + Nanos(2), |server, outside| {
+        server.received(OLD, Err(IoError::Lost), outside);
+        server.turn(outside);
+    });
+    assert_eq!((scripted.server.counts().idle, scripted.server.counts().clients), (0, 0), "it is gone");
+}
+
+/// At the moment it was looked at it could not, since its answer was on its way.
+#[test]
+fn a_client_that_takes_its_answer_late_rests_after_that() {
+    let mut scripted = Scripted::new();
+    scripted.accept(OLD);
+    scripted.bring(OLD, &hello(false));
+    let flush = request(command::FLUSH, 0, 7, 0, 0);
+    let into = scripted.port.receiving.remove(&OLD).expect("it is heard");
+    scripted.memory.bytes_mut(into[0].part(0, flush.len() as u32)).copy_from_slice(&flush);
+    scripted.with(|server, outside| {
+        server.received(OLD, Ok(flush.len()), outside);
+        server.turn(outside);
+    });
+    assert_eq!(scripted.port.sending.len(), 1, "the answer");
+    let later = Limits::default().rest + Nanos(1);
+    scripted.at(later, |server, outside| {
+        server.turn(outside);
+        server.sent(OLD, Ok(()), outside);
+        server.turn(outside);
+    });
+    assert!(scripted.port.cancelled.is_empty(), "it was busy");
+    scripted.at(later + later, |server, outside| server.turn(outside));
+    assert_eq!(scripted.port.cancelled, [OLD], "so that it can rest");
+}
+
+#[test]
+fn of_control_sessions_as_many_give_way_as_come() {
+    let mut scripted = Scripted::new();
+    for number in 0..18 {
+        let now = Nanos(u64::from(number));
+        scripted.at(now, |server, outside| server.accepted_control(ConnId::new(number, 0), outside));
+    }
+    assert_eq!(scripted.port.closing, [ConnId::new(0, 0), ConnId::new(1, 0)]);
 }

@@ -137,3 +137,18 @@ fn what_does_not_lie_on_the_device_is_refused() {
     assert_eq!(storage.check(DeviceOffset(u64::MAX - 511), Bytes(512)), Err(IoError::Short));
     assert_eq!(storage.check(DeviceOffset(1), Bytes(512)), Err(IoError::Os(weir_model::Errno::EINVAL)));
 }
+
+#[test]
+fn what_was_cut_off_does_not_come_back_with_a_cut() {
+    let mut storage = Storage::new(Bytes(SECTORS * SECTOR), true);
+    storage.write(DeviceOffset(0), &[7; (SECTORS * SECTOR) as usize], true);
+    storage.truncate(Bytes(5 * SECTOR));
+    storage.regrow();
+    storage.write(DeviceOffset(20 * SECTOR), &[0; SECTOR as usize], false);
+    storage.power_cut(Vec::new(), &mut Rng::new(Seed(1)));
+    let found: Vec<u8> = (0..SECTORS).map(|sector| read(&storage, sector)).collect();
+    assert!(
+        found[..5].iter().all(|byte| *byte == 7) && found[5..].iter().all(|byte| *byte == 0),
+        "{found:?}"
+    );
+}

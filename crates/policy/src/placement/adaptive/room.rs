@@ -141,4 +141,17 @@ mod tests {
         }
         assert!((room.full() - 0.94).abs() < 1e-9, "nothing leaves while the others are in use");
     }
+
+    #[test]
+    fn what_writes_took_once_counts_less_and_less() {
+        let (mut room, cut) = (Room::default(), Cut::new(32));
+        let devices = [device(0, 100, 100), device(1, 1000, 8000)];
+        let fast = Fast::of(&devices);
+        (0..2000).for_each(|_| room.round(&devices, fast, cut));
+        room.ask(160);
+        (0..WINDOW).for_each(|_| room.round(&devices, fast, cut));
+        assert!((room.full() - 0.74).abs() < 1e-6);
+        (0..300 * WINDOW).for_each(|_| room.round(&devices, fast, cut));
+        assert!(room.full() > 0.92, "{}: nothing has been asked for since", room.full());
+    }
 }

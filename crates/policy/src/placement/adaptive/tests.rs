@@ -403,3 +403,69 @@ fn new_extents_go_past_a_device_that_is_far_busier_for_long() {
     assert_eq!(chosen(&mut pool, &mut policy, 5, 32), 0);
     assert_eq!(chosen(&mut pool, &mut policy, 30, 0), 3);
 }
+
+/// What was to be copied to a fast device is not copied to the next one, which may have it.
+#[test]
+fn what_was_wanted_on_the_fast_device_is_forgotten_with_it() {
+    let mut pool = Pool::new(vec![device(0, 32, 100), device(1, 1024, 2500), device(2, 1024, 8000)]);
+    (0..600).for_each(|extent| pool.map.put(extent, whole(2)));
+    (600..608).for_each(|extent| pool.map.put(extent, whole(1)));
+    let mut policy = policy();
+    // There is no room: it is wanted for later.
+    pool.devices[0].free = 0;
+    pool.round(&mut policy);
+    for extent in 600..608 {
+        (0..4).for_each(|_| pool.read(&mut policy, extent, 3, Bytes::kib(4)));
+    }
+    pool.devices[0].usable = false;
+    assert_eq!(pool.round(&mut policy), [], "all of it is on the device that is the fast one now");
+}
+
+#[test]
+fn new_data_asks_for_no_room() {
+    let (mut pool, mut policy) = (pool(), policy());
+    (0..32).for_each(|extent| pool.map.put(extent, whole(0)));
+    settle(&mut pool, &mut policy, 4);
+    pool.write(&mut policy, 400, 3, Bytes::kib(4));
+    assert_eq!(settle(&mut pool, &mut policy, 2000), 0, "nothing leaves for what has a place of its own");
+}
+
+#[test]
+fn what_was_not_asked_to_leave_for_want_of_a_queue_stays_known() {
+    let (mut pool, mut policy) = (pool(), policy());
+    pool.round(&mut policy);
+    // Every other block, none of it worth anything any more.
+    for extent in 0..40 {
+        pool.map.0.get_mut(&key(extent)).expect("it is there").insert(fine(0), 0x5555_5555);
+        policy.worth.table.set_resident(key(extent), 0x5555_5555, false);
+    }
+    policy.room.want();
+    (pool.devices[0].free, pool.devices[0].slots) = (0, 0);
+    let mut actions = Vec::new();
+    let mut moment = Moment {
+        now: Nanos::secs(1),
+        devices: &pool.devices,
+        measured: 1000,
+        extent: weir_model::ExtentSize::DEFAULT,
+        map: &pool.map,
+        random: &mut pool.random,
+        actions: &mut actions,
+        room: 5,
+    };
+    policy.round(&mut moment);
+    assert_eq!(actions.len(), 5);
+    pool.act(&actions);
+    let known = (0..40)
+        .map(|extent| policy.worth.table.peek(key(extent)).map_or(0, |heat| heat.resident.count_ones()));
+    assert_eq!(known.sum::<u32>(), slots(&pool));
+}
+
+#[test]
+fn what_comes_to_the_fast_device_later_is_found_as_well() {
+    let (mut pool, mut policy) = (pool(), policy());
+    settle(&mut pool, &mut policy, 10);
+    // By whatever the volume's own policy did.
+    pool.map.0.get_mut(&key(5)).expect("it is there").insert(fine(0), 1);
+    settle(&mut pool, &mut policy, 10);
+    assert!(policy.worth.table.peek(key(5)).is_some_and(|heat| heat.resident != 0));
+}
