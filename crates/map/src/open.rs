@@ -29,7 +29,7 @@ use crate::state::usage::{Releasing, Usages};
 use crate::{Catalogue, MapError, PAGE, Superblock};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
-use weir_model::{Bytes, DeviceOffset, DeviceSet, Mutant, Store};
+use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, Mutant, Planted, Store};
 
 /// What opening found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,8 +97,16 @@ pub(crate) fn open_and<T>(
     options: &OpenOptions,
     tidy: impl FnOnce(&mut Map) -> Result<T, MapError>,
 ) -> Result<(Map, Recovery, T), MapError> {
-    let assembly = Assembly::new(superblocks, options)?;
-    let roots = read_roots(store, &assembly)?;
+    let mut assembly = Assembly::new(superblocks, options)?;
+    let mut members = read_roots(store, &assembly)?;
+    let sequences = |roots: &[Root]| roots.iter().map(|root| root.sequence).collect();
+    let older: Vec<_> = members.iter().map(|(device, roots)| (*device, sequences(roots))).collect();
+    let older = older_members(&older);
+    if !older.is_empty() && !options.planted.is(Mutant::OutdatedDeviceTrusted) {
+        assembly = Assembly::beside_older(superblocks, options, older)?;
+        members.retain(|(device, _)| assembly.members.contains(device));
+    }
+    let roots = newest_first(members, options.planted);
     let (newest, least) = roots.first().map_or((0, 0), |r| (r.sequence, r.journal.sequence));
     let mut first_error = None;
     for root in roots {
@@ -142,12 +150,12 @@ pub(crate) fn open_and<T>(
     }))
 }
 
-/// All valid roots of the members, newest first. A member whose roots cannot be read has none, unless
-/// it is the only one.
-fn read_roots(store: &mut dyn Store, assembly: &Assembly) -> Result<Vec<Root>, MapError> {
+/// The valid roots of each member. One whose roots cannot be read has none, unless it is the only one.
+fn read_roots(store: &mut dyn Store, assembly: &Assembly) -> Result<Vec<(DeviceId, Vec<Root>)>, MapError> {
     let pool = assembly.superblocks[0].pool;
-    let (mut roots, mut failures) = (Vec::new(), Vec::new());
+    let (mut members, mut failures) = (Vec::new(), Vec::new());
     for &device in &assembly.members {
+        let mut roots = Vec::new();
         for (slot, at) in ROOT_AT.into_iter().enumerate() {
             let mut page = vec![0; PAGE];
             match create::read(store, device, at, &mut page) {
@@ -155,18 +163,33 @@ fn read_roots(store: &mut dyn Store, assembly: &Assembly) -> Result<Vec<Root>, M
                 Err(error) => failures.push((device, error)),
             }
         }
+        members.push((device, roots));
     }
     let failed: DeviceSet = failures.iter().map(|(device, _)| *device).collect();
     match failures.into_iter().next() {
-        Some((_, error)) if failed.len() == assembly.members.len() => return Err(error),
-        _ => {}
+        Some((_, error)) if failed.len() == assembly.members.len() => Err(error),
+        _ => Ok(members),
     }
+}
+
+/// Members that are older files, by the sequences of their roots: both are from before both of another
+/// member. A root begins only once the one before it is durable on every current member, or that one of them
+/// missed it is durably known; so two members in use have a root in common.
+pub(crate) fn older_members(members: &[(DeviceId, Vec<u64>)]) -> DeviceSet {
+    let whole = || members.iter().filter(|(_, roots)| roots.len() == ROOT_AT.len());
+    let is_older = |roots: &[u64]| whole().any(|(_, others)| roots.iter().max() < others.iter().min());
+    whole().filter(|(_, roots)| is_older(roots)).map(|(device, _)| *device).collect()
+}
+
+/// All roots, newest first.
+fn newest_first(members: Vec<(DeviceId, Vec<Root>)>, planted: Planted) -> Vec<Root> {
+    let mut roots: Vec<Root> = members.into_iter().flat_map(|(_, roots)| roots).collect();
     roots.sort_by_key(|r| std::cmp::Reverse(r.sequence));
     roots.dedup();
-    if assembly.planted.is(Mutant::StaleRootChosen) {
+    if planted.is(Mutant::StaleRootChosen) {
         roots.reverse();
     }
-    Ok(roots)
+    roots
 }
 
 /// The journal rings of all members. One that cannot be read has no frames, unless it is the only one.

@@ -2,6 +2,7 @@
 
 use super::harness::{Disks, Harness, Shape};
 use crate::DeviceSettings;
+use weir_map::check::Severity;
 use weir_map::{MapError, OpenOptions};
 use weir_model::{Bytes, DeviceId, DeviceSet, Nanos, Op};
 
@@ -163,4 +164,58 @@ fn an_older_file_that_alone_has_parts_of_extents_is_refused() {
     let accepted = OpenOptions { accept_rollback: true, ..OpenOptions::default() };
     h.try_reopen(accepted).expect("the older data is accepted");
     assert!((1..6).all(|extent| h.read(extent * EXTENT as u64, 4096).1 == [1; 4096]));
+}
+
+/// The pool ends; then it is opened, written and closed, and the device's file is as it was before that.
+fn exchange_file(h: &mut Harness, device: DeviceId) {
+    h.stop();
+    let older = h.disks();
+    h.reopen();
+    h.write(0, &[2; LEN / 2]);
+    h.flush().expect("a flush");
+    h.stop();
+    h.put_back(device, &older);
+}
+
+#[test]
+fn an_older_file_put_in_place_while_the_pool_was_closed_is_known_by_its_roots() {
+    for device in [DeviceId(2), DeviceId(3)] {
+        let mut h = pool(4, 2, 2);
+        exchange_file(&mut h, device);
+        let found = h.check().findings;
+        assert!(found.iter().any(|f| f.device == device && f.severity == Severity::Damage), "{found:?}");
+        let before = h.disks();
+        for writes in 0.. {
+            h.put_disks(before.clone());
+            let opened = h.opens_within(writes);
+            h.reopen();
+            assert!(content(&mut h) == newest(), "device {device}, cut after {writes} writes");
+            if opened {
+                break;
+            }
+        }
+        h.put_disks(before);
+        let recovery = h.try_reopen(OpenOptions::default()).expect("all data is on other devices");
+        assert_eq!(recovery.outdated.iter().collect::<Vec<_>>(), [device]);
+        h.wait(Nanos::secs(30));
+        h.flush().expect("a flush");
+        let base = &h.engine.data.base;
+        assert_eq!(base.durability.lacking.degraded(&base.core, h.volume), (Bytes(0), false));
+        h.stop();
+        assert!(h.try_reopen(OpenOptions::default()).expect("a pool").outdated.is_empty());
+        h.lose(DeviceId(5 - device.0));
+        assert!(content(&mut h) == newest(), "what was made anew is the newest");
+    }
+}
+
+#[test]
+fn an_older_file_known_by_its_roots_that_alone_has_data_is_refused() {
+    let mut h = pool(2, 2, 1);
+    exchange_file(&mut h, DeviceId(0));
+    let before = h.disks();
+    let refused = h.try_reopen(OpenOptions::default());
+    assert!(matches!(refused, Err(MapError::Outdated { device: DeviceId(0), .. })), "{refused:?}");
+    assert!(h.disks() == before, "nothing was changed");
+    let accepted = OpenOptions { accept_rollback: true, ..OpenOptions::default() };
+    h.try_reopen(accepted).expect("the older data is accepted");
 }

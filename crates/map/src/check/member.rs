@@ -22,6 +22,8 @@ pub(super) struct Member {
     pub(super) state: Option<Image>,
     /// How far it had come.
     pub(super) position: Position,
+    /// The sequences of its valid roots.
+    pub(super) roots: Vec<u64>,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -43,6 +45,7 @@ fn position(replayed: &Replayed, root: &Root) -> Position {
 struct Checking<'a, 'b> {
     area: Area<'a>,
     rings: Vec<Vec<u8>>,
+    roots: Vec<u64>,
     findings: Vec<Finding>,
     checked: &'b mut Checked,
 }
@@ -57,9 +60,9 @@ pub(super) fn check(
 ) -> Member {
     let mut area = Area::new(store, sb, members);
     let (rings, unread) = area.rings();
-    let mut checking = Checking { area, rings, findings: Vec::new(), checked };
+    let mut checking = Checking { area, rings, roots: Vec::new(), findings: Vec::new(), checked };
     let (state, position) = checking.run(!unread.is_empty());
-    let mut findings = checking.findings;
+    let (roots, mut findings) = (checking.roots, checking.findings);
     checking.checked.read += checking.area.read;
     for (at, why) in unread {
         findings.push(Finding {
@@ -72,7 +75,7 @@ pub(super) fn check(
             remedy: Remedy::ByHand(DEVICE_FAILS),
         });
     }
-    Member { device: sb.device, state, position, findings }
+    Member { device: sb.device, state, position, roots, findings }
 }
 
 impl Checking<'_, '_> {
@@ -91,6 +94,7 @@ impl Checking<'_, '_> {
 
     fn run(&mut self, unread: bool) -> (Option<Image>, Position) {
         let (roots, bad) = self.roots();
+        self.roots = roots.iter().map(|root| root.sequence).collect();
         let Some(newest) = roots.first().cloned() else {
             for (slot, why) in bad {
                 let matters = "nothing says where the map is; the pool does not open";

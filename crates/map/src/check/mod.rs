@@ -28,11 +28,17 @@ use weir_model::{Bytes, Store};
 pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
     let mut report = Report::default();
     let Devices { superblocks, members } = superblocks::check(store, sizes, &mut report);
-    let layouts: Vec<_> = members.iter().filter_map(|id| superblocks[id.index()].as_ref()).collect();
+    let mut layouts: Vec<_> = members.iter().filter_map(|id| superblocks[id.index()].as_ref()).collect();
     let mut alone = Vec::new();
     for sb in &layouts {
         alone.push(member::check(store, sb, &[sb.device], &mut report.checked));
     }
+    let roots: Vec<_> = alone.iter().map(|member| (member.device, member.roots.clone())).collect();
+    let older = crate::open::older_members(&roots);
+    older.iter().for_each(|device| superblocks::add_older(&mut report, device));
+    alone.retain(|member| !older.contains(member.device));
+    layouts.retain(|sb| !older.contains(sb.device));
+    let members: Vec<_> = members.into_iter().filter(|device| !older.contains(*device)).collect();
     // Of two, each may have what the other lacks: opening takes it from either.
     let together = match layouts[..] {
         [first, _, ..] => Some(member::check(store, first, &members, &mut Checked::default())),

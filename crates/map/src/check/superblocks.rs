@@ -171,6 +171,22 @@ fn together(
     assembly.members.to_vec()
 }
 
+/// The metadata member is an older file, by its roots.
+pub(super) fn add_older(report: &mut Report, device: DeviceId) {
+    report.add(Finding {
+        severity: Severity::Damage,
+        what: "pool",
+        device,
+        at: DeviceOffset(0),
+        why:
+            "it is older than what the pool has used: its roots are from before those of the other metadata \
+              member, as after another file took its place"
+                .into(),
+        matters: "what it holds is from before that".into(),
+        remedy: Remedy::ByHand(OUTDATED),
+    });
+}
+
 /// A copy as it was read.
 struct Copy {
     second: bool,

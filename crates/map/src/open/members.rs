@@ -43,6 +43,18 @@ impl Assembly {
     /// # Errors
     /// If they do not belong together, or must not be opened without those that are absent.
     pub(crate) fn new(found: &[Superblock], options: &OpenOptions) -> Result<Self, MapError> {
+        Self::beside_older(found, options, DeviceSet::default())
+    }
+
+    /// The same, where what is found as these devices is known to be older files, whatever superblocks say.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn beside_older(
+        found: &[Superblock],
+        options: &OpenOptions,
+        older: DeviceSet,
+    ) -> Result<Self, MapError> {
         check_one_pool(found)?;
         let joined = refuse_replaced(found)?;
         let newest = newest(found)?;
@@ -63,13 +75,15 @@ impl Assembly {
         }
         let outdated: DeviceSet =
             found.iter().filter(|sb| sb.is_outdated(newest)).map(|sb| sb.device).collect();
+        let outdated = outdated.or(older);
         let at_hand = refuse_outdated(at_hand, outdated, options)?;
         let absent = ids().collect::<DeviceSet>().without(present);
         let rolls_back = refuse_absent(absent.without(newest.missing), current, options)?;
         let stale = declared.without(at_hand).and(present);
         // Those that are there and up to date are damaged no longer.
-        let damaged = newest.damaged.without(present.without(outdated));
-        let damaged_since = newest.damaged_since;
+        let damaged = newest.damaged.without(present.without(outdated)).or(older);
+        // The superblocks written next say so of older files, and count from then on.
+        let damaged_since = if older.is_empty() { newest.damaged_since } else { newest.generation + 1 };
         let missing = absent.or(stale);
         let abandoned =
             newest.abandoned.without(present).or(if rolls_back { absent } else { DeviceSet::default() });
