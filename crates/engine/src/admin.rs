@@ -5,6 +5,7 @@ use crate::ids::{AdminId, AdminStep, Waiter};
 use crate::mover::Mover;
 use crate::policy::harm::MovesStatus;
 use crate::request::Requests;
+use crate::request::active::Answer;
 use crate::task::Task;
 use crate::verify::Verification;
 use crate::{Engine, StoppedChanges};
@@ -211,7 +212,7 @@ impl Task for Admin {
                 hint: Hint::None,
                 buffer: None,
             };
-            let id = engine.data.base.activate(request, true);
+            let id = engine.data.base.activate(request, Answer::None);
             engine.data.base.advance_range(id);
         }
     }

@@ -11,7 +11,7 @@ pub(crate) mod ready;
 use crate::Base;
 use crate::effect::Effect;
 use crate::ids::{ActiveId, Waiter};
-use crate::request::active::Active;
+use crate::request::active::{Active, Answer};
 use crate::request::block_locks::Locks;
 use crate::request::piece::Piece;
 use crate::request::ranges::Ranges;
@@ -58,7 +58,7 @@ impl Requests {
 
 impl Base {
     #[inline(always)]
-    pub(crate) fn activate(&mut self, request: Request, internal: bool) -> ActiveId {
+    pub(crate) fn activate(&mut self, request: Request, answer: Answer) -> ActiveId {
         let next = request.offset;
         let continues = self.host.continues(&request);
         ActiveId(self.requests.active.insert(Active {
@@ -67,11 +67,10 @@ impl Base {
             left: 0,
             error: None,
             found: (false, false),
-            commit: internal,
+            commit: answer == Answer::None,
             next,
             continues,
-            is_scattered: false,
-            internal,
+            answer,
         }))
     }
 
@@ -129,13 +128,12 @@ impl Base {
     #[inline(always)]
     pub(crate) fn reply(&mut self, id: ActiveId) {
         // Only what is needed is copied out of the table: an entry is large.
-        let Active { request, submitted, error, found, is_scattered, internal, .. } =
-            self.requests.active[id.0];
-        if is_scattered {
+        let Active { request, submitted, error, found, answer, .. } = self.requests.active[id.0];
+        if answer == Answer::Gathered {
             return self.requests.scattered.push(id);
         }
         self.requests.active.remove(id.0);
-        if internal {
+        if answer == Answer::None {
             return self.effects.push(Effect::Cleared(request.volume, error));
         }
         let shape = match found {

@@ -36,6 +36,7 @@ use crate::effect::Effect;
 use crate::flight::{NewIo, Purpose};
 use crate::ids::Waiter;
 use crate::notice::{LostWhy, Notice};
+use crate::request::active::Answer;
 use crate::task::Task;
 use weir_map::{Reading, Superblock};
 use weir_model::{
@@ -359,9 +360,11 @@ impl Base {
         match who {
             Waiter::Request(id) => {
                 let active = &self.requests.active[id.0];
-                let error = match active.internal {
-                    true => self.verification.metadata_damage(&self.core).map(RequestError::FlushFailed),
-                    false => self.damage(active.request.volume),
+                let error = match active.answer {
+                    Answer::None => {
+                        self.verification.metadata_damage(&self.core).map(RequestError::FlushFailed)
+                    }
+                    Answer::Reply | Answer::Gathered => self.damage(active.request.volume),
                 };
                 let active = &mut self.requests.active[id.0];
                 active.error = active.error.or(error);

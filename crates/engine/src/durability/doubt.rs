@@ -21,6 +21,7 @@ use crate::durability::Durability;
 use crate::ids::{ActiveId, PieceId};
 use crate::notice::Notice;
 use crate::request::Requests;
+use crate::request::active::Answer;
 use crate::request::piece::{Piece, Work};
 use std::collections::BTreeMap;
 use weir_map::{BlockSet, Found};
@@ -172,7 +173,7 @@ impl Durability {
     /// Fails what claimed, or was to claim, that doubtful blocks are durable.
     fn tell_waiting(&mut self, core: &Core, requests: &mut Requests, device: DeviceId, volumes: &[VolumeId]) {
         let failed: Vec<_> = (requests.active.iter())
-            .filter(|(_, a)| volumes.contains(&a.request.volume) && !a.internal)
+            .filter(|(_, a)| volumes.contains(&a.request.volume) && a.answer != Answer::None)
             .filter(|(id, a)| match a.request.op {
                 Op::Flush => !core.is_planted(Mutant::FlushWaitersNotTold),
                 op => op.changes() && self.vouches_for_doubtful(core, requests, ActiveId(*id), &a.request),

@@ -2,6 +2,7 @@
 
 use crate::Engine;
 use crate::ids::ActiveId;
+use crate::request::active::Answer;
 use crate::request::piece::{Piece, PieceState, WaitsFor, Work};
 use crate::request::ranges::Ranges;
 use crate::request::ready::Ready;
@@ -58,7 +59,7 @@ impl Engine {
             return;
         }
         self.data.base.verification.note_use();
-        let id = self.data.base.activate(request, false);
+        let id = self.data.base.activate(request, Answer::Reply);
         match request.op {
             Op::Read | Op::Write => self.cut(id, request, memory),
             Op::Trim | Op::WriteZeroes { .. } => self.data.base.advance_range(id),

@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::ids::{ActiveId, PieceId};
 use crate::read::Reads;
 use crate::request::Requests;
+use crate::request::active::Answer;
 use crate::request::piece::WaitsFor;
 use crate::task::Task;
 use rustc_hash::FxHashMap;
@@ -119,7 +120,7 @@ impl Reads {
         others.buffers.extend(new);
         others.parts.insert(offset, part);
         let request = piece.request.0;
-        requests.active[request].is_scattered = true;
+        requests.active[request].answer = Answer::Gathered;
         Some(part)
     }
 }
@@ -144,7 +145,7 @@ impl DataPath {
     pub(crate) fn answer_from_others<M: Memory>(&mut self, id: ActiveId, memory: &mut M) {
         let Some(Others { mut buffers, parts }) = self.reads.again.requests.remove(&id.0) else { return };
         let active = &mut self.base.requests.active[id.0];
-        active.is_scattered = false;
+        active.answer = Answer::Reply;
         let (own, last) = (active.request.buffer, buffers.pop());
         active.request.buffer = last;
         if let (Some(own), Some(last), None) = (own, last, active.error) {

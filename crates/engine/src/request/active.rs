@@ -18,8 +18,16 @@ pub(crate) struct Active {
     pub(crate) next: VolumeOffset,
     /// What it continues, if the policy wants to know.
     pub(crate) continues: Bytes,
-    /// What it has read is in several buffers: they are brought together before it is answered.
-    pub(crate) is_scattered: bool,
-    /// The engine's own: clears a volume that is being removed. No reply.
-    pub(crate) internal: bool,
+    pub(crate) answer: Answer,
+}
+
+/// How a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// By a reply.
+    Reply,
+    /// By a reply, once what it has read is in one buffer.
+    Gathered,
+    /// Not at all. It is the engine's own: it clears a volume that is being removed.
+    None,
 }
