@@ -127,7 +127,7 @@ fn who_holds_a_device_is_named_and_each_has_its_way_out() {
     let expected = [
         ("gone", ["there is no control socket", "--pool"]),
         ("deaf", ["nobody listens", "try again"]),
-        ("silent", ["closes new sessions", "end sessions"]),
+        ("silent", ["gives new sessions", "end sessions"]),
     ];
     // Each waits for ten seconds; so they wait together.
     std::thread::scope(|scope| {
