@@ -10,7 +10,7 @@ use crate::pool::{self, CONTROL, give_policies, policy, settings};
 use crate::progress;
 use crate::status::{SERVED, Status};
 use clap::Args;
-use endpoint::{Endpoint, UnixSocket};
+use endpoint::{Endpoint, UnixSocket, not_listening};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
@@ -109,12 +109,13 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
     let mut nbd = Vec::new();
     for (endpoint, place) in endpoints.into_iter().zip(&places) {
         // A port that was left to be found is known now.
-        nbd.push(match patiently(|| server.listen(place))? {
+        let listening = patiently(|| server.listen(place));
+        nbd.push(match listening.map_err(|error| not_listening(error, args.nbd.is_empty()))? {
             Some(address) => Endpoint::Tcp(address.to_string()),
             None => endpoint,
         });
     }
-    patiently(|| server.listen_for_control(&control))?;
+    patiently(|| server.listen_for_control(&control)).map_err(|error| not_listening(error, true))?;
     ready(&Ready { pool, nbd, control, volumes });
     match server.run() {
         End::Graceful => tracing::info!("the pool is at rest"),
