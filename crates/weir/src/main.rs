@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use weir::cli::{Cli, commands_of};
 use weir::failure::Failure;
-use weir::{exit, output};
+use weir::{exit, output, signals};
 use weir_model::ErrorKind;
 
 fn main() -> ExitCode {
@@ -14,6 +14,9 @@ fn main() -> ExitCode {
         Err(error) => return answer_command_line(&error),
     };
     log_to_stderr();
+    if let Err(failure) = signals::survive_file_size_limit() {
+        tracing::warn!("{}", failure.message);
+    }
     let lost_output = cli.command.lost_output();
     let code = cli.command.run(&cli.common).unwrap_or_else(|failure| {
         if cli.common.json {
