@@ -36,6 +36,8 @@ pub use forget::ForgetOptions;
 pub use location::kernel_folder;
 pub use open::{Device, DeviceOptions, Made};
 pub use pace::{OVERRUNS_MAX, PaceStats};
-pub use reactor::{Event, Listen, ListenerId, Reactor, ReactorOptions, Ring, SocketAccess, Waker};
+pub use reactor::{
+    Event, Listen, ListenerId, Reactor, ReactorOptions, Ring, SocketAccess, Waker, process_behind,
+};
 pub use rescue::{Misplaced, Removed, save_removed};
 pub use store::Devices;

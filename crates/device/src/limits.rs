@@ -1,6 +1,7 @@
 //! What the process may have of the system.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use weir_model::Bytes;
 
 /// How many files and sockets the process may have open, after raising the soft limit to `wanted` as far
 /// as the hard limit allows. Never lowers it.
@@ -19,6 +20,11 @@ pub fn open_files(wanted: u64) -> u64 {
             now
         }
     }
+}
+
+/// How far the process may write into a file, if that is limited (`ulimit -f`).
+pub fn file_size() -> Option<Bytes> {
+    getrlimit(Resource::Fsize).current.map(Bytes)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ impl Errno {
     pub const EIO: Self = Self(5);
     /// An argument that is not allowed.
     pub const EINVAL: Self = Self(22);
+    /// A file that may not become as large.
+    pub const EFBIG: Self = Self(27);
     /// A full device or file system.
     pub const ENOSPC: Self = Self(28);
     /// Nobody reads what is sent.

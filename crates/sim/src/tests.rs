@@ -189,6 +189,14 @@ fn made_up_loads_are_what_their_words_say() {
         let parsed = Synthetic::parse(bad, 1, |_| Ok(Bytes(700)), |_| Ok(Nanos(1)));
         assert!(parsed.is_err(), "{bad}");
     }
+    let parse = |words| Synthetic::parse(words, 1, |_| Ok(Bytes(700)), |_| Ok(Nanos(1)));
+    let said = parse("zipf rate=1000/s").expect_err("s is no pattern").to_string();
+    assert!(
+        said.contains("a phase of a load begins with \"s\"") && said.contains("a slash begins"),
+        "{said}"
+    );
+    let said = parse("s").expect_err("s is no pattern").to_string();
+    assert!(!said.contains("a slash"), "{said}");
 }
 
 /// Each piece once in a round, all of it at once, at even intervals, in another order in the next round.

@@ -4,7 +4,8 @@ use crate::args::Common;
 use crate::commands::{advise, demo, explain, pool, repro, serve, sim, trace, volume};
 use crate::exit;
 use crate::failure::Failure;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use weir_model::ErrorKind;
 
 /// Pool devices of different speed and serve thin volumes from the pool over NBD.
@@ -75,11 +76,19 @@ impl Command {
     }
 }
 
+/// The commands that a word is of that was taken for a command itself: `weir pool status` for `weir status`.
+pub fn commands_of(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let weir = Cli::command();
+    let of = weir.get_subcommands().filter(|command| command.find_subcommand(word).is_some());
+    let commands: Vec<_> = of.map(|command| format!("weir {} {word}", command.get_name())).collect();
+    (!commands.is_empty()).then(|| format!("there is {}", commands.join(" and ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args::size;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_well_formed() {
@@ -102,6 +111,18 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+    }
+
+    #[test]
+    fn a_word_of_another_command_is_found_there() {
+        let found = |arguments: &[&str]| {
+            let error = Cli::try_parse_from([&["weir"], arguments].concat()).expect_err("no command");
+            commands_of(&error)
+        };
+        assert_eq!(found(&["status"]).as_deref(), Some("there is weir pool status"));
+        assert_eq!(found(&["create"]).as_deref(), Some("there is weir pool create and weir volume create"));
+        assert_eq!(found(&["pool", "list"]).as_deref(), Some("there is weir volume list"));
+        assert_eq!((found(&["dance"]), found(&["pool"])), (None, None));
     }
 
     #[test]

@@ -20,6 +20,10 @@ pub struct Failure {
     pub other_exit_code: Option<u8>,
 }
 
+/// What to do where the system lets a file grow no further.
+pub const RAISE_FILE_SIZE: &str = "raise this process's limit on file sizes (ulimit -f unlimited; for a \
+                                   service LimitFSIZE=infinity), or use a smaller file";
+
 impl Failure {
     /// The command line or the configuration is wrong (exit code 2).
     pub fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
@@ -44,6 +48,7 @@ impl Failure {
             Os::PermissionDenied => "give this user access to it, or run as one who has it",
             Os::NotFound => "check the path, and that its folder exists",
             Os::StorageFull => "free some space there",
+            Os::FileTooLarge => RAISE_FILE_SIZE,
             _ => "",
         };
         Self::environment(format!("cannot {what} {}: {error}", path.display()), help)

@@ -3,9 +3,9 @@
 use clap::Parser as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use weir::cli::Cli;
+use weir::cli::{Cli, commands_of};
 use weir::failure::Failure;
-use weir::{exit, output};
+use weir::{exit, output, signals};
 use weir_model::ErrorKind;
 
 fn main() -> ExitCode {
@@ -14,6 +14,9 @@ fn main() -> ExitCode {
         Err(error) => return answer_command_line(&error),
     };
     log_to_stderr();
+    if let Err(failure) = signals::survive_file_size_limit() {
+        tracing::warn!("{}", failure.message);
+    }
     let lost_output = cli.command.lost_output();
     let code = cli.command.run(&cli.common).unwrap_or_else(|failure| {
         if cli.common.json {
@@ -38,12 +41,16 @@ fn answer_command_line(error: &clap::Error) -> ExitCode {
         output::note(error.print().and_then(|()| std::io::stdout().flush()));
         return finish(exit::SUCCESS, ErrorKind::Environment.exit_code());
     }
+    let instead = commands_of(error);
     if std::env::args().any(|argument| argument == "--json") {
-        let failure = Failure::usage(error.render().to_string(), "");
+        let failure = Failure::usage(error.render().to_string(), instead.as_deref().unwrap_or_default());
         output::print(true, &failure.to_json(), String::new);
     }
     // It tells on standard error; there is nowhere left to say that this failed.
     let _ = error.print();
+    if let Some(instead) = instead {
+        output::tell(&format!("\n help: {instead}"));
+    }
     let words = command_words(std::env::args().skip(1));
     let is_check = words.iter().map(String::as_str).eq(["pool", "check"]);
     let code = if is_check { exit::check::USAGE } else { ErrorKind::Usage.exit_code() };

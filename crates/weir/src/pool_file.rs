@@ -277,14 +277,10 @@ fn moves(text: &str) -> Result<Moves, String> {
 
 /// As much memory as holds an extent, and not more than any machine has.
 fn cache_size(text: &str, extent: ExtentSize) -> Result<Bytes, String> {
-    let size = size(text)?;
-    if size < extent.bytes() || size > CACHE_MAX {
-        return Err(format!(
-            "a size from {} (one extent) to {CACHE_MAX}; without it there is no cache",
-            extent.bytes()
-        ));
-    }
-    Ok(size)
+    let fits = |size: &Bytes| (extent.bytes()..=CACHE_MAX).contains(size);
+    size(text).ok().filter(fits).ok_or_else(|| {
+        format!("a size from {} (one extent) to {CACHE_MAX}; without it there is no cache", extent.bytes())
+    })
 }
 
 /// What the pool does about running out of space.
@@ -400,8 +396,9 @@ fn percent(text: &str) -> Result<Percent, String> {
 }
 
 fn extent(text: &str) -> Result<ExtentSize, String> {
-    ExtentSize::new(size(text)?)
-        .ok_or_else(|| "a power of two from 64KiB to 4MiB, such as \"128KiB\" or \"1MiB\"".into())
+    // What is allowed here is less than what a size may be, so that no other text will do.
+    let extent = size(text).ok().and_then(ExtentSize::new);
+    extent.ok_or_else(|| "a power of two from 64KiB to 4MiB, such as \"128KiB\" or \"1MiB\"".into())
 }
 
 /// Reads the name of a modelled drive.

@@ -134,8 +134,9 @@ impl Listener {
     }
 }
 
-/// The process that connected, 0 if it is not known: it may live where this one sees no processes.
-fn process_behind(client: &OwnedFd) -> u32 {
+/// The process at the other end of a unix socket, 0 if it is not known: it may live where this one sees no
+/// processes.
+pub fn process_behind(client: &impl AsRawFd) -> u32 {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the structure, which outlives the call.

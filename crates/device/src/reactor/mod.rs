@@ -25,6 +25,7 @@ use crate::pace::PaceStats;
 use crate::{Arena, DeviceError, Devices};
 use backend::{Backend, Finished, Sleep, World};
 use disk::{Begun, Disks};
+pub use listen::process_behind;
 use signal::Signals;
 pub use signal::Waker;
 pub use socket::{Listen, ListenerId, SocketAccess};

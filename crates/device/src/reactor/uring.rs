@@ -343,15 +343,17 @@ impl Uring {
     }
 
     fn accepted(&mut self, id: ListenerId, answer: i32, world: &mut World<'_>) {
+        // Its socket is closed: with a reactor that never waited, before the kernel has heard of the accept.
+        let is_over = answer == -libc::ECANCELED || world.sockets.listener(id).is_none();
         if answer >= 0 {
             // SAFETY: a fresh descriptor that the kernel made for this completion alone.
             let socket = unsafe { OwnedFd::from_raw_fd(answer) };
             world.events.extend(world.sockets.accepted(id, socket));
-        } else if answer != -libc::ECANCELED {
+        } else if !is_over {
             let error = io::Error::from_raw_os_error(-answer);
             tracing::warn!(%error, "a client could not be accepted; trying again in a moment");
         }
-        if self.stopping || answer == -libc::ECANCELED {
+        if self.stopping || is_over {
             return;
         }
         if answer >= 0 { self.listening(id, world.sockets) } else { self.pause(id) }

@@ -3,7 +3,7 @@
 use super::Judged;
 
 /// Responses and lives closer than this, in proportion, are alike: models are not that good.
-const ALIKE: f64 = 0.05;
+pub(super) const ALIKE: f64 = 0.05;
 
 /// A choice on a scale on which what is alike mostly is the same; less of each is better.
 fn steps(judged: &Judged) -> [i64; 4] {

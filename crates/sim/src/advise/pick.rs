@@ -1,5 +1,6 @@
 //! Which of several sets to buy.
 
+use super::frontier::{ALIKE, frontier};
 use super::{Cents, Years};
 use serde::Serialize;
 use weir_model::Nanos;
@@ -36,11 +37,18 @@ pub struct Limits {
 pub enum Rule {
     /// Responses are limited: the cheapest.
     Cheapest,
-    /// The price is limited, and responses are not: the fastest.
+    /// The price is limited, and responses are not: the fastest, and of those that are as fast, the cheapest.
     Fastest,
     /// Neither is: that with the least product of price and response. One per cent more money has to buy one per cent
     /// shorter responses.
     Balanced,
+}
+
+impl Judged {
+    /// The mean and the p99, which count alike, in seconds.
+    pub fn response(&self) -> f64 {
+        (self.mean.as_secs_f64() * self.p99.as_secs_f64()).sqrt()
+    }
 }
 
 impl Limits {
@@ -73,7 +81,9 @@ impl Limits {
         all.into_iter().fold(1.0, f64::max)
     }
 
-    /// These sets, those that keep to the limits first, by the rule, then the others, the nearest to them first.
+    /// These sets, those that keep to the limits first, by the rule, then the others, the nearest to them
+    /// first. Of those that keep to them, what another one is no worse than in anything comes last; figures
+    /// that are alike count as the same, in that and among the fastest.
     pub fn ranked(&self, choices: &[(usize, Judged)]) -> Vec<usize> {
         let rule = self.rule();
         let mut ranked = choices.to_vec();
@@ -82,6 +92,17 @@ impl Limits {
             let ((excess, cost_of_one), (other_excess, cost_of_other)) = (cost(one), cost(other));
             excess.total_cmp(&other_excess).then(cost_of_one.total_cmp(&cost_of_other)).then(a.cmp(b))
         });
+        let kept = ranked.iter().take_while(|(_, judged)| self.keeps(judged)).count();
+        let kept = &mut ranked[..kept];
+        let unbeaten = frontier(&kept.iter().map(|(_, judged)| *judged).collect::<Vec<_>>());
+        let unbeaten: Vec<_> = unbeaten.into_iter().map(|at| kept[at].0).collect();
+        kept.sort_by_key(|(index, _)| !unbeaten.contains(index));
+        if let (Rule::Fastest, Some((_, fastest))) = (rule, kept.first()) {
+            let most = fastest.response() * (1.0 + ALIKE);
+            let as_fast =
+                kept[..unbeaten.len()].iter().take_while(|(_, judged)| judged.response() <= most).count();
+            kept[..as_fast].sort_by_key(|(_, judged)| judged.price);
+        }
         ranked.into_iter().map(|(index, _)| index).collect()
     }
 }
@@ -89,12 +110,10 @@ impl Limits {
 impl Rule {
     /// Less is better.
     fn cost(self, judged: &Judged) -> f64 {
-        // Mean and p99 count alike.
-        let response = (judged.mean.as_secs_f64() * judged.p99.as_secs_f64()).sqrt();
         match self {
             Self::Cheapest => judged.price.whole(),
-            Self::Fastest => response,
-            Self::Balanced => judged.price.whole() * response,
+            Self::Fastest => judged.response(),
+            Self::Balanced => judged.price.whole() * judged.response(),
         }
     }
 }
@@ -125,5 +144,25 @@ mod tests {
         assert_eq!(ranked(Limits { mean: Some(Nanos::millis(4)), ..long })[0], 2);
         assert_eq!(ranked(Limits::default())[0], 3);
         assert_eq!(ranked(Limits { budget: Some(Cents(5_000)), ..long }), [0, 1, 2, 3], "the nearest first");
+    }
+
+    #[test]
+    fn of_what_is_as_fast_the_cheapest_is_picked_and_nothing_that_is_no_better_than_another() {
+        let set = |price: u64, micros: u64| Judged { mean: Nanos::micros(micros), ..judged(price, 10, 9.0) };
+        // The second is 4 % faster than the first, the third 1 % faster than the second; the fourth is
+        // slower.
+        let choices = [set(400, 1000), set(500, 960), set(900, 950), set(300, 1200)];
+        let choices: Vec<_> = choices.into_iter().enumerate().collect();
+        let budget = Limits { budget: Some(Cents(100_000)), ..Limits::default() };
+        let picked = budget.ranked(&choices)[0];
+        assert_eq!(picked, 0, "the p99 is the same: the mean makes the others 2.6 % faster at most");
+        let judged: Vec<_> = choices.iter().map(|(_, judged)| *judged).collect();
+        assert!(frontier(&judged).contains(&picked));
+        // As fast and dearer, whatever the last per cent says.
+        let choices = [(0, set(500, 1001)), (1, set(501, 1000))];
+        assert_eq!(frontier(&choices.map(|(_, judged)| judged)), [0]);
+        for limits in [budget, Limits::default(), Limits { p99: Some(Nanos::millis(200)), ..budget }] {
+            assert_eq!(limits.ranked(&choices), [0, 1], "{limits:?}");
+        }
     }
 }

@@ -138,7 +138,7 @@ impl Synthetic {
         let mut phases: Vec<Phase> = Vec::new();
         for text in words.split('/') {
             let over = phases.last().map_or(Bytes::gib(1), |phase| phase.over);
-            phases.push(words::phase(text, over, &size, &time).map_err(SimError::Load)?);
+            phases.push(words::phase(text, phases.is_empty(), over, &size, &time).map_err(SimError::Load)?);
         }
         Ok(Self::new(phases, seed))
     }

@@ -1,12 +1,17 @@
 //! From a pool file to open, locked devices that belong together.
 
+mod effect;
 mod opening;
 mod recovery;
+mod size;
 
+pub(crate) use effect::{without_effect, without_effect_on};
 pub use opening::{Opening, expected};
+pub(crate) use size::{Resized, counted, without};
+use size::{refuse_regrown, refuse_resized};
 
 use crate::args::Accept;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::pool_file::{self, DeviceEntry, Fault, PoolFile};
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -15,7 +20,7 @@ use std::time::Duration;
 use weir_device::{Device, DeviceError, DeviceOptions, Devices, ForgetOptions};
 use weir_map::create::read_superblock;
 use weir_map::{MapError, OpenOptions, Superblock};
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet, Store as _};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet, Errno, IoError};
 
 /// A pool file that was read and checked, and where it is.
 #[derive(Clone, Debug)]
@@ -154,13 +159,20 @@ impl Described {
                     ),
                 )
             })?;
+            let is_block = devices.get(id).is_some_and(Device::is_block);
+            refuse_resized(entry, &Resized { superblock: &superblock, now: size, path: &path, is_block })?;
             self.check(entry, &path, size, &superblock, superblocks.first())?;
-            self.refuse_regrown(entry, &path, &mut devices, id, size)?;
+            refuse_regrown(&path, &mut devices, &superblock)?;
             self.check_number(entry, id, &superblock)?;
             superblocks.push(superblock);
         }
         if superblocks.is_empty() && absent.iter().next().is_some() {
-            return Err(self.none_exists());
+            let is_left_out = without.iter().any(|id| self.exists(id));
+            return Err(if is_left_out {
+                self.metadata_absent(absent, DeviceSet::default())
+            } else {
+                self.none_exists()
+            });
         }
         let options =
             OpenOptions { accept_rollback: accept.accept_rollback, without, ..OpenOptions::default() };
@@ -189,6 +201,11 @@ impl Described {
     /// That no device exists, not even the first.
     pub(super) fn none_exists(&self) -> Failure {
         does_not_exist(self.named(DeviceId(0)))
+    }
+
+    /// Whether there is anything at a device's path.
+    fn exists(&self, id: DeviceId) -> bool {
+        self.file.devices.get(id.index()).is_some_and(|entry| self.device_path(entry).exists())
     }
 
     /// The device of this name, and its number.
@@ -248,38 +265,6 @@ impl Described {
         )
     }
 
-    /// Refuses a file that was truncated and has grown to its size again: what was cut off is zeros, and so
-    /// is the last page, where its second superblock was.
-    fn refuse_regrown(
-        &self,
-        entry: &DeviceEntry,
-        path: &Path,
-        devices: &mut Devices,
-        id: DeviceId,
-        size: Bytes,
-    ) -> Result<(), Failure> {
-        let mut page = vec![0xff; weir_map::PAGE];
-        // One that cannot be read is another matter: the first superblock is there for that.
-        let read = devices.read(id, Superblock::second_at(size), &mut page);
-        if read.is_err() || page.iter().any(|byte| *byte != 0) {
-            return Ok(());
-        }
-        Err(Failure::refused(
-            format!(
-                "device {} ({}) has zeros where its second superblock was, in the last 4 KiB of its {size}: it was \
-                 truncated and has grown again, and what was cut off is gone",
-                entry.name,
-                path.display()
-            ),
-            format!(
-                "go on without it: --without {} (what it alone held gives I/O errors), or, if no volume has two \
-                 copies, restore it from a backup, or read what is left of it, zeros where it was cut off: \
-                 weir pool check --repair",
-                entry.name
-            ),
-        ))
-    }
-
     /// Checks a device's superblock against the pool file and the first device's.
     fn check(
         &self,
@@ -291,13 +276,6 @@ impl Described {
     ) -> Result<(), Failure> {
         let device = format!("device {} ({})", entry.name, path.display());
         let refused = |message: String, help: &str| Err(Failure::refused(message, help));
-        if found.size != size {
-            return refused(
-                format!("{device} has {size}, but had {} when it joined the pool", found.size),
-                "put the right device or file back, or go on without it (--without NAME: what it alone held gives I/O \
-                 errors); weir never goes on with one that shrank or grew",
-            );
-        }
         if let Some(declared) = entry.size.filter(|declared| *declared != size) {
             return refused(
                 format!(
@@ -365,13 +343,29 @@ impl Described {
                 message = message.replace(&format!("{command} NAME"), &named);
             }
         }
+        if let MapError::Split { one, other } = error {
+            let either = format!("--without {} or --without {}", self.name(one), self.name(other));
+            message = message.replace("--without NAME", &either);
+        }
         match error {
             _ if is_absence => Failure::told(kind, &message),
-            MapError::Io { device, .. } => Failure::new(kind, message, self.way_round(device)),
+            MapError::Io { device, error, .. } => Failure::new(kind, message, self.way_round(device, error)),
+            // Opening makes do without all that a repair writes anew: where it fails, that is not enough.
             MapError::Damaged { .. } => Failure::new(
                 kind,
                 message,
-                "weir pool check shows all that is damaged, and repairs what takes no guessing (--repair)",
+                "weir pool check shows all that is damaged; its --repair cannot bring this back: put the \
+                 metadata back from a dump (weir pool restore FILE), or restore the device from a backup",
+            ),
+            MapError::TooSmall { device, size, least } => Failure::new(
+                kind,
+                format!(
+                    "device {} has {}, too little: it needs at least {}",
+                    self.named(device),
+                    counted(size),
+                    counted(least)
+                ),
+                "",
             ),
             MapError::Outdated { device, .. } => Failure::new(
                 kind,
@@ -400,33 +394,55 @@ impl Described {
 
     /// None of the devices at hand has the pool's metadata.
     fn metadata_absent(&self, absent: DeviceSet, present: DeviceSet) -> Failure {
-        let named = |devices: DeviceSet| {
-            devices.iter().map(|device| self.named(device)).collect::<Vec<_>>().join(", device ")
+        let is_left_out = |device: &DeviceId| self.exists(*device);
+        let each = absent.iter().map(|device| match is_left_out(&device) {
+            true => format!("device {} is left out", self.named(device)),
+            false => format!("device {} does not exist", self.named(device)),
+        });
+        let each = each.collect::<Vec<_>>().join(", ");
+        let it = if absent.len() == 1 { "it" } else { "one of them" };
+        let found = match present.is_empty() {
+            true => String::new(),
+            false => {
+                let named = present.iter().map(|device| self.named(device)).collect::<Vec<_>>();
+                format!("; found were device {}, which hold data only", named.join(", device "))
+            }
         };
-        let which = match absent.len() {
-            1 => format!("device {} does not exist or is left out, and it has", named(absent)),
-            _ => format!("device {} do not exist or are left out, and one of them has", named(absent)),
-        };
-        Failure::refused(
-            format!(
-                "{which} the only copy of the pool's metadata; found were device {}, which hold data only",
-                named(present)
+        let left_out: Vec<_> = absent
+            .iter()
+            .filter(is_left_out)
+            .map(|device| format!("--without {}", self.name(device)))
+            .collect();
+        let help = match left_out.is_empty() {
+            false => format!(
+                "leave {} out; weir pool check says what is wrong with a device, and weir pool restore puts \
+                 its metadata back from a dump",
+                left_out.join(" and ")
             ),
-            "bring it back, or correct its path in the pool file; without it nothing can be read, and neither \
-             --without nor --accept-rollback helps. If it is lost for good, so is what the pool held: make the \
-             pool anew with metadata = true for two devices, and restore the volumes from a backup",
-        )
+            true => "bring it back, or correct its path in the pool file; without it nothing can be read, \
+                     and neither --without nor --accept-rollback helps. If it is lost for good, so is what \
+                     the pool held: make the pool anew with metadata = true for two devices, and restore \
+                     the volumes from a backup"
+                .into(),
+        };
+        let message = format!(
+            "{each}, and {it} has the pool's only metadata; the pool cannot be opened without it{found}"
+        );
+        Failure::refused(message, help)
     }
 
     /// What to do about a device that fails while the pool is opened.
-    fn way_round(&self, device: DeviceId) -> String {
+    fn way_round(&self, device: DeviceId, error: IoError) -> String {
+        if error == IoError::Os(Errno::EFBIG) {
+            return failure::RAISE_FILE_SIZE.to_owned();
+        }
         let name = self.name(device);
         let mut help =
             "what the kernel's log says of it (dmesg) may help; try again once it works".to_owned();
         if self.file.devices.len() > 1 {
             help += &format!(
-                ", or go on without it: --without {name}, and --accept-rollback if it has a copy of the \
-                 metadata (what only it has then gives I/O errors)"
+                ", or go on without it, unless it has the pool's only metadata: --without {name}, and \
+                 --accept-rollback if it has one of two copies (what only it has then gives I/O errors)"
             );
         }
         help
@@ -557,6 +573,14 @@ impl From<DeviceError> for Failure {
                         else stop that process, or name the pool file it was started with";
             return Self { held: Some(path.clone()), ..Self::refused(message, help) };
         }
-        Self::told(error.kind(), &error.to_string())
+        let told = Self::told(error.kind(), &error.to_string());
+        match error {
+            DeviceError::Io { source, .. } | DeviceError::Reserve { source, .. }
+                if source.kind() == io::ErrorKind::FileTooLarge =>
+            {
+                Self { help: failure::RAISE_FILE_SIZE.to_owned(), ..told }
+            }
+            _ => told,
+        }
     }
 }

@@ -23,6 +23,14 @@ pub(super) fn explain(device: &Path, control: &Path) -> Failure {
     let command = holder.and_then(command_line).map_or(String::new(), |command| format!(" ({command})"));
     let who = holder.map_or("another weir process".into(), |pid| format!("process {pid}{command}"));
     let stop = holder.map_or("stop that process".into(), |pid| format!("kill -TERM {pid}"));
+    if let Some(pid) = holder.filter(|pid| weir_serve::control::is_stopped(*pid)) {
+        let message = format!(
+            "device {} is in use by {who}, which is stopped (state T) and does not answer",
+            device.display()
+        );
+        let help = format!("kill -CONT {pid} has it go on");
+        return Failure { held: Some(device.to_owned()), ..Failure::refused(message, help) };
+    }
     let at = control.display();
     let (why, help) = match control_state(control) {
         Control::Gone => (
@@ -37,7 +45,7 @@ pub(super) fn explain(device: &Path, control: &Path) -> Failure {
             format!("a server that is starting or stopping takes a moment: try again; else {stop}"),
         ),
         Control::Silent => (
-            format!("its server closes new sessions at the control socket {at} without an answer"),
+            format!("its server gives new sessions at the control socket {at} no answer"),
             format!(
                 "it takes no more sessions at a time, or is stopping: end sessions that are not needed (ss -xp \
                  shows who has them) and try again; else {stop}"

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use weir_model::ErrorKind;
 use weir_policy::placement::Settings;
 use weir_serve::control::{Answer, Request};
 
@@ -164,6 +165,9 @@ pub(crate) fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, F
         Err(error) if is_nobody(&error) => Ok(None),
         // It is being killed. What else was asked of it might have been done.
         Err(error) if *request == Request::Status && has_gone_away(&error) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            Err(Failure::told(ErrorKind::Environment, &error.to_string()))
+        }
         Err(error) => Err(Failure::os("ask the server at", control, &error)),
     }
 }

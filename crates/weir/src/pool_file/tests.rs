@@ -61,10 +61,13 @@ fn every_mistake_names_key_value_and_what_is_allowed() {
         "name = \"home\"\nextent = \"96KiB\"",
         &["extent is \"96KiB\"", "64KiB to 4MiB"],
     );
+    check("name = \"home\"", "name = \"home\"\nextent = \"1\"", &["extent is \"1\"", "64KiB to 4MiB"]);
+    let cache = "name = \"home\"\nextent_cache = \"1\"";
+    check("name = \"home\"", cache, &["extent_cache is \"1\"", "from 128 KiB (one extent)"]);
     check(
         "name = \"home\"",
         "name = \"home\"\nextent = 131072",
-        &["extent is 131072, of type integer", "with its unit"],
+        &["extent is 131072, of type integer", "such as \"128KiB\" or \"1MiB\", in quotes"],
     );
     check(
         "name = \"home\"",

@@ -66,6 +66,12 @@ impl Status {
             let is = volume.policy.as_deref().unwrap_or(POOLS_POLICY);
             volume.policy_after_restart = other(is, will_be);
         }
+        let is_member = |id: DeviceId| {
+            let device = self.devices.get(id.index()).filter(|device| !device.absent)?;
+            Some(device.metadata || device.left_behind)
+        };
+        let without_effect = devices::without_effect_on(file, is_member);
+        self.pool.remarks.extend(without_effect);
     }
 }
 

@@ -53,18 +53,27 @@ impl DevicePart {
     }
 
     /// What happened to data on it that was durable, and the way out; `None` if nothing did.
-    pub(super) fn damage(&self) -> Option<String> {
+    pub(super) fn damage(&self, devices: &[Self]) -> Option<String> {
         let why = self.lost_why.as_ref().filter(|_| self.damaged)?;
         let now = self.size_now_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());
+        let (name, path) = (&self.name, &self.path);
+        let restore = format!(
+            "restore {path} from a backup (beside the other copy an older one would be taken for current)"
+        );
+        let way_out = match devices.iter().any(|other| other.metadata && other.name != *name) {
+            true => format!(
+                "then serve without it (weir serve --without {name}: what it alone held gives I/O errors), \
+                 or, if no volume has two copies, {restore}"
+            ),
+            false => format!(
+                "it has the pool's only metadata: if no volume has two copies, {restore}, or put the \
+                 metadata back: weir pool restore FILE"
+            ),
+        };
         Some(format!(
             "device {name} ({path}): {why}; it should have {size}, and has {now} now. Data that was durable is \
              gone, so every FLUSH of a volume with one copy fails, and what clients have read since may be \
-             zeros. Stop the server; then serve without it (weir serve --without {name}: what it alone held \
-             gives I/O errors), or, if no volume has two copies, restore {path} from a backup (beside the \
-             other copy an older one would be taken for current); if it held the only metadata: weir pool \
-             restore",
-            name = self.name,
-            path = self.path,
+             zeros. Stop the server; {way_out}",
             size = Bytes(self.size_bytes),
         ))
     }
@@ -96,5 +105,24 @@ mod tests {
         devices[2].size_now_bytes = Some(9);
         let said = warning(&devices).expect("a warning");
         assert!(said.contains("what was cut off is missing"), "{said}");
+    }
+
+    #[test]
+    fn a_damaged_device_is_done_without_only_if_another_one_has_metadata() {
+        let device = |name: &str, metadata, damaged| DevicePart {
+            name: name.into(),
+            path: format!("/{name}"),
+            lost_why: Some("it is truncated".into()),
+            metadata,
+            damaged,
+            ..DevicePart::default()
+        };
+        let alone = [device("a", true, true), device("b", false, false)];
+        let said = alone[0].damage(&alone).expect("it is damaged");
+        assert!(!said.contains("--without") && said.contains("weir pool restore"), "{said}");
+        assert_eq!(alone[1].damage(&alone), None);
+        let mirrored = [device("a", true, true), device("b", true, false)];
+        let said = mirrored[0].damage(&mirrored).expect("it is damaged");
+        assert!(said.contains("weir serve --without a"), "{said}");
     }
 }

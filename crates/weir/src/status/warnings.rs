@@ -9,7 +9,7 @@ impl Status {
         let mut warnings = self.pool.warnings();
         warnings.extend(removed::warning(&self.devices));
         warnings.extend(self.devices.iter().filter_map(DevicePart::moved_away));
-        warnings.extend(self.devices.iter().filter_map(DevicePart::damage));
+        warnings.extend(self.devices.iter().filter_map(|device| device.damage(&self.devices)));
         warnings.extend(self.devices.iter().filter(|device| device.page_cache).map(|device| {
             format!(
                 "device {} ({}): its file system refuses O_DIRECT, so its data goes through the page cache; a write \

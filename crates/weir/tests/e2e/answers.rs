@@ -127,7 +127,7 @@ fn who_holds_a_device_is_named_and_each_has_its_way_out() {
     let expected = [
         ("gone", ["there is no control socket", "--pool"]),
         ("deaf", ["nobody listens", "try again"]),
-        ("silent", ["closes new sessions", "end sessions"]),
+        ("silent", ["gives new sessions", "end sessions"]),
     ];
     // Each waits for ten seconds; so they wait together.
     std::thread::scope(|scope| {
@@ -183,10 +183,7 @@ fn a_missing_device_is_named_with_its_path_its_part_and_the_way_out() {
         format!("[pool]\nname = \"test\"\n{}", devices.collect::<String>())
     };
     let cases = [
-        (
-            [true, false, false],
-            ["only copy of the pool's metadata", "found were device two", "bring it back"],
-        ),
+        ([true, false, false], ["it has the pool's only metadata", "found were device two", "bring it back"]),
         ([true, true, false], ["a copy of the pool's metadata", "bring it back", "--accept-rollback"]),
         ([false, true, true], ["does not exist", "bring it back", "--without one"]),
     ];

@@ -345,3 +345,127 @@ fn a_device_that_is_shorter_is_damaged_though_another_is_missing() {
         }
     }
 }
+
+/// What a repair did is told though the pool does not open after it, and what helps is not the repair again.
+#[test]
+fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
+    let text =
+        "[pool]\nname = \"test\"\n\n[[device]]\nname = \"fast\"\npath = \"fast.img\"\nsize = \"256MiB\"\n";
+    let pool = Pool::from_text(text).create("disk", "128MiB");
+    let server = pool.serve();
+    let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
+    for n in 0..40u64 {
+        client.write(n << 20, &[7; 4096]).and_then(|()| client.flush()).expect("it is written");
+    }
+    server.kill();
+    let device = std::fs::File::open(pool.path("fast.img")).expect("the device");
+    let frames = pages(&pool, 192 << 10, 1 << 20);
+    let sequence = |at: u64| {
+        let mut root = [0; PAGE];
+        device.read_exact_at(&mut root, at).expect("it is read");
+        u64::from_le_bytes(std::array::from_fn(|i| root[32 + i]))
+    };
+    let older = if sequence(ROOTS[0]) < sequence(ROOTS[1]) { ROOTS[0] } else { ROOTS[1] };
+    // One that others after it call durable.
+    let is_needed = |at: &&u64| {
+        flip(&pool, "fast.img", **at + 100);
+        let is_damage = severities(&check(&pool, &[]).1).contains(&"damage");
+        flip(&pool, "fast.img", **at + 100);
+        is_damage
+    };
+    let frame = frames.iter().rev().find(is_needed).expect("a frame in the middle");
+    for at in [130, older + 50, frame + 100] {
+        flip(&pool, "fast.img", at);
+    }
+    let output = pool.weir(["pool", "check", "--repair"]);
+    let said = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(LEFT), "{said}");
+    for part in [
+        "repaired: 1 superblock copies written anew",
+        "not repaired: the pool does not open: device fast",
+        "not clean: the pool does not open, and weir cannot mend what is left",
+        "weir pool restore FILE",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+    assert!(
+        !said.contains("nothing was changed") && !said.contains("--repair writes it anew from what"),
+        "{said}"
+    );
+    let (code, document) = check(&pool, &["--repair"]);
+    assert_eq!((code, &document["repaired"]["superblocks"]), (LEFT, &Value::from(0)), "{document:#}");
+    assert!(
+        document["repaired"]["obstacle"].as_str().is_some_and(|why| why.contains("journal")),
+        "{document:#}"
+    );
+    assert!(document["found"].as_array().is_some_and(|found| !found.is_empty()), "{document:#}");
+    // Nor do other commands send anybody to the repair.
+    let said = pool.refused(&["pool", "status"], 4);
+    assert!(
+        said.contains("its --repair cannot bring this back") && said.contains("weir pool restore"),
+        "{said}"
+    );
+}
+
+/// The way back is in exact bytes, and works.
+#[test]
+fn a_device_whose_size_changed_is_given_it_back_as_it_is_told() {
+    let pool = with_data_device(true);
+    for (name, now) in
+        [("two", (64 << 20) + 4096), ("two", 63 << 20), ("one", (64 << 20) + 4096), ("one", 63 << 20)]
+    {
+        let path = pool.path(&format!("{name}.img"));
+        let file = std::fs::File::options().write(true).open(&path).expect("the device");
+        file.set_len(now).expect("another size");
+        let command = format!("truncate -s 67108864 {}", path.display());
+        let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 3);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(&format!("({now} bytes), but had 64 MiB (67108864 bytes)")), "{said}");
+        let (is_grown, is_only) = (now > 64 << 20, name == "one");
+        assert!(said.contains(&command) && said.contains("nothing is lost") == is_grown, "{said}");
+        assert_eq!(said.contains("--without two"), !is_grown && !is_only, "{said}");
+        assert!(!said.contains("--without one"), "it has the only metadata: {said}");
+        let (code, document) = check(&pool, &["--repair"]);
+        let help = document["found"][0]["help"].as_str().unwrap_or_default();
+        assert!(code == LEFT && help.contains(&command), "{document:#}");
+        file.set_len(64 << 20).expect("its size");
+        assert_eq!(check(&pool, &["--repair"]).0, if is_grown { CLEAN } else { REPAIRED });
+        pool.run(["volume", "list"]);
+    }
+}
+
+/// Without the only metadata nothing opens, and nobody is sent to make the pool anew.
+#[test]
+fn a_pool_is_not_opened_without_its_only_metadata() {
+    let one = "[pool]\nname = \"test\"\n[[device]]\nname = \"one\"\npath = \"one.img\"\nsize = \"64MiB\"\n";
+    for pool in [Pool::from_text(one).create("disk", "32MiB"), with_data_device(false)] {
+        for command in [&["serve", "--nbd", "unix:nbd.sock"][..], &["pool", "status"]] {
+            let said = pool.refused(&[command, &["--without", "one"]].concat(), 3);
+            let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            let message =
+                "is left out, and it has the pool's only metadata; the pool cannot be opened without it";
+            assert!(said.contains(message) && said.contains("leave --without one out"), "{said}");
+            assert!(!said.contains("does not exist") && !said.contains("pool create"), "{said}");
+        }
+    }
+}
+
+/// Where the metadata is was settled when the pool was created.
+#[test]
+fn keys_that_have_no_effect_any_more_are_told() {
+    let pool = with_data_device(false);
+    let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
+    std::fs::write(pool.path("pool.toml"), text.replace("metadata = false", "metadata = true"))
+        .expect("written");
+    let warning = "device two: `metadata = true` has no effect on a pool that exists; its metadata is on one";
+    for command in [["pool", "status"], ["pool", "check"]] {
+        let output = pool.weir(command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.matches(warning).count() == 1, "{command:?}: {said}");
+    }
+    let server = pool.serve();
+    assert_eq!(server.log().matches(warning).count(), 1, "{}", server.log());
+    let remarks = pool.json(&["pool", "status"])["pool"]["remarks"].to_string();
+    assert!(remarks.contains(warning), "{remarks}");
+    server.stop("TERM");
+}

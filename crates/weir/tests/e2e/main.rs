@@ -11,6 +11,7 @@ mod copies;
 mod create;
 mod docs;
 mod dump;
+mod environment;
 mod explain;
 mod failing;
 mod full;

@@ -82,6 +82,24 @@ fn a_device_whose_size_changed_is_refused() {
 }
 
 #[test]
+fn a_device_that_is_too_small_is_told_in_bytes() {
+    let device = "[[device]]\nname = \"a\"\npath = \"a.img\"\nsize = \"64KiB\"\n";
+    let pool = Pool::from_text(&format!("[pool]\nname = \"x\"\n{device}"));
+    says(
+        &pool.refused(&["pool", "create"], USAGE),
+        &["a.img) has 64 KiB (65536 bytes), too little", " bytes)"],
+    );
+}
+
+#[test]
+fn a_change_of_a_volume_names_what_can_be_changed() {
+    let pool = Pool::small();
+    says(&pool.refused(&["volume", "set", "v"], USAGE), &["--hardening", "--policy"]);
+    says(&pool.refused(&["volume", "set", "v", "--policy", "foo"], USAGE), &["adaptive", "stripe", "pool"]);
+    says(&pool.refused(&["status"], USAGE), &["weir pool status"]);
+}
+
+#[test]
 fn a_size_in_the_pool_file_that_is_not_the_device_s_is_refused() {
     let pool = Pool::small().create("disk", "1GiB");
     let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");

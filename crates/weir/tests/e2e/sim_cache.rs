@@ -101,3 +101,11 @@ fn what_makes_no_sense_is_refused() {
     says(&["t.trace", "--block-size", "8KiB", "--size", "4KiB"], &["blocks of 8 KiB", "from 8 KiB to"]);
     says(&["t.trace", "--write-mode", "back", "--dirty", "0%"], &["above 0%"]);
 }
+
+#[test]
+fn a_dirty_share_without_writing_back_is_refused() {
+    let folder = folder();
+    std::fs::write(folder.path("t.trace"), TRACE).expect("written");
+    let said = folder.refused(&["sim", "cache", "t.trace", "--dirty", "30%"], USAGE);
+    assert!(said.contains("--write-mode is through") && said.contains("add --write-mode back"), "{said}");
+}

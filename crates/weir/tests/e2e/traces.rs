@@ -422,3 +422,28 @@ fn a_damaged_packed_trace_is_told_where_it_is_damaged() {
         }
     }
 }
+
+#[test]
+fn a_trace_that_is_interrupted_leaves_nothing_behind() {
+    let pool = Pool::small();
+    let load = "uniform over=1GiB rate=100000 for=100h";
+    for (signal, file) in [("-INT", "a.csv"), ("-TERM", "b.csv")] {
+        let child = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["trace", "generate", load, "--out", file])
+            .current_dir(pool.folder.path())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("weir starts");
+        let part = pool.path(&format!("{file}.{}.part", child.id()));
+        while !part.metadata().is_ok_and(|found| found.len() > 0) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let sent = std::process::Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|sent| sent.success()));
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(5), "{said}");
+        assert!(said.contains("interrupted; the unfinished trace is removed"), "{said}");
+        assert!(!part.exists() && !pool.path(file).exists());
+    }
+}

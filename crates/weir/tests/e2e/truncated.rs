@@ -86,7 +86,10 @@ fn is_told(pool: &Pool, server: &Server, at: usize, name: &str) {
     let said = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let told = words.contains(&format!("device {name} (")) && words.contains("it should have 64 MiB");
-    assert!(told && words.contains(&format!("--without {name}")), "{said}");
+    assert!(told, "{said}");
+    // The pool's only metadata cannot be done without.
+    let (offered, is_metadata) = (words.contains(&format!("--without {name}")), name == "metadata");
+    assert_eq!((offered, words.contains("weir pool restore")), (!is_metadata, is_metadata), "{said}");
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
@@ -122,7 +125,7 @@ fn no_flush_succeeds_once_a_data_device_was_truncated() {
             assert!(said.contains("device data (") && said.contains("--without"), "{said}");
             let checked = of.pool.weir(check);
             let checked = String::from_utf8_lossy(&checked.stdout).into_owned();
-            let expected = if is_short { "64 MiB when it joined" } else { "truncated" };
+            let expected = if is_short { "had 64 MiB (67108864 bytes) when it joined" } else { "truncated" };
             assert!(checked.contains("data") && checked.contains(expected), "{checked}");
             let server = of.pool.serve_with(&["--without", "data"]);
             let mut client = connect(&of.pool);
@@ -152,7 +155,11 @@ fn no_flush_succeeds_once_the_metadata_device_was_truncated() {
             server.signal("TERM");
             server.fails(4);
             let said = of.pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 3);
-            assert!(said.contains("device metadata ("), "{said}");
+            assert!(said.contains("device metadata (") && !said.contains("--without"), "{said}");
+            let without = ["serve", "--nbd", "unix:nbd.sock", "--without", "metadata"];
+            let said = of.pool.refused(&without, 3);
+            assert!(said.contains("is left out, and it has the pool's only metadata"), "{said}");
+            assert!(!said.contains("does not exist") && !said.contains("pool create"), "{said}");
         }
     }
 }

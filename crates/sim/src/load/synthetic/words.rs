@@ -28,17 +28,14 @@ type Mistake = String;
 
 pub(super) fn phase(
     text: &str,
+    is_first: bool,
     over: Bytes,
     size: &impl Fn(&str) -> Result<Bytes, String>,
     time: &impl Fn(&str) -> Result<Nanos, String>,
 ) -> Result<Phase, Mistake> {
     let mut words = text.split_ascii_whitespace();
     let pattern = words.next().unwrap_or_default();
-    if !PATTERNS.contains(&pattern) {
-        return Err(format!(
-            "a load begins with {pattern:?}; begin it with zipf, hotcold, uniform, scan or sweep"
-        ));
-    }
+    known(pattern, is_first)?;
     let (mut theta, mut hot, mut streams, mut gap) = (1.1, Some(0), 1, Bytes::kib(64));
     let (mut part, mut hits) = (0.2, 0.8);
     let mut pieces = None;
@@ -114,6 +111,19 @@ pub(super) fn phase(
         _ => Pattern::Uniform,
     };
     Ok(phase)
+}
+
+/// Refuses a first word that no phase begins with.
+fn known(pattern: &str, is_first: bool) -> Result<(), Mistake> {
+    // As in `rate=1000/s`: what follows the slash is the next phase.
+    let after = if is_first { "" } else { "; a slash begins the next phase, and no unit" };
+    match PATTERNS.contains(&pattern) {
+        true => Ok(()),
+        false => Err(format!(
+            "a phase of a load begins with {pattern:?}; begin it with zipf, hotcold, uniform, scan or \
+             sweep{after}"
+        )),
+    }
 }
 
 /// A scan in pieces, if they can be had.

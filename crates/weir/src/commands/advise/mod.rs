@@ -94,6 +94,8 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     // What cannot keep up comes last, whatever it costs.
     finalists.sort_by_key(|index| rows[*index].cannot_keep_up().is_some());
     let pick = pick(&rows, &finalists, &limits, &list)?;
+    // It may be one that was expected to be no better than another, and came to more.
+    rows[pick].is_on_frontier = true;
     let advice = Advice {
         trace: trace_path.display().to_string(),
         notes,

@@ -315,12 +315,22 @@ impl Advice {
         match self.rule {
             Rule::Cheapest => "It is the cheapest that keeps to the limits".to_owned(),
             Rule::Fastest => {
-                let budget = self.limits.budget.unwrap_or_default();
-                format!(
-                    "It is the fastest for up to {budget} {}{}",
-                    self.list.currency,
-                    lasting("whose flash")
-                )
+                let limit = format!("{} {}", self.limits.budget.unwrap_or_default(), self.list.currency);
+                let pick = self.rows[self.pick].judged();
+                let is_faster = |index: &usize| {
+                    let row = &self.rows[*index];
+                    let judged = row.judged();
+                    let is_eligible = row.cannot_keep_up().is_none() && self.limits.keeps(&judged);
+                    is_eligible && judged.response() < pick.response() && judged.price > pick.price
+                };
+                let lasting = lasting("whose flash");
+                match self.finalists.iter().any(is_faster) {
+                    true => format!(
+                        "It is the cheapest of the fastest for up to {limit}{lasting}: those within 5 % \
+                         count as equally fast"
+                    ),
+                    false => format!("It is the fastest for up to {limit}{lasting}"),
+                }
             }
             Rule::Balanced => format!(
                 "Of what was tried{} it makes most of the money: anything dearer costs more in proportion than it saves \

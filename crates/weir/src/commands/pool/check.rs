@@ -1,10 +1,10 @@
 //! `weir pool check`: everything the pool stores about itself is verified, and repaired where that
 //! takes no guessing.
 
-use crate::devices::Described;
+use crate::devices::{Described, Resized, without, without_effect};
 use crate::exit::check as exit;
 use crate::failure::Failure;
-use crate::output::{Table, Width};
+use crate::output::{self, Table, Width};
 use crate::pool::{PAUSE, refuse_served, until_free};
 use crate::progress;
 use serde_json::{Value, json};
@@ -14,7 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_device::Devices;
-use weir_map::check::{Finding, Repaired, Report, Severity};
+use weir_map::MapError;
+use weir_map::check::{Finding, Remedy, Repaired, Report, Severity};
+use weir_map::create::read_superblock;
 use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, ErrorKind, IoError, Store};
 
 /// What a check found and did.
@@ -23,6 +25,13 @@ pub struct Outcome {
     described: Described,
     found: Report,
     repaired: Option<(Repaired, Report)>,
+    /// Why the repair ended early.
+    obstacle: Option<String>,
+    /// What helps devices that have another size than they joined the pool with, and what their findings say
+    /// of it.
+    resized: Vec<(DeviceId, String, String)>,
+    /// The devices without which the pool cannot be opened at all: one that has the only metadata.
+    indispensable: DeviceSet,
     /// Devices that are not there, and something may be on them.
     absent: DeviceSet,
     /// Devices that could not be read everywhere.
@@ -53,13 +62,29 @@ fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
         progress::during(what, || weir_map::check(&mut watched, &sizes))
     };
     let found = report(&mut devices, "checking the pool");
-    let mut repaired = None;
+    let (resized, indispensable) = judge_devices(&described, &mut devices, &found);
+    let (mut repaired, mut obstacle) = (None, None);
     if repair && found.is_repairable() {
         // Ending in the middle would harm nothing, but leave unsaid what was done.
         may_cancel.store(false, Ordering::SeqCst);
-        let done = progress::during("repairing the pool", || weir_map::check::repair(&mut devices, &found))
-            .map_err(|error| described.explain(error))?;
-        repaired = Some((done, report(&mut devices, "checking what was repaired")));
+        let done = progress::during("repairing the pool", || weir_map::check::repair(&mut devices, &found));
+        let left = report(&mut devices, "checking what was repaired");
+        let done = match done {
+            Ok(done) => done,
+            Err(error @ MapError::Io { .. }) => return Err(described.explain(error)),
+            // The report says what is wrong, and what helps; nothing else was attempted than what is said to
+            // be done.
+            Err(error) => {
+                // What it says of changes is not about what was repaired before.
+                let why = described.explain(error).message;
+                obstacle = Some(why.trim_end_matches("; nothing was changed").to_owned());
+                done_nevertheless(&found, &left)
+            }
+        };
+        repaired = Some((done, left));
+    }
+    for warning in without_effect(&described.file, found.superblocks.iter().flatten()) {
+        output::tell(&format!("warning: {warning}"));
     }
     let missing = found.superblocks.iter().flatten().max_by_key(|sb| sb.generation).map(|sb| sb.missing);
     let missing = missing.unwrap_or_default();
@@ -69,7 +94,43 @@ fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
     let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
     let absent = ids.filter(|id| devices.get(*id).is_none()).collect::<DeviceSet>();
     let absent = absent.without(noted.and(missing));
-    Ok(Outcome { described, found, repaired, absent, failing })
+    Ok(Outcome { described, found, repaired, obstacle, resized, indispensable, absent, failing })
+}
+
+/// What a repair did that failed on the way: what was found before it, and no longer is.
+fn done_nevertheless(found: &Report, left: &Report) -> Repaired {
+    let is_left =
+        |finding: &Finding| left.findings.iter().any(|f| (f.device, f.at) == (finding.device, finding.at));
+    let gone = || found.findings.iter().filter(|finding| !is_left(finding));
+    let superblocks = gone().filter(|finding| matches!(finding.remedy, Remedy::Superblock { .. })).count();
+    let roots = gone().any(|finding| finding.what == "root" && finding.remedy == Remedy::Roots);
+    Repaired { superblocks: superblocks as u64, roots, ..Repaired::default() }
+}
+
+/// The devices with another size than they joined the pool with, and those it cannot be opened without.
+fn judge_devices(
+    described: &Described,
+    devices: &mut Devices,
+    found: &Report,
+) -> (Vec<(DeviceId, String, String)>, DeviceSet) {
+    let (mut resized, mut indispensable) = (Vec::new(), DeviceSet::default());
+    for (entry, id) in described.file.devices.iter().zip((0u8..).map(DeviceId)) {
+        let read = devices.get(id).map(|device| (device.size(), device.is_block()));
+        let superblock = match found.superblocks.get(id.index()).cloned().flatten() {
+            Some(superblock) => Some(superblock),
+            None => read.and_then(|(now, _)| read_superblock(devices, id, now).ok().flatten()),
+        };
+        let (Some(superblock), Some((now, is_block))) = (&superblock, read) else { continue };
+        if without(superblock).is_none() {
+            indispensable.insert(id);
+        }
+        if superblock.size != now {
+            let path = described.device_path(entry);
+            let device = Resized { superblock, now, path: &path, is_block };
+            resized.push((id, format!("the device {}", device.why()), device.advice()));
+        }
+    }
+    (resized, indispensable)
 }
 
 /// Opens and locks the devices of a pool that is not being served, as far as they are there.
@@ -176,6 +237,7 @@ impl Outcome {
                 "map_pages": done.pages,
                 "left": findings(report),
                 "left_more": report.left_out,
+                "obstacle": self.obstacle.as_deref(),
             })),
             "checked": {
                 "superblocks": checked.superblocks,
@@ -198,11 +260,44 @@ impl Outcome {
             "device": name,
             "path": path,
             "at_bytes": finding.at.0,
-            "why": self.named(&finding.why),
+            "why": self.why(finding),
             "matters": self.named(&finding.matters),
-            "help": finding.remedy.advice(),
-            "repairable": finding.remedy.is_repair(),
+            "help": self.advice(finding),
+            "repairable": finding.remedy.is_repair() && !self.is_hindered(finding),
         })
+    }
+
+    /// That the device of a finding has another size than it should, if the finding is about that.
+    fn resized(&self, finding: &Finding) -> Option<&(DeviceId, String, String)> {
+        let is_about_it = finding.what == "superblock" && finding.severity == Severity::Damage;
+        self.resized.iter().find(|(id, ..)| is_about_it && *id == finding.device)
+    }
+
+    fn why(&self, finding: &Finding) -> String {
+        self.resized(finding).map_or_else(|| self.named(&finding.why), |(_, why, _)| why.clone())
+    }
+
+    /// Whether it would be repaired if the pool opened.
+    fn is_hindered(&self, finding: &Finding) -> bool {
+        self.obstacle.is_some() && matches!(finding.remedy, Remedy::Roots | Remedy::Free)
+    }
+
+    /// What helps, with the device's name in place of `NAME`.
+    fn advice(&self, finding: &Finding) -> String {
+        if let Some((_, _, advice)) = self.resized(finding) {
+            return advice.clone();
+        }
+        if self.is_hindered(finding) {
+            return "--repair needs a pool that opens: put its metadata back first (weir pool restore FILE)"
+                .into();
+        }
+        let advice = finding.remedy.advice();
+        if advice.contains("--without NAME") && self.indispensable.contains(finding.device) {
+            return "it has the pool's only metadata, and the pool cannot be opened without it: restore it \
+                    from a backup, or put the metadata back from a dump (weir pool restore FILE)"
+                .into();
+        }
+        advice.replace("NAME", self.device(finding.device).0)
     }
 
     fn device(&self, id: DeviceId) -> (&str, String) {
@@ -217,6 +312,10 @@ impl Outcome {
         let mut text = text.to_owned();
         // From the highest on: #1 begins #10 as well.
         for (id, entry) in self.described.file.devices.iter().enumerate().rev() {
+            // What opening would say of one device.
+            if text.starts_with(&format!("device {} ", DeviceId(id as u8))) && !text.contains("one of them") {
+                text = text.replace(" NAME", &format!(" {}", entry.name));
+            }
             text = text.replace(&format!("device {}", DeviceId(id as u8)), &format!("device {}", entry.name));
         }
         text
@@ -232,6 +331,9 @@ impl Outcome {
                 let _ = writeln!(text, "\nleft:");
                 self.describe(left, &mut text, width);
             }
+        }
+        if let Some(obstacle) = &self.obstacle {
+            let _ = writeln!(text, "not repaired: the pool does not open: {obstacle}");
         }
         text + &self.verdict()
     }
@@ -255,9 +357,9 @@ impl Outcome {
             let (name, _) = self.device(finding.device);
             let what = format!(
                 "{}\n  {}\n  {}",
-                self.named(&finding.why),
+                self.why(finding),
                 self.named(&finding.matters),
-                finding.remedy.advice()
+                self.advice(finding)
             );
             [finding.severity.name().into(), finding.what.into(), format!("{name} at {}", finding.at), what]
         });
@@ -302,12 +404,19 @@ impl Outcome {
             _ if self.repaired.is_none() && self.found.is_repairable() => {
                 "not clean: weir pool check --repair repairs what takes no guessing"
             }
+            _ if self.obstacle.is_some() => {
+                "not clean: the pool does not open, and weir cannot mend what is left; put its metadata back \
+                 from a dump (weir pool restore FILE), or restore its devices from a backup"
+            }
             _ => "not clean",
         }
     }
 }
 
 fn repairs(done: &Repaired) -> String {
+    if *done == Repaired::default() {
+        return "nothing; nothing was changed".into();
+    }
     let mut parts = Vec::new();
     if done.superblocks > 0 {
         parts.push(format!("{} superblock copies written anew", done.superblocks));

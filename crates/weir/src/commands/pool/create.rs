@@ -33,6 +33,7 @@ pub(crate) fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
 fn make(described: &Described, force: bool) -> Result<(), Failure> {
     let mut made = MadeFiles::default();
     let mut devices = described.open_to_create(|device| made.note(device))?;
+    described.refuse_unwritable(&devices)?;
     if !force {
         let all = devices.iter().map(|(id, _)| id).collect();
         refuse_occupied(described, &mut devices, all)?;

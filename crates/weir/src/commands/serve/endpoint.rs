@@ -1,6 +1,8 @@
 //! Addresses that NBD is served at: `unix:PATH` with who may connect, or `HOST:PORT`.
 
-use std::path::PathBuf;
+use crate::failure::Failure;
+use std::path::{Path, PathBuf};
+use weir_device::DeviceError;
 
 /// An address NBD is served at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +114,29 @@ fn named(key: &str, text: &str) -> Result<String, String> {
     }
 }
 
+/// Why nobody can listen at a socket, and what to do; `is_beside` tells one that stands beside the pool file,
+/// where nobody asked for it.
+pub(super) fn not_listening(error: DeviceError, is_beside: bool) -> Failure {
+    use std::io::ErrorKind as Os;
+    let DeviceError::ListenUnix { path, source } = &error else { return error.into() };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let help = match source.kind() {
+        Os::NotFound => format!("make the folder {} first, or name another path", folder.display()),
+        Os::ReadOnlyFilesystem | Os::PermissionDenied if is_beside => {
+            "this socket stands beside the pool file: move the pool file, or put a symbolic link to it, into \
+             a folder that this user may write to, and name it there with --pool; paths of devices are \
+             relative to that folder"
+                .into()
+        }
+        Os::ReadOnlyFilesystem | Os::PermissionDenied => {
+            "name a path in a folder that this user may write to".into()
+        }
+        Os::InvalidFilename => "a socket's path has at most 107 bytes; name a shorter one".into(),
+        _ => String::new(),
+    };
+    Failure { help, ..Failure::from(error) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,5 +172,22 @@ mod tests {
         refused(",group=", "group is empty");
         refused(",user=me", "\"user=me\" is no option");
         refused(",b.sock", "a path with a comma");
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_made_has_its_way_out() {
+        let help = |kind: std::io::ErrorKind, is_beside| {
+            let error = DeviceError::ListenUnix { path: "ro/pool.control".into(), source: kind.into() };
+            not_listening(error, is_beside).help
+        };
+        use std::io::ErrorKind as Os;
+        for kind in [Os::ReadOnlyFilesystem, Os::PermissionDenied] {
+            assert!(
+                help(kind, true).starts_with("this socket stands beside the pool file: move the pool file")
+            );
+            assert!(help(kind, false).starts_with("name a path in a folder"));
+        }
+        assert!(help(Os::NotFound, false).starts_with("make the folder ro first"));
+        assert!(help(Os::InvalidFilename, true).contains("107 bytes"));
     }
 }

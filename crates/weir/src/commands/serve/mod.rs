@@ -4,20 +4,20 @@ mod endpoint;
 
 use super::show;
 use crate::args::{Accept, Common};
-use crate::devices::{Described, Opened, Opening, warn_of_readers};
+use crate::devices::{Described, Opened, Opening, warn_of_readers, without, without_effect};
 use crate::failure::Failure;
 use crate::pool::{self, CONTROL, give_policies, policy, settings};
 use crate::progress;
 use crate::status::{SERVED, Status};
 use clap::Args;
-use endpoint::{Endpoint, UnixSocket};
+use endpoint::{Endpoint, UnixSocket, not_listening};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions, SocketAccess};
 use weir_engine::{Engine, Options, PoolStatus};
-use weir_model::{DeviceId, ErrorKind};
+use weir_model::ErrorKind;
 use weir_serve::{Describe, End, Limits, Server};
 
 /// How long a killed server's socket is waited for.
@@ -78,7 +78,11 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
 
     let Opened { mut devices, superblocks, options: accepted } =
         pool::open_to_serve(&described, &args.accept)?;
+    described.refuse_unwritable(&devices)?;
     warn_of_readers(&described, &devices)?;
+    for warning in without_effect(&described.file, &superblocks) {
+        tracing::warn!("{warning}");
+    }
     let (opened, opening) = progress::during("opening the pool", || {
         Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &accepted))
     });
@@ -102,38 +106,50 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
 
     let control = described.beside(CONTROL);
     let pool = described.file.name.clone();
-    let named = (0u8..).zip(&described.file.devices).map(|(id, _)| described.named(DeviceId(id)));
-    let named: Vec<String> = named.collect();
+    let ways_on = superblocks.iter().map(|sb| (sb.device, described.named(sb.device), without(sb)));
+    let ways_on: Vec<_> = ways_on.collect();
     let volumes = engine.volumes().map(|volume| volume.name).collect();
     let mut server = Server::new(reactor, arena, engine, &limits, describe(described, opening));
     let mut nbd = Vec::new();
     for (endpoint, place) in endpoints.into_iter().zip(&places) {
         // A port that was left to be found is known now.
-        nbd.push(match patiently(|| server.listen(place))? {
+        let listening = patiently(|| server.listen(place));
+        nbd.push(match listening.map_err(|error| not_listening(error, args.nbd.is_empty()))? {
             Some(address) => Endpoint::Tcp(address.to_string()),
             None => endpoint,
         });
     }
-    patiently(|| server.listen_for_control(&control))?;
+    patiently(|| server.listen_for_control(&control)).map_err(|error| not_listening(error, true))?;
     ready(&Ready { pool, nbd, control, volumes });
     match server.run() {
         End::Graceful => tracing::info!("the pool is at rest"),
         End::AtOnce => tracing::warn!("stopped at once; what was not flushed may be lost"),
-        End::Damaged(device) => return Err(damaged(named.get(device.index()).map_or("?", String::as_str))),
+        End::Damaged(device) => {
+            let known = ways_on.iter().find(|(id, ..)| *id == device);
+            return Err(
+                known.map_or_else(|| damaged("?", None), |(_, name, way)| damaged(name, way.as_deref()))
+            );
+        }
     }
     Ok(())
 }
 
-/// The end of a pool's use with a device that was damaged meanwhile.
-fn damaged(device: &str) -> Failure {
+/// The end of a pool's use with a device that was damaged meanwhile, which can be done `without`, or not.
+fn damaged(device: &str, without: Option<&str>) -> Failure {
+    let restore = "restore it from a backup, if no volume has two copies";
+    let help = match without {
+        Some(without) => format!("start without it: weir serve {without}; or {restore}"),
+        None => {
+            format!("it has the pool's only metadata: {restore}, or put that back: weir pool restore FILE")
+        }
+    };
     Failure::new(
         ErrorKind::Corrupt,
         format!(
             "device {device} was removed, truncated or overwritten while it was served, and data that was \
              durable is gone with it"
         ),
-        "start without it: weir serve --without NAME gives I/O errors for what it alone held; or restore it \
-         from a backup, if no volume has two copies; if it held the only metadata: weir pool restore",
+        help,
     )
 }
 

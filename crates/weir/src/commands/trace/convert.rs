@@ -51,7 +51,7 @@ impl Converted {
 pub(super) fn convert(args: &ConvertArgs) -> Result<Converted, Failure> {
     let help = "name a file, or - for standard input";
     let reader = open_span(&args.input, args.from.as_ref(), &args.span, help)?;
-    let output = Output::create(&args.output, args.force)?;
+    let output = Output::create(&args.output, args.force)?.removed_if_interrupted()?;
     output.write(&args.to, |traced| {
         progress::during("converting the trace", || copy(reader, &args.to, traced, args.strict))
     })

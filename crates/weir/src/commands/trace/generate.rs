@@ -54,7 +54,7 @@ pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     let unbounded = if args.requests.is_some() { Nanos::MAX } else { load.lasts() };
     let (until, most) = (args.duration.unwrap_or(unbounded), args.requests.unwrap_or(u64::MAX));
     let (mut requests, mut unsaid, mut last) = (0, 0, Nanos(0));
-    let output = Output::create(&args.out, args.force)?;
+    let output = Output::create(&args.out, args.force)?.removed_if_interrupted()?;
     output.write(&args.format, |traced| {
         progress::during("making the trace up", || {
             let mut records = records(&mut *load, until);

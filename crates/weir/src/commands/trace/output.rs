@@ -3,12 +3,15 @@
 use super::OWN;
 use crate::failure::Failure;
 use crate::files;
+use crate::signals::interruption_then_end;
 use crate::traces::STANDARD;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_model::ErrorKind;
 use weir_trace::{Format, Packing, Record, WriteError, Writer, tells_disks};
 
@@ -22,6 +25,8 @@ pub(super) struct Output {
     part: Option<(PathBuf, File)>,
     /// What there is of a trace that cannot be made whole is worth keeping.
     kept_if_broken: bool,
+    /// Set once the user wants an end before the trace is whole.
+    interrupted: Option<Arc<AtomicBool>>,
     /// A request is in it.
     has_content: Cell<bool>,
 }
@@ -33,6 +38,7 @@ impl Output {
                 path: "standard output".into(),
                 part: None,
                 kept_if_broken: false,
+                interrupted: None,
                 has_content: Cell::default(),
             });
         }
@@ -62,6 +68,7 @@ impl Output {
             path: path.into(),
             part: Some((part, file)),
             kept_if_broken: false,
+            interrupted: None,
             has_content: Cell::default(),
         })
     }
@@ -69,6 +76,16 @@ impl Output {
     /// What there is of a trace that cannot be made whole is kept: it cannot be made again.
     pub(super) fn kept_if_broken(self) -> Self {
         Self { kept_if_broken: true, ..self }
+    }
+
+    /// Ctrl-C ends the writing, and nothing of the file is left; a second one ends the process at once.
+    /// Standard output is left to the signal: what reads it sees the end.
+    ///
+    /// # Errors
+    /// If signals cannot be caught.
+    pub(super) fn removed_if_interrupted(self) -> Result<Self, Failure> {
+        let interrupted = self.part.as_ref().map(|_| interruption_then_end()).transpose()?;
+        Ok(Self { interrupted, ..self })
     }
 
     /// Has `make` write a trace of this format: the file is there if it did, and nothing of it if not, unless it is
@@ -91,9 +108,16 @@ impl Output {
                     Failure::told(ErrorKind::Usage, &refused.to_string())
                 }
             })?;
-            let mut traced =
-                Traced { writer, is_standard, has_content: &self.has_content, cannot: Box::new(cannot) };
+            let mut traced = Traced {
+                writer,
+                is_standard,
+                interrupted: self.interrupted.clone(),
+                has_content: &self.has_content,
+                cannot: Box::new(cannot),
+            };
             let made = make(&mut traced)?;
+            // What it is made of may have ended by the same signal.
+            traced.go_on()?;
             traced.finish()?;
             Ok(made)
         });
@@ -160,6 +184,7 @@ impl Output {
 pub(super) struct Traced<'o> {
     writer: Writer<Packing<Out<'o>>>,
     is_standard: bool,
+    interrupted: Option<Arc<AtomicBool>>,
     has_content: &'o Cell<bool>,
     /// What is said of an error.
     cannot: Box<dyn Fn(&io::Error) -> Failure>,
@@ -179,8 +204,9 @@ impl Traced<'_> {
     /// Writes a request of the disk of this name.
     ///
     /// # Errors
-    /// If the output takes no more.
+    /// If the output takes no more, or the user wants an end.
     pub(super) fn write(&mut self, record: &Record, disk: &str) -> Result<Written, Failure> {
+        self.go_on()?;
         match self.writer.write(record, disk) {
             Ok(true) => {
                 self.has_content.set(true);
@@ -189,6 +215,14 @@ impl Traced<'_> {
             Ok(false) => Ok(Written::Unsaid),
             Err(error) if self.is_closed(&error) => Ok(Written::Enough),
             Err(error) => Err((self.cannot)(&error)),
+        }
+    }
+
+    /// Fails if the user wants an end.
+    fn go_on(&self) -> Result<(), Failure> {
+        match self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            true => Err(Failure::environment("interrupted; the unfinished trace is removed", "")),
+            false => Ok(()),
         }
     }
 

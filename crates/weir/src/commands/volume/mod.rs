@@ -5,12 +5,12 @@ mod change;
 pub(super) use change::create;
 
 use super::show;
-use crate::args::{Common, name, size};
+use crate::args::{Common, name, policies, size};
 use crate::failure::Failure;
-use crate::status::{VolumePart, volumes_table};
+use crate::status::{POOLS_POLICY, VolumePart, volumes_table};
 use crate::{output, pool};
-use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Subcommand};
 use serde_json::json;
 use weir_model::Bytes;
 use weir_serve::control::Hardening;
@@ -35,17 +35,17 @@ pub enum VolumeCommand {
         copies: u8,
     },
     /// Change a volume: its hardening for good, its policy until the server ends; at least one of them
-    #[command(override_usage = "weir volume set [OPTIONS] <NAME> <--hardening <HARDENING>|--policy <NAME>>")]
+    #[command(group(ArgGroup::new("change").required(true).multiple(true).args(["hardening", "policy"])))]
     Set {
         /// The volume's name
         #[arg(value_parser = name)]
         name: String,
         /// When the map's part of a write is durable, from now on: flush or write, as for create
-        #[arg(long, value_parser = hardening(), required_unless_present = "policy")]
+        #[arg(long, value_parser = hardening())]
         hardening: Option<Hardening>,
         /// The placement policy that the running server is to use for this volume until it ends; `pool` for
         /// the pool's
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", value_parser = own_policies())]
         policy: Option<String>,
     },
     /// List the volumes
@@ -83,6 +83,11 @@ pub(crate) fn run(command: VolumeCommand, common: &Common) -> Result<(), Failure
 
 fn show_volumes(common: &Common, volumes: &[VolumePart]) {
     show(common, &json!({ "volumes": volumes }), |width| volumes_table(volumes, width));
+}
+
+/// The policies that a volume may have: one of its own, or the pool's.
+fn own_policies() -> PossibleValuesParser {
+    PossibleValuesParser::new(policies().into_iter().chain([POOLS_POLICY]))
 }
 
 fn hardening() -> impl TypedValueParser<Value = Hardening> {

@@ -30,9 +30,9 @@ pub struct CacheArgs {
     #[arg(long, value_name = "MODE", default_value = "through",
           value_parser = PossibleValuesParser::new(WriteMode::NAMES))]
     pub write_mode: String,
-    /// With --write-mode back: how much of the cache may be dirty
-    #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = cache::share)]
-    pub dirty: f64,
+    /// With --write-mode back: how much of the cache may be dirty [default: 50%]
+    #[arg(long, value_name = "SHARE", value_parser = cache::share)]
+    pub dirty: Option<f64>,
     /// Keep each result in this file as soon as it is there; what is in it already is not simulated again
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

@@ -82,6 +82,12 @@ fn check(args: &CacheArgs) -> Result<(), Failure> {
             format!("name sizes from {block} to {}", Bytes(u64::from(u32::MAX) * block.0)),
         ));
     }
+    if args.dirty.is_some() && mode(args).dirty().is_none() {
+        return Err(Failure::usage(
+            format!("--dirty is for caches that are written back, and --write-mode is {}", args.write_mode),
+            "add --write-mode back, or leave --dirty away",
+        ));
+    }
     let standard = |path: &&PathBuf| path.as_os_str() == traces::STANDARD;
     if args.out.is_some() && args.traces.iter().any(|path| standard(&path)) {
         return Err(Failure::usage(
@@ -92,9 +98,12 @@ fn check(args: &CacheArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How much of a cache that is written back may be dirty unless said otherwise.
+const DIRTY: f64 = 0.5;
+
 fn mode(args: &CacheArgs) -> WriteMode {
     // The command line takes no other name.
-    WriteMode::named(&args.write_mode, args.dirty).unwrap_or(WriteMode::Through)
+    WriteMode::named(&args.write_mode, args.dirty.unwrap_or(DIRTY)).unwrap_or(WriteMode::Through)
 }
 
 fn caches(args: &CacheArgs) -> Vec<CacheConfig> {

@@ -1,0 +1,85 @@
+//! Keys of the pool file that only the pool's creation goes by.
+
+use crate::pool_file::{DeviceEntry, PoolFile};
+use weir_map::Superblock;
+use weir_model::DeviceId;
+
+/// What the pool file says of where the metadata lives and the pool, which exists, does not go by: a sentence
+/// for each device. Nothing is known of devices whose superblock is not given.
+pub(crate) fn without_effect<'a>(
+    file: &PoolFile,
+    superblocks: impl IntoIterator<Item = &'a Superblock>,
+) -> Vec<String> {
+    let mut members = vec![None; file.devices.len()];
+    for superblock in superblocks {
+        if let Some(is_member) = members.get_mut(superblock.device.index()) {
+            *is_member = Some(superblock.is_metadata_member());
+        }
+    }
+    without_effect_on(file, |id| members.get(id.index()).copied().flatten())
+}
+
+/// As [`without_effect`], by whether each device has metadata, as far as that is known.
+pub(crate) fn without_effect_on(
+    file: &PoolFile,
+    is_member: impl Fn(DeviceId) -> Option<bool>,
+) -> Vec<String> {
+    let numbered = || file.devices.iter().zip((0u8..).map(DeviceId));
+    let members: Vec<_> = numbered().filter(|(_, id)| is_member(*id) == Some(true)).collect();
+    let members: Vec<_> = members.iter().map(|(entry, _)| entry.name.as_str()).collect();
+    let sentence = |(entry, id): (&DeviceEntry, DeviceId)| {
+        let key = ignored(entry, is_member(id)?)?;
+        Some(format!(
+            "device {}: `{key}` has no effect on a pool that exists; its metadata is on {}. Leave the key \
+             out, or save the volumes and make the pool anew",
+            entry.name,
+            members.join(" and ")
+        ))
+    };
+    numbered().filter_map(sentence).collect()
+}
+
+/// The key that says otherwise than it is.
+fn ignored(entry: &DeviceEntry, is_member: bool) -> Option<&'static str> {
+    match (is_member, entry.metadata, entry.durable) {
+        (false, Some(true), _) => Some("metadata = true"),
+        (true, Some(false), _) => Some("metadata = false"),
+        (true, None, false) => Some("durable = false"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool_file::parse;
+
+    /// What is said of three devices with these lines, of which the first has the metadata and nothing is
+    /// known of the last.
+    fn said(lines: [&str; 3]) -> Vec<String> {
+        let mut text = "[pool]\nname = \"x\"\n".to_owned();
+        for (index, line) in lines.iter().enumerate() {
+            text += &format!("[[device]]\nname = \"d{index}\"\npath = \"d{index}.img\"\n{line}\n");
+        }
+        let file = parse(&text).expect("a good pool file");
+        without_effect_on(&file, |id| [Some(true), Some(false), None][id.index()])
+    }
+
+    #[test]
+    fn keys_that_a_pool_that_exists_does_not_go_by_are_told() {
+        assert_eq!(said(["", "", ""]), Vec::<String>::new());
+        assert_eq!(said(["metadata = true", "durable = false", "metadata = true"]), Vec::<String>::new());
+        for (lines, device, key) in [
+            (["metadata = false", "", ""], "d0", "metadata = false"),
+            (["durable = false", "", ""], "d0", "durable = false"),
+            (["", "metadata = true", ""], "d1", "metadata = true"),
+        ] {
+            let told = said(lines);
+            assert_eq!(told.len(), 1, "{told:?}");
+            let begins = format!(
+                "device {device}: `{key}` has no effect on a pool that exists; its metadata is on d0."
+            );
+            assert!(told[0].starts_with(&begins), "{told:?}");
+        }
+    }
+}

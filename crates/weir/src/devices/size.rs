@@ -1,0 +1,189 @@
+//! Devices whose size has changed since they joined the pool, and files larger than this process may write.
+
+use super::Described;
+use crate::failure::{self, Failure};
+use crate::pool_file::DeviceEntry;
+use std::path::Path;
+use weir_device::Devices;
+use weir_map::Superblock;
+use weir_model::{Bytes, DeviceId, Store as _};
+
+/// A device whose size is not the one it joined the pool with.
+#[derive(Clone, Debug)]
+pub(crate) struct Resized<'a> {
+    /// What it carries.
+    pub(crate) superblock: &'a Superblock,
+    /// Its size now.
+    pub(crate) now: Bytes,
+    /// Where it is.
+    pub(crate) path: &'a Path,
+    /// Whether it is a block device, rather than a file.
+    pub(crate) is_block: bool,
+}
+
+impl Resized<'_> {
+    /// What it has, and had.
+    pub(crate) fn why(&self) -> String {
+        let was = self.superblock.size;
+        format!("has {}, but had {} when it joined the pool", counted(self.now), counted(was))
+    }
+
+    /// How it gets its size back, and what is left of it then.
+    pub(crate) fn advice(&self) -> String {
+        let Bytes(was) = self.superblock.size;
+        let path = shell_word(self.path);
+        let (is_grown, without) = (self.now.0 > was, without(self.superblock));
+        let give_back = match (is_grown, self.is_block) {
+            (true, false) => format!("cut it back: truncate -s {was} {path}"),
+            (false, false) => format!("grow it back first (truncate -s {was} {path})"),
+            (_, true) => format!("give {path} its {was} bytes back"),
+        };
+        if is_grown {
+            return format!("nothing is lost; {give_back}");
+        }
+        let go_on = without.map_or_else(
+            || "if its metadata is damaged then: weir pool restore FILE, from a dump".into(),
+            |without| format!("or go on without it: {without}"),
+        );
+        format!(
+            "put the right device or file back, or restore it from a backup; to read what is left of it, \
+             {give_back} and weir pool check --repair takes it in again, zeros where it was cut off, if \
+             nothing on it is elsewhere as well; {go_on}"
+        )
+    }
+}
+
+/// The option that opens the pool without this device; `None` if none does: it has the only metadata.
+pub(crate) fn without(superblock: &Superblock) -> Option<String> {
+    let name = &superblock.device_name;
+    let lost = "what it alone held gives I/O errors";
+    match (superblock.is_metadata_member(), superblock.members.len()) {
+        (false, _) => Some(format!("--without {name} ({lost})")),
+        (true, 2..) => Some(format!("--without {name} --accept-rollback ({lost})")),
+        (true, _) => None,
+    }
+}
+
+/// A size in words, and in bytes: the words may be the same for two sizes.
+pub(crate) fn counted(size: Bytes) -> String {
+    format!("{size} ({} bytes)", size.0)
+}
+
+/// A path as a shell takes it.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+:@".contains(&byte));
+    if is_plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+impl Described {
+    /// Refuses device files that this process may not write up to their ends: better than to fail half-way.
+    ///
+    /// # Errors
+    /// If there are some; all of them are told.
+    pub(crate) fn refuse_unwritable(&self, devices: &Devices) -> Result<(), Failure> {
+        let Some(limit) = weir_device::limits::file_size() else { return Ok(()) };
+        let ids = (0u8..).map(DeviceId).take(self.file.devices.len());
+        let too_large = ids.filter_map(|id| {
+            let device = devices.get(id).filter(|device| !device.is_block() && device.size() > limit)?;
+            Some(Failure::environment(
+                format!(
+                    "device {} has {}, and this process may write no file beyond {} (ulimit -f)",
+                    self.named(id),
+                    counted(device.size()),
+                    counted(limit)
+                ),
+                failure::RAISE_FILE_SIZE,
+            ))
+        });
+        Failure::all(too_large.collect()).map_or(Ok(()), Err)
+    }
+}
+
+/// Refuses a device that has another size than it joined the pool with.
+pub(super) fn refuse_resized(entry: &DeviceEntry, device: &Resized<'_>) -> Result<(), Failure> {
+    if device.superblock.size == device.now {
+        return Ok(());
+    }
+    let message = format!("device {} ({}) {}", entry.name, device.path.display(), device.why());
+    Err(Failure::refused(message, device.advice()))
+}
+
+/// Refuses a file that was truncated and has grown to its size again: what was cut off is zeros, and so
+/// is the last page, where its second superblock was.
+pub(super) fn refuse_regrown(path: &Path, devices: &mut Devices, found: &Superblock) -> Result<(), Failure> {
+    let (name, size) = (&found.device_name, found.size);
+    let mut page = vec![0xff; weir_map::PAGE];
+    // One that cannot be read is another matter: the first superblock is there for that.
+    let read = devices.read(found.device, Superblock::second_at(size), &mut page);
+    if read.is_err() || page.iter().any(|byte| *byte != 0) {
+        return Ok(());
+    }
+    let without = without(found).map(|option| format!("go on without it: {option}, or, "));
+    let restore =
+        if without.is_some() { "" } else { "; if its metadata is damaged then: weir pool restore FILE" };
+    Err(Failure::refused(
+        format!(
+            "device {name} ({}) has zeros where its second superblock was, in the last 4 KiB of its {size}: \
+             it was truncated and has grown again, and what was cut off is gone",
+            path.display()
+        ),
+        format!(
+            "{}if no volume has two copies, restore it from a backup, or read what is left of it, zeros \
+             where it was cut off: weir pool check --repair{restore}",
+            without.unwrap_or_default()
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_map::{NewDevice, NewPool, PoolId};
+    use weir_model::{DeviceClass, ExtentSize};
+
+    /// The superblocks of a pool of two devices whose metadata is on these.
+    fn superblocks(metadata: &[u8]) -> Vec<Superblock> {
+        let device =
+            |name: &str| NewDevice { name: name.into(), size: Bytes::mib(64), class: DeviceClass::Ssd };
+        let pool = NewPool {
+            id: PoolId([7; 16]),
+            name: "test".into(),
+            extent: ExtentSize::DEFAULT,
+            devices: vec![device("fast"), device("slow")],
+            metadata: metadata.iter().map(|id| DeviceId(*id)).collect(),
+        };
+        weir_map::create::layout(&pool).expect("a layout")
+    }
+
+    fn advice(superblock: &Superblock, now: Bytes, is_block: bool) -> String {
+        Resized { superblock, now, path: Path::new("/a b/c.img"), is_block }.advice()
+    }
+
+    #[test]
+    fn without_is_offered_only_where_the_metadata_is_elsewhere_too() {
+        let one = superblocks(&[0]);
+        assert_eq!(without(&one[0]), None);
+        assert_eq!(without(&one[1]).expect("a way"), "--without slow (what it alone held gives I/O errors)");
+        let two = superblocks(&[0, 1]);
+        assert!(without(&two[0]).expect("a way").starts_with("--without fast --accept-rollback"));
+        assert!(!advice(&one[0], Bytes::mib(8), false).contains("--without"));
+        assert!(advice(&one[1], Bytes::mib(8), false).contains("--without slow"));
+    }
+
+    #[test]
+    fn the_way_back_has_exact_bytes() {
+        let superblock = &superblocks(&[0])[1];
+        let (was, one_more) = (superblock.size.0, Bytes(superblock.size.0 + 8));
+        let grown = advice(superblock, one_more, false);
+        assert_eq!(grown, format!("nothing is lost; cut it back: truncate -s {was} '/a b/c.img'"));
+        let shrunk = advice(superblock, Bytes::mib(8), false);
+        assert!(
+            shrunk.contains(&format!("(truncate -s {was} '/a b/c.img') and weir pool check")),
+            "{shrunk}"
+        );
+        assert!(!advice(superblock, one_more, true).contains("truncate"), "no file");
+        let resized = Resized { superblock, now: one_more, path: Path::new("/c.img"), is_block: false };
+        assert!(resized.why().contains(&format!("({} bytes)", one_more.0)), "{}", resized.why());
+    }
+}
