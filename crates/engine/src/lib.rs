@@ -82,6 +82,7 @@ mod write;
 
 pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
 pub use background::consolidate::QUIET;
+pub use background::probe::probed;
 pub use cache::CacheStatus;
 pub use counts::written::Written;
 pub use device::measure::{Load, Responses, ResponsesBySize};

@@ -36,12 +36,16 @@ impl Background {
     }
 }
 
+/// The extents of a device with so many that are read to find out how fast it is: spread, and not in order.
+pub fn probed(extents: u32) -> impl Iterator<Item = DeviceExtent> {
+    // 0, 3/8, 6/8, 1/8, ...
+    let part = move |number| u64::from(extents) * u64::from(number * 3 % PROBES) / u64::from(PROBES);
+    (0..PROBES).map(move |number| DeviceExtent(part(number) as u32))
+}
+
 fn probe(core: &mut Core, device: DeviceId, buffer: Buffer, number: u32) {
-    let extents = core.map.space(device).extents();
-    // Spread, and not in order: 0, 3/8, 6/8, 1/8, ...
-    let extent = u64::from(extents) * u64::from(number * 3 % PROBES) / u64::from(PROBES);
-    let whole = Whole { device, extent: DeviceExtent(extent as u32) };
-    let at = core.map.address(whole, 0);
+    let Some(extent) = probed(core.map.space(device).extents()).nth(number as usize) else { return };
+    let at = core.map.address(Whole { device, extent }, 0);
     core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(number));
 }
 

@@ -37,7 +37,7 @@ impl Described {
         for device in recovery.outdated.without(recovery.blank).iter() {
             tracing::warn!(
                 "what is found as device {} is older than what the pool has used: its file was truncated, \
-                 removed or replaced while the pool was served; what other devices hold counts, and second \
+                 removed or replaced; what other devices hold counts, and second \
                  copies are made anew",
                 self.named(device)
             );

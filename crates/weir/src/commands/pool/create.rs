@@ -9,8 +9,8 @@ use crate::{pool, progress};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use weir_device::{Device, Devices, Made};
-use weir_map::{NewDevice, NewPool, PoolId, Superblock};
-use weir_model::{Bytes, DeviceOffset};
+use weir_map::{MapError, NewDevice, NewPool, PoolId, Superblock};
+use weir_model::{Bytes, DeviceOffset, Store};
 
 /// Makes the pool a pool file describes.
 ///
@@ -40,20 +40,16 @@ fn make(described: &Described, force: bool) -> Result<(), Failure> {
     }
     warn_of_readers(described, &devices)?;
     let new = new_pool(described, &mut devices)?;
-    reserve(described, &new, &devices)?;
+    let layout = weir_map::create::layout(&new).map_err(|error| described.explain(error))?;
+    layout.iter().try_for_each(|sb| reserve_on(&devices, sb))?;
+    layout.iter().try_for_each(|sb| fill_probed(described, &mut devices, sb))?;
     weir_map::create(&mut devices, &new).map_err(|error| described.explain(error))?;
     made.keep();
     Ok(())
 }
 
-/// Has the file systems set aside the space for all metadata, so that one which fills up later does not
-/// stop the pool from writing its map.
-fn reserve(described: &Described, new: &NewPool, devices: &Devices) -> Result<(), Failure> {
-    let layout = weir_map::create::layout(new).map_err(|error| described.explain(error))?;
-    layout.iter().try_for_each(|sb| reserve_on(devices, sb))
-}
-
-/// Has the file system set aside the space for the metadata of one device.
+/// Has the file system set aside the space for the metadata of one device, so that one which fills up later
+/// does not stop the pool from writing its map.
 pub(super) fn reserve_on(devices: &Devices, sb: &Superblock) -> Result<(), Failure> {
     let Some(device) = devices.get(sb.device) else { return Ok(()) };
     let page = Bytes(weir_map::PAGE as u64);
@@ -63,6 +59,21 @@ pub(super) fn reserve_on(devices: &Devices, sb: &Superblock) -> Result<(), Failu
     };
     device.reserve(DeviceOffset(0), metadata)?;
     Ok(device.reserve(Superblock::second_at(sb.size), page)?)
+}
+
+/// Writes zeros where the engine will read to find out how fast the device is: a read of a hole in a file
+/// asks nothing of a disk, and the slowest device would pass for the fastest.
+pub(super) fn fill_probed(
+    described: &Described,
+    devices: &mut Devices,
+    sb: &Superblock,
+) -> Result<(), Failure> {
+    let (device, what) = (sb.device, "write");
+    weir_engine::probed(sb.data_extents).try_for_each(|extent| {
+        let at = sb.data_at + Bytes(u64::from(extent.0) * sb.extent.bytes().0);
+        let written = devices.write(device, at, &[0; weir_map::PAGE]);
+        written.map_err(|error| described.explain(MapError::Io { device, what, at, error }))
+    })
 }
 
 fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Failure> {
@@ -106,6 +117,31 @@ impl Drop for MadeFiles {
                 Made::Size => File::options().write(true).open(path).and_then(|file| file.set_len(0)),
                 Made::File => std::fs::remove_file(path),
             };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Accept;
+    use rustix::fs::{SeekFrom, seek};
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_read_of_a_new_device_is_no_hole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool.toml");
+        let text = "[pool]\nname = \"p\"\n[[device]]\nname = \"d\"\npath = \"d.img\"\nsize = \"64MiB\"\n";
+        std::fs::write(&path, text).expect("a pool file");
+        create(&path, false).expect("a pool");
+        let described = Described::read(&path).expect("a pool file");
+        let opened = described.open_pool(&Accept::default(), Duration::ZERO).expect("it opens");
+        let superblock = &opened.superblocks[0];
+        let file = File::open(folder.path().join("d.img")).expect("the device");
+        for extent in weir_engine::probed(superblock.data_extents) {
+            let at = superblock.data_at.0 + u64::from(extent.0) * superblock.extent.bytes().0;
+            assert_eq!(seek(&file, SeekFrom::Data(at)).ok(), Some(at), "{extent:?}");
         }
     }
 }

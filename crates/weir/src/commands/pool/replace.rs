@@ -1,6 +1,6 @@
 //! `weir pool replace`: a blank device takes the place of one that is gone for good.
 
-use super::create::{MadeFiles, reserve_on};
+use super::create::{MadeFiles, fill_probed, reserve_on};
 use super::occupied::refuse_occupied;
 use crate::args::Accept;
 use crate::devices::{Described, Opened, warn_of_readers};
@@ -56,7 +56,8 @@ fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> R
     let superblock = weir_map::replace(&mut devices, &superblocks, id, &new, &options)
         .map_err(|error| described.explain(error))?;
     made.keep();
-    reserve_on(&devices, &superblock)
+    reserve_on(&devices, &superblock)?;
+    fill_probed(described, &mut devices, &superblock)
 }
 
 /// Refuses to replace a device that is the pool's own.
