@@ -344,6 +344,14 @@ impl Engine {
         self.data.base.host.set_volume_policy(&self.data.base.core, name, choice);
     }
 
+    /// Looks for all extents that lack a copy at once: where nobody serves the pool, no task does. Takes as
+    /// long as reading the records of all volumes with two copies.
+    pub fn look_for_all_lacking(&mut self) {
+        while self.data.base.durability.lacking.is_looking() {
+            self.data.base.durability.lacking.walk(&self.data.base.core);
+        }
+    }
+
     /// The pool's volumes, in order of creation; not those being removed.
     pub fn volumes(&self) -> impl Iterator<Item = VolumeInfo> + '_ {
         let extent = self.data.base.core.map.extent().bytes();

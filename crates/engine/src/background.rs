@@ -7,18 +7,50 @@ pub(crate) mod resync;
 pub(crate) mod survey;
 pub(crate) mod unreachable;
 
-use consolidate::Consolidation;
-use probe::Probing;
-use resync::Resync;
-use survey::Surveys;
-use unreachable::Unreachable;
+use crate::task::Task;
+use crate::{DataPath, Engine};
+use weir_model::{Memory, Nanos};
 
-/// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct Background {
-    pub(crate) consolidation: Consolidation,
-    pub(crate) probing: Probing,
-    pub(crate) resync: Resync,
-    pub(crate) surveys: Surveys,
-    pub(crate) unreachable: Unreachable,
+/// A background task: as a [`Task`], with its state in [`Background`].
+pub(crate) trait Step {
+    /// When its next step is due, if time decides that.
+    fn due(&self, _: &DataPath) -> Option<Nanos> {
+        None
+    }
+
+    /// Makes one bounded step, if there is anything to be done.
+    fn run<M: Memory>(&mut self, _: &mut DataPath, _: &mut M) {}
 }
+
+/// Makes of a list of background tasks, in the order in which they run, what holds and drives them all.
+macro_rules! background {
+    ($($name:ident: $task:ty),* $(,)?) => {
+        /// All background tasks.
+        #[derive(Debug, Default)]
+        pub(crate) struct Background {
+            $(pub(crate) $name: $task,)*
+        }
+
+        impl Task for Background {
+            type On = Engine;
+
+            fn due(engine: &Engine) -> Option<Nanos> {
+                [$(engine.background.$name.due(&engine.data)),*].into_iter().flatten().min()
+            }
+
+            fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
+                let Engine { data, background, .. } = engine;
+                $(background.$name.run(data, memory);)*
+            }
+        }
+    };
+}
+
+background!(
+    probing: probe::Probing,
+    surveys: survey::Surveys,
+    unreachable: unreachable::Unreachable,
+    resync: resync::Resync,
+    reclaim: reclaim::Walk,
+    consolidation: consolidate::Consolidation,
+);

@@ -219,7 +219,7 @@ impl Engine {
 
     /// Begins what an engine does as soon as it is there.
     fn begin_tasks(&mut self) {
-        self.background.start_probes(&mut self.data.base.core, &mut self.data.base.space);
+        self.background.probing.start(&mut self.data.base.core, &mut self.data.base.space);
         self.admin.resume_removals(&mut self.data.base.core, &mut self.data.base.requests);
         self.data.base.durability.lacking.look_for_all(&self.data.base.core);
         self.data.base.host.look_for_metadata(&self.data.base.core);
@@ -305,13 +305,9 @@ task::tasks!(
     admin::Admin,
     durability::members::Members,
     policy::rounds::Rounds,
-    background::survey::Surveys,
-    background::unreachable::Unreachable,
     policy::harm::Harm,
     durability::intents::Intents,
-    background::resync::Resync,
-    background::reclaim::Walk,
-    background::consolidate::Consolidation,
+    background::Background,
     mover::Mover,
     verify::Verification,
     Commits,

@@ -1,8 +1,8 @@
 //! Probes: a few reads of each device when the pool starts, so that policies know from the first
 //! allocation which device is fast. Measured, never assumed.
 
-use crate::Engine;
-use crate::background::Background;
+use crate::DataPath;
+use crate::background::Step;
 use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose};
 use crate::space::Space;
@@ -20,19 +20,21 @@ pub(crate) struct Probing {
     answers: Vec<Vec<Nanos>>,
 }
 
-impl Background {
-    pub(crate) fn start_probes(&mut self, core: &mut Core, space: &mut Space) {
-        self.probing =
-            Probing { devices_left: core.devices.len(), answers: vec![Vec::new(); core.devices.len()] };
+/// It begins with the engine, and goes on as its commands end.
+impl Step for Probing {}
+
+impl Probing {
+    pub(crate) fn start(&mut self, core: &mut Core, space: &mut Space) {
+        *self = Self { devices_left: core.devices.len(), answers: vec![Vec::new(); core.devices.len()] };
         for i in 0..core.devices.len() {
             let device = DeviceId(i as u8);
             match space.scratch.blocks(1) {
                 Some([Some(buffer), _]) => probe(core, device, buffer, 0),
                 // More devices than scratch blocks: the rest count as slow until they are used.
-                _ => self.probing.devices_left -= 1,
+                _ => self.devices_left -= 1,
             }
         }
-        space.awaits_probes = self.probing.devices_left > 0;
+        space.awaits_probes = self.devices_left > 0;
     }
 }
 
@@ -49,26 +51,32 @@ fn probe(core: &mut Core, device: DeviceId, buffer: Buffer, number: u32) {
     core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Probe(number));
 }
 
-impl Engine {
-    pub(crate) fn probe_ended(&mut self, number: u32, flight: &Flight, result: Result<(), IoError>) {
+impl Probing {
+    pub(crate) fn ended(
+        &mut self,
+        data: &mut DataPath,
+        number: u32,
+        flight: &Flight,
+        result: Result<(), IoError>,
+    ) {
         let i = flight.device.index();
-        self.background.probing.answers[i].push(self.data.base.core.now.since(flight.started));
+        self.answers[i].push(data.base.core.now.since(flight.started));
         if result.is_ok() && number + 1 < PROBES {
-            return probe(&mut self.data.base.core, flight.device, flight.buffer, number + 1);
+            return probe(&mut data.base.core, flight.device, flight.buffer, number + 1);
         }
         // The median: the first may have waited for what the pool's opening wrote.
-        let answers = &mut self.background.probing.answers[i];
+        let answers = &mut self.answers[i];
         answers.sort_unstable();
         let median = answers[answers.len() / 2];
         let quartiles = [answers[answers.len() / 4], answers[answers.len() * 3 / 4]];
-        self.data.base.core.devices[i].idle.response = Some(if result.is_ok() { median } else { Nanos::MAX });
-        self.data.base.core.devices[i].idle.quartiles = result.is_ok().then_some(quartiles);
-        self.data.base.core.views.device_changed();
-        self.data.base.put_back_block(flight.buffer);
-        self.background.probing.devices_left -= 1;
-        if self.background.probing.devices_left == 0 {
-            self.data.base.space.awaits_probes = false;
-            self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
+        data.base.core.devices[i].idle.response = Some(if result.is_ok() { median } else { Nanos::MAX });
+        data.base.core.devices[i].idle.quartiles = result.is_ok().then_some(quartiles);
+        data.base.core.views.device_changed();
+        data.base.put_back_block(flight.buffer);
+        self.devices_left -= 1;
+        if self.devices_left == 0 {
+            data.base.space.awaits_probes = false;
+            data.base.space.retry_waiting_space(&mut data.base.requests);
         }
     }
 }

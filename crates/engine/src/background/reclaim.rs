@@ -1,9 +1,9 @@
 //! The walk of [`crate::space::reclaim`].
 
-use crate::Engine;
+use crate::DataPath;
+use crate::background::Step;
 use crate::core::Core;
 use crate::lookup;
-use crate::task::Task;
 use crate::walk::{self, after};
 use weir_map::{Place, Record};
 use weir_model::{BlockRange, ExtentKey, Memory, Nanos, PlaceId, PlaceKind};
@@ -25,39 +25,35 @@ const LATER: Nanos = Nanos::secs(10);
 const REST: u64 = 10;
 
 /// Goes on with the walk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Walk;
 
-impl Task for Walk {
-    type On = Engine;
-
+impl Step for Walk {
     /// When the walk goes on.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        engine.data.base.space.reclaim.active.then_some(engine.data.base.space.reclaim.due)
+    fn due(&self, data: &DataPath) -> Option<Nanos> {
+        data.base.space.reclaim.active.then_some(data.base.space.reclaim.due)
     }
 
     /// Goes on with the walk.
-    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if <Self as Task>::due(engine).is_none_or(|due| due > engine.data.base.core.now) {
+    fn run<M: Memory>(&mut self, data: &mut DataPath, _: &mut M) {
+        if self.due(data).is_none_or(|due| due > data.base.core.now) {
             return;
         }
-        if !engine.data.base.space.state.is_waited_for() || engine.data.base.core.stopped_changes.is_some() {
-            return engine.data.base.space.rest_reclaim(&mut engine.data.base.requests);
+        if !data.base.space.state.is_waited_for() || data.base.core.stopped_changes.is_some() {
+            return data.base.space.rest_reclaim(&mut data.base.requests);
         }
-        let enough = engine.data.base.space.reclaim.given_up
-            + ENOUGH * u64::from(engine.data.base.core.map.extent().blocks());
+        let enough =
+            data.base.space.reclaim.given_up + ENOUGH * u64::from(data.base.core.map.extent().blocks());
         for _ in 0..LOOKS {
-            let Some(key) =
-                walk::next_extent(&engine.data.base.core.map, engine.data.base.space.reclaim.at, |volume| {
-                    volume.copies == 1
-                })
-            else {
-                return engine.end_walk();
+            let Some(key) = walk::next_extent(&data.base.core.map, data.base.space.reclaim.at, |volume| {
+                volume.copies == 1
+            }) else {
+                return end_walk(data);
             };
-            engine.bring_together(key);
-            engine.data.base.space.reclaim.at = after(key);
-            if engine.data.base.space.dropped >= enough {
-                return engine.data.base.space.rest_reclaim(&mut engine.data.base.requests);
+            bring_together(data, key);
+            data.base.space.reclaim.at = after(key);
+            if data.base.space.dropped >= enough {
+                return data.base.space.rest_reclaim(&mut data.base.requests);
             }
         }
     }
@@ -72,56 +68,54 @@ fn best_home<'a>(core: &Core, record: &'a Record) -> Option<&'a Place> {
     })
 }
 
-impl Engine {
-    /// All extents have been looked at: those who wait try again. Had nothing been given up they are refused.
-    fn end_walk(&mut self) {
-        let until = *self.data.base.space.reclaim.until.get_or_insert(self.data.base.core.now + PATIENCE);
-        if self.data.mover_load() > 0 && self.data.base.core.now < until {
-            self.data.base.space.reclaim.due = self.data.base.core.now + SOON;
-            return;
-        }
-        let took = self.data.base.core.now.since(self.data.base.space.reclaim.began);
-        let rested = self.data.base.space.reclaim.rested;
-        let found = self.data.base.space.dropped > self.data.base.space.reclaim.dropped;
-        self.data.base.begin_walk();
-        if !found && rested {
-            return;
-        }
-        if !found || !self.data.base.space.was_fruitful(&self.data.base.core) {
-            self.data.base.space.reclaim.note_room();
-            self.data.base.space.reclaim.not_before =
-                self.data.base.core.now + LATER.max(Nanos(took.0.saturating_mul(REST)));
-        }
-        self.data.base.space.reclaim.active = false;
-        self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
+/// All extents have been looked at: those who wait try again. Had nothing been given up they are refused.
+fn end_walk(data: &mut DataPath) {
+    let until = *data.base.space.reclaim.until.get_or_insert(data.base.core.now + PATIENCE);
+    if data.mover_load() > 0 && data.base.core.now < until {
+        data.base.space.reclaim.due = data.base.core.now + SOON;
+        return;
     }
+    let took = data.base.core.now.since(data.base.space.reclaim.began);
+    let rested = data.base.space.reclaim.rested;
+    let found = data.base.space.dropped > data.base.space.reclaim.dropped;
+    data.base.begin_walk();
+    if !found && rested {
+        return;
+    }
+    if !found || !data.base.space.was_fruitful(&data.base.core) {
+        data.base.space.reclaim.note_room();
+        data.base.space.reclaim.not_before =
+            data.base.core.now + LATER.max(Nanos(took.0.saturating_mul(REST)));
+    }
+    data.base.space.reclaim.active = false;
+    data.base.space.retry_waiting_space(&mut data.base.requests);
+}
 
-    /// What several places hold is given up by all but one of them, or all is brought home to one. Not while
-    /// one of them is lost: what it has may be all there is, and its space is of no use.
-    fn bring_together(&mut self, key: ExtentKey) {
-        let Some(record) =
-            lookup::record(&self.data.base.core.map, key).filter(|r| r.copies == 1 && r.places.len() > 1)
-        else {
-            return;
-        };
-        let Some(home) = best_home(&self.data.base.core, &record) else { return };
-        let blocks = BlockRange { first: 0, count: self.data.base.core.map.extent().blocks() };
-        let others = || record.places.iter().filter(|p| p.at.id() != home.at.id());
-        let is_copy = |place: &Place| {
-            let mut missing = place.valid.clone();
-            missing.subtract(&home.valid);
-            missing.is_empty()
-        };
-        if others().any(|place| !self.data.base.core.is_usable(place.device())) {
-            return;
-        }
-        if others().all(is_copy) {
-            let names: Vec<PlaceId> = others().map(|place| place.at.id()).collect();
-            names.into_iter().for_each(|from| {
-                self.data.drop_from(key, blocks, from);
-            });
-        } else if self.data.mover_load() < MOVES {
-            self.data.base.host.actions.push(Action::Move { key, blocks, to: home.at.id() });
-        }
+/// What several places hold is given up by all but one of them, or all is brought home to one. Not while
+/// one of them is lost: what it has may be all there is, and its space is of no use.
+fn bring_together(data: &mut DataPath, key: ExtentKey) {
+    let Some(record) =
+        lookup::record(&data.base.core.map, key).filter(|r| r.copies == 1 && r.places.len() > 1)
+    else {
+        return;
+    };
+    let Some(home) = best_home(&data.base.core, &record) else { return };
+    let blocks = BlockRange { first: 0, count: data.base.core.map.extent().blocks() };
+    let others = || record.places.iter().filter(|p| p.at.id() != home.at.id());
+    let is_copy = |place: &Place| {
+        let mut missing = place.valid.clone();
+        missing.subtract(&home.valid);
+        missing.is_empty()
+    };
+    if others().any(|place| !data.base.core.is_usable(place.device())) {
+        return;
+    }
+    if others().all(is_copy) {
+        let names: Vec<PlaceId> = others().map(|place| place.at.id()).collect();
+        names.into_iter().for_each(|from| {
+            data.drop_from(key, blocks, from);
+        });
+    } else if data.mover_load() < MOVES {
+        data.base.host.actions.push(Action::Move { key, blocks, to: home.at.id() });
     }
 }

@@ -2,11 +2,11 @@
 //! ([`crate::durability::lacking`]). In the background such extents are looked at in turn, and the mover
 //! makes the copies, a few at a time.
 
-use crate::Engine;
+use crate::DataPath;
+use crate::background::Step;
 use crate::durability::lacking::lacks;
 use crate::ids::Waiter;
 use crate::lookup::{self, wholes};
-use crate::task::Task;
 use crate::walk::after;
 use smallvec::SmallVec;
 use weir_map::Record;
@@ -34,103 +34,87 @@ pub(crate) struct Resync {
     copied: u64,
 }
 
-impl Task for Resync {
-    type On = Engine;
-
+impl Step for Resync {
     /// When there is something to do.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        let lacking = &engine.data.base.durability.lacking;
-        (!lacking.is_idle() && engine.data.base.core.stopped_changes.is_none()).then_some(lacking.due)
+    fn due(&self, data: &DataPath) -> Option<Nanos> {
+        let lacking = &data.base.durability.lacking;
+        (!lacking.is_idle() && data.base.core.stopped_changes.is_none()).then_some(lacking.due)
     }
 
     /// Goes on with the walk, and has the mover make copies.
-    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if <Self as Task>::due(engine).is_none_or(|due| due > engine.data.base.core.now) {
+    fn run<M: Memory>(&mut self, data: &mut DataPath, _: &mut M) {
+        if self.due(data).is_none_or(|due| due > data.base.core.now) {
             return;
         }
-        if engine.data.base.durability.lacking.is_looking() {
-            engine.data.base.durability.lacking.walk(&engine.data.base.core);
+        if data.base.durability.lacking.is_looking() {
+            data.base.durability.lacking.walk(&data.base.core);
         }
-        let hopeful = engine.make_copies();
-        let lacking = &mut engine.data.base.durability.lacking;
+        let hopeful = self.make_copies(data);
+        let lacking = &mut data.base.durability.lacking;
         let commits = lacking.wants_commit() && (lacking.extents.is_empty() || !hopeful);
         if commits {
             lacking.begin_commit();
         }
-        lacking.due = engine.data.base.core.now
+        lacking.due = data.base.core.now
             + match (lacking.is_looking(), hopeful) {
                 (true, _) => WALK_EVERY,
                 (false, true) => SOON,
                 (false, false) => LATER,
             };
         if commits {
-            engine.data.base.durability.wait_for_commit(Waiter::Resync);
+            data.base.durability.wait_for_commit(Waiter::Resync);
         }
     }
 }
 
-impl Engine {
-    /// Looks at all extents at once: where nobody serves the pool, no task does. Takes as long as reading the
-    /// records of all volumes with two copies.
-    pub fn look_for_all_lacking(&mut self) {
-        while self.data.base.durability.lacking.is_looking() {
-            self.data.base.durability.lacking.walk(&self.data.base.core);
-        }
-    }
-
+impl Resync {
     /// Looks at some extents that may lack a copy; those that do not any more are done. `false` if all have
     /// been looked at since anything came of it.
-    fn make_copies(&mut self) -> bool {
+    fn make_copies(&mut self, data: &mut DataPath) -> bool {
         for _ in 0..LOOKS {
-            let under_way = self
-                .data
-                .mover
-                .moving()
-                .filter(|key| self.data.base.durability.lacking.extents.has(*key))
-                .count();
-            if !self.data.base.host.actions.has_begun_what_is_owed() || under_way >= MOVES {
+            let under_way =
+                data.mover.moving().filter(|key| data.base.durability.lacking.extents.has(*key)).count();
+            if !data.base.host.actions.has_begun_what_is_owed() || under_way >= MOVES {
                 return true;
             }
-            let Some(key) = self.data.base.durability.lacking.extents.next(self.background.resync.cursor)
-            else {
-                let copied = self.mover_status().copied;
-                let copied = std::mem::replace(&mut self.background.resync.copied, copied);
-                self.background.resync.cursor = ExtentKey::default();
-                return std::mem::take(&mut self.background.resync.completed)
-                    || copied != self.background.resync.copied;
+            let Some(key) = data.base.durability.lacking.extents.next(self.cursor) else {
+                let copied = data.mover_status().copied;
+                let copied = std::mem::replace(&mut self.copied, copied);
+                self.cursor = ExtentKey::default();
+                return std::mem::take(&mut self.completed) || copied != self.copied;
             };
-            self.background.resync.cursor = after(key);
-            if !lacks(&self.data.base.core, key) {
-                self.data.base.durability.lacking.complete(key, !self.data.base.core.map.has_pending(key));
-                self.background.resync.completed = true;
-            } else if let Some(record) = lookup::record(&self.data.base.core.map, key) {
-                self.request_copies(key, &record);
+            self.cursor = after(key);
+            if !lacks(&data.base.core, key) {
+                data.base.durability.lacking.complete(key, !data.base.core.map.has_pending(key));
+                self.completed = true;
+            } else if let Some(record) = lookup::record(&data.base.core.map, key) {
+                request_copies(data, key, &record);
             }
         }
         true
     }
+}
 
-    /// Asks the mover for what the extent lacks, if that can be had.
-    fn request_copies(&mut self, key: ExtentKey, record: &Record) {
-        let not_made = match wholes(record).count() {
-            0 | 1 => Mutant::LackingCopyNotMade,
-            _ => Mutant::StaleCopyNotRefreshed,
-        };
-        if self.data.base.core.is_planted(not_made) {
-            return;
-        }
-        let blocks = BlockRange { first: 0, count: self.data.base.core.map.extent().blocks() };
-        let places: SmallVec<[_; 2]> = wholes(record).map(|whole| whole.device).collect();
-        if places.len() > 1 {
-            if places.iter().filter(|device| self.data.base.core.is_usable(**device)).count() > 1 {
-                for device in places {
-                    let to = PlaceId { device, kind: PlaceKind::Whole };
-                    self.data.base.host.actions.push_owed(Action::Copy { key, blocks, to });
-                }
+/// Asks the mover for what the extent lacks, if that can be had.
+fn request_copies(data: &mut DataPath, key: ExtentKey, record: &Record) {
+    let not_made = match wholes(record).count() {
+        0 | 1 => Mutant::LackingCopyNotMade,
+        _ => Mutant::StaleCopyNotRefreshed,
+    };
+    if data.base.core.is_planted(not_made) {
+        return;
+    }
+    let blocks = BlockRange { first: 0, count: data.base.core.map.extent().blocks() };
+    let places: SmallVec<[_; 2]> = wholes(record).map(|whole| whole.device).collect();
+    if places.len() > 1 {
+        if places.iter().filter(|device| data.base.core.is_usable(**device)).count() > 1 {
+            for device in places {
+                let to = PlaceId { device, kind: PlaceKind::Whole };
+                data.base.host.actions.push_owed(Action::Copy { key, blocks, to });
             }
-        } else if let Some(device) = self.data.second_device(key) {
-            let to = PlaceId { device, kind: PlaceKind::Whole };
-            self.data.base.host.actions.push_owed(Action::Copy { key, blocks, to });
         }
+    } else if let Some(device) = data.second_device(key) {
+        let to = PlaceId { device, kind: PlaceKind::Whole };
+        data.base.host.actions.push_owed(Action::Copy { key, blocks, to });
     }
 }

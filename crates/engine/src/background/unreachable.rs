@@ -4,11 +4,11 @@
 //! other device holds: dirty blocks of a write-back area, and everything that was in one place. In the
 //! background, some extents at a time. The first ranges are told one by one, all of them as a sum.
 
+use crate::background::Step;
 use crate::device::Device;
 use crate::notice::{Notice, Notices};
-use crate::task::Task;
 use crate::walk::{self, after};
-use crate::{Base, DataPath, Engine};
+use crate::{Base, DataPath};
 use weir_map::{Found, Map};
 use weir_model::{
     BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Memory, Nanos, VolumeId, VolumeOffset,
@@ -50,20 +50,18 @@ impl Unreachable {
     }
 }
 
-impl Task for Unreachable {
-    type On = Engine;
-
+impl Step for Unreachable {
     /// When to go on.
-    fn due(engine: &Engine) -> Option<Nanos> {
-        engine.background.unreachable.walk.map(|_| engine.background.unreachable.due)
+    fn due(&self, _: &DataPath) -> Option<Nanos> {
+        self.walk.map(|_| self.due)
     }
 
     /// Goes on with the walk.
-    fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
-        if Self::due(engine).is_some_and(|due| due <= engine.data.base.core.now) {
-            let Engine { data: DataPath { base: Base { core, .. }, .. }, background, .. } = engine;
+    fn run<M: Memory>(&mut self, data: &mut DataPath, _: &mut M) {
+        if self.due(data).is_some_and(|due| due <= data.base.core.now) {
+            let Base { core, .. } = &mut data.base;
             let view = View { map: &core.map, devices: &core.devices, notices: &mut core.notices };
-            background.unreachable.go_on(core.now, view);
+            self.go_on(core.now, view);
         }
     }
 }

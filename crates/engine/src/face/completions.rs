@@ -221,8 +221,10 @@ impl Engine {
                 }
                 self.data.base.verified(flight.device, memory);
             }
-            Purpose::Survey => self.survey_read(result, memory),
-            Purpose::Probe(number) => self.probe_ended(number, flight, result),
+            Purpose::Survey => self.background.surveys.read_ended(&mut self.data, result, memory),
+            Purpose::Probe(number) => {
+                self.background.probing.ended(&mut self.data, number, flight, result);
+            }
             Purpose::CurveProbe => self.data.base.curve_probe_ended(),
             Purpose::Abandoned => {}
         }
