@@ -130,6 +130,29 @@ fn a_flush_waits_for_a_device_that_is_flushed_beside_commits() {
     assert!(matches!(h.answer(), Some((1, Ok(_)))));
 }
 
+/// A device that takes long over flushes is not flushed while clients use it; nobody asks for it afterwards.
+#[test]
+fn what_was_not_flushed_for_the_sake_of_clients_is_durable_in_the_end() {
+    let mut h = settled(1, Hardening::Flush);
+    let flushes = FlushRules { slow: Nanos(0), patience: Nanos::secs(30) };
+    h.set_options(Options { flushes, ..Options::default() });
+    h.write(0, &[2; 4096]);
+    h.holding = Some(FLUSH);
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    h.wait(Nanos::millis(50));
+    h.release(None);
+    assert!(matches!(h.answer(), Some((1, Ok(_)))));
+    h.write(1 << 20, &[2; 4096]);
+    for _ in 0..4000 {
+        h.read(1 << 20, 4096);
+        h.wait(Nanos::millis(2));
+    }
+    assert!(h.engine.data.base.core.map.has_pending(h.key(8)), "it is not flushed meanwhile");
+    h.wait(Nanos::secs(60));
+    assert!(!h.engine.data.base.core.map.has_pending(h.key(8)));
+}
+
 /// While it is being recorded that a member was left behind, nobody is told that anything is durable.
 #[test]
 fn a_flush_waits_until_a_lost_member_is_recorded() {

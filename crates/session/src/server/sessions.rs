@@ -185,7 +185,7 @@ impl Sessions {
     }
 
     /// The next request that may be answered now: of each session in turn.
-    fn next_line(&mut self, now: Nanos) -> Option<(ConnId, Vec<u8>)> {
+    pub(super) fn next_line(&mut self, now: Nanos) -> Option<(ConnId, Vec<u8>)> {
         let has_line = |(_, session): &(&ConnId, &Session)| session.has_line();
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let later = self.open.range((after, Bound::Unbounded)).find(has_line);

@@ -353,3 +353,18 @@ fn of_control_sessions_as_many_give_way_as_come() {
     }
     assert_eq!(scripted.port.closing, [ConnId::new(0, 0), ConnId::new(1, 0)]);
 }
+
+#[test]
+fn control_sessions_take_turns() {
+    let mut scripted = Scripted::new();
+    for (conn, lines) in [(OLD, &b"one\ntwo\n"[..]), (NEW, b"three\n")] {
+        scripted.with(|server, outside| server.accepted_control(conn, outside));
+        scripted.settle();
+        let into = scripted.port.receiving.remove(&conn).expect("it is heard");
+        scripted.memory.bytes_mut(into[0].part(0, lines.len() as u32)).copy_from_slice(lines);
+        scripted.with(|server, outside| server.received(conn, Ok(lines.len()), outside));
+    }
+    let lines = std::iter::from_fn(|| scripted.server.sessions.next_line(Nanos(0)));
+    let lines: Vec<_> = lines.map(|(_, line)| String::from_utf8_lossy(&line).into_owned()).collect();
+    assert_eq!(lines, ["one", "three", "two"]);
+}
