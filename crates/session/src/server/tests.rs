@@ -357,9 +357,11 @@ fn of_control_sessions_as_many_give_way_as_come() {
 #[test]
 fn control_sessions_take_turns() {
     let mut scripted = Scripted::new();
-    for (conn, lines) in [(OLD, &b"one\ntwo\n"[..]), (NEW, b"three\n")] {
+    for conn in [OLD, NEW] {
         scripted.with(|server, outside| server.accepted_control(conn, outside));
         scripted.settle();
+    }
+    for (conn, lines) in [(OLD, &b"one\ntwo\n"[..]), (NEW, b"three\n")] {
         let into = scripted.port.receiving.remove(&conn).expect("it is heard");
         scripted.memory.bytes_mut(into[0].part(0, lines.len() as u32)).copy_from_slice(lines);
         scripted.with(|server, outside| server.received(conn, Ok(lines.len()), outside));
