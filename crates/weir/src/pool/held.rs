@@ -17,9 +17,13 @@ enum Control {
     Silent,
 }
 
+/// How often `/proc/locks` is read, at most: it comes in parts, and a lock that goes between two of them
+/// hides another one.
+const LOOKS: usize = 8;
+
 /// Says who holds `device`, and what to do as nobody answers at `control`.
 pub(super) fn explain(device: &Path, control: &Path) -> Failure {
-    let holder = std::fs::read_to_string("/proc/locks").ok().and_then(|locks| holder(&locks, device));
+    let holder = (0..LOOKS).find_map(|_| holder(&std::fs::read_to_string("/proc/locks").ok()?, device));
     let command = holder.and_then(command_line).map_or(String::new(), |command| format!(" ({command})"));
     let who = holder.map_or("another weir process".into(), |pid| format!("process {pid}{command}"));
     let stop = holder.map_or("stop that process".into(), |pid| format!("kill -TERM {pid}"));
