@@ -12,7 +12,7 @@ use crate::{DataPath, Engine};
 use weir_model::{Memory, Nanos};
 
 /// A background task: as a [`Task`], with its state in [`Background`].
-pub(crate) trait Step {
+pub(crate) trait BackgroundTask {
     /// When its next step is due, if time decides that.
     fn due(&self, _: &DataPath) -> Option<Nanos> {
         None

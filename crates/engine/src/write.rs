@@ -10,7 +10,6 @@ pub(crate) mod duplex;
 pub(crate) mod finish;
 pub(crate) mod target;
 
-use crate::DataPath;
 use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, Tried, WriteIo};
 use crate::ids::PieceId;
@@ -22,6 +21,7 @@ use crate::policy::which::Which;
 use crate::request::Requests;
 use crate::request::piece::{Old, Piece, PieceState, Preferred, Target, WaitsFor, Work, Writing};
 use crate::space::Space;
+use crate::{Base, DataPath};
 use smallvec::SmallVec;
 use weir_map::{Found, Record};
 use weir_model::{
@@ -395,23 +395,10 @@ impl DataPath {
     fn write_target(&mut self, id: PieceId, target: Target, old: Option<Box<Old>>) {
         let first_old = old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
         self.base.requests.pieces[id.0 as usize].state = PieceState::Writes(Writing::new(0, target, old));
+        let Base { core, requests, space, mirror, .. } = &mut self.base;
         let left = match target.mirrored {
-            true => self.base.mirror.write_copies(
-                &mut self.base.core,
-                &self.base.requests,
-                &self.base.space,
-                id,
-                target,
-                first_old,
-            ),
-            false => issue_writes(
-                &mut self.base.core,
-                &self.base.requests,
-                &self.base.space,
-                id,
-                target,
-                first_old,
-            ),
+            true => mirror.write_copies(core, requests, space, id, target, first_old),
+            false => issue_writes(core, requests, space, id, target, first_old),
         };
         if left == 0 {
             // Every place has failed meanwhile.

@@ -11,7 +11,7 @@
 //! holds.
 
 use crate::DataPath;
-use crate::background::Step;
+use crate::background::BackgroundTask;
 use crate::core::Core;
 use crate::lookup;
 use crate::space::extra;
@@ -46,7 +46,7 @@ pub(crate) struct Consolidation {
     settled: bool,
 }
 
-impl Step for Consolidation {
+impl BackgroundTask for Consolidation {
     /// When to look again.
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         let may = data.base.space.state.rules().quiet.is_some() && data.base.core.stopped_changes.is_none();

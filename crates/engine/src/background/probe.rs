@@ -2,7 +2,7 @@
 //! allocation which device is fast. Measured, never assumed.
 
 use crate::DataPath;
-use crate::background::Step;
+use crate::background::BackgroundTask;
 use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose};
 use crate::space::Space;
@@ -21,7 +21,7 @@ pub(crate) struct Probing {
 }
 
 /// It begins with the engine, and goes on as its commands end.
-impl Step for Probing {}
+impl BackgroundTask for Probing {}
 
 impl Probing {
     pub(crate) fn start(&mut self, core: &mut Core, space: &mut Space) {

@@ -1,7 +1,7 @@
 //! The walk of [`crate::space::reclaim`].
 
 use crate::DataPath;
-use crate::background::Step;
+use crate::background::BackgroundTask;
 use crate::core::Core;
 use crate::lookup;
 use crate::walk::{self, after};
@@ -28,7 +28,7 @@ const REST: u64 = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Walk;
 
-impl Step for Walk {
+impl BackgroundTask for Walk {
     /// When the walk goes on.
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         data.base.space.reclaim.active.then_some(data.base.space.reclaim.due)

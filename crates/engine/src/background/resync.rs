@@ -3,7 +3,7 @@
 //! makes the copies, a few at a time.
 
 use crate::DataPath;
-use crate::background::Step;
+use crate::background::BackgroundTask;
 use crate::durability::lacking::lacks;
 use crate::ids::Waiter;
 use crate::lookup::{self, wholes};
@@ -34,7 +34,7 @@ pub(crate) struct Resync {
     copied: u64,
 }
 
-impl Step for Resync {
+impl BackgroundTask for Resync {
     /// When there is something to do.
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         let lacking = &data.base.durability.lacking;

@@ -6,7 +6,7 @@
 //! read, or changes meanwhile, is looked at when the superblock is written next.
 
 use crate::DataPath;
-use crate::background::Step;
+use crate::background::BackgroundTask;
 use crate::flight::{NewIo, Purpose};
 use crate::lookup::{self, Source};
 use crate::policy::fs_metadata::{AFTER, Due, Known};
@@ -32,7 +32,7 @@ struct Survey {
 #[derive(Debug, Default)]
 pub(crate) struct Surveys(Option<Survey>);
 
-impl Step for Surveys {
+impl BackgroundTask for Surveys {
     /// When to look at a volume.
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         match self.0 {

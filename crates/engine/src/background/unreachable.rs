@@ -4,7 +4,7 @@
 //! other device holds: dirty blocks of a write-back area, and everything that was in one place. In the
 //! background, some extents at a time. The first ranges are told one by one, all of them as a sum.
 
-use crate::background::Step;
+use crate::background::BackgroundTask;
 use crate::device::Device;
 use crate::notice::{Notice, Notices};
 use crate::walk::{self, after};
@@ -50,7 +50,7 @@ impl Unreachable {
     }
 }
 
-impl Step for Unreachable {
+impl BackgroundTask for Unreachable {
     /// When to go on.
     fn due(&self, _: &DataPath) -> Option<Nanos> {
         self.walk.map(|_| self.due)

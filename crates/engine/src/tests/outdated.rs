@@ -72,24 +72,29 @@ fn an_older_file_does_not_count_where_others_have_its_data() {
     }
 }
 
+/// Opens the pool as it is, with a cut after each number of writes: what is read is the newest.
+fn open_with_cuts(h: &mut Harness, device: DeviceId) {
+    let before = h.disks();
+    for writes in 0.. {
+        h.put_disks(before.clone());
+        let opened = h.opens_within(writes);
+        h.reopen();
+        assert!(content(h) == newest(), "device {device}, cut after {writes} writes");
+        if opened {
+            assert!(writes > 5, "it writes");
+            break;
+        }
+    }
+    h.put_disks(before);
+}
+
 #[test]
 fn no_cut_while_a_pool_opens_makes_an_older_file_count() {
-    let mut h = pool(3, 2, 2);
     for device in (0..3).map(DeviceId) {
+        let mut h = pool(3, 2, 2);
         let older = lose_file(&mut h, device, true, true);
         h.put_back(device, &older);
-        let before = h.disks();
-        for writes in 0.. {
-            h.put_disks(before.clone());
-            let opened = h.opens_within(writes);
-            h.reopen();
-            assert!(content(&mut h) == newest(), "device {device}, cut after {writes} writes");
-            if opened {
-                assert!(writes > 5, "it writes");
-                break;
-            }
-        }
-        h = pool(3, 2, 2);
+        open_with_cuts(&mut h, device);
     }
 }
 
@@ -184,17 +189,7 @@ fn an_older_file_put_in_place_while_the_pool_was_closed_is_known_by_its_roots() 
         exchange_file(&mut h, device);
         let found = h.check().findings;
         assert!(found.iter().any(|f| f.device == device && f.severity == Severity::Damage), "{found:?}");
-        let before = h.disks();
-        for writes in 0.. {
-            h.put_disks(before.clone());
-            let opened = h.opens_within(writes);
-            h.reopen();
-            assert!(content(&mut h) == newest(), "device {device}, cut after {writes} writes");
-            if opened {
-                break;
-            }
-        }
-        h.put_disks(before);
+        open_with_cuts(&mut h, device);
         let recovery = h.try_reopen(OpenOptions::default()).expect("all data is on other devices");
         assert_eq!(recovery.outdated.iter().collect::<Vec<_>>(), [device]);
         h.wait(Nanos::secs(30));

@@ -8,9 +8,7 @@
 //! several places hold is not written before a cut can no longer take one of them for a copy of another (see
 //! [`weir_map::Map::may_overwrite`]).
 
-use crate::DataPath;
 use crate::core::Core;
-use crate::durability::Durability;
 use crate::ids::PieceId;
 use crate::lookup::{self, Address};
 use crate::policy::Host;
@@ -18,6 +16,7 @@ use crate::policy::which::Which;
 use crate::request::Requests;
 use crate::request::piece::{Piece, Preferred, Work};
 use crate::space::Space;
+use crate::{Base, DataPath};
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind, Span};
 use weir_policy::placement::{Access, WriteTo};
@@ -134,35 +133,6 @@ fn out_of_reach(core: &Core, requests: &Requests, id: PieceId, record: Option<&R
         blocks.subtract(&place.valid);
     }
     Some(blocks)
-}
-
-/// Rule 3: whether these blocks of a place may be written. If other places hold them too (`shared`),
-/// these no longer do from now on; the piece waits until what is durable says so, too. The other blocks
-/// of the extent go the same way at once: who overwrites one block overwrites the next.
-fn may_overwrite(
-    core: &mut Core,
-    requests: &mut Requests,
-    durability: &mut Durability,
-    id: PieceId,
-    place: PlaceId,
-    run: BlockRange,
-    shared: bool,
-) -> bool {
-    let key = requests.pieces[id.0 as usize].key;
-    if core.map.may_overwrite(key, place, run) {
-        return true;
-    }
-    let all = BlockRange { first: 0, count: core.map.extent().blocks() };
-    // What a mover does is not undone beyond what must be.
-    let range = if shared && !requests.locks.has_mover(key) { all } else { run };
-    core.map.narrowed(key, place, range);
-    requests.locks.tidy_later(key);
-    durability.note_change(core);
-    if core.map.may_overwrite(key, place, run) {
-        return true;
-    }
-    durability.wait_to_overwrite(requests, id);
-    false
 }
 
 /// The piece keeps its first blocks; the others become a piece of their own.
@@ -369,16 +339,7 @@ impl DataPath {
             let place = address.place();
             let shared = record
                 .is_some_and(|r| r.shared(place, self.base.core.map.extent().blocks()).contains_any(run));
-            return may_overwrite(
-                &mut self.base.core,
-                &mut self.base.requests,
-                &mut self.base.durability,
-                id,
-                place,
-                run,
-                shared,
-            )
-            .then_some((address, run));
+            return self.may_overwrite(id, place, run, shared).then_some((address, run));
         }
         let leaves = out_of_reach(&self.base.core, &self.base.requests, id, record);
         let leaves = |b: u16| leaves.as_ref().is_some_and(|blocks| blocks.contains(b));
@@ -390,19 +351,34 @@ impl DataPath {
             None => self.new_whole_place(id, record)?,
         };
         let place = PlaceId { device: whole.device, kind: PlaceKind::Whole };
-        if !may_overwrite(
-            &mut self.base.core,
-            &mut self.base.requests,
-            &mut self.base.durability,
-            id,
-            place,
-            run,
-            false,
-        ) || self.mover.waits_for_mover(&self.base.core, &mut self.base.requests, id, place, run)
+        if !self.may_overwrite(id, place, run, false)
+            || self.mover.waits_for_mover(&self.base.core, &mut self.base.requests, id, place, run)
         {
             return None;
         }
         Some((Address::Whole(whole), run))
+    }
+
+    /// Rule 3: whether these blocks of a place may be written. If other places hold them too (`shared`),
+    /// these no longer do from now on; the piece waits until what is durable says so, too. The other blocks
+    /// of the extent go the same way at once: who overwrites one block overwrites the next.
+    fn may_overwrite(&mut self, id: PieceId, place: PlaceId, run: BlockRange, shared: bool) -> bool {
+        let Base { core, requests, durability, .. } = &mut self.base;
+        let key = requests.pieces[id.0 as usize].key;
+        if core.map.may_overwrite(key, place, run) {
+            return true;
+        }
+        let all = BlockRange { first: 0, count: core.map.extent().blocks() };
+        // What a mover does is not undone beyond what must be.
+        let range = if shared && !requests.locks.has_mover(key) { all } else { run };
+        core.map.narrowed(key, place, range);
+        requests.locks.tidy_later(key);
+        durability.note_change(core);
+        if core.map.may_overwrite(key, place, run) {
+            return true;
+        }
+        durability.wait_to_overwrite(requests, id);
+        false
     }
 
     /// Allocates a whole place for the extent. `None` if the piece waits or has failed.
