@@ -257,6 +257,7 @@ impl Engine {
     /// The next command for a device, to be started now.
     #[inline]
     pub fn next_io(&mut self) -> Option<Io> {
+        debug_assert!(self.data.base.effects.is_empty(), "what happened was not told");
         self.data.base.core.commands.next()
     }
 

@@ -193,6 +193,7 @@ fn a_removed_volume_gives_everything_back_and_its_name_too() {
     }
     h.remove_volume().expect("removed");
     assert_eq!(h.free(), free);
+    assert!(h.engine.data.base.requests.removing.is_empty(), "nothing is known of it any more");
     assert_eq!(h.request(Op::Read, 0, &[0; 512], false), Err(RequestError::NoVolume));
     h.create_volume().expect("the name is free again");
     assert_eq!(h.read(0, 4096).0, ReadShape::Zeros);

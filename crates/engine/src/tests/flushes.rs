@@ -3,7 +3,8 @@
 use super::harness::{Harness, Shape};
 use crate::{FlushRules, Loss, Options};
 use weir_map::Hardening;
-use weir_model::{DeviceId, Errno, IoError, IoKind, Nanos, Op, RequestError};
+use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError};
+use weir_policy::placement::Action;
 
 const FLUSH: IoKind = IoKind::Flush;
 const DURABLE: IoKind = IoKind::Write { fua: true };
@@ -151,6 +152,36 @@ fn what_was_not_flushed_for_the_sake_of_clients_is_durable_in_the_end() {
     assert!(h.engine.data.base.core.map.has_pending(h.key(8)), "it is not flushed meanwhile");
     h.wait(Nanos::secs(60));
     assert!(!h.engine.data.base.core.map.has_pending(h.key(8)));
+}
+
+/// But it is flushed at once if a move waits for that.
+#[test]
+fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_them() {
+    let mut h = Harness::new(3, "sequential");
+    let flushes = FlushRules { slow: Nanos(0), patience: Nanos::secs(30) };
+    h.set_options(Options { flushes, ..Options::default() });
+    let (key, to) = (h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Whole });
+    let blocks = BlockRange { first: 0, count: 8 };
+    h.write(0, &[1; 8192]);
+    h.act(Action::Copy { key, blocks, to });
+    h.holding = Some(FLUSH);
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    h.wait(Nanos::millis(50));
+    h.release(None);
+    assert!(matches!(h.answer(), Some((1, Ok(_)))));
+    // What is durable has the block in both places; only a flush takes the second one out of it.
+    h.write(5 * 4096, &[2; 4096]);
+    h.log.clear();
+    let blocks = BlockRange { first: 0, count: 1 };
+    h.act(Action::Drop { key, blocks, from: to });
+    h.act(Action::Copy { key, blocks, to });
+    for _ in 0..500 {
+        h.read(0, 4096);
+        h.wait(Nanos::millis(2));
+    }
+    let is_flushed = h.log.iter().any(|io| (io.device, io.kind) == (DeviceId(0), FLUSH));
+    assert!(is_flushed, "{:?}", h.record(key));
 }
 
 /// While it is being recorded that a member was left behind, nobody is told that anything is durable.
