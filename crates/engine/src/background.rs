@@ -22,7 +22,7 @@ pub(crate) trait BackgroundTask {
     fn run<M: Memory>(&mut self, _: &mut DataPath, _: &mut M) {}
 }
 
-/// Makes of a list of background tasks, in the order in which they run, what holds and drives them all.
+/// Defines [`Background`] from a list of tasks: it holds their state, and runs them in that order.
 macro_rules! background {
     ($($name:ident: $task:ty),* $(,)?) => {
         /// All background tasks.

@@ -1,4 +1,4 @@
-//! What data paths and background tasks stand on.
+//! The lowest layer: requests, policies, space and durability, on [`Core`].
 
 use crate::cache::ExtentCache;
 use crate::core::Core;
@@ -11,8 +11,8 @@ use crate::request::mirror::Mirror;
 use crate::space::Space;
 use crate::verify::Verification;
 
-/// Requests and their pieces, policies, space, and what makes changes durable. It knows none of those above
-/// it: what concerns them is an effect.
+/// The lowest layer. It knows none of those above it: what concerns them is raised as an
+/// [`Effect`](crate::effect::Effect).
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) core: Core,

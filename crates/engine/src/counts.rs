@@ -1,4 +1,4 @@
-//! What is counted for people alone.
+//! Counters that only status and `explain` read.
 
 pub(crate) mod residence;
 pub(crate) mod written;

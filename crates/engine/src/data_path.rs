@@ -1,11 +1,11 @@
-//! Where data goes: reads, writes and moves.
+//! The middle layer: reads, writes and moves.
 
 use crate::base::Base;
 use crate::mover::Mover;
 use crate::read::Reads;
 
-/// What [`crate::read`], [`mod@crate::write`] and [`crate::mover`] work on. A read may feed a move, and a
-/// write wait for one; a move knows of neither.
+/// The middle layer: the state of [`crate::read`] and [`crate::mover`]; [`mod@crate::write`] has none here. A
+/// read may feed a move, and a write wait for one; a move knows of neither.
 #[derive(Debug)]
 pub(crate) struct DataPath {
     pub(crate) base: Base,

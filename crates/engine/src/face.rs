@@ -1,5 +1,4 @@
-//! The face of the engine: what comes in is handed to whoever it concerns, and what happened to one of them
-//! is told to those it concerns.
+//! The engine's entry points: they pass what comes in to its owner, and handle the effects that follow.
 
 mod completions;
 pub(crate) mod devices;
@@ -10,7 +9,7 @@ use crate::Engine;
 use crate::effect::Effect;
 
 impl Engine {
-    /// Tells all that happened.
+    /// Handles all effects.
     pub(crate) fn tell_effects(&mut self) {
         while let Some(effect) = self.data.base.effects.next() {
             self.tell(effect);

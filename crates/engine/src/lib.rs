@@ -14,16 +14,16 @@
 //!
 //! Three layers, each a type that holds the one below and cannot name what is above it:
 //!
-//! - [`base`]: what everything stands on. Its owners, from below: [`core`], [`request`], [`verify`],
+//! - [`base`]: the lowest layer. Its owners, from below: [`core`], [`request`], [`verify`],
 //!   [`cache`], [`policy`], [`counts`], [`space`], [`durability`].
 //! - [`data_path`]: reads, writes and moves.
 //! - [`Engine`]: the face, administration, inspection, background tasks.
 //!
 //! Who does what:
 //!
-//! - [`face`]: requests come in and are cut into *pieces*, one per extent, which begin; device commands end,
-//!   and whoever began them is told; devices are lost; the stop.
-//! - [`effect`]: what happened to an owner and concerns those above it. Told by the face.
+//! - [`face`]: the entry points. Requests are cut into *pieces*, one per extent, which begin; ended device
+//!   commands go to whoever began them; lost devices are given up; the engine stops.
+//! - [`effect`]: events that a layer raises for those above it. The face handles them.
 //! - [`request`]: checks a request and answers it. A changing piece first takes its blocks
 //!   ([`request::block_locks`]).
 //! - [`lookup`]: where blocks are, as the map has it. [`flight`]: what device commands are for. [`ids`]: what

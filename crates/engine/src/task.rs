@@ -6,7 +6,7 @@ use weir_model::{Memory, Nanos};
 /// Something the engine does by itself. All tasks are listed once, in `lib.rs`, in the order in which they
 /// run; [`Engine::tick`], [`Engine::deadline`] and the end of a stop follow from that list.
 pub(crate) trait Task {
-    /// What it needs of the engine.
+    /// The layer it works on.
     type On: Layer;
 
     /// When its next step is due, if time decides that.
@@ -31,10 +31,10 @@ pub(crate) trait Task {
 
 /// A layer of the engine: itself, or one of those below.
 pub(crate) trait Layer {
-    /// That of an engine.
+    /// The layer of this engine.
     fn of(engine: &Engine) -> &Self;
 
-    /// That of an engine.
+    /// The layer of this engine.
     fn of_mut(engine: &mut Engine) -> &mut Self;
 }
 

@@ -285,7 +285,8 @@ impl Verification {
 }
 
 impl Base {
-    /// A check has ended. Whether the device is not what it was; [`Self::verified`] follows.
+    /// A check has ended. Returns whether the device no longer is the one it was; the caller goes on with
+    /// [`Self::verified`].
     pub(crate) fn is_found_replaced<M: Memory>(
         &mut self,
         device: DeviceId,
@@ -304,7 +305,7 @@ impl Base {
         !is_whole
     }
 
-    /// Goes on after a check, of which what it found is known.
+    /// Goes on after a check whose result has been dealt with.
     pub(crate) fn verified<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
         let asked_again = |checks: &Checks| !checks.is_over && checks.asked > checks.done;
         if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {

@@ -58,7 +58,7 @@ fn plain_address(
     Some(address)
 }
 
-/// Whether [`Self::choose`] comes to the same where the policy leaves the piece where it is.
+/// Whether [`DataPath::choose`] comes to the same where the policy leaves the piece where it is.
 fn goes_there_anyway(core: &Core, requests: &Requests, id: PieceId, address: Address) -> bool {
     let Piece { key, range, .. } = requests.pieces[id.0 as usize];
     let held = lookup::record(&core.map, key)

@@ -38,7 +38,7 @@ impl Probing {
     }
 }
 
-/// The extents of a device with so many that are read to find out how fast it is: spread, and not in order.
+/// The extents that are probed of a device with so many: spread over it, and not in order.
 pub fn probed(extents: u32) -> impl Iterator<Item = DeviceExtent> {
     // 0, 3/8, 6/8, 1/8, ...
     let part = move |number| u64::from(extents) * u64::from(number * 3 % PROBES) / u64::from(PROBES);

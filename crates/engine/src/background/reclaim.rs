@@ -1,4 +1,4 @@
-//! The walk of [`crate::space::reclaim`].
+//! The background walk that has copies give way to new data ([`crate::space::reclaim`]).
 
 use crate::DataPath;
 use crate::background::BackgroundTask;

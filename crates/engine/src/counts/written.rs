@@ -1,4 +1,4 @@
-//! Bytes written, by what they were for.
+//! Bytes written, by purpose.
 
 use crate::flight::{Flight, MetadataIo, Purpose, WriteIo};
 use weir_model::Bytes;

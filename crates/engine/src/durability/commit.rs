@@ -88,7 +88,7 @@ pub(crate) struct Commits {
     missed: MissedExtents,
     /// Pieces that may write where they want to once what was decided is durable.
     pieces: Vec<PieceId>,
-    /// Extents of which moves go on then.
+    /// Extents with moves that go on then.
     moves: Vec<ExtentKey>,
     /// Nothing can be made durable any more.
     pub(super) metadata_failed: bool,

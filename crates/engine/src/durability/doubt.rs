@@ -8,11 +8,11 @@
 //! - map changes that need those writes are withdrawn ([`weir_map::Map::withdraw`]);
 //! - the blocks are *in doubt*: they read as EIO until they are wholly rewritten, trimmed or zeroed,
 //!   or the pool is opened again, whatever is on the device. The opening makes durable what it finds of them
-//!   ([`Engine::put_in_doubt`]);
+//!   ([`Durability::put_in_doubt`]);
 //! - every FLUSH under way of a volume that has such blocks fails, and so does a change of such blocks that
 //!   promises durability, or of which a part was already written; if no FLUSH is under way, the volume's next
 //!   one fails. A FLUSH after that can succeed, since nothing is pretended about those blocks. Who serves
-//!   several clients tells each of them ([`Engine::last_loss`]).
+//!   several clients tells each of them ([`crate::Engine::last_loss`]).
 
 use crate::Base;
 use crate::core::Core;

@@ -11,7 +11,7 @@ use weir_model::{Bytes, ExtentIndex, ExtentKey, Nanos, PlaceKind, VolumeId};
 
 /// Extents of the walk looked at at a time.
 const WALK: usize = 256;
-/// The time from when one is noted until the next look.
+/// The time from the first one noted to the next look.
 const SOON: Nanos = Nanos::millis(10);
 
 /// A set of extents: a bit for each of 64 side by side.
@@ -92,12 +92,12 @@ impl Lacking {
         self.committing.is_empty() && !self.made.is_empty()
     }
 
-    /// A commit begins that makes durable what was made.
+    /// A commit begins that makes the copies made so far durable.
     pub(crate) fn begin_commit(&mut self) {
         self.committing = std::mem::take(&mut self.made);
     }
 
-    /// The extent lacks no copy any more; whether that is durable.
+    /// The extent has its copies again, durably or not.
     pub(crate) fn complete(&mut self, key: ExtentKey, is_durable: bool) {
         self.extents.remove(key);
         if !is_durable {

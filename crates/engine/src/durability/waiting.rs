@@ -20,7 +20,7 @@ pub(super) struct Waiting {
     commits: u8,
 }
 
-/// What a commit that has ended is for one who waits for it.
+/// What a commit that has ended means for one of its waiters.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Enough,
@@ -29,17 +29,17 @@ pub(super) enum Outcome {
     Failed(DeviceId),
 }
 
-/// What devices lost during a commit, and is not durable elsewhere either.
+/// Unflushed writes that devices lost during a commit, as far as no other place has them durably.
 #[derive(Debug, Default)]
 pub(super) struct Missed {
     devices: DeviceSet,
-    /// Volumes with an extent of which that was so after an earlier commit too, and the device that lost it
-    /// this time.
+    /// Volumes of which an extent was lost during an earlier commit as well, and the device that lost it this
+    /// time.
     repeatedly: Vec<(VolumeId, DeviceId)>,
 }
 
 impl Missed {
-    /// What a mutant forgets.
+    /// For [`Mutant::LossAwaitedOnce`](weir_model::Mutant::LossAwaitedOnce).
     pub(super) fn forget_repeated(&mut self) {
         self.repeatedly.clear();
     }
@@ -70,9 +70,9 @@ impl Waiting {
 /// Extents of which devices lost unflushed writes.
 #[derive(Debug, Default)]
 pub(super) struct MissedExtents {
-    /// While the present commit was under way.
+    /// During the commit under way.
     now: Vec<(ExtentKey, DeviceId)>,
-    /// After an earlier commit, with changes that are pending still.
+    /// During an earlier commit, with changes that are still pending.
     unresolved: BTreeSet<ExtentKey>,
 }
 

@@ -1,4 +1,4 @@
-//! Requests come in, are cut into pieces, and their pieces begin.
+//! Requests are accepted and cut into pieces, and the pieces begin.
 
 use crate::Engine;
 use crate::ids::ActiveId;
@@ -118,8 +118,8 @@ impl Engine {
         }
     }
 
-    /// Tells what happened to whom it concerns, and starts the pieces that got what they waited for. A queue
-    /// rather than recursion: any number of them may end at once.
+    /// Handles effects, and starts the pieces that got what they waited for. A queue rather than recursion:
+    /// any number of them may end at once.
     #[inline]
     pub(crate) fn run_ready<M: Memory>(&mut self, memory: &mut M) {
         // Most calls find nothing: a completion rarely makes a piece ready.

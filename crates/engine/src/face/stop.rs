@@ -1,4 +1,4 @@
-//! The end: changes are refused, what is under way ends, and what is known becomes durable.
+//! Stopping: changes are refused, what is in flight ends, and everything is made durable.
 
 use crate::space::WhenFull;
 use crate::task::Task;

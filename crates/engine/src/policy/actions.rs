@@ -1,5 +1,4 @@
-//! What is asked of the mover and has not begun: by policies, as many as a bounded queue takes, and copies
-//! that are owed.
+//! The mover's queue: what policies ask for, of which it takes a bounded number, and copies that are owed.
 
 use std::collections::VecDeque;
 use weir_model::ExtentKey;

@@ -26,8 +26,8 @@ pub(crate) struct Active {
 pub(crate) enum Answer {
     /// By a reply.
     Reply,
-    /// By a reply, once what it has read is in one buffer.
+    /// By a reply, after what was read into several buffers has been gathered in one.
     Gathered,
-    /// Not at all. It is the engine's own: it clears a volume that is being removed.
+    /// By none: it is the engine's own, and clears a volume that is being removed.
     None,
 }

@@ -74,7 +74,7 @@ fn within(core: &Core, key: ExtentKey) -> u64 {
 
 impl Base {
     /// Makes pieces of a TRIM or write-zeroes from where it stands: a batch, the rest in the next
-    /// [`Engine::tick`].
+    /// [`crate::Engine::tick`].
     pub(crate) fn advance_range(&mut self, id: ActiveId) {
         let request = self.requests.active[id.0].request;
         let end = request.offset + request.len;

@@ -1,4 +1,4 @@
-//! Pieces that fail, and what they had taken for what they were to write.
+//! Failed pieces: the space they had allocated is given up.
 
 use crate::Base;
 use crate::ids::PieceId;
