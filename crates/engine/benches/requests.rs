@@ -11,11 +11,11 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use weir_engine::{AdminId, Command, DeviceSettings, Engine, Options};
+use weir_engine::{AdminId, Command, DeviceSettings, Driver, Engine, Options};
 use weir_map::{Hardening, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
-    Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, IoDone, IoError,
-    IoKind, Memory, Nanos, Op, Request, RequestId, Store, VolumeId, VolumeOffset,
+    Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, Io, IoError, IoKind,
+    Memory, Nanos, Op, Request, RequestId, Store, VolumeId, VolumeOffset,
 };
 
 const DEPTH: u64 = 32;
@@ -39,15 +39,44 @@ impl Store for Disks {
     }
 }
 
+/// Devices that answer at once, whose data is copied or not.
+struct Outside {
+    disks: Disks,
+    memory: HeapMemory,
+    now: Nanos,
+    copies: bool,
+    /// Whether a command was started.
+    any: bool,
+}
+
+impl Driver for Outside {
+    type Memory = HeapMemory;
+    fn now(&self) -> Nanos {
+        self.now
+    }
+    fn memory(&mut self) -> &mut HeapMemory {
+        &mut self.memory
+    }
+    fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
+        self.any = true;
+        if self.copies {
+            let done = match io.kind {
+                IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
+                IoKind::Write { .. } => self.disks.write(io.device, io.at, self.memory.bytes(io.buffer)),
+                IoKind::Flush => Ok(()),
+            };
+            black_box(done).expect("memory does not fail");
+        }
+        Some(Ok(()))
+    }
+}
+
 struct Bench {
     engine: Engine,
-    memory: HeapMemory,
-    disks: Disks,
+    outside: Outside,
     buffers: Vec<Buffer>,
-    now: Nanos,
     /// How long a round takes.
     round: Nanos,
-    copies: bool,
     random: u64,
 }
 
@@ -55,7 +84,7 @@ impl Bench {
     /// One device, whose every block is copied or not.
     fn one(copies: bool) -> Self {
         let mut bench = Self::new("sequential", &[VOLUME + (64 << 20)], Nanos(100));
-        bench.copies = copies;
+        bench.outside.copies = copies;
         bench
     }
 
@@ -85,8 +114,8 @@ impl Bench {
         let options = Options::default();
         let engine = Engine::new(Nanos(0), map, policy, &settings, options, &mut memory).expect("an engine");
         let buffers = (0..DEPTH).map(|_| memory.take(Bytes(4096)).expect("memory")).collect();
-        let (now, copies) = (Nanos(0), true);
-        let mut bench = Self { engine, memory, disks, buffers, now, round, copies, random: 1 };
+        let outside = Outside { disks, memory, now: Nanos(0), copies: true, any: false };
+        let mut bench = Self { engine, outside, buffers, round, random: 1 };
         bench.settle();
         bench.engine.admin(
             Nanos(0),
@@ -100,20 +129,20 @@ impl Bench {
         );
         bench.settle();
         bench.fill();
-        bench.copies = false;
+        bench.outside.copies = false;
         bench
     }
 
     /// Every extent whole, so that overwrites are in place.
     fn fill(&mut self) {
-        let large = self.memory.take(Bytes::kib(128)).expect("memory");
+        let large = self.outside.memory.take(Bytes::kib(128)).expect("memory");
         for at in (0..VOLUME).step_by(128 << 10) {
             self.submit(Op::Write, at, Some(large));
             self.settle();
         }
         self.submit(Op::Flush, 0, None);
         self.settle();
-        self.memory.give(large);
+        self.outside.memory.give(large);
     }
 
     fn submit(&mut self, op: Op, at: u64, buffer: Option<Buffer>) {
@@ -121,26 +150,15 @@ impl Bench {
         let (offset, hint) = (VolumeOffset(at), Hint::None);
         let request =
             Request { id: RequestId(at), volume: VolumeId(0), op, offset, len, fua: false, hint, buffer };
-        self.engine.submit(self.now, request, &mut self.memory);
+        self.engine.submit(self.outside.now, request, &mut self.outside.memory);
     }
 
     /// One round of a driver: commands carried out, replies collected. Whether anything happened.
     fn round(&mut self) -> bool {
-        self.now += self.round;
-        self.engine.tick(self.now, &mut self.memory);
-        let mut any = false;
-        while let Some(io) = self.engine.next_io() {
-            any = true;
-            if self.copies {
-                let done = match io.kind {
-                    IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
-                    IoKind::Write { .. } => self.disks.write(io.device, io.at, self.memory.bytes(io.buffer)),
-                    IoKind::Flush => Ok(()),
-                };
-                black_box(done).expect("memory does not fail");
-            }
-            self.engine.complete(self.now, IoDone { id: io.id, result: Ok(()) }, &mut self.memory);
-        }
+        self.outside.now += self.round;
+        self.outside.any = false;
+        self.engine.pump(&mut self.outside);
+        let mut any = self.outside.any;
         while let Some(reply) = self.engine.next_reply() {
             black_box(reply.result).expect("a good reply");
             any = true;
@@ -149,7 +167,7 @@ impl Bench {
     }
 
     fn settle(&mut self) {
-        while self.round() || self.engine.deadline().is_some_and(|d| d <= self.now) {}
+        while self.round() || self.engine.deadline().is_some_and(|d| d <= self.outside.now) {}
     }
 
     fn run(&mut self, op: Op) {

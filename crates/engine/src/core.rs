@@ -93,7 +93,7 @@ impl Core {
         self.devices[device.index()].is_lost()
     }
 
-    /// Queues a device command; the driver gets it from [`crate::Engine::next_io`], and its end comes to
+    /// Queues a device command; the driver gets it from [`crate::Engine::pump`], and its end comes to
     /// [`crate::Engine::complete`].
     pub(crate) fn launch(&mut self, io: NewIo, purpose: Purpose) {
         self.start(io.flight(purpose));

@@ -2,6 +2,7 @@
 
 mod completions;
 pub(crate) mod devices;
+pub(crate) mod pump;
 mod requests;
 pub(crate) mod stop;
 

@@ -7,8 +7,7 @@
 //! ```text
 //! engine.submit(now, request, memory);          // from a client
 //! engine.complete(now, done, memory);           // from a device
-//! engine.tick(now, memory);                     // when deadline() has come
-//! while let Some(io) = engine.next_io() { … }   // to a device
+//! engine.pump(&mut driver);                     // after these, and when deadline() has come
 //! while let Some(reply) = engine.next_reply() { … }
 //! ```
 //!
@@ -22,7 +21,8 @@
 //! Who does what:
 //!
 //! - [`face`]: the entry points. Requests are cut into *pieces*, one per extent, which begin; ended device
-//!   commands go to whoever began them; lost devices are given up; the engine stops.
+//!   commands go to whoever began them; lost devices are given up; the engine stops. [`face::pump`]
+//!   does what is due and hands device commands to the [`Driver`].
 //! - [`effect`]: events that a layer raises for those above it. The face handles them.
 //! - [`request`]: checks a request and answers it. A changing piece first takes its blocks
 //!   ([`request::block_locks`]).
@@ -91,6 +91,7 @@ pub use device::{DeviceSettings, DurableWrites, ErrorCounts};
 pub use durability::commit::FlushRules;
 pub use durability::doubt::Loss;
 pub use face::devices::DeviceEvent;
+pub use face::pump::Driver;
 pub use ids::AdminId;
 pub use inspect::activity::Activity;
 pub use inspect::explain::{ExplainError, Explained, ExplainedPlace};
@@ -115,7 +116,7 @@ use crate::request::ranges::Ranges;
 use crate::request::ready::Ready;
 use crate::space::scratch::Scratch;
 use weir_map::Map;
-use weir_model::{Bytes, Io, Memory, Nanos, Reply, Request, Rng};
+use weir_model::{Bytes, Memory, Nanos, Reply, Request, Rng};
 use weir_policy::placement::Placement;
 
 /// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
@@ -240,25 +241,10 @@ impl Engine {
     }
 
     /// Takes a request. Its reply comes from [`Self::next_reply`], exactly once. What waits for a commit
-    /// (FLUSH, FUA) goes on in [`Self::tick`].
+    /// (FLUSH, FUA) goes on in [`Self::pump`].
     pub fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M) {
         self.data.base.core.now = now;
         self.accept(request, memory);
-    }
-
-    /// Does what has become due: commits, checkpoints, the rest of long requests. To be called once
-    /// after each batch of [`Self::submit`] and [`Self::complete`] (a batch of FLUSHes is then one
-    /// commit), and when [`Self::deadline`] has come.
-    pub fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
-        self.data.base.core.now = now;
-        self.run_tasks(memory);
-    }
-
-    /// The next command for a device, to be started now.
-    #[inline]
-    pub fn next_io(&mut self) -> Option<Io> {
-        debug_assert!(self.data.base.effects.is_empty(), "what happened was not told");
-        self.data.base.core.commands.next()
     }
 
     /// The next finished request.
@@ -272,7 +258,7 @@ impl Engine {
         self.data.base.core.notices.pop()
     }
 
-    /// When [`Self::tick`] must be called at the latest.
+    /// When [`Self::pump`] must be called at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
         if self.can_run_tasks() { Some(self.data.base.core.now) } else { self.tasks_due() }
     }

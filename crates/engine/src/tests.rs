@@ -78,14 +78,14 @@ fn a_part_of_a_valid_block_is_written_alone_and_on_4k_devices_completed_first() 
 fn flush_makes_data_durable_before_the_map_and_both_before_the_reply() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
-    h.log.clear();
+    h.devices.log.clear();
     h.flush().expect("a flush");
     let metadata = h.engine.map().members()[0];
-    let order: Vec<_> = h.log.iter().map(|io| (io.device, io.kind)).collect();
+    let order: Vec<_> = h.devices.log.iter().map(|io| (io.device, io.kind)).collect();
     assert_eq!(order, [(DeviceId(0), IoKind::Flush), (metadata, IoKind::Write { fua: true })]);
-    h.log.clear();
+    h.devices.log.clear();
     h.flush().expect("a flush");
-    assert!(h.log.is_empty(), "nothing changed, nothing to flush: {:?}", h.log);
+    assert!(h.devices.log.is_empty(), "nothing changed, nothing to flush: {:?}", h.devices.log);
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn an_overwrite_with_fua_is_one_durable_write() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; 128 << 10]);
     h.flush().expect("a flush");
-    h.log.clear();
+    h.devices.log.clear();
     h.request(Op::Write, 4096, &[2; 4096], true).expect("a write");
-    let kinds: Vec<_> = h.log.iter().map(|io| io.kind).collect();
+    let kinds: Vec<_> = h.devices.log.iter().map(|io| io.kind).collect();
     assert_eq!(kinds, [IoKind::Write { fua: true }]);
 }
 

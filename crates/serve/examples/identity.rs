@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use weir_device::{Arena, DeviceOptions, Devices, Listen, Reactor, ReactorOptions};
-use weir_engine::{AdminError, AdminId, AdminReply, Command, Hardening, Notice, Status, VolumeInfo};
+use weir_engine::{AdminError, AdminId, AdminReply, Command, Driver, Hardening, Notice, Status, VolumeInfo};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoId, IoKind, Memory, Nanos, Op, ReadShape,
     Reply, Request, RequestError, VolumeId,
@@ -93,9 +93,12 @@ impl Volumes for Identity {
         let result = done.result.map(|()| ReadShape::Data).map_err(failed);
         self.reply(&request, result, now - since);
     }
-    fn tick<M: Memory>(&mut self, _: Nanos, _: &mut M) {}
-    fn next_io(&mut self) -> Option<Io> {
-        self.commands.pop_front()
+    fn pump<D: Driver>(&mut self, driver: &mut D) {
+        while let Some(io) = self.commands.pop_front() {
+            if let Some(result) = driver.start(io) {
+                self.complete(driver.now(), IoDone { id: io.id, result }, driver.memory());
+            }
+        }
     }
     fn next_reply(&mut self) -> Option<Reply> {
         self.replies.pop_front()

@@ -5,11 +5,11 @@ use crate::nbd::Export;
 use crate::volumes::{RunsOf, Volumes};
 use std::collections::{BTreeSet, VecDeque};
 use weir_engine::{
-    AdminError, AdminId, AdminReply, Command, Hardening, Loss, Notice, RunKind, Status, VolumeInfo,
+    AdminError, AdminId, AdminReply, Command, Driver, Hardening, Loss, Notice, RunKind, Status, VolumeInfo,
 };
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoDone, IoError, IoKind, Memory, Nanos, Op,
-    Planted, ReadShape, Reply, Request, RequestError, RequestId, VolumeId,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted,
+    ReadShape, Reply, Request, RequestError, RequestId, VolumeId,
 };
 
 /// One volume named `ram`, or several names for its bytes. Does at submission what is asked, so that the order of effects is the
@@ -165,10 +165,7 @@ impl Volumes for Ram {
         Planted::for_tests()
     }
     fn complete<M: Memory>(&mut self, _: Nanos, _: IoDone, _: &mut M) {}
-    fn tick<M: Memory>(&mut self, _: Nanos, _: &mut M) {}
-    fn next_io(&mut self) -> Option<Io> {
-        None
-    }
+    fn pump<D: Driver>(&mut self, _: &mut D) {}
     fn next_reply(&mut self) -> Option<Reply> {
         self.replies.pop_front()
     }

@@ -21,7 +21,8 @@ use crate::port::Port;
 use crate::volumes::Volumes;
 use clients::Clients;
 use sessions::Sessions;
-use weir_model::{Buffer, Bytes, ConnId, DeviceId, IoDone, IoError, Memory, Nanos, Peer, RequestId};
+use weir_engine::Driver;
+use weir_model::{Buffer, Bytes, ConnId, DeviceId, Io, IoDone, IoError, Memory, Nanos, Peer, RequestId};
 
 /// How long clients may take to receive their last replies when the server stops.
 const FAREWELL: Nanos = Nanos::secs(5);
@@ -203,10 +204,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         self.deliver(outside);
         self.clients.submit(&mut self.volumes, &self.exports, self.sessions.recorder(), outside);
         self.answer_sessions(outside);
-        self.volumes.tick(outside.now, outside.memory);
-        while let Some(io) = self.volumes.next_io() {
-            outside.port.start(io);
-        }
+        self.volumes.pump(outside);
         self.deliver(outside);
         while let Some(reply) = self.volumes.next_admin_reply() {
             self.exports = Export::all(&self.volumes);
@@ -281,6 +279,20 @@ impl<V: Volumes, P: Port> Server<V, P> {
 /// The client a request belongs to.
 const fn client_of(id: RequestId) -> u16 {
     (id.0 >> 16) as u16
+}
+
+impl<P: Port, M: Memory> Driver for Outside<'_, P, M> {
+    type Memory = M;
+    fn now(&self) -> Nanos {
+        self.now
+    }
+    fn memory(&mut self) -> &mut M {
+        self.memory
+    }
+    fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
+        self.port.start(io);
+        None
+    }
 }
 
 impl<P: Port, M: Memory> Outside<'_, P, M> {

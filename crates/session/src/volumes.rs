@@ -1,11 +1,9 @@
 //! What the server needs of whoever keeps the volumes: the engine's face, and nothing else of it.
 
 use weir_engine::{
-    AdminId, AdminReply, Command, Engine, ExplainError, Explained, Loss, Notice, Status, VolumeInfo,
+    AdminId, AdminReply, Command, Driver, Engine, ExplainError, Explained, Loss, Notice, Status, VolumeInfo,
 };
-use weir_model::{
-    Bytes, DeviceId, Io, IoDone, Memory, Nanos, Planted, Reply, Request, VolumeId, VolumeOffset,
-};
+use weir_model::{Bytes, DeviceId, IoDone, Memory, Nanos, Planted, Reply, Request, VolumeId, VolumeOffset};
 use weir_policy::placement::{Choice, Placement};
 
 /// Volumes, driven by events: requests and completions in, device commands and replies out.
@@ -26,13 +24,11 @@ pub trait Volumes {
     }
     /// From a device.
     fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M);
-    /// Rounds and deadlines.
-    fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M);
-    /// To a device.
-    fn next_io(&mut self) -> Option<Io>;
+    /// What is due, and commands to devices.
+    fn pump<D: Driver>(&mut self, driver: &mut D);
     /// To a client.
     fn next_reply(&mut self) -> Option<Reply>;
-    /// When to tick at the latest.
+    /// When to pump at the latest.
     fn deadline(&self) -> Option<Nanos>;
     /// Whether another request may be submitted.
     fn can_accept(&self) -> bool;
@@ -107,11 +103,8 @@ impl Volumes for Engine {
     fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
         Self::complete(self, now, done, memory);
     }
-    fn tick<M: Memory>(&mut self, now: Nanos, memory: &mut M) {
-        Self::tick(self, now, memory);
-    }
-    fn next_io(&mut self) -> Option<Io> {
-        Self::next_io(self)
+    fn pump<D: Driver>(&mut self, driver: &mut D) {
+        Self::pump(self, driver);
     }
     fn next_reply(&mut self) -> Option<Reply> {
         Self::next_reply(self)

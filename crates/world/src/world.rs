@@ -87,6 +87,21 @@ impl Buffers {
     }
 }
 
+/// A world drives an engine with its clock, its memory and its devices.
+impl weir_engine::Driver for World {
+    type Memory = WorldMemory;
+    fn now(&self) -> Nanos {
+        self.now
+    }
+    fn memory(&mut self) -> &mut WorldMemory {
+        &mut self.memory
+    }
+    fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
+        Self::start(self, io);
+        None
+    }
+}
+
 impl World {
     /// A world with these devices, all zeros, and so much buffer memory, at time zero.
     pub fn new(seed: Seed, memory: Bytes, devices: &[DeviceSpec]) -> Result<Self, UnknownModel> {

@@ -31,7 +31,7 @@ fn a_volume_goes_when_the_requests_in_flight_have_ended() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.begin(Op::Read, 0, 4096);
     h.engine.admin(h.now(), AdminId(3), Command::RemoveVolume { name: "vol".into() });
     h.run();
@@ -47,7 +47,7 @@ fn removal_behind_a_read() -> Harness {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.begin(Op::Read, 0, 4096);
     h.engine.admin(h.now(), AdminId(3), Command::RemoveVolume { name: "vol".into() });
     h.run();
@@ -59,7 +59,7 @@ fn removal_behind_a_read() -> Harness {
 #[test]
 fn a_removal_under_way_fails_when_the_metadata_does() {
     let mut h = removal_behind_a_read();
-    h.broken.push((DeviceId(0), IoKind::Write { fua: true }, IoError::Os(Errno::EIO)));
+    h.devices.broken.push((DeviceId(0), IoKind::Write { fua: true }, IoError::Os(Errno::EIO)));
     let other = Command::CreateVolume {
         name: "other".into(),
         size: Bytes::mib(1),
@@ -73,7 +73,7 @@ fn a_removal_under_way_fails_when_the_metadata_does() {
     let ids: BTreeSet<_> = failed.iter().map(|reply| reply.id.0).collect();
     assert_eq!(ids, BTreeSet::from([3, 4]), "{failed:?}");
     assert!(failed.iter().all(|reply| matches!(reply.result, Err(AdminError::Failed(_)))), "{failed:?}");
-    h.broken.clear();
+    h.devices.broken.clear();
     h.reopen();
     assert!(h.engine.volumes().next().is_none(), "the next opening takes it up again");
 }
@@ -84,7 +84,7 @@ fn a_removal_under_way_fails_when_the_engine_stops() {
     let mut h = removal_behind_a_read();
     h.begin_stop();
     // Devices are verified once more at the end.
-    h.holding = None;
+    h.devices.holding = None;
     h.release(None);
     assert_failed_by_a_stop(h);
 }

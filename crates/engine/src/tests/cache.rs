@@ -20,12 +20,12 @@ fn numbered(extents: usize) -> Harness {
     let mut h = cached(2, extents);
     (0..32).for_each(|block| h.write(block * 4096, &[block as u8; 4096]));
     h.flush().expect("a flush");
-    h.log.clear();
+    h.devices.log.clear();
     h
 }
 
 fn reads(h: &Harness) -> Vec<u32> {
-    h.log.iter().filter(|io| io.kind == IoKind::Read).map(|io| io.buffer.len).collect()
+    h.devices.log.iter().filter(|io| io.kind == IoKind::Read).map(|io| io.buffer.len).collect()
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_read_fetches_its_extent_and_the_next_ones_need_no_device() {
 fn writes_go_to_the_device_and_to_the_cache() {
     let mut h = numbered(1);
     h.read(0, 4096);
-    h.log.clear();
+    h.devices.log.clear();
     h.write(4096, &[99; 8192]);
     assert_eq!(h.commands(WRITE), 1);
     assert_eq!(h.read(0, 4 * 4096).1, [[0; 4096], [99; 4096], [99; 4096], [3; 4096]].concat());
@@ -63,7 +63,7 @@ fn writes_go_to_the_device_and_to_the_cache() {
 fn a_write_that_failed_is_not_in_the_cache() {
     let mut h = numbered(1);
     h.read(0, 4096);
-    h.log.clear();
+    h.devices.log.clear();
     (0..3).for_each(|_| h.fail_next(WRITE, IoError::Os(Errno::EIO)));
     h.request(Op::Write, 4096, &[99; 4096], false).expect_err("it fails");
     assert_eq!(h.read(4096, 4096).1, [1; 4096], "as the device has it");
@@ -85,7 +85,7 @@ fn what_a_failed_flush_put_in_doubt_is_not_shown() {
 #[test]
 fn what_is_written_while_its_extent_is_fetched_is_not_taken_from_that() {
     let mut h = numbered(1);
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.submit(1, Op::Read, 0, 4096, 0);
     h.run();
     h.submit(2, Op::Read, 4096, 4096, 1);
@@ -110,10 +110,10 @@ fn what_could_not_be_fetched_is_read_alone() {
 #[test]
 fn a_device_that_hangs_keeps_the_memory_and_nothing_else() {
     let mut h = numbered(1);
-    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    h.devices.hanging = vec![DeviceId(0), DeviceId(1)];
     h.submit(1, Op::Read, 0, 4096, 0);
     h.run();
-    h.hanging.clear();
+    h.devices.hanging.clear();
     for device in [0, 1] {
         h.lose(DeviceId(device));
     }

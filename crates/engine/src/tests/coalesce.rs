@@ -6,7 +6,7 @@ use weir_model::{Errno, IoError, IoKind, Op};
 const WRITE: IoKind = IoKind::Write { fua: false };
 
 fn lens(h: &Harness, kind: IoKind) -> Vec<u32> {
-    h.log.iter().filter(|io| io.kind == kind).map(|io| io.buffer.len).collect()
+    h.devices.log.iter().filter(|io| io.kind == kind).map(|io| io.buffer.len).collect()
 }
 
 /// Three extents side by side on one device, each of whose bytes is its number, from 1.
@@ -14,7 +14,7 @@ fn pool() -> Harness {
     let mut h = Harness::new(2, "sequential");
     (0..3).for_each(|i| h.write(i * EXTENT as u64, &[i as u8 + 1; EXTENT]));
     h.flush().expect("a flush");
-    h.log.clear();
+    h.devices.log.clear();
     h
 }
 
@@ -51,7 +51,7 @@ fn parts_of_one_that_failed_are_tried_alone() {
     h.request(Op::Read, 0, &vec![0; 2 * EXTENT], false).expect_err("the first extent cannot be read");
     let one = EXTENT as u32;
     assert_eq!(lens(&h, IoKind::Read), [2 * one, one, one, one]);
-    h.log.clear();
+    h.devices.log.clear();
     h.fail_next(WRITE, IoError::Os(Errno::ENOSPC));
     h.request(Op::Write, 0, &vec![7; 2 * EXTENT], false).expect("each alone has space");
     assert_eq!(lens(&h, WRITE), [2 * one, one, one]);

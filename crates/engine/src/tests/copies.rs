@@ -30,7 +30,7 @@ impl Harness {
     }
 
     fn data_writes(&self) -> Vec<Io> {
-        self.log.iter().filter(|io| io.kind == WRITE).copied().collect()
+        self.devices.log.iter().filter(|io| io.kind == WRITE).copied().collect()
     }
 }
 
@@ -56,15 +56,19 @@ fn what_both_copies_hold_is_overwritten_under_a_durable_intent_that_is_paid_for_
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
     assert!(!h.engine.is_doing(Activity::IntentOpen));
-    h.log.clear();
+    h.devices.log.clear();
     h.write(0, &[2; 4096]);
     assert!(h.engine.is_doing(Activity::IntentOpen));
-    let frame = h.log.iter().position(|io| io.kind == IoKind::Write { fua: true }).expect("the intent");
-    let first = h.log.iter().position(|io| io.kind == WRITE).expect("the data");
-    assert!(frame < first, "{:?}", h.log);
-    h.log.clear();
+    let frame =
+        h.devices.log.iter().position(|io| io.kind == IoKind::Write { fua: true }).expect("the intent");
+    let first = h.devices.log.iter().position(|io| io.kind == WRITE).expect("the data");
+    assert!(frame < first, "{:?}", h.devices.log);
+    h.devices.log.clear();
     h.write(4096, &[3; 4096]);
-    assert_eq!(h.log.iter().map(|io| (io.device.0, io.kind)).collect::<Vec<_>>(), [(0, WRITE), (1, WRITE)]);
+    assert_eq!(
+        h.devices.log.iter().map(|io| (io.device.0, io.kind)).collect::<Vec<_>>(),
+        [(0, WRITE), (1, WRITE)]
+    );
 
     // Left alone it is closed, and the next overwrite pays again.
     (0..10).for_each(|_| h.pass(Nanos::secs(1)));
@@ -79,7 +83,7 @@ fn an_intent_stays_open_under_a_write_in_flight() {
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
     h.write(0, &[2; 4096]);
-    h.hanging.push(DeviceId(1));
+    h.devices.hanging.push(DeviceId(1));
     h.begin(Op::Write, 4096, 4096);
     (0..4).for_each(|_| h.pass(Nanos::secs(1)));
     let intent = |h: &Harness| h.record(h.key(0)).and_then(|record| record.intent);
@@ -94,18 +98,18 @@ fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
     let mut h = of(2);
     h.write(0, &[1; EXTENT]);
     // Flushes take long: a commit that nobody waits for goes on beside them.
-    h.hanging.extend([DeviceId(0), DeviceId(1)]);
+    h.devices.hanging.extend([DeviceId(0), DeviceId(1)]);
     h.begin(Op::Flush, 0, 0);
     h.pass(Nanos::millis(10));
-    h.hanging.clear();
+    h.devices.hanging.clear();
     h.release(None);
     assert!(h.answer().is_some_and(|(_, result)| result.is_ok()));
     let flushes = FlushRules { slow: Nanos(0), patience: Nanos(0) };
     h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
-    h.holding = Some(IoKind::Flush);
+    h.devices.holding = Some(IoKind::Flush);
     (0..12).for_each(|_| h.pass(Nanos::secs(1)));
-    assert_eq!(h.held.len(), 1, "one of the flushes");
+    assert_eq!(h.devices.held.len(), 1, "one of the flushes");
     assert!(!h.engine.is_doing(Activity::IntentOpen));
     assert!(h.engine.map().has_pending(h.key(0)), "that the copies are the same is not durable");
     h.release(None);
@@ -118,9 +122,9 @@ fn an_intent_stays_open_where_both_copies_are_in_doubt() {
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
     h.write(0, &[2; 4096]);
-    h.broken = [0, 1].map(|device| (DeviceId(device), IoKind::Flush, EIO)).into();
+    h.devices.broken = [0, 1].map(|device| (DeviceId(device), IoKind::Flush, EIO)).into();
     h.flush().expect_err("neither copy is durable");
-    h.broken.clear();
+    h.devices.broken.clear();
     assert!(h.try_read(0, 4096).is_err());
     (0..12).for_each(|_| h.pass(Nanos::secs(1)));
     assert!(!h.engine.is_doing(Activity::IntentOpen), "nobody writes there");
@@ -188,9 +192,9 @@ fn a_copy_made_anew_that_a_failed_flush_took_back_is_made_once_more() {
     let mut h = first_copy_fails();
     h.write(4096, &[2; 4096]);
     assert_eq!(h.degraded(), EXTENT as u64);
-    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.devices.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
     h.wait(Nanos::secs(1));
-    h.broken.clear();
+    h.devices.broken.clear();
     let degraded = h.degraded();
     assert_eq!(degraded, EXTENT as u64, "{:?}", h.copies());
     h.wait(Nanos::secs(10));
@@ -213,11 +217,15 @@ fn a_copy_that_is_owed_is_made_though_moves_are_asked_for_without_end() {
 #[test]
 fn a_copy_that_fails_no_longer_counts_before_the_write_is_answered_and_comes_back() {
     let mut h = first_copy_fails();
-    h.log.clear();
+    h.devices.log.clear();
     h.submit(1, Op::Write, 4096, 4096, 2);
     h.run();
     assert_eq!(h.answer(), Some((1, Ok(ReadShape::Data))));
-    assert!(h.log.iter().any(|io| io.kind == IoKind::Write { fua: true }), "durably: {:?}", h.log);
+    assert!(
+        h.devices.log.iter().any(|io| io.kind == IoKind::Write { fua: true }),
+        "durably: {:?}",
+        h.devices.log
+    );
     assert_eq!(h.copies(), [(DeviceId(0), 31), (DeviceId(1), 32)]);
     assert_eq!(h.degraded(), EXTENT as u64);
     assert_eq!(h.read(4096, 4096).1, [2; 4096]);
@@ -249,21 +257,21 @@ fn a_write_that_failed_does_not_come_back_from_the_copy_that_no_longer_counts() 
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
     h.write(0, &[1; 4096]);
-    h.hanging = vec![DeviceId(0)];
-    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.devices.hanging = vec![DeviceId(0)];
+    h.devices.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
     for kind in [WRITE, IoKind::Write { fua: true }] {
-        h.broken.push((DeviceId(1), kind, IoError::Os(Errno::ENOSPC)));
+        h.devices.broken.push((DeviceId(1), kind, IoError::Os(Errno::ENOSPC)));
     }
     h.submit(1, Op::Write, 0, 4096, 2);
     h.submit(2, Op::Flush, 0, 0, 0);
     h.run();
-    h.held.sort_by_key(|io| io.kind != IoKind::Flush);
-    assert_eq!(h.held.iter().map(|io| io.kind).collect::<Vec<_>>(), [IoKind::Flush, WRITE]);
+    h.devices.held.sort_by_key(|io| io.kind != IoKind::Flush);
+    assert_eq!(h.devices.held.iter().map(|io| io.kind).collect::<Vec<_>>(), [IoKind::Flush, WRITE]);
     h.wake(DeviceId(0));
     let answered: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
     assert!(answered.len() == 2 && answered.iter().all(|(_, result)| result.is_err()), "{answered:?}");
     let seen = h.try_read(0, 4096).ok().map(|(_, bytes)| bytes);
-    h.broken.clear();
+    h.devices.broken.clear();
     h.reopen();
     let (_, bytes) = h.read(0, 4096);
     assert!(seen.is_none_or(|seen| seen == bytes), "it read as something else before the cut");
@@ -277,10 +285,10 @@ fn a_block_that_cannot_be_read_is_served_and_rewritten_from_the_other_copy() {
     (0..3).for_each(|_| h.fail_next(IoKind::Read, EIO));
     assert_eq!(h.read(4096, 8192).1, [1; 8192]);
     assert_eq!(h.copies().iter().map(|(_, n)| *n).sum::<u32>(), 62, "two blocks have one copy");
-    h.log.clear();
+    h.devices.log.clear();
     h.wait(Nanos::secs(10));
     assert_eq!(h.copies().iter().map(|(_, n)| *n).sum::<u32>(), 64);
-    assert_eq!(h.data_writes().len(), 1, "{:?}", h.log);
+    assert_eq!(h.data_writes().len(), 1, "{:?}", h.devices.log);
 
     // Also where a write completes a block.
     (0..3).for_each(|_| h.fail_next(IoKind::Read, EIO));
@@ -328,19 +336,19 @@ fn a_write_the_map_learns_of_late_is_lost_with_what_later_ones_need() {
     h.write(9 * 4096, &[1; 4096]);
     h.flush().expect("a flush");
     // On the second device at once, and durable there; the first takes its time.
-    h.hanging = vec![DeviceId(0)];
+    h.devices.hanging = vec![DeviceId(0)];
     h.submit(1, Op::Write, 0, 4096, 2);
     h.run();
     h.submit(2, Op::Flush, 0, 0, 0);
     h.run();
     assert_eq!(h.answer().map(|(id, result)| (id, result.is_ok())), Some((2, true)));
-    h.hanging.clear();
+    h.devices.hanging.clear();
     h.write(4096, &[3; 4096]);
-    h.broken = vec![(DeviceId(0), WRITE, EIO), (DeviceId(1), IoKind::Flush, EIO)];
+    h.devices.broken = vec![(DeviceId(0), WRITE, EIO), (DeviceId(1), IoKind::Flush, EIO)];
     h.release_one(0, Some(EIO));
     let (id, result) = h.answer().expect("an answer");
     assert_eq!((id, result.err()), (1, Some(RequestError::FlushFailed(DeviceId(1)))));
-    h.broken.clear();
+    h.devices.broken.clear();
     assert_eq!(h.try_read(0, 4096).err(), Some(RequestError::InDoubt { device: DeviceId(1) }));
     assert_eq!(h.read(4096, 4096).1, [3; 4096], "the first device has it too");
 }
@@ -349,18 +357,18 @@ fn a_write_the_map_learns_of_late_is_lost_with_what_later_ones_need() {
 fn a_place_that_comes_back_beside_two_others_takes_no_write_with_it() {
     let mut h = of(3);
     h.write(0, &[1; EXTENT]);
-    h.broken = vec![(DeviceId(0), WRITE, EIO)];
+    h.devices.broken = vec![(DeviceId(0), WRITE, EIO)];
     h.write(0, &[2; 4096]);
-    h.broken.clear();
+    h.devices.broken.clear();
     h.flush().expect("a flush");
     assert_eq!(h.copies(), [(DeviceId(0), 31), (DeviceId(1), 32)]);
     // It is given up for what is written elsewhere, and comes back as that cannot be flushed.
     h.lose(DeviceId(1));
     h.write(0, &[3; EXTENT]);
     h.write(4096, &[4; 4096]);
-    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.devices.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
     h.flush().expect_err("one device has all but a block of it alone");
-    h.broken.clear();
+    h.devices.broken.clear();
     h.reopen();
     let on: Vec<_> = h.copies().into_iter().map(|(device, _)| device).collect();
     assert_eq!(on, [DeviceId(0), DeviceId(2), DeviceId(1)]);
@@ -382,15 +390,15 @@ fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
     let lost = *h.data_writes().iter().rfind(|io| io.device == DeviceId(0)).expect("a write");
     // While its devices are flushed, another block of the extent is written: that change needs the next
     // flush.
-    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    h.devices.hanging = vec![DeviceId(0), DeviceId(1)];
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     h.submit(2, Op::Write, 65536, 4096, 3);
     h.run();
-    assert_eq!(h.held.len(), 4, "{:?}", h.held);
-    h.held.sort_by_key(|io| io.kind == IoKind::Flush);
+    assert_eq!(h.devices.held.len(), 4, "{:?}", h.devices.held);
+    h.devices.held.sort_by_key(|io| io.kind == IoKind::Flush);
     h.fail_next(IoKind::Flush, EIO);
-    h.hanging.clear();
+    h.devices.hanging.clear();
     h.wake(DeviceId(0));
     assert_eq!((h.answer(), h.answer()), (Some((2, Ok(ReadShape::Data))), Some((1, Ok(ReadShape::Data)))));
     // The power fails, and the device whose flush failed has lost what was written.
@@ -406,8 +414,8 @@ fn a_device_whose_flushes_all_fail_holds_up_no_flush_for_ever() {
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
     h.write(0, &[2; 4096]);
-    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
-    h.holding = Some(IoKind::Write { fua: true });
+    h.devices.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.devices.holding = Some(IoKind::Write { fua: true });
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     let mut rounds = 0;
@@ -424,11 +432,11 @@ fn a_device_whose_flushes_all_fail_holds_up_no_flush_for_ever() {
         }
         rounds += 1;
         assert!(rounds < 6, "no answer");
-        h.holding = Some(IoKind::Write { fua: true });
+        h.devices.holding = Some(IoKind::Write { fua: true });
         h.release(None);
     };
     assert_eq!(answer, (1, Ok(ReadShape::Data)), "the other copy has it");
-    h.holding = None;
+    h.devices.holding = None;
     h.release(None);
     h.reopen();
     assert_eq!(h.read(0, 4096).1, [2; 4096]);
@@ -441,14 +449,14 @@ fn a_read_that_meets_a_write_has_its_turn_before_writes_that_come_later() {
     h.flush().expect("a flush");
     // From here on the intent is there.
     h.write(0, &[1; 4096]);
-    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    h.devices.hanging = vec![DeviceId(0), DeviceId(1)];
     h.submit(1, Op::Write, 0, 4096, 2);
     h.run();
     h.submit(2, Op::Read, 0, 8192, 0);
     h.submit(3, Op::Write, 4096, 4096, 3);
     h.run();
-    assert_eq!(h.held.len(), 2, "the second write waits for the read: {:?}", h.held);
-    h.hanging.clear();
+    assert_eq!(h.devices.held.len(), 2, "the second write waits for the read: {:?}", h.devices.held);
+    h.devices.hanging.clear();
     h.release(None);
     let answered: Vec<u64> = std::iter::from_fn(|| h.answer()).map(|(id, _)| id).collect();
     assert_eq!(answered, [1, 2, 3]);
@@ -460,7 +468,7 @@ fn a_read_that_fails_on_blocks_trimmed_meanwhile_is_zeros() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.submit(1, Op::Read, 0, 8192, 9);
     h.run();
     h.submit(2, Op::Trim, 0, 4096, 0);
@@ -512,9 +520,9 @@ fn what_a_flush_loses_is_in_doubt_though_a_lost_device_has_it() {
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
     h.write(0, &[2; 4096]);
-    h.hanging.push(DeviceId(1));
+    h.devices.hanging.push(DeviceId(1));
     h.begin(Op::Flush, 0, 0);
-    h.hanging.clear();
+    h.devices.hanging.clear();
     h.lose(DeviceId(0));
     h.release(Some(EIO));
     let (_, result) = h.answer().expect("an answer");

@@ -128,11 +128,11 @@ fn a_write_is_acknowledged_when_both_have_it_and_takes_fresh_slots_of_both() {
     for to in [BOTH, WriteTo::InPlace] {
         let before = at(&b);
         b.sends(to);
-        b.h.hanging = vec![DeviceId(2)];
-        b.h.log.clear();
+        b.h.devices.hanging = vec![DeviceId(2)];
+        b.h.devices.log.clear();
         b.h.submit(1, Op::Write, 0, 4096, 3);
         b.h.run();
-        let sent: Vec<_> = b.h.log.iter().map(|io| (io.device.0, io.kind)).collect();
+        let sent: Vec<_> = b.h.devices.log.iter().map(|io| (io.device.0, io.kind)).collect();
         assert_eq!(sent, [(1, WRITE), (2, WRITE)]);
         assert_eq!((b.h.answer(), at(&b)), (None, before), "one has it");
         b.h.wake(DeviceId(2));
@@ -167,14 +167,14 @@ fn while_somebody_waits_for_space_what_is_in_two_places_stays_in_two() {
         b.h.write(extent * EXTENT as u64, &[9; 4096]);
         extent += 1;
     }
-    b.h.log.clear();
+    b.h.devices.log.clear();
     b.h.submit(2, Op::Write, extent * EXTENT as u64, 4096, 9);
     assert!(b.h.engine.space_status().waiting > 0);
-    b.h.holding = Some(WRITE);
+    b.h.devices.holding = Some(WRITE);
     b.h.submit(1, Op::Write, 0, 4096, 3);
     b.h.run();
-    let written = |device| b.h.log.iter().any(|io| io.device == DeviceId(device) && io.kind == WRITE);
-    assert!(written(1) && written(2), "{:?}", b.h.log);
+    let written = |device| b.h.devices.log.iter().any(|io| io.device == DeviceId(device) && io.kind == WRITE);
+    assert!(written(1) && written(2), "{:?}", b.h.devices.log);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_read_does_not_wait_for_a_write_to_both() {
     let mut b = Buffered::with_home();
     b.write(BOTH, 0, 2);
     b.sends(BOTH);
-    b.h.holding = Some(WRITE);
+    b.h.devices.holding = Some(WRITE);
     b.h.submit(1, Op::Write, 0, 4096, 3);
     b.h.run();
     assert_eq!(b.h.read(0, 4096).1, [2; 4096]);
@@ -193,7 +193,7 @@ fn a_read_does_not_wait_for_a_write_to_both() {
 
 #[test]
 fn where_one_of_two_fails_the_other_is_what_there_is_and_where_both_fail_what_was_before() {
-    let fails = |b: &mut Buffered, device| b.h.broken.push((DeviceId(device), WRITE, EIO));
+    let fails = |b: &mut Buffered, device| b.h.devices.broken.push((DeviceId(device), WRITE, EIO));
     for device in [1, 2] {
         let mut b = Buffered::with_home();
         fails(&mut b, device);
@@ -207,7 +207,7 @@ fn where_one_of_two_fails_the_other_is_what_there_is_and_where_both_fail_what_wa
     b.sends(BOTH);
     b.h.request(Op::Write, 0, &[2; 4096], true).expect_err("neither has it");
     assert_eq!((b.h.read(0, 4096).1, b.h.places(0)), (vec![1; 4096], vec![(WHOLE(0), 32)]));
-    b.h.broken.clear();
+    b.h.devices.broken.clear();
     b.h.flush().expect("a flush");
     assert_eq!(b.h.free(), free, "the slots are free again");
 }
@@ -217,7 +217,7 @@ fn a_flush_that_fails_on_one_device_puts_nothing_in_doubt() {
     for device in [1, 2] {
         let mut b = Buffered::with_home();
         b.write(BOTH, 0, 2);
-        b.h.broken = vec![(DeviceId(device), IoKind::Flush, EIO)];
+        b.h.devices.broken = vec![(DeviceId(device), IoKind::Flush, EIO)];
         b.h.flush().expect("the other one has it");
         assert_eq!((b.h.read(0, 4096).1, b.dirty(0)), (vec![2; 4096], (1, 1)));
         b.h.reopen();
@@ -225,7 +225,7 @@ fn a_flush_that_fails_on_one_device_puts_nothing_in_doubt() {
     }
     let mut b = Buffered::with_home();
     b.write(BOTH, 0, 2);
-    b.h.broken = [1, 2].map(|device| (DeviceId(device), IoKind::Flush, EIO)).to_vec();
+    b.h.devices.broken = [1, 2].map(|device| (DeviceId(device), IoKind::Flush, EIO)).to_vec();
     b.h.flush().expect_err("neither has it");
     assert!(matches!(b.h.try_read(0, 4096), Err(RequestError::InDoubt { .. })));
     b.h.reopen();
@@ -238,7 +238,7 @@ fn a_device_lost_while_a_write_is_on_its_way_to_both_costs_a_copy_only() {
         let mut b = Buffered::with_home();
         b.write(BOTH, 0, 2);
         b.sends(BOTH);
-        b.h.hanging = vec![DeviceId(lost)];
+        b.h.devices.hanging = vec![DeviceId(lost)];
         b.h.submit_fua(1, 0, 4096, 3);
         b.h.run();
         assert_eq!(b.h.answer(), None);

@@ -19,7 +19,7 @@ fn half_written(durable_writes: DurableWrites) -> Harness {
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
     h.write(8192, &[2; 4096]);
-    h.log.clear();
+    h.devices.log.clear();
     h
 }
 
@@ -32,7 +32,7 @@ fn durable_write(h: &mut Harness) -> Result<(), RequestError> {
 }
 
 fn commands(h: &Harness) -> Vec<IoKind> {
-    h.log.iter().filter(|io| io.device == DATA).map(|io| io.kind).collect()
+    h.devices.log.iter().filter(|io| io.device == DATA).map(|io| io.kind).collect()
 }
 
 fn writes(h: &Harness) -> Vec<IoKind> {
@@ -102,7 +102,7 @@ fn its_write_is_tried_again_like_any_other() {
 fn its_flush_counts_when_those_begun_before_have_ended_well() {
     for error in [None, Some(EIO)] {
         let mut h = half_written(DurableWrites::WriteThenFlush);
-        h.holding = Some(IoKind::Flush);
+        h.devices.holding = Some(IoKind::Flush);
         h.submit(1, Op::Flush, 0, 0, 0);
         h.run();
         h.submit_fua(2, 0, 4096, 3);

@@ -24,7 +24,7 @@ fn each_place_is_told_with_its_blocks_its_address_and_its_age() {
     let to = PlaceId { device: DeviceId(1), kind: PlaceKind::Fine };
     h.act(Action::Copy { key: h.key(0), blocks: BlockRange { first: 4, count: 3 }, to });
     h.pass(Nanos::secs(2));
-    h.log.clear();
+    h.devices.log.clear();
     let told = explain(&h, BLOCK_5 + 100);
     assert_eq!((told.block, told.extent, told.number), (VolumeOffset(BLOCK_5), VolumeOffset(0), 5));
     let [home, copy] = &told.places[..] else { panic!("two places: {told:?}") };
@@ -33,10 +33,10 @@ fn each_place_is_told_with_its_blocks_its_address_and_its_age() {
     assert_eq!((copy.id, &copy.blocks[..]), (to, &[BlockRange { first: 4, count: 3 }][..]));
     let age = |age: Option<Nanos>| age.map(|age| age.0 / 1_000_000_000);
     assert_eq!((age(home.age), age(copy.age)), (Some(5), Some(2)));
-    assert!(h.log.is_empty(), "asking asks nothing of the devices");
+    assert!(h.devices.log.is_empty(), "asking asks nothing of the devices");
     // The address is the one that is read.
     h.read(BLOCK_5, 4096);
-    let read = h.log.iter().find(|io| io.kind == IoKind::Read).expect("a read");
+    let read = h.devices.log.iter().find(|io| io.kind == IoKind::Read).expect("a read");
     let at = told.places.iter().find(|place| place.id.device == read.device).and_then(|place| place.at);
     assert_eq!(at, Some(read.at));
     assert_eq!(explain(&h, 0).places[1].at, None, "the copy does not hold the first block");

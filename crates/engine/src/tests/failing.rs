@@ -73,7 +73,7 @@ fn a_write_that_fails_after_a_flush_failed_is_not_tried_again() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
-    h.holding = Some(WRITE);
+    h.devices.holding = Some(WRITE);
     h.begin(Op::Write, 4096, 4096);
     h.write(8192, &[2; 4096]);
     h.fail_next(IoKind::Flush, EIO);
@@ -91,17 +91,17 @@ fn a_flush_in_flight_when_a_durable_write_fails_makes_nothing_durable() {
     h.flush().expect("a flush");
     h.write(4096, &[2; 4096]);
     let before = h.engine.data.base.core.devices[0].epochs.flushed();
-    h.hanging.push(DATA);
+    h.devices.hanging.push(DATA);
     h.submit_fua(1, 8192, 4096, 3);
     h.run();
     h.begin(Op::Flush, 0, 0);
-    let flush = h.held.pop().filter(|io| io.kind == IoKind::Flush).expect("a flush");
+    let flush = h.devices.held.pop().filter(|io| io.kind == IoKind::Flush).expect("a flush");
     h.release(Some(EIO));
-    let later = std::mem::replace(&mut h.held, vec![flush]);
+    let later = std::mem::replace(&mut h.devices.held, vec![flush]);
     h.release(None);
     assert_eq!(h.engine.data.base.core.devices[0].epochs.flushed(), before);
-    h.hanging.clear();
-    h.held.extend(later);
+    h.devices.hanging.clear();
+    h.devices.held.extend(later);
     h.release(None);
     let answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
     assert!(answers.len() == 2 && answers.iter().all(|(_, result)| result.is_err()), "{answers:?}");
@@ -114,7 +114,7 @@ fn a_read_in_flight_when_its_device_loses_writes_is_in_doubt() {
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
     h.write(4096, &[2; 4096]);
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.begin(Op::Read, 4096, 4096);
     h.fail_next(IoKind::Flush, EIO);
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
@@ -213,12 +213,12 @@ fn what_was_being_written_when_a_flush_failed_is_in_doubt() {
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
     h.write(8192, &[2; 4096]);
-    h.hanging.push(DATA);
+    h.devices.hanging.push(DATA);
     h.submit(1, Op::Write, 4096, 4096, 3);
     h.submit(2, Op::Flush, 0, 0, 0);
     h.run();
     // The flush fails first: that the write then ends well says nothing.
-    h.held.reverse();
+    h.devices.held.reverse();
     h.fail_next(IoKind::Flush, EIO);
     h.wake(DATA);
     for _ in 0..2 {
@@ -238,13 +238,13 @@ fn what_was_being_read_when_a_flush_failed_is_in_doubt_too() {
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
     h.write(4096, &[2; 4096]);
-    h.hanging.push(DATA);
+    h.devices.hanging.push(DATA);
     h.submit(1, Op::Read, 4096, 4096, 0);
     h.submit(2, Op::Read, 8192, 4096, 0);
     h.submit(3, Op::Flush, 0, 0, 0);
     h.run();
     // The flush fails first: what is read then may be what was there before the write.
-    h.held.reverse();
+    h.devices.held.reverse();
     h.fail_next(IoKind::Flush, EIO);
     h.wake(DATA);
     let mut answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
@@ -262,14 +262,14 @@ fn a_write_is_not_acknowledged_after_a_flush_failed_that_lost_a_part_of_it() {
     h.write(0, &[1; 2 * EXTENT as usize]);
     h.flush().expect("a flush");
     h.write(8192, &[2; 4096]);
-    h.hanging.push(DATA);
+    h.devices.hanging.push(DATA);
     h.submit(1, Op::Write, EXTENT, 4096, 3);
     // Its second part waits for the first write.
     h.submit(2, Op::Write, EXTENT - 4096, 8192, 4);
     h.submit(3, Op::Flush, 0, 0, 0);
     h.run();
-    assert_eq!(h.held.len(), 3);
-    h.held.rotate_left(1);
+    assert_eq!(h.devices.held.len(), 3);
+    h.devices.held.rotate_left(1);
     h.fail_next(IoKind::Flush, EIO);
     h.wake(DATA);
     let mut answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
@@ -290,7 +290,7 @@ fn what_a_failed_write_left_behind_is_flushed_or_in_doubt() {
             h.fail_next(WRITE, EIO);
         }
         h.request(Op::Write, 4096, &[2; 4096], false).expect_err("a failed write");
-        h.log.clear();
+        h.devices.log.clear();
         if flush_fails {
             h.fail_next(IoKind::Flush, EIO);
         }
@@ -383,7 +383,7 @@ fn a_full_file_system_below_is_no_broken_device() {
     let errors = h.engine.status().devices[0].errors;
     assert_eq!((errors.total(), errors.no_space), (0, 1));
     let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
-    let io = *h.log.iter().find(|io| io.kind == WRITE).expect("the write");
+    let io = *h.devices.log.iter().find(|io| io.kind == WRITE).expect("the write");
     let (device, at, len) = (DeviceId(0), io.at, io.len());
     assert_eq!(told, [Notice::FullBelow { device, at, len, error: ENOSPC }]);
     h.flush().expect("a flush");
@@ -399,7 +399,7 @@ fn a_device_that_hangs_is_given_up_and_everything_else_goes_on() {
     }
     h.flush().expect("a flush");
     let memory = h.free_memory();
-    h.hanging.push(DATA);
+    h.devices.hanging.push(DATA);
     let answers: Vec<_> = (0..6).map(|i| h.request(Op::Read, i * EXTENT, &[0; 4096], false)).collect();
     let failed = answers.iter().filter(|a| matches!(a, Err(RequestError::Io { error: IoError::Lost, .. })));
     assert_eq!(failed.count(), 2, "{answers:?}");
@@ -429,10 +429,10 @@ fn a_device_that_hangs_with_all_memory_leaves_as_much_for_others() {
     h.write(0, &[1; EXTENT as usize]);
     h.write(EXTENT, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
-    let memory = h.memory.free();
-    h.hanging.push(DATA);
+    let memory = h.devices.memory.free();
+    h.devices.hanging.push(DATA);
     let mut asked = 0;
-    while h.memory.free().0 >= EXTENT {
+    while h.devices.memory.free().0 >= EXTENT {
         h.submit(asked, Op::Read, 0, EXTENT, 0);
         asked += 1;
     }
@@ -441,8 +441,8 @@ fn a_device_that_hangs_with_all_memory_leaves_as_much_for_others() {
         let (_, result) = h.answer().expect("a reply");
         assert!(matches!(result, Err(RequestError::Io { error: IoError::Lost, .. })), "{result:?}");
     }
-    assert!(asked > 10 && h.held.len() as u64 == asked, "all had reached the device");
-    assert_eq!(h.memory.free(), memory, "what it keeps is made up for");
+    assert!(asked > 10 && h.devices.held.len() as u64 == asked, "all had reached the device");
+    assert_eq!(h.devices.memory.free(), memory, "what it keeps is made up for");
     assert_eq!(h.read(EXTENT, EXTENT as usize).1, [1; EXTENT as usize]);
     h.wake(DATA);
     h.stop();
@@ -452,7 +452,7 @@ fn a_device_that_hangs_with_all_memory_leaves_as_much_for_others() {
 fn space_of_a_write_that_hangs_rests_until_it_ends() {
     let mut h = Harness::new(2, "sequential");
     let free = h.free();
-    h.hanging.push(DATA);
+    h.devices.hanging.push(DATA);
     let error = h.request(Op::Write, 0, &[1; 4096], false).expect_err("no answer");
     assert!(matches!(error, RequestError::Io { error: IoError::Lost, .. }));
     assert_eq!(h.read(0, 4096).0, ReadShape::Zeros);
@@ -467,7 +467,7 @@ fn space_of_a_write_that_hangs_rests_until_it_ends() {
 fn a_flush_that_hangs_fails_and_its_blocks_are_in_doubt() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
-    h.hanging.push(DATA);
+    h.devices.hanging.push(DATA);
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
     assert!(in_doubt(&mut h, 0));
     h.flush().expect("told once");
@@ -541,7 +541,7 @@ fn an_engine_that_did_not_run_blames_no_device() {
     for pause in [Nanos::secs(30), Nanos::secs(31), Nanos::secs(3600)] {
         let mut h = Harness::new(2, "sequential");
         h.write(0, &[1; 4096]);
-        h.hanging.push(DATA);
+        h.devices.hanging.push(DATA);
         h.begin(Op::Read, 0, 4096);
         h.jump(pause);
         // The answer comes a while after the engine runs again.
@@ -557,7 +557,7 @@ fn a_deadline_is_a_setting() {
     let settings = DeviceSettings { deadline: Nanos::secs(2), ..DeviceSettings::default() };
     let mut h = Harness::with_settings(2, "sequential", settings);
     h.write(0, &[1; 4096]);
-    h.hanging.push(DATA);
+    h.devices.hanging.push(DATA);
     h.begin(Op::Read, 0, 4096);
     h.wait(Nanos::millis(1900));
     assert!(h.engine.next_reply().is_none());
@@ -571,9 +571,9 @@ fn what_is_in_doubt_is_copied_nowhere() {
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
     h.write(0, &[2; 4096]);
-    h.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
+    h.devices.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
     h.flush().expect_err("it is lost");
-    h.broken.clear();
+    h.devices.broken.clear();
     let to = weir_model::PlaceId { device: DeviceId(1), kind: weir_model::PlaceKind::Fine };
     let blocks = weir_model::BlockRange { first: 0, count: 2 };
     h.act(weir_policy::placement::Action::Copy { key: h.key(0), blocks, to });

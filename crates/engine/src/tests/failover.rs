@@ -20,9 +20,9 @@ fn is_lost(h: &Harness, device: u8) -> bool {
 /// The device that a read of the first block goes to, once it is known what each device takes.
 fn read_from(h: &mut Harness) -> DeviceId {
     (0..4).for_each(|_| drop(h.read(0, BLOCK)));
-    h.log.clear();
+    h.devices.log.clear();
     h.read(0, BLOCK);
-    h.log[0].device
+    h.devices.log[0].device
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_read_that_hangs_is_answered_with_the_other_copy_in_another_buffer() {
     h.flush().expect("a flush");
     let memory = h.free_memory();
     let bad = read_from(&mut h);
-    h.hanging.push(bad);
+    h.devices.hanging.push(bad);
     assert_eq!(h.read(BLOCK as u64 + 512, 1024).1, [1; 1024]);
     assert!(is_lost(&h, bad.0));
     assert_eq!(memory.0 - h.free_memory().0, BLOCK as u64, "what the device has is kept back");
@@ -57,7 +57,7 @@ fn what_was_read_before_and_what_is_read_again_come_in_one_buffer() {
     };
     let hit: Vec<_> = [0, 1, 2, 3].map(key).into_iter().filter(|key| on_bad(&h, *key)).collect();
     assert!(!hit.is_empty());
-    h.hanging.push(bad);
+    h.devices.hanging.push(bad);
     let (_, bytes) = h.read(512, 4 * EXTENT - 1024);
     let expected: Vec<u8> = (512..4 * EXTENT - 512).map(|at| (at / EXTENT) as u8 + 1).collect();
     assert!(bytes == expected);
@@ -80,7 +80,7 @@ fn a_read_that_meets_a_second_device_that_hangs_goes_on_to_a_third() {
     h.flush().expect("a flush");
     let memory = h.free_memory();
     let bad = [0, 1].map(DeviceId);
-    h.hanging.extend(bad);
+    h.devices.hanging.extend(bad);
     assert_eq!(h.read(BLOCK as u64, 2 * BLOCK).1, [1; 2 * BLOCK]);
     bad.into_iter().for_each(|device| h.wake(device));
     assert_eq!(h.free_memory(), memory);
@@ -93,7 +93,7 @@ fn a_block_is_completed_from_the_other_copy() {
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
     let bad = read_from(&mut h);
-    h.hanging.push(bad);
+    h.devices.hanging.push(bad);
     h.request(Op::Write, 512, &[2; 512], false).expect("it goes to the device that is left");
     assert!(is_lost(&h, bad.0));
     h.flush().expect("a flush");
@@ -108,7 +108,7 @@ fn a_read_waits_for_memory_as_long_as_it_waited_for_the_device() {
         h.write(0, &[1; EXTENT]);
         h.flush().expect("a flush");
         let bad = read_from(&mut h);
-        h.hanging.push(bad);
+        h.devices.hanging.push(bad);
         h.begin(Op::Read, 0, BLOCK as u64);
         let taken = h.take_memory();
         h.wait(DeviceSettings::DEADLINE);

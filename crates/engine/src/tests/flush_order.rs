@@ -21,7 +21,7 @@ fn half_written(devices: usize, members: usize) -> Harness {
 /// A FLUSH (2) waits for its device while a durable write (1) is under way there.
 fn flush_beside_a_durable_write() -> Harness {
     let mut h = half_written(2, 1);
-    h.holding = Some(DURABLE);
+    h.devices.holding = Some(DURABLE);
     h.submit_fua(1, 0, 4096, 3);
     h.run();
     h.submit(2, Op::Flush, 0, 0, 0);
@@ -50,13 +50,13 @@ fn a_flush_counts_when_the_durable_writes_under_way_with_it_have_ended_well() {
 fn data_is_not_durable_while_a_checkpoints_flush_may_tell_of_its_loss() {
     for error in [None, Some(EIO)] {
         let mut h = half_written(1, 1);
-        h.holding = Some(IoKind::Flush);
+        h.devices.holding = Some(IoKind::Flush);
         h.engine.data.base.durability.request_checkpoint();
         h.run();
-        h.log.clear();
+        h.devices.log.clear();
         h.submit(1, Op::Flush, 0, 0, 0);
         h.run();
-        assert_eq!((h.commands(IoKind::Flush), h.commands(DURABLE)), (1, 0), "{:?}", h.log);
+        assert_eq!((h.commands(IoKind::Flush), h.commands(DURABLE)), (1, 0), "{:?}", h.devices.log);
         assert_eq!(h.answer(), None);
         h.release(error);
         let (_, result) = h.answer().expect("an answer");
@@ -69,20 +69,20 @@ fn data_is_not_durable_while_a_checkpoints_flush_may_tell_of_its_loss() {
 fn a_root_is_not_written_while_another_flush_may_tell_of_the_loss_of_its_pages() {
     for (members, error) in [(1, None), (1, Some(EIO)), (2, Some(EIO))] {
         let mut h = half_written(members, members);
-        h.holding = Some(IoKind::Flush);
+        h.devices.holding = Some(IoKind::Flush);
         h.submit(1, Op::Flush, 0, 0, 0);
         h.run();
-        let of_first = |h: &Harness| h.held[0].device == DATA;
-        assert!(of_first(&h), "{:?}", h.held);
-        h.log.clear();
+        let of_first = |h: &Harness| h.devices.held[0].device == DATA;
+        assert!(of_first(&h), "{:?}", h.devices.held);
+        h.devices.log.clear();
         h.engine.data.base.durability.request_checkpoint();
         h.run();
         let roots = |h: &Harness, device| {
-            h.log.iter().filter(|io| io.device == device && ROOT_AT.contains(&io.at)).count()
+            h.devices.log.iter().filter(|io| io.device == device && ROOT_AT.contains(&io.at)).count()
         };
-        assert_eq!((h.commands(IoKind::Flush), roots(&h, DATA)), (members, 0), "{:?}", h.log);
+        assert_eq!((h.commands(IoKind::Flush), roots(&h, DATA)), (members, 0), "{:?}", h.devices.log);
         h.release(error);
-        assert_eq!(roots(&h, DATA), usize::from(error.is_none()), "{:?}", h.log);
+        assert_eq!(roots(&h, DATA), usize::from(error.is_none()), "{:?}", h.devices.log);
         assert_eq!(roots(&h, DeviceId(1)), members - 1, "the other member goes on alone");
     }
 }

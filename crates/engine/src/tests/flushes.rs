@@ -17,7 +17,7 @@ fn settled(copies: u8, hardening: Hardening) -> Harness {
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
     h.wait(Nanos::secs(60));
-    h.log.clear();
+    h.devices.log.clear();
     h
 }
 
@@ -58,7 +58,7 @@ fn a_flush_after_which_nothing_was_written_asks_nothing_of_the_devices() {
         for id in 0..100 {
             assert_eq!(h.answer().map(|(id, result)| (id, result.is_ok())), Some((id, true)));
         }
-        assert!(h.log.is_empty(), "{copies} copies, {hardening:?}: {:?}", h.log);
+        assert!(h.devices.log.is_empty(), "{copies} copies, {hardening:?}: {:?}", h.devices.log);
     }
 }
 
@@ -66,9 +66,9 @@ fn a_flush_after_which_nothing_was_written_asks_nothing_of_the_devices() {
 fn durable_overwrites_leave_nothing_to_flush() {
     let mut h = settled(1, Hardening::Flush);
     h.request(Op::Write, 4096, &[2; 4096], true).expect("a write");
-    h.log.clear();
+    h.devices.log.clear();
     h.flush().expect("a flush");
-    assert!(h.log.is_empty(), "{:?}", h.log);
+    assert!(h.devices.log.is_empty(), "{:?}", h.devices.log);
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn every_kind_of_change_is_flushed() {
         for (op, at, len) in changes {
             let mut h = settled(copies, Hardening::Flush);
             h.request(op, at, &vec![3; len], false).expect("a change");
-            h.log.clear();
+            h.devices.log.clear();
             h.flush().expect("a flush");
-            assert!(!h.log.is_empty(), "{op:?} with {copies} copies: nothing was made durable");
+            assert!(!h.devices.log.is_empty(), "{op:?} with {copies} copies: nothing was made durable");
             let (_, before) = h.read(0, 2 << 20);
             h.reopen();
             assert_eq!(h.read(0, 2 << 20).1, before, "{op:?} with {copies} copies");
@@ -99,14 +99,14 @@ fn a_flush_waits_for_the_one_in_flight_and_fails_with_it() {
     for fails in [false, true] {
         let mut h = settled(1, Hardening::Flush);
         h.write(0, &[2; 4096]);
-        h.holding = Some(FLUSH);
+        h.devices.holding = Some(FLUSH);
         h.submit(1, Op::Flush, 0, 0, 0);
         h.run();
         h.submit(2, Op::Flush, 0, 0, 0);
         h.run();
         assert_eq!(h.answer(), None);
         h.release(fails.then_some(IoError::Os(Errno::EIO)));
-        let expected = fails.then_some(RequestError::FlushFailed(h.log[0].device));
+        let expected = fails.then_some(RequestError::FlushFailed(h.devices.log[0].device));
         let mut answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
         answers.sort_by_key(|(id, _)| *id);
         assert_eq!(answers.map(|(_, result)| result.err()), [expected, expected]);
@@ -121,9 +121,9 @@ fn a_flush_waits_for_a_device_that_is_flushed_beside_commits() {
     let flushes = FlushRules { slow: Nanos(0), patience: Nanos(0) };
     h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
-    h.holding = Some(FLUSH);
+    h.devices.holding = Some(FLUSH);
     h.wait(Nanos::secs(10));
-    assert_eq!(h.held.len(), 1, "a flush nobody asked for");
+    assert_eq!(h.devices.held.len(), 1, "a flush nobody asked for");
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     assert_eq!(h.answer(), None, "the device owes what was written");
@@ -138,7 +138,7 @@ fn what_was_not_flushed_for_the_sake_of_clients_is_durable_in_the_end() {
     let flushes = FlushRules { slow: Nanos(0), patience: Nanos::secs(30) };
     h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
-    h.holding = Some(FLUSH);
+    h.devices.holding = Some(FLUSH);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     h.wait(Nanos::millis(50));
@@ -164,7 +164,7 @@ fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_th
     let blocks = BlockRange { first: 0, count: 8 };
     h.write(0, &[1; 8192]);
     h.act(Action::Copy { key, blocks, to });
-    h.holding = Some(FLUSH);
+    h.devices.holding = Some(FLUSH);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     h.wait(Nanos::millis(50));
@@ -172,7 +172,7 @@ fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_th
     assert!(matches!(h.answer(), Some((1, Ok(_)))));
     // What is durable has the block in both places; only a flush takes the second one out of it.
     h.write(5 * 4096, &[2; 4096]);
-    h.log.clear();
+    h.devices.log.clear();
     let blocks = BlockRange { first: 0, count: 1 };
     h.act(Action::Drop { key, blocks, from: to });
     h.act(Action::Copy { key, blocks, to });
@@ -180,7 +180,7 @@ fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_th
         h.read(0, 4096);
         h.wait(Nanos::millis(2));
     }
-    let is_flushed = h.log.iter().any(|io| (io.device, io.kind) == (DeviceId(0), FLUSH));
+    let is_flushed = h.devices.log.iter().any(|io| (io.device, io.kind) == (DeviceId(0), FLUSH));
     assert!(is_flushed, "{:?}", h.record(key));
 }
 
@@ -188,9 +188,9 @@ fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_th
 #[test]
 fn a_flush_waits_until_a_lost_member_is_recorded() {
     let mut h = settled(1, Hardening::Flush);
-    h.holding = Some(DURABLE);
+    h.devices.holding = Some(DURABLE);
     h.lose(DeviceId(1));
-    assert_eq!(h.held.len(), 1, "a superblock is being written: {:?}", h.log);
+    assert_eq!(h.devices.held.len(), 1, "a superblock is being written: {:?}", h.devices.log);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     assert_eq!(h.answer(), None);
@@ -203,7 +203,8 @@ fn a_flush_waits_until_a_lost_member_is_recorded() {
 fn what_a_lost_device_owed_fails_one_flush() {
     let mut h = settled(1, Hardening::Flush);
     h.write(0, &[2; 4096]);
-    let device = h.log.iter().find(|io| matches!(io.kind, IoKind::Write { .. })).expect("a write").device;
+    let device =
+        h.devices.log.iter().find(|io| matches!(io.kind, IoKind::Write { .. })).expect("a write").device;
     h.lose(device);
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(device)));
     assert!(h.try_read(0, 4096).is_err());
@@ -213,10 +214,10 @@ fn what_a_lost_device_owed_fails_one_flush() {
 #[test]
 fn a_write_of_which_a_part_was_lost_before_the_rest_was_done_fails() {
     let mut h = Harness::new(3, "stripe");
-    h.hanging.push(DeviceId(0));
+    h.devices.hanging.push(DeviceId(0));
     h.submit(1, Op::Write, 0, 256 << 10, 7);
     h.run();
-    assert_eq!(h.held.len(), 1, "the other half is done");
+    assert_eq!(h.devices.held.len(), 1, "the other half is done");
     h.fail_next(FLUSH, IoError::Os(Errno::EIO));
     let lost = Some(RequestError::FlushFailed(DeviceId(1)));
     assert_eq!(h.flush().err(), lost);

@@ -43,20 +43,20 @@ fn with_holes(devices: usize) -> Harness {
     h.flush().expect("a flush");
     h.read(0, BLOCK);
     h.read(u64::from(HOLES[0]) * BLOCK as u64, BLOCK);
-    h.log.clear();
+    h.devices.log.clear();
     h
 }
 
 /// Where reads went, and how many blocks each was of.
 fn reads(h: &Harness) -> Vec<(u8, usize)> {
-    let reads = h.log.iter().filter(|io| io.kind == IoKind::Read);
+    let reads = h.devices.log.iter().filter(|io| io.kind == IoKind::Read);
     reads.map(|io| (io.device.0, io.buffer.len as usize / BLOCK)).collect()
 }
 
 /// Begins a read of the extent whose long command is not answered yet.
 fn begun(devices: usize) -> Harness {
     let mut h = with_holes(devices);
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.submit(1, Op::Read, 0, EXTENT as u64, 0);
     h.run();
     assert_eq!(reads(&h), [(0, 32)]);
@@ -68,8 +68,8 @@ fn found(h: &mut Harness, shape: ReadShape) -> Vec<u8> {
     let reply = h.engine.next_reply().expect("a reply");
     assert_eq!(reply.result, Ok(shape));
     let buffer = reply.buffer.expect("a buffer");
-    let bytes = h.memory.bytes(buffer).to_vec();
-    h.memory.give(buffer);
+    let bytes = h.devices.memory.bytes(buffer).to_vec();
+    h.devices.memory.give(buffer);
     bytes
 }
 
@@ -78,10 +78,10 @@ fn what_a_place_holds_in_runs_is_one_command_and_the_holes_come_after() {
     let mut h = with_holes(2);
     assert_eq!(h.read(0, EXTENT).1, content());
     assert_eq!(reads(&h), [(0, 32), (1, 1), (1, 1), (1, 1)]);
-    h.log.clear();
+    h.devices.log.clear();
     assert_eq!(h.read(2 * BLOCK as u64, 8 * BLOCK).1, content()[2 * BLOCK..10 * BLOCK]);
     assert_eq!(reads(&h), [(0, 8), (1, 1), (1, 1)], "a hole at an end comes along if it is small");
-    h.log.clear();
+    h.devices.log.clear();
     assert_eq!(h.read(3 * BLOCK as u64, 6 * BLOCK).1, content()[3 * BLOCK..9 * BLOCK]);
     assert_eq!(reads(&h), [(1, 1), (0, 5)], "there is no hole between runs");
 }
@@ -94,7 +94,7 @@ fn extents_side_by_side_are_one_command_though_they_have_holes() {
     h.act(Action::Move { key, blocks: last, to: slots(1) });
     h.act(Action::Move { key, blocks: BlockRange { first: 7, count: 1 }, to: slots(1) });
     h.flush().expect("a flush");
-    h.log.clear();
+    h.devices.log.clear();
     assert_eq!(h.read(0, 2 * EXTENT).1, [content(), content()].concat());
     assert_eq!(reads(&h)[0], (0, 64));
     assert_eq!(reads(&h).len(), 6);
@@ -109,7 +109,7 @@ fn a_place_that_is_slow_to_begin_is_read_first_and_whole() {
         h.act(Action::Copy { key, blocks: BlockRange { first, count: 1 }, to: slots(1) });
     }
     h.flush().expect("a flush");
-    h.log.clear();
+    h.devices.log.clear();
     assert_eq!(h.read(0, EXTENT).1, content());
     assert_eq!(reads(&h), [(0, 32), (1, 1), (1, 1), (1, 1)]);
 }
@@ -121,7 +121,7 @@ fn a_hole_that_is_written_or_brought_home_meanwhile_is_read_where_it_is_then() {
     h.act(Action::Move { key, blocks, to: whole(0) });
     h.write(20 * BLOCK as u64, &[7; BLOCK]);
     h.flush().expect("a flush");
-    h.log.clear();
+    h.devices.log.clear();
     h.release(None);
     let mut expected = content();
     expected[20 * BLOCK..21 * BLOCK].fill(7);
@@ -148,7 +148,7 @@ fn if_the_long_command_fails_the_runs_are_read_alone() {
     assert_eq!(h.read(0, EXTENT).1, content());
     let tried = reads(&h);
     assert_eq!((tried[0], &tried[1..]), ((0, 32), &runs[..]));
-    h.log.clear();
+    h.devices.log.clear();
     assert_eq!(h.read(0, EXTENT).1, content());
     assert_eq!(reads(&h), runs, "what is bad may be in a hole for good");
 }
@@ -157,10 +157,10 @@ fn if_the_long_command_fails_the_runs_are_read_alone() {
 fn what_no_device_can_deliver_fails_the_read() {
     for bad in [0, 1] {
         let mut h = with_holes(2);
-        h.broken.push((DeviceId(bad), IoKind::Read, IoError::Os(Errno::EIO)));
+        h.devices.broken.push((DeviceId(bad), IoKind::Read, IoError::Os(Errno::EIO)));
         let Err(RequestError::Io { device, .. }) = h.try_read(0, EXTENT) else { panic!("{bad} is broken") };
         assert_eq!(device, DeviceId(bad));
-        h.broken.clear();
+        h.devices.broken.clear();
         assert_eq!(h.read(0, EXTENT).1, content());
     }
 }
@@ -171,13 +171,13 @@ fn if_the_device_is_lost_what_others_have_is_read_into_another_buffer() {
     let (key, blocks) = (h.key(0), BlockRange { first: 0, count: 32 });
     h.act(Action::Copy { key, blocks, to: whole(2) });
     h.flush().expect("a flush");
-    let late = h.held.pop().expect("the long command");
-    h.log.clear();
+    let late = h.devices.held.pop().expect("the long command");
+    h.devices.log.clear();
     h.lose(DeviceId(0));
-    h.memory.bytes_mut(late.buffer).fill(9);
+    h.devices.memory.bytes_mut(late.buffer).fill(9);
     assert_eq!(found(&mut h, ReadShape::Data), content());
     assert!(reads(&h).iter().all(|(device, _)| *device != 0), "{:?}", reads(&h));
-    h.held.push(late);
+    h.devices.held.push(late);
     h.release(None);
     assert_eq!(h.read(0, EXTENT).1, content());
 }

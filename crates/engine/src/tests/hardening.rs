@@ -9,7 +9,7 @@ const EXTENT: u64 = 128 << 10;
 fn hardened(devices: usize) -> Harness {
     let mut h = Harness::new(devices, "sequential");
     h.set_hardening(Hardening::Write).expect("a command");
-    h.log.clear();
+    h.devices.log.clear();
     h
 }
 
@@ -17,7 +17,7 @@ fn hardened(devices: usize) -> Harness {
 fn a_first_write_is_durable_when_acknowledged() {
     let mut h = hardened(2);
     h.write(0, &[1; 4096]);
-    let kinds: Vec<_> = h.log.iter().map(|io| io.kind).collect();
+    let kinds: Vec<_> = h.devices.log.iter().map(|io| io.kind).collect();
     let (data, frame) = (IoKind::Write { fua: false }, IoKind::Write { fua: true });
     assert_eq!(kinds, [data, IoKind::Flush, frame], "data, made durable, then the map");
     h.reopen();
@@ -28,9 +28,9 @@ fn a_first_write_is_durable_when_acknowledged() {
 fn an_overwrite_costs_what_it_always_does() {
     let mut h = hardened(1);
     h.write(0, &[1; 4096]);
-    h.log.clear();
+    h.devices.log.clear();
     h.write(0, &[2; 4096]);
-    let kinds: Vec<_> = h.log.iter().map(|io| io.kind).collect();
+    let kinds: Vec<_> = h.devices.log.iter().map(|io| io.kind).collect();
     assert_eq!(kinds, [IoKind::Write { fua: false }]);
 }
 
@@ -89,9 +89,9 @@ fn zeros_with_fua_are_durable_when_acknowledged() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
-    h.log.clear();
+    h.devices.log.clear();
     h.request(zeroes, 512, &[0; 512], true).expect("part of a block");
-    assert_eq!(h.commands(IoKind::Write { fua: true }) + h.commands(IoKind::Flush), 1, "{:?}", h.log);
+    assert_eq!(h.commands(IoKind::Write { fua: true }) + h.commands(IoKind::Flush), 1, "{:?}", h.devices.log);
     // Zeros already, but not durably.
     h.request(Op::Trim, 4096, &[0; 8192], false).expect("a trim");
     assert!(h.engine.map().has_pending(h.key(0)));

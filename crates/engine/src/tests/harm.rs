@@ -45,7 +45,7 @@ impl Asked {
         h.engine.set_policy(h.now(), Box::new(asks.clone()));
         h.write(0, &[1; EXTENT]);
         h.flush().expect("a flush");
-        h.log.clear();
+        h.devices.log.clear();
         Self { h, asks }
     }
 
@@ -164,14 +164,14 @@ fn a_device_that_would_be_read_from_is_probed_so_that_its_curve_does_not_age() {
     a.h.read(0, 4096);
     a.asks(Action::Move { key, blocks: ALL, to: WHOLE(1) });
     assert_eq!(a.h.places(0), [(WHOLE(1), 32)]);
-    a.h.log.clear();
+    a.h.devices.log.clear();
     for _ in 0..60 {
         a.h.pass(Nanos::secs(1));
         a.h.read(0, 4096);
     }
     let reads = |device| {
         let from = |io: &&weir_model::Io| io.kind == IoKind::Read && io.device == DeviceId(device);
-        a.h.log.iter().filter(from).count()
+        a.h.devices.log.iter().filter(from).count()
     };
     assert!((3..=7).contains(&reads(0)), "one in ten seconds: {}", reads(0));
     assert_eq!((reads(1), reads(2)), (60, 0));
@@ -184,10 +184,10 @@ fn a_request_that_causes_a_promotion_does_not_wait_for_it() {
         let (key, blocks) = (a.h.key(0), BlockRange { first: 0, count: 1 });
         let action = if alone { Action::Move { key, blocks, to } } else { Action::Copy { key, blocks, to } };
         // The copy's write gets no answer; the read that brought its bytes does.
-        a.h.holding = Some(IoKind::Write { fua: false });
+        a.h.devices.holding = Some(IoKind::Write { fua: false });
         a.asks(action);
         assert_eq!(
-            (a.h.held.len(), a.h.engine.mover_status().under_way),
+            (a.h.devices.held.len(), a.h.engine.mover_status().under_way),
             (1, 1),
             "the copy is being written"
         );
@@ -204,7 +204,7 @@ fn a_redirected_request_writes_the_bytes_it_carries_and_no_others() {
         let mut a = Asked::new();
         a.sends(to);
         a.h.request(Op::Write, 8192, &[5; 12288], false).expect("a write");
-        let data: Vec<_> = a.h.log.iter().map(|io| (io.device, io.kind, io.buffer.len)).collect();
+        let data: Vec<_> = a.h.devices.log.iter().map(|io| (io.device, io.kind, io.buffer.len)).collect();
         assert_eq!(data, [(DeviceId(1), IoKind::Write { fua: false }, 12288)], "{to:?}");
     }
 }

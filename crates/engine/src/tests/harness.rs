@@ -1,16 +1,19 @@
 //! An engine over devices in memory that answer at once, in order.
 
+mod devices;
+
+pub(super) use devices::{Devices, Disks};
+
 use crate::lookup;
 use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, Options, SpaceRules};
 use proptest::prelude::*;
-use std::collections::VecDeque;
 use weir_map::{
     Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Record, Recovery, Superblock,
 };
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentIndex, ExtentKey, ExtentSize,
-    HeapMemory, Hint, Io, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request,
-    RequestError, RequestId, Store, VolumeId, VolumeOffset,
+    Buffer, Bytes, DeviceClass, DeviceId, ExtentIndex, ExtentKey, ExtentSize, HeapMemory, Hint, Io, IoDone,
+    IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request, RequestError, RequestId, Store,
+    VolumeId, VolumeOffset,
 };
 use weir_policy::placement::{self, Action};
 
@@ -39,53 +42,14 @@ impl Default for Shape {
     }
 }
 
-/// Devices as plain vectors, which take so many writes yet, if there is a bound.
-#[derive(Clone)]
-pub(super) struct Disks(Vec<Vec<u8>>, Option<usize>);
-
-impl Store for Disks {
-    fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
-        let disk = &self.0[device.index()];
-        bytes.copy_from_slice(disk.get(at.0 as usize..at.0 as usize + bytes.len()).ok_or(IoError::Short)?);
-        Ok(())
-    }
-    fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
-        if let Some(left) = &mut self.1 {
-            *left = left.checked_sub(1).ok_or(IoError::Lost)?;
-        }
-        let (disk, end) = (&mut self.0[device.index()], at.0 as usize + bytes.len());
-        // A file that was truncated grows again.
-        disk.resize(disk.len().max(end), 0);
-        disk[at.0 as usize..end].copy_from_slice(bytes);
-        Ok(())
-    }
-    fn flush(&mut self, _: DeviceId) -> Result<(), IoError> {
-        Ok(())
-    }
-}
-
 pub(super) struct Harness {
     pub(super) engine: Engine,
     pub(super) volume: VolumeId,
     volume_size: u64,
     pub(super) copies: u8,
-    /// Every command the devices got.
-    pub(super) log: Vec<Io>,
-    pub(super) memory: HeapMemory,
-    disks: Disks,
+    pub(super) devices: Devices,
     settings: Vec<DeviceSettings>,
     policy: &'static str,
-    failing: VecDeque<(IoKind, Option<IoError>)>,
-    /// Devices whose commands of a kind fail, and how.
-    pub(super) broken: Vec<(DeviceId, IoKind, IoError)>,
-    /// Devices whose files were removed: told once, where their last page is read.
-    pub(super) removed: Vec<DeviceId>,
-    removals_told: Vec<DeviceId>,
-    /// Devices that do not answer, a kind of command whose next one is not answered, and what is owed.
-    pub(super) hanging: Vec<DeviceId>,
-    pub(super) holding: Option<IoKind>,
-    pub(super) held: Vec<Io>,
-    now: Nanos,
 }
 
 /// Those of the devices that have any.
@@ -138,19 +102,9 @@ impl Harness {
             volume: VolumeId(0),
             volume_size: volume,
             copies,
-            log: Vec::new(),
-            memory,
-            disks,
+            devices: Devices::new(disks, memory),
             settings,
             policy,
-            failing: VecDeque::new(),
-            broken: Vec::new(),
-            removed: Vec::new(),
-            removals_told: Vec::new(),
-            hanging: Vec::new(),
-            holding: None,
-            held: Vec::new(),
-            now: Nanos(1),
         };
         harness.run();
         harness.create_volume().expect("a volume");
@@ -160,48 +114,14 @@ impl Harness {
     /// Runs until nothing is in flight; devices answer in order.
     pub(super) fn run(&mut self) {
         for _ in 0..ROUNDS_MAX {
-            self.now += Nanos::micros(1);
-            self.engine.tick(self.now, &mut self.memory);
-            let mut any = false;
-            while let Some(io) = self.engine.next_io() {
-                any = true;
-                self.log.push(io);
-                let holds = self.holding == Some(io.kind);
-                if holds || self.hanging.contains(&io.device) {
-                    self.holding.take_if(|_| holds);
-                    self.held.push(io);
-                    continue;
-                }
-                let result = self.carry_out(io);
-                self.engine.complete(self.now, IoDone { id: io.id, result }, &mut self.memory);
-            }
-            if !any && self.engine.deadline().is_none_or(|d| d > self.now) {
+            self.devices.now += Nanos::micros(1);
+            self.devices.is_asked = false;
+            self.engine.pump(&mut self.devices);
+            if !self.devices.is_asked && self.engine.deadline().is_none_or(|d| d > self.devices.now) {
                 return;
             }
         }
         panic!("something is due again and again: {:?}", self.engine);
-    }
-
-    fn carry_out(&mut self, io: Io) -> Result<(), IoError> {
-        if self.failing.front().is_some_and(|(kind, _)| *kind == io.kind)
-            && let Some((_, Some(error))) = self.failing.pop_front()
-        {
-            return Err(error);
-        }
-        let broken = self.broken.iter().find(|(device, kind, _)| (*device, *kind) == (io.device, io.kind));
-        if let Some((.., error)) = broken {
-            return Err(*error);
-        }
-        let is_tail = io.kind == IoKind::Read && io.at.0 + BLOCK == DEVICE_SIZE;
-        if is_tail && self.removed.contains(&io.device) && !self.removals_told.contains(&io.device) {
-            self.removals_told.push(io.device);
-            return Err(IoError::Removed);
-        }
-        match io.kind {
-            IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
-            IoKind::Write { .. } => self.disks.write(io.device, io.at, self.memory.bytes(io.buffer)),
-            IoKind::Flush => Ok(()),
-        }
     }
 
     pub(super) fn key(&self, index: u64) -> ExtentKey {
@@ -221,21 +141,21 @@ impl Harness {
 
     /// Time goes by, and the engine runs whenever it asked to.
     pub(super) fn wait(&mut self, time: Nanos) {
-        let end = self.now + time;
-        while self.now < end {
-            self.now = self.engine.deadline().map_or(end, |at| at.max(self.now).min(end));
+        let end = self.devices.now + time;
+        while self.devices.now < end {
+            self.devices.now = self.engine.deadline().map_or(end, |at| at.max(self.devices.now).min(end));
             self.run();
         }
     }
 
     /// What a device was told to write is not there: what was there before is.
     pub(super) fn lose_write(&mut self, io: Io, before: &[u8]) {
-        self.disks.write(io.device, io.at, before).expect("memory");
+        self.devices.disks.write(io.device, io.at, before).expect("memory");
     }
 
     /// A device is truncated, and grows again to its size if told so.
     pub(super) fn truncate(&mut self, device: DeviceId, len: Bytes, regrow: bool) {
-        let disk = &mut self.disks.0[device.index()];
+        let disk = &mut self.devices.disks.0[device.index()];
         disk.truncate(len.0 as usize);
         if regrow {
             disk.resize(DEVICE_SIZE as usize, 0);
@@ -244,35 +164,40 @@ impl Harness {
 
     /// A device that hung answers what it still owed.
     pub(super) fn wake(&mut self, device: DeviceId) {
-        self.hanging.retain(|d| *d != device);
+        self.devices.hanging.retain(|d| *d != device);
         self.release(None);
     }
 
     /// What was held is answered: with the error, or when it has been carried out.
     pub(super) fn release(&mut self, error: Option<IoError>) {
-        for io in std::mem::take(&mut self.held) {
-            let result = error.map_or_else(|| self.carry_out(io), Err);
-            self.engine.complete(self.now, IoDone { id: io.id, result }, &mut self.memory);
+        for io in std::mem::take(&mut self.devices.held) {
+            let result = error.map_or_else(|| self.devices.carry_out(io), Err);
+            self.engine.complete(self.devices.now, IoDone { id: io.id, result }, &mut self.devices.memory);
         }
         self.run();
     }
 
     /// What was held last fails.
     pub(super) fn release_last(&mut self, error: IoError) {
-        self.release_one(self.held.len() - 1, Some(error));
+        self.release_one(self.devices.held.len() - 1, Some(error));
     }
 
     /// One of those held is answered: with the error, or when it has been carried out.
     pub(super) fn release_one(&mut self, at: usize, error: Option<IoError>) {
-        let io = self.held.remove(at);
-        let result = error.map_or_else(|| self.carry_out(io), Err);
-        self.engine.complete(self.now, IoDone { id: io.id, result }, &mut self.memory);
+        let io = self.devices.held.remove(at);
+        let result = error.map_or_else(|| self.devices.carry_out(io), Err);
+        self.engine.complete(self.devices.now, IoDone { id: io.id, result }, &mut self.devices.memory);
         self.run();
     }
 
     /// A device is gone.
     pub(super) fn lose(&mut self, device: DeviceId) {
-        self.engine.device_event(self.now, device, crate::DeviceEvent::Lost, &mut self.memory);
+        self.engine.device_event(
+            self.devices.now,
+            device,
+            crate::DeviceEvent::Lost,
+            &mut self.devices.memory,
+        );
         self.run();
     }
 
@@ -280,40 +205,40 @@ impl Harness {
     pub(super) fn begin(&mut self, op: Op, offset: u64, len: u64) {
         let (at, len) = (VolumeOffset(offset), Bytes(len));
         let buffer =
-            op.has_payload().then(|| self.memory.take(Request::buffer_len(at, len)).expect("memory"));
+            op.has_payload().then(|| self.devices.memory.take(Request::buffer_len(at, len)).expect("memory"));
         let (id, volume, hint) = (RequestId(78), self.volume, Hint::None);
         let request = Request { id, volume, op, offset: at, len, fua: false, hint, buffer };
-        self.engine.submit(self.now, request, &mut self.memory);
+        self.engine.submit(self.devices.now, request, &mut self.devices.memory);
         self.run();
     }
 
     /// The clock jumps.
     pub(super) fn jump(&mut self, time: Nanos) {
-        self.now += time;
+        self.devices.now += time;
         self.run();
     }
 
     /// Takes all memory there is; [`Self::give`] gives it back.
     pub(super) fn take_memory(&mut self) -> Vec<Buffer> {
-        std::iter::from_fn(|| self.memory.take(Bytes(4096))).collect()
+        std::iter::from_fn(|| self.devices.memory.take(Bytes(4096))).collect()
     }
 
     pub(super) fn give(&mut self, buffers: Vec<Buffer>) {
-        buffers.into_iter().for_each(|buffer| self.memory.give(buffer));
+        buffers.into_iter().for_each(|buffer| self.devices.memory.give(buffer));
     }
 
     /// But for what makes up for buffers kept back.
     pub(super) fn free_memory(&self) -> Bytes {
-        self.memory.free() - self.memory.made_up()
+        self.devices.memory.free() - self.devices.memory.made_up()
     }
 
     pub(super) fn fail_next(&mut self, kind: IoKind, error: IoError) {
-        self.failing.push_back((kind, Some(error)));
+        self.devices.failing.push_back((kind, Some(error)));
     }
 
     /// Of those that [`Self::fail_next`] is about, the next goes well.
     pub(super) fn pass_next(&mut self, kind: IoKind) {
-        self.failing.push_back((kind, None));
+        self.devices.failing.push_back((kind, None));
     }
 
     /// Carries out one request; `bytes` gives its length.
@@ -338,19 +263,19 @@ impl Harness {
         let within = (offset % 4096) as u32;
         let payload = |b: Buffer| b.part(within, bytes.len() as u32);
         let buffer =
-            op.has_payload().then(|| self.memory.take(Request::buffer_len(at, len)).expect("memory"));
+            op.has_payload().then(|| self.devices.memory.take(Request::buffer_len(at, len)).expect("memory"));
         if let (Op::Write, Some(buffer)) = (op, buffer) {
-            self.memory.bytes_mut(payload(buffer)).copy_from_slice(bytes);
+            self.devices.memory.bytes_mut(payload(buffer)).copy_from_slice(bytes);
         }
         let id = RequestId(77);
         let request = Request { id, volume: self.volume, op, offset: at, len, fua, hint: Hint::None, buffer };
         if let (Op::Read, Some(buffer)) = (op, buffer) {
-            self.memory.bytes_mut(buffer).fill(0xcd);
+            self.devices.memory.bytes_mut(buffer).fill(0xcd);
         }
-        self.engine.submit(self.now, request, &mut self.memory);
+        self.engine.submit(self.devices.now, request, &mut self.devices.memory);
         self.run();
         let mut reply = self.engine.next_reply();
-        for _ in &self.hanging.clone() {
+        for _ in &self.devices.hanging.clone() {
             if reply.is_none() {
                 self.wait(DeviceSettings::DEADLINE + Nanos::secs(1));
                 reply = self.engine.next_reply();
@@ -362,15 +287,15 @@ impl Harness {
             return (reply.result, Vec::new());
         }
         // A device that hangs may have kept it: then a read has another one.
-        let is_other = op == Op::Read && !self.hanging.is_empty();
+        let is_other = op == Op::Read && !self.devices.hanging.is_empty();
         assert!(reply.buffer == buffer || is_other, "{reply:?}");
         let buffer = reply.buffer;
         let mut found = vec![0; bytes.len()];
         if let Some(buffer) = buffer {
             if reply.result != Ok(ReadShape::Zeros) {
-                found.copy_from_slice(self.memory.bytes(payload(buffer)));
+                found.copy_from_slice(self.devices.memory.bytes(payload(buffer)));
             }
-            self.memory.give(buffer);
+            self.devices.memory.give(buffer);
         }
         (reply.result, found)
     }
@@ -388,7 +313,7 @@ impl Harness {
         for _ in offsets {
             let reply = self.engine.next_reply().expect("a reply");
             reply.result.expect("a write");
-            self.memory.give(reply.buffer.expect("its buffer"));
+            self.devices.memory.give(reply.buffer.expect("its buffer"));
         }
     }
 
@@ -405,30 +330,30 @@ impl Harness {
     fn submit_with(&mut self, id: u64, op: Op, offset: u64, len: u64, byte: u8, fua: bool) {
         let (offset, len) = (VolumeOffset(offset), Bytes(len));
         let buffer = op.has_payload().then(|| {
-            let buffer = self.memory.take(Request::buffer_len(offset, len)).expect("memory");
-            self.memory.bytes_mut(buffer).fill(byte);
+            let buffer = self.devices.memory.take(Request::buffer_len(offset, len)).expect("memory");
+            self.devices.memory.bytes_mut(buffer).fill(byte);
             buffer
         });
         let (volume, hint) = (self.volume, Hint::None);
         let request = Request { id: RequestId(id), volume, op, offset, len, fua, hint, buffer };
-        self.engine.submit(self.now, request, &mut self.memory);
+        self.engine.submit(self.devices.now, request, &mut self.devices.memory);
     }
 
     /// The next reply to what was submitted, if there is one.
     pub(super) fn answer(&mut self) -> Option<(u64, Result<ReadShape, RequestError>)> {
         let reply = self.engine.next_reply()?;
-        reply.buffer.into_iter().for_each(|buffer| self.memory.give(buffer));
+        reply.buffer.into_iter().for_each(|buffer| self.devices.memory.give(buffer));
         Some((reply.id.0, reply.result))
     }
 
     pub(super) fn now(&self) -> Nanos {
-        self.now
+        self.devices.now
     }
 
     /// Time passes, and what becomes due is done.
     pub(super) fn pass(&mut self, time: Nanos) {
         // Running takes time itself.
-        self.now = Nanos((self.now + time).0 - 1000);
+        self.devices.now = Nanos((self.devices.now + time).0 - 1000);
         self.run();
     }
 
@@ -453,7 +378,7 @@ impl Harness {
 
     /// What was to fail and did not come fails no more.
     pub(super) fn forget_failures(&mut self) {
-        self.failing.clear();
+        self.devices.failing.clear();
     }
 
     pub(super) fn flush(&mut self) -> Result<ReadShape, RequestError> {
@@ -461,7 +386,7 @@ impl Harness {
     }
 
     pub(super) fn commands(&self, kind: IoKind) -> usize {
-        self.log.iter().filter(|io| io.kind == kind).count()
+        self.devices.log.iter().filter(|io| io.kind == kind).count()
     }
 
     /// Free extents of all devices.
@@ -471,7 +396,7 @@ impl Harness {
     }
 
     pub(super) fn admin(&mut self, command: Command) -> Result<VolumeId, AdminError> {
-        self.engine.admin(self.now, AdminId(1), command);
+        self.engine.admin(self.devices.now, AdminId(1), command);
         self.run();
         self.engine.next_admin_reply().expect("a reply").result
     }
@@ -510,7 +435,7 @@ impl Harness {
     }
 
     pub(super) fn begin_stop(&mut self) {
-        self.engine.begin_stop(self.now);
+        self.engine.begin_stop(self.devices.now);
         self.run();
     }
 
@@ -521,8 +446,8 @@ impl Harness {
 
     /// What an offline check says of the devices.
     pub(super) fn check(&mut self) -> weir_map::check::Report {
-        let sizes = vec![Some(Bytes(DEVICE_SIZE)); self.disks.0.len()];
-        weir_map::check(&mut self.disks, &sizes)
+        let sizes = vec![Some(Bytes(DEVICE_SIZE)); self.devices.disks.0.len()];
+        weir_map::check(&mut self.devices.disks, &sizes)
     }
 
     /// As after a kill: what the engine knew is gone, what it wrote is there.
@@ -531,11 +456,12 @@ impl Harness {
     }
 
     pub(super) fn try_reopen(&mut self, options: OpenOptions) -> Result<Recovery, MapError> {
-        let (map, recovery) = open(&mut self.disks, options)?;
-        self.memory = HeapMemory::new(Bytes::mib(8));
+        let (map, recovery) = open(&mut self.devices.disks, options)?;
+        self.devices.memory = HeapMemory::new(Bytes::mib(8));
         let policy = placement::by_name(self.policy).expect("a policy");
         let options = Options::default();
-        let engine = Engine::new(self.now, map, policy, &self.settings, options, &mut self.memory);
+        let engine =
+            Engine::new(self.devices.now, map, policy, &self.settings, options, &mut self.devices.memory);
         self.engine = engine.expect("an engine");
         self.run();
         Ok(recovery)
@@ -543,54 +469,48 @@ impl Harness {
 
     /// The pool is opened, and the power fails after so many writes; whether it was open by then.
     pub(super) fn opens_within(&mut self, writes: usize) -> bool {
-        self.disks.1 = Some(writes);
-        let opened = open(&mut self.disks, OpenOptions::default());
-        self.disks.1 = None;
+        self.devices.disks.1 = Some(writes);
+        let opened = open(&mut self.devices.disks, OpenOptions::default());
+        self.devices.disks.1 = None;
         opened.is_ok()
     }
 
     /// A blank device takes the place of this one, within so many writes.
     pub(super) fn replace(&mut self, device: DeviceId, writes: Option<usize>) -> Result<(), MapError> {
-        self.disks.1 = writes;
+        self.devices.disks.1 = writes;
         let replaced = self.replace_without(device, device);
-        self.disks.1 = None;
+        self.devices.disks.1 = None;
         replaced
     }
 
     /// A blank device takes the place of this one, while another one is away as well.
     pub(super) fn replace_without(&mut self, device: DeviceId, away: DeviceId) -> Result<(), MapError> {
-        self.disks.0[device.index()] = vec![0; DEVICE_SIZE as usize];
-        let found = superblocks(&mut self.disks);
+        self.devices.disks.0[device.index()] = vec![0; DEVICE_SIZE as usize];
+        let found = superblocks(&mut self.devices.disks);
         let new = NewDevice { name: "new".into(), size: Bytes(DEVICE_SIZE), class: DeviceClass::Ssd };
         let without = [away].into_iter().collect();
         let options = OpenOptions { accept_rollback: true, without, ..OpenOptions::default() };
-        weir_map::replace(&mut self.disks, &found, device, &new, &options).map(|_| ())
+        weir_map::replace(&mut self.devices.disks, &found, device, &new, &options).map(|_| ())
     }
 
     /// What the device says of the pool.
     pub(super) fn superblock(&self, device: DeviceId) -> Superblock {
-        let found = superblocks(&mut self.disks.clone());
+        let found = superblocks(&mut self.devices.disks.clone());
         found.into_iter().find(|sb| sb.device == device).expect("it has one")
     }
 
     /// What is on all devices.
     pub(super) fn disks(&self) -> Disks {
-        self.disks.clone()
+        self.devices.disks.clone()
     }
 
     pub(super) fn put_disks(&mut self, disks: Disks) {
-        self.disks = disks;
+        self.devices.disks = disks;
     }
 
     /// The device's file is there as it was among these.
     pub(super) fn put_back(&mut self, device: DeviceId, older: &Disks) {
-        self.disks.0[device.index()].clone_from(&older.0[device.index()]);
-        self.removed.retain(|removed| *removed != device);
-    }
-}
-
-impl PartialEq for Disks {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+        self.devices.disks.0[device.index()].clone_from(&older.0[device.index()]);
+        self.devices.removed.retain(|removed| *removed != device);
     }
 }

@@ -22,9 +22,10 @@ fn every_frame_goes_to_both_members_at_the_same_place() {
     let mut h = mirrored();
     assert_eq!(h.engine.map().members(), MEMBERS);
     h.write(0, &[1; 4096]);
-    h.log.clear();
+    h.devices.log.clear();
     h.flush().expect("a flush");
-    let frames: Vec<_> = h.log.iter().filter(|io| io.kind == DURABLE).map(|io| (io.device, io.at)).collect();
+    let frames: Vec<_> =
+        h.devices.log.iter().filter(|io| io.kind == DURABLE).map(|io| (io.device, io.at)).collect();
     assert_eq!(frames.iter().map(|(device, _)| *device).collect::<Vec<_>>(), MEMBERS);
     assert_eq!(frames[0].1, frames[1].1);
 }
@@ -33,21 +34,22 @@ fn every_frame_goes_to_both_members_at_the_same_place() {
 fn a_member_that_fails_is_left_behind_durably_before_the_flush_is_answered() {
     let mut h = mirrored();
     h.write(0, &[1; 4096]);
-    h.log.clear();
+    h.devices.log.clear();
     h.fail_next(DURABLE, EIO);
     h.flush().expect("the other member has it");
     let map = h.engine.map();
     assert_eq!((map.members(), map.left_behind()), (&MEMBERS[1..], only(MEMBERS[0])));
     let size = map.devices()[0].size;
-    let written: Vec<_> = h.log.iter().filter(|io| io.kind == DURABLE).map(|io| (io.device, io.at)).collect();
+    let written: Vec<_> =
+        h.devices.log.iter().filter(|io| io.kind == DURABLE).map(|io| (io.device, io.at)).collect();
     let superblocks = [DeviceOffset(0), Superblock::second_at(size)];
     let expected = [MEMBERS[1], DeviceId(0)].into_iter().flat_map(|d| superblocks.map(|at| (d, at)));
     assert_eq!(written[2..], expected.collect::<Vec<_>>(), "after the two frames");
 
-    h.log.clear();
+    h.devices.log.clear();
     h.write(4096, &[2; 4096]);
     h.flush().expect("a flush");
-    let frames: Vec<_> = h.log.iter().filter(|io| io.kind == DURABLE).map(|io| io.device).collect();
+    let frames: Vec<_> = h.devices.log.iter().filter(|io| io.kind == DURABLE).map(|io| io.device).collect();
     assert_eq!(frames, [MEMBERS[1]], "one copy is left");
 
     // Back again, its copy is written anew.
@@ -91,11 +93,11 @@ fn a_flush_is_answered_though_devices_are_lost_while_a_member_is_left_behind() {
     let mut h = Harness::of(Shape { devices: 5, members: 2, ..Shape::default() }, "sequential");
     let (hangs, goes) = (DeviceId(1), DeviceId(2));
     h.write(0, &[1; 4096]);
-    h.hanging.push(hangs);
+    h.devices.hanging.push(hangs);
     h.fail_next(DURABLE, EIO);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
-    assert_eq!(h.held.len(), 1, "its superblock waits for the device that hangs");
+    assert_eq!(h.devices.held.len(), 1, "its superblock waits for the device that hangs");
     assert_eq!(h.answer(), None);
     h.lose(goes);
     h.wait(DeviceSettings::DEADLINE);

@@ -63,16 +63,17 @@ fn what_is_shared_is_overwritten_only_when_the_other_copy_is_durably_gone() {
     let mut h = Harness::new(2, "sequential");
     h.copied(place(1, PlaceKind::Whole));
     h.flush().expect("a flush");
-    h.log.clear();
+    h.devices.log.clear();
     h.write(4096, &[2; 4096]);
     let metadata = h.engine.map().members()[0];
-    let frame = h.log.iter().position(|io| io.device == metadata && io.kind == IoKind::Write { fua: true });
-    let data = h.log.iter().position(|io| io.kind == IoKind::Write { fua: false });
-    assert!(frame.expect("a frame") < data.expect("the data"), "{:?}", h.log);
+    let frame =
+        h.devices.log.iter().position(|io| io.device == metadata && io.kind == IoKind::Write { fua: true });
+    let data = h.devices.log.iter().position(|io| io.kind == IoKind::Write { fua: false });
+    assert!(frame.expect("a frame") < data.expect("the data"), "{:?}", h.devices.log);
     assert_eq!(h.places(0).len(), 1, "the other copies went with it");
-    h.log.clear();
+    h.devices.log.clear();
     h.write(8192, &[3; 4096]);
-    assert_eq!(h.log.len(), 1, "one commit for the extent: {:?}", h.log);
+    assert_eq!(h.devices.log.len(), 1, "one commit for the extent: {:?}", h.devices.log);
     let mut expected = [1; EXTENT];
     expected[4096..8192].fill(2);
     expected[8192..12288].fill(3);
@@ -86,9 +87,9 @@ fn what_is_shared_is_overwritten_only_when_the_other_copy_is_durably_gone() {
 fn an_uncommitted_copy_is_overwritten_without_waiting() {
     let mut h = Harness::new(2, "sequential");
     h.copied(place(1, PlaceKind::Whole));
-    h.log.clear();
+    h.devices.log.clear();
     h.write(0, &[2; 4096]);
-    assert_eq!(h.log.len(), 1, "the copy never became durable: {:?}", h.log);
+    assert_eq!(h.devices.log.len(), 1, "the copy never became durable: {:?}", h.devices.log);
 }
 
 #[test]
@@ -100,9 +101,9 @@ fn a_new_place_waits_for_a_commit_only_where_the_old_one_could_come_back_beside_
     h.flush().expect("a flush");
     h.write(4096, &[2; 4096]);
     h.request(Op::Trim, 0, &[0; EXTENT], false).expect("a trim");
-    h.log.clear();
+    h.devices.log.clear();
     h.write(0, &[3; 4096]);
-    assert_eq!(h.log.len(), 1, "nothing but the write: {:?}", h.log);
+    assert_eq!(h.devices.log.len(), 1, "nothing but the write: {:?}", h.devices.log);
     h.fail_next(IoKind::Flush, weir_model::IoError::Os(Errno::EIO));
     h.flush().expect_err("a failed flush");
     assert_eq!(h.places(0), [(place(0, PlaceKind::Whole), 1)]);
@@ -121,12 +122,12 @@ fn a_new_place_waits_for_a_commit_only_where_the_old_one_could_come_back_beside_
     h.act(Action::Move { key, blocks: BlockRange { first: 0, count: 1 }, to: place(1, PlaceKind::Fine) });
     h.request(Op::Trim, 4096, &[0; 4096], false).expect("a trim");
     assert_eq!(h.places(0), [(place(1, PlaceKind::Fine), 1)]);
-    h.log.clear();
+    h.devices.log.clear();
     h.write(8192, &[3; 4096]);
-    let at = |wanted: &dyn Fn(&weir_model::Io) -> bool| h.log.iter().position(wanted);
+    let at = |wanted: &dyn Fn(&weir_model::Io) -> bool| h.devices.log.iter().position(wanted);
     let flush = at(&|io| io.device == DeviceId(1) && io.kind == IoKind::Flush).expect("a flush");
     let data = at(&|io| io.kind == IoKind::Write { fua: false }).expect("the data");
-    assert!(flush < data, "{:?}", h.log);
+    assert!(flush < data, "{:?}", h.devices.log);
     assert_eq!(h.read(0, 12288).1, [[1; 4096], [0; 4096], [3; 4096]].concat());
 }
 
@@ -162,9 +163,9 @@ fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
     h.write(EXTENT as u64, &[2; EXTENT]);
-    h.hanging.push(DeviceId(1));
+    h.devices.hanging.push(DeviceId(1));
     h.act(Action::Copy { key, blocks: ALL, to: place(1, PlaceKind::Whole) });
-    assert_eq!(h.held.len(), 1, "the copy is being written");
+    assert_eq!(h.devices.held.len(), 1, "the copy is being written");
     h.fail_next(IoKind::Flush, weir_model::IoError::Os(Errno::EIO));
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
@@ -186,11 +187,11 @@ fn a_durable_write_to_a_place_that_a_failed_flush_takes_back_is_in_doubt() {
     h.flush().expect("a flush");
     h.act(Action::Move { key, blocks: ALL, to: place(1, PlaceKind::Whole) });
     assert_eq!(h.places(0), [(place(1, PlaceKind::Whole), 32)], "not durable yet");
-    h.log.clear();
+    h.devices.log.clear();
     h.fail_next(IoKind::Flush, weir_model::IoError::Os(Errno::EIO));
     let error = RequestError::FlushFailed(DeviceId(1));
     assert_eq!(h.request(Op::Write, 4096, &[2; 4096], true), Err(error), "the old place is back");
-    let to = h.log.iter().find(|io| io.kind == IoKind::Write { fua: true }).expect("a durable write");
+    let to = h.devices.log.iter().find(|io| io.kind == IoKind::Write { fua: true }).expect("a durable write");
     assert_eq!(to.device, DeviceId(1), "in place");
     assert_eq!(h.places(0)[0].0, place(0, PlaceKind::Whole));
     let read = h.try_read(4096, 4096);
@@ -211,11 +212,11 @@ fn moves_onto_a_device_that_hangs_do_not_stop_the_mover() {
     }
     h.flush().expect("a flush");
     let memory = h.free_memory();
-    h.hanging.push(DeviceId(1));
+    h.devices.hanging.push(DeviceId(1));
     for i in 0..3 {
         h.act(Action::Copy { key: h.key(i), blocks: ALL, to: place(1, PlaceKind::Whole) });
     }
-    assert_eq!(h.held.len(), 3, "as many as there are buffers");
+    assert_eq!(h.devices.held.len(), 3, "as many as there are buffers");
     h.wait(crate::DeviceSettings::DEADLINE);
     assert_eq!(h.places(0).len(), 1, "the device is given up");
     h.act(Action::Copy { key: h.key(3), blocks: ALL, to: place(2, PlaceKind::Whole) });
@@ -334,14 +335,14 @@ fn a_move_that_waits_for_time_of_its_device_ends_with_its_volume() {
     h.write(0, &[1; 2 * EXTENT]);
     h.flush().expect("a flush");
     // A client's read keeps the device busy while the first run of the copy takes a second.
-    h.hanging = vec![DeviceId(0)];
+    h.devices.hanging = vec![DeviceId(0)];
     h.submit(1, Op::Read, EXTENT as u64, 4096, 0);
     h.run();
     h.act(Action::Copy { key: h.key(0), blocks: ALL, to: place(1, PlaceKind::Whole) });
     h.jump(Nanos::secs(1));
-    let reading = h.held.remove(0);
+    let reading = h.devices.held.remove(0);
     h.wake(DeviceId(0));
-    h.held.push(reading);
+    h.devices.held.push(reading);
     let copied = h.engine.mover_status();
     assert_eq!((copied.under_way, copied.copied), (1, 16), "half of it, and then it waits");
     let later = h.engine.deadline().expect("it goes on some time");
@@ -357,11 +358,11 @@ fn an_engine_that_stops_waits_for_a_copy_that_hangs_without_turning_round() {
     let mut h = Harness::new(4, "sequential");
     h.write(0, &[1; 2 * EXTENT]);
     h.flush().expect("a flush");
-    h.hanging.push(DeviceId(1));
+    h.devices.hanging.push(DeviceId(1));
     h.act(Action::Copy { key: h.key(0), blocks: ALL, to: place(1, PlaceKind::Whole) });
-    h.holding = Some(IoKind::Write { fua: false });
+    h.devices.holding = Some(IoKind::Write { fua: false });
     h.act(Action::Copy { key: h.key(1), blocks: ALL, to: place(2, PlaceKind::Whole) });
-    assert_eq!(h.held.len(), 2);
+    assert_eq!(h.devices.held.len(), 2);
     h.begin_stop();
     // The other copy comes to nothing, when all there was to commit has been committed.
     h.release_last(IoError::Os(Errno::ENOSPC));
@@ -406,16 +407,16 @@ fn a_move_whose_two_devices_both_lose_their_writes_leaves_what_was_moved_in_doub
 fn a_flush_waits_for_where_data_was_moved_when_the_device_it_was_on_is_lost() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, ..Shape::default() }, "sequential");
     h.write(0, &[1; 4096]);
-    h.holding = Some(IoKind::Flush);
+    h.devices.holding = Some(IoKind::Flush);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
-    assert_eq!(h.held.len(), 1, "the flush of the first device is under way");
+    assert_eq!(h.devices.held.len(), 1, "the flush of the first device is under way");
     h.act(Action::Move { key: h.key(0), blocks: ALL, to: place(2, PlaceKind::Whole) });
     h.lose(DeviceId(0));
     h.run();
     assert_eq!(h.answer(), Some((1, Ok(ReadShape::Data))));
     let is_flush = |io: &weir_model::Io| (io.device, io.kind) == (DeviceId(2), IoKind::Flush);
-    assert!(h.log.iter().any(is_flush), "{:?}", h.log);
+    assert!(h.devices.log.iter().any(is_flush), "{:?}", h.devices.log);
     assert_eq!(h.read(0, 4096).1, [1; 4096]);
 }
 
@@ -434,11 +435,11 @@ fn written_where_it_was_moved() -> Harness {
 fn nothing_moves_to_where_a_block_would_come_back_to_before_what_is_read_is_durable() {
     let mut h = written_where_it_was_moved();
     let (key, blocks) = (h.key(0), BlockRange { first: 1, count: 1 });
-    h.log.clear();
+    h.devices.log.clear();
     h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
     h.act(Action::Move { key, blocks, to: place(0, PlaceKind::Whole) });
-    let flushed = h.log.iter().position(|io| io.device == DeviceId(1) && io.kind == IoKind::Flush);
-    let before = &h.log[..flushed.expect("a flush of what is to be moved")];
+    let flushed = h.devices.log.iter().position(|io| io.device == DeviceId(1) && io.kind == IoKind::Flush);
+    let before = &h.devices.log[..flushed.expect("a flush of what is to be moved")];
     assert!(before.iter().all(|io| io.kind == IoKind::Flush), "{before:?}");
     assert_eq!(h.try_read(4096, 4096), Err(RequestError::InDoubt { device: DeviceId(1) }));
     h.reopen();
@@ -449,7 +450,7 @@ fn nothing_moves_to_where_a_block_would_come_back_to_before_what_is_read_is_dura
 fn a_read_under_way_of_what_a_device_lost_meanwhile_says_so() {
     let mut h = written_where_it_was_moved();
     // It falls back on the first device, which is well and has what was there before.
-    h.hanging.push(DeviceId(1));
+    h.devices.hanging.push(DeviceId(1));
     assert_eq!(h.try_read(4096, 4096), Err(RequestError::InDoubt { device: DeviceId(1) }));
 }
 
@@ -480,17 +481,17 @@ fn no_change_on_the_way_says_that_a_device_has_what_it_lost() {
     h.flush().expect("a flush");
     h.write(0, &[2; 4096]);
     let is_write = |io: &&weir_model::Io| io.kind == IoKind::Write { fua: false };
-    let write = *h.log.iter().rev().find(is_write).expect("a write");
+    let write = *h.devices.log.iter().rev().find(is_write).expect("a write");
     assert_eq!((write.device, h.places(0)), (home.device, vec![(home, 32)]));
     // A first change says that both have the block, a later one that only the other one has.
     h.act(Action::Copy { key, blocks: BlockRange { first: 0, count: 1 }, to: away });
-    h.hanging = vec![home.device];
+    h.devices.hanging = vec![home.device];
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
-    h.hanging.clear();
+    h.devices.hanging.clear();
     h.act(Action::Move { key, blocks: ALL, to: away });
     assert_eq!(h.places(0), [(away, 32)]);
-    h.holding = Some(IoKind::Flush);
+    h.devices.holding = Some(IoKind::Flush);
     h.release_one(0, Some(IoError::Os(Errno::EIO)));
     assert_eq!(h.answer(), None, "where the block is now is to be durable first");
     h.lose_write(write, &[1; 4096]);

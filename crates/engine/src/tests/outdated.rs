@@ -22,7 +22,7 @@ fn pool(devices: usize, members: usize, copies: u8) -> Harness {
 fn lose_file(h: &mut Harness, device: DeviceId, removed: bool, stopped: bool) -> Disks {
     let older = h.disks();
     match removed {
-        true => h.removed.push(device),
+        true => h.devices.removed.push(device),
         false => h.truncate(device, Bytes::mib(1), true),
     }
     // With one copy the flushes fail; without the only metadata the second write does.
@@ -139,7 +139,7 @@ fn a_file_saved_from_the_server_counts() {
             let mut h = pool(2, 1, 1);
             lose_file(&mut h, device, true, stopped);
             // What is open is copied, and put where it was.
-            h.removed.clear();
+            h.devices.removed.clear();
             let recovery = h.try_reopen(OpenOptions::default()).expect("a pool");
             assert_eq!(recovery.outdated, DeviceSet::default());
             assert!(device != DeviceId(0) || content(&mut h) == newest(), "stopped: {stopped}");
@@ -159,7 +159,7 @@ fn an_older_file_that_alone_has_parts_of_extents_is_refused() {
     (0..6).for_each(|extent| h.write(extent * EXTENT as u64, &[1; 4096]));
     h.flush().expect("a flush");
     let older = h.disks();
-    h.removed.push(DeviceId(0));
+    h.devices.removed.push(DeviceId(0));
     let _ = h.request(Op::Write, 0, &[2; 4096], false);
     let _ = h.flush();
     h.stop();

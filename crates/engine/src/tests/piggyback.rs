@@ -33,7 +33,7 @@ fn pool(kind: PlaceKind) -> Harness {
     (0..32).for_each(|block| h.write(block * 4096, &[block as u8; 4096]));
     h.flush().expect("a flush");
     h.engine.set_policy(h.now(), Box::new(CopyRead(kind)));
-    h.log.clear();
+    h.devices.log.clear();
     h
 }
 
@@ -70,7 +70,7 @@ fn what_a_client_reads_is_not_read_again_for_a_copy() {
 #[test]
 fn what_is_written_while_it_is_read_is_left_out() {
     let mut h = pool(PlaceKind::Whole);
-    h.hanging = vec![DeviceId(0)];
+    h.devices.hanging = vec![DeviceId(0)];
     h.submit(1, Op::Read, 0, 4 * 4096, 0);
     h.run();
     h.submit(2, Op::Write, 2 * 4096, 4096, 9);
@@ -108,7 +108,7 @@ fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
     let mut h = pool(PlaceKind::Fine);
     (1..12).for_each(|extent| h.write(extent * EXTENT as u64, &[7; EXTENT]));
     h.flush().expect("a flush");
-    h.hanging = vec![DeviceId(0)];
+    h.devices.hanging = vec![DeviceId(0)];
     (0..12).for_each(|extent| h.submit(extent, Op::Read, extent * EXTENT as u64, 4096, 0));
     h.run();
     h.wake(DeviceId(0));
@@ -123,7 +123,7 @@ fn what_a_read_brings_does_not_wait_for_time_of_the_device_it_is_read_from() {
     let mut h = pool(PlaceKind::Fine);
     h.set_options(Options { mover_share: Percent(1), ..Options::default() });
     // What moves have taken of the first device's time is to be paid for a long while.
-    h.hanging = vec![DeviceId(0)];
+    h.devices.hanging = vec![DeviceId(0)];
     h.submit(1, Op::Read, 31 * 4096, 4096, 0);
     h.run();
     let key = h.key(0);

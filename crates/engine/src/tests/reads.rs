@@ -26,7 +26,7 @@ fn pool() -> Harness {
 
 /// The device answers a read of a block that is nowhere else after this time.
 fn answer_after(h: &mut Harness, device: u8, time: Nanos) {
-    h.hanging = vec![DeviceId(device)];
+    h.devices.hanging = vec![DeviceId(device)];
     h.submit(1, Op::Read, (u64::from(device) + 1) * EXTENT as u64, 4096, 0);
     h.run();
     h.jump(time);
@@ -35,7 +35,7 @@ fn answer_after(h: &mut Harness, device: u8, time: Nanos) {
 }
 
 fn reads(h: &Harness) -> Vec<u8> {
-    h.log.iter().filter(|io| io.kind == IoKind::Read).map(|io| io.device.0).collect()
+    h.devices.log.iter().filter(|io| io.kind == IoKind::Read).map(|io| io.device.0).collect()
 }
 
 #[test]
@@ -43,13 +43,13 @@ fn reads_go_where_they_are_expected_to_be_answered_soonest() {
     let mut h = pool();
     answer_after(&mut h, 0, MS(5));
     answer_after(&mut h, 1, MS(1));
-    h.log.clear();
+    h.devices.log.clear();
     for _ in 0..8 {
         h.read(0, 4096);
     }
     assert_eq!(reads(&h), [1; 8]);
-    h.log.clear();
-    h.hanging = vec![DeviceId(0), DeviceId(1)];
+    h.devices.log.clear();
+    h.devices.hanging = vec![DeviceId(0), DeviceId(1)];
     for id in 0..12 {
         h.submit(id, Op::Read, id * 4096, 4096, 0);
         h.run();
@@ -70,7 +70,7 @@ fn a_device_whose_figure_is_old_gets_a_read_now_and_then() {
     answer_after(&mut h, 1, MS(1));
     for _ in 0..3 {
         h.pass(Nanos::secs(2));
-        h.log.clear();
+        h.devices.log.clear();
         (0..1000).for_each(|_| drop(h.read(0, 4096)));
         let slow = reads(&h).iter().filter(|device| **device == 0).count();
         assert_eq!(slow, 1, "the first that is drawn; then the figure is fresh");
@@ -84,10 +84,10 @@ fn a_place_that_holds_all_is_read_in_one_command() {
     answer_after(&mut h, 1, MS(1));
     let key = h.key(0);
     h.act(Action::Drop { key, blocks: BlockRange { first: 9, count: 2 }, from: whole(1) });
-    h.log.clear();
+    h.devices.log.clear();
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
     assert_eq!(reads(&h), [0]);
-    h.log.clear();
+    h.devices.log.clear();
     h.read(0, 4096);
     h.read(9 * 4096, 4096);
     assert_eq!(reads(&h), [1, 0]);
@@ -98,7 +98,7 @@ fn a_lost_device_is_read_only_where_no_other_holds_the_block() {
     let mut h = pool();
     answer_after(&mut h, 0, MS(5));
     h.lose(DeviceId(1));
-    h.log.clear();
+    h.devices.log.clear();
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
     assert!(h.try_read(2 * EXTENT as u64, 4096).is_err());
     assert_eq!(reads(&h), [0]);
@@ -132,7 +132,7 @@ fn with_slow_slots() -> Harness {
     h.flush().expect("a flush");
     answer_after(&mut h, 0, MS(1));
     answer_after(&mut h, 1, MS(5));
-    h.log.clear();
+    h.devices.log.clear();
     h
 }
 
@@ -143,10 +143,10 @@ fn where_slots_come_first_all_reads_of_what_is_in_them_go_there() {
     assert_eq!(reads(&h), [0], "the second device is slower");
     h.engine.set_policy(h.now(), Box::new(SlotsFirst));
     h.pass(Nanos::secs(2));
-    h.log.clear();
+    h.devices.log.clear();
     (0..1000).for_each(|_| drop(h.read(5 * 4096, 4096)));
     assert_eq!(reads(&h), [1; 1000], "no other place is probed either");
-    h.log.clear();
+    h.devices.log.clear();
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
     assert_eq!(reads(&h), [0, 1, 0], "a request is split, each block from where it is cached");
 }
@@ -155,13 +155,13 @@ fn where_slots_come_first_all_reads_of_what_is_in_them_go_there() {
 fn where_slots_come_first_other_places_stand_in_for_them() {
     let mut h = with_slow_slots();
     h.engine.set_policy(h.now(), Box::new(SlotsFirst));
-    h.broken.push((DeviceId(1), IoKind::Read, IoError::Os(Errno::EIO)));
+    h.devices.broken.push((DeviceId(1), IoKind::Read, IoError::Os(Errno::EIO)));
     assert_eq!(h.read(4 * 4096, 4096).1, [1; 4096]);
     let devices = reads(&h);
     assert_eq!((devices.first(), devices.last()), (Some(&1), Some(&0)), "{devices:?}");
-    h.broken.clear();
+    h.devices.broken.clear();
     h.lose(DeviceId(1));
-    h.log.clear();
+    h.devices.log.clear();
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
     assert_eq!(reads(&h), [0]);
 }
@@ -171,7 +171,7 @@ fn a_volume_s_own_policy_says_where_its_reads_go() {
     let mut h = with_slow_slots();
     let read = |h: &mut Harness, choice: Option<&str>| {
         h.engine.set_volume_policy(h.now(), "vol", choice.and_then(placement::choice));
-        h.log.clear();
+        h.devices.log.clear();
         h.read(4 * 4096, 4096);
         reads(h)
     };
@@ -187,24 +187,24 @@ fn a_read_of_what_is_cleared_meanwhile_tells_of_a_later_write_only_after_it() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.submit(1, Op::Read, 4096, 8192, 0);
     h.run();
-    let read = h.held.pop().expect("a read under way");
+    let read = h.devices.held.pop().expect("a read under way");
     h.request(Op::Trim, 8192, &[0; 4096], false).expect("a trim");
     h.flush().expect("a flush");
-    h.holding = Some(IoKind::Write { fua: false });
+    h.devices.holding = Some(IoKind::Write { fua: false });
     h.submit(2, Op::Write, 8192, 4096, 2);
     h.run();
-    let write = std::mem::take(&mut h.held);
+    let write = std::mem::take(&mut h.devices.held);
     assert_eq!(write[0].at.0, read.at.0 + 4096, "the write goes where the read is");
     h.lose_write(write[0], &[2; 4096]);
     // The device has written and not told yet; the read comes after.
-    h.held = vec![read];
+    h.devices.held = vec![read];
     h.release(None);
     assert_eq!(h.answer(), None, "it is read once more, when the write has ended");
     assert_eq!(h.read(8192, 4096).0, ReadShape::Zeros, "as all see it until then");
-    h.held = write;
+    h.devices.held = write;
     h.release(None);
     let done = Ok(ReadShape::Data);
     assert_eq!((h.answer(), h.answer()), (Some((2, done)), Some((1, done))));
@@ -216,14 +216,14 @@ fn a_read_of_what_is_cleared_again_and_again_has_its_turn() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.submit(1, Op::Read, 4096, 12288, 0);
     h.run();
     h.request(Op::Trim, 8192, &[0; 4096], false).expect("a trim");
     h.write(8192, &[2; 4096]);
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.release(None);
-    assert_eq!((h.answer(), h.held.len()), (None, 1), "it is read once more");
+    assert_eq!((h.answer(), h.devices.held.len()), (None, 1), "it is read once more");
     h.submit(2, Op::Trim, 8192, 4096, 0);
     h.submit(3, Op::Write, 0, 4096, 3);
     h.run();

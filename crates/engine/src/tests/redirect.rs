@@ -100,10 +100,10 @@ fn over_a_copy_in_slots_a_write_takes_new_ones_and_waits_for_nothing() {
     };
     let before = slot(&r, 1);
     *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
-    r.h.log.clear();
+    r.h.devices.log.clear();
     // A part of a block: the rest of it comes along.
     r.h.write(4096 + 512, &[2; 512]);
-    let kinds: Vec<_> = r.h.log.iter().map(|io| io.kind).collect();
+    let kinds: Vec<_> = r.h.devices.log.iter().map(|io| io.kind).collect();
     assert_eq!(kinds, [IoKind::Read, IoKind::Write { fua: false }], "no commit");
     let after = slot(&r, 1);
     assert!(after.is_some() && after != before);
@@ -123,7 +123,7 @@ fn a_write_is_not_sent_under_a_read() {
     let mut r = Redirected::new(2);
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
-    r.h.holding = Some(IoKind::Read);
+    r.h.devices.holding = Some(IoKind::Read);
     r.h.submit(1, Op::Read, 0, 8192, 0);
     r.h.run();
     r.write(1, 0, 2);
@@ -267,10 +267,10 @@ fn what_two_devices_lose_one_after_the_other_is_in_doubt() {
         let (key, to) = (r.h.key(0), PlaceId { device: DeviceId(copy), kind: PlaceKind::Fine });
         r.h.act(Action::Copy { key, blocks: BlockRange { first: 3, count: 1 }, to });
         assert!(r.h.places(0).contains(&(to, 1)), "{:?}", r.h.places(0));
-        r.h.broken.push((DeviceId(1), IoKind::Flush, EIO));
-        r.h.hanging.push(DeviceId(copy));
+        r.h.devices.broken.push((DeviceId(1), IoKind::Flush, EIO));
+        r.h.devices.hanging.push(DeviceId(copy));
         r.h.begin(Op::Flush, 0, 0);
-        r.h.hanging.clear();
+        r.h.devices.hanging.clear();
         r.h.release(Some(EIO));
         assert!(matches!(r.h.answer(), Some((_, Err(RequestError::FlushFailed(_))))), "copy on {copy}");
         let read = r.h.try_read(3 * 4096, 4096);
@@ -286,9 +286,9 @@ fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
     *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
-    r.h.holding = Some(IoKind::Write { fua: false });
+    r.h.devices.holding = Some(IoKind::Write { fua: false });
     r.h.begin(Op::Write, 0, 4096);
-    assert_eq!(r.h.held.len(), 1);
+    assert_eq!(r.h.devices.held.len(), 1);
     let free = |r: &Redirected| r.h.engine.map().space(DeviceId(1)).free_slots();
     let before = free(&r);
     // For want of space below: it is not tried again.
@@ -305,19 +305,19 @@ fn slots_that_a_move_does_not_use_rest_until_the_commands_begun_before_have_ende
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
     *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
-    r.h.holding = Some(IoKind::Write { fua: false });
+    r.h.devices.holding = Some(IoKind::Write { fua: false });
     r.h.begin(Op::Write, 0, 4096);
-    let held = r.h.held.pop().expect("the write");
+    let held = r.h.devices.held.pop().expect("the write");
     *r.to.lock().expect("one thread") = WriteTo::InPlace;
     let free = |r: &Redirected| r.h.engine.map().space(DeviceId(1)).free_slots();
     let before = free(&r);
     let (key, to) = (r.h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });
-    r.h.holding = Some(IoKind::Read);
+    r.h.devices.holding = Some(IoKind::Read);
     r.h.act(Action::Copy { key, blocks: BlockRange { first: 4, count: 2 }, to });
     r.h.write(4 * 4096, &[2; 4096]);
     r.h.release(None);
     assert_eq!((r.h.engine.mover_status().left_out, free(&r)), (1, before - 2), "one copied, one rests");
-    r.h.held.push(held);
+    r.h.devices.held.push(held);
     r.h.release(None);
     assert_eq!(free(&r), before - 1);
 }
@@ -328,13 +328,13 @@ fn a_run_that_is_moved_in_parts_waits_for_the_flush_that_its_last_part_needs() {
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
     let (key, to) = (r.h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });
-    r.h.holding = Some(IoKind::Read);
+    r.h.devices.holding = Some(IoKind::Read);
     r.h.act(Action::Copy { key, blocks: BlockRange { first: 3, count: 3 }, to });
     // Block 4 is left out: what is before and behind it is written apart.
     r.h.write(4 * 4096, &[2; 4096]);
-    r.h.holding = Some(IoKind::Write { fua: false });
+    r.h.devices.holding = Some(IoKind::Write { fua: false });
     r.h.release(None);
-    assert_eq!(r.h.held.len(), 1, "one part is held, the other has ended");
+    assert_eq!(r.h.devices.held.len(), 1, "one part is held, the other has ended");
     r.h.flush().expect("a flush that does not cover the part in flight");
     r.h.release(None);
     assert!(r.h.places(0).contains(&(to, 2)), "{:?}", r.h.places(0));
@@ -351,7 +351,7 @@ fn a_flush_waits_until_what_covers_a_lost_write_is_durable() {
     r.h.write(0, &[1; 4096]);
     r.h.flush().expect("a flush");
     r.h.write(0, &[2; 4096]);
-    r.h.holding = Some(IoKind::Flush);
+    r.h.devices.holding = Some(IoKind::Flush);
     r.h.submit(1, Op::Flush, 0, 0, 0);
     r.h.run();
     r.write(1, 0, 3);
@@ -369,20 +369,20 @@ fn a_flush_waits_while_devices_lose_in_turn_what_covers_what_it_is_for() {
     r.h.write(0, &[1; 4096]);
     r.h.flush().expect("a flush");
     r.h.write(0, &[2; 4096]);
-    r.h.hanging = vec![DeviceId(0)];
+    r.h.devices.hanging = vec![DeviceId(0)];
     r.h.submit(1, Op::Flush, 0, 0, 0);
     r.h.run();
     for (byte, device) in [(3, 1), (4, 0), (5, 1)] {
         // While one device is flushed the block goes to slots of the other one; then that flush fails.
-        r.h.hanging.clear();
+        r.h.devices.hanging.clear();
         *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(device));
         r.h.write(0, &[byte; 4096]);
-        r.h.hanging = vec![DeviceId(device)];
-        assert_eq!(r.h.held.len(), 1, "the flush");
+        r.h.devices.hanging = vec![DeviceId(device)];
+        assert_eq!(r.h.devices.held.len(), 1, "the flush");
         r.h.release_one(0, Some(IoError::Os(Errno::EIO)));
         assert_eq!(r.h.answer(), None, "what covers it is not durable either");
     }
-    r.h.hanging.clear();
+    r.h.devices.hanging.clear();
     r.h.release(None);
     assert!(matches!(r.h.answer(), Some((1, Ok(_)))));
     r.h.reopen();

@@ -292,7 +292,7 @@ fn clearing_comes_after_a_write_that_waits_for_the_space_of_its_extent() {
 fn who_waits_for_space_has_even_a_busy_disk_flushed_at_once() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; 4096]);
-    h.holding = Some(IoKind::Flush);
+    h.devices.holding = Some(IoKind::Flush);
     h.begin(Op::Flush, 0, 0);
     h.pass(Nanos::millis(10));
     h.release(None);
@@ -305,11 +305,11 @@ fn who_waits_for_space_has_even_a_busy_disk_flushed_at_once() {
     }
     h.flush().expect("a flush");
     // The last extent is taken and given up, which needs a flush, while the disk is in use.
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.begin(Op::Read, 0, 4096);
     h.write(extents * EXTENT, &[2; 4096]);
     h.request(Op::Trim, extents * EXTENT, &[0; EXTENT as usize], false).expect("a trim");
-    h.log.clear();
+    h.devices.log.clear();
     h.submit(1, Op::Write, (extents + 1) * EXTENT, 4096, 3);
     h.run();
     assert_eq!(h.commands(IoKind::Flush), 1);

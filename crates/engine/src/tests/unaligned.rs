@@ -113,14 +113,14 @@ fn devices_see_whole_sectors_only() {
         let settings = DeviceSettings { sector, ..DeviceSettings::default() };
         let mut h = Harness::with_settings(1, "sequential", settings);
         h.write(0, &[1; 16384]);
-        h.log.clear();
+        h.devices.log.clear();
         h.write(513, &[2; 5000]);
         h.request(Op::WriteZeroes { no_hole: false }, 9001, &[0; 3], true).expect("zeroes");
         h.read(4095, 2);
         let whole = |io: &weir_model::Io| {
             io.at.0.is_multiple_of(sector.into()) && io.buffer.len.is_multiple_of(sector.into())
         };
-        assert!(h.log.iter().filter(|io| io.kind != IoKind::Flush).all(whole), "{:?}", h.log);
+        assert!(h.devices.log.iter().filter(|io| io.kind != IoKind::Flush).all(whole), "{:?}", h.devices.log);
     }
 }
 

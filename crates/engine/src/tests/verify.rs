@@ -34,7 +34,7 @@ fn lost(h: &Harness, device: DeviceId) -> Option<LostWhy> {
 /// Checks of devices that were begun.
 fn checks(h: &Harness) -> usize {
     let at = |device: DeviceId| Superblock::second_at(h.engine.map().devices()[device.index()].size);
-    h.log.iter().filter(|io| io.kind == IoKind::Read && io.at == at(io.device)).count()
+    h.devices.log.iter().filter(|io| io.kind == IoKind::Read && io.at == at(io.device)).count()
 }
 
 #[test]
@@ -96,14 +96,18 @@ fn the_last_page_is_not_written_before_a_check_that_began_for_it_has_ended() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
-    h.log.clear();
-    h.holding = Some(IoKind::Read);
+    h.devices.log.clear();
+    h.devices.holding = Some(IoKind::Read);
     h.lose(DeviceId(1));
     let written = |h: &Harness| {
         let last = |id: DeviceId| Superblock::second_at(h.engine.map().devices()[id.index()].size);
-        h.log.iter().filter(|io| matches!(io.kind, IoKind::Write { .. }) && io.at == last(io.device)).count()
+        h.devices
+            .log
+            .iter()
+            .filter(|io| matches!(io.kind, IoKind::Write { .. }) && io.at == last(io.device))
+            .count()
     };
-    assert_eq!((h.held.len(), written(&h)), (1, 0), "checks from before say nothing");
+    assert_eq!((h.devices.held.len(), written(&h)), (1, 0), "checks from before say nothing");
     h.release(None);
     assert_eq!(written(&h), 2, "of both devices that are left");
 }
@@ -157,10 +161,10 @@ fn volumes_with_two_copies_go_on() {
 #[test]
 fn a_flush_waits_for_a_check_that_began_after_it() {
     let mut h = pool();
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
-    assert_eq!((h.held.len(), h.answer()), (1, None));
+    assert_eq!((h.devices.held.len(), h.answer()), (1, None));
     // Asked for while a check is in flight: the device may have been truncated since that began.
     let before = checks(&h);
     h.submit(2, Op::Flush, 0, 0, 0);
@@ -190,7 +194,7 @@ fn a_check_counts_as_long_as_it_may() {
 #[test]
 fn a_last_page_that_cannot_be_read_says_nothing() {
     let mut h = pool();
-    h.broken.push((DATA, IoKind::Read, weir_model::IoError::Os(Errno::EIO)));
+    h.devices.broken.push((DATA, IoKind::Read, weir_model::IoError::Os(Errno::EIO)));
     h.flush().expect("it is there");
     assert_eq!(lost(&h, DATA), None);
 }
@@ -206,7 +210,7 @@ fn two_copies_do_not_go_on_where_one_was_missing_before() {
         h.write(0, &[2; 4096]);
         h.flush().expect("the other copies are there");
         if removed {
-            h.removed.push(DeviceId(1));
+            h.devices.removed.push(DeviceId(1));
         } else {
             h.truncate(DeviceId(1), Bytes::mib(1), true);
         }
@@ -218,10 +222,10 @@ fn two_copies_do_not_go_on_where_one_was_missing_before() {
 #[test]
 fn two_copies_do_not_go_on_where_one_was_never_made() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
-    h.broken.push((DATA, IoKind::Write { fua: false }, weir_model::IoError::Os(Errno::ENOSPC)));
+    h.devices.broken.push((DATA, IoKind::Write { fua: false }, weir_model::IoError::Os(Errno::ENOSPC)));
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("one copy is there, and nothing has happened to it");
-    h.removed.push(DeviceId(1));
+    h.devices.removed.push(DeviceId(1));
     assert!(h.flush().is_err(), "of what is on it alone nothing is left when it is closed");
 }
 
@@ -234,7 +238,7 @@ fn removals_told(h: &mut Harness) -> Vec<DeviceId> {
 #[test]
 fn a_file_that_was_removed_is_used_but_no_flush_succeeds() {
     let mut h = pool();
-    h.removed.push(DATA);
+    h.devices.removed.push(DATA);
     for _ in 0..3 {
         assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
     }
@@ -251,7 +255,7 @@ fn a_file_that_was_removed_is_used_but_no_flush_succeeds() {
 #[test]
 fn without_the_only_metadata_nothing_changes_any_more() {
     let mut h = pool();
-    h.removed.push(DeviceId(1));
+    h.devices.removed.push(DeviceId(1));
     assert!(h.flush().is_err());
     assert!(h.engine.status().read_only);
     assert_eq!(h.read(0, 4096).1, [1; 4096]);
@@ -262,13 +266,13 @@ fn copies_and_metadata_go_on_elsewhere_when_a_file_was_removed() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
-    h.removed.push(DeviceId(1));
+    h.devices.removed.push(DeviceId(1));
     h.write(0, &[2; 4096]);
     h.flush().expect("the other copy, and the other metadata, have names");
     assert_eq!(h.engine.map().members(), [DeviceId(2)]);
     assert_eq!(removals_told(&mut h), [DeviceId(1)]);
     // Of what is on these two both copies would be gone.
-    h.removed.push(DeviceId(0));
+    h.devices.removed.push(DeviceId(0));
     h.write(4096, &[2; 4096]);
     assert!(h.flush().is_err());
 }
@@ -285,7 +289,7 @@ fn another_volume() -> Command {
 fn no_change_of_an_operator_succeeds_once_the_only_metadata_was_removed_or_truncated() {
     for (removed, regrow) in [(true, false), (false, false), (false, true)] {
         let damaged = |h: &mut Harness| match removed {
-            true => h.removed.push(DeviceId(1)),
+            true => h.devices.removed.push(DeviceId(1)),
             false => h.truncate(DeviceId(1), Bytes::mib(1), regrow),
         };
         let changes: [Change; 3] =
@@ -303,10 +307,10 @@ fn no_change_of_an_operator_succeeds_once_the_only_metadata_was_removed_or_trunc
 #[test]
 fn a_change_of_an_operator_waits_for_a_check() {
     let mut h = pool();
-    h.holding = Some(IoKind::Read);
+    h.devices.holding = Some(IoKind::Read);
     h.engine.admin(h.now(), AdminId(1), another_volume());
     h.run();
-    assert_eq!((h.held.len(), h.engine.next_admin_reply()), (1, None));
+    assert_eq!((h.devices.held.len(), h.engine.next_admin_reply()), (1, None));
     h.release(None);
     h.engine.next_admin_reply().expect("a reply").result.expect("all is well");
 }
@@ -316,12 +320,12 @@ fn a_change_of_an_operator_waits_for_a_check() {
 fn changes_of_an_operator_go_on_where_some_metadata_is_whole() {
     for metadata in [false, true] {
         let mut h = Harness::of(Shape { devices: 3, members: 2, ..shape(Nanos(0)) }, "sequential");
-        h.removed.push(if metadata { DeviceId(1) } else { DATA });
+        h.devices.removed.push(if metadata { DeviceId(1) } else { DATA });
         h.admin(another_volume()).expect("it is durable");
         h.set_hardening(Hardening::Write).expect("it is durable");
         h.remove_volume().expect("it is durable");
         assert_eq!(h.engine.map().members().len(), if metadata { 1 } else { 2 });
-        h.removed.push(DeviceId(2));
+        h.devices.removed.push(DeviceId(2));
         let last = h.admin(Command::RemoveVolume { name: "other".into() });
         assert_eq!(last.is_ok(), !metadata, "the last member is gone: {last:?}");
     }
@@ -334,13 +338,13 @@ fn no_flush_succeeds_once_the_last_metadata_is_removed_though_both_copies_are_th
     h.flush().expect("a flush");
     // Left behind, not lost.
     h.write(4096, &[1; 4096]);
-    h.broken.push((DeviceId(3), IoKind::Flush, weir_model::IoError::Os(Errno::EIO)));
-    h.broken.push((DeviceId(3), IoKind::Write { fua: true }, weir_model::IoError::Os(Errno::EIO)));
+    h.devices.broken.push((DeviceId(3), IoKind::Flush, weir_model::IoError::Os(Errno::EIO)));
+    h.devices.broken.push((DeviceId(3), IoKind::Write { fua: true }, weir_model::IoError::Os(Errno::EIO)));
     h.admin(another_volume()).expect("the other member has it");
     assert_eq!(h.engine.map().members(), [DeviceId(2)]);
-    h.broken.clear();
+    h.devices.broken.clear();
     h.wait(Nanos::secs(60));
-    h.removed.push(DeviceId(2));
+    h.devices.removed.push(DeviceId(2));
     assert!(h.flush().is_err());
 }
 
@@ -353,7 +357,7 @@ fn the_devices_are_verified_once_more_when_all_is_at_rest() {
             h.flush().expect("a flush");
             assert_eq!(h.engine.damaged_device(), None);
             match removed {
-                true => h.removed.push(DATA),
+                true => h.devices.removed.push(DATA),
                 false => h.truncate(DATA, Bytes::mib(2), regrow),
             }
             h.stop();
@@ -367,7 +371,7 @@ fn a_stop_loses_nothing_with_a_device_whose_data_is_elsewhere() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
-    h.removed.push(DeviceId(1));
+    h.devices.removed.push(DeviceId(1));
     h.stop();
     assert_eq!(removals_told(&mut h), [DeviceId(1)]);
     assert_eq!(h.engine.damaged_device(), None);
@@ -377,7 +381,7 @@ fn a_stop_loses_nothing_with_a_device_whose_data_is_elsewhere() {
 fn a_removed_file_that_is_truncated_is_told_as_both() {
     for regrow in [false, true] {
         let mut h = pool();
-        h.removed.push(DATA);
+        h.devices.removed.push(DATA);
         h.flush().expect_err("it would be gone with the server");
         assert_eq!(lost(&h, DATA), None);
         h.truncate(DATA, Bytes::mib(2), regrow);

@@ -1,7 +1,7 @@
 //! What stands in for a machine: the real engine over modelled devices, in virtual time.
 
 use super::hollow::Hollow;
-use super::meter::Meter;
+use super::metered::Metered;
 use super::noise::{Noise, Noisy};
 use super::pool::{Layout, PoolSpec};
 use crate::{Arrival, SimError, Space};
@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use weir_engine::{AdminId, Command, DeviceSettings, EXTRA_SPACE, Engine, Options, QUIET, SpaceRules};
 use weir_map::{Hardening, OpenOptions, Superblock};
 use weir_model::{
-    Bytes, DeviceId, ExtentIndex, Hint, Io, IoDone, IoKind, Memory as _, Nanos, Op, Reply, Request,
-    RequestId, Seed, VolumeId, VolumeOffset,
+    Bytes, DeviceId, ExtentIndex, Hint, IoDone, Memory as _, Nanos, Op, Reply, Request, RequestId, Seed,
+    VolumeId, VolumeOffset,
 };
 use weir_policy::placement::Placement;
 use weir_timing::drives::Drive;
@@ -29,24 +29,11 @@ const FILL_DEPTH: usize = 32;
 
 /// An engine with its devices and volumes.
 pub struct Machine {
-    world: World,
     engine: Engine,
-    superblocks: Vec<Superblock>,
+    pub(crate) outside: Metered,
     pub(crate) volumes: Vec<VolumeId>,
-    pub(crate) meters: Vec<Meter>,
-    /// By the number of a device command.
-    flying: Vec<Flying>,
     done: Vec<IoDone>,
     steps: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Flying {
-    device: DeviceId,
-    kind: IoKind,
-    len: Bytes,
-    since: Nanos,
-    metadata: bool,
 }
 
 impl Machine {
@@ -85,12 +72,9 @@ impl Machine {
         };
         let engine = Engine::new(world.now(), map, policy, &settings, options, &mut world.memory)?;
         let mut machine = Self {
-            world,
             engine,
-            meters: vec![Meter::default(); settings.len()],
-            superblocks: layout.superblocks,
+            outside: Metered::new(world, layout.superblocks),
             volumes: Vec::new(),
-            flying: Vec::new(),
             done: Vec::new(),
             steps: 0,
         };
@@ -103,12 +87,12 @@ impl Machine {
 
     /// The time.
     pub fn now(&self) -> Nanos {
-        self.world.now()
+        self.outside.world.now()
     }
 
     /// Of the seed and everything that happened.
     pub(crate) fn digest(&self) -> u64 {
-        self.world.digest()
+        self.outside.world.digest()
     }
 
     /// The engine, to look at.
@@ -118,57 +102,36 @@ impl Machine {
 
     /// When something happens by itself next.
     pub(crate) fn next(&self) -> Option<Nanos> {
-        [self.world.next_event(), self.engine.deadline()].into_iter().flatten().min()
+        [self.outside.world.next_event(), self.engine.deadline()].into_iter().flatten().min()
     }
 
     /// Time moves on to `to`, and what is due by then happens.
     pub(crate) fn advance(&mut self, to: Nanos) -> Result<(), SimError> {
         let before = self.now();
         let mut done = std::mem::take(&mut self.done);
-        self.world.advance(to.max(before), &mut done);
+        self.outside.advance(to.max(before), &mut done);
         let now = self.now();
         self.steps = if now > before { 0 } else { self.steps + 1 };
         if self.steps > STEPS_MAX {
             return Err(SimError::Circles(now));
         }
         for answer in done.drain(..) {
-            if let Some(command) = self.flying.get(answer.id.0 as usize) {
-                let Flying { device, kind, len, since, metadata } = *command;
-                self.meters[device.index()].end(now, kind, len, now - since, metadata);
-            }
-            self.engine.complete(now, answer, &mut self.world.memory);
+            self.engine.complete(now, answer, &mut self.outside.world.memory);
         }
         self.done = done;
         Ok(())
     }
 
     /// What is to be done at this instant is done.
-    pub(crate) fn tick(&mut self) {
-        self.engine.tick(self.world.now(), &mut self.world.memory);
-        while let Some(io) = self.engine.next_io() {
-            self.note(&io);
-            self.world.start(io);
-        }
-    }
-
-    fn note(&mut self, io: &Io) {
-        let index = io.id.0 as usize;
-        let superblock = &self.superblocks[io.device.index()];
-        let metadata = io.at < superblock.data_at;
-        let since = self.world.now();
-        let flying = Flying { device: io.device, kind: io.kind, len: io.len(), since, metadata };
-        if index >= self.flying.len() {
-            self.flying.resize(index + 1, flying);
-        }
-        self.flying[index] = flying;
-        self.meters[io.device.index()].begin(since);
+    pub(crate) fn pump(&mut self) {
+        self.engine.pump(&mut self.outside);
     }
 
     /// The next answer; its buffer is free again.
     pub(crate) fn reply(&mut self) -> Option<Reply> {
         let reply = self.engine.next_reply()?;
         if let Some(buffer) = reply.buffer {
-            self.world.memory.give(buffer);
+            self.outside.world.memory.give(buffer);
         }
         Some(reply)
     }
@@ -188,10 +151,10 @@ impl Machine {
         let mut pieces: SmallVec<[Request; 4]> = SmallVec::new();
         for start in (offset.0..offset.0 + len.0).step_by(PIECE.0 as usize) {
             let (offset, len) = (VolumeOffset(start), Bytes(PIECE.0.min(offset.0 + len.0 - start)));
-            let buffer = self.world.memory.take(Request::buffer_len(offset, len));
+            let buffer = self.outside.world.memory.take(Request::buffer_len(offset, len));
             if buffer.is_none() {
                 let taken = pieces.iter().filter_map(|piece| piece.buffer);
-                taken.for_each(|buffer| self.world.memory.give(buffer));
+                taken.for_each(|buffer| self.outside.world.memory.give(buffer));
                 return None;
             }
             pieces.push(Request { offset, len, buffer, ..whole });
@@ -202,7 +165,7 @@ impl Machine {
     }
 
     fn hand_in(&mut self, request: Request) {
-        self.engine.submit(self.world.now(), request, &mut self.world.memory);
+        self.engine.submit(self.outside.world.now(), request, &mut self.outside.world.memory);
     }
 
     fn create_volume(&mut self, name: String, size: Bytes) -> Result<(), SimError> {
@@ -211,7 +174,7 @@ impl Machine {
             Command::CreateVolume { name: name.clone(), size, hardening: Hardening::Flush, copies: 1 };
         self.engine.admin(self.now(), id, command);
         let reply = loop {
-            self.tick();
+            self.pump();
             if let Some(reply) = self.engine.next_admin_reply() {
                 break reply;
             }
@@ -252,7 +215,7 @@ impl Machine {
 
     /// Goes on to the next event; how many answers came.
     fn settle_some(&mut self) -> Result<usize, SimError> {
-        self.tick();
+        self.pump();
         let mut answers = 0;
         while let Some(reply) = self.reply() {
             reply.result.map_err(|error| SimError::Request(error, self.now()))?;

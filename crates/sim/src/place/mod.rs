@@ -6,6 +6,7 @@
 mod hollow;
 pub mod machine;
 mod meter;
+mod metered;
 pub mod noise;
 pub mod outcome;
 pub mod pool;

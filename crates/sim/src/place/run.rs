@@ -190,7 +190,7 @@ impl<'p> Run<'p> {
                 None => self.arrive(load),
             }
             self.submit_waiting();
-            self.machine.tick();
+            self.machine.pump();
             if self.collect()? {
                 continue;
             }
@@ -358,12 +358,12 @@ impl<'p> Run<'p> {
 
     fn mark(&mut self) -> Mark {
         let at = self.machine.now();
-        self.machine.meters.iter_mut().for_each(|meter| meter.pass(at));
+        self.machine.outside.meters.iter_mut().for_each(|meter| meter.pass(at));
         let moved = Bytes(self.machine.engine().mover_status().copied * BLOCK);
         let served = self.machine.engine().served().collect();
         let judged = self.machine.engine().judged();
         let done = self.done.unwrap_or(0);
-        Mark { meters: self.machine.meters.clone(), served, moved, judged, done, at }
+        Mark { meters: self.machine.outside.meters.clone(), served, moved, judged, done, at }
     }
 
     fn end_window(&mut self) {

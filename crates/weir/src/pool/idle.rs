@@ -9,11 +9,11 @@ use crate::progress;
 use std::time::{Duration, Instant};
 use weir_device::Devices;
 use weir_engine::{
-    AdminError, AdminId, AdminReply, Command, DeviceSettings, DurableWrites, Engine, ExplainError, Options,
-    StartError,
+    AdminError, AdminId, AdminReply, Command, DeviceSettings, Driver, DurableWrites, Engine, ExplainError,
+    Options, StartError,
 };
 use weir_model::{
-    Bytes, DeviceId, HeapMemory, Io, IoDone, IoError, IoKind, Memory as _, Nanos, Store as _, VolumeOffset,
+    Bytes, DeviceId, HeapMemory, Io, IoError, IoKind, Memory as _, Nanos, Store as _, VolumeOffset,
 };
 use weir_policy::placement;
 use weir_serve::explain::Explanation;
@@ -25,10 +25,36 @@ const MEMORY: Bytes = Bytes::mib(32);
 #[derive(Debug)]
 pub(crate) struct Idle {
     engine: Engine,
+    outside: Outside,
+    opening: Opening,
+}
+
+/// The pool's devices, used one command at a time.
+#[derive(Debug)]
+struct Outside {
     devices: Devices,
     memory: HeapMemory,
-    opening: Opening,
     began: Instant,
+}
+
+impl Driver for Outside {
+    type Memory = HeapMemory;
+    fn now(&self) -> Nanos {
+        Nanos(self.began.elapsed().as_nanos() as u64)
+    }
+    fn memory(&mut self) -> &mut HeapMemory {
+        &mut self.memory
+    }
+    fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
+        Some(match io.kind {
+            IoKind::Read => self.devices.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
+            IoKind::Write { fua } => {
+                let written = self.devices.write(io.device, io.at, self.memory.bytes(io.buffer));
+                if fua { written.and_then(|()| self.devices.flush(io.device)) } else { written }
+            }
+            IoKind::Flush => self.devices.flush(io.device),
+        })
+    }
 }
 
 impl Idle {
@@ -50,7 +76,7 @@ impl Idle {
         let options = Options { space: described.file.space.clone(), ..Options::default() };
         let mut engine = Engine::new(Nanos(0), map, policy, &settings, options, &mut memory)?;
         give_policies(&mut engine, Nanos(0), described);
-        Ok(Self { engine, devices, memory, opening, began: Instant::now() })
+        Ok(Self { engine, outside: Outside { devices, memory, began: Instant::now() }, opening })
     }
 
     /// The engine, to look at.
@@ -73,7 +99,7 @@ impl Idle {
 
     /// The open device with this id.
     pub(crate) fn device(&self, id: DeviceId) -> Option<&weir_device::Device> {
-        self.devices.get(id)
+        self.outside.devices.get(id)
     }
 
     /// How long opening it took.
@@ -83,10 +109,10 @@ impl Idle {
 
     /// Carries out a command and waits until it is durable.
     pub(crate) fn admin(&mut self, command: Command) -> AdminReply {
-        let now = self.now();
+        let now = self.outside.now();
         self.engine.admin(now, AdminId(1), command);
         loop {
-            self.step();
+            self.engine.pump(&mut self.outside);
             if let Some(reply) = self.engine.next_admin_reply() {
                 return reply;
             }
@@ -96,36 +122,12 @@ impl Idle {
     /// Makes everything durable and lets go of the devices. The device because of which that was in vain:
     /// it was removed, truncated or overwritten meanwhile.
     pub(crate) fn close(mut self) -> Option<DeviceId> {
-        let now = self.now();
+        let now = self.outside.now();
         self.engine.begin_stop(now);
         while !self.engine.stopped() {
-            self.step();
+            self.engine.pump(&mut self.outside);
         }
         self.engine.damaged_device()
-    }
-
-    fn now(&self) -> Nanos {
-        Nanos(self.began.elapsed().as_nanos() as u64)
-    }
-
-    /// One round: what is due, then the device commands it led to.
-    fn step(&mut self) {
-        self.engine.tick(self.now(), &mut self.memory);
-        while let Some(io) = self.engine.next_io() {
-            let result = self.carry_out(&io);
-            self.engine.complete(self.now(), IoDone { id: io.id, result }, &mut self.memory);
-        }
-    }
-
-    fn carry_out(&mut self, io: &Io) -> Result<(), IoError> {
-        match io.kind {
-            IoKind::Read => self.devices.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
-            IoKind::Write { fua } => {
-                self.devices.write(io.device, io.at, self.memory.bytes(io.buffer))?;
-                if fua { self.devices.flush(io.device) } else { Ok(()) }
-            }
-            IoKind::Flush => self.devices.flush(io.device),
-        }
     }
 }
 

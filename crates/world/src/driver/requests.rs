@@ -106,10 +106,7 @@ impl Driver {
 
     /// Everything that can happen at this instant happens.
     pub(super) fn pump(&mut self) -> Result<(), Failure> {
-        self.engine.tick(self.world.now(), &mut self.world.memory);
-        while let Some(io) = self.engine.next_io() {
-            self.world.start(io);
-        }
+        self.engine.pump(&mut self.world);
         self.note_strikes();
         while let Some(reply) = self.engine.next_reply() {
             self.answered(reply)?;

@@ -10,7 +10,7 @@ use serde_json::json;
 use weir_engine::{Activity, AdminId, Command, Engine};
 use weir_model::{Memory, Nanos};
 use weir_policy::placement::for_tests;
-use weir_session::{ClientCounts, End, Server, Volumes};
+use weir_session::{ClientCounts, End, Server};
 
 /// How often the server is started again before the devices that keep it from opening the pool are mended.
 const OPEN_ATTEMPTS: usize = 5;
@@ -83,10 +83,7 @@ impl Served {
         engine.admin(self.world.now(), AdminId(u64::MAX), command);
         let mut done = Vec::new();
         loop {
-            engine.tick(self.world.now(), &mut self.world.memory);
-            while let Some(io) = Volumes::next_io(engine) {
-                self.world.start(io);
-            }
+            engine.pump(&mut self.world);
             self.note_strikes();
             if let Some(reply) = engine.next_admin_reply() {
                 return reply.result.map(drop).map_err(|error| Failure::Admin { command: what, error });

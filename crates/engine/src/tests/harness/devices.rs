@@ -1,0 +1,119 @@
+//! Devices in memory that answer at once, in order, unless told otherwise.
+
+use super::DEVICE_SIZE;
+use crate::Driver;
+use std::collections::VecDeque;
+use weir_model::{BLOCK, DeviceId, DeviceOffset, HeapMemory, Io, IoError, IoKind, Memory, Nanos, Store};
+
+/// Devices as plain vectors, which take so many writes yet, if there is a bound.
+#[derive(Clone)]
+pub(crate) struct Disks(pub(super) Vec<Vec<u8>>, pub(super) Option<usize>);
+
+impl Store for Disks {
+    fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+        let disk = &self.0[device.index()];
+        bytes.copy_from_slice(disk.get(at.0 as usize..at.0 as usize + bytes.len()).ok_or(IoError::Short)?);
+        Ok(())
+    }
+    fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+        if let Some(left) = &mut self.1 {
+            *left = left.checked_sub(1).ok_or(IoError::Lost)?;
+        }
+        let (disk, end) = (&mut self.0[device.index()], at.0 as usize + bytes.len());
+        // A file that was truncated grows again.
+        disk.resize(disk.len().max(end), 0);
+        disk[at.0 as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+    fn flush(&mut self, _: DeviceId) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+pub(crate) struct Devices {
+    /// Every command they got.
+    pub(crate) log: Vec<Io>,
+    pub(crate) memory: HeapMemory,
+    pub(super) disks: Disks,
+    pub(super) failing: VecDeque<(IoKind, Option<IoError>)>,
+    /// Devices whose commands of a kind fail, and how.
+    pub(crate) broken: Vec<(DeviceId, IoKind, IoError)>,
+    /// Devices whose files were removed: told once, where their last page is read.
+    pub(crate) removed: Vec<DeviceId>,
+    removals_told: Vec<DeviceId>,
+    /// Devices that do not answer, a kind of command whose next one is not answered, and what is owed.
+    pub(crate) hanging: Vec<DeviceId>,
+    pub(crate) holding: Option<IoKind>,
+    pub(crate) held: Vec<Io>,
+    pub(super) now: Nanos,
+    /// A command has come.
+    pub(super) is_asked: bool,
+}
+
+impl Driver for Devices {
+    type Memory = HeapMemory;
+    fn now(&self) -> Nanos {
+        self.now
+    }
+    fn memory(&mut self) -> &mut HeapMemory {
+        &mut self.memory
+    }
+    fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
+        self.is_asked = true;
+        self.log.push(io);
+        let holds = self.holding == Some(io.kind);
+        if holds || self.hanging.contains(&io.device) {
+            self.holding.take_if(|_| holds);
+            self.held.push(io);
+            return None;
+        }
+        Some(self.carry_out(io))
+    }
+}
+
+impl Devices {
+    pub(super) const fn new(disks: Disks, memory: HeapMemory) -> Self {
+        Self {
+            log: Vec::new(),
+            memory,
+            disks,
+            failing: VecDeque::new(),
+            broken: Vec::new(),
+            removed: Vec::new(),
+            removals_told: Vec::new(),
+            hanging: Vec::new(),
+            holding: None,
+            held: Vec::new(),
+            now: Nanos(1),
+            is_asked: false,
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, io: Io) -> Result<(), IoError> {
+        if self.failing.front().is_some_and(|(kind, _)| *kind == io.kind)
+            && let Some((_, Some(error))) = self.failing.pop_front()
+        {
+            return Err(error);
+        }
+        let broken = self.broken.iter().find(|(device, kind, _)| (*device, *kind) == (io.device, io.kind));
+        if let Some((.., error)) = broken {
+            return Err(*error);
+        }
+        let is_tail = io.kind == IoKind::Read && io.at.0 + BLOCK == DEVICE_SIZE;
+        if is_tail && self.removed.contains(&io.device) && !self.removals_told.contains(&io.device) {
+            self.removals_told.push(io.device);
+            return Err(IoError::Removed);
+        }
+        match io.kind {
+            IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
+            IoKind::Write { .. } => self.disks.write(io.device, io.at, self.memory.bytes(io.buffer)),
+            IoKind::Flush => Ok(()),
+        }
+    }
+}
+
+impl PartialEq for Disks {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}

@@ -1,0 +1,72 @@
+//! Modelled devices whose commands are metered.
+
+use super::meter::Meter;
+use weir_engine::Driver;
+use weir_map::Superblock;
+use weir_model::{Bytes, DeviceId, Io, IoDone, IoError, IoKind, Nanos};
+use weir_world::{World, WorldMemory};
+
+/// A world, and what its devices did.
+pub(crate) struct Metered {
+    pub(super) world: World,
+    pub(super) superblocks: Vec<Superblock>,
+    /// By device.
+    pub(crate) meters: Vec<Meter>,
+    /// By the number of a device command.
+    in_flight: Vec<InFlight>,
+}
+
+#[derive(Clone, Copy)]
+struct InFlight {
+    device: DeviceId,
+    kind: IoKind,
+    len: Bytes,
+    since: Nanos,
+    metadata: bool,
+}
+
+impl Metered {
+    /// Devices with these superblocks that have done nothing yet.
+    pub(super) fn new(world: World, superblocks: Vec<Superblock>) -> Self {
+        let meters = vec![Meter::default(); superblocks.len()];
+        Self { world, superblocks, meters, in_flight: Vec::new() }
+    }
+
+    /// Time moves on to `to`; what devices answer by then is pushed to `done`.
+    pub(super) fn advance(&mut self, to: Nanos, done: &mut Vec<IoDone>) {
+        self.world.advance(to, done);
+        let now = self.world.now();
+        for answer in done.iter() {
+            if let Some(command) = self.in_flight.get(answer.id.0 as usize) {
+                let InFlight { device, kind, len, since, metadata } = *command;
+                self.meters[device.index()].end(now, kind, len, now - since, metadata);
+            }
+        }
+    }
+}
+
+impl Driver for Metered {
+    type Memory = WorldMemory;
+
+    fn now(&self) -> Nanos {
+        self.world.now()
+    }
+
+    fn memory(&mut self) -> &mut WorldMemory {
+        &mut self.world.memory
+    }
+
+    fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
+        let index = io.id.0 as usize;
+        let metadata = io.at < self.superblocks[io.device.index()].data_at;
+        let since = self.world.now();
+        let command = InFlight { device: io.device, kind: io.kind, len: io.len(), since, metadata };
+        if index >= self.in_flight.len() {
+            self.in_flight.resize(index + 1, command);
+        }
+        self.in_flight[index] = command;
+        self.meters[io.device.index()].begin(since);
+        self.world.start(io);
+        None
+    }
+}
