@@ -52,26 +52,16 @@ fn eviction(c: &mut Criterion) {
     let mut group = c.benchmark_group("eviction");
     group.throughput(Throughput::Elements(ACCESSES as u64)).sample_size(10);
     macro_rules! bench {
-        ($($name:literal: $cache:expr;)*) => {
-            $(group.bench_function(BenchmarkId::from_parameter($name), |b| b.iter(|| misses($cache, &accesses)));)*
+        ($($name:literal: $module:ident::$policy:ident;)*) => {
+            $(group.bench_function(BenchmarkId::from_parameter($name), |b| {
+                b.iter(|| misses($policy::new(room), &accesses));
+            });)*
         };
     }
-    bench! {
-        "fifo": Fifo::new(room);
-        "lru": Lru::new(room);
-        "lrw": Lrw::new(room);
-        "clock": Clock::new(room);
-        "sieve": Sieve::new(room);
-        "lfu": Lfu::new(room);
-        "slru": Slru::new(room);
-        "2q": TwoQ::new(room);
-        "arc": Arc::new(room);
-        "lirs": Lirs::new(room);
-        "s3fifo": S3Fifo::new(room);
-        "wtinylfu": WTinyLfu::new(room);
-        "wtinylfu-libcachesim": WTinyLfuLibCacheSim::new(room);
-        "belady": Belady::new(room, &accesses, &future);
-    }
+    weir_policy::every_eviction_policy!(bench);
+    group.bench_function(BenchmarkId::from_parameter("belady"), |b| {
+        b.iter(|| misses(Belady::new(room, &accesses, &future), &accesses));
+    });
     group.finish();
 }
 

@@ -4,22 +4,7 @@
 //! know in arrays indexed by that number: no hashing, no allocation after the start. Where a paper leaves a choice, the
 //! one of libCacheSim (1a1a11a/libCacheSim) is taken, so that counts can be compared to the unit.
 //!
-//! | policy | leaves first | bytes a block |
-//! |---|---|--:|
-//! | [`Fifo`] | what came first | 8 |
-//! | [`Lru`] | what was used longest ago | 8 |
-//! | [`Lrw`] | what was written longest ago | 8 |
-//! | [`Clock`] | what came first, with a second chance if used | 9 |
-//! | [`Sieve`] | what was not used since the hand last passed | 9 |
-//! | [`Lfu`] | what was used least often since it came | 12 |
-//! | [`Slru`] | what was used longest ago among what was used least often, in four segments | 9 |
-//! | [`TwoQ`] | what came first and was not asked for again soon after it left | 9 |
-//! | [`Arc`] | what was used longest ago, once or often, as pays just then | 9 |
-//! | [`Lirs`] | what was not used twice soon | 17 |
-//! | [`S3Fifo`] | what came first and was not used twice, in three queues | 9 |
-//! | [`WTinyLfu`] | what was used less often lately than what would take its place | 9, and up to 5 to count |
-//! | [`WTinyLfuLibCacheSim`] | the same as libCacheSim has it, which differs from the publication | 9, and 58 for each of the capacity |
-//! | [`Belady`] | what will not be used for longest: the bound | 4, and 4 for each access of the trace |
+//! [`every_eviction_policy`](crate::every_eviction_policy) lists them; [`Belady`], which knows the future, is the bound.
 
 mod arc;
 mod belady;
@@ -42,20 +27,46 @@ mod wtinylfu;
 mod wtinylfu_libcachesim;
 
 pub use crate::cached::{Block, Room};
-pub use arc::Arc;
 pub use belady::{Belady, Future};
-pub use clock::Clock;
-pub use fifo::Fifo;
-pub use lfu::Lfu;
-pub use lirs::Lirs;
-pub use lru::Lru;
-pub use lrw::Lrw;
-pub use s3fifo::S3Fifo;
-pub use sieve::Sieve;
-pub use slru::Slru;
-pub use twoq::TwoQ;
-pub use wtinylfu::WTinyLfu;
-pub use wtinylfu_libcachesim::WTinyLfuLibCacheSim;
+
+/// The list of all policies that could serve: hands each one's name, module and type to a macro of the caller's.
+///
+/// ```
+/// macro_rules! names {
+///     ($($name:literal: $module:ident::$policy:ident;)*) => { [$($name),*] };
+/// }
+/// assert!(weir_policy::every_eviction_policy!(names).contains(&"lru"));
+/// ```
+#[macro_export]
+macro_rules! every_eviction_policy {
+    ($each:ident) => {
+        $each! {
+            // Leaves first: what ...                                                         Bytes a block
+            "fifo": fifo::Fifo;         // came first                                                     8
+            "lru": lru::Lru;            // was used longest ago                                           8
+            "lrw": lrw::Lrw;            // was written longest ago                                        8
+            "clock": clock::Clock;      // came first, with a second chance if used                       9
+            "lfu": lfu::Lfu;            // was used least often since it came                            12
+            "slru": slru::Slru;         // was used longest ago among the least used, in four segments    9
+            "2q": twoq::TwoQ;           // came first and was not asked for again soon after it left      9
+            "arc": arc::Arc;            // was used longest ago, once or often, as pays just then         9
+            "lirs": lirs::Lirs;         // was not used twice soon                                       17
+            "sieve": sieve::Sieve;      // was not used since the hand last passed                        9
+            "s3fifo": s3fifo::S3Fifo;   // came first and was not used twice, in three queues             9
+            // was used less often lately than what would take its place: 9, and up to 5 to count
+            "wtinylfu": wtinylfu::WTinyLfu;
+            // the same as libCacheSim has it, which differs from the publication: 9, and 58 for each of the capacity
+            "wtinylfu-libcachesim": wtinylfu_libcachesim::WTinyLfuLibCacheSim;
+        }
+    };
+}
+
+macro_rules! export {
+    ($($name:literal: $module:ident::$policy:ident;)*) => {
+        $(pub use $module::$policy;)*
+    };
+}
+every_eviction_policy!(export);
 
 /// What a block is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

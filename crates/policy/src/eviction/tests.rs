@@ -72,34 +72,21 @@ fn agree(
 }
 
 macro_rules! beside_twins {
-    ($($name:ident: $policy:ident;)*) => {
-        proptest! {
-            $(
+    ($($name:literal: $module:ident::$policy:ident;)*) => {
+        $(mod $module {
+            use super::*;
+
+            proptest! {
                 #[test]
-                fn $name(capacity in 1u32..20, steps in steps()) {
+                fn agrees_with_its_twin(capacity in 1u32..20, steps in steps()) {
                     let room = Room { blocks: BLOCKS, capacity };
                     agree($policy::new(room), naive::$policy::new(room), &steps)?;
                 }
-            )*
-        }
+            }
+        })*
     };
 }
-
-beside_twins! {
-    fifo_agrees_with_its_twin: Fifo;
-    lru_agrees_with_its_twin: Lru;
-    lrw_agrees_with_its_twin: Lrw;
-    clock_agrees_with_its_twin: Clock;
-    sieve_agrees_with_its_twin: Sieve;
-    lfu_agrees_with_its_twin: Lfu;
-    slru_agrees_with_its_twin: Slru;
-    twoq_agrees_with_its_twin: TwoQ;
-    arc_agrees_with_its_twin: Arc;
-    lirs_agrees_with_its_twin: Lirs;
-    s3fifo_agrees_with_its_twin: S3Fifo;
-    wtinylfu_agrees_with_its_twin: WTinyLfu;
-    wtinylfu_libcachesim_agrees_with_its_twin: WTinyLfuLibCacheSim;
-}
+crate::every_eviction_policy!(beside_twins);
 
 proptest! {
     #[test]
@@ -117,21 +104,13 @@ proptest! {
         let accesses: Vec<_> = blocks.into_iter().map(Block).collect();
         let future = Future::new(&accesses, BLOCKS);
         let bound = misses(Belady::new(room, &accesses, &future), &accesses);
-        let all = [
-            misses(Fifo::new(room), &accesses),
-            misses(Lru::new(room), &accesses),
-            misses(Clock::new(room), &accesses),
-            misses(Sieve::new(room), &accesses),
-            misses(Lfu::new(room), &accesses),
-            misses(Slru::new(room), &accesses),
-            misses(TwoQ::new(room), &accesses),
-            misses(Arc::new(room), &accesses),
-            misses(Lirs::new(room), &accesses),
-            misses(S3Fifo::new(room), &accesses),
-            misses(WTinyLfu::new(room), &accesses),
-            misses(WTinyLfuLibCacheSim::new(room), &accesses),
-        ];
-        prop_assert!(all.iter().all(|misses| *misses >= bound), "{all:?} < {bound}");
+        macro_rules! misses_of {
+            ($($name:literal: $module:ident::$policy:ident;)*) => {
+                [$(($name, misses($policy::new(room), &accesses))),*]
+            };
+        }
+        let all = crate::every_eviction_policy!(misses_of);
+        prop_assert!(all.iter().all(|(_, misses)| *misses >= bound), "{all:?} < {bound}");
     }
 }
 

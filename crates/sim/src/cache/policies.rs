@@ -3,10 +3,8 @@
 use super::CacheOutcome;
 use super::play::Player;
 use weir_policy::admission::{Admission, All, Both, Sequential, TinyLfu, TouchCount, Touches};
-use weir_policy::eviction::{
-    Arc, Belady, Clock, Fifo, Lfu, Lirs, Lru, Lrw, Room, S3Fifo, Sieve, Slru, TwoQ, WTinyLfu,
-    WTinyLfuLibCacheSim,
-};
+use weir_policy::every_eviction_policy;
+use weir_policy::eviction::{self, Belady, Room};
 
 /// An eviction policy.
 #[derive(Clone, Copy, Debug)]
@@ -17,33 +15,27 @@ pub struct EvictionPolicy {
     pub(super) play: fn(Player<'_>) -> CacheOutcome,
 }
 
-impl EvictionPolicy {
-    /// Every one.
-    pub const ALL: &[Self] = &[
-        Self { name: "fifo", play: |player| player.play(Fifo::new(player.room())) },
-        Self { name: "lru", play: |player| player.play(Lru::new(player.room())) },
-        Self { name: "lrw", play: |player| player.play(Lrw::new(player.room())) },
-        Self { name: "clock", play: |player| player.play(Clock::new(player.room())) },
-        Self { name: "lfu", play: |player| player.play(Lfu::new(player.room())) },
-        Self { name: "slru", play: |player| player.play(Slru::new(player.room())) },
-        Self { name: "2q", play: |player| player.play(TwoQ::new(player.room())) },
-        Self { name: "arc", play: |player| player.play(Arc::new(player.room())) },
-        Self { name: "lirs", play: |player| player.play(Lirs::new(player.room())) },
-        Self { name: "sieve", play: |player| player.play(Sieve::new(player.room())) },
-        Self { name: "s3fifo", play: |player| player.play(S3Fifo::new(player.room())) },
-        Self { name: "wtinylfu", play: |player| player.play(WTinyLfu::new(player.room())) },
-        Self {
-            name: "wtinylfu-libcachesim",
-            play: |player| player.play(WTinyLfuLibCacheSim::new(player.room())),
-        },
-        Self {
-            name: "belady",
-            play: |player| {
-                let trace = player.trace;
-                player.play(Belady::new(player.room(), trace.accesses(), trace.future()))
+macro_rules! all {
+    ($($name:literal: $module:ident::$policy:ident;)*) => {
+        &[
+            $(EvictionPolicy {
+                name: $name,
+                play: |player| player.play(eviction::$policy::new(player.room())),
+            },)*
+            EvictionPolicy {
+                name: "belady",
+                play: |player| {
+                    let trace = player.trace;
+                    player.play(Belady::new(player.room(), trace.accesses(), trace.future()))
+                },
             },
-        },
-    ];
+        ]
+    };
+}
+
+impl EvictionPolicy {
+    /// Every one; the last is the bound.
+    pub const ALL: &[Self] = every_eviction_policy!(all);
 
     /// The one of this name.
     pub fn by_name(name: &str) -> Option<&'static Self> {
