@@ -63,7 +63,7 @@ impl Core {
 
     /// Extents of a device that nothing in effect is in, and that cannot be handed out yet.
     pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
-        self.map.releasing_extents(device) + self.devices[device.index()].resting.extents()
+        self.map.releasing_extents(device) + self.devices[device.index()].quarantined.extents()
     }
 
     /// Extents of the devices that are there which can be handed out, now or once their release is durable.
@@ -77,7 +77,7 @@ impl Core {
         !self.devices[device.index()].is_lost()
     }
 
-    /// Why changes are refused, for those already under way.
+    /// Whether changes in flight are refused, too: the metadata failed.
     pub(crate) fn changes_have_stopped(&self) -> bool {
         self.stopped_changes == Some(StoppedChanges::MetadataFailed)
     }
@@ -120,8 +120,8 @@ impl Core {
         self.commands.send(flight);
     }
 
-    /// Whether changes of the volume's map must be durable when acknowledged. Writes that change
-    /// nothing in the map need a flush for that in any volume, unless they are FUA.
+    /// Whether a reply must wait until the changes that it made in the map are durable. A write that changes
+    /// nothing in the map waits for no commit: with FUA it is a durable write of its device.
     #[inline]
     pub(crate) fn map_is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
         let hardens = |v: &weir_map::Volume| v.hardening == Hardening::Write;

@@ -7,7 +7,7 @@ pub(crate) mod flush_order;
 pub(crate) mod measure;
 pub(crate) mod outstanding;
 pub(crate) mod pacing;
-pub(crate) mod resting;
+pub(crate) mod quarantine;
 pub(crate) mod routing;
 pub(crate) mod unflushed;
 pub(crate) mod views;
@@ -18,7 +18,7 @@ use crate::device::flush_order::Promises;
 use crate::device::measure::Measure;
 use crate::device::outstanding::Outstanding;
 use crate::device::pacing::{Ended, Pacing};
-use crate::device::resting::Resting;
+use crate::device::quarantine::Quarantine;
 use crate::device::routing::Routing;
 use crate::device::unflushed::Unflushed;
 use crate::flight::{Flight, Whose};
@@ -139,7 +139,7 @@ pub(crate) struct Device {
     watch: Watch,
     outstanding: Outstanding,
     pub(crate) promises: Promises,
-    pub(crate) resting: Resting,
+    pub(crate) quarantined: Quarantine,
 }
 
 impl Device {
@@ -156,7 +156,7 @@ impl Device {
             watch: Watch::default(),
             outstanding: Outstanding::default(),
             promises: Promises::default(),
-            resting: Resting::default(),
+            quarantined: Quarantine::default(),
         }
     }
 
@@ -208,14 +208,14 @@ impl Device {
         self.epochs.distrust(self.outstanding.close())
     }
 
-    /// Space whose release is durable: it rests until every command begun so far has ended.
+    /// Quarantines space whose release is durable, until every command begun so far has ended.
     pub(crate) fn quarantine(&mut self, chunk: Chunk) {
-        self.resting.add(chunk, &mut self.outstanding);
+        self.quarantined.add(chunk, &mut self.outstanding);
     }
 
-    /// Space that has rested.
-    pub(crate) fn rested(&mut self) -> Option<Chunk> {
-        self.resting.next(&self.outstanding)
+    /// The next space that no command can touch any more.
+    pub(crate) fn released(&mut self) -> Option<Chunk> {
+        self.quarantined.next(&self.outstanding)
     }
 
     /// Whether no client uses it.
@@ -258,7 +258,7 @@ mod tests {
         let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
         let whole = |n| Chunk::Whole(Whole { device: DeviceId(0), extent: DeviceExtent(n) });
         device.quarantine(whole(0));
-        assert_eq!(device.rested(), Some(whole(0)), "nothing is in flight");
+        assert_eq!(device.released(), Some(whole(0)), "nothing is in flight");
         let begin = |device: &mut Device| {
             let mut flight = NewIo::flush(DeviceId(0)).flight(Purpose::Metadata(MetadataIo::PagesFlush));
             device.begin(Nanos(0), &mut flight);
@@ -269,13 +269,13 @@ mod tests {
         device.quarantine(whole(1));
         let c = begin(&mut device);
         device.quarantine(whole(2));
-        assert_eq!(device.rested(), None);
+        assert_eq!(device.released(), None);
         end(&mut device, b);
         end(&mut device, c);
-        assert_eq!(device.rested(), None, "a is still in flight");
+        assert_eq!(device.released(), None, "a is still in flight");
         end(&mut device, a);
         assert_eq!(
-            (device.rested(), device.rested(), device.rested()),
+            (device.released(), device.released(), device.released()),
             (Some(whole(1)), Some(whole(2)), None)
         );
     }

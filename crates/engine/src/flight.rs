@@ -245,8 +245,8 @@ impl Flight {
         matches!(self.kind, IoKind::Flush | IoKind::Write { fua: true })
     }
 
-    /// Whether its failure says that something is not: the first step of a durable write says nothing of
-    /// others.
+    /// Whether its failure may report that an earlier write was lost. That of the first step of a durable
+    /// write does not.
     pub(crate) const fn fails_promise(&self) -> bool {
         self.promises() && !matches!(self.step, Step::Writing)
     }

@@ -1,4 +1,4 @@
-//! Device commands: started, coalesced, tried again, and handed to whoever began them when they end.
+//! Device commands in flight: their table, and how they are coalesced.
 
 pub(crate) mod coalesce;
 pub(crate) mod commands;

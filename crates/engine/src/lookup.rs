@@ -1,7 +1,7 @@
 //! Where blocks are: the record of an extent, which of its places has them, and at which address of a device.
 //!
 //! All of it follows from the map alone. Which of several places is read or written is decided elsewhere
-//! (`read/route.rs`, `write/target.rs`).
+//! (`policy/route.rs`, `write/target.rs`).
 
 use smallvec::SmallVec;
 use std::borrow::Cow;

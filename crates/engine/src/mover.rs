@@ -474,7 +474,7 @@ impl DataPath {
         self.next_run(id, None);
     }
 
-    /// What was taken for a run and is not the extent's rests until no command can touch it.
+    /// Quarantines what was taken for a run and is not the extent's.
     fn give_up_rest(&mut self, address: Address, run: BlockRange, kept: &BlockSet) {
         match address {
             Address::Whole(whole) => self.base.quarantine(Chunk::Whole(whole)),

@@ -80,7 +80,7 @@ impl DataPath {
         }
     }
 
-    /// Reads the devices: in one command if one place has all, else as planned (`read_found`).
+    /// Reads the devices: in one command if one place alone has all blocks, else as planned (`read_found`).
     #[inline]
     pub(crate) fn read_past_cache<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let key = self.base.requests.pieces[id.0 as usize].key;
@@ -267,7 +267,7 @@ impl DataPath {
         self.base.durability.note_change(&self.base.core);
     }
 
-    /// A command of a read has ended.
+    /// A command of a read has ended: hands it to what it was for.
     pub(crate) fn read_io_ended<M: Memory>(
         &mut self,
         io: ReadIo,
@@ -282,6 +282,7 @@ impl DataPath {
         }
     }
 
+    /// A plain command of a read has ended: if it failed, other places are read.
     pub(crate) fn read_ended<M: Memory>(
         &mut self,
         id: PieceId,
@@ -308,7 +309,7 @@ impl DataPath {
         self.part_read(id, memory);
     }
 
-    /// One of the commands of a read piece has ended.
+    /// Counts an ended command of a read piece; the last one ends the piece, or begins it again.
     #[inline]
     pub(crate) fn part_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.base.requests.pieces[id.0 as usize];

@@ -110,7 +110,8 @@ impl Base {
         }
     }
 
-    /// All pieces have ended: replies, or waits for the commit.
+    /// All pieces have ended: replies, or waits for the commit, or, with FUA, until the devices are
+    /// verified.
     #[inline(always)]
     pub(crate) fn request_ended(&mut self, id: ActiveId) {
         let active = &self.requests.active[id.0];

@@ -333,12 +333,12 @@ impl Base {
             Err(lacking) => lacking,
         };
         // Space may be on its way: given up, but its release not durable yet, or a command that may
-        // still touch it not ended. What rests on a lost device may do so for good.
+        // still touch it not ended. What is quarantined on a lost device may stay so for good.
         let releasing = self.core.map.releasing() > 0;
         if releasing {
             self.durability.request_commit();
         }
-        if releasing || self.core.devices.iter().any(|d| d.resting.any() && !d.is_lost()) {
+        if releasing || self.core.devices.iter().any(|d| d.quarantined.any() && !d.is_lost()) {
             // Past its time it still waits for that, but no longer for anybody else.
             let until = self.may_wait_until(id).filter(|until| *until > self.core.now);
             self.space.wait_for_space(&mut self.requests, id, until);

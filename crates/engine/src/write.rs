@@ -1,4 +1,4 @@
-//! Writes: in place where the extent has one, else on space allocated by the policy.
+//! Writes: in place, where the policy redirects them, or on newly allocated space.
 //!
 //! A write shorter than a block to a block that is not valid there completes the block: with zeros
 //! if it is valid nowhere, else with the old block, read first. To a block that is valid there the

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// What the campaign's histories are like
     #[arg(long, value_enum, default_value = "all")]
     mix: Mix,
+    /// So many crashes of copies for each crash of the pool
+    #[arg(long, value_name = "N", default_value = "3")]
+    copies: u64,
     /// First seed of the campaign [default: a fresh one, by the clock]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -102,7 +105,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let seed = args.seed.unwrap_or_else(fresh);
     let wanted: &[Mutant] = if args.only.is_empty() { Mutant::ALL } else { &args.only };
     match wanted {
-        [mutant] if args.worker => campaign::work(*mutant, args.mix, seed, args.minutes),
+        [mutant] if args.worker => campaign::work(args, *mutant, seed),
         _ => look_for(args, wanted, seed),
     }
 }
@@ -142,7 +145,7 @@ fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
 /// Runs the tests wanted on a mutant until one finds it.
 fn find(args: &Args, mutant: Mutant, seed: u64, programs: &[suite::Program]) -> Option<Found> {
     let mix = if mutant.net() == Net::Served { Mix::Served } else { args.mix };
-    let campaign = || campaign::find(mutant, mix, seed, args.minutes);
+    let campaign = || campaign::find(args, mutant, mix, seed);
     let suite = |name| suite::find(mutant, programs, name);
     match (args.net, mutant.net()) {
         (Wanted::Named, Net::Test(name) | Net::Property(name)) => suite(Some(name)),

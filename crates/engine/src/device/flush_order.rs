@@ -2,8 +2,8 @@
 //!
 //! Operating system and device tell of a lost write once: to the flush or durable write that finds out
 //! first. Another flush under way at the same time, whoever asked for it, may succeed and mean nothing.
-//! So one that ended well waits until every flush and durable write of its device begun before that has
-//! ended too. If one of them fails, so has the flush.
+//! So one that ended well waits until every flush and durable write of its device that had begun by then
+//! has ended, too. If one of them fails, so has the flush. Flushes and durable writes are *promises* here.
 
 use crate::device::outstanding::{Behind, Outstanding};
 use crate::flight::Flight;
@@ -29,7 +29,7 @@ impl Promises {
         self.in_flight.end(promise);
     }
 
-    /// A flush ended well: it counts once the promises begun before have ended.
+    /// A flush ended well: it counts once all promises begun by now have ended.
     pub(crate) fn hold(&mut self, flush: Flight) {
         self.held.add(flush, &mut self.in_flight);
     }

@@ -1,5 +1,5 @@
 //! When a device answered a read last, by size: a figure that nobody renews grows old
-//! (`read/route.rs`).
+//! (`policy/route.rs`).
 
 use weir_model::{Bytes, Nanos};
 use weir_policy::placement::SizeClass;

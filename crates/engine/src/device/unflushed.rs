@@ -8,7 +8,8 @@ pub(crate) const UNFLUSHED_MAX: usize = 65_536;
 /// How a write that completed stands to the blocks it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
-    /// It holds what nothing else holds, or a part of it; or the map may yet give up where it went.
+    /// The blocks are in doubt if the next flush fails: nothing else holds this, or the map may yet give up
+    /// where it went.
     Data,
     /// It is durable: it settles what was in question before.
     Durable,

@@ -251,7 +251,7 @@ impl Durability {
     }
 
     /// A device's flush has ended, well or not. After a failure the commit goes on without that device's
-    /// changes: `Engine::doubt` has set errors on the FLUSHes of the volumes that lost blocks, which
+    /// changes: `Base::doubt` has set errors on the FLUSHes of the volumes that lost blocks, which
     /// `end_commit` returns. Only the loss of the last metadata member fails every waiter
     /// (`metadata_failed`).
     pub(crate) fn data_flush_ended(
@@ -484,7 +484,8 @@ impl Base {
         }
     }
 
-    /// What the frames say is durable: the space they release may rest.
+    /// The frames' changes are durable: applies them, quarantines the space they release, and lets go on
+    /// who waits for that.
     fn frames_durable(&mut self) {
         let mut released = Vec::new();
         self.core.map.commit_durable(&mut released);

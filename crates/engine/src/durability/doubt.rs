@@ -138,10 +138,9 @@ impl Durability {
         }
     }
 
-    /// The blocks are in doubt because of a device. That outlasts the engine, by write intents, as soon as it
-    /// can be made durable: the next opening writes again what it finds there. Else what is in the device's
-    /// cache, but is not written any more, could be copied after that, and a cut would leave two places that
-    /// differ. Without metadata room for it, it does not outlast the engine.
+    /// Puts the blocks in doubt because of a device, and opens write intents for them where there is metadata
+    /// room: the next opening writes again what it finds there. Without that, what is in the device's cache
+    /// but is not written any more could be copied, and a power loss would leave two places that differ.
     pub(crate) fn put_in_doubt(
         &mut self,
         core: &mut Core,

@@ -27,8 +27,8 @@ impl Durability {
         }
     }
 
-    /// Notes what a flush of the device that fails would put in doubt, or no longer would: these blocks, of
-    /// which the write covered what the target says, and is durable unless `volatile`.
+    /// Notes what a failed flush of the device would mean for these blocks: a `volatile` write would be in
+    /// doubt; what a durable one covered as a whole no longer would.
     #[inline(always)]
     pub(crate) fn note_written(
         &mut self,
@@ -57,10 +57,9 @@ impl Durability {
         self.note_unflushed(core, device, Unflushed { range: covered, wrote: Wrote::Durable, ..written });
     }
 
-    /// The data of a write is durable, or a flush under way may make it so, but the map learns of its place
-    /// after other changes of the extent that are pending. If the flush fails that those need, the map falls
-    /// back on a state from before all of them, which this write did not reach. Whether that may happen; then
-    /// it is noted.
+    /// The write's change of the map commits after changes of the extent that are pending. If a flush that
+    /// those need fails, the map falls back on the state before all of them, which this write did not reach.
+    /// Notes the blocks where that may happen; returns whether it may.
     pub(crate) fn note_late(&mut self, core: &mut Core, device: DeviceId, written: Unflushed) -> bool {
         let may_fall_back =
             core.devices[device.index()].epochs.owes(device).is_some() && core.map.has_pending(written.key);

@@ -50,9 +50,9 @@ impl Waiting {
         Self { who, again: DeviceSet::default(), commits: 0 }
     }
 
-    /// Whether the commit was enough. What a device lost, or where else that is, may follow a change that
-    /// needs another flush: the next commit covers both. What the same device loses by then concerns only
-    /// whom the same extents concern, of one `volume`: a failing device delays no FLUSH indefinitely.
+    /// Whether the commit was enough. It waits for another commit once for each device that lost writes, as
+    /// changes may need that flush; more often only while extents of `volume` lose them again and again. So a
+    /// failing device delays no FLUSH indefinitely.
     pub(super) fn outcome(&mut self, missed: &Missed, volume: Option<VolumeId>) -> Outcome {
         let is_new = !missed.devices.without(self.again).is_empty();
         self.again = self.again.or(missed.devices);

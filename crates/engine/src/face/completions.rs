@@ -46,14 +46,14 @@ impl Engine {
                 self.measure_flight(id, Whose::Client, IoKind::Read, Some(piece));
                 self.data.base.core.commands.remove(id);
                 self.data.part_read(piece, memory);
-                self.data.base.reuse_any_rested(of);
+                self.data.base.reuse_any_released(of);
             }
             Purpose::Write(WriteIo::Data(piece)) if is_plain => {
                 self.measure_flight(id, Whose::Client, IoKind::Write { fua: false }, Some(piece));
                 let flight = self.data.base.core.commands.remove(id);
                 self.data.base.counts.written.note(&flight);
                 self.data.write_ended(piece, &flight, Ok(()));
-                self.data.base.reuse_any_rested(of);
+                self.data.base.reuse_any_released(of);
             }
             _ => {
                 self.flight_ended(id, result, memory);
@@ -113,7 +113,7 @@ impl Engine {
         if is_abandoned {
             self.end_at_device(&flight, whose);
             self.data.base.core.abandoned.ended(id, memory);
-            self.data.base.reuse_rested(flight.device);
+            self.data.base.reuse_released(flight.device);
         } else if let Err(error) = result {
             self.flight_failed(flight, error, memory);
         } else {
@@ -186,10 +186,10 @@ impl Engine {
             Purpose::Write(WriteIo::Data(id)) => self.data.write_ended(id, flight, result),
             _ => self.tell_others_ended(flight, result, memory),
         }
-        self.data.base.reuse_any_rested(flight.device);
+        self.data.base.reuse_any_released(flight.device);
     }
 
-    /// The same, kept out of line: commands that end well do not come here.
+    /// The same, kept out of line: for commands that fail, and flushes that count.
     #[inline(never)]
     pub(crate) fn end_flight<M: Memory>(
         &mut self,

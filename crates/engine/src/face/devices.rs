@@ -5,7 +5,7 @@
 //!
 //! A command it has not answered may still read or fill its buffer and change its location (rule 2 of
 //! docs/invariants.md). So the command is *abandoned*: its request is answered, but the buffer is kept back
-//! and the location rests until the command really ends.
+//! and the location is quarantined until the command really ends.
 
 use crate::Engine;
 use crate::device::State;

@@ -166,7 +166,7 @@ impl Engine {
     }
 
     /// Asks the mover for something. It is done when there is a buffer, as far as it can be; beyond a
-    /// bounded queue it is not taken. For drivers and tests; policies ask in their rounds.
+    /// bounded queue it is not taken. For drivers and tests; policies ask in rounds and on accesses.
     pub fn request_action(&mut self, action: Action) {
         self.data.base.host.actions.push(action);
     }

@@ -26,7 +26,7 @@ pub enum Activity {
     /// A volume is being removed.
     Removal,
     /// Space given up is not reusable yet.
-    SpaceResting,
+    SpaceQuarantined,
     /// A write waits for space.
     WaitingForSpace,
     /// The mover copies blocks to another place.
@@ -51,7 +51,7 @@ impl Activity {
         Self::CheckpointFlush,
         Self::CheckpointRoot,
         Self::Removal,
-        Self::SpaceResting,
+        Self::SpaceQuarantined,
         Self::WaitingForSpace,
         Self::Moving,
         Self::IntentOpen,
@@ -72,7 +72,7 @@ impl fmt::Display for Activity {
             Self::CheckpointFlush => "checkpoint flush",
             Self::CheckpointRoot => "checkpoint root",
             Self::Removal => "removal",
-            Self::SpaceResting => "space resting",
+            Self::SpaceQuarantined => "space quarantined",
             Self::WaitingForSpace => "waiting for space",
             Self::Moving => "mover copying",
             Self::IntentOpen => "intent open",
@@ -105,7 +105,9 @@ impl Engine {
             }
             Activity::CheckpointRoot => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Root))),
             Activity::Removal => self.admin.is_removing(),
-            Activity::SpaceResting => self.data.base.core.devices.iter().any(|device| device.resting.any()),
+            Activity::SpaceQuarantined => {
+                self.data.base.core.devices.iter().any(|device| device.quarantined.any())
+            }
             Activity::WaitingForSpace => self.data.base.space.state.is_waited_for(),
             Activity::Moving => in_flight(|p| matches!(p, Purpose::Mover(_))),
             Activity::IntentOpen => !self.data.base.durability.intents.are_closed(),

@@ -1,4 +1,4 @@
-//! What the mover is asked for: a bounded queue, and the task that begins what is in it.
+//! The task that begins queued actions (the queue is `policy/actions.rs`) and resumes paced moves.
 
 use crate::DataPath;
 use crate::ids::MoveId;

@@ -54,7 +54,7 @@ pub(super) struct Run {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Destination {
     pub(super) address: Address,
-    /// What it names is not the extent's.
+    /// The place is newly allocated, and not the extent's yet.
     pub(super) fresh: bool,
 }
 

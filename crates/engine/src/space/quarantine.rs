@@ -6,15 +6,15 @@ use weir_model::{DeviceId, Mutant};
 
 impl Base {
     #[inline]
-    pub(crate) fn reuse_any_rested(&mut self, device: DeviceId) {
-        if self.core.devices[device.index()].resting.any() {
-            self.reuse_rested(device);
+    pub(crate) fn reuse_any_released(&mut self, device: DeviceId) {
+        if self.core.devices[device.index()].quarantined.any() {
+            self.reuse_released(device);
         }
     }
 
     /// Space whose release is durable can be handed out once the commands begun before have ended.
-    pub(crate) fn reuse_rested(&mut self, device: DeviceId) {
-        while let Some(chunk) = self.core.devices[device.index()].rested() {
+    pub(crate) fn reuse_released(&mut self, device: DeviceId) {
+        while let Some(chunk) = self.core.devices[device.index()].released() {
             self.core.map.reuse(chunk);
             self.space.note_used(&mut self.core);
             self.space.retry_waiting_space(&mut self.requests);
@@ -28,6 +28,6 @@ impl Base {
             return self.core.map.reuse(chunk);
         }
         self.core.devices[chunk.device().index()].quarantine(chunk);
-        self.reuse_rested(chunk.device());
+        self.reuse_released(chunk.device());
     }
 }

@@ -294,7 +294,7 @@ fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
     // For want of space below: it is not tried again.
     r.h.fail_next(IoKind::Write { fua: false }, IoError::Os(Errno::ENOSPC));
     let failed = r.h.request(Op::Write, 4096, &[2; 4096], false);
-    assert_eq!((failed, free(&r)), (Err(RequestError::NoSpace), before - 1), "it rests");
+    assert_eq!((failed, free(&r)), (Err(RequestError::NoSpace), before - 1), "it is quarantined");
     r.h.release(None);
     assert_eq!(free(&r), before, "nothing can touch it any more");
 }
@@ -316,7 +316,11 @@ fn slots_that_a_move_does_not_use_rest_until_the_commands_begun_before_have_ende
     r.h.act(Action::Copy { key, blocks: BlockRange { first: 4, count: 2 }, to });
     r.h.write(4 * 4096, &[2; 4096]);
     r.h.release(None);
-    assert_eq!((r.h.engine.mover_status().left_out, free(&r)), (1, before - 2), "one copied, one rests");
+    assert_eq!(
+        (r.h.engine.mover_status().left_out, free(&r)),
+        (1, before - 2),
+        "one copied, one quarantined"
+    );
     r.h.devices.held.push(held);
     r.h.release(None);
     assert_eq!(free(&r), before - 1);

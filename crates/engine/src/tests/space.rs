@@ -313,7 +313,7 @@ fn who_waits_for_space_has_even_a_busy_disk_flushed_at_once() {
     h.submit(1, Op::Write, (extents + 1) * EXTENT, 4096, 3);
     h.run();
     assert_eq!(h.commands(IoKind::Flush), 1);
-    // The space rests until the read has ended.
+    // The space is quarantined until the read has ended.
     h.release(None);
     let answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
     assert!(answers.iter().all(|(_, result)| result.is_ok()), "{answers:?}");

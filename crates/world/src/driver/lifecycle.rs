@@ -68,7 +68,7 @@ impl Driver {
 
     /// Space is owned by somebody or free.
     fn check_space(&mut self) -> Result<(), Failure> {
-        // Space given up rests until commands begun before have ended, a checkpoint's included.
+        // Space given up is quarantined until commands begun before have ended, a checkpoint's included.
         if !self.let_commands_end()? {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The crash campaign, in a process of its own.
 
-use super::Found;
 use super::suite::wait;
+use super::{Args, Found};
 use crate::mix::Mix;
 use clap::ValueEnum;
 use std::process::{Command, ExitCode, Stdio};
@@ -16,19 +16,19 @@ const PATIENCE: u32 = 20;
 
 /// Runs histories until one fails or the processor time is up, and says so in a line: the mix, the time, the crashes,
 /// and the failure.
-pub(super) fn work(mutant: Mutant, mix: Mix, first: u64, time: Duration) -> ExitCode {
+pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
     // A panic of the engine is a result like any other.
     std::panic::set_hook(Box::new(|_| {}));
     let mut crashes = 0;
-    for seed in (first..).map(Seed).take_while(|_| processor_time() < time) {
-        let mut history = mix.history(seed, true);
+    for seed in (first..).map(Seed).take_while(|_| processor_time() < args.minutes) {
+        let mut history = args.mix.history(seed, true).with_copies(args.copies);
         history.setup.planted = super::planted(mutant);
         let outcome = history.run();
         crashes += outcome.statistics.crashes;
         if let Some((failure, _)) = outcome.failure {
             let failure = failure.to_string().replace('\n', " ");
             let after = processor_time().as_secs_f64();
-            println!("{}\t{after}\t{crashes}\tseed {seed}: {failure}", name(mix.of(seed)));
+            println!("{}\t{after}\t{crashes}\tseed {seed}: {failure}", name(args.mix.of(seed)));
             return ExitCode::SUCCESS;
         }
     }
@@ -48,11 +48,12 @@ fn name(mix: Mix) -> String {
 }
 
 /// Has another process run the campaign. One that does not end has found something, too.
-pub(super) fn find(mutant: Mutant, mix: Mix, seed: u64, time: Duration) -> Option<Found> {
+pub(super) fn find(args: &Args, mutant: Mutant, mix: Mix, seed: u64) -> Option<Found> {
+    let time = args.minutes;
     let minutes = (time.as_secs_f64() / 60.0).to_string();
-    let (mix_name, seed_text) = (name(mix), seed.to_string());
+    let (mix_name, seed_text, copies) = (name(mix), seed.to_string(), args.copies.to_string());
     let args = ["mutants", "--worker", "--only", mutant.name(), "--mix", &mix_name];
-    let more = ["--seed", &seed_text, "--minutes", &minutes];
+    let more = ["--seed", &seed_text, "--minutes", &minutes, "--copies", &copies];
     let child = Command::new(std::env::current_exe().ok()?)
         .args(args.iter().chain(&more))
         .stdout(Stdio::piped())

@@ -1,37 +1,37 @@
-//! Space whose release is durable, resting until the commands that may touch it have ended (rule 2 of
+//! Quarantined space: its release is durable, and commands in flight may still touch it (rule 2 of
 //! docs/invariants.md).
 
 use crate::device::outstanding::{Behind, Outstanding};
 use weir_map::Chunk;
 
-/// The space of a device that rests.
+/// The quarantined space of a device.
 #[derive(Debug, Default)]
-pub(crate) struct Resting {
+pub(crate) struct Quarantine {
     chunks: Behind<Chunk>,
     /// Whole extents among it.
     extents: u32,
 }
 
-impl Resting {
-    /// It rests until every command begun so far has ended.
+impl Quarantine {
+    /// Quarantines space until every command begun so far has ended.
     pub(crate) fn add(&mut self, chunk: Chunk, commands: &mut Outstanding) {
         self.extents += u32::from(matches!(chunk, Chunk::Whole(_)));
         self.chunks.add(chunk, commands);
     }
 
-    /// What has rested.
+    /// The next space that no command can touch any more.
     pub(crate) fn next(&mut self, commands: &Outstanding) -> Option<Chunk> {
         let chunk = self.chunks.next(commands)?;
         self.extents -= u32::from(matches!(chunk, Chunk::Whole(_)));
         Some(chunk)
     }
 
-    /// Extents that are resting.
+    /// Extents that are quarantined.
     pub(crate) fn extents(&self) -> u32 {
         self.extents
     }
 
-    /// Whether some space is resting.
+    /// Whether some space is quarantined.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         !self.chunks.is_empty()
