@@ -63,6 +63,9 @@ pub struct MapRoom {
 }
 
 /// The map of a pool. See the crate's documentation.
+///
+/// It has more fields than a dozen since it is where its owners meet: what is in `state`, `log` and
+/// `change` has private fields, and a change of the map goes through several of them.
 #[derive(Debug)]
 pub struct Map {
     pub(crate) pool: PoolId,

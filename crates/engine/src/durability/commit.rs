@@ -66,7 +66,8 @@ enum Phase {
     Frame(usize),
 }
 
-/// The commit under way, and who waits.
+/// The commit in flight, and who waits. Thirteen fields: who waits stands in five lists, by what goes on once
+/// it is durable, and each is emptied at another point of a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     phase: Phase,

@@ -17,7 +17,8 @@ use weir_model::{DeviceExtent, Mutant, Planted};
 /// A sealed page on its way to the disk.
 pub(crate) type Sealed = (PageNumber, Box<[u8; PAGE]>);
 
-/// Everything about where the map is on disk.
+/// Where the map is on disk. Thirteen fields: where each kind of object is (pages, groups, catalogue,
+/// chains), and what of it is not written.
 #[derive(Debug)]
 pub(crate) struct Store {
     pool: PoolId,
