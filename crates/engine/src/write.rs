@@ -19,6 +19,7 @@ use crate::policy::advice::{places_of, see};
 use crate::policy::route;
 use crate::policy::which::Which;
 use crate::request::Requests;
+use crate::request::mirror::{self, MirroredWrite};
 use crate::request::piece::{Old, Piece, PieceState, Preferred, Target, WaitsFor, Work, Writing};
 use crate::space::Space;
 use crate::{Base, DataPath};
@@ -202,11 +203,11 @@ impl DataPath {
         if record.as_ref().map_or_else(|| self.base.core.is_mirrored(key), |r| r.copies > 1) {
             return self.write_mirrored(id, memory);
         }
-        let Some(address) = self.choose(id, record.as_ref(), decision) else { return };
+        let Some(chosen) = self.choose(id, record.as_ref(), decision) else { return };
         // It may have been given a place just now.
         let record =
             lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
-        self.write_to(id, address, Some(&record), memory);
+        self.write_to(id, chosen.address, chosen.second, Some(&record), memory);
     }
 
     /// Where the piece is simply overwritten, and where the policy wants it.
@@ -229,7 +230,7 @@ impl DataPath {
         let piece = &mut self.base.requests.pieces[id.0 as usize];
         let (range, span, buffer) = (piece.range, piece.span, piece.buffer);
         if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
-            return self.write_to(id, address, None, memory);
+            return self.write_to(id, address, None, None, memory);
         }
         piece.state = PieceState::Writes(Writing::new(1, Target::at(address, span.start, span.end()), None));
         let fua = self.base.requests.active[piece.request.0].request.fua
@@ -239,12 +240,13 @@ impl DataPath {
         self.base.core.launch(NewIo { device: address.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
-    /// Decides what is written to a place and what must be read first. `record` is `None` if every
+    /// Decides what is written to a place, or two, and what must be read first. `record` is `None` if every
     /// block is valid there.
     fn write_to<M: Memory>(
         &mut self,
         id: PieceId,
         address: Address,
+        second: Option<Address>,
         record: Option<&Record>,
         memory: &mut M,
     ) {
@@ -254,11 +256,12 @@ impl DataPath {
         let target = Target {
             changes: (range.first..range.end()).any(|b| !valid_here(b)),
             several: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != address.place())),
-            mirrored: self.base.mirror.has(id),
+            mirrored: second.is_some(),
             ..Target::at(address, span.start, span.end())
         };
         let sector = self.base.core.devices[address.place().device.index()].settings.sector;
-        self.complete_blocks(id, target, record, sector, valid_here, memory);
+        let copies = second.map(|second| MirroredWrite::to([address, second]));
+        self.complete_blocks(id, target, copies, record, sector, valid_here, memory);
     }
 
     /// Reads what is needed to write the target, and writes it. Part-blocks can be written as they are, in
@@ -267,6 +270,7 @@ impl DataPath {
         &mut self,
         id: PieceId,
         mut target: Target,
+        copies: Option<Box<MirroredWrite>>,
         record: Option<&Record>,
         sector: u16,
         valid_here: impl Fn(u16) -> bool,
@@ -289,16 +293,23 @@ impl DataPath {
             }
         }
         if reads.is_empty() {
-            return self.write_target(id, target, None);
+            return self.write_target(id, Writing::new(0, target, None).with_copies(copies));
         }
-        self.read_old(id, target, &reads);
+        self.read_old(id, target, copies, &reads);
     }
 
     /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
     /// waits for some, and chooses anew.
-    fn read_old(&mut self, id: PieceId, target: Target, reads: &[(u16, Source)]) {
+    fn read_old(
+        &mut self,
+        id: PieceId,
+        target: Target,
+        copies: Option<Box<MirroredWrite>>,
+        reads: &[(u16, Source)],
+    ) {
         let Some(blocks) = self.base.space.scratch.blocks(reads.len()) else {
-            self.base.give_up_target(id, target.address);
+            let addresses = mirror::addresses(copies.as_deref(), target.address);
+            self.base.give_up_addresses(id, &addresses);
             self.base.requests.wait(id, WaitsFor::Scratch);
             self.base.space.scratch.wait(id);
             return;
@@ -312,7 +323,7 @@ impl DataPath {
             );
         }
         let left = all.len() as u32;
-        let writing = Writing::new(left, target, Some(Box::new(all)));
+        let writing = Writing::new(left, target, Some(Box::new(all))).with_copies(copies);
         self.base.requests.pieces[id.0 as usize].state = PieceState::Completes(writing);
     }
 
@@ -369,8 +380,8 @@ impl DataPath {
         let piece = &mut self.base.requests.pieces[id.0 as usize];
         let (span, range, buffer, work) = (piece.span, piece.range, piece.buffer, piece.work);
         let Some(writing) = piece.writing() else { return };
-        let (target, old) = (writing.target, writing.old.take());
-        for &(old, block) in old.iter().flat_map(|old| old.iter()) {
+        let writing = Writing::new(0, writing.target, writing.old.take()).with_copies(writing.copies.take());
+        for &(old, block) in writing.old.iter().flat_map(|old| old.iter()) {
             if work == (Work::Write { zeros: true }) {
                 let start = span.start % BLOCK as u32;
                 memory.bytes_mut(old.part(start, span.len)).fill(0);
@@ -380,25 +391,26 @@ impl DataPath {
                 }
             }
         }
-        self.write_target(id, target, old);
+        self.write_target(id, writing);
     }
 
     /// The piece, which has written nothing that counts, chooses anew where it goes.
     pub(crate) fn begin_anew(&mut self, id: PieceId) {
-        if let Some(target) = self.base.requests.pieces[id.0 as usize].take_target() {
-            self.base.give_up_target(id, target.address);
-        }
+        let addresses = self.base.requests.pieces[id.0 as usize].take_addresses();
+        self.base.give_up_addresses(id, &addresses);
         self.base.requests.go_on(id);
     }
 
-    /// Writes the piece's bytes to its target. `old`: the blocks that it completes.
-    fn write_target(&mut self, id: PieceId, target: Target, old: Option<Box<Old>>) {
-        let first_old = old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
-        self.base.requests.pieces[id.0 as usize].state = PieceState::Writes(Writing::new(0, target, old));
-        let Base { core, requests, space, mirror, .. } = &mut self.base;
-        let left = match target.mirrored {
-            true => mirror.write_copies(core, requests, space, id, target, first_old),
-            false => issue_writes(core, requests, space, id, target, first_old),
+    /// Writes the piece's bytes to its target, or to both.
+    fn write_target(&mut self, id: PieceId, writing: Writing) {
+        let first_old = writing.old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
+        let target = writing.target;
+        self.base.requests.pieces[id.0 as usize].state = PieceState::Writes(writing);
+        let left = if target.mirrored {
+            self.base.write_copies(id, target, first_old)
+        } else {
+            let Base { core, requests, space, .. } = &mut self.base;
+            issue_writes(core, requests, space, id, target, first_old)
         };
         if left == 0 {
             // Every place has failed meanwhile.

@@ -444,11 +444,13 @@ impl Base {
     /// Writes under way to the device fail: it says nothing that they complete, and where they were to
     /// go may be given up.
     fn fail_writes(&mut self, device: DeviceId) {
-        self.mirror.fail(device);
-        let to_device =
-            |p: &&mut Piece| p.target().is_some_and(|t| !t.mirrored && t.address.place().device == device);
-        for piece in self.requests.pieces.iter_mut().map(|(_, piece)| piece).filter(to_device) {
-            piece.error.get_or_insert(RequestError::FlushFailed(device));
+        for piece in self.requests.pieces.iter_mut().map(|(_, piece)| piece) {
+            let Some(writing) = piece.writing() else { continue };
+            if let Some(copies) = &mut writing.copies {
+                copies.fail(device);
+            } else if writing.target.address.place().device == device {
+                piece.error.get_or_insert(RequestError::FlushFailed(device));
+            }
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Writes to several places under way ([`crate::write::copies`], [`crate::write::duplex`]).
+//! Writes to several places ([`crate::write::copies`], [`crate::write::duplex`]), and which blocks they are
+//! about.
 
 use crate::ids::PieceId;
 use crate::lookup::Address;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use weir_map::Needs;
 use weir_model::{BlockRange, DeviceId, ExtentKey, RequestError};
 
@@ -33,11 +34,31 @@ pub(crate) struct MirroredWrite {
     pub(crate) fua: bool,
 }
 
-/// Writes to several places under way.
+impl MirroredWrite {
+    /// One that has not begun, to these addresses.
+    pub(crate) fn to(addresses: impl IntoIterator<Item = Address>) -> Box<Self> {
+        let leg = |address| Leg { address, left: 0, failed: false, needs: None };
+        Box::new(Self { legs: addresses.into_iter().map(leg).collect(), ..Self::default() })
+    }
+
+    /// A flush of the device failed: that what is in flight to it arrives there proves nothing.
+    pub(crate) fn fail(&mut self, device: DeviceId) {
+        for leg in self.legs.iter_mut().filter(|leg| leg.device() == device) {
+            leg.failed = true;
+            self.error.get_or_insert(RequestError::FlushFailed(device));
+        }
+    }
+}
+
+/// The addresses of a write: of its copies, if it has any, else this one.
+pub(crate) fn addresses(copies: Option<&MirroredWrite>, address: Address) -> SmallVec<[Address; 2]> {
+    copies.map_or_else(|| smallvec![address], |write| write.legs.iter().map(|leg| leg.address).collect())
+}
+
+/// The blocks that are being written to several places.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
-    pub(crate) writes: FxHashMap<PieceId, MirroredWrite>,
-    /// The blocks being written, by extent.
+    /// By extent.
     busy: FxHashMap<ExtentKey, SmallVec<[(PieceId, BlockRange); 2]>>,
 }
 
@@ -49,49 +70,18 @@ impl Mirror {
         writes.is_some_and(|writes| writes.iter().any(|(_, written)| written.overlaps(range)))
     }
 
-    /// What is on its way to a device proves nothing by arriving there.
-    pub(crate) fn fail(&mut self, device: DeviceId) {
-        for write in self.writes.values_mut() {
-            for leg in write.legs.iter_mut().filter(|leg| leg.device() == device) {
-                leg.failed = true;
-                write.error.get_or_insert(RequestError::FlushFailed(device));
-            }
-        }
-    }
-
-    /// The piece is to be written to these addresses.
-    pub(crate) fn prepare(&mut self, id: PieceId, addresses: impl IntoIterator<Item = Address>) {
-        let leg = |address| Leg { address, left: 0, failed: false, needs: None };
-        let write =
-            MirroredWrite { legs: addresses.into_iter().map(leg).collect(), ..MirroredWrite::default() };
-        self.writes.insert(id, write);
-    }
-
-    /// Whether the piece is to be written to several addresses.
-    #[inline]
-    pub(crate) fn has(&self, id: PieceId) -> bool {
-        !self.writes.is_empty() && self.writes.contains_key(&id)
-    }
-
-    /// The second address of a piece that is to be written to two, which it no longer is.
-    #[inline]
-    pub(crate) fn take_second(&mut self, id: PieceId) -> Option<Address> {
-        let write = if self.writes.is_empty() { None } else { self.writes.remove(&id) };
-        write.and_then(|write| write.legs.get(1).map(|leg| leg.address))
-    }
-
+    /// The piece begins to write these blocks.
     pub(crate) fn begin(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) {
         self.busy.entry(key).or_default().push((id, range));
     }
 
     /// The write has ended, whatever became of it.
-    pub(crate) fn end(&mut self, id: PieceId, key: ExtentKey) -> MirroredWrite {
+    pub(crate) fn end(&mut self, id: PieceId, key: ExtentKey) {
         if let Some(writes) = self.busy.get_mut(&key) {
             writes.retain(|(piece, _)| *piece != id);
             if writes.is_empty() {
                 self.busy.remove(&key);
             }
         }
-        self.writes.remove(&id).unwrap_or_default()
     }
 }

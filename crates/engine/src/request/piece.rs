@@ -2,6 +2,7 @@
 
 use crate::ids::ActiveId;
 use crate::lookup::Address;
+use crate::request::mirror::{self, MirroredWrite};
 use smallvec::SmallVec;
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, PlaceId, PlaceKind, RequestError, Span};
 
@@ -42,8 +43,25 @@ pub(crate) struct Target {
     pub(crate) changes: bool,
     /// The extent has other places, which may hold nothing afterwards.
     pub(crate) several: bool,
-    /// It goes to as many places as [`crate::write::copies`] has noted.
+    /// It goes to several places: its piece has [`Writing::copies`].
     pub(crate) mirrored: bool,
+}
+
+/// Where a write piece's first blocks go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) address: Address,
+    /// There, too.
+    pub(crate) second: Option<Address>,
+    /// These blocks of it.
+    pub(crate) run: BlockRange,
+}
+
+impl Chosen {
+    /// To one address.
+    pub(crate) const fn one((address, run): (Address, BlockRange)) -> Self {
+        Self { address, second: None, run }
+    }
 }
 
 impl Target {
@@ -152,6 +170,8 @@ pub(crate) struct Writing {
     /// Scratch blocks with the old contents of part-blocks, and which blocks those are. Apart: few writes
     /// complete blocks.
     pub(crate) old: Option<Box<Old>>,
+    /// Of a write to several places, how each of them is. Apart: few writes are mirrored.
+    pub(crate) copies: Option<Box<MirroredWrite>>,
     /// It chooses anew when its last command has ended.
     again: bool,
 }
@@ -184,7 +204,12 @@ impl Writing {
     /// So many commands have begun.
     #[inline(always)]
     pub(crate) const fn new(left: u32, target: Target, old: Option<Box<Old>>) -> Self {
-        Self { left, target, old, again: false }
+        Self { left, target, old, copies: None, again: false }
+    }
+
+    /// It goes to several places, if these are given.
+    pub(crate) fn with_copies(self, copies: Option<Box<MirroredWrite>>) -> Self {
+        Self { copies, ..self }
     }
 
     /// Whether the piece, whose last command has ended, chooses anew.
@@ -241,19 +266,12 @@ impl Piece {
         }
     }
 
-    /// Where its bytes go, if that is decided.
-    pub(crate) fn target(&self) -> Option<Target> {
-        match &self.state {
-            PieceState::Completes(writing) | PieceState::Writes(writing) => Some(writing.target),
-            PieceState::Waits(_) | PieceState::Reads(_) => None,
-        }
-    }
-
     /// Where its bytes were to go: it writes nothing any more. Its scratch blocks have been put back.
-    pub(crate) fn take_target(&mut self) -> Option<Target> {
-        let target = self.target()?;
+    pub(crate) fn take_addresses(&mut self) -> SmallVec<[Address; 2]> {
+        let Some(writing) = self.writing() else { return SmallVec::new() };
+        let addresses = mirror::addresses(writing.copies.as_deref(), writing.target.address);
         self.state = PieceState::Waits(WaitsFor::Turn);
-        Some(target)
+        addresses
     }
 
     /// It begins again when its last command has ended: one that would have failed with `error`, or a read in
@@ -314,13 +332,13 @@ mod tests {
         let span = Span { start: 0, len: BLOCK as u32 };
         let work = Work::Write { zeros: false };
         let mut piece = Piece::new(ActiveId(0), ExtentKey::default(), span, work, Buffer::EMPTY);
-        assert!(piece.target().is_none() && piece.take_target().is_none());
+        assert!(piece.take_addresses().is_empty());
         let whole = weir_map::Whole { device: DeviceId(0), extent: weir_model::DeviceExtent(3) };
         let target = Target::at(Address::Whole(whole), 0, span.len);
         piece.state = PieceState::Completes(Writing::new(1, target, None));
         piece.begin_again(None);
         assert!(piece.writing().is_some_and(|writing| writing.begins_again()));
-        assert_eq!(piece.take_target().map(|target| target.address), Some(Address::Whole(whole)));
+        assert_eq!(piece.take_addresses()[..], [Address::Whole(whole)]);
         assert!(matches!(piece.state, PieceState::Waits(WaitsFor::Turn)));
     }
 }

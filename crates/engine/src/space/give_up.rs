@@ -17,21 +17,16 @@ impl Base {
     pub(crate) fn change_failed(&mut self, id: PieceId) {
         let piece = &mut self.requests.pieces[id.0 as usize];
         let key = piece.key;
-        if let Some(target) = piece.take_target() {
-            self.give_up_target(id, target.address);
-        }
+        let addresses = piece.take_addresses();
+        self.give_up_addresses(id, &addresses);
         self.requests.locks.tidy_later(key);
         self.piece_ended(id);
     }
 
     /// What a piece that has failed, or chooses anew, was to be written to.
-    pub(crate) fn give_up_target(&mut self, id: PieceId, address: Address) {
+    pub(crate) fn give_up_addresses(&mut self, id: PieceId, addresses: &[Address]) {
         let range = self.requests.pieces[id.0 as usize].range;
-        let second = self.mirror.take_second(id);
-        [Some(address), second]
-            .into_iter()
-            .flatten()
-            .for_each(|address| self.give_up_address(address, range));
+        addresses.iter().for_each(|address| self.give_up_address(*address, range));
     }
 
     /// Slots taken for a piece that has failed rest until no command can touch them.

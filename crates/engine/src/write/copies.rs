@@ -12,17 +12,16 @@
 //! A read that meets blocks being written waits for that: what it showed of one copy, the other might
 //! never get.
 
-use crate::DataPath;
 use crate::core::Core;
 use crate::device::unflushed::Unflushed;
 use crate::flight::Flight;
 use crate::ids::PieceId;
 use crate::lookup::{self, Address, wholes};
 use crate::request::Requests;
-use crate::request::mirror::Mirror;
+use crate::request::mirror::MirroredWrite;
 use crate::request::piece::{Piece, Target};
-use crate::space::Space;
 use crate::write;
+use crate::{Base, DataPath};
 use smallvec::SmallVec;
 use weir_map::{BlockSet, Location, WHOLE_MAX, Whole};
 use weir_model::{
@@ -34,21 +33,19 @@ const fn place(whole: Whole) -> PlaceId {
     PlaceId { device: whole.device, kind: PlaceKind::Whole }
 }
 
-impl Mirror {
+/// How a piece's write to several places is, if it is one.
+fn copies_of(requests: &mut Requests, id: PieceId) -> Option<&mut MirroredWrite> {
+    requests.pieces[id.0 as usize].writing()?.copies.as_deref_mut()
+}
+
+impl Base {
     /// Writes the piece's target to all its places that have not failed meanwhile; how many commands that
     /// takes.
-    pub(crate) fn write_copies(
-        &mut self,
-        core: &mut Core,
-        requests: &Requests,
-        space: &Space,
-        id: PieceId,
-        target: Target,
-        old: Option<Buffer>,
-    ) -> u32 {
+    pub(super) fn write_copies(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
+        let Self { core, requests, space, mirror, .. } = self;
         let Piece { key, range, request, .. } = requests.pieces[id.0 as usize];
         let fua = requests.active[request.0].request.fua && !target.changes;
-        let Some(write) = self.writes.get_mut(&id) else { return 0 };
+        let Some(write) = copies_of(requests, id) else { return 0 };
         write.fua = fua;
         let addresses: SmallVec<[Address; 2]> =
             write.legs.iter().filter(|leg| !leg.failed).map(|leg| leg.address).collect();
@@ -56,12 +53,12 @@ impl Mirror {
             return 0;
         }
         if !target.address.is_fresh() {
-            self.begin(id, key, range);
+            mirror.begin(id, key, range);
         }
         let mut left = 0;
         for address in addresses {
             let commands = write::issue_writes(core, requests, space, id, Target { address, ..target }, old);
-            if let Some(write) = self.writes.get_mut(&id) {
+            if let Some(write) = copies_of(requests, id) {
                 let leg = write.legs.iter_mut().find(|leg| leg.device() == address.place().device);
                 leg.into_iter().for_each(|leg| leg.left = commands);
             }
@@ -95,8 +92,8 @@ impl DataPath {
         };
         let sectors = places.iter().map(|w| self.base.core.devices[w.device.index()].settings.sector);
         let sector = sectors.max().unwrap_or(weir_model::BLOCK as u16);
-        self.base.mirror.prepare(id, places.iter().copied().map(Address::Whole));
-        self.complete_blocks(id, target, Some(&record), sector, settled, memory);
+        let copies = MirroredWrite::to(places.iter().copied().map(Address::Whole));
+        self.complete_blocks(id, target, Some(copies), Some(&record), sector, settled, memory);
     }
 
     /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.
@@ -195,7 +192,7 @@ impl DataPath {
             .ok()
             .and_then(|()| self.base.core.devices[flight.device.index()].epochs.wrote(flight.device, fua));
         let counts = self.base.core.is_planted(Mutant::CopyFailureIgnored);
-        let Some(write) = self.base.mirror.writes.get_mut(&id) else { return };
+        let Some(write) = copies_of(&mut self.base.requests, id) else { return };
         if let Err(error) = result {
             write.error = Some(flight.error(error));
         }

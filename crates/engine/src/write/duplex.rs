@@ -16,65 +16,63 @@ use crate::core::Core;
 use crate::ids::PieceId;
 use crate::lookup::Address;
 use crate::request::Requests;
-use crate::request::mirror::Mirror;
+use crate::request::piece::Chosen;
 use weir_map::{Chunk, Place, Record, Slot};
 use weir_model::{BlockRange, DeviceId, PlaceId, PlaceKind};
 
-impl Mirror {
-    /// To fresh slots of both devices, if there are some: for the range's first blocks.
-    pub(crate) fn slots_on_both(
-        &mut self,
-        core: &mut Core,
-        requests: &Requests,
-        id: PieceId,
-        both: [DeviceId; 2],
-        range: BlockRange,
-    ) -> Option<(Address, BlockRange)> {
-        if both[0] == both[1] || !core.map.has_room_for_places() {
-            return None;
-        }
-        self.fresh_slots_on_both(core, requests, id, both, range)
+/// To fresh slots of both devices, if there are some: for the range's first blocks.
+pub(super) fn slots_on_both(
+    core: &mut Core,
+    requests: &Requests,
+    id: PieceId,
+    both: [DeviceId; 2],
+    range: BlockRange,
+) -> Option<Chosen> {
+    if both[0] == both[1] || !core.map.has_room_for_places() {
+        return None;
     }
+    fresh_slots_on_both(core, requests, id, both, range)
+}
 
-    fn fresh_slots_on_both(
-        &mut self,
-        core: &mut Core,
-        requests: &Requests,
-        id: PieceId,
-        both: [DeviceId; 2],
-        range: BlockRange,
-    ) -> Option<(Address, BlockRange)> {
-        let key = requests.pieces[id.0 as usize].key;
-        let places = both.map(|device| PlaceId { device, kind: PlaceKind::Fine });
-        if !core.map.may_have_both(key, places) {
-            return None;
-        }
-        let one = core.adjacent_slots(both[0], range.count);
-        let other = core.adjacent_slots(both[1], one.len() as u16);
-        one.iter().skip(other.len()).for_each(|slot| core.map.reuse(Chunk::Slot(both[0], *slot)));
-        let address =
-            |device, slots: &[Slot]| Some(Address::Slots { device, first: *slots.first()?, fresh: true });
-        let second = address(both[1], &other)?;
-        let first = address(both[0], &one)?;
-        self.prepare(id, [first, second]);
-        Some((first, BlockRange { count: other.len() as u16, ..range }))
+fn fresh_slots_on_both(
+    core: &mut Core,
+    requests: &Requests,
+    id: PieceId,
+    both: [DeviceId; 2],
+    range: BlockRange,
+) -> Option<Chosen> {
+    let key = requests.pieces[id.0 as usize].key;
+    let places = both.map(|device| PlaceId { device, kind: PlaceKind::Fine });
+    if !core.map.may_have_both(key, places) {
+        return None;
     }
+    let one = core.adjacent_slots(both[0], range.count);
+    let other = core.adjacent_slots(both[1], one.len() as u16);
+    one.iter().skip(other.len()).for_each(|slot| core.map.reuse(Chunk::Slot(both[0], *slot)));
+    let address =
+        |device, slots: &[Slot]| Some(Address::Slots { device, first: *slots.first()?, fresh: true });
+    let second = address(both[1], &other)?;
+    let first = address(both[0], &one)?;
+    Some(Chosen {
+        address: first,
+        second: Some(second),
+        run: BlockRange { count: other.len() as u16, ..range },
+    })
+}
 
-    /// To two places again, where the first blocks are in two places in slots and in no whole one. However
-    /// full the map's area is: the extent's record names as many slots as before.
-    pub(crate) fn twice_again(
-        &mut self,
-        core: &mut Core,
-        requests: &Requests,
-        id: PieceId,
-        record: &Record,
-    ) -> Option<(Address, BlockRange)> {
-        let range = requests.pieces[id.0 as usize].range;
-        let both = duplexed_on(core, record, range.first)?;
-        let count =
-            (range.first..range.end()).take_while(|b| duplexed_on(core, record, *b) == Some(both)).count();
-        self.fresh_slots_on_both(core, requests, id, both, BlockRange { count: count as u16, ..range })
-    }
+/// To two places again, where the first blocks are in two places in slots and in no whole one. However
+/// full the map's area is: the extent's record names as many slots as before.
+pub(super) fn twice_again(
+    core: &mut Core,
+    requests: &Requests,
+    id: PieceId,
+    record: &Record,
+) -> Option<Chosen> {
+    let range = requests.pieces[id.0 as usize].range;
+    let both = duplexed_on(core, record, range.first)?;
+    let count =
+        (range.first..range.end()).take_while(|b| duplexed_on(core, record, *b) == Some(both)).count();
+    fresh_slots_on_both(core, requests, id, both, BlockRange { count: count as u16, ..range })
 }
 
 /// The devices in use that hold the block in slots, if there are two and no whole place holds it. Also

@@ -78,7 +78,10 @@ impl DataPath {
     pub(super) fn finish_copies(&mut self, id: PieceId, target: Target) {
         self.put_back_scratch(id);
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
-        let MirroredWrite { legs, error, fua } = self.base.mirror.end(id, key);
+        self.base.mirror.end(id, key);
+        let write =
+            self.base.requests.pieces[id.0 as usize].writing().and_then(|writing| writing.copies.take());
+        let MirroredWrite { legs, error, fua } = write.map(|write| *write).unwrap_or_default();
         let (good, bad): (SmallVec<[Leg; 2]>, SmallVec<[Leg; 2]>) =
             legs.iter().copied().partition(|leg| !leg.failed);
         if !target.address.is_fresh() {
@@ -166,7 +169,7 @@ impl DataPath {
             _ => false,
         };
         if !may_have {
-            self.base.requests.pieces[id.0 as usize].take_target();
+            self.base.requests.pieces[id.0 as usize].take_addresses();
             good.iter().for_each(|leg| self.base.give_up_address(leg.address, range));
         }
         may_have
@@ -186,7 +189,7 @@ impl DataPath {
             return self.both_failed(id, addresses, error);
         }
         let piece = &mut self.base.requests.pieces[id.0 as usize];
-        piece.take_target();
+        piece.take_addresses();
         let range = piece.range;
         addresses.iter().for_each(|address| self.base.give_up_address(*address, range));
         self.base.piece_failed(id, error.unwrap_or(RequestError::ReadOnly));

@@ -14,8 +14,9 @@ use crate::lookup::{self, Address};
 use crate::policy::Host;
 use crate::policy::which::Which;
 use crate::request::Requests;
-use crate::request::piece::{Piece, Preferred, Work};
+use crate::request::piece::{Chosen, Piece, Preferred, Work};
 use crate::space::Space;
+use crate::write::duplex::{slots_on_both, twice_again};
 use crate::{Base, DataPath};
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind, Span};
@@ -223,7 +224,7 @@ impl DataPath {
         id: PieceId,
         record: Option<&Record>,
         decision: Option<WriteTo>,
-    ) -> Option<Address> {
+    ) -> Option<Chosen> {
         let decision = match decision {
             Some(decision) => decision,
             None => self.ask_of_write(id),
@@ -231,39 +232,39 @@ impl DataPath {
         let device = decision.device();
         let elsewhere = match (decision, device) {
             (WriteTo::Fine(_), Some(device)) => {
-                slots_on(&mut self.base.core, &self.base.requests, id, record, device)
+                slots_on(&mut self.base.core, &self.base.requests, id, record, device).map(Chosen::one)
             }
-            (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device),
+            (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device).map(Chosen::one),
             (WriteTo::FineTwice(_), Some(device)) if self.base.core.is_planted(Mutant::BufferedInOneSlot) => {
-                slots_on(&mut self.base.core, &self.base.requests, id, record, device)
+                slots_on(&mut self.base.core, &self.base.requests, id, record, device).map(Chosen::one)
             }
             (WriteTo::FineTwice(both), Some(_)) if self.may_redirect_to_both(id, both) => {
                 let range = self.base.requests.pieces[id.0 as usize].range;
-                self.base.mirror.slots_on_both(&mut self.base.core, &self.base.requests, id, both, range)
+                slots_on_both(&mut self.base.core, &self.base.requests, id, both, range)
             }
             _ => None,
         };
-        let elsewhere = elsewhere
-            .or_else(|| self.base.mirror.twice_again(&mut self.base.core, &self.base.requests, id, record?));
-        let (address, run) = match elsewhere {
+        let elsewhere =
+            elsewhere.or_else(|| twice_again(&mut self.base.core, &self.base.requests, id, record?));
+        let chosen = match elsewhere {
             Some(chosen) => {
                 self.base.space.note_redirect();
                 chosen
             }
             // Not over a clean copy in slots: it would be the only one then.
             None if matches!(decision, WriteTo::FineTwice(_)) => {
-                self.in_place(id, record, Preferred::Home)?
+                Chosen::one(self.in_place(id, record, Preferred::Home)?)
             }
-            None => self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?,
+            None => Chosen::one(self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?),
         };
         self.base.counts.note_new_place(
             &self.base.core,
             self.base.requests.pieces[id.0 as usize].key,
             record,
-            address.place(),
+            chosen.address.place(),
         );
-        keep_first(&mut self.base.requests, id, run.count);
-        Some(address)
+        keep_first(&mut self.base.requests, id, chosen.run.count);
+        Some(chosen)
     }
 
     fn may_redirect_to_both(&self, id: PieceId, both: [DeviceId; 2]) -> bool {
