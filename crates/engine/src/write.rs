@@ -19,7 +19,7 @@ use crate::policy::advice::{places_of, see};
 use crate::policy::route;
 use crate::policy::which::Which;
 use crate::request::Requests;
-use crate::request::mirror::{self, MirroredWrite};
+use crate::request::mirror::MirroredWrite;
 use crate::request::piece::{Old, Piece, PieceState, Preferred, Target, WaitsFor, Work, Writing};
 use crate::space::Space;
 use crate::{Base, DataPath};
@@ -261,23 +261,23 @@ impl DataPath {
         };
         let sector = self.base.core.devices[address.place().device.index()].settings.sector;
         let copies = second.map(|second| MirroredWrite::to([address, second]));
-        self.complete_blocks(id, target, copies, record, sector, valid_here, memory);
+        let writing = Writing::new(0, target, None).with_copies(copies);
+        self.complete_blocks(id, writing, record, sector, valid_here, memory);
     }
 
-    /// Reads what is needed to write the target, and writes it. Part-blocks can be written as they are, in
+    /// Reads what is needed to write to the target, and writes it. Part-blocks can be written as they are, in
     /// units of `sector`, where the block is `valid_here`: wherever the target goes.
     pub(crate) fn complete_blocks<M: Memory>(
         &mut self,
         id: PieceId,
-        mut target: Target,
-        copies: Option<Box<MirroredWrite>>,
+        mut writing: Writing,
         record: Option<&Record>,
         sector: u16,
         valid_here: impl Fn(u16) -> bool,
         memory: &mut M,
     ) {
         let Piece { key, span, range, buffer, .. } = self.base.requests.pieces[id.0 as usize];
-        let (address, sector) = (target.address, u32::from(sector));
+        let (address, sector) = (writing.target.address, u32::from(sector));
         let in_sectors = span.start.is_multiple_of(sector) && span.end().is_multiple_of(sector);
         let sectors_anyway = in_sectors && self.base.core.is_planted(Mutant::SectorsToInvalidBlock);
         let mut reads: SmallVec<[(u16, Source); 2]> = SmallVec::new();
@@ -285,7 +285,7 @@ impl DataPath {
         let whole = |edge: &u16| head_only && *edge != range.first;
         let as_is = |edge: &u16| (valid_here(*edge) && in_sectors) || sectors_anyway || whole(edge);
         for edge in edges(span, range).filter(|edge| !as_is(edge)) {
-            target.widen(edge);
+            writing.target.widen(edge);
             match old_block(&self.base.core, &self.base.host, key.volume, address, record, range, edge) {
                 Some(source) => reads.push((edge, source)),
                 // Valid nowhere: the rest of the block is zeros.
@@ -293,22 +293,16 @@ impl DataPath {
             }
         }
         if reads.is_empty() {
-            return self.write_target(id, Writing::new(0, target, None).with_copies(copies));
+            return self.write_target(id, writing);
         }
-        self.read_old(id, target, copies, &reads);
+        self.read_old(id, writing, &reads);
     }
 
     /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
     /// waits for some, and chooses anew.
-    fn read_old(
-        &mut self,
-        id: PieceId,
-        target: Target,
-        copies: Option<Box<MirroredWrite>>,
-        reads: &[(u16, Source)],
-    ) {
+    fn read_old(&mut self, id: PieceId, mut writing: Writing, reads: &[(u16, Source)]) {
         let Some(blocks) = self.base.space.scratch.blocks(reads.len()) else {
-            let addresses = mirror::addresses(copies.as_deref(), target.address);
+            let addresses = writing.addresses();
             self.base.give_up_addresses(id, &addresses);
             self.base.requests.wait(id, WaitsFor::Scratch);
             self.base.space.scratch.wait(id);
@@ -322,8 +316,8 @@ impl DataPath {
                 Purpose::Write(WriteIo::Old(id)),
             );
         }
-        let left = all.len() as u32;
-        let writing = Writing::new(left, target, Some(Box::new(all))).with_copies(copies);
+        writing.left = all.len() as u32;
+        writing.old = Some(Box::new(all));
         self.base.requests.pieces[id.0 as usize].state = PieceState::Completes(writing);
     }
 

@@ -47,6 +47,9 @@ pub struct Reader<'a> {
     note: Option<String>,
 }
 
+/// Records that are read at once, at most.
+const BATCH: usize = 1024;
+
 /// What makes records of lines, or of what a trace has instead.
 struct Parser {
     trace: String,
@@ -299,6 +302,36 @@ impl<'a> Reader<'a> {
         };
         *ended = true;
         Some(Err(parser.cut(why)))
+    }
+
+    /// Appends the next records: at least one, and more where records of bytes are there already. `None` at
+    /// the end. Records and errors are those of the iterator.
+    pub fn next_batch(&mut self, records: &mut Vec<Record>) -> Option<Result<(), TraceError>> {
+        let is_all = self.only.is_none() && self.within.is_none() && self.numbers.is_none();
+        if is_all
+            && !self.ended
+            && !self.parser.responses
+            && let Shape::Records { longest, parse, .. } = self.parser.format.shape
+            && self.batch_of_bytes(longest, parse, records)
+        {
+            return Some(Ok(()));
+        }
+        self.next().map(|next| next.map(|record| records.push(record)))
+    }
+
+    /// Appends the records of bytes that are there as a whole; whether there was one.
+    fn batch_of_bytes(&mut self, longest: usize, parse: ParseRecord, records: &mut Vec<Record>) -> bool {
+        let Self { input, parser, .. } = self;
+        let (bytes, before) = (input.ready(usize::MAX), records.len());
+        let mut at = 0;
+        while at + longest <= bytes.len() && records.len() - before < BATCH {
+            let (len, Ok(said)) = parse(&bytes[at..at + longest]) else { break };
+            parser.line += 1;
+            at += len;
+            records.extend(parser.record(said));
+        }
+        input.skip(at);
+        records.len() > before
     }
 
     /// The next record of records of bytes. What cannot be one is the end: nothing tells where the next begins.

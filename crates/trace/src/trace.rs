@@ -112,10 +112,17 @@ impl Tally {
         strict: bool,
         mut take: impl FnMut(Record),
     ) -> Result<Self, TraceError> {
-        let mut tally = Self::default();
-        while let Some(record) = tally.next(reader, strict)? {
-            take(record);
+        let (mut tally, mut batch) = (Self::default(), Vec::new());
+        while let Some(next) = reader.next_batch(&mut batch) {
+            match next {
+                Ok(()) => batch.drain(..).for_each(|record| {
+                    tally.count(&record);
+                    take(record);
+                }),
+                Err(error) => tally.meet(error, strict)?,
+            }
         }
+        tally.end(reader)?;
         Ok(tally)
     }
 
@@ -128,19 +135,38 @@ impl Tally {
         for next in &mut *reader {
             match next {
                 Ok(record) => {
-                    self.odd_sizes.count(&record);
-                    self.out_of_order += u64::from(self.good > 0 && record.at < self.last);
-                    (self.good, self.last) = (self.good + 1, record.at);
+                    self.count(&record);
                     return Ok(Some(record));
                 }
-                Err(error) if strict => return Err(error),
-                Err(cut @ TraceError::Cut { .. }) => self.cut = Some(cut),
-                Err(error) => {
-                    self.bad += 1;
-                    self.first_bad.get_or_insert(error);
-                }
+                Err(error) => self.meet(error, strict)?,
             }
         }
+        self.end(reader)?;
+        Ok(None)
+    }
+
+    #[inline]
+    fn count(&mut self, record: &Record) {
+        self.odd_sizes.count(record);
+        self.out_of_order += u64::from(self.good > 0 && record.at < self.last);
+        (self.good, self.last) = (self.good + 1, record.at);
+    }
+
+    /// Counts what is not as it should be.
+    fn meet(&mut self, error: TraceError, strict: bool) -> Result<(), TraceError> {
+        match error {
+            error if strict => return Err(error),
+            cut @ TraceError::Cut { .. } => self.cut = Some(cut),
+            error => {
+                self.bad += 1;
+                self.first_bad.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the tally of a trace that has been read.
+    fn end(&mut self, reader: &Reader<'_>) -> Result<(), TraceError> {
         self.left_out = reader.left_out();
         self.doubt = reader.note().map(Into::into);
         let trace = || reader.name().to_owned();
@@ -161,7 +187,7 @@ impl Tally {
                 Err(TraceError::MostlyBad { trace: trace(), bad, lines, first })
             }
             _ if self.good == 0 => Err(self.cut.clone().unwrap_or_else(|| reader.nothing())),
-            _ => Ok(None),
+            _ => Ok(()),
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::ids::PieceId;
 use crate::lookup::Address;
 use rustc_hash::FxHashMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use weir_map::Needs;
 use weir_model::{BlockRange, DeviceId, ExtentKey, RequestError};
 
@@ -48,11 +48,6 @@ impl MirroredWrite {
             self.error.get_or_insert(RequestError::FlushFailed(device));
         }
     }
-}
-
-/// The addresses of a write: of its copies, if it has any, else this one.
-pub(crate) fn addresses(copies: Option<&MirroredWrite>, address: Address) -> SmallVec<[Address; 2]> {
-    copies.map_or_else(|| smallvec![address], |write| write.legs.iter().map(|leg| leg.address).collect())
 }
 
 /// The blocks that are being written to several places.

@@ -2,8 +2,8 @@
 
 use crate::ids::ActiveId;
 use crate::lookup::Address;
-use crate::request::mirror::{self, MirroredWrite};
-use smallvec::SmallVec;
+use crate::request::mirror::MirroredWrite;
+use smallvec::{SmallVec, smallvec};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, PlaceId, PlaceKind, RequestError, Span};
 
 /// What a piece does.
@@ -212,6 +212,14 @@ impl Writing {
         Self { copies, ..self }
     }
 
+    /// The addresses it goes to: of its copies, if it has any.
+    pub(crate) fn addresses(&self) -> SmallVec<[Address; 2]> {
+        match &self.copies {
+            Some(copies) => copies.legs.iter().map(|leg| leg.address).collect(),
+            None => smallvec![self.target.address],
+        }
+    }
+
     /// Whether the piece, whose last command has ended, chooses anew.
     pub(crate) const fn begins_again(&self) -> bool {
         self.again
@@ -269,7 +277,7 @@ impl Piece {
     /// Where its bytes were to go: it writes nothing any more. Its scratch blocks have been put back.
     pub(crate) fn take_addresses(&mut self) -> SmallVec<[Address; 2]> {
         let Some(writing) = self.writing() else { return SmallVec::new() };
-        let addresses = mirror::addresses(writing.copies.as_deref(), writing.target.address);
+        let addresses = writing.addresses();
         self.state = PieceState::Waits(WaitsFor::Turn);
         addresses
     }

@@ -19,7 +19,7 @@ use crate::ids::PieceId;
 use crate::lookup::{self, Address, wholes};
 use crate::request::Requests;
 use crate::request::mirror::MirroredWrite;
-use crate::request::piece::{Piece, Target};
+use crate::request::piece::{Piece, Target, Writing};
 use crate::write;
 use crate::{Base, DataPath};
 use smallvec::SmallVec;
@@ -93,7 +93,8 @@ impl DataPath {
         let sectors = places.iter().map(|w| self.base.core.devices[w.device.index()].settings.sector);
         let sector = sectors.max().unwrap_or(weir_model::BLOCK as u16);
         let copies = MirroredWrite::to(places.iter().copied().map(Address::Whole));
-        self.complete_blocks(id, target, Some(copies), Some(&record), sector, settled, memory);
+        let writing = Writing::new(0, target, None).with_copies(Some(copies));
+        self.complete_blocks(id, writing, Some(&record), sector, settled, memory);
     }
 
     /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.

@@ -198,6 +198,9 @@ pub(crate) const fn place(home: u64) -> (u32, u64) {
     ((home >> BLOCK_BITS) as u32, home & ((1 << BLOCK_BITS) - 1))
 }
 
+/// Accesses are numbered as soon as there are so many: loads of what they are numbered by overlap.
+const PENDING: usize = 4096;
+
 /// So many requests are played without looking whether to stop.
 const PIECE: usize = 1 << 16;
 
@@ -207,6 +210,8 @@ pub struct Loader {
     trace: BlockTrace,
     /// Of homes.
     numbers: Numbers,
+    /// The homes of the last accesses, which have no numbers yet.
+    pending: Vec<u64>,
     error: Option<BlockTraceError>,
 }
 
@@ -228,7 +233,8 @@ impl Loader {
     ///
     /// # Errors
     /// If there was too much, or nothing.
-    pub fn finish(self) -> Result<BlockTrace, BlockTraceError> {
+    pub fn finish(mut self) -> Result<BlockTrace, BlockTraceError> {
+        self.number_pending();
         match self.error {
             Some(error) => Err(error),
             None if self.trace.accesses.is_empty() => Err(BlockTraceError::Empty),
@@ -244,21 +250,32 @@ impl Loader {
             let disk = homes.start() - (offset >> shift);
             return self.trim(disk + offset.div_ceil(1 << shift)..disk + ((offset + len) >> shift));
         }
-        if homes.end() - homes.start() >= u64::from(BlockTrace::MOST) - self.trace.accesses.len() as u64 {
+        let accesses = self.trace.accesses.len() + self.pending.len();
+        if homes.end() - homes.start() >= u64::from(BlockTrace::MOST) - accesses as u64 {
             return Err(BlockTraceError::TooLong);
         }
-        self.trace.accesses.extend(homes.map(|home| self.numbers.number(home)));
+        let end = accesses as u64 + (homes.end() - homes.start()) + 1;
+        self.pending.extend(homes);
+        if self.pending.len() >= PENDING {
+            self.number_pending();
+        }
         let blocks = self.trace.block.touched(record);
         let is_write = if record.op == Op::Write { WRITE } else { 0 };
         self.trace.requests.push(Request {
-            end: self.trace.accesses.len() as u32,
+            end: end as u32,
             before: (offset - (blocks.start() << shift)) as u32,
             behind: (((blocks.end() + 1) << shift) - offset - len) as u32 | is_write,
         });
         Ok(())
     }
 
+    fn number_pending(&mut self) {
+        self.numbers.number_all(&self.pending, &mut self.trace.accesses);
+        self.pending.clear();
+    }
+
     fn trim(&mut self, homes: Range<u64>) -> Result<(), BlockTraceError> {
+        self.number_pending();
         let (trace, known) = (&mut self.trace, self.numbers.keys());
         let most = (homes.end.saturating_sub(homes.start)).min(known.len() as u64);
         if most > u64::from(BlockTrace::MOST) - trace.trimmed.len() as u64 {
