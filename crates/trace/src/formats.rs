@@ -77,6 +77,8 @@ pub(crate) struct Line<'l> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name<'l> {
     Text(&'l [u8]),
+    /// [`ONLY`].
+    Only,
     /// Linux's number of a device, with 20 bits of minor number.
     Device(u32),
 }
@@ -371,7 +373,7 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
 /// What a trace with one disk calls it.
-const ONLY: &[u8] = b"0";
+pub(crate) const ONLY: &[u8] = b"0";
 
 fn request<'l>(at: Nanos, disk: &'l [u8], op: Op, offset: Number<'l>, len: Number<'l>) -> Parsed<'l> {
     let line =

@@ -3,7 +3,7 @@
 use crate::chunk::{self, BODY_MAX, HEAD, MAGIC};
 use crate::fields::{Fault, Fields};
 use crate::formats::{
-    Detected, Format, Line, Name, ParseRecord, SAMPLE, Said, Shape, detect, is_comment, is_names, known,
+    Detected, Format, Line, Name, ONLY, ParseRecord, SAMPLE, Said, Shape, detect, is_comment, is_names, known,
 };
 use crate::input::{Input, LINE_MAX, Next};
 use crate::record::{Disk, Record, Span};
@@ -80,6 +80,7 @@ impl DiskName {
     fn is(&self, name: Name<'_>) -> bool {
         match (self, name) {
             (Self::Text(own), Name::Text(name)) => own == name,
+            (Self::Text(own), Name::Only) => own == ONLY,
             (Self::Device(own), Name::Device(name)) => *own == name,
             _ => false,
         }
@@ -513,6 +514,7 @@ impl Parser {
     fn disk(&mut self, name: Name<'_>) -> usize {
         let new = self.disks.len();
         match name {
+            Name::Only => return self.disk(Name::Text(ONLY)),
             Name::Text(text) => {
                 if let Some(number) = self.numbers.get(text) {
                     return *number;

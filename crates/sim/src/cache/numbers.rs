@@ -1,9 +1,6 @@
 //! Dense numbers for blocks.
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
-use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::hash::BuildHasher;
+use rustc_hash::FxHashMap;
 use weir_policy::eviction::Block;
 
 /// Keys that are looked up together: their loads from memory overlap.
@@ -31,8 +28,8 @@ pub(crate) struct Numbers {
 enum Index {
     /// For keys that lie close together, as blocks of a disk do.
     Pages(Pages),
-    /// For keys that are scattered: numbers, by the hash of what is in `keys`.
-    Hashed(HashTable<u32>),
+    /// For keys that are scattered.
+    Hashed(Table),
 }
 
 impl Default for Index {
@@ -74,15 +71,67 @@ impl Pages {
     }
 }
 
+/// An open hash table of numbers: the key of each is in `keys`. Unlike a table of a library, it can look a
+/// batch of keys up in steps of which none waits for another key's.
+#[derive(Debug)]
+struct Table {
+    /// A power of two; at most two thirds are in use.
+    slots: Vec<u32>,
+    /// A hash shifted right by this is a slot.
+    shift: u32,
+}
+
+impl Table {
+    const LEAST: usize = 64;
+
+    /// Of these keys.
+    fn of(keys: &[u64]) -> Self {
+        let len = (keys.len() * 3 / 2 + 1).next_power_of_two().max(Self::LEAST);
+        let mut table = Self { slots: vec![NONE; len], shift: 64 - len.trailing_zeros() };
+        for (number, key) in (0..).zip(keys) {
+            let free = table.probe(table.home(*key), |number| number == NONE);
+            table.slots[free] = number;
+        }
+        table
+    }
+
+    /// Where a key's number is, unless others' are there.
+    #[inline]
+    fn home(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
+    /// The first slot from here on that is meant.
+    #[inline]
+    fn probe(&self, mut slot: usize, is_meant: impl Fn(u32) -> bool) -> usize {
+        while !is_meant(self.slots[slot]) {
+            slot = (slot + 1) & (self.slots.len() - 1);
+        }
+        slot
+    }
+
+    /// The key's slot, or the free one where it belongs.
+    #[inline]
+    fn slot(&self, keys: &[u64], key: u64, home: usize) -> usize {
+        self.probe(home, |number| number == NONE || keys[number as usize] == key)
+    }
+
+    /// Makes room for another key.
+    #[inline]
+    fn grow(&mut self, keys: &[u64]) {
+        if keys.len() * 3 > self.slots.len() * 2 {
+            *self = Self::of(keys);
+        }
+    }
+}
+
 impl Numbers {
     /// Appends the numbers of keys, new ones for those that have none. There may be 2^32 - 1 at most.
     pub(crate) fn number_all(&mut self, keys: &[u64], numbers: &mut Vec<Block>) {
         for batch in keys.chunks(BATCH) {
             match &mut self.index {
                 Index::Pages(pages) => number_by_pages(pages, &mut self.keys, batch, numbers),
-                Index::Hashed(table) => {
-                    numbers.extend(batch.iter().map(|key| number_by_hash(table, &mut self.keys, *key)));
-                }
+                Index::Hashed(table) => number_by_hash(table, &mut self.keys, batch, numbers),
             }
             self.hash_if_sparse();
         }
@@ -97,7 +146,12 @@ impl Numbers {
                 let slot = pages.slot(key);
                 number_at(&mut pages.entries[slot], &mut self.keys, key)
             }
-            Index::Hashed(table) => number_by_hash(table, &mut self.keys, key),
+            Index::Hashed(table) => {
+                let slot = table.slot(&self.keys, key, table.home(key));
+                let number = number_at(&mut table.slots[slot], &mut self.keys, key);
+                table.grow(&self.keys);
+                number
+            }
         };
         if self.keys.len() > known {
             self.hash_if_sparse();
@@ -107,7 +161,7 @@ impl Numbers {
 
     fn hash_if_sparse(&mut self) {
         if matches!(&self.index, Index::Pages(pages) if pages.are_sparse(self.keys.len())) {
-            self.index = Index::Hashed(hashed(&self.keys));
+            self.index = Index::Hashed(Table::of(&self.keys));
         }
     }
 
@@ -116,7 +170,8 @@ impl Numbers {
         match &self.index {
             Index::Pages(pages) => pages.find(key).map(Block),
             Index::Hashed(table) => {
-                table.find(hash(key), |n| self.keys[*n as usize] == key).map(|n| Block(*n))
+                let slot = table.slot(&self.keys, key, table.home(key));
+                Some(table.slots[slot]).filter(|number| *number != NONE).map(Block)
             }
         }
     }
@@ -170,31 +225,27 @@ fn number_at(entry: &mut u32, keys: &mut Vec<u64>, key: u64) -> Block {
     Block(*entry)
 }
 
-#[inline]
-fn number_by_hash(table: &mut HashTable<u32>, keys: &mut Vec<u64>, key: u64) -> Block {
-    let is_it = |n: &u32| keys[*n as usize] == key;
-    match table.entry(hash(key), is_it, |n| hash(keys[*n as usize])) {
-        Entry::Occupied(entry) => Block(*entry.get()),
-        Entry::Vacant(entry) => {
-            let number = keys.len() as u32;
-            entry.insert(number);
-            keys.push(key);
-            Block(number)
+/// The same: most keys are in their home slots.
+fn number_by_hash(table: &mut Table, keys: &mut Vec<u64>, batch: &[u64], numbers: &mut Vec<Block>) {
+    let (mut homes, mut found, mut there) = ([0; BATCH], [NONE; BATCH], [0; BATCH]);
+    for (home, key) in homes.iter_mut().zip(batch) {
+        *home = table.home(*key);
+    }
+    for (number, home) in found.iter_mut().zip(&homes[..batch.len()]) {
+        *number = table.slots[*home];
+    }
+    for (key, number) in there.iter_mut().zip(&found[..batch.len()]) {
+        *key = keys.get(*number as usize).copied().unwrap_or_default();
+    }
+    for ((number, there), key) in found.iter_mut().zip(there).zip(batch) {
+        if *number == NONE || there != *key {
+            // The table may have grown within the batch.
+            let slot = table.slot(keys, *key, table.home(*key));
+            *number = number_at(&mut table.slots[slot], keys, *key).0;
+            table.grow(keys);
         }
     }
-}
-
-/// A table of these keys.
-fn hashed(keys: &[u64]) -> HashTable<u32> {
-    let mut table = HashTable::with_capacity(keys.len());
-    for (number, key) in (0..).zip(keys) {
-        table.insert_unique(hash(*key), number, |n| hash(keys[*n as usize]));
-    }
-    table
-}
-
-fn hash(key: u64) -> u64 {
-    FxBuildHasher.hash_one(key)
+    numbers.extend(found[..batch.len()].iter().map(|number| Block(*number)));
 }
 
 #[cfg(test)]
@@ -214,7 +265,7 @@ mod tests {
         ) {
             let mut numbers = Numbers::default();
             if is_hashed {
-                numbers.index = Index::Hashed(HashTable::new());
+                numbers.index = Index::Hashed(Table::of(&[]));
             }
             let mut twin = BTreeMap::new();
             let mut keys = Vec::new();

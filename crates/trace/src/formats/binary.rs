@@ -1,6 +1,6 @@
 //! The formats that are no text: records of little-endian numbers.
 
-use super::{Line, Name, ONLY, Parsed, Said, US, said};
+use super::{Line, Name, Parsed, Said, US, said};
 use crate::fields::Fault;
 use crate::record::BELOW;
 use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
@@ -124,7 +124,7 @@ fn vscsi(size: usize, bytes: &[u8], command: u64, [len, sector, time]: [u64; 3])
     let Some(op) = scsi(command) else { return (size, Ok(Said::Nothing)) };
     let line = Line {
         at: Nanos(time.saturating_mul(US)),
-        disk: Name::Text(ONLY),
+        disk: Name::Only,
         op,
         offset: VolumeOffset(sector.saturating_mul(SECTOR)),
         len: Bytes(len),
@@ -164,7 +164,7 @@ pub(super) fn oracle(bytes: &[u8]) -> (usize, Parsed<'_>) {
     }
     let line = Line {
         at: Nanos(number(bytes, 0, 4) * super::S),
-        disk: Name::Text(ONLY),
+        disk: Name::Only,
         op: Op::Read,
         offset: VolumeOffset((number(bytes, 4, 8) & PAGES) * BLOCK),
         len: Bytes(number(bytes, 12, 4)),
@@ -195,7 +195,7 @@ pub(super) fn pages_32(bytes: &[u8]) -> (usize, Parsed<'_>) {
     }
     let line = Line {
         at: Nanos(0),
-        disk: Name::Text(ONLY),
+        disk: Name::Only,
         op: Op::Read,
         offset: VolumeOffset(number(bytes, 0, PAGE_32) * BLOCK),
         len: Bytes(BLOCK),
