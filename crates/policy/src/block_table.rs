@@ -14,6 +14,7 @@
 //! after its counter was halved to nothing.
 
 use rustc_hash::FxHashMap;
+use std::ops::ControlFlow;
 use weir_model::{Bytes, SECTOR, VolumeId};
 
 mod export;
@@ -107,6 +108,48 @@ pub const fn inverse_bitmap(len: Bytes) -> u16 {
     1 << 7u32.saturating_sub(log)
 }
 
+/// Blocks of a sub-region that cost most.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidates<'t> {
+    /// The sub-region's first block.
+    pub start: BlockOf,
+    keys: &'t [u32],
+    page: &'t [Bte; BTES],
+}
+
+impl Candidates<'_> {
+    /// The blocks, counted from the start, costliest first.
+    pub fn blocks(&self) -> impl Iterator<Item = u16> {
+        self.keys.iter().map(|key| (key & LOW) as u16)
+    }
+
+    /// Whether a block, counted from the start, has the flag.
+    #[inline]
+    pub fn has(&self, block: u16, flag: Flags) -> bool {
+        self.page[usize::from(block)].flags & flag.0 != 0
+    }
+}
+
+/// Of a key by which blocks are sorted, the bits that name the block.
+const LOW: u32 = BTES as u32 - 1;
+
+/// Keys of the blocks of a page with the largest counters, at most `quota` of them, in this order; of equal
+/// ones the first. A key is the counter's complement and the block below it: plain numbers are sorted several
+/// times as fast as entries by their counters.
+fn costliest(page: &[Bte; BTES], quota: u64, keys: &mut Vec<u32>) {
+    keys.clear();
+    let counted = (0u32..).zip(page).filter(|(_, entry)| entry.counter > 0);
+    keys.extend(counted.map(|(block, entry)| u32::from(!entry.counter) << LOW.count_ones() | block));
+    let wanted = usize::try_from(quota).unwrap_or(usize::MAX);
+    if wanted < keys.len() {
+        if wanted > 0 {
+            keys.select_nth_unstable(wanted);
+        }
+        keys.truncate(wanted);
+    }
+    keys.sort_unstable();
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
@@ -191,15 +234,32 @@ impl BlockTable {
         Bytes((regions + pages + pointers) as u64)
     }
 
-    /// The blocks that cost most, at most `quota` of them: Program 1 of the paper. The quota is shared
-    /// out over regions in proportion to their counters, visiting those with the fewest blocks in use
-    /// first; a region's share likewise over its sub-regions; there blocks are taken by counter,
-    /// descending. What one leaves unused flows on to the next.
-    pub fn candidates(&self, mut quota: u64) -> Vec<BlockOf> {
+    /// The blocks that cost most, at most `quota` of them, as [`Self::visit_candidates`] comes to them.
+    pub fn candidates(&self, quota: u64) -> Vec<BlockOf> {
         let mut list = Vec::new();
+        let _ = self.visit_candidates(quota, |found| {
+            list.extend(
+                found.blocks().map(|at| BlockOf { block: found.start.block + u64::from(at), ..found.start }),
+            );
+            ControlFlow::Continue(())
+        });
+        list
+    }
+
+    /// Visits the sub-regions of the blocks that cost most, at most `quota` of them: Program 1 of the paper.
+    /// The quota is shared out over regions in proportion to their counters, visiting those with the fewest
+    /// blocks in use first; a region's share likewise over its sub-regions; there blocks are taken by
+    /// counter, descending. What one leaves unused flows on to the next. Cost: a look at all blocks of the
+    /// sub-regions that were ever accessed, and sorting what is taken of each.
+    pub fn visit_candidates(
+        &self,
+        mut quota: u64,
+        mut visit: impl FnMut(Candidates<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut bgd: Vec<_> = self.all_regions().filter(|(.., e)| e.counter > 0).collect();
         bgd.sort_unstable_by_key(|(volume, region, e)| (e.unique, *volume, *region));
         let mut bgd_count: u64 = bgd.iter().map(|(.., e)| u64::from(e.counter)).sum();
+        let mut keys = Vec::with_capacity(BTES);
         for (volume, region, entry) in bgd {
             if quota == 0 {
                 break;
@@ -208,19 +268,21 @@ impl BlockTable {
             bgd_count -= u64::from(entry.counter);
             quota -= bmd_quota;
             let start = BlockOf { volume, block: region * REGION };
-            quota += self.candidates_of_region(start, entry, &mut bmd_quota, &mut list);
+            self.visit_region(start, entry, &mut bmd_quota, &mut keys, &mut visit)?;
+            quota += bmd_quota;
         }
-        list
+        ControlFlow::Continue(())
     }
 
-    /// What of the quota a region leaves unused.
-    fn candidates_of_region(
+    /// What the region leaves of the quota is in it afterwards.
+    fn visit_region(
         &self,
         start: BlockOf,
         region: Entry,
         quota: &mut u64,
-        list: &mut Vec<BlockOf>,
-    ) -> u64 {
+        keys: &mut Vec<u32>,
+        visit: &mut impl FnMut(Candidates<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let page = &self.bmds[region.child as usize];
         let mut bmd: Vec<_> = page.iter().enumerate().filter(|(_, e)| e.counter > 0).collect();
         bmd.sort_unstable_by_key(|(i, e)| (e.unique, *i));
@@ -229,22 +291,17 @@ impl BlockTable {
             if *quota == 0 {
                 break;
             }
-            let mut bte_quota = *quota * u64::from(entry.counter) / bmd_count;
+            let bte_quota = *quota * u64::from(entry.counter) / bmd_count;
             bmd_count -= u64::from(entry.counter);
-            *quota -= bte_quota;
             let page = &self.btes[entry.child as usize];
-            let mut bte: Vec<_> = page.iter().enumerate().filter(|(_, e)| e.counter > 0).collect();
-            bte.sort_unstable_by_key(|(b, e)| (std::cmp::Reverse(e.counter), *b));
-            for (b, _) in bte {
-                if bte_quota == 0 {
-                    break;
-                }
-                list.push(BlockOf { block: start.block + (i * BTES + b) as u64, ..start });
-                bte_quota -= 1;
+            costliest(page, bte_quota, keys);
+            *quota -= keys.len() as u64;
+            if !keys.is_empty() {
+                let start = BlockOf { block: start.block + (i * BTES) as u64, ..start };
+                visit(Candidates { start, keys, page })?;
             }
-            *quota += bte_quota;
         }
-        *quota
+        ControlFlow::Continue(())
     }
 
     /// Forgets a volume; its pages stay, empty, until the table is made anew from an export.

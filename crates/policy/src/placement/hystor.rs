@@ -39,8 +39,8 @@ use super::{
 use crate::BlockTable;
 use crate::block_table::{BlockOf, Flags, inverse_bitmap};
 use areas::{Areas, Extent};
-use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Nanos, PlaceId, PlaceKind};
 
 const PERIOD: Key = Key::time("period", Nanos::secs(10), "how often the costly blocks are named anew");
@@ -200,42 +200,43 @@ impl Hystor {
         let blocks = moment.extent.blocks();
         let mut changes = (self.update * quota.remap as f64) as u64;
         self.updates.clear();
-        let candidates = self.table.candidates(quota.remap);
-        let extent_of = |at: &BlockOf| {
-            let index = ExtentIndex(at.block / u64::from(blocks));
-            ExtentKey { volume: at.volume, index }
-        };
-        // Program 1 names what it takes sub-region by sub-region: extents are brought together here.
-        let mut extents: FxHashMap<ExtentKey, usize> = FxHashMap::default();
-        let mut updates: Vec<Update> = Vec::new();
-        for at in &candidates {
-            let key = extent_of(at);
-            let update = *extents.entry(key).or_insert(updates.len());
-            if update == updates.len() {
-                updates.push(Update { key, blocks: Vec::new() });
+        let Self { table, areas, updates, .. } = self;
+        // Program 1 names what it takes sub-region by sub-region, costliest first. Extents, which are not
+        // larger, are brought together here, in the order of their first blocks.
+        let mut extents: Vec<Vec<u16>> = Vec::new();
+        let mut order: Vec<usize> = Vec::new();
+        let _ = table.visit_candidates(quota.remap, |found| {
+            for at in found.blocks() {
+                let nth = usize::from(at / blocks);
+                if nth >= extents.len() {
+                    extents.resize(nth + 1, Vec::new());
+                }
+                if extents[nth].is_empty() {
+                    order.push(nth);
+                }
+                extents[nth].push(at);
             }
-            updates[update].blocks.push((at.block % u64::from(blocks)) as u16);
-        }
-        for mut update in updates {
-            self.areas.touch(update.key);
-            let there = moment.map.places(update.key).place(fine(fast)).is_some_and(|p| p.of_extent > 0);
-            let first = first_block(update.key, blocks);
-            let volume = update.key.volume;
-            let resident = |b: &u16| {
-                let at = BlockOf { volume, block: first + u64::from(*b) };
-                there && self.table.has(at, Flags::RESIDENT)
-            };
-            update.blocks.retain(|b| !resident(b));
-            update.blocks.truncate(changes as usize);
-            update.blocks.sort_unstable();
-            changes -= update.blocks.len() as u64;
-            if !update.blocks.is_empty() {
-                self.updates.push_back(update);
+            let first = found.start.block / u64::from(blocks);
+            for nth in order.drain(..) {
+                let key = ExtentKey { volume: found.start.volume, index: ExtentIndex(first + nth as u64) };
+                areas.touch(key);
+                let resident = |at: &u16| found.has(*at, Flags::RESIDENT);
+                let is_there = || moment.map.places(key).place(fine(fast)).is_some_and(|p| p.of_extent > 0);
+                let there = extents[nth].iter().any(resident) && is_there();
+                let is_new = |at: &u16| !(there && resident(at));
+                let new = extents[nth].drain(..).filter(is_new).take(changes as usize);
+                let mut blocks: Vec<u16> = new.map(|at| at % blocks).collect();
+                blocks.sort_unstable();
+                changes -= blocks.len() as u64;
+                if !blocks.is_empty() {
+                    updates.push_back(Update { key, blocks });
+                }
+                if changes == 0 {
+                    return ControlFlow::Break(());
+                }
             }
-            if changes == 0 {
-                return;
-            }
-        }
+            ControlFlow::Continue(())
+        });
     }
 
     /// Copies what was planned, a run of an extent at a time, for what is at the bottom of the list.
