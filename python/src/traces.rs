@@ -1,4 +1,4 @@
-//! Traces as columns, made up, and analysed.
+//! Traces as columns, generated, and analysed.
 
 use crate::input::{Source, Stop, refused, unusable};
 use crate::{json, wrong};
@@ -201,12 +201,12 @@ pub(crate) fn generate(
     let format = Format::named(format).map_err(|error| wrong(error.to_string()))?;
     let duration = duration.map(units::duration).transpose();
     let duration = duration.map_err(|allowed| wrong(format!("duration must be {allowed}")))?;
-    let made_up = load::made_up(words, seed, units::size, units::duration);
-    drop(made_up.map_err(|error| wrong(error.to_string()))?);
+    let parsed = load::parse(words, seed, units::size, units::duration);
+    drop(parsed.map_err(|error| wrong(error.to_string()))?);
     py.detach(|| {
         // A load stays on its thread.
-        let made_up = load::made_up(words, seed, units::size, units::duration);
-        let mut load = made_up.map_err(|error| wrong(error.to_string()))?;
+        let parsed = load::parse(words, seed, units::size, units::duration);
+        let mut load = parsed.map_err(|error| wrong(error.to_string()))?;
         let failed = |error: std::io::Error| refused("write", &path, &error);
         let file = BufWriter::new(File::create_new(&path).map_err(failed)?);
         let mut writer =

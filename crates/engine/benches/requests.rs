@@ -11,7 +11,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use weir_engine::{AdminId, Command, DeviceSettings, Driver, Engine, Options};
+use weir_engine::{AdminCommand, AdminId, DeviceSettings, Driver, Engine, Options};
 use weir_map::{Hardening, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
     Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, Io, IoError, IoKind,
@@ -120,7 +120,7 @@ impl Bench {
         bench.engine.admin(
             Nanos(0),
             AdminId(0),
-            Command::CreateVolume {
+            AdminCommand::CreateVolume {
                 name: "v".into(),
                 size: Bytes(VOLUME),
                 hardening: Hardening::Flush,

@@ -15,11 +15,11 @@ use weir_model::{
     Bytes, DeviceId, ErrorKind, Hint, Memory, Mutant, Nanos, Op, Request, RequestError, RequestId, SECTOR,
     VolumeId, VolumeOffset,
 };
-use weir_policy::placement::{Choice, Placement};
+use weir_policy::placement::{Placement, TunedPolicy};
 
 /// What is to be done to the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum AdminCommand {
     /// Makes a thin volume.
     CreateVolume {
         /// 1 to 128 bytes, no control characters, not in use.
@@ -311,14 +311,14 @@ fn why_removal_stops(core: &Core, verification: &Verification, volume: VolumeId)
 
 impl Engine {
     /// Carries out a command. Its reply comes from [`Self::next_admin_reply`] when it is durable.
-    pub fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
+    pub fn admin(&mut self, now: Nanos, id: AdminId, command: AdminCommand) {
         self.data.base.core.now = now;
         let refused = match command {
-            Command::CreateVolume { name, size, hardening, copies } => {
+            AdminCommand::CreateVolume { name, size, hardening, copies } => {
                 self.create_volume(id, name, size, hardening, copies).err()
             }
-            Command::SetHardening { name, hardening } => self.set_hardening(id, name, hardening).err(),
-            Command::RemoveVolume { name } => self.remove_volume(id, name).err(),
+            AdminCommand::SetHardening { name, hardening } => self.set_hardening(id, name, hardening).err(),
+            AdminCommand::RemoveVolume { name } => self.remove_volume(id, name).err(),
         };
         if let Some(error) = refused {
             self.admin.replies.push_back(AdminReply { id, result: Err(error) });
@@ -339,7 +339,7 @@ impl Engine {
 
     /// From now on the volume of this name has its own policy, made as it is chosen; without a choice, the
     /// pool's. If there is none of that name, the next one made has. Nothing is moved by that.
-    pub fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<Choice>) {
+    pub fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<TunedPolicy>) {
         self.data.base.core.now = now;
         self.data.base.host.set_volume_policy(&self.data.base.core, name, choice);
     }

@@ -7,7 +7,7 @@ use crate::StoppedChanges;
 use crate::device::abandoned::Abandoned;
 use crate::device::views::Views;
 use crate::device::{Device, DurableWrites};
-use crate::flight::{Flight, NewIo, Purpose, Step};
+use crate::flight::{DurableStep, Flight, NewIo, Purpose};
 use crate::io::commands::Commands;
 use crate::notice::Notices;
 use weir_map::{Chunk, Hardening, Map, Slot};
@@ -113,7 +113,7 @@ impl Core {
             if flight.kind == (IoKind::Write { fua: true })
                 && device.settings.durable_writes == DurableWrites::WriteThenFlush
             {
-                flight.step = Step::Writing;
+                flight.step = DurableStep::Writing;
             }
         }
         flight.started = self.now;

@@ -27,7 +27,7 @@ use crate::units::Percent;
 use weir_map::Chunk;
 use weir_model::{IoKind, Nanos, Planted};
 use weir_policy::harm::Use;
-use weir_policy::placement::Command;
+use weir_policy::placement::MeasuredCommand;
 
 /// What is declared about a device; speed never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub(crate) struct Idle {
 
 /// Whether a device is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum Availability {
     InUse,
     /// It gets no more commands until the pool is opened again.
     Lost {
@@ -133,7 +133,7 @@ pub(crate) struct Device {
     pub(crate) routing: Routing,
     pub(crate) pacing: Pacing,
     pub(crate) errors: ErrorCounts,
-    pub(crate) state: State,
+    pub(crate) state: Availability,
     pub(crate) idle: Idle,
     pub(crate) epochs: Epochs,
     watch: Watch,
@@ -150,7 +150,7 @@ impl Device {
             routing: Routing::default(),
             pacing: Pacing::default(),
             errors: ErrorCounts::default(),
-            state: State::InUse,
+            state: Availability::InUse,
             idle: Idle::default(),
             epochs: Epochs::new(settings.volatile_cache, planted),
             watch: Watch::default(),
@@ -193,7 +193,7 @@ impl Device {
 
     /// Measures a command that ended well.
     #[inline]
-    pub(crate) fn measure(&mut self, kind: IoKind, command: &Command, now: Nanos) {
+    pub(crate) fn measure(&mut self, kind: IoKind, command: &MeasuredCommand, now: Nanos) {
         match kind {
             IoKind::Flush => return self.load.note_flush(),
             IoKind::Read => self.routing.answered(command.size, now),
@@ -226,7 +226,7 @@ impl Device {
     /// Whether it gets no more commands.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.state, State::Lost { .. })
+        matches!(self.state, Availability::Lost { .. })
     }
 
     /// When to look next whether some command is overdue.

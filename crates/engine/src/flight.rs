@@ -163,12 +163,12 @@ pub(crate) struct Flight {
     /// How often it has been tried, this time included.
     pub(crate) attempt: u8,
     /// Of a durable write that takes two commands: which of them the device has.
-    pub(crate) step: Step,
+    pub(crate) step: DurableStep,
 }
 
 /// How far a device command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum DurableStep {
     /// It is one command.
     Whole,
     /// A durable write: the bytes are being written.
@@ -202,7 +202,7 @@ impl NewIo {
             depth: 0,
             promise: None,
             attempt: 1,
-            step: Step::Whole,
+            step: DurableStep::Whole,
         }
     }
 
@@ -233,9 +233,9 @@ impl Flight {
     #[inline]
     pub(crate) const fn command(&self) -> IoKind {
         match self.step {
-            Step::Whole => self.kind,
-            Step::Writing => IoKind::Write { fua: false },
-            Step::Flushing => IoKind::Flush,
+            DurableStep::Whole => self.kind,
+            DurableStep::Writing => IoKind::Write { fua: false },
+            DurableStep::Flushing => IoKind::Flush,
         }
     }
 
@@ -248,7 +248,7 @@ impl Flight {
     /// Whether its failure may report that an earlier write was lost. That of the first step of a durable
     /// write does not.
     pub(crate) const fn fails_promise(&self) -> bool {
-        self.promises() && !matches!(self.step, Step::Writing)
+        self.promises() && !matches!(self.step, DurableStep::Writing)
     }
 
     /// What a client is told.

@@ -80,7 +80,7 @@ mod verify;
 mod walk;
 mod write;
 
-pub use admin::{AdminError, AdminReply, Command, VolumeInfo};
+pub use admin::{AdminCommand, AdminError, AdminReply, VolumeInfo};
 pub use background::consolidate::QUIET;
 pub use background::probe::probed;
 pub use cache::CacheStatus;
@@ -210,7 +210,7 @@ impl Engine {
         engine.data.base.space.state = space::SpaceState::new(now, used);
         for device in engine.data.base.core.map.absent().iter() {
             engine.data.base.core.devices[device.index()].state =
-                device::State::Lost { why: LostWhy::Absent, since: now };
+                device::Availability::Lost { why: LostWhy::Absent, since: now };
             engine.data.base.verification.lost(device, LostWhy::Absent);
         }
         engine.begin_tasks();

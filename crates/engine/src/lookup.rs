@@ -16,10 +16,10 @@ pub(crate) struct Source {
 }
 
 /// Blocks side by side, and where they are; what is nowhere is zeros.
-pub(crate) type Run = (BlockRange, Option<Source>);
+pub(crate) type BlockRun = (BlockRange, Option<Source>);
 
 /// All runs of a read's blocks, in order.
-pub(crate) type Plan = SmallVec<[Run; 2]>;
+pub(crate) type Plan = SmallVec<[BlockRun; 2]>;
 
 /// Where the blocks of a piece are, or are put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use crate::flight::{Flight, MoverIo, NewIo, Purpose};
 use crate::ids::{MoveId, PieceId};
 use crate::lookup::{self, Address};
 use crate::mover::piggyback::Feed;
-use crate::mover::transfer::{Destination, Move, Run, Stage, Writing};
+use crate::mover::transfer::{CopyRun, Destination, Move, Stage, Writing};
 use crate::policy::route;
 use crate::request::Requests;
 use crate::request::piece::WaitsFor;
@@ -290,7 +290,7 @@ impl DataPath {
         let Some((destination, count)) = self.destination(id, &record, run.count) else {
             return self.end_move(id);
         };
-        let run = Run {
+        let run = CopyRun {
             blocks: BlockRange { count, ..run },
             destination,
             source: self.base.core.devices[source.device.index()].epochs.owes(source.device),
@@ -445,8 +445,8 @@ impl DataPath {
     }
 
     /// The blocks of the run that are `good` are in the new place from now on; then the next run.
-    fn end_run(&mut self, id: MoveId, run: Run, needs: Option<Needs>, good: &BlockSet) {
-        let Run { blocks: run, destination: Destination { address, mut fresh }, mut source, .. } = run;
+    fn end_run(&mut self, id: MoveId, run: CopyRun, needs: Option<Needs>, good: &BlockSet) {
+        let CopyRun { blocks: run, destination: Destination { address, mut fresh }, mut source, .. } = run;
         let task = &mut self.mover.moves[id.0];
         let key = task.key;
         task.left.remove(run);

@@ -33,7 +33,7 @@ pub use curve::Curves;
 pub use estimate::{Estimate, Use};
 
 use crate::Lru;
-use crate::placement::Command;
+use crate::placement::MeasuredCommand;
 use estimate::Tally;
 use weir_model::{Bytes, DeviceId, ExtentKey, Nanos};
 
@@ -262,7 +262,7 @@ pub struct Done {
     /// Where.
     pub device: DeviceId,
     /// What it was.
-    pub command: Command,
+    pub command: MeasuredCommand,
     /// The bytes of the access it is a part of, as far as that falls into the extent. An extent in one place would have been
     /// asked for all of them by one command.
     pub of: Bytes,

@@ -30,8 +30,10 @@ pub use metadata_on_fast::MetadataOnFast;
 pub use mirror::Mirror;
 pub use sequential::Sequential;
 pub use stripe::Stripe;
-pub use tuning::{Key, Kind, Settings};
-pub use view::{Command, DeviceView, Moment, PlaceView, Places, RESERVE, SizeClass, Traffic, Whereabouts};
+pub use tuning::{Key, Settings, ValueKind};
+pub use view::{
+    DeviceView, MeasuredCommand, Moment, PlaceView, Places, RESERVE, SizeClass, Traffic, Whereabouts,
+};
 pub use wardrop::Wardrop;
 
 use std::fmt;
@@ -151,14 +153,14 @@ pub struct Known {
 
 /// A policy, and how it is tuned.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct TunedPolicy {
     /// The policy.
     pub known: &'static Known,
     /// How it is tuned.
     pub settings: Settings,
 }
 
-impl Choice {
+impl TunedPolicy {
     /// The policy, with nothing known yet.
     pub fn make(&self) -> Box<dyn Placement> {
         (self.known.make)(&self.settings)
@@ -183,12 +185,12 @@ const CHAOS: Known = Known { name: "chaos", moves: true, keys: &[], make: |_| Bo
 
 /// The policy of that name, untuned, or one for tests that no pool file can name: `chaos`, and
 /// `hystor-twice`, which is `hystor` with two copies of what is dirty.
-pub fn for_tests(name: &str) -> Option<Choice> {
+pub fn for_tests(name: &str) -> Option<TunedPolicy> {
     if name == "hystor-twice" {
-        return choice("hystor").map(hystor::twice);
+        return untuned("hystor").map(hystor::duplexed);
     }
     let known = if name == CHAOS.name { Some(&CHAOS) } else { known(name) };
-    known.map(|known| Choice { known, settings: Settings::default() })
+    known.map(|known| TunedPolicy { known, settings: Settings::default() })
 }
 
 /// What is known of the policy of that name.
@@ -196,14 +198,14 @@ pub fn known(name: &str) -> Option<&'static Known> {
     ALL.iter().find(|known| known.name == name)
 }
 
-/// The choice of the policy of that name, untuned.
-pub fn choice(name: &str) -> Option<Choice> {
-    known(name).map(|known| Choice { known, settings: Settings::default() })
+/// The policy of that name, untuned.
+pub fn untuned(name: &str) -> Option<TunedPolicy> {
+    known(name).map(|known| TunedPolicy { known, settings: Settings::default() })
 }
 
 /// The policy of that name, untuned.
 pub fn by_name(name: &str) -> Option<Box<dyn Placement>> {
-    choice(name).map(|choice| choice.make())
+    untuned(name).map(|policy| policy.make())
 }
 
 #[cfg(test)]

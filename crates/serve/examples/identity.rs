@@ -12,7 +12,9 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use weir_device::{Arena, DeviceOptions, Devices, Listen, Reactor, ReactorOptions};
-use weir_engine::{AdminError, AdminId, AdminReply, Command, Driver, Hardening, Notice, Status, VolumeInfo};
+use weir_engine::{
+    AdminCommand, AdminError, AdminId, AdminReply, Driver, Hardening, Notice, Status, VolumeInfo,
+};
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoId, IoKind, Memory, Nanos, Op, ReadShape,
     Reply, Request, RequestError, VolumeId,
@@ -127,7 +129,7 @@ impl Volumes for Identity {
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
         runs.push(Status { len: of.len, kind: weir_engine::RunKind::Data });
     }
-    fn admin(&mut self, _: Nanos, id: AdminId, _: Command) {
+    fn admin(&mut self, _: Nanos, id: AdminId, _: AdminCommand) {
         self.refused.push_back(AdminReply { id, result: Err(AdminError::BadName("v".into())) });
     }
     fn next_admin_reply(&mut self) -> Option<AdminReply> {

@@ -13,9 +13,9 @@
 use crate::explain::Explanation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use weir_engine::Command;
+use weir_engine::AdminCommand;
 use weir_model::{Bytes, ErrorKind};
-use weir_policy::placement::{self, Choice};
+use weir_policy::placement::{self, TunedPolicy};
 
 /// The longest line a client may send, in bytes.
 pub const LINE_MAX: usize = 64 << 10;
@@ -218,7 +218,7 @@ impl Request {
     ///
     /// # Errors
     /// The answer to give if there is none like that.
-    pub fn policy(&self) -> Option<Result<Choice, Answer>> {
+    pub fn policy(&self) -> Option<Result<TunedPolicy, Answer>> {
         let Self::SetPolicy { name, tuning } = self else { return None };
         Some(choice(name, tuning))
     }
@@ -227,25 +227,25 @@ impl Request {
     ///
     /// # Errors
     /// The answer to give if there is no policy like that.
-    pub fn volume_policy(&self) -> Option<Result<(&str, Option<Choice>), Answer>> {
+    pub fn volume_policy(&self) -> Option<Result<(&str, Option<TunedPolicy>), Answer>> {
         let Self::SetVolumePolicy { volume, name, tuning } = self else { return None };
         let choice = name.as_ref().map(|name| choice(name, tuning)).transpose();
         Some(choice.map(|choice| (volume.as_str(), choice)))
     }
 
     /// What the engine is to do, if it is for the engine.
-    pub fn command(&self) -> Option<Command> {
+    pub fn command(&self) -> Option<AdminCommand> {
         match self {
-            Self::CreateVolume { name, size_bytes, hardening, copies } => Some(Command::CreateVolume {
+            Self::CreateVolume { name, size_bytes, hardening, copies } => Some(AdminCommand::CreateVolume {
                 name: name.clone(),
                 size: Bytes(*size_bytes),
                 hardening: (*hardening).into(),
                 copies: *copies,
             }),
             Self::SetHardening { name, hardening } => {
-                Some(Command::SetHardening { name: name.clone(), hardening: (*hardening).into() })
+                Some(AdminCommand::SetHardening { name: name.clone(), hardening: (*hardening).into() })
             }
-            Self::RemoveVolume { name } => Some(Command::RemoveVolume { name: name.clone() }),
+            Self::RemoveVolume { name } => Some(AdminCommand::RemoveVolume { name: name.clone() }),
             Self::Status
             | Self::SetPolicy { .. }
             | Self::SetVolumePolicy { .. }
@@ -257,9 +257,9 @@ impl Request {
 }
 
 /// The policy of that name, so tuned.
-fn choice(name: &str, tuning: &BTreeMap<String, f64>) -> Result<Choice, Answer> {
+fn choice(name: &str, tuning: &BTreeMap<String, f64>) -> Result<TunedPolicy, Answer> {
     let refuse = |message: String| Err(Answer::failed(ErrorKind::Usage, message));
-    let Some(Choice { known, mut settings }) = placement::choice(name) else {
+    let Some(TunedPolicy { known, mut settings }) = placement::untuned(name) else {
         return refuse(format!("there is no policy {name:?}"));
     };
     for (key, value) in tuning {
@@ -268,7 +268,7 @@ fn choice(name: &str, tuning: &BTreeMap<String, f64>) -> Result<Choice, Answer> 
             return refuse(format!("policy {name} has no key {key:?} that can be {value}"));
         }
     }
-    Ok(Choice { known, settings })
+    Ok(TunedPolicy { known, settings })
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use crate::nbd::Export;
 use crate::volumes::{RunsOf, Volumes};
 use std::collections::{BTreeSet, VecDeque};
 use weir_engine::{
-    AdminError, AdminId, AdminReply, Command, Driver, Hardening, Loss, Notice, RunKind, Status, VolumeInfo,
+    AdminCommand, AdminError, AdminId, AdminReply, Driver, Hardening, Loss, Notice, RunKind, Status,
+    VolumeInfo,
 };
 use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted,
@@ -208,11 +209,11 @@ impl Volumes for Ram {
             at = next;
         }
     }
-    fn admin(&mut self, _: Nanos, id: AdminId, command: Command) {
+    fn admin(&mut self, _: Nanos, id: AdminId, command: AdminCommand) {
         // It is the only volume, and stays.
-        let (Command::CreateVolume { name, .. }
-        | Command::SetHardening { name, .. }
-        | Command::RemoveVolume { name }) = command;
+        let (AdminCommand::CreateVolume { name, .. }
+        | AdminCommand::SetHardening { name, .. }
+        | AdminCommand::RemoveVolume { name }) = command;
         self.refused.push_back(AdminReply { id, result: Err(AdminError::BadName(name)) });
     }
     fn next_admin_reply(&mut self) -> Option<AdminReply> {

@@ -1,10 +1,11 @@
 //! What the server needs of whoever keeps the volumes: the engine's face, and nothing else of it.
 
 use weir_engine::{
-    AdminId, AdminReply, Command, Driver, Engine, ExplainError, Explained, Loss, Notice, Status, VolumeInfo,
+    AdminCommand, AdminId, AdminReply, Driver, Engine, ExplainError, Explained, Loss, Notice, Status,
+    VolumeInfo,
 };
 use weir_model::{Bytes, DeviceId, IoDone, Memory, Nanos, Planted, Reply, Request, VolumeId, VolumeOffset};
-use weir_policy::placement::{Choice, Placement};
+use weir_policy::placement::{Placement, TunedPolicy};
 
 /// Volumes, driven by events: requests and completions in, device commands and replies out.
 /// Implemented by [`Engine`], whose methods of the same names say what they do, and by
@@ -45,14 +46,14 @@ pub trait Volumes {
         Err(ExplainError::NoVolume(volume.to_owned()))
     }
     /// Makes or removes a volume.
-    fn admin(&mut self, now: Nanos, id: AdminId, command: Command);
+    fn admin(&mut self, now: Nanos, id: AdminId, command: AdminCommand);
     /// Another policy decides where data goes from now on, if anything decides that.
     fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         let _ = (now, policy);
     }
     /// A policy of its own decides where data of the volume of this name goes from now on, or the pool's
     /// again, if anything decides that.
-    fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<Choice>) {
+    fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<TunedPolicy>) {
         let _ = (now, name, choice);
     }
     /// A change that is durable, or was refused.
@@ -124,13 +125,13 @@ impl Volumes for Engine {
     fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
         Self::explain(self, volume, at)
     }
-    fn admin(&mut self, now: Nanos, id: AdminId, command: Command) {
+    fn admin(&mut self, now: Nanos, id: AdminId, command: AdminCommand) {
         Self::admin(self, now, id, command);
     }
     fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         Self::set_policy(self, now, policy);
     }
-    fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<Choice>) {
+    fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<TunedPolicy>) {
         Self::set_volume_policy(self, now, name, choice);
     }
     fn next_admin_reply(&mut self) -> Option<AdminReply> {

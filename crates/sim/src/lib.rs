@@ -28,5 +28,5 @@ pub use error::SimError;
 pub use load::{Arrival, Client, Load, Postmark, Replay, Space, Synthetic};
 pub use place::noise::Noise;
 pub use place::outcome::{DeviceOutcome, Outcome, Responses, Window};
-pub use place::pool::{DeviceSpec, PoolSpec, Room};
+pub use place::pool::{DeviceSize, DeviceSpec, PoolSpec};
 pub use place::run::{Mode, Plan, place};

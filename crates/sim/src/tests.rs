@@ -8,8 +8,8 @@ mod harm;
 
 use crate::load::Next;
 use crate::{
-    Arrival, Client, DeviceSpec, Load as _, Mode, Outcome, Plan, PoolSpec, Replay, Room, SimError, Synthetic,
-    place,
+    Arrival, Client, DeviceSize, DeviceSpec, Load as _, Mode, Outcome, Plan, PoolSpec, Replay, SimError,
+    Synthetic, place,
 };
 use weir_engine::{MOVER_SHARE, Percent};
 use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, Seed, VolumeOffset};
@@ -21,7 +21,7 @@ fn pool(fast: f64, slow: f64) -> PoolSpec {
     let device = |name: &str, model: &str, share| DeviceSpec {
         name: name.into(),
         model: model.into(),
-        room: Room::Share(share),
+        size: DeviceSize::Share(share),
         metadata: None,
         noise: None,
     };
@@ -262,7 +262,7 @@ fn a_share_of_the_requests_goes_to_the_hot_blocks() {
 fn parts_of_a_load_ask_the_same_volume() {
     let size = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "a size".to_owned());
     let time = |text: &str| text.parse().map(Nanos::secs).map_err(|_| "a time".to_owned());
-    let parse = |words: &str| crate::load::made_up(words, 9, size, time).expect("a load");
+    let parse = |words: &str| crate::load::parse(words, 9, size, time).expect("a load");
     let mut both = parse("zipf over=1024 rate=300 & scan reads=0% over=2048 at=4096 size=64 rate=100");
     let spaces = both.spaces(ExtentSize::DEFAULT);
     assert_eq!((spaces.len(), spaces[0].size, spaces[0].count()), (1, Bytes::mib(6), 48));
@@ -289,9 +289,9 @@ fn loads_with_names_are_loads() {
     let size = |text: &str| crate::tests::unit(text).map(Bytes).ok_or("a size".to_owned());
     let time =
         |text: &str| text.trim_end_matches('s').parse().map(Nanos::secs).map_err(|_| "a time".to_owned());
-    for kind in crate::load::KINDS {
-        assert!(crate::load::is_made_up(kind.name));
-        let mut load = crate::load::made_up(kind.name, 1, size, time).expect(kind.name);
+    for kind in crate::load::NAMED_LOADS {
+        assert!(crate::load::is_synthetic(kind.name));
+        let mut load = crate::load::parse(kind.name, 1, size, time).expect(kind.name);
         assert!(load.next(Nanos(0)).len.0 > 0 && load.lasts() > Nanos(0));
     }
 }
@@ -320,7 +320,7 @@ fn a_picture_is_drawn_of_an_outcome() {
 fn loads_side_by_side_are_processes_with_their_own_files() {
     let kib = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "a size".to_owned());
     let us = |text: &str| text.parse().map(Nanos::micros).map_err(|_| "a time".to_owned());
-    let parse = |words: &str| crate::load::made_up(words, 3, kib, us);
+    let parse = |words: &str| crate::load::parse(words, 3, kib, us);
     let words = "uniform reads=100% over=1024 think=500 | uniform reads=0% run=4 over=2048";
     let mut load = parse(words).expect("a load");
     let sizes: Vec<_> = load.spaces(ExtentSize::DEFAULT).iter().map(|space| space.size).collect();

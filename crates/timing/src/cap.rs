@@ -32,11 +32,11 @@ pub struct Capped {
     empty: [Nanos; 2],
     /// When the last command is let through.
     last: Nanos,
-    waiting: VecDeque<Command>,
+    waiting: VecDeque<WaitingCommand>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Command {
+struct WaitingCommand {
     goes: Nanos,
     id: IoId,
     kind: IoKind,
@@ -65,7 +65,7 @@ impl Capped {
 
     /// What has been let through up to `to` is at the device.
     fn advance(&mut self, to: Nanos) {
-        while let Some(Command { goes, id, kind, at, len }) = self.waiting.front().copied() {
+        while let Some(WaitingCommand { goes, id, kind, at, len }) = self.waiting.front().copied() {
             if goes > to {
                 return;
             }
@@ -82,7 +82,7 @@ impl Timing for Capped {
             return self.device.submit(now, id, kind, at, len);
         }
         let goes = self.goes(now, len);
-        self.waiting.push_back(Command { goes, id, kind, at, len });
+        self.waiting.push_back(WaitingCommand { goes, id, kind, at, len });
         self.advance(now);
     }
 

@@ -78,12 +78,12 @@ pub struct Drive {
     /// The write cache it has.
     pub cache: WriteCache,
     /// What it is and how it is made.
-    pub kind: Kind,
+    pub kind: DriveKind,
 }
 
 /// What a drive is.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum DriveKind {
     /// A disk.
     Disk(DiskParams),
     /// An SSD.
@@ -100,11 +100,15 @@ impl Drive {
     /// An idle drive's timing, with this write cache; memory has none and ignores it.
     pub fn timing(&self, capacity: Bytes, cache: WriteCache) -> Box<dyn Timing> {
         match &self.kind {
-            Kind::Disk(params) => Box::new(Disk::new(params, capacity, cache)),
-            Kind::Ssd(params) => Box::new(Ssd::new(params, capacity, cache)),
-            Kind::Memory(params) => Box::new(PersistentMemory::new(params)),
-            Kind::Remote(params, device) => Box::new(Network::new(params, device.timing(capacity, cache))),
-            Kind::Capped(params, device) => Box::new(Capped::new(params, device.timing(capacity, cache))),
+            DriveKind::Disk(params) => Box::new(Disk::new(params, capacity, cache)),
+            DriveKind::Ssd(params) => Box::new(Ssd::new(params, capacity, cache)),
+            DriveKind::Memory(params) => Box::new(PersistentMemory::new(params)),
+            DriveKind::Remote(params, device) => {
+                Box::new(Network::new(params, device.timing(capacity, cache)))
+            }
+            DriveKind::Capped(params, device) => {
+                Box::new(Capped::new(params, device.timing(capacity, cache)))
+            }
         }
     }
 }
@@ -117,8 +121,8 @@ pub fn drive(name: &str) -> Option<&'static Drive> {
 /// The named disk's parameters. `None` for an unknown name and for what is no disk.
 pub fn disk(name: &str) -> Option<&'static DiskParams> {
     match &drive(name)?.kind {
-        Kind::Disk(params) => Some(params),
-        Kind::Ssd(_) | Kind::Memory(_) | Kind::Remote(..) | Kind::Capped(..) => None,
+        DriveKind::Disk(params) => Some(params),
+        DriveKind::Ssd(_) | DriveKind::Memory(_) | DriveKind::Remote(..) | DriveKind::Capped(..) => None,
     }
 }
 
@@ -252,7 +256,7 @@ impl From<DiskFile> for Drive {
             write_runs: file.write_runs,
             write_window: file.write_window,
         };
-        Self { about: file.about, cache: file.cache.into(), kind: Kind::Disk(params) }
+        Self { about: file.about, cache: file.cache.into(), kind: DriveKind::Disk(params) }
     }
 }
 
@@ -305,7 +309,7 @@ impl From<SsdFile> for Drive {
             program: Nanos(file.program_ns),
             flush: Nanos(file.flush_ns),
         };
-        Self { about: file.about, cache: file.cache.into(), kind: Kind::Ssd(params) }
+        Self { about: file.about, cache: file.cache.into(), kind: DriveKind::Ssd(params) }
     }
 }
 
@@ -328,7 +332,7 @@ impl From<MemoryFile> for Drive {
             write_rate: Bytes(file.write_rate),
             flush: Nanos(file.flush_ns),
         };
-        Self { about: file.about, cache: WriteCache::None, kind: Kind::Memory(params) }
+        Self { about: file.about, cache: WriteCache::None, kind: DriveKind::Memory(params) }
     }
 }
 
@@ -349,7 +353,11 @@ impl RemoteFile {
             rate: Bytes(self.rate),
             header: Bytes(self.header),
         };
-        Drive { about: self.about, cache: device.cache, kind: Kind::Remote(params, Box::new(device.clone())) }
+        Drive {
+            about: self.about,
+            cache: device.cache,
+            kind: DriveKind::Remote(params, Box::new(device.clone())),
+        }
     }
 }
 
@@ -367,7 +375,11 @@ impl CappedFile {
     fn before(self, device: &Drive) -> Drive {
         let params =
             CapParams { commands: self.commands, rate: Bytes(self.rate), burst: Nanos(self.burst_ns) };
-        Drive { about: self.about, cache: device.cache, kind: Kind::Capped(params, Box::new(device.clone())) }
+        Drive {
+            about: self.about,
+            cache: device.cache,
+            kind: DriveKind::Capped(params, Box::new(device.clone())),
+        }
     }
 }
 

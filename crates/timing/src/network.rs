@@ -35,7 +35,7 @@ pub struct Network {
     there: Way,
     back: Way,
     /// Commands on their way to the device, in the order of their arrival.
-    arriving: VecDeque<Command>,
+    arriving: VecDeque<ArrivingCommand>,
     /// What the answers to commands at the device carry.
     carried: BTreeMap<IoId, Bytes>,
     answered: Completions,
@@ -51,7 +51,7 @@ struct Way {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Command {
+struct ArrivingCommand {
     arrives: Nanos,
     id: IoId,
     kind: IoKind,
@@ -124,7 +124,7 @@ impl Network {
     }
 
     fn arrive(&mut self) {
-        let Some(Command { arrives, id, kind, at, len }) = self.arriving.pop_front() else { return };
+        let Some(ArrivingCommand { arrives, id, kind, at, len }) = self.arriving.pop_front() else { return };
         let carried = if kind == IoKind::Read { len } else { Bytes(0) };
         self.carried.insert(id, carried);
         self.device.submit(arrives, id, kind, at, len);
@@ -145,7 +145,7 @@ impl Timing for Network {
         let carries = if matches!(kind, IoKind::Write { .. }) { len } else { Bytes(0) };
         let (on_the_wire, delay) = (self.on_the_wire(carries), self.delay());
         let arrives = self.there.send(now, on_the_wire, delay);
-        self.arriving.push_back(Command { arrives, id, kind, at, len });
+        self.arriving.push_back(ArrivingCommand { arrives, id, kind, at, len });
     }
 
     fn next(&self) -> Option<Nanos> {

@@ -402,7 +402,7 @@ proptest! {
 /// A named SSD's parameters.
 fn ssd_params(name: &str) -> &'static ssd::SsdParams {
     match &drives::drive(name).expect("a drive").kind {
-        drives::Kind::Ssd(params) => params,
+        drives::DriveKind::Ssd(params) => params,
         _ => panic!("{name} is no SSD"),
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// What a file holds that a command makes anew each time, so that one may take the place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OutputKind {
     /// A picture: SVG or PNG.
     Picture,
     /// A page of HTML.
@@ -34,7 +34,7 @@ pub fn refuse_kernel_folder(path: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If it does, or is a block device or a folder; if it cannot be read.
-pub fn may_replace(path: &Path, kind: Kind) -> Result<(), Failure> {
+pub fn may_replace(path: &Path, kind: OutputKind) -> Result<(), Failure> {
     refuse_kernel_folder(path)?;
     let found = match std::fs::metadata(path) {
         Ok(found) => found.file_type(),
@@ -55,7 +55,7 @@ pub fn may_replace(path: &Path, kind: Kind) -> Result<(), Failure> {
     if start.is_empty() || kind.is_held_by(&start) {
         return Ok(());
     }
-    let what = if kind == Kind::Picture { "picture" } else { "page of HTML" };
+    let what = if kind == OutputKind::Picture { "picture" } else { "page of HTML" };
     Err(Failure::refused(
         format!("{} exists and is no {what}", path.display()),
         "name another file, or remove this one",
@@ -66,7 +66,7 @@ pub fn may_replace(path: &Path, kind: Kind) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`may_replace`], or if it cannot be written; nothing of it is left then.
-pub fn replace(path: &Path, kind: Kind, bytes: &[u8]) -> Result<(), Failure> {
+pub fn replace(path: &Path, kind: OutputKind, bytes: &[u8]) -> Result<(), Failure> {
     may_replace(path, kind)?;
     let mut file = File::create(path).map_err(|error| Failure::os("write", path, &error))?;
     file.write_all(bytes).map_err(|error| {
@@ -78,7 +78,7 @@ pub fn replace(path: &Path, kind: Kind, bytes: &[u8]) -> Result<(), Failure> {
     })
 }
 
-impl Kind {
+impl OutputKind {
     /// Whether a file that starts so is of this kind.
     fn is_held_by(self, start: &[u8]) -> bool {
         let text = String::from_utf8_lossy(start).to_ascii_lowercase();
@@ -110,17 +110,20 @@ mod tests {
             result.map_err(|failure| failure.kind)
         };
         let pictures: [&[u8]; 4] = [b"", b"\x89PNG\r\n", b"<svg width=", b"<?xml version=\"1.0\"?>\n<svg"];
-        assert!(pictures.into_iter().all(|picture| written(picture, Kind::Picture).is_ok()));
-        assert!(written(b"<!DOCTYPE html>", Kind::Page).is_ok());
+        assert!(pictures.into_iter().all(|picture| written(picture, OutputKind::Picture).is_ok()));
+        assert!(written(b"<!DOCTYPE html>", OutputKind::Page).is_ok());
         let others: [&[u8]; 4] = [b"[pool]", b"<?xml?><plist>", b"<!doctype html>", &[0; 4096]];
         for other in others {
-            assert_eq!(written(other, Kind::Picture), Err(ErrorKind::Refused));
+            assert_eq!(written(other, OutputKind::Picture), Err(ErrorKind::Refused));
         }
-        assert_eq!(written(b"<svg", Kind::Page), Err(ErrorKind::Refused));
-        assert_eq!(may_replace(folder.path(), Kind::Page).map_err(|it| it.kind), Err(ErrorKind::Refused));
-        assert!(may_replace(Path::new("/dev/null"), Kind::Page).is_ok());
+        assert_eq!(written(b"<svg", OutputKind::Page), Err(ErrorKind::Refused));
         assert_eq!(
-            may_replace(Path::new("/dev/no"), Kind::Page).map_err(|it| it.kind),
+            may_replace(folder.path(), OutputKind::Page).map_err(|it| it.kind),
+            Err(ErrorKind::Refused)
+        );
+        assert!(may_replace(Path::new("/dev/null"), OutputKind::Page).is_ok());
+        assert_eq!(
+            may_replace(Path::new("/dev/no"), OutputKind::Page).map_err(|it| it.kind),
             Err(ErrorKind::Usage)
         );
     }

@@ -1,7 +1,7 @@
 //! Pictures written to a file: as SVG, or as PNG of the same SVG if the file's name ends so.
 
 use crate::failure::Failure;
-use crate::files::{self, Kind};
+use crate::files::{self, OutputKind};
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::Database;
 use resvg::usvg::{Options, Tree};
@@ -28,7 +28,7 @@ static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
 pub fn write(path: &Path, svg: &str) -> Result<(), Failure> {
     let is_png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
     let picture = if is_png { png(svg)? } else { svg.as_bytes().to_vec() };
-    files::replace(path, Kind::Picture, &picture)
+    files::replace(path, OutputKind::Picture, &picture)
 }
 
 /// An SVG as PNG.

@@ -13,7 +13,7 @@ mod shrink;
 
 pub use shrink::{Shrunk, shrink};
 
-use crate::driver::{Again, Ask, Crash, Failure, Replace, Setup, Step};
+use crate::driver::{Again, Ask, Crash, Failure, HistoryStep, Replace, Setup};
 use crate::{Driver, Rng, Seed, Statistics, Stop};
 use faults::{astray, breaking, leap, unreadable};
 pub(crate) use setup::setup;
@@ -21,7 +21,7 @@ use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 
 /// What histories are to be like.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Kind {
+pub struct HistoryKind {
     /// Requests between one crash and the next, on average; without crashes, of the whole history.
     pub requests: u64,
     /// Power cuts and kills.
@@ -51,7 +51,7 @@ pub struct Kind {
     pub volumes_min: u64,
 }
 
-impl Kind {
+impl HistoryKind {
     /// No more than requests, restarts and volumes that come and go.
     #[must_use]
     pub const fn calm(requests: u64) -> Self {
@@ -96,7 +96,7 @@ pub struct History {
     /// The pool.
     pub setup: Setup,
     /// What is done.
-    pub steps: Vec<Step>,
+    pub steps: Vec<HistoryStep>,
 }
 
 /// What came of a history.
@@ -113,7 +113,7 @@ pub struct Outcome {
 impl History {
     /// The history that belongs to a seed.
     #[must_use]
-    pub fn new(seed: Seed, kind: &Kind) -> Self {
+    pub fn new(seed: Seed, kind: &HistoryKind) -> Self {
         let mut rng = Rng::new(seed);
         let setup = setup(&mut rng, seed, kind);
         let mut steps = Vec::new();
@@ -132,7 +132,7 @@ impl History {
             maker.crash(&mut rng, &mut steps);
             // Without looking at everything, much stays undecided until the next crash.
             if rng.below(if kind.wide { 4 } else { 2 }) == 0 {
-                steps.push(Step::Check);
+                steps.push(HistoryStep::Check);
             }
         }
         maker.commands(seed, &mut steps);
@@ -197,7 +197,7 @@ pub(crate) fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
 }
 
 struct Maker<'a> {
-    kind: &'a Kind,
+    kind: &'a HistoryKind,
     extent: ExtentSize,
     /// Of the largest volume.
     extents: u64,
@@ -205,9 +205,9 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn some_requests(&self, rng: &mut Rng, requests: u64, steps: &mut Vec<Step>) {
+    fn some_requests(&self, rng: &mut Rng, requests: u64, steps: &mut Vec<HistoryStep>) {
         for _ in 0..requests {
-            steps.push(Step::Ask(self.ask(rng)));
+            steps.push(HistoryStep::Ask(self.ask(rng)));
             while rng.below(6) == 0 {
                 self.interlude(rng, steps);
             }
@@ -215,46 +215,46 @@ impl Maker<'_> {
     }
 
     /// What happens between requests.
-    fn interlude(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+    fn interlude(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         let faults = if self.kind.faults { 2 } else { 0 };
         let rot = if self.kind.rot { 1 } else { 0 };
         let step = match weighted(
             rng,
             &[(100, 0), (60, 1), (1, 2), (4, 3), (1, 4), (faults, 5), (1, 6), (rot, 7)],
         ) {
-            0 => Step::Wait(between(rng, 1, 8) as usize),
-            1 => Step::Pass(Nanos::micros(between(rng, 1, 3000))),
-            2 => Step::Check,
+            0 => HistoryStep::Wait(between(rng, 1, 8) as usize),
+            1 => HistoryStep::Pass(Nanos::micros(between(rng, 1, 3000))),
+            2 => HistoryStep::Check,
             3 => self.replace(rng, steps),
-            4 => Step::Restart,
-            7 => Step::Break(rng.below(4) as usize, astray(rng)),
-            6 => Step::Jump { after: 0, time: leap(rng) },
+            4 => HistoryStep::Restart,
+            7 => HistoryStep::Break(rng.below(4) as usize, astray(rng)),
+            6 => HistoryStep::Jump { after: 0, time: leap(rng) },
             _ => breaking(rng),
         };
         steps.push(step);
     }
 
     /// A volume makes way for another one, and perhaps something happens to the pool before or meanwhile.
-    fn replace(&self, rng: &mut Rng, steps: &mut Vec<Step>) -> Step {
+    fn replace(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) -> HistoryStep {
         let asks = match weighted(rng, &[(3, 0), (3, 1), (1, 2), (1, 3), (1, 4)]) {
             0 => 0,
             1 => between(rng, 1, 8),
             2 => {
-                steps.push(Step::Jump { after: between(rng, 1, 12), time: leap(rng) });
+                steps.push(HistoryStep::Jump { after: between(rng, 1, 12), time: leap(rng) });
                 0
             }
             3 if self.kind.faults => {
-                steps.push(Step::Break(rng.below(4) as usize, unreadable(rng)));
+                steps.push(HistoryStep::Break(rng.below(4) as usize, unreadable(rng)));
                 8
             }
             _ => {
                 steps.extend(self.breakage(rng));
-                (0..4).for_each(|_| steps.push(Step::Ask(self.ask(rng))));
+                (0..4).for_each(|_| steps.push(HistoryStep::Ask(self.ask(rng))));
                 8
             }
         };
         let volume = rng.below(self.volumes) as usize;
-        Step::Replace(Replace { volume, meanwhile: self.asks(rng, asks) })
+        HistoryStep::Replace(Replace { volume, meanwhile: self.asks(rng, asks) })
     }
 
     fn asks(&self, rng: &mut Rng, asks: u64) -> Vec<Ask> {
@@ -262,25 +262,25 @@ impl Maker<'_> {
     }
 
     /// A device begins to fail or to deceive, if any may.
-    fn breakage(&self, rng: &mut Rng) -> Option<Step> {
+    fn breakage(&self, rng: &mut Rng) -> Option<HistoryStep> {
         match (self.kind.faults, self.kind.rot) {
             (true, _) => Some(breaking(rng)),
-            (false, true) => Some(Step::Break(rng.below(4) as usize, astray(rng))),
+            (false, true) => Some(HistoryStep::Break(rng.below(4) as usize, astray(rng))),
             (false, false) => None,
         }
     }
 
     /// Many extents change, and one flush asks for all of it: a frame of several sectors, which a crash
     /// can tear.
-    fn storm(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+    fn storm(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         for _ in 0..between(rng, 30, 60) {
             let volume = rng.below(self.volumes) as usize;
             let offset = VolumeOffset(rng.below(self.extents) * self.extent.bytes().0 + rng.below(8) * BLOCK);
             let op = weighted(rng, &[(6, Op::Write), (1, Op::Trim), (1, Op::WriteZeroes { no_hole: false })]);
-            steps.push(Step::Ask(Ask { volume, op, offset, len: Bytes(BLOCK), fua: false }));
+            steps.push(HistoryStep::Ask(Ask { volume, op, offset, len: Bytes(BLOCK), fua: false }));
         }
         let volume = rng.below(self.volumes) as usize;
-        steps.push(Step::Ask(Ask {
+        steps.push(HistoryStep::Ask(Ask {
             volume,
             op: Op::Flush,
             offset: VolumeOffset(0),
@@ -289,7 +289,7 @@ impl Maker<'_> {
         }));
     }
 
-    fn crash(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+    fn crash(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         let (replaced, quiet) = (rng.chance(0.16), rng.chance(0.05));
         let after = weighted(rng, &[(1, 0), (6, 20), (2, 200)]);
         let after = if quiet { 0 } else { rng.below(after + 1) };
@@ -301,15 +301,15 @@ impl Maker<'_> {
             steps.extend(self.breakage(rng));
         }
         if quiet {
-            steps.push(Step::Wait(usize::MAX));
+            steps.push(HistoryStep::Wait(usize::MAX));
         } else if rng.chance(if self.kind.wide { 0.5 } else { 0.15 }) {
             self.storm(rng, steps);
         }
-        steps.push(Step::Crash(Crash { after, how, rot, again }));
+        steps.push(HistoryStep::Crash(Crash { after, how, rot, again }));
         if replaced {
             let volume = rng.below(self.volumes) as usize;
             let asks = pick(rng, &[0, 4]);
-            steps.push(Step::Replace(Replace { volume, meanwhile: self.asks(rng, asks) }));
+            steps.push(HistoryStep::Replace(Replace { volume, meanwhile: self.asks(rng, asks) }));
         }
     }
 }

@@ -33,11 +33,11 @@ mod usage;
 
 pub(crate) use absence::Absence;
 pub(crate) use armed::Armed;
-pub use commands::{Order, Told};
+pub use commands::{Order, Submission};
 pub(crate) use copies::Copies;
 use copies::Opened;
 pub use failure::Failure;
-pub use step::{Again, Ask, Crash, Lose, Replace, Step, Tune};
+pub use step::{Again, Ask, Crash, HistoryStep, Lose, Replace, Tune};
 
 /// Everything a history starts from.
 #[derive(Clone, Debug, PartialEq)]
@@ -265,7 +265,7 @@ impl Driver {
 
     /// Carries out a history, then waits for every answer and checks all volumes, before and
     /// after a restart.
-    pub fn run(&mut self, steps: &[Step]) -> Result<(), Failure> {
+    pub fn run(&mut self, steps: &[HistoryStep]) -> Result<(), Failure> {
         for step in steps {
             self.step(step)?;
         }
@@ -276,7 +276,9 @@ impl Driver {
     /// not come by then does not come.
     pub fn end(&mut self) -> Result<(), Failure> {
         self.armed.disarm();
-        [Step::Check, Step::Audit, Step::Restart, Step::Check].iter().try_for_each(|step| self.step(step))
+        [HistoryStep::Check, HistoryStep::Audit, HistoryStep::Restart, HistoryStep::Check]
+            .iter()
+            .try_for_each(|step| self.step(step))
     }
 
     /// What has been done so far.
@@ -292,8 +294,8 @@ impl Driver {
     }
 
     /// Carries out one step; does nothing once the pool does not open because of broken devices.
-    pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
-        let revives = matches!(step, Step::Crash(crash) if crash.how == Stop::PowerCut);
+    pub fn step(&mut self, step: &HistoryStep) -> Result<(), Failure> {
+        let revives = matches!(step, HistoryStep::Crash(crash) if crash.how == Stop::PowerCut);
         if self.health == Health::Dead && !revives {
             return Ok(());
         }
@@ -304,44 +306,44 @@ impl Driver {
         }
     }
 
-    fn begin(&mut self, step: &Step) -> Result<(), Failure> {
+    fn begin(&mut self, step: &HistoryStep) -> Result<(), Failure> {
         self.idle_events = 0;
         match step {
-            Step::Ask(ask) => self.ask(*ask),
-            Step::Wait(answers) => self.wait(*answers),
-            Step::Pass(time) => self.pass(*time),
-            Step::Jump { after: 0, time } => {
+            HistoryStep::Ask(ask) => self.ask(*ask),
+            HistoryStep::Wait(answers) => self.wait(*answers),
+            HistoryStep::Pass(time) => self.pass(*time),
+            HistoryStep::Jump { after: 0, time } => {
                 // Two without a look at what was answered between them would be one pause, not two.
                 self.pass(Nanos(0))?;
                 self.jump(*time);
                 Ok(())
             }
-            Step::Jump { after, time } => {
+            HistoryStep::Jump { after, time } => {
                 self.jump = Some((*after, *time));
                 Ok(())
             }
-            Step::Replace(replace) => self.replace(replace),
-            Step::Tell(all) => self.tell(all),
-            Step::Break(device, fault) => {
+            HistoryStep::Replace(replace) => self.replace(replace),
+            HistoryStep::Tell(all) => self.submit_all(all),
+            HistoryStep::Break(device, fault) => {
                 self.break_device(DeviceId((device % self.world.devices()) as u8), fault.clone());
                 Ok(())
             }
-            Step::Crash(crash) if self.health == Health::Dead => Err(self.armed.now(crash)),
-            Step::Crash(crash) => self.armed.arm(crash),
-            Step::CrashCopy(crash) => {
+            HistoryStep::Crash(crash) if self.health == Health::Dead => Err(self.armed.now(crash)),
+            HistoryStep::Crash(crash) => self.armed.arm(crash),
+            HistoryStep::CrashCopy(crash) => {
                 self.copies.arm(crash);
                 self.crash_copies()
             }
-            Step::CrashCopyDuring(activity, crash) => {
+            HistoryStep::CrashCopyDuring(activity, crash) => {
                 self.copies.arm_for(*activity, crash);
                 self.crash_copies()
             }
-            Step::Restart => self.restart(),
-            Step::Check => self.check(),
-            Step::Audit => self.audit(),
-            Step::Lose(lose) => self.lose(lose),
-            Step::Tune(tune) => self.tune(tune),
-            Step::Net(_) => Ok(()),
+            HistoryStep::Restart => self.restart(),
+            HistoryStep::Check => self.check(),
+            HistoryStep::Audit => self.audit(),
+            HistoryStep::Lose(lose) => self.lose(lose),
+            HistoryStep::Tune(tune) => self.tune(tune),
+            HistoryStep::Net(_) => Ok(()),
         }
     }
 

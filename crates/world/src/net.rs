@@ -22,7 +22,7 @@ pub mod served;
 pub mod sockets;
 pub mod stranger;
 
-pub use client::{Character, Wish, Wrong};
+pub use client::{Character, ClientRequest, Wrong};
 pub use draw::history;
 pub use operator::Order;
 pub use served::{ANSWERED_WITHIN, Served};
@@ -59,7 +59,7 @@ pub enum Leave {
 #[derive(Clone, PartialEq)]
 pub enum Act {
     /// A client asks for something, over a new connection if it has none.
-    Ask(usize, Wish),
+    Ask(usize, ClientRequest),
     /// A client leaves.
     Leave(usize, Leave),
     /// A client receives nothing for so long.
@@ -75,7 +75,7 @@ pub enum Act {
 impl fmt::Debug for Act {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ask(client, wish) => write!(f, "client {client}: {wish:?}"),
+            Self::Ask(client, request) => write!(f, "client {client}: {request:?}"),
             Self::Leave(client, how) => write!(f, "client {client} leaves: {how:?}"),
             Self::Stall(client, time) => write!(f, "client {client} receives nothing for {time}"),
             Self::Empty => f.write_str("all clients leave"),

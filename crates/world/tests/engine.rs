@@ -7,15 +7,15 @@ use weir_engine::{DurableWrites, FlushRules, MOVER_SHARE, WhenFull};
 use weir_map::Hardening;
 use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 use weir_policy::harm::Moves;
-use weir_world::campaign::{self, Kind};
-use weir_world::driver::{Ask, Crash, Replace, Setup, Step, VolumeSpec};
+use weir_world::campaign::{self, HistoryKind};
+use weir_world::driver::{Ask, Crash, HistoryStep, Replace, Setup, VolumeSpec};
 use weir_world::{DeviceSpec, History, Pace, Planted, Seed, Statistics, Stop};
 
 /// How many shorter histories are tried when one fails.
 const SHRINK_MAX: u64 = 3_000;
 
 /// Runs histories from so many seeds; together they must answer so many requests, at least.
-fn histories(kind: Kind, seeds: u64, requests: u64) -> Statistics {
+fn histories(kind: HistoryKind, seeds: u64, requests: u64) -> Statistics {
     let mut total = Statistics::default();
     let first = common::seed().0;
     for seed in (0..seeds * common::rounds()).map(|number| Seed(first.wrapping_add(number << 32))) {
@@ -44,27 +44,27 @@ fn run(history: &History) -> Statistics {
 
 #[test]
 fn every_answer_is_one_the_oracle_admits() {
-    histories(Kind::calm(1500), 95, 100_000);
+    histories(HistoryKind::calm(1500), 95, 100_000);
 }
 
 #[test]
 fn space_goes_from_hand_to_hand() {
-    histories(Kind { crowded: true, ..Kind::crashing(8, 60) }, 70, 20_000);
+    histories(HistoryKind { crowded: true, ..HistoryKind::crashing(8, 60) }, 70, 20_000);
 }
 
 #[test]
 fn what_was_promised_survives_crashes() {
-    histories(Kind::crashing(10, 100), 80, 50_000);
+    histories(HistoryKind::crashing(10, 100), 80, 50_000);
 }
 
 #[test]
 fn failing_devices_cost_only_what_they_must() {
-    histories(Kind { faults: true, ..Kind::crashing(4, 60) }, 160, 10_000);
+    histories(HistoryKind { faults: true, ..HistoryKind::crashing(4, 60) }, 160, 10_000);
 }
 
 #[test]
 fn what_devices_do_silently_is_noticed_in_metadata_and_counted_in_data() {
-    let total = histories(Kind { rot: true, ..Kind::crashing(12, 100) }, 80, 20_000);
+    let total = histories(HistoryKind { rot: true, ..HistoryKind::crashing(12, 100) }, 80, 20_000);
     assert!(total.noticed > 0 && total.survived > 0 && total.damaged_data > 0, "{total:?}");
 }
 
@@ -110,13 +110,14 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
 
 #[test]
 fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
-    let ask =
-        |op| Step::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false });
-    let crash = |how| Step::Crash(Crash { how, ..Crash::at_once() });
+    let ask = |op| {
+        HistoryStep::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false })
+    };
+    let crash = |how| HistoryStep::Crash(Crash { how, ..Crash::at_once() });
     // In place over durable blocks, so that nothing but the data is at stake, and striped, so that
     // some of it is not on the device with the map.
-    let steps = [ask(Op::Write), ask(Op::Flush), Step::Wait(2), ask(Op::Write), Step::Wait(1)];
-    let steps = [&steps[..], &[crash(Stop::Kill), Step::Check, crash(Stop::PowerCut)]].concat();
+    let steps = [ask(Op::Write), ask(Op::Flush), HistoryStep::Wait(2), ask(Op::Write), HistoryStep::Wait(1)];
+    let steps = [&steps[..], &[crash(Stop::Kill), HistoryStep::Check, crash(Stop::PowerCut)]].concat();
     for seed in 0..20 {
         let setup = striped(Seed(seed), Nanos::millis(1));
         run(&History { setup, steps: steps.clone() });
@@ -126,10 +127,12 @@ fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
 /// The server is stopped for a little more than a deadline, the devices with it or not.
 #[test]
 fn a_server_that_slept_gives_up_no_device() {
-    let ask =
-        |op| Step::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false });
-    let sleep = Step::Jump { after: 0, time: Nanos::millis(3_100) };
-    let steps = [ask(Op::Write), ask(Op::Flush), Step::Wait(2), ask(Op::Read), sleep, Step::Wait(1)];
+    let ask = |op| {
+        HistoryStep::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false })
+    };
+    let sleep = HistoryStep::Jump { after: 0, time: Nanos::millis(3_100) };
+    let steps =
+        [ask(Op::Write), ask(Op::Flush), HistoryStep::Wait(2), ask(Op::Read), sleep, HistoryStep::Wait(1)];
     for seed in 0..20 {
         let setup = Setup { deadline: Nanos::secs(3), depth: 4, ..striped(Seed(seed), Nanos::millis(20)) };
         run(&History { setup, steps: steps.to_vec() });
@@ -184,14 +187,14 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         planted: Planted::NONE,
         served: None,
     };
-    let full = [kib(1, 0, 64), kib(0, 0, 1024)].map(Step::Ask);
+    let full = [kib(1, 0, 64), kib(0, 0, 1024)].map(HistoryStep::Ask);
     let steps = [
         &full[..],
         &[
-            Step::Wait(2),
-            Step::Ask(kib(1, 0, 128)),
-            Step::Replace(Replace { volume: 0, meanwhile: vec![] }),
-            Step::Wait(1),
+            HistoryStep::Wait(2),
+            HistoryStep::Ask(kib(1, 0, 128)),
+            HistoryStep::Replace(Replace { volume: 0, meanwhile: vec![] }),
+            HistoryStep::Wait(1),
         ],
     ];
     let statistics = run(&History { setup, steps: steps.concat() });
@@ -201,7 +204,7 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
 #[test]
 fn the_same_seed_gives_the_same_history() {
     for seed in 0..8 {
-        let history = History::new(Seed(seed), &Kind { faults: true, ..Kind::crashing(3, 60) });
+        let history = History::new(Seed(seed), &HistoryKind { faults: true, ..HistoryKind::crashing(3, 60) });
         let (first, second) = (history.run(), history.run());
         assert_eq!((first.digest, first.statistics), (second.digest, second.statistics));
     }
@@ -214,7 +217,7 @@ fn seeds_that_failed_once() {
     for line in lines {
         let seed = line.split_whitespace().next().and_then(|word| word.parse().ok()).map(Seed);
         let seed = seed.unwrap_or_else(|| panic!("{line:?} does not begin with a seed"));
-        let outcome = History::new(seed, &Kind::of(seed)).run();
+        let outcome = History::new(seed, &HistoryKind::of(seed)).run();
         if let Some((failure, step)) = outcome.failure {
             panic!("step {step}: {failure}\nrepeat with: cargo xtask crash --seed {seed}");
         }

@@ -2,8 +2,8 @@
 //! longer campaigns, are for `cargo xtask mutants`.
 #![cfg(feature = "mutants")]
 
-use weir_world::campaign::Kind;
-use weir_world::driver::Step;
+use weir_world::campaign::HistoryKind;
+use weir_world::driver::HistoryStep;
 use weir_world::{History, Mutant, Planted, Seed, net};
 
 /// Histories that a mutant may survive. Most are found within the first dozen.
@@ -112,7 +112,7 @@ const AUDIT_EVERY: usize = 50;
 
 /// The seed that finds a mutant in histories without failing devices.
 fn found_by_audits(mutant: Mutant) -> Option<u64> {
-    let kind = Kind { audits: true, devices_min: 3, volumes_min: 2, ..Kind::crashing(10, 100) };
+    let kind = HistoryKind { audits: true, devices_min: 3, volumes_min: 2, ..HistoryKind::crashing(10, 100) };
     let mut histories = (0..).map(|seed| (seed, History::new(Seed(seed), &kind)));
     let audited = std::iter::from_fn(|| histories.find(|(_, history)| history.setup.mirrored));
     let mut audited = audited.take(SEEDS as usize);
@@ -122,8 +122,8 @@ fn found_by_audits(mutant: Mutant) -> Option<u64> {
             (volume.copies, volume.policy) = (2 - (seed % 2) as u8, None);
         }
         history.setup.planted = Planted::one(mutant);
-        let parts = history.steps.chunks(AUDIT_EVERY).map(<[Step]>::to_vec);
-        history.steps = parts.flat_map(|part| part.into_iter().chain([Step::Audit])).collect();
+        let parts = history.steps.chunks(AUDIT_EVERY).map(<[HistoryStep]>::to_vec);
+        history.steps = parts.flat_map(|part| part.into_iter().chain([HistoryStep::Audit])).collect();
         history.run().failure.map(|(failure, _)| (seed, failure))
     });
     found.map(|(seed, failure)| {
@@ -134,7 +134,7 @@ fn found_by_audits(mutant: Mutant) -> Option<u64> {
 
 /// The seed that finds a mutant.
 fn found_by(mutant: Mutant) -> Option<u64> {
-    let kind = Kind { faults: true, devices_min: 3, volumes_min: 2, ..Kind::crashing(10, 200) };
+    let kind = HistoryKind { faults: true, devices_min: 3, volumes_min: 2, ..HistoryKind::crashing(10, 200) };
     (0..SEEDS).find(|seed| {
         let mut history = History::new(Seed(*seed), &kind);
         history.setup.planted = Planted::one(mutant);

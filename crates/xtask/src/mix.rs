@@ -7,8 +7,8 @@ use clap::ValueEnum;
 use weir_engine::Percent;
 use weir_model::{Rng, Seed};
 use weir_policy::harm::{Moves, Rules};
-use weir_world::campaign::{History, Kind};
-use weir_world::driver::{Setup, Step, Tune};
+use weir_world::campaign::{History, HistoryKind};
+use weir_world::driver::{HistoryStep, Setup, Tune};
 use weir_world::net;
 
 /// What the histories of a campaign are like.
@@ -67,17 +67,19 @@ impl Mix {
         if self == Self::All { TURNS[(seed.0 % TURNS.len() as u64) as usize] } else { self }
     }
 
-    fn kind(self, seed: Seed) -> Kind {
+    fn kind(self, seed: Seed) -> HistoryKind {
         match self {
-            Self::General | Self::All => Kind::of(seed),
-            Self::Audited => Kind { audits: true, ..Kind::of(seed) },
-            Self::Crowded => Kind { crowded: true, ..FAILING },
-            Self::Large => Kind { large: true, odd: true, crashes: 10, ..FAILING },
-            Self::Many => Kind { odd: true, devices_min: 5 + seed.0 / 16 % 6, ..FAILING },
-            Self::Deceiving => Kind { rot: true, faults: chosen(seed, 2) == 0, ..FAILING },
-            Self::Losing => Kind { crashes: 12, requests: 250, ..FAILING },
-            Self::Frames => Kind { crashes: 12, requests: 200, faults: chosen(seed, 2) == 0, ..FAILING },
-            Self::Duplexed => Kind { faults: chosen(seed, 2) == 0, ..FAILING },
+            Self::General | Self::All => HistoryKind::of(seed),
+            Self::Audited => HistoryKind { audits: true, ..HistoryKind::of(seed) },
+            Self::Crowded => HistoryKind { crowded: true, ..FAILING },
+            Self::Large => HistoryKind { large: true, odd: true, crashes: 10, ..FAILING },
+            Self::Many => HistoryKind { odd: true, devices_min: 5 + seed.0 / 16 % 6, ..FAILING },
+            Self::Deceiving => HistoryKind { rot: true, faults: chosen(seed, 2) == 0, ..FAILING },
+            Self::Losing => HistoryKind { crashes: 12, requests: 250, ..FAILING },
+            Self::Frames => {
+                HistoryKind { crashes: 12, requests: 200, faults: chosen(seed, 2) == 0, ..FAILING }
+            }
+            Self::Duplexed => HistoryKind { faults: chosen(seed, 2) == 0, ..FAILING },
             Self::Mirrored | Self::Hanging | Self::Moving | Self::Flushing | Self::Journal | Self::Served => {
                 FAILING
             }
@@ -91,7 +93,7 @@ impl Mix {
             return net::history(seed);
         }
         let kind = mix.kind(seed);
-        let kind = Kind { faults: kind.faults && faults, rot: kind.rot && faults, ..kind };
+        let kind = HistoryKind { faults: kind.faults && faults, rot: kind.rot && faults, ..kind };
         if matches!(mix, Self::General | Self::Audited | Self::Large | Self::Many | Self::Deceiving) {
             return History::new(seed, &kind);
         }
@@ -122,15 +124,20 @@ impl Mix {
         }
         history
             .steps
-            .retain(|step| !matches!(step, Step::Tune(Tune::PoolPolicy(_) | Tune::VolumePolicy(..))));
+            .retain(|step| !matches!(step, HistoryStep::Tune(Tune::PoolPolicy(_) | Tune::VolumePolicy(..))));
         let buffered = mix == Self::Duplexed || (mix == Self::Losing && copies == 1 && chosen(seed, 8) == 3);
         aim(&mut history.setup, if buffered { "hystor-twice" } else { "chaos" }, copies);
         history
     }
 }
 
-const FAILING: Kind =
-    Kind { faults: true, audits: true, devices_min: 3, volumes_min: 2, ..Kind::crashing(50, 350) };
+const FAILING: HistoryKind = HistoryKind {
+    faults: true,
+    audits: true,
+    devices_min: 3,
+    volumes_min: 2,
+    ..HistoryKind::crashing(50, 350)
+};
 
 /// A choice of `count` that a seed makes for its history, whatever its number.
 fn chosen(seed: Seed, count: u64) -> u64 {

@@ -31,7 +31,7 @@ pub(super) enum Begun {
 }
 
 /// What a transfer's outcome means.
-pub(super) enum Step {
+pub(super) enum TransferStep {
     /// Go on with the rest (or again, if nothing was moved).
     Again,
     /// It is over.
@@ -200,16 +200,16 @@ impl FileOp {
     }
 
     /// Takes note of what the kernel answered: bytes moved, or a negated error number.
-    pub(super) fn step(&mut self, answer: i32) -> Step {
+    pub(super) fn step(&mut self, answer: i32) -> TransferStep {
         match answer {
-            e if (e == -libc::EAGAIN || e == -libc::EINTR) && !self.promises() => Step::Again,
-            e if e == -libc::ENODEV || e == -libc::ENXIO => Step::Over(Err(IoError::Lost)),
-            e if e < 0 => Step::Over(Err(IoError::Os(Errno(-e)))),
-            _ if self.action == Action::Sync => Step::Over(Ok(())),
-            0 => Step::Over(Err(IoError::Short)),
+            e if (e == -libc::EAGAIN || e == -libc::EINTR) && !self.promises() => TransferStep::Again,
+            e if e == -libc::ENODEV || e == -libc::ENXIO => TransferStep::Over(Err(IoError::Lost)),
+            e if e < 0 => TransferStep::Over(Err(IoError::Os(Errno(-e)))),
+            _ if self.action == Action::Sync => TransferStep::Over(Ok(())),
+            0 => TransferStep::Over(Err(IoError::Short)),
             moved => {
                 self.moved += moved as u32;
-                if self.moved < self.buffer.len { Step::Again } else { Step::Over(Ok(())) }
+                if self.moved < self.buffer.len { TransferStep::Again } else { TransferStep::Over(Ok(())) }
             }
         }
     }
@@ -224,8 +224,8 @@ mod tests {
         let buffer = Buffer { at: 0, len: 4096 };
         let mut op = FileOp { id: IoId(0), device: DeviceId(0), action, at: 0, buffer, moved: 0 };
         match op.step(answer) {
-            Step::Again => None,
-            Step::Over(result) => Some(result),
+            TransferStep::Again => None,
+            TransferStep::Over(result) => Some(result),
         }
     }
 

@@ -7,7 +7,7 @@ use libc::pollfd;
 use weir_model::{IoDone, Nanos};
 
 use super::backend::{FileOp, Finished, Sleep, World};
-use super::disk::{Disks, Step, lent};
+use super::disk::{Disks, TransferStep, lent};
 use super::signal::{Bell, Signals};
 use super::socket::{ListenerId, Sockets, Way};
 use super::workers::Workers;
@@ -171,8 +171,8 @@ impl Plain {
     fn collect(&mut self, world: &mut World<'_>) {
         for (mut op, answer) in self.workers.collect() {
             match op.step(answer) {
-                Step::Again => self.workers.start(op, world.disks.file(op.device)),
-                Step::Over(result) => {
+                TransferStep::Again => self.workers.start(op, world.disks.file(op.device)),
+                TransferStep::Over(result) => {
                     world.region.returned(op.buffer, lent(op.action));
                     let done = IoDone { id: op.id, result };
                     world.finished.push(Finished { device: op.device, done });

@@ -11,7 +11,7 @@ use io_uring::{IoUring, Submitter, cqueue, opcode};
 use weir_model::{ConnId, IoDone};
 
 use super::backend::{Action, FileOp, Finished, Sleep, World};
-use super::disk::{Step, lent};
+use super::disk::{TransferStep, lent};
 use super::signal::{Bell, Signals};
 use super::socket::{ListenerId, Sockets, Way};
 use super::{Event, ReactorOptions, SKIPS_MAX};
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Uring {
 /// What an entry is, in the upper half of its user data; the lower half says which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-enum Kind {
+enum EntryKind {
     File = 0,
     Recv = 1,
     Send = 2,
@@ -66,7 +66,7 @@ enum Kind {
     Cancel = 6,
 }
 
-impl Kind {
+impl EntryKind {
     fn tag(self, index: u32) -> u64 {
         u64::from(self as u32) << 32 | u64::from(index)
     }
@@ -185,7 +185,7 @@ impl Uring {
             (Action::Sync, _) => opcode::Fsync::new(file).flags(FsyncFlags::DATASYNC).build(),
         };
         self.urgent = true;
-        self.push(entry.user_data(Kind::File.tag(slot)));
+        self.push(entry.user_data(EntryKind::File.tag(slot)));
     }
 
     /// Accepts one client there, now or when clients are accepted again.
@@ -197,7 +197,7 @@ impl Uring {
             let socket = Fd(listener.socket().as_raw_fd());
             let none = std::ptr::null_mut();
             let entry = opcode::Accept::new(socket, none, none.cast()).flags(libc::SOCK_CLOEXEC).build();
-            self.push(entry.user_data(Kind::Accept.tag(id.0)));
+            self.push(entry.user_data(EntryKind::Accept.tag(id.0)));
         }
     }
 
@@ -214,12 +214,12 @@ impl Uring {
         self.paused.clear();
         self.waiting.clear();
         for (id, _) in sockets.listeners() {
-            self.cancel_tag(Kind::Accept.tag(id.0));
+            self.cancel_tag(EntryKind::Accept.tag(id.0));
         }
     }
 
     fn cancel_tag(&mut self, tag: u64) {
-        self.push(opcode::AsyncCancel::new(tag).build().user_data(Kind::Cancel.tag(0)));
+        self.push(opcode::AsyncCancel::new(tag).build().user_data(EntryKind::Cancel.tag(0)));
     }
 
     /// Goes on with a receive or send.
@@ -234,27 +234,27 @@ impl Uring {
             (Way::In, None) => opcode::RecvMsg::new(socket, transfer.header()).flags(flags as u32).build(),
             (Way::Out, None) => opcode::SendMsg::new(socket, transfer.header()).flags(flags as u32).build(),
         };
-        self.push(entry.user_data(Kind::of_way(way).tag(index)));
+        self.push(entry.user_data(EntryKind::of_way(way).tag(index)));
     }
 
     /// Cancels what is in flight on a connection. Its socket is shut down already, which ends
     /// most of it; this ends what waits for something else.
     pub(super) fn cancel(&mut self, conn: ConnId) {
         let index = conn.index() as u32;
-        self.cancel_tag(Kind::Recv.tag(index));
-        self.cancel_tag(Kind::Send.tag(index));
+        self.cancel_tag(EntryKind::Recv.tag(index));
+        self.cancel_tag(EntryKind::Send.tag(index));
     }
 
     /// Cancels the receive in flight on a connection.
     pub(super) fn cancel_recv(&mut self, conn: ConnId) {
-        self.cancel_tag(Kind::Recv.tag(conn.index() as u32));
+        self.cancel_tag(EntryKind::Recv.tag(conn.index() as u32));
     }
 
     fn watch(&mut self, bell: Bell) {
         let Some(source) = self.bell_sources[bell as usize] else { return };
         let bytes = &mut self.bells[bell as usize];
         let entry = opcode::Read::new(Fd(source), bytes.as_mut_ptr(), bytes.len() as u32).build();
-        self.push(entry.user_data(Kind::Bell.tag(bell as u32)));
+        self.push(entry.user_data(EntryKind::Bell.tag(bell as u32)));
     }
 
     /// Submits, sleeps if it may and nothing has ended yet, and reaps what has.
@@ -312,22 +312,22 @@ impl Uring {
         if !cqueue::more(entry.flags()) {
             self.in_flight -= 1;
         }
-        match Kind::of(entry.user_data()) {
-            Kind::File => self.file_moved(index, answer, world),
-            Kind::Recv => self.moved(index, Way::In, answer, world),
-            Kind::Send => self.moved(index, Way::Out, answer, world),
-            Kind::Accept => self.accepted(ListenerId(index), answer, world),
-            Kind::Bell => self.rang(index, answer, world.events),
-            Kind::Resume => self.resume_accepting(world.sockets),
-            Kind::Cancel => {}
+        match EntryKind::of(entry.user_data()) {
+            EntryKind::File => self.file_moved(index, answer, world),
+            EntryKind::Recv => self.moved(index, Way::In, answer, world),
+            EntryKind::Send => self.moved(index, Way::Out, answer, world),
+            EntryKind::Accept => self.accepted(ListenerId(index), answer, world),
+            EntryKind::Bell => self.rang(index, answer, world.events),
+            EntryKind::Resume => self.resume_accepting(world.sockets),
+            EntryKind::Cancel => {}
         }
     }
 
     fn file_moved(&mut self, slot: u32, answer: i32, world: &mut World<'_>) {
         let op = &mut self.ops[slot as usize];
         match op.step(answer) {
-            Step::Again => self.submit_op(slot, world.region),
-            Step::Over(result) => {
+            TransferStep::Again => self.submit_op(slot, world.region),
+            TransferStep::Over(result) => {
                 world.region.returned(op.buffer, lent(op.action));
                 let done = IoDone { id: op.id, result };
                 world.finished.push(Finished { device: op.device, done });
@@ -363,7 +363,7 @@ impl Uring {
     fn pause(&mut self, id: ListenerId) {
         if self.paused.is_empty() {
             let timeout = opcode::Timeout::new(&raw const ACCEPT_PAUSE).build();
-            self.push(timeout.user_data(Kind::Resume.tag(0)));
+            self.push(timeout.user_data(EntryKind::Resume.tag(0)));
         }
         self.paused.push(id);
     }
@@ -378,7 +378,7 @@ impl Uring {
     pub(super) fn stop(&mut self) {
         self.stopping = true;
         for bell in Bell::ALL {
-            self.cancel_tag(Kind::Bell.tag(bell as u32));
+            self.cancel_tag(EntryKind::Bell.tag(bell as u32));
         }
     }
 

@@ -5,7 +5,7 @@
 //! no memory asked for.
 
 use weir_model::{Bytes, Nanos};
-use weir_policy::placement::{Command, SizeClass};
+use weir_policy::placement::{MeasuredCommand, SizeClass};
 
 /// Parts of a power of two that responses are told apart by: a response is known to an eighth.
 const PARTS: u32 = 8;
@@ -213,7 +213,7 @@ impl Measure {
 
     /// A read or write ended well.
     #[inline]
-    pub(crate) fn note(&mut self, command: &Command) {
+    pub(crate) fn note(&mut self, command: &MeasuredCommand) {
         let direction = usize::from(command.write);
         self.totals.commands[direction] += 1;
         self.totals.bytes[direction] += command.len.0;
@@ -288,8 +288,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn command(write: bool, kib: u64, response: Nanos) -> Command {
-        Command::new(write, Bytes::kib(kib), 1, response, Nanos(0))
+    fn command(write: bool, kib: u64, response: Nanos) -> MeasuredCommand {
+        MeasuredCommand::new(write, Bytes::kib(kib), 1, response, Nanos(0))
     }
 
     #[test]

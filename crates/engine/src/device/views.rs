@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::flight::Whose;
 use weir_map::{Map, Superblock};
 use weir_model::{DeviceId, Nanos};
-use weir_policy::placement::{Command, DeviceView};
+use weir_policy::placement::{DeviceView, MeasuredCommand};
 
 /// A view of each device.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Views {
 
     /// Notes a command that ended well, as policies are to see the device.
     #[inline]
-    pub(crate) fn measure(&mut self, device: DeviceId, whose: Whose, command: &Command) {
+    pub(crate) fn measure(&mut self, device: DeviceId, whose: Whose, command: &MeasuredCommand) {
         self.measured += 1;
         let view = &mut self.views[device.index()];
         match whose {

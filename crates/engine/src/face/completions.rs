@@ -1,13 +1,13 @@
 //! The end of a device command: measured, retried or failed, and told to whoever began it (`tell_ended`).
 
 use crate::device::pacing::Ended;
-use crate::flight::{Flight, Purpose, ReadIo, Step, Whose, WriteIo, is_full};
+use crate::flight::{DurableStep, Flight, Purpose, ReadIo, Whose, WriteIo, is_full};
 use crate::ids::PieceId;
 use crate::io::coalesce::may_join;
 use crate::notice::LostWhy;
 use crate::{Base, DataPath, Engine};
 use weir_model::{DeviceId, Errno, IoDone, IoError, IoId, IoKind, Memory, Mutant, Nanos};
-use weir_policy::placement::Command;
+use weir_policy::placement::MeasuredCommand;
 
 impl Engine {
     /// Takes the completion of a device command.
@@ -72,7 +72,7 @@ impl Engine {
         let Some(flight) = core.commands.get(id) else { return };
         let device = &mut core.devices[flight.device.index()];
         let Ended { response, took, .. } = device.end(core.now, flight, whose, mover.share());
-        let command = Command::new(!kind.is_read(), flight.len(), flight.depth, response, took);
+        let command = MeasuredCommand::new(!kind.is_read(), flight.len(), flight.depth, response, took);
         device.measure(kind, &command, core.now);
         let of = flight.device;
         let tells_of_device = whose != Whose::Other || matches!(flight.purpose, Purpose::CurveProbe);
@@ -142,13 +142,13 @@ impl Engine {
     /// not what has ended, or comes to nothing.
     fn was_written(&mut self, id: IoId) -> bool {
         let Some(flight) = self.data.base.core.commands.get(id) else { return false };
-        if flight.step != Step::Writing
+        if flight.step != DurableStep::Writing
             || matches!(flight.purpose, Purpose::Abandoned)
             || self.data.base.core.is_spoilt(flight)
         {
             return false;
         }
-        let flight = Flight { step: Step::Flushing, ..self.data.base.core.commands.remove(id) };
+        let flight = Flight { step: DurableStep::Flushing, ..self.data.base.core.commands.remove(id) };
         self.data.base.core.commands.send(flight);
         true
     }

@@ -8,7 +8,7 @@
 //! and the location is quarantined until the command really ends.
 
 use crate::Engine;
-use crate::device::State;
+use crate::device::Availability;
 use crate::device::abandoned::Abandoned;
 use crate::notice::{LostWhy, Notice};
 use crate::task::Task;
@@ -71,7 +71,7 @@ impl Engine {
             return;
         }
         self.data.base.core.devices[device.index()].state =
-            State::Lost { why, since: self.data.base.core.now };
+            Availability::Lost { why, since: self.data.base.core.now };
         self.data.base.verification.lost(device, why);
         self.data.base.core.views.device_changed();
         self.data.base.core.notices.push(Notice::Lost { device, why });

@@ -5,8 +5,8 @@ use crate::StoppedChanges;
 use crate::admin::VolumeInfo;
 use crate::cache::CacheStatus;
 use crate::counts::written::Written;
+use crate::device::Availability;
 use crate::device::ErrorCounts;
-use crate::device::State;
 use crate::device::measure::{Load, ResponsesBySize};
 use crate::device::pacing::MoverShare;
 use crate::mover::MoverStatus;
@@ -171,8 +171,8 @@ impl Engine {
                 load: device.load.load(self.data.base.core.now),
                 responses: device.load.responses(),
                 state: match device.state {
-                    State::InUse => DeviceState::InUse,
-                    State::Lost { why, since } => {
+                    Availability::InUse => DeviceState::InUse,
+                    Availability::Lost { why, since } => {
                         DeviceState::Lost { why, for_: self.data.base.core.now.since(since) }
                     }
                 },

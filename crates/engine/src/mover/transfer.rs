@@ -34,14 +34,14 @@ pub(super) enum Stage {
     /// It goes on when the devices have time for it.
     WaitsForTime(Nanos),
     /// A run is being read: by a command of its own, or by this client's read.
-    Reads { run: Run, fed_by: Option<PieceId> },
+    Reads { run: CopyRun, fed_by: Option<PieceId> },
     /// What was read is being written.
-    Writes(Run, Writing),
+    Writes(CopyRun, Writing),
 }
 
 /// A run under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct CopyRun {
     pub(super) blocks: BlockRange,
     pub(super) destination: Destination,
     /// The flush its source needs.
@@ -88,7 +88,7 @@ impl Stage {
     }
 
     /// The run that has been read.
-    pub(super) fn take_read(&mut self) -> Option<Run> {
+    pub(super) fn take_read(&mut self) -> Option<CopyRun> {
         match std::mem::take(self) {
             Self::Reads { run, .. } => Some(run),
             _ => None,
@@ -118,7 +118,7 @@ mod tests {
         let whole = Whole { device: DeviceId(1), extent: DeviceExtent(0) };
         let destination = Destination { address: Address::Whole(whole), fresh: true };
         let blocks = BlockRange { first: 2, count: 3 };
-        let run = Run { blocks, destination, source: None, distrusts: 0 };
+        let run = CopyRun { blocks, destination, source: None, distrusts: 0 };
         let mut stage = Stage::Reads { run, fed_by: Some(PieceId(7)) };
         assert_eq!(stage.take_fed(PieceId(6)), None);
         assert_eq!((stage.take_fed(PieceId(7)), stage.take_fed(PieceId(7))), (Some(blocks), None));

@@ -26,7 +26,7 @@ use weir_model::{
     VolumeId,
 };
 use weir_policy::harm::{Curves, Done, Estimate, Judge, Moves, Reviewed, Use, Verdict};
-use weir_policy::placement::{Action, Command, PlaceView, SizeClass};
+use weir_policy::placement::{Action, MeasuredCommand, PlaceView, SizeClass};
 
 /// How often policies are looked at, and a device is probed at most.
 const LOOK: Nanos = Nanos::secs(1);
@@ -224,7 +224,7 @@ impl Base {
 
     /// A command ended well, of a client's piece or not.
     #[inline(always)]
-    pub(crate) fn weigh(&mut self, device: DeviceId, piece: Option<PieceId>, command: &Command) {
+    pub(crate) fn weigh(&mut self, device: DeviceId, piece: Option<PieceId>, command: &MeasuredCommand) {
         if !self.host.policies.moving {
             return;
         }
@@ -237,7 +237,7 @@ impl Base {
     }
 
     #[inline(never)]
-    fn weigh_sampled(&mut self, id: PieceId, key: ExtentKey, device: DeviceId, command: Command) {
+    fn weigh_sampled(&mut self, id: PieceId, key: ExtentKey, device: DeviceId, command: MeasuredCommand) {
         let which = self.host.policies.of(key.volume);
         if self.core.is_mirrored(key) || self.host.has_stopped_moves(which) {
             return;

@@ -11,7 +11,7 @@ use crate::policy::which::Which;
 use std::collections::BTreeMap;
 use weir_model::{Nanos, VolumeId};
 use weir_policy::harm::Moves;
-use weir_policy::placement::{Choice, Placement, ReadFrom, Watches};
+use weir_policy::placement::{Placement, ReadFrom, TunedPolicy, Watches};
 
 /// A policy at work.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Policies {
     /// Some of them may ask for something to be moved.
     pub(crate) moving: bool,
     /// What volumes of these names are to have, those that are not there yet included.
-    chosen: BTreeMap<String, Choice>,
+    chosen: BTreeMap<String, TunedPolicy>,
 }
 
 impl Policies {
@@ -130,7 +130,7 @@ impl Host {
 
     /// From now on the volume of this name has its own policy, made as it is chosen; without a choice, the
     /// pool's.
-    pub(crate) fn set_volume_policy(&mut self, core: &Core, name: &str, choice: Option<Choice>) {
+    pub(crate) fn set_volume_policy(&mut self, core: &Core, name: &str, choice: Option<TunedPolicy>) {
         match choice {
             Some(choice) => drop(self.policies.chosen.insert(name.to_owned(), choice)),
             None => drop(self.policies.chosen.remove(name)),
@@ -146,13 +146,13 @@ impl Host {
 mod tests {
     use super::*;
     use crate::policy::which::is_about;
-    use weir_policy::placement::{by_name, choice};
+    use weir_policy::placement::{by_name, untuned};
 
     #[test]
     fn each_volume_has_its_own_policy_or_the_pool_s() {
         let mut policies = Policies::new(Nanos(0), by_name("stripe").expect("a policy"));
         for (name, policy) in [("a", "wardrop"), ("b", "hystor")] {
-            policies.chosen.insert(name.into(), choice(policy).expect("a policy"));
+            policies.chosen.insert(name.into(), untuned(policy).expect("a policy"));
         }
         for (volume, name) in [(1, "a"), (2, "b"), (3, "c")] {
             policies.settle(Nanos(0), VolumeId(volume), name, Moves::default());

@@ -7,7 +7,7 @@ use weir_model::{BLOCK, Bytes, VolumeId, VolumeOffset};
 const RUNS: usize = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
+struct SequentialRun {
     volume: VolumeId,
     end: VolumeOffset,
     len: Bytes,
@@ -16,7 +16,7 @@ struct Run {
 /// The runs of late.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs {
-    runs: [Run; RUNS],
+    runs: [SequentialRun; RUNS],
     /// In which block each of them ends, as far as that fits: to tell without looking at them that none ends
     /// near a request.
     ends: [u32; RUNS],
@@ -36,7 +36,7 @@ impl Runs {
         {
             return before;
         }
-        self.runs[self.next] = Run { volume, end, len };
+        self.runs[self.next] = SequentialRun { volume, end, len };
         self.ends[self.next] = block(end);
         self.next = (self.next + 1) % RUNS;
         Bytes(0)
@@ -48,13 +48,14 @@ impl Runs {
         let end = offset + len;
         // Who appends to a log writes its last block, which was not full, once more. Of a run that ends
         // before the request this is vast.
-        let again = |r: &Run| Bytes(r.end.0.wrapping_sub(offset.0));
-        let goes_on = |r: &Run| (again(r).0 == 0 || end > r.end) && again(r) <= r.len;
-        let continues = |r: &Run| again(r).0 <= BLOCK && r.len.0 > 0 && r.volume == volume && goes_on(r);
+        let again = |r: &SequentialRun| Bytes(r.end.0.wrapping_sub(offset.0));
+        let goes_on = |r: &SequentialRun| (again(r).0 == 0 || end > r.end) && again(r) <= r.len;
+        let continues =
+            |r: &SequentialRun| again(r).0 <= BLOCK && r.len.0 > 0 && r.volume == volume && goes_on(r);
         let at = self.runs.iter().position(continues)?;
         let run = &mut self.runs[at];
         let before = run.len - again(run);
-        *run = Run { volume, end, len: before + len };
+        *run = SequentialRun { volume, end, len: before + len };
         self.ends[at] = (end.0 / BLOCK) as u32;
         Some(before)
     }
@@ -76,7 +77,7 @@ mod tests {
                 let at = VolumeOffset(sector * 512 + if far { 1 << 45 } else { 0 });
                 let (volume, len) = (VolumeId(volume), Bytes(sectors * 512));
                 let continues = twin.go_on(volume, at, len).unwrap_or_else(|| {
-                    twin.runs[twin.next] = Run { volume, end: at + len, len };
+                    twin.runs[twin.next] = SequentialRun { volume, end: at + len, len };
                     twin.next = (twin.next + 1) % RUNS;
                     Bytes(0)
                 });

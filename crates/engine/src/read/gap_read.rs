@@ -14,7 +14,7 @@ use crate::DataPath;
 use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::PieceId;
-use crate::lookup::{self, Plan, Route, Run, Source};
+use crate::lookup::{self, BlockRun, Plan, Route, Source};
 use crate::policy::Host;
 use crate::policy::route;
 use crate::read;
@@ -64,7 +64,7 @@ impl Reads {
 }
 
 /// What these commands are expected to take.
-fn takes<'a>(core: &Core, runs: impl Iterator<Item = &'a Run>) -> u64 {
+fn takes<'a>(core: &Core, runs: impl Iterator<Item = &'a BlockRun>) -> u64 {
     let len = |run: &BlockRange| Bytes(u64::from(run.count) * BLOCK);
     let sources = runs.filter_map(|(run, source)| Some((source.as_ref()?.device, len(run))));
     sources.map(|(device, len)| route::expected_read(core, device, len).0).fold(0, u64::saturating_add)

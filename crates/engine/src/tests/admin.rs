@@ -1,7 +1,7 @@
 //! Volumes being removed: when the power goes, and while requests to them are in flight.
 
 use super::harness::Harness;
-use crate::{AdminError, AdminId, Command};
+use crate::{AdminCommand, AdminError, AdminId};
 use std::collections::BTreeSet;
 use weir_map::delta::Delta;
 use weir_map::{Hardening, Intent, IntentKind};
@@ -33,7 +33,7 @@ fn a_volume_goes_when_the_requests_in_flight_have_ended() {
     h.flush().expect("a flush");
     h.devices.holding = Some(IoKind::Read);
     h.begin(Op::Read, 0, 4096);
-    h.engine.admin(h.now(), AdminId(3), Command::RemoveVolume { name: "vol".into() });
+    h.engine.admin(h.now(), AdminId(3), AdminCommand::RemoveVolume { name: "vol".into() });
     h.run();
     assert!(h.engine.next_admin_reply().is_none() && h.engine.map().volume(h.volume).is_some());
     h.release(None);
@@ -49,7 +49,7 @@ fn removal_behind_a_read() -> Harness {
     h.flush().expect("a flush");
     h.devices.holding = Some(IoKind::Read);
     h.begin(Op::Read, 0, 4096);
-    h.engine.admin(h.now(), AdminId(3), Command::RemoveVolume { name: "vol".into() });
+    h.engine.admin(h.now(), AdminId(3), AdminCommand::RemoveVolume { name: "vol".into() });
     h.run();
     assert!(h.engine.next_admin_reply().is_none(), "the read is in flight");
     h
@@ -60,7 +60,7 @@ fn removal_behind_a_read() -> Harness {
 fn a_removal_under_way_fails_when_the_metadata_does() {
     let mut h = removal_behind_a_read();
     h.devices.broken.push((DeviceId(0), IoKind::Write { fua: true }, IoError::Os(Errno::EIO)));
-    let other = Command::CreateVolume {
+    let other = AdminCommand::CreateVolume {
         name: "other".into(),
         size: Bytes::mib(1),
         hardening: Hardening::Flush,
@@ -95,7 +95,7 @@ fn a_removal_that_begins_while_the_engine_stops_fails() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
-    h.engine.admin(h.now(), AdminId(3), Command::RemoveVolume { name: "vol".into() });
+    h.engine.admin(h.now(), AdminId(3), AdminCommand::RemoveVolume { name: "vol".into() });
     h.begin_stop();
     assert_failed_by_a_stop(h);
 }

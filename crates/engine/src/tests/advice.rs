@@ -3,7 +3,7 @@
 use super::harness::Harness;
 use std::sync::{Arc, Mutex};
 use weir_model::{Bytes, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
-use weir_policy::placement::{Access, Action, DeviceView, Moment, Placement, Watches, by_name, choice};
+use weir_policy::placement::{Access, Action, DeviceView, Moment, Placement, Watches, by_name, untuned};
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -139,7 +139,7 @@ fn what_a_volume_with_its_own_policy_does_is_not_the_pool_s_policy_s_business() 
     let told = |seen: &Mutex<Seen>| seen.lock().expect("one thread").accesses.len();
     let own = |h: &Harness| h.engine.volumes().next().expect("a volume").policy;
     h.write(0, &[1; 128 << 10]);
-    h.engine.set_volume_policy(h.now(), "vol", choice("stripe"));
+    h.engine.set_volume_policy(h.now(), "vol", untuned("stripe"));
     h.write(128 << 10, &[2; 4096]);
     assert_eq!((told(&seen), own(&h)), (1, Some("stripe")));
     h.wait(Nanos::millis(30));

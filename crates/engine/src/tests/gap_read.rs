@@ -194,7 +194,7 @@ fn if_the_device_is_lost_and_no_other_has_the_blocks_the_read_fails() {
 #[test]
 fn where_slots_are_read_first_no_hole_is() {
     let mut h = with_holes(2);
-    h.engine.set_volume_policy(h.now(), "vol", placement::choice("hystor"));
+    h.engine.set_volume_policy(h.now(), "vol", placement::untuned("hystor"));
     assert_eq!(h.read(0, EXTENT).1, content());
     assert_eq!(reads(&h), [(0, 3), (1, 1), (0, 5), (1, 1), (0, 10), (1, 1), (0, 11)]);
 }

@@ -5,7 +5,7 @@ mod devices;
 pub(super) use devices::{Devices, Disks};
 
 use crate::lookup;
-use crate::{AdminError, AdminId, Command, DeviceSettings, Engine, Options, SpaceRules};
+use crate::{AdminCommand, AdminError, AdminId, DeviceSettings, Engine, Options, SpaceRules};
 use proptest::prelude::*;
 use weir_map::{
     Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Record, Recovery, Superblock,
@@ -395,14 +395,14 @@ impl Harness {
         map.devices().iter().map(|sb| map.space(sb.device).free()).sum()
     }
 
-    pub(super) fn admin(&mut self, command: Command) -> Result<VolumeId, AdminError> {
+    pub(super) fn admin(&mut self, command: AdminCommand) -> Result<VolumeId, AdminError> {
         self.engine.admin(self.devices.now, AdminId(1), command);
         self.run();
         self.engine.next_admin_reply().expect("a reply").result
     }
 
     pub(super) fn create_volume(&mut self) -> Result<(), AdminError> {
-        let command = Command::CreateVolume {
+        let command = AdminCommand::CreateVolume {
             name: "vol".into(),
             size: Bytes(self.volume_size),
             hardening: Hardening::Flush,
@@ -420,18 +420,18 @@ impl Harness {
                 break;
             }
             let (name, size) = (format!("empty{n}"), Bytes(self.volume_size));
-            self.admin(Command::CreateVolume { name, size, hardening: Hardening::Flush, copies: 1 })
+            self.admin(AdminCommand::CreateVolume { name, size, hardening: Hardening::Flush, copies: 1 })
                 .expect("a volume");
         }
         assert!(self.engine.map().has_metadata_room());
     }
 
     pub(super) fn set_hardening(&mut self, hardening: Hardening) -> Result<VolumeId, AdminError> {
-        self.admin(Command::SetHardening { name: "vol".into(), hardening })
+        self.admin(AdminCommand::SetHardening { name: "vol".into(), hardening })
     }
 
     pub(super) fn remove_volume(&mut self) -> Result<VolumeId, AdminError> {
-        self.admin(Command::RemoveVolume { name: "vol".into() })
+        self.admin(AdminCommand::RemoveVolume { name: "vol".into() })
     }
 
     pub(super) fn begin_stop(&mut self) {

@@ -170,7 +170,7 @@ fn where_slots_come_first_other_places_stand_in_for_them() {
 fn a_volume_s_own_policy_says_where_its_reads_go() {
     let mut h = with_slow_slots();
     let read = |h: &mut Harness, choice: Option<&str>| {
-        h.engine.set_volume_policy(h.now(), "vol", choice.and_then(placement::choice));
+        h.engine.set_volume_policy(h.now(), "vol", choice.and_then(placement::untuned));
         h.devices.log.clear();
         h.read(4 * 4096, 4096);
         reads(h)

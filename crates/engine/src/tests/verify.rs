@@ -1,7 +1,7 @@
 //! Devices that are truncated while they are used.
 
 use super::harness::{Harness, Shape};
-use crate::{AdminError, AdminId, Command, DeviceSettings, DeviceState, Hardening, LostWhy, Notice};
+use crate::{AdminCommand, AdminError, AdminId, DeviceSettings, DeviceState, Hardening, LostWhy, Notice};
 use weir_map::Superblock;
 use weir_model::{
     BlockRange, Bytes, DeviceId, Errno, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError, VolumeId,
@@ -280,9 +280,9 @@ fn copies_and_metadata_go_on_elsewhere_when_a_file_was_removed() {
 type Change = fn(&mut Harness) -> Result<VolumeId, AdminError>;
 
 /// What an operator asks for beside the volume there is.
-fn another_volume() -> Command {
+fn another_volume() -> AdminCommand {
     let (name, size) = ("other".into(), Bytes::mib(1));
-    Command::CreateVolume { name, size, hardening: Hardening::Flush, copies: 1 }
+    AdminCommand::CreateVolume { name, size, hardening: Hardening::Flush, copies: 1 }
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn changes_of_an_operator_go_on_where_some_metadata_is_whole() {
         h.remove_volume().expect("it is durable");
         assert_eq!(h.engine.map().members().len(), if metadata { 1 } else { 2 });
         h.devices.removed.push(DeviceId(2));
-        let last = h.admin(Command::RemoveVolume { name: "other".into() });
+        let last = h.admin(AdminCommand::RemoveVolume { name: "other".into() });
         assert_eq!(last.is_ok(), !metadata, "the last member is gone: {last:?}");
     }
 }

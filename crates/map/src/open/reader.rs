@@ -25,7 +25,7 @@ pub(crate) struct Reader<'a> {
     /// The pages that will be asked for, ascending.
     planned: Vec<u64>,
     /// Per member, what was read last.
-    runs: Vec<Run>,
+    runs: Vec<PageRun>,
     pub(crate) read: Bytes,
     pub(crate) repairs: Vec<Repair>,
     /// The pages read, in no order.
@@ -35,7 +35,7 @@ pub(crate) struct Reader<'a> {
 
 /// Pages side by side.
 #[derive(Default)]
-struct Run {
+struct PageRun {
     first: u64,
     pages: u64,
     /// Empty where the device failed: its pages are then read one by one.
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
             pages_at: layout.pages_at(),
             meta_pages: layout.meta_pages,
             planned: Vec::new(),
-            runs: members.iter().map(|_| Run::default()).collect(),
+            runs: members.iter().map(|_| PageRun::default()).collect(),
             read: Bytes(0),
             repairs: Vec::new(),
             used: Vec::new(),
@@ -171,11 +171,11 @@ impl<'a> Reader<'a> {
             bytes.clear();
         }
         self.read += Bytes(bytes.len() as u64);
-        self.runs[member] = Run { first: number.0, pages, bytes };
+        self.runs[member] = PageRun { first: number.0, pages, bytes };
     }
 }
 
-impl Run {
+impl PageRun {
     fn holds(&self, number: PageNumber) -> bool {
         (self.first..self.first + self.pages).contains(&number.0)
     }

@@ -28,7 +28,7 @@ const Q: usize = 0;
 const LEFT: usize = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LirsState {
     Out,
     Lir,
     Hir,
@@ -44,7 +44,7 @@ pub struct Lirs {
     lir: u32,
     stack: Lists<1>,
     queues: Lists<2>,
-    states: Vec<State>,
+    states: Vec<LirsState>,
 }
 
 impl Lirs {
@@ -56,18 +56,18 @@ impl Lirs {
             lir: 0,
             stack: Lists::new(room.blocks),
             queues: Lists::new(room.blocks),
-            states: vec![State::Out; room.blocks as usize],
+            states: vec![LirsState::Out; room.blocks as usize],
         }
     }
 
     #[inline]
-    fn state(&mut self, block: Block) -> &mut State {
+    fn state(&mut self, block: Block) -> &mut LirsState {
         &mut self.states[block.index()]
     }
 
     /// A block of the stack becomes LIR, and another one HIR for it if there are too many.
     fn make_lir(&mut self, block: Block) {
-        *self.state(block) = State::Lir;
+        *self.state(block) = LirsState::Lir;
         self.lir += 1;
         self.prune();
         if self.lir > self.most_lir {
@@ -81,7 +81,7 @@ impl Lirs {
     }
 
     fn make_hir(&mut self, block: Block) {
-        *self.state(block) = State::Hir;
+        *self.state(block) = LirsState::Hir;
         self.queues.push(Q, block);
     }
 
@@ -89,7 +89,7 @@ impl Lirs {
     #[inline]
     fn prune(&mut self) {
         while let Some(oldest) = self.stack.oldest(0)
-            && *self.state(oldest) != State::Lir
+            && *self.state(oldest) != LirsState::Lir
         {
             self.drop_from_stack(oldest);
         }
@@ -97,9 +97,9 @@ impl Lirs {
 
     fn drop_from_stack(&mut self, block: Block) {
         self.stack.remove(0, block);
-        if *self.state(block) == State::Left {
+        if *self.state(block) == LirsState::Left {
             self.queues.remove(LEFT, block);
-            *self.state(block) = State::Out;
+            *self.state(block) = LirsState::Out;
         }
     }
 
@@ -117,21 +117,21 @@ impl Eviction for Lirs {
     #[inline]
     fn hit(&mut self, block: Block, _: Use) -> bool {
         match self.states[block.index()] {
-            State::Lir => {
+            LirsState::Lir => {
                 self.stack.renew(0, block);
                 self.prune();
             }
-            State::Hir if self.stack.contains(block) => {
+            LirsState::Hir if self.stack.contains(block) => {
                 self.stack.renew(0, block);
                 self.queues.remove(Q, block);
                 self.make_lir(block);
             }
-            State::Hir => {
+            LirsState::Hir => {
                 self.stack.push(0, block);
                 self.queues.renew(Q, block);
                 self.limit();
             }
-            State::Left | State::Out => return false,
+            LirsState::Left | LirsState::Out => return false,
         }
         true
     }
@@ -145,13 +145,13 @@ impl Eviction for Lirs {
         }
         if let Some(leaving) = leaving {
             self.queues.remove(Q, leaving);
-            *self.state(leaving) = State::Out;
+            *self.state(leaving) = LirsState::Out;
             if self.stack.contains(leaving) {
-                *self.state(leaving) = State::Left;
+                *self.state(leaving) = LirsState::Left;
                 self.queues.push(LEFT, leaving);
             }
         }
-        if *self.state(block) == State::Left {
+        if *self.state(block) == LirsState::Left {
             self.queues.remove(LEFT, block);
             self.stack.renew(0, block);
             self.make_lir(block);
@@ -169,11 +169,11 @@ impl Eviction for Lirs {
 
     fn remove(&mut self, block: Block) -> bool {
         match *self.state(block) {
-            State::Lir => self.lir -= 1,
-            State::Hir => self.queues.remove(Q, block),
-            State::Left | State::Out => return false,
+            LirsState::Lir => self.lir -= 1,
+            LirsState::Hir => self.queues.remove(Q, block),
+            LirsState::Left | LirsState::Out => return false,
         }
-        *self.state(block) = State::Out;
+        *self.state(block) = LirsState::Out;
         if self.stack.contains(block) {
             self.stack.remove(0, block);
             self.prune();

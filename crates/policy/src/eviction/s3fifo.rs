@@ -35,14 +35,14 @@ pub struct S3Fifo {
     most_main: u32,
     most_ghost: u32,
     queues: Lists<3>,
-    states: Vec<State>,
+    states: Vec<S3FifoState>,
 }
 
 /// The queue a block is in, and its count: in the two lowest bits and those above.
 #[derive(Clone, Copy, Debug)]
-struct State(u8);
+struct S3FifoState(u8);
 
-impl State {
+impl S3FifoState {
     const fn new(queue: u8, count: u8) -> Self {
         Self(queue | count << 2)
     }
@@ -62,7 +62,7 @@ impl S3Fifo {
             most_main: room.capacity - room.share(SMALL_SHARE),
             most_ghost: room.share(GHOST_SHARE),
             queues: Lists::new(room.blocks),
-            states: vec![State::new(OUT, 0); room.blocks as usize],
+            states: vec![S3FifoState::new(OUT, 0); room.blocks as usize],
         }
     }
 
@@ -74,7 +74,7 @@ impl S3Fifo {
     /// Takes a block out of whatever queue it is in; which that was.
     #[inline]
     fn take_out(&mut self, block: Block) -> u8 {
-        let state = std::mem::replace(&mut self.states[block.index()], State::new(OUT, 0));
+        let state = std::mem::replace(&mut self.states[block.index()], S3FifoState::new(OUT, 0));
         if state.queue() != OUT {
             self.queues.remove(state.queue().into(), block);
         }
@@ -84,7 +84,7 @@ impl S3Fifo {
     #[inline]
     fn put_in(&mut self, block: Block, queue: u8) {
         self.queues.push(queue.into(), block);
-        self.states[block.index()] = State::new(queue, 0);
+        self.states[block.index()] = S3FifoState::new(queue, 0);
     }
 
     /// The block that is to leave, at the old end of its queue.
@@ -95,7 +95,7 @@ impl S3Fifo {
                     return Some(oldest);
                 }
                 self.queues.shift(SMALL.into(), MAIN.into(), oldest);
-                self.states[oldest.index()] = State::new(MAIN, 0);
+                self.states[oldest.index()] = S3FifoState::new(MAIN, 0);
             }
         }
         while let Some(oldest) = self.queues.oldest(MAIN.into()) {
@@ -104,7 +104,7 @@ impl S3Fifo {
                 return Some(oldest);
             }
             self.queues.renew(MAIN.into(), oldest);
-            self.states[oldest.index()] = State::new(MAIN, count - 1);
+            self.states[oldest.index()] = S3FifoState::new(MAIN, count - 1);
         }
         None
     }
@@ -128,7 +128,7 @@ impl Eviction for S3Fifo {
         let state = &mut self.states[block.index()];
         let is_in = state.queue() <= MAIN;
         if is_in {
-            *state = State::new(state.queue(), (state.count() + 1).min(MOST));
+            *state = S3FifoState::new(state.queue(), (state.count() + 1).min(MOST));
         }
         is_in
     }

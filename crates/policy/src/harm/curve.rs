@@ -1,6 +1,6 @@
 //! How a device answers, by direction, size and commands under way: fitted from what it did.
 
-use crate::placement::{Command, SizeClass};
+use crate::placement::{MeasuredCommand, SizeClass};
 use weir_model::Nanos;
 
 /// Depths told apart: 1, 2, 3 to 4, 5 to 8, and so on, the last one open.
@@ -83,7 +83,7 @@ impl Curves {
     /// A command ended that was one of `depth` when it began, and took so much of the device's time. Cost: a
     /// few additions.
     #[inline]
-    pub fn note(&mut self, now: Nanos, command: &Command) {
+    pub fn note(&mut self, now: Nanos, command: &MeasuredCommand) {
         let curve = &mut self.all[usize::from(command.write)][command.size.index()];
         let depth = command.depth.max(1);
         let at = ((depth - 1).checked_ilog2().map_or(0, |log| log + 1) as usize).min(DEPTHS - 1);
@@ -127,8 +127,14 @@ mod tests {
     use proptest::prelude::*;
     use weir_model::Bytes;
 
-    fn read(kib: u64, depth: u32, us: u64) -> Command {
-        Command::new(false, Bytes::kib(kib), depth, Nanos::micros(us), Nanos::micros(us / u64::from(depth)))
+    fn read(kib: u64, depth: u32, us: u64) -> MeasuredCommand {
+        MeasuredCommand::new(
+            false,
+            Bytes::kib(kib),
+            depth,
+            Nanos::micros(us),
+            Nanos::micros(us / u64::from(depth)),
+        )
     }
 
     fn us(curves: &Curves, kib: u64, depth: f64) -> u64 {

@@ -44,7 +44,7 @@ impl Window {
             let depth = (1.0 / (1.0 - busy[device].min(0.95))).round().max(1.0) as u32;
             let took = Nanos::micros(self.service[device]);
             let response = Nanos(took.0 * u64::from(depth));
-            let command = Command::new(false, Bytes::kib(4), depth, response, took);
+            let command = MeasuredCommand::new(false, Bytes::kib(4), depth, response, took);
             curves[device].note(now, &command);
             let of = Bytes::kib(4);
             let done = Done { device: DeviceId(device as u8), command, of, under_way: 2 * depth };
@@ -54,7 +54,7 @@ impl Window {
         // What a probe finds where nobody goes.
         for (device, curves) in curves.iter_mut().enumerate() {
             let took = Nanos::micros(self.service[device]);
-            curves.note(now, &Command::new(false, Bytes::kib(4), 1, took, took));
+            curves.note(now, &MeasuredCommand::new(false, Bytes::kib(4), 1, took, took));
         }
         let uses = [0, 1].map(|i| Use {
             busy: Nanos::from_secs_f64(busy[i].min(1.0) * seconds),
@@ -95,14 +95,14 @@ fn torn(commands: u64) -> (Estimate, Option<Verdict>) {
     for i in 0..10_000u64 {
         for part in 0..commands {
             let device = ((i + part) % 2) as usize;
-            let command = Command::new(false, len, 4, Nanos(4 * took(len).0), took(len));
+            let command = MeasuredCommand::new(false, len, 4, Nanos(4 * took(len).0), took(len));
             curves[device].note(now, &command);
             let done = Done { device: DeviceId(device as u8), command, of, under_way: 8 };
             judge.note(key(i), &done, || Some(DeviceId((i % 2) as u8)));
         }
     }
     for curves in &mut curves {
-        curves.note(now, &Command::new(false, of, 4, Nanos(4 * took(of).0), took(of)));
+        curves.note(now, &MeasuredCommand::new(false, of, 4, Nanos(4 * took(of).0), took(of)));
     }
     let used = Nanos(took(len).0 * 5_000 * commands);
     let uses = [Use { busy: used, moved: Nanos(0) }; 2];
@@ -196,7 +196,7 @@ fn a_window_with_few_commands_goes_on_and_who_is_free_is_never_stopped() {
 #[test]
 fn memory_is_bounded() {
     let mut judge = Judge::new(Moves::Judged(RULES));
-    let command = Command::new(false, Bytes::kib(4), 1, Nanos(1), Nanos(1));
+    let command = MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos(1), Nanos(1));
     let done = Done { device: DeviceId(0), command, of: command.len, under_way: 1 };
     (0..3 * FIRSTS as u64).for_each(|i| judge.note(key(i), &done, || Some(DeviceId(0))));
     assert_eq!(judge.firsts.len(), FIRSTS);

@@ -216,7 +216,7 @@ impl Placement for Asymmetry {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Command;
+    use super::super::MeasuredCommand;
     use super::super::testing::{Pool, device, key, whole};
     use super::*;
     use proptest::prelude::*;
@@ -225,8 +225,8 @@ mod tests {
     /// A device that has answered reads and writes in so many microseconds.
     fn measured(id: u8, reads: u64, writes: u64) -> DeviceView {
         let mut view = device(id, 64, reads);
-        view.note(&Command::new(false, Bytes::kib(4), 1, Nanos::micros(reads), Nanos(0)));
-        view.note(&Command::new(true, Bytes::kib(4), 1, Nanos::micros(writes), Nanos(0)));
+        view.note(&MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::micros(reads), Nanos(0)));
+        view.note(&MeasuredCommand::new(true, Bytes::kib(4), 1, Nanos::micros(writes), Nanos(0)));
         view
     }
 

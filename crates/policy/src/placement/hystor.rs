@@ -115,9 +115,9 @@ pub struct Hystor {
 }
 
 /// With two copies of what is dirty.
-pub(super) fn twice(mut choice: super::Choice) -> super::Choice {
-    choice.settings.set(&COPIES, 2.0);
-    choice
+pub(super) fn duplexed(mut policy: super::TunedPolicy) -> super::TunedPolicy {
+    policy.settings.set(&COPIES, 2.0);
+    policy
 }
 
 /// Blocks both areas may take.

@@ -5,7 +5,7 @@ use weir_model::Nanos;
 
 /// What a key's value is, how it is written, and from where to where it goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A number: `2`, `0.5`.
     Number {
         /// The least.
@@ -38,7 +38,7 @@ pub struct Key {
     /// Its name.
     pub name: &'static str,
     /// What its value is.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The value if none is given.
     pub default: f64,
     /// What it does, in one line.
@@ -48,44 +48,44 @@ pub struct Key {
 impl Key {
     /// A number.
     pub const fn number(name: &'static str, default: f64, range: (f64, f64), what: &'static str) -> Self {
-        Self { name, kind: Kind::Number { least: range.0, most: range.1 }, default, what }
+        Self { name, kind: ValueKind::Number { least: range.0, most: range.1 }, default, what }
     }
     /// A whole number.
     pub const fn count(name: &'static str, default: u32, range: (u32, u32), what: &'static str) -> Self {
-        Self { name, kind: Kind::Count { least: range.0, most: range.1 }, default: default as f64, what }
+        Self { name, kind: ValueKind::Count { least: range.0, most: range.1 }, default: default as f64, what }
     }
     /// A part of something; the default in percent.
     pub const fn percent(name: &'static str, default: f64, what: &'static str) -> Self {
-        Self { name, kind: Kind::Share, default: default / 100.0, what }
+        Self { name, kind: ValueKind::Share, default: default / 100.0, what }
     }
     /// A time.
     pub const fn time(name: &'static str, default: Nanos, what: &'static str) -> Self {
-        Self { name, kind: Kind::Time, default: default.0 as f64 / 1e9, what }
+        Self { name, kind: ValueKind::Time, default: default.0 as f64 / 1e9, what }
     }
     /// A size in bytes.
     pub const fn size(name: &'static str, default: u64, what: &'static str) -> Self {
-        Self { name, kind: Kind::Size, default: default as f64, what }
+        Self { name, kind: ValueKind::Size, default: default as f64, what }
     }
     /// Yes or no.
     pub const fn flag(name: &'static str, default: bool, what: &'static str) -> Self {
-        Self { name, kind: Kind::Flag, default: if default { 1.0 } else { 0.0 }, what }
+        Self { name, kind: ValueKind::Flag, default: if default { 1.0 } else { 0.0 }, what }
     }
     /// One of some words; the default is the first.
     pub const fn choice(name: &'static str, words: &'static [&'static str], what: &'static str) -> Self {
-        Self { name, kind: Kind::Choice(words), default: 0.0, what }
+        Self { name, kind: ValueKind::Choice(words), default: 0.0, what }
     }
 
     /// Whether a value is in the key's range.
     pub fn allows(&self, value: f64) -> bool {
         match self.kind {
-            Kind::Number { least, most } => (least..=most).contains(&value),
-            Kind::Count { least, most } => {
+            ValueKind::Number { least, most } => (least..=most).contains(&value),
+            ValueKind::Count { least, most } => {
                 value.fract() == 0.0 && (f64::from(least)..=f64::from(most)).contains(&value)
             }
-            Kind::Share => (0.0..=1.0).contains(&value),
-            Kind::Time | Kind::Size => value >= 0.0 && value.is_finite(),
-            Kind::Flag => value == 0.0 || value == 1.0,
-            Kind::Choice(words) => value.fract() == 0.0 && (0.0..words.len() as f64).contains(&value),
+            ValueKind::Share => (0.0..=1.0).contains(&value),
+            ValueKind::Time | ValueKind::Size => value >= 0.0 && value.is_finite(),
+            ValueKind::Flag => value == 0.0 || value == 1.0,
+            ValueKind::Choice(words) => value.fract() == 0.0 && (0.0..words.len() as f64).contains(&value),
         }
     }
 }

@@ -41,7 +41,7 @@ impl SizeClass {
 
 /// A command that has ended, as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct MeasuredCommand {
     /// A write, not a read.
     pub write: bool,
     /// Its bytes.
@@ -56,7 +56,7 @@ pub struct Command {
     pub took: Nanos,
 }
 
-impl Command {
+impl MeasuredCommand {
     /// A command of this length.
     #[inline]
     pub const fn new(write: bool, len: Bytes, depth: u32, response: Nanos, took: Nanos) -> Self {
@@ -84,7 +84,7 @@ pub struct Traffic {
 impl Traffic {
     /// Notes a command of a client.
     #[inline]
-    fn note(&mut self, command: &Command) {
+    fn note(&mut self, command: &MeasuredCommand) {
         self.count += 1;
         self.bytes += command.len;
         self.response.add(command.response);
@@ -92,7 +92,7 @@ impl Traffic {
     }
 
     #[inline]
-    fn note_size(&mut self, command: &Command) {
+    fn note_size(&mut self, command: &MeasuredCommand) {
         let (class, depth) = (command.size.index(), f64::from(command.depth));
         self.by_size[class].add(command.response);
         let mean = &mut self.depth[class];
@@ -220,14 +220,14 @@ impl DeviceView {
 
     /// Notes a command of a client.
     #[inline]
-    pub fn note(&mut self, command: &Command) {
+    pub fn note(&mut self, command: &MeasuredCommand) {
         self.response.add(command.response);
         self.traffic(command.write).note(command);
     }
 
     /// Notes a command of the mover: it counts among those of its size alone.
     #[inline]
-    pub fn note_move(&mut self, command: &Command) {
+    pub fn note_move(&mut self, command: &MeasuredCommand) {
         self.traffic(command.write).note_size(command);
     }
 

@@ -288,7 +288,7 @@ impl Placement for Wardrop {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Command;
+    use super::super::MeasuredCommand;
     use super::super::testing::{Pool, device, key, whole};
     use super::*;
     use proptest::prelude::*;
@@ -302,8 +302,9 @@ mod tests {
 
     /// So many reads were answered in so many microseconds.
     fn serve(view: &mut DeviceView, count: u64, us: u64) {
-        (0..count)
-            .for_each(|_| view.note(&Command::new(false, Bytes::kib(4), 1, Nanos::micros(us), Nanos(0))));
+        (0..count).for_each(|_| {
+            view.note(&MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::micros(us), Nanos(0)))
+        });
     }
 
     fn targets(policy: &Wardrop) -> Vec<f64> {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use weir_engine::{AdminError, AdminId, AdminReply};
 use weir_model::{Buffer, Bytes, ConnId, ErrorKind, Fill, IoError, Memory, Mutant, Nanos, VolumeOffset};
-use weir_policy::placement::Choice;
+use weir_policy::placement::TunedPolicy;
 
 /// Sessions at a time.
 const SESSIONS: usize = 16;
@@ -311,7 +311,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
     }
 
     /// A volume gets a policy of its own, or the pool's.
-    fn give_policy(&mut self, name: &str, choice: Option<Choice>, now: Nanos) -> Answer {
+    fn give_policy(&mut self, name: &str, choice: Option<TunedPolicy>, now: Nanos) -> Answer {
         if !self.volumes.volumes().iter().any(|volume| volume.name == name) {
             let error = AdminError::NotFound(name.to_owned());
             return Answer::failed(error.kind(), error.to_string());

@@ -3,7 +3,7 @@
 use super::{DeviceSet, EXTENT, HEADROOM, Judged, Level, Measured, Search, Several, flash_life};
 use crate::place::outcome::Outcome;
 use crate::place::run::LEAST;
-use crate::{DeviceSpec, Load as _, Mode, Plan, PoolSpec, Replay, Room, SimError, place};
+use crate::{DeviceSize, DeviceSpec, Load as _, Mode, Plan, PoolSpec, Replay, SimError, place};
 use weir_engine::MOVER_SHARE;
 use weir_model::{Bytes, Nanos, Seed};
 use weir_policy::harm::Moves;
@@ -108,12 +108,12 @@ impl Search<'_> {
         };
         let devices = |(level, several): (Level, Several)| {
             let share = share((level, several));
-            let room = if self.is_scaled() { Room::Share(share) } else { Room::Part(share) };
+            let size = if self.is_scaled() { DeviceSize::Share(share) } else { DeviceSize::Part(share) };
             let model = &self.offers[several.offer].model;
             (1..=several.count).map(move |number| DeviceSpec {
                 name: device_name(level, number),
                 model: model.clone(),
-                room,
+                size,
                 metadata: None,
                 noise: None,
             })

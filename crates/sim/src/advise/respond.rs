@@ -55,7 +55,7 @@ pub struct Stream {
 }
 
 /// A command to a device; of requests a client waits for the answer.
-struct Command {
+struct DeviceCommand {
     at: Nanos,
     kind: IoKind,
     extent: u32,
@@ -97,29 +97,29 @@ impl Stream {
     }
 
     /// All commands, in order of time.
-    fn each(&self, demand: &Demand, split: &Split, mut take: impl FnMut(Command)) {
+    fn each(&self, demand: &Demand, split: &Split, mut take: impl FnMut(DeviceCommand)) {
         let requests = demand.measured_requests();
         let from = requests.len().saturating_sub(MOST);
         let mut home = split.home.iter().skip_while(|home| home.at < requests[from].at).peekable();
         for (number, request) in requests.iter().enumerate().skip(from) {
             if self.part.level() == Some(Level::Slow) {
                 while let Some(home) = home.next_if(|home| home.at <= request.at) {
-                    take(Command::bringing(home));
+                    take(DeviceCommand::bringing(home));
                 }
             }
             match (self.part.level(), split.answers.get(number)) {
                 (Some(level), Some(answer)) if answer.by != level => {
                     if answer.copied_to == Some(level) {
-                        take(Command::copying(request));
+                        take(DeviceCommand::copying(request));
                     }
                 }
-                _ => take(Command::asked(request)),
+                _ => take(DeviceCommand::asked(request)),
             }
         }
     }
 }
 
-impl Command {
+impl DeviceCommand {
     fn asked(request: &Asked) -> Self {
         let kind = if request.is_write { IoKind::Write { fua: false } } else { IoKind::Read };
         let Asked { at, extent, within, len, .. } = *request;
@@ -162,7 +162,7 @@ impl Device {
         Self { timing, asked: None, ended: Nanos(0), came: Vec::new(), collected }
     }
 
-    fn submit(&mut self, command: &Command, at: DeviceOffset) {
+    fn submit(&mut self, command: &DeviceCommand, at: DeviceOffset) {
         self.pass(command.at);
         let first = self.asked.map_or(command.at, |(first, _)| first);
         self.asked = Some((first, command.at));

@@ -6,7 +6,7 @@
 //! memory. A flush syncs its file.
 
 use super::files::{Ask, FileId, Files};
-use super::process::{Program, Step};
+use super::process::{Program, ProgramStep};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -197,7 +197,7 @@ impl Dbench {
 }
 
 impl Program for Dbench {
-    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> Step {
+    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> ProgramStep {
         let lines = self.recording.lines.clone();
         let mut work = 0;
         match &lines[self.next] {
@@ -247,7 +247,7 @@ impl Program for Dbench {
             Line::Other => {}
         }
         self.next = (self.next + 1) % lines.len();
-        Step { takes: self.takes, work }
+        ProgramStep { takes: self.takes, work }
     }
 }
 

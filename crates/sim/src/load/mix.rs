@@ -4,7 +4,7 @@
 //! is there; the number of files stays about the same as long as as many are made as removed.
 
 use super::files::{Ask, FileId, Files};
-use super::process::{Program, Step};
+use super::process::{Program, ProgramStep};
 use super::synthetic::Chance;
 use rand_distr::{Distribution as _, Zipf};
 use std::collections::VecDeque;
@@ -143,7 +143,7 @@ impl Mixed {
 }
 
 impl Program for Mixed {
-    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> Step {
+    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> ProgramStep {
         let Weights { look, touch, read, append, overwrite, make, remove } = self.mix.weights;
         let weights = [look, touch, read, append, overwrite, make, remove];
         let mut drawn = self.random.below(weights.iter().map(|w| u64::from(*w)).sum());
@@ -173,6 +173,6 @@ impl Program for Mixed {
             }
             _ => {}
         }
-        Step { takes: self.mix.takes, work: 1 }
+        ProgramStep { takes: self.mix.takes, work: 1 }
     }
 }

@@ -1,17 +1,17 @@
-//! What is asked of a pool: from a trace ([`Replay`]) or made up ([`Synthetic`], [`Postmark`], several of
+//! What is asked of a pool: from a trace ([`Replay`]) or synthetic ([`Synthetic`], [`Postmark`], several of
 //! them side by side), block by block or by programs that use [`files`].
 
 pub mod dbench;
 pub mod files;
-mod made_up;
 pub mod mix;
+mod parse;
 pub mod postmark;
 pub mod process;
 mod replay;
 mod side_by_side;
 pub mod synthetic;
 
-pub use made_up::{KINDS, Kind, is_made_up, made_up, records};
+pub use parse::{NAMED_LOADS, NamedLoad, is_synthetic, parse, records};
 pub use postmark::Postmark;
 pub use replay::Replay;
 pub use synthetic::Synthetic;

@@ -14,12 +14,12 @@ use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, VolumeOffset};
 /// What a process does, step by step, for ever.
 pub trait Program {
     /// The next step: what has to be read or written before it is done goes to `asked`.
-    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> Step;
+    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> ProgramStep;
 }
 
 /// A step that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ProgramStep {
     /// Processor time.
     pub takes: Nanos,
     /// What it counts, in the program's own measure.

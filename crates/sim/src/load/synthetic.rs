@@ -1,4 +1,4 @@
-//! Loads of phases that are made up, so that whoever has no trace can try, and anybody can try the same.
+//! Synthetic loads of phases, so that whoever has no trace can try, and anybody can try the same.
 //!
 //! A load is one or several *phases*, written as words: `zipf theta=1.1 reads=70% size=4KiB over=1GiB`.
 //! Phases are parted by `/` and follow one another, each for its time; after the last one the first
@@ -27,7 +27,7 @@ use rand::RngCore;
 use rand_distr::{Distribution as _, Exp1, Zipf};
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, Rng, Seed, VolumeOffset};
 
-/// A load that is made up.
+/// A synthetic load.
 #[derive(Clone, Debug)]
 pub struct Synthetic {
     phases: Vec<Phase>,
@@ -42,12 +42,12 @@ pub struct Synthetic {
     /// The pieces that a scan has not come to in this round.
     pieces: Vec<u64>,
     /// What is left of a run.
-    run: Option<Run>,
+    run: Option<RequestRun>,
 }
 
 /// A run under way: what follows where.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct RequestRun {
     op: Op,
     at: u64,
     left: u64,
@@ -172,10 +172,10 @@ impl Load for Synthetic {
         let Self { phases, random, streams, turn, pieces, run, .. } = self;
         let phase = &phases[index];
         let at = now + phase.gap(run.is_some(), random);
-        if let Some(Run { op, at: offset, left }) = run.take() {
+        if let Some(RequestRun { op, at: offset, left }) = run.take() {
             let len = phase.size(op, random);
             if offset + len.0 <= phase.over.0 {
-                *run = (left > 1).then_some(Run { op, at: offset + len.0, left: left - 1 });
+                *run = (left > 1).then_some(RequestRun { op, at: offset + len.0, left: left - 1 });
                 return Arrival { at, volume: 0, op, offset: phase.at + Bytes(offset), len };
             }
         }
@@ -224,7 +224,7 @@ impl Load for Synthetic {
             }
         };
         let place = place.min(phase.over.0 - len.0);
-        *run = (follow > 1).then_some(Run { op, at: place + len.0, left: follow - 1 });
+        *run = (follow > 1).then_some(RequestRun { op, at: place + len.0, left: follow - 1 });
         Arrival { at, volume: 0, op, offset: phase.at + Bytes(place), len }
     }
 }

@@ -6,7 +6,7 @@ use super::noise::{Noise, Noisy};
 use super::pool::{Layout, PoolSpec};
 use crate::{Arrival, SimError, Space};
 use smallvec::SmallVec;
-use weir_engine::{AdminId, Command, DeviceSettings, EXTRA_SPACE, Engine, Options, QUIET, SpaceRules};
+use weir_engine::{AdminCommand, AdminId, DeviceSettings, EXTRA_SPACE, Engine, Options, QUIET, SpaceRules};
 use weir_map::{Hardening, OpenOptions, Superblock};
 use weir_model::{
     Bytes, DeviceId, ExtentIndex, Hint, IoDone, Memory as _, Nanos, Op, Reply, Request, RequestId, Seed,
@@ -171,7 +171,7 @@ impl Machine {
     fn create_volume(&mut self, name: String, size: Bytes) -> Result<(), SimError> {
         let id = AdminId(self.volumes.len() as u64);
         let command =
-            Command::CreateVolume { name: name.clone(), size, hardening: Hardening::Flush, copies: 1 };
+            AdminCommand::CreateVolume { name: name.clone(), size, hardening: Hardening::Flush, copies: 1 };
         self.engine.admin(self.now(), id, command);
         let reply = loop {
             self.pump();

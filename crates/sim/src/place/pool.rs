@@ -6,7 +6,7 @@ use weir_map::{NewDevice, NewPool, PoolId, Superblock};
 use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, ExtentSize, Nanos};
 use weir_policy::harm::Moves;
 use weir_timing::WriteCache;
-use weir_timing::drives::{Drive, Kind, drive};
+use weir_timing::drives::{Drive, DriveKind, drive};
 
 /// A pool to be tried.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub struct DeviceSpec {
     /// The modelled drive: one of [`weir_timing::drives::all`].
     pub model: String,
     /// How large it is.
-    pub room: Room,
+    pub size: DeviceSize,
     /// Whether the map may live on it; `None` lets the pool choose.
     pub metadata: Option<bool>,
     /// How its responses vary; as the model has them unless given.
@@ -40,17 +40,17 @@ pub struct DeviceSpec {
 
 /// How large a device is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Room {
+pub enum DeviceSize {
     /// So many bytes, metadata and all.
     Size(Bytes),
     /// So large that of what holds data before the load begins this share has room on it. Its buffers
     /// are smaller, too.
     Share(f64),
-    /// As [`Room::Share`], with the buffers the drive has.
+    /// As [`DeviceSize::Share`], with the buffers the drive has.
     Part(f64),
 }
 
-impl Room {
+impl DeviceSize {
     /// How many extents of data it is to hold, if that is said, of so many there are.
     fn wanted(self, data: u64) -> Option<u64> {
         match self {
@@ -123,7 +123,7 @@ impl PoolSpec {
         for _ in 0..8 {
             let mut settled = true;
             for ((new, spec), superblock) in pool.devices.iter_mut().zip(&self.devices).zip(&superblocks) {
-                let Some(wanted) = spec.room.wanted(data) else { continue };
+                let Some(wanted) = spec.size.wanted(data) else { continue };
                 let has = u64::from(superblock.data_extents);
                 if has != wanted {
                     settled = false;
@@ -148,27 +148,27 @@ impl PoolSpec {
             return Err(SimError::TooSmall { data: size(data), room: size(room) });
         }
         let drives = self.devices.iter().zip(drives).zip(&superblocks);
-        let drives = drives.map(|((spec, drive), superblock)| match spec.room {
-            Room::Size(_) | Room::Part(_) => drive.clone(),
-            Room::Share(_) => scaled(drive, superblock.size),
+        let drives = drives.map(|((spec, drive), superblock)| match spec.size {
+            DeviceSize::Size(_) | DeviceSize::Part(_) => drive.clone(),
+            DeviceSize::Share(_) => scaled(drive, superblock.size),
         });
         let noises = self.devices.iter().map(|spec| spec.noise).collect();
         Ok(Layout { drives: drives.collect(), superblocks, noises })
     }
 
     fn device(&self, spec: &DeviceSpec, drive: &Drive, data: u64) -> NewDevice {
-        let size = match spec.room {
-            Room::Size(size) => size,
+        let size = match spec.size {
+            DeviceSize::Size(size) => size,
             // With something for the metadata, which is corrected once it is known.
-            Room::Share(share) | Room::Part(share) => {
+            DeviceSize::Share(share) | DeviceSize::Part(share) => {
                 Bytes(extents(share, data) * self.extent.bytes().0) + Bytes::mib(8)
             }
         };
         let class = match drive.kind {
-            Kind::Disk(_) => DeviceClass::Hdd,
-            Kind::Ssd(_) => DeviceClass::Ssd,
-            Kind::Memory(_) => DeviceClass::Nvm,
-            Kind::Remote(..) | Kind::Capped(..) => DeviceClass::Remote,
+            DriveKind::Disk(_) => DeviceClass::Hdd,
+            DriveKind::Ssd(_) => DeviceClass::Ssd,
+            DriveKind::Memory(_) => DeviceClass::Nvm,
+            DriveKind::Remote(..) | DriveKind::Capped(..) => DeviceClass::Remote,
         };
         NewDevice { name: spec.name.clone(), size, class }
     }
@@ -236,24 +236,24 @@ pub(crate) fn scaled(drive: &Drive, size: Bytes) -> Drive {
     let most = Bytes((size.0 / BUFFER_SHARE).max(BUFFER_MIN.0));
     let mut drive = drive.clone();
     match &mut drive.kind {
-        Kind::Disk(disk) => {
+        DriveKind::Disk(disk) => {
             let each = Bytes(most.0 / disk.segments.max(1) as u64).max(SEGMENT_MIN);
             disk.segment = disk.segment.min(each);
             disk.segments = disk.segments.min((most.0 / disk.segment.0.max(1)) as usize).max(1);
             disk.write_cache = disk.write_cache.min(most);
         }
-        Kind::Ssd(ssd) => ssd.buffer = ssd.buffer.min(most),
-        Kind::Remote(_, device) | Kind::Capped(_, device) => **device = scaled(device, size),
-        Kind::Memory(_) => {}
+        DriveKind::Ssd(ssd) => ssd.buffer = ssd.buffer.min(most),
+        DriveKind::Remote(_, device) | DriveKind::Capped(_, device) => **device = scaled(device, size),
+        DriveKind::Memory(_) => {}
     }
     drive
 }
 
 fn is_disk(drive: &Drive) -> bool {
     match &drive.kind {
-        Kind::Disk(_) => true,
-        Kind::Remote(_, device) | Kind::Capped(_, device) => is_disk(device),
-        Kind::Ssd(_) | Kind::Memory(_) => false,
+        DriveKind::Disk(_) => true,
+        DriveKind::Remote(_, device) | DriveKind::Capped(_, device) => is_disk(device),
+        DriveKind::Ssd(_) | DriveKind::Memory(_) => false,
     }
 }
 

@@ -57,7 +57,7 @@ pub fn place(
     let name = policy.name().to_owned();
     let spaces: Vec<Space> = load.spaces(pool.extent);
     let machine = Machine::new(pool, policy, &spaces, plan.seed)?;
-    let mut run = Run::new(machine, plan);
+    let mut run = PlaceRun::new(machine, plan);
     run.go(load)?;
     Ok(run.outcome(name, pool))
 }
@@ -83,7 +83,7 @@ struct Clients {
     thinking: Vec<(Client, Next)>,
 }
 
-struct Run<'p> {
+struct PlaceRun<'p> {
     machine: Machine,
     plan: &'p Plan,
     /// When the load began.
@@ -127,7 +127,7 @@ struct Mark {
     at: Nanos,
 }
 
-impl<'p> Run<'p> {
+impl<'p> PlaceRun<'p> {
     fn new(machine: Machine, plan: &'p Plan) -> Self {
         let mut run = Self {
             start: machine.now(),

@@ -1,7 +1,7 @@
 //! `adaptive` on devices that are alike: it loses nothing to `stripe`, in throughput, space or order.
 
 use super::{made_up, pool};
-use crate::{DeviceSpec, Mode, Noise, Outcome, Plan, PoolSpec, Room, place};
+use crate::{DeviceSize, DeviceSpec, Mode, Noise, Outcome, Plan, PoolSpec, place};
 use weir_model::{Bytes, DeviceId, Nanos, Seed};
 use weir_policy::placement::{Access, Moment, Placement, Stripe, Watches, WriteTo, by_name};
 
@@ -16,7 +16,7 @@ fn alike(model: &str, count: usize, seed: u64) -> PoolSpec {
     let device = |number: usize| DeviceSpec {
         name: format!("d{number}"),
         model: model.into(),
-        room: Room::Share(2.0),
+        size: DeviceSize::Share(2.0),
         metadata: None,
         noise: Some(Noise::of_a_busy_machine(seed * 16 + number as u64)),
     };

@@ -18,7 +18,7 @@ fn outcome(policy: &str, seed: u64) -> Outcome {
         _ => Err("a size".to_owned()),
     };
     let time = |text: &str| number(text, "s").map(Nanos::secs).ok_or_else(|| "a time".to_owned());
-    let mut load = crate::load::made_up(BURSTS, seed, size, time).expect("words that make sense");
+    let mut load = crate::load::parse(BURSTS, seed, size, time).expect("words that make sense");
     let plan = Plan {
         mode: Mode::Open,
         lasts: Nanos::secs(400),

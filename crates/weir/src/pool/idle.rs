@@ -9,8 +9,8 @@ use crate::progress;
 use std::time::{Duration, Instant};
 use weir_device::Devices;
 use weir_engine::{
-    AdminError, AdminId, AdminReply, Command, DeviceSettings, Driver, DurableWrites, Engine, ExplainError,
-    Options, StartError,
+    AdminCommand, AdminError, AdminId, AdminReply, DeviceSettings, Driver, DurableWrites, Engine,
+    ExplainError, Options, StartError,
 };
 use weir_model::{
     Bytes, DeviceId, HeapMemory, Io, IoError, IoKind, Memory as _, Nanos, Store as _, VolumeOffset,
@@ -108,7 +108,7 @@ impl Idle {
     }
 
     /// Carries out a command and waits until it is durable.
-    pub(crate) fn admin(&mut self, command: Command) -> AdminReply {
+    pub(crate) fn admin(&mut self, command: AdminCommand) -> AdminReply {
         let now = self.outside.now();
         self.engine.admin(now, AdminId(1), command);
         loop {
@@ -142,9 +142,9 @@ pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Fa
 }
 
 /// The policy of that name, as tuned in the pool file.
-fn choice(described: &Described, name: &str) -> Option<placement::Choice> {
+fn choice(described: &Described, name: &str) -> Option<placement::TunedPolicy> {
     let settings = described.file.tuning.get(name).cloned().unwrap_or_default();
-    placement::known(name).map(|known| placement::Choice { known, settings })
+    placement::known(name).map(|known| placement::TunedPolicy { known, settings })
 }
 
 /// Gives volumes the policies the pool file has for them.

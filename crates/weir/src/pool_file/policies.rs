@@ -3,7 +3,7 @@
 use super::table::{Keys, one_of};
 use super::{duration, size};
 use std::collections::BTreeMap;
-use weir_policy::placement::{ALL, Key, Kind, Settings, known};
+use weir_policy::placement::{ALL, Key, Settings, ValueKind, known};
 
 /// Checks the name of a policy.
 ///
@@ -43,21 +43,21 @@ pub(super) fn of_volumes(root: &Keys<'_, '_>) -> BTreeMap<String, &'static str> 
 /// The value under a key, in the key's range.
 fn read(table: &Keys<'_, '_>, key: &Key) -> Option<f64> {
     match key.kind {
-        Kind::Number { least, most } => table.number(key.name, |number| {
+        ValueKind::Number { least, most } => table.number(key.name, |number| {
             if key.allows(number) { Ok(number) } else { Err(format!("a number from {least} to {most}")) }
         }),
-        Kind::Count { least, most } => table.number(key.name, |number| {
+        ValueKind::Count { least, most } => table.number(key.name, |number| {
             if key.allows(number) {
                 Ok(number)
             } else {
                 Err(format!("a whole number from {least} to {most}"))
             }
         }),
-        Kind::Share => table.optional(key.name, share),
-        Kind::Time => Some(table.optional(key.name, duration)?.as_secs_f64()),
-        Kind::Size => Some(table.optional(key.name, size)?.0 as f64),
-        Kind::Flag => Some(f64::from(u8::from(table.flag(key.name)?))),
-        Kind::Choice(words) => table.optional(key.name, |text| {
+        ValueKind::Share => table.optional(key.name, share),
+        ValueKind::Time => Some(table.optional(key.name, duration)?.as_secs_f64()),
+        ValueKind::Size => Some(table.optional(key.name, size)?.0 as f64),
+        ValueKind::Flag => Some(f64::from(u8::from(table.flag(key.name)?))),
+        ValueKind::Choice(words) => table.optional(key.name, |text| {
             let word = one_of(text, words)?;
             Ok(words.iter().take_while(|w| **w != word).count() as f64)
         }),

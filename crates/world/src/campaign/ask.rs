@@ -1,4 +1,4 @@
-//! Requests made up at random.
+//! Requests drawn at random.
 
 use super::{Maker, between, weighted};
 use crate::Rng;

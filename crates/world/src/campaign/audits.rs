@@ -1,9 +1,9 @@
-//! When the devices are looked at, one of them is lost for good, or the operator changes something, made up
+//! When the devices are looked at, one of them is lost for good, or the operator changes something, drawn
 //! at random. Drawn apart.
 
 use super::setup::policy;
 use super::{Maker, between, pick};
-use crate::driver::{Lose, Step, Tune};
+use crate::driver::{HistoryStep, Lose, Tune};
 use crate::{Rng, Seed};
 use weir_map::Hardening;
 
@@ -14,24 +14,27 @@ pub(super) fn rng(seed: Seed) -> Rng {
 
 impl Maker<'_> {
     /// After a crash now and then.
-    pub(super) fn audits(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+    pub(super) fn audits(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         if !self.kind.audits {
             return;
         }
         match rng.below(16) {
             0 => {
                 let asks = between(rng, 0, 24);
-                steps.push(Step::Lose(Lose { device: rng.below(12) as usize, asks: self.asks(rng, asks) }));
+                steps.push(HistoryStep::Lose(Lose {
+                    device: rng.below(12) as usize,
+                    asks: self.asks(rng, asks),
+                }));
             }
-            1..=2 => steps.push(Step::Audit),
-            3 => steps.push(Step::Tune(Tune::PoolPolicy(policy(rng)))),
+            1..=2 => steps.push(HistoryStep::Audit),
+            3 => steps.push(HistoryStep::Tune(Tune::PoolPolicy(policy(rng)))),
             4 => {
                 let own = if rng.chance(0.5) { Some(policy(rng)) } else { None };
-                steps.push(Step::Tune(Tune::VolumePolicy(rng.below(self.volumes) as usize, own)));
+                steps.push(HistoryStep::Tune(Tune::VolumePolicy(rng.below(self.volumes) as usize, own)));
             }
             5..=6 => {
                 let hardening = pick(rng, &[Hardening::Flush, Hardening::Write]);
-                steps.push(Step::Tune(Tune::Hardening(rng.below(self.volumes) as usize, hardening)));
+                steps.push(HistoryStep::Tune(Tune::Hardening(rng.below(self.volumes) as usize, hardening)));
             }
             _ => {}
         }

@@ -1,8 +1,8 @@
-//! Commands of operators, several at once and while clients ask, made up at random. Drawn apart, so
+//! Commands of operators, several at once and while clients ask, drawn at random. Drawn apart, so
 //! that all else of a history is as it is without them.
 
 use super::{Maker, between, pick, weighted};
-use crate::driver::{Ask, Order, Step, Told};
+use crate::driver::{Ask, HistoryStep, Order, Submission};
 use crate::{Rng, Seed};
 use weir_map::Hardening;
 
@@ -11,26 +11,26 @@ const CHANCES: [f64; 2] = [0.002, 0.15];
 
 impl Maker<'_> {
     /// Puts commands among the steps.
-    pub(super) fn commands(&self, seed: Seed, steps: &mut Vec<Step>) {
+    pub(super) fn commands(&self, seed: Seed, steps: &mut Vec<HistoryStep>) {
         let mut rng = Rng::new(Seed(seed.0.rotate_left(40) ^ 3));
         for step in std::mem::take(steps) {
             let chance = match step {
-                Step::Ask(_) => CHANCES[0],
-                Step::Crash(_) => CHANCES[1],
+                HistoryStep::Ask(_) => CHANCES[0],
+                HistoryStep::Crash(_) => CHANCES[1],
                 _ => 0.0,
             };
             steps.push(step);
             if chance > 0.0 && rng.chance(chance) {
-                steps.push(Step::Tell(self.told(&mut rng)));
+                steps.push(HistoryStep::Tell(self.submissions(&mut rng)));
             }
         }
     }
 
-    fn told(&self, rng: &mut Rng) -> Vec<Told> {
+    fn submissions(&self, rng: &mut Rng) -> Vec<Submission> {
         let victim = rng.below(self.volumes) as usize;
         // Mostly its clients are in the middle of something.
         let busy = between(rng, 0, 6);
-        let ask = |rng: &mut Rng| Told::Ask(Ask { volume: victim, ..self.ask(rng) });
+        let ask = |rng: &mut Rng| Submission::Ask(Ask { volume: victim, ..self.ask(rng) });
         let mut all: Vec<_> = (0..busy).map(|_| ask(rng)).collect();
         for _ in 0..between(rng, 2, 10) {
             let hardening = pick(rng, &[Hardening::Flush, Hardening::Write]);
@@ -38,15 +38,15 @@ impl Maker<'_> {
             let choices = [(4, 0), (2, 1), (3, 2), (2, 3), (1, 4), (1, 5), (1, 6), (2, 7), (2, 8), (1, 9)];
             all.push(match weighted(rng, &choices) {
                 0 => ask(rng),
-                1 => Told::Ask(self.ask(rng)),
-                2 => Told::Order(Order::Remove(victim)),
-                3 => Told::Order(Order::Succeed(victim)),
-                4 => Told::Order(Order::SameName(victim)),
-                5 => Told::Order(Order::Harden(victim, hardening)),
-                6 => Told::Order(Order::Harden(any, hardening)),
-                7 => Told::Order(Order::MakeSpare(spare)),
-                8 => Told::Order(Order::RemoveSpare(spare)),
-                _ => Told::Order(Order::Remove(any)),
+                1 => Submission::Ask(self.ask(rng)),
+                2 => Submission::Order(Order::Remove(victim)),
+                3 => Submission::Order(Order::Succeed(victim)),
+                4 => Submission::Order(Order::SameName(victim)),
+                5 => Submission::Order(Order::Harden(victim, hardening)),
+                6 => Submission::Order(Order::Harden(any, hardening)),
+                7 => Submission::Order(Order::MakeSpare(spare)),
+                8 => Submission::Order(Order::RemoveSpare(spare)),
+                _ => Submission::Order(Order::Remove(any)),
             });
         }
         all

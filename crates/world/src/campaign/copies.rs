@@ -1,13 +1,13 @@
-//! When copies of the pool crash, made up at random. Drawn apart, so that a history is the same with copies
+//! When copies of the pool crash, drawn at random. Drawn apart, so that a history is the same with copies
 //! and without.
 
 use super::{History, again, weighted};
-use crate::driver::{Crash, Step};
+use crate::driver::{Crash, HistoryStep};
 use crate::net::Act;
 use crate::{Rng, Seed, Stop};
 
 /// Lets a copy crash after so great a part of all requests.
-pub(crate) fn among(steps: &mut Vec<Step>, seed: Seed, chance: f64) {
+pub(crate) fn among(steps: &mut Vec<HistoryStep>, seed: Seed, chance: f64) {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(40) ^ 2));
     for step in std::mem::take(steps) {
         let asks = asks(&step);
@@ -16,7 +16,7 @@ pub(crate) fn among(steps: &mut Vec<Step>, seed: Seed, chance: f64) {
             let most = weighted(&mut rng, &[(1, 1), (6, 20), (2, 200)]);
             let after = rng.below(most);
             let again = again(&mut rng, Stop::PowerCut);
-            steps.push(Step::CrashCopy(Crash { after, how: Stop::PowerCut, rot: None, again }));
+            steps.push(HistoryStep::CrashCopy(Crash { after, how: Stop::PowerCut, rot: None, again }));
         }
     }
 }
@@ -26,9 +26,10 @@ impl History {
     /// Nothing else of it changes.
     #[must_use]
     pub fn with_copies(mut self, copies: u64) -> Self {
-        self.steps.retain(|step| !matches!(step, Step::CrashCopy(_)));
-        let count = |what: fn(&Step) -> bool| self.steps.iter().filter(|step| what(step)).count() as f64;
-        let (asks, crashes) = (count(asks), count(|step| matches!(step, Step::Crash(_))));
+        self.steps.retain(|step| !matches!(step, HistoryStep::CrashCopy(_)));
+        let count =
+            |what: fn(&HistoryStep) -> bool| self.steps.iter().filter(|step| what(step)).count() as f64;
+        let (asks, crashes) = (count(asks), count(|step| matches!(step, HistoryStep::Crash(_))));
         let seed = self.setup.seed;
         among(&mut self.steps, seed, copies as f64 * crashes / asks.max(1.0));
         self
@@ -36,22 +37,22 @@ impl History {
 }
 
 /// Whether a client asks for something.
-const fn asks(step: &Step) -> bool {
-    matches!(step, Step::Ask(_) | Step::Net(Act::Ask(..)))
+const fn asks(step: &HistoryStep) -> bool {
+    matches!(step, HistoryStep::Ask(_) | HistoryStep::Net(Act::Ask(..)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::{History, Kind};
+    use crate::campaign::{History, HistoryKind};
 
     #[test]
     fn a_history_is_the_same_with_copies_and_without() {
-        let kind = Kind::crashing(3, 60);
-        let with = History::new(Seed(5), &Kind { copies: 20, ..kind });
+        let kind = HistoryKind::crashing(3, 60);
+        let with = History::new(Seed(5), &HistoryKind { copies: 20, ..kind });
         let mut without = with.clone();
-        without.steps.retain(|step| !matches!(step, Step::CrashCopy(_)));
-        assert_eq!(without, History::new(Seed(5), &Kind { copies: 0, ..kind }));
+        without.steps.retain(|step| !matches!(step, HistoryStep::CrashCopy(_)));
+        assert_eq!(without, History::new(Seed(5), &HistoryKind { copies: 0, ..kind }));
         let (with, without) = (with.run(), without.run());
         assert!(with.failure.is_none() && without.failure.is_none(), "{with:?} {without:?}");
         assert!(with.statistics.in_copies > 20, "{:?}", with.statistics);
@@ -62,10 +63,10 @@ mod tests {
 
     #[test]
     fn copies_are_drawn_anew_and_nothing_else() {
-        let history = History::new(Seed(5), &Kind::crashing(10, 60));
+        let history = History::new(Seed(5), &HistoryKind::crashing(10, 60));
         let more = history.clone().with_copies(30);
         let count = |history: &History| {
-            history.steps.iter().filter(|step| matches!(step, Step::CrashCopy(_))).count()
+            history.steps.iter().filter(|step| matches!(step, HistoryStep::CrashCopy(_))).count()
         };
         assert!((200..400).contains(&count(&more)), "{}", count(&more));
         assert_eq!(more.with_copies(0), history.with_copies(0));

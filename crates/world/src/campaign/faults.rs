@@ -1,7 +1,7 @@
-//! What goes wrong, made up at random.
+//! What goes wrong, drawn at random.
 
 use super::{between, pick, weighted};
-use crate::driver::Step;
+use crate::driver::HistoryStep;
 use crate::{Fault, Kinds, Rng};
 use weir_model::{BLOCK, Bytes, DeviceOffset, Errno, Nanos};
 
@@ -21,14 +21,14 @@ pub(crate) fn astray(rng: &mut Rng) -> Fault {
 }
 
 /// A device begins to fail. Flushes that fail matter most where the map is.
-pub(crate) fn breaking(rng: &mut Rng) -> Step {
+pub(crate) fn breaking(rng: &mut Rng) -> HistoryStep {
     let fault = fault(rng);
     let of_flushes = Kinds { flushes: true, ..Kinds::default() };
     let devices = match &fault {
         Fault::Errors { kinds, .. } if *kinds == of_flushes => &[0, 0, 0, 1, 2, 3][..],
         _ => &[0, 1, 2, 3],
     };
-    Step::Break(pick(rng, devices), fault)
+    HistoryStep::Break(pick(rng, devices), fault)
 }
 
 /// A few reads fail.

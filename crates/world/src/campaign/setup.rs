@@ -1,6 +1,6 @@
-//! Pools made up at random.
+//! Pools drawn at random.
 
-use super::{Kind, between, pick, weighted};
+use super::{HistoryKind, between, pick, weighted};
 use crate::driver::{Setup, VolumeSpec};
 use crate::{DeviceSpec, Pace, Rng, Seed};
 use weir_engine::{DurableWrites, FlushRules, Percent, WhenFull};
@@ -13,7 +13,7 @@ const WIDE: u64 = 600;
 
 /// Tiny devices, so that space runs out, under volumes that promise more than there is; a short
 /// journal, so that it goes around often.
-pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &Kind) -> Setup {
+pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
     let (crowd, wide) = (kind.crowded, kind.wide);
     let kib = match (wide, kind.large) {
         (true, _) => 64,

@@ -1,7 +1,7 @@
 //! Making a history that fails short enough to be read.
 
 use super::History;
-use crate::driver::{Failure, Step};
+use crate::driver::{Failure, HistoryStep};
 
 /// A history that fails, and how.
 #[derive(Debug)]
@@ -36,7 +36,8 @@ pub fn shrink(history: &History, mut go_on: impl FnMut() -> bool) -> Option<Shru
         let mut at = 0;
         while at < best.steps.len() && go_on() {
             let end = (at + size).min(best.steps.len());
-            let steps: Vec<Step> = best.steps[..at].iter().chain(&best.steps[end..]).cloned().collect();
+            let steps: Vec<HistoryStep> =
+                best.steps[..at].iter().chain(&best.steps[end..]).cloned().collect();
             let candidate = History { steps, ..best.clone() };
             if attempt(candidate, &mut best, &mut failure) {
                 smaller = true;

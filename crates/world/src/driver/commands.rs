@@ -9,7 +9,7 @@
 use super::{Ask, Crash, Driver, Failure, Health, Volume, VolumeSpec};
 use crate::Ticket;
 use std::collections::BTreeMap;
-use weir_engine::{AdminError, AdminId, AdminReply, Command};
+use weir_engine::{AdminCommand, AdminError, AdminId, AdminReply};
 use weir_map::Hardening;
 use weir_model::{Bytes, Nanos, Op, RequestError};
 
@@ -35,7 +35,7 @@ pub enum Order {
 
 /// One of several things that are asked for without waiting.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Told {
+pub enum Submission {
     /// By an operator.
     Order(Order),
     /// By a client.
@@ -154,25 +154,27 @@ impl Commands {
     }
 
     /// What becomes of a command that is given now.
-    fn foresee(&mut self, command: &Command, known: &Known) -> Due {
+    fn foresee(&mut self, command: &AdminCommand, known: &Known) -> Due {
         match command {
-            Command::CreateVolume { name, .. }
+            AdminCommand::CreateVolume { name, .. }
                 if self.bearer(name) != Bearer::Nothing || (self.is_leaving(name) && known.is_there) =>
             {
                 Due::Exists
             }
-            Command::CreateVolume { .. } if !known.has_room => Due::NoRoom,
-            Command::CreateVolume { name, hardening, .. } => {
+            AdminCommand::CreateVolume { .. } if !known.has_room => Due::NoRoom,
+            AdminCommand::CreateVolume { name, hardening, .. } => {
                 self.hardening.insert(name.clone(), Course::from(*hardening));
                 Due::Named(name.clone(), self.go_to(name, Bearer::Another))
             }
-            Command::RemoveVolume { name } | Command::SetHardening { name, .. }
+            AdminCommand::RemoveVolume { name } | AdminCommand::SetHardening { name, .. }
                 if self.bearer(name) == Bearer::Nothing || (self.is_coming(name) && !known.is_there) =>
             {
                 Due::NotFound
             }
-            Command::RemoveVolume { name } => Due::Removed(name.clone(), self.go_to(name, Bearer::Nothing)),
-            Command::SetHardening { name, hardening } => {
+            AdminCommand::RemoveVolume { name } => {
+                Due::Removed(name.clone(), self.go_to(name, Bearer::Nothing))
+            }
+            AdminCommand::SetHardening { name, hardening } => {
                 let course = self.hardening.entry(name.clone()).or_insert_with(|| Course::from(*hardening));
                 Due::Hardened(name.clone(), course.push(*hardening))
             }
@@ -196,13 +198,13 @@ impl Commands {
 impl Driver {
     /// Everything is asked for in turn, and then waited for. Where devices fail that may not be done:
     /// then the power is cut to have them mended.
-    pub(super) fn tell(&mut self, all: &[Told]) -> Result<(), Failure> {
+    pub(super) fn submit_all(&mut self, all: &[Submission]) -> Result<(), Failure> {
         self.commands = Some(Commands::of(&self.volumes));
-        let told = all.iter().try_for_each(|told| match told {
-            Told::Order(order) => self.give_order(*order),
-            Told::Ask(ask) => self.ask(*ask),
+        let submitted = all.iter().try_for_each(|submission| match submission {
+            Submission::Order(order) => self.give_order(*order),
+            Submission::Ask(ask) => self.ask(*ask),
         });
-        match told.and_then(|()| self.end_commands()) {
+        match submitted.and_then(|()| self.end_commands()) {
             Err(Failure::Admin { error: AdminError::Failed(_) | AdminError::Damaged(_), .. })
                 if self.health == Health::Broken =>
             {
@@ -221,7 +223,7 @@ impl Driver {
                 if commands.bearer(&name) == Bearer::First {
                     return self.begin_removal(of(volume));
                 }
-                Command::RemoveVolume { name }
+                AdminCommand::RemoveVolume { name }
             }
             Order::Succeed(volume) => match commands.successors.get(&of(volume)) {
                 Some(name) => create(name, &self.volumes[of(volume)].spec),
@@ -236,13 +238,13 @@ impl Driver {
                 let successor = commands.successors.get(&volume);
                 let successor = successor.filter(|name| commands.bearer(name) != Bearer::Nothing);
                 let name = successor.unwrap_or(&self.volumes[volume].name).clone();
-                Command::SetHardening { name, hardening }
+                AdminCommand::SetHardening { name, hardening }
             }
             Order::MakeSpare(number) => {
                 let spec = VolumeSpec { size: SPARE, hardening: Hardening::Flush, copies: 1, policy: None };
                 create(&format!("spare{number}"), &spec)
             }
-            Order::RemoveSpare(number) => Command::RemoveVolume { name: format!("spare{number}") },
+            Order::RemoveSpare(number) => AdminCommand::RemoveVolume { name: format!("spare{number}") },
         };
         self.give(command)
     }
@@ -259,14 +261,14 @@ impl Driver {
             commands.successors.insert(volume, new);
             commands.removed.insert(volume, latest);
         }
-        self.give(Command::RemoveVolume { name })
+        self.give(AdminCommand::RemoveVolume { name })
     }
 
     /// A command is given, and what has come of earlier ones is heard.
-    fn give(&mut self, command: Command) -> Result<(), Failure> {
+    fn give(&mut self, command: AdminCommand) -> Result<(), Failure> {
         self.hear_answers()?;
         let Some(commands) = &self.commands else { return Ok(()) };
-        if let Command::CreateVolume { name, .. } = &command {
+        if let AdminCommand::CreateVolume { name, .. } = &command {
             let is_known = commands.bearer(name) != Bearer::Nothing || commands.is_leaving(name);
             // Before a crash its removal had begun, and it is going on.
             if !is_known && self.engine.map().catalogue().by_name(name).is_some() {
@@ -318,11 +320,11 @@ impl Driver {
     }
 
     /// A command is noted, with what must become of it, and given.
-    fn give_foreseen(&mut self, command: Command) -> Result<(), Failure> {
+    fn give_foreseen(&mut self, command: AdminCommand) -> Result<(), Failure> {
         let Some(commands) = &mut self.commands else { return Ok(()) };
-        let (Command::CreateVolume { name, .. }
-        | Command::RemoveVolume { name }
-        | Command::SetHardening { name, .. }) = &command;
+        let (AdminCommand::CreateVolume { name, .. }
+        | AdminCommand::RemoveVolume { name }
+        | AdminCommand::SetHardening { name, .. }) = &command;
         let map = self.engine.map();
         let is_there = map.catalogue().by_name(name).is_some();
         let due = commands.foresee(&command, &Known { is_there, has_room: map.has_metadata_room() });
@@ -382,7 +384,7 @@ impl Driver {
         let is_spare = |name: &String| self.volumes.iter().all(|volume| volume.name != *name);
         let spare: Vec<_> = self.engine.volumes().map(|volume| volume.name).filter(is_spare).collect();
         for name in spare {
-            self.give(Command::RemoveVolume { name })?;
+            self.give(AdminCommand::RemoveVolume { name })?;
         }
         self.wait_for_answers()?;
         self.commands = None;
@@ -485,7 +487,7 @@ impl Driver {
     }
 }
 
-fn create(name: &str, spec: &VolumeSpec) -> Command {
+fn create(name: &str, spec: &VolumeSpec) -> AdminCommand {
     let VolumeSpec { size, hardening, copies, .. } = *spec;
-    Command::CreateVolume { name: name.to_owned(), size, hardening, copies }
+    AdminCommand::CreateVolume { name: name.to_owned(), size, hardening, copies }
 }

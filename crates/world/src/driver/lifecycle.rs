@@ -6,7 +6,7 @@ use super::{
     Again, Ask, Crash, Driver, Failure, Health, Opened, Replace, Replacing, Setup, Volume, VolumeSpec,
 };
 use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
-use weir_engine::{Activity, AdminId, Command, DeviceSettings, Engine, Options, SpaceRules};
+use weir_engine::{Activity, AdminCommand, AdminId, DeviceSettings, Engine, Options, SpaceRules};
 use weir_map::{Found, Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
 use weir_model::{
     BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentKey, Nanos, Op, PlaceKind, Seed,
@@ -292,7 +292,7 @@ impl Driver {
         self.names += 1;
         let new = format!("volume{volume}-{}", self.names);
         self.replacing = Some(Replacing { volume, new: new.clone(), removed: false });
-        let removal = self.command(Command::RemoveVolume { name: old })?;
+        let removal = self.command(AdminCommand::RemoveVolume { name: old })?;
         self.ask_others(volume, meanwhile)?;
         self.end_of(&removal)?;
         if let Some(replacing) = &mut self.replacing {
@@ -375,7 +375,7 @@ impl Driver {
     pub(super) fn create_volume(&mut self, name: String, spec: VolumeSpec) -> Result<Volume, Failure> {
         let VolumeSpec { size, hardening, copies, policy } = spec;
         self.engine.set_volume_policy(self.world.now(), &name, policy.and_then(for_tests));
-        self.admin(Command::CreateVolume { name: name.clone(), size, hardening, copies })?;
+        self.admin(AdminCommand::CreateVolume { name: name.clone(), size, hardening, copies })?;
         let created = self.engine.volumes().find(|volume| volume.name == name);
         match created {
             Some(volume) => Ok(Volume { id: volume.id, name, spec }),
@@ -397,7 +397,7 @@ impl Driver {
     }
 
     /// Gives a command.
-    pub(super) fn command(&mut self, command: Command) -> Result<Given, Failure> {
+    pub(super) fn command(&mut self, command: AdminCommand) -> Result<Given, Failure> {
         self.admins += 1;
         let given = Given { id: AdminId(self.admins), what: format!("{command:?}") };
         self.engine.admin(self.world.now(), given.id, command);
@@ -406,7 +406,7 @@ impl Driver {
     }
 
     /// Has a command carried out, waiting for its end.
-    pub(super) fn admin(&mut self, command: Command) -> Result<(), Failure> {
+    pub(super) fn admin(&mut self, command: AdminCommand) -> Result<(), Failure> {
         let given = self.command(command)?;
         self.end_of(&given)
     }

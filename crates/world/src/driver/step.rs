@@ -1,6 +1,6 @@
 //! What a test does to a pool, as plain data: a history can be printed, shrunk and repeated.
 
-use super::Told;
+use super::Submission;
 use crate::net::Act;
 use crate::{Fault, Stop};
 use std::fmt;
@@ -10,7 +10,7 @@ use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
 /// One step of a history.
 #[derive(Clone, PartialEq)]
-pub enum Step {
+pub enum HistoryStep {
     /// Submit a request; what is earlier goes on meanwhile.
     Ask(Ask),
     /// Let time pass until so many requests are answered, or none are under way.
@@ -28,7 +28,7 @@ pub enum Step {
     Replace(Replace),
     /// Several commands of operators, one after the other without waiting, while clients ask; then wait
     /// for them.
-    Tell(Vec<Told>),
+    Tell(Vec<Submission>),
     /// Stop the engine and the devices wherever they then are, and open the pool again. One still to
     /// come comes at once when the next one is reached.
     Crash(Crash),
@@ -137,7 +137,7 @@ impl Crash {
     }
 }
 
-impl fmt::Debug for Step {
+impl fmt::Debug for HistoryStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ask(ask) => ask.fmt(f),

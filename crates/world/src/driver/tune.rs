@@ -1,7 +1,7 @@
 //! What an operator changes while clients go on: policies, and when a volume's map is durable.
 
 use super::{Crash, Driver, Failure, Health, Tune};
-use weir_engine::Command;
+use weir_engine::AdminCommand;
 use weir_map::Hardening;
 use weir_policy::placement::for_tests;
 
@@ -35,7 +35,7 @@ impl Driver {
         }
         self.hardening = Some((volume, hardening));
         let name = self.volumes[volume].name.clone();
-        match self.admin(Command::SetHardening { name, hardening }) {
+        match self.admin(AdminCommand::SetHardening { name, hardening }) {
             Ok(()) => {}
             Err(Failure::Admin { .. }) if self.health == Health::Broken => {
                 return Err(self.armed.now(&Crash::at_once()));

@@ -18,7 +18,7 @@ use request::{Laid, Open, What, lay_out};
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{Bytes, ConnId, Nanos, Op, SECTOR};
 
-pub use request::{Wish, Wrong};
+pub use request::{ClientRequest, Wrong};
 
 /// Bytes a client receives at once, at most.
 const RECEIVE: usize = 256 << 10;
@@ -67,7 +67,7 @@ pub(super) struct Connection {
     rng: Rng,
     /// Bytes that are to be sent.
     out: VecDeque<u8>,
-    wishes: VecDeque<Wish>,
+    unsent: VecDeque<ClientRequest>,
     open: BTreeMap<u64, Open>,
     receives_at: Nanos,
     /// It has sent all it sends, and still receives.
@@ -137,7 +137,7 @@ impl Connection {
             stage: Stage::Hello(Box::new(Hello::new(wanted, all, &mut rng))),
             rng,
             out: VecDeque::new(),
-            wishes: VecDeque::new(),
+            unsent: VecDeque::new(),
             open: BTreeMap::new(),
             receives_at: now,
             is_silent: false,
@@ -153,23 +153,23 @@ impl Connection {
     }
 
     /// Asks for something as soon as what was asked before is sent.
-    pub(super) fn wish(&mut self, wish: Wish) {
-        self.wishes.push_back(wish);
+    pub(super) fn queue_request(&mut self, request: ClientRequest) {
+        self.unsent.push_back(request);
     }
 
     /// What it has not begun to ask for.
-    pub(super) fn take_wishes(&mut self) -> VecDeque<Wish> {
-        std::mem::take(&mut self.wishes)
+    pub(super) fn take_unsent(&mut self) -> VecDeque<ClientRequest> {
+        std::mem::take(&mut self.unsent)
     }
 
-    /// Whether it can take another wish at once.
+    /// Whether it can take another request at once.
     pub(super) fn has_room(&self) -> bool {
-        self.wishes.len() + self.open.len() < self.character.depth
+        self.unsent.len() + self.open.len() < self.character.depth
     }
 
     /// Requests that are not answered, those not yet sent among them.
     pub(super) fn unanswered(&self) -> usize {
-        self.wishes.len() + self.open.len()
+        self.unsent.len() + self.open.len()
     }
 
     /// Whether it is in the middle of something that it sends.
@@ -208,7 +208,9 @@ impl Connection {
         let reads = |open: &&Open| open.ask.op == Op::Read;
         !self.character.is_structured
             && self.open.values().filter(reads).any(|open| match open.what {
-                What::Told(ticket) => judge.may_fail_to_read(&open.touched(), ticket, open.holders.as_ref()),
+                What::Request(ticket) => {
+                    judge.may_fail_to_read(&open.touched(), ticket, open.holders.as_ref())
+                }
                 What::Status(_) | What::Refused(_) => false,
             })
     }
@@ -243,7 +245,7 @@ impl Connection {
 
     /// Sends no more than what it is at.
     pub(super) fn close_half(&mut self, sockets: &mut Sockets) {
-        self.wishes.clear();
+        self.unsent.clear();
         (self.is_silent, self.is_half_closed) = (true, true);
         if self.out.is_empty() {
             sockets.shut(self.conn);
@@ -263,22 +265,22 @@ impl Connection {
     /// What was asked and not answered may have changed this, or may still.
     pub(super) fn given_up(&self) -> impl Iterator<Item = Ticket> {
         self.open.values().filter(|open| open.ask.op.changes()).filter_map(|open| match open.what {
-            What::Told(ticket) => Some(ticket),
+            What::Request(ticket) => Some(ticket),
             What::Status(_) | What::Refused(_) => None,
         })
     }
 
     /// Whether a flush is in flight.
     pub(super) fn is_flushing(&self) -> bool {
-        self.open.values().any(|open| matches!((open.ask.op, open.what), (Op::Flush, What::Told(_))))
+        self.open.values().any(|open| matches!((open.ask.op, open.what), (Op::Flush, What::Request(_))))
     }
 
     /// Reads, and flushes, that will not be answered.
     pub(super) fn forget_reads(&self, oracle: &mut Oracle) {
         for open in self.open.values() {
             match (open.ask.op, open.what) {
-                (Op::Read, What::Told(ticket)) | (_, What::Status(ticket)) => oracle.read_failed(ticket),
-                (Op::Flush, What::Told(ticket)) => oracle.flush_unheard(ticket),
+                (Op::Read, What::Request(ticket)) | (_, What::Status(ticket)) => oracle.read_failed(ticket),
+                (Op::Flush, What::Request(ticket)) => oracle.flush_unheard(ticket),
                 _ => {}
             }
         }
@@ -296,8 +298,8 @@ impl Connection {
             || match &self.stage {
                 Stage::Hello(_) | Stage::Aborted | Stage::Over => false,
                 Stage::Open(_) => {
-                    (!self.wishes.is_empty() && self.open.len() < self.character.depth)
-                        || (self.says_goodbye && self.wishes.is_empty() && !self.is_silent)
+                    (!self.unsent.is_empty() && self.open.len() < self.character.depth)
+                        || (self.says_goodbye && self.unsent.is_empty() && !self.is_silent)
                 }
             }
     }
@@ -350,7 +352,7 @@ impl Connection {
         let Some(sent) = sockets.put(self.conn, &bytes[..most.min(bytes.len())]) else {
             // The server has closed its end: what it said before that is still to be received.
             self.out.clear();
-            self.wishes.clear();
+            self.unsent.clear();
             return false;
         };
         self.out.drain(..sent);
@@ -364,10 +366,10 @@ impl Connection {
     /// Lays out the next request.
     fn begin_next(&mut self, judge: &mut Judge<'_>, turn: &mut Turn) {
         let Stage::Open(transmission) = &mut self.stage else { return };
-        if self.is_silent || (!self.wishes.is_empty() && self.open.len() >= self.character.depth) {
+        if self.is_silent || (!self.unsent.is_empty() && self.open.len() >= self.character.depth) {
             return;
         }
-        let Some(wish) = self.wishes.pop_front() else {
+        let Some(request) = self.unsent.pop_front() else {
             if self.says_goodbye {
                 self.out.extend(nbd::request(0, nbd::DISC, 0, 0, 0));
                 self.is_silent = true;
@@ -376,11 +378,11 @@ impl Connection {
         };
         let cookie = self.rng.word();
         let Laid { flags, kind, offset, len, mut open, payload } =
-            lay_out(wish, &self.character, self.size, judge.oracle);
+            lay_out(request, &self.character, self.size, judge.oracle);
         turn.begun.extend(open.key(offset, len));
         (open.offset, open.len) = (offset, len);
         open.holders = judge.holders(&open.touched());
-        if let What::Told(ticket) = open.what {
+        if let What::Request(ticket) = open.what {
             judge.begun(&open.ask, ticket);
         }
         transmission.expect(flags, kind, cookie, offset, len);
@@ -498,8 +500,8 @@ impl Connection {
             (What::Status(ticket), None) => {
                 return self.check_status(&ask, ticket, &reply.runs, judge.oracle);
             }
-            (What::Told(ticket), None) => ticket,
-            (What::Told(ticket), Some(error))
+            (What::Request(ticket), None) => ticket,
+            (What::Request(ticket), Some(error))
                 if judge.admits(&open.touched(), ticket, open.holders.as_ref(), error) =>
             {
                 let own: Vec<Ticket> = self.given_up().collect();

@@ -1,9 +1,9 @@
 //! What a served pool and its clients have to go through, from a seed.
 
-use super::{Act, Character, Front, Leave, Order, Stranger, Wire, Wish, Wrong};
+use super::{Act, Character, ClientRequest, Front, Leave, Order, Stranger, Wire, Wrong};
 use crate::campaign::faults::{astray, breaking, leap};
-use crate::campaign::{History, Kind, between, copies, pick, setup, weighted};
-use crate::driver::{Again, Ask, Crash, Setup, Step};
+use crate::campaign::{History, HistoryKind, between, copies, pick, setup, weighted};
+use crate::driver::{Again, Ask, Crash, HistoryStep, Setup};
 use crate::{Pace, Rng, Seed, Stop};
 use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
@@ -20,7 +20,7 @@ const COPIES: u64 = 3;
 #[must_use]
 pub fn history(seed: Seed) -> History {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(8))).fork();
-    let kind = Kind { devices_min: 2, volumes_min: 1, ..Kind::calm(0) };
+    let kind = HistoryKind { devices_min: 2, volumes_min: 1, ..HistoryKind::calm(0) };
     let mut setup = setup(&mut rng, seed, &kind);
     enlarge(&mut rng, &mut setup);
     let front = front(&mut rng, &setup);
@@ -31,7 +31,7 @@ pub fn history(seed: Seed) -> History {
     let mut steps = Vec::new();
     for _ in 0..CRASHES {
         for _ in 0..REQUESTS / 2 + rng.below(REQUESTS) {
-            steps.push(Step::Net(maker.ask(&mut rng)));
+            steps.push(HistoryStep::Net(maker.ask(&mut rng)));
             while rng.below(5) == 0 {
                 steps.push(maker.interlude(&mut rng));
             }
@@ -41,7 +41,7 @@ pub fn history(seed: Seed) -> History {
         }
         maker.crash(&mut rng, &mut steps);
         if rng.chance(0.4) {
-            steps.push(Step::Check);
+            steps.push(HistoryStep::Check);
         }
     }
     copies::among(&mut steps, seed, COPIES as f64 / REQUESTS as f64);
@@ -56,18 +56,18 @@ pub fn history(seed: Seed) -> History {
 /// Half of the histories with a mirrored map in which no device fails have devices that deceive. Drawn apart.
 fn deceive(seed: Seed, history: &mut History) {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 8));
-    let is_failing = history.steps.iter().any(|step| matches!(step, Step::Break(..)));
+    let is_failing = history.steps.iter().any(|step| matches!(step, HistoryStep::Break(..)));
     if !history.setup.mirrored || is_failing || !rng.chance(0.5) {
         return;
     }
     // Superblocks that rot or go astray are no reason to give a device up.
     history.setup.verified = false;
     for mut step in std::mem::take(&mut history.steps) {
-        if let Step::Crash(Crash { how: Stop::PowerCut, rot, .. }) = &mut step {
+        if let HistoryStep::Crash(Crash { how: Stop::PowerCut, rot, .. }) = &mut step {
             *rot = rng.chance(0.5).then(|| rng.word());
         }
         if rng.chance(0.006) {
-            history.steps.push(Step::Break(rng.below(4) as usize, astray(&mut rng)));
+            history.steps.push(HistoryStep::Break(rng.below(4) as usize, astray(&mut rng)));
         }
         history.steps.push(step);
     }
@@ -85,27 +85,27 @@ fn limit(seed: Seed, history: &mut History) {
         let at = rng.below(history.steps.len() as u64) as usize;
         history
             .steps
-            .insert(at, Step::Net(Act::Stranger(Stranger::Control(between(&mut rng, 12, 40) as u16))));
+            .insert(at, HistoryStep::Net(Act::Stranger(Stranger::Control(between(&mut rng, 12, 40) as u16))));
     }
 }
 
 /// Before one crash in four clients write much at once durably, and the power is cut as soon as that is
 /// answered: no flush makes durable what the writes should have. Drawn apart.
-fn bursts(seed: Seed, history: &History) -> Vec<Step> {
+fn bursts(seed: Seed, history: &History) -> Vec<HistoryStep> {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 7));
     let mut all = Vec::with_capacity(history.steps.len() + 100);
     for step in &history.steps {
-        if matches!(step, Step::Crash(_)) && rng.chance(0.25) {
-            all.push(Step::Wait(usize::MAX));
+        if matches!(step, HistoryStep::Crash(_)) && rng.chance(0.25) {
+            all.push(HistoryStep::Wait(usize::MAX));
             // The first clients are those that may ask for much at once, one for each volume.
             for (volume, spec) in history.setup.volumes.iter().enumerate() {
                 let offset = VolumeOffset(rng.below(64) * BLOCK);
                 let ask = Ask { volume, op: Op::Write, offset, len: spec.size, fua: true };
-                all.push(Step::Net(Act::Ask(volume, Wish::Ask(ask))));
+                all.push(HistoryStep::Net(Act::Ask(volume, ClientRequest::Ask(ask))));
             }
-            all.push(Step::Wait(usize::MAX));
-            all.push(Step::Crash(Crash::at_once()));
-            all.push(Step::Check);
+            all.push(HistoryStep::Wait(usize::MAX));
+            all.push(HistoryStep::Crash(Crash::at_once()));
+            all.push(HistoryStep::Check);
         }
         all.push(step.clone());
     }
@@ -113,26 +113,26 @@ fn bursts(seed: Seed, history: &History) -> Vec<Step> {
 }
 
 /// In three histories of five devices fail, or the clock jumps, between the steps. Drawn apart.
-fn trouble(seed: Seed, steps: Vec<Step>) -> Vec<Step> {
+fn trouble(seed: Seed, steps: Vec<HistoryStep>) -> Vec<HistoryStep> {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 5));
     let (fails, jumps) =
         pick(&mut rng, &[(false, false), (false, false), (true, false), (true, true), (false, true)]);
     // Much is to be done by devices that are well, too.
     let mut all = Vec::with_capacity(steps.len() + 100);
     for step in steps {
-        let is_crash = matches!(step, Step::Crash(_));
+        let is_crash = matches!(step, HistoryStep::Crash(_));
         let order = match rng.below(150) {
             0 => Some(Order::Record),
             1 | 2 => Some(Order::Churn(rng.below(2) as usize)),
             _ => None,
         };
-        all.extend(order.map(|order| Step::Net(Act::Order(order))));
+        all.extend(order.map(|order| HistoryStep::Net(Act::Order(order))));
         if fails && rng.chance(if is_crash { 0.2 } else { 0.005 }) {
             all.push(breaking(&mut rng));
         }
         if jumps && rng.chance(0.005) {
             let after = pick(&mut rng, &[0, 0, 1, 5, 30]);
-            all.push(Step::Jump { after, time: leap(&mut rng) });
+            all.push(HistoryStep::Jump { after, time: leap(&mut rng) });
         }
         all.push(step);
     }
@@ -224,26 +224,27 @@ impl Maker<'_> {
         let ask = |op| Ask { volume: character.volume, op, offset, len, fua: rarely };
         let clear =
             pick(rng, &[Op::Trim, Op::WriteZeroes { no_hole: false }, Op::WriteZeroes { no_hole: true }]);
-        let wish = match weighted(rng, &[(34, 0), (38, 1), (7, 2), (8, 3), (4, 4), (4, 5), (2, 6), (4, 7)]) {
-            0 => Wish::Ask(ask(Op::Read)),
-            1 => Wish::Ask(ask(Op::Write)),
-            2 => Wish::Ask(ask(clear)),
-            3 => Wish::Ask(ask(Op::Flush)),
-            4 => Wish::Whole(ask(Op::Read)),
-            7 => Wish::Askew(ask(Op::Read), rng.below(512) as u16, rng.below(512) as u16),
-            5 => Wish::Status(offset, len, rarely),
-            _ => Wish::Wrong(wrong(rng)),
+        let request = match weighted(rng, &[(34, 0), (38, 1), (7, 2), (8, 3), (4, 4), (4, 5), (2, 6), (4, 7)])
+        {
+            0 => ClientRequest::Ask(ask(Op::Read)),
+            1 => ClientRequest::Ask(ask(Op::Write)),
+            2 => ClientRequest::Ask(ask(clear)),
+            3 => ClientRequest::Ask(ask(Op::Flush)),
+            4 => ClientRequest::Whole(ask(Op::Read)),
+            7 => ClientRequest::Askew(ask(Op::Read), rng.below(512) as u16, rng.below(512) as u16),
+            5 => ClientRequest::Status(offset, len, rarely),
+            _ => ClientRequest::Wrong(wrong(rng)),
         };
-        Act::Ask(client, wish)
+        Act::Ask(client, request)
     }
 
     /// What happens between requests.
-    fn interlude(&self, rng: &mut Rng) -> Step {
+    fn interlude(&self, rng: &mut Rng) -> HistoryStep {
         let client = rng.below(self.clients.len() as u64) as usize;
         let choices = [(60, 0), (40, 1), (8, 2), (6, 3), (8, 4), (2, 5), (1, 6), (1, 7)];
-        Step::Net(match weighted(rng, &choices) {
-            0 => return Step::Wait(between(rng, 1, 8) as usize),
-            1 => return Step::Pass(Nanos::micros(between(rng, 1, 3000))),
+        HistoryStep::Net(match weighted(rng, &choices) {
+            0 => return HistoryStep::Wait(between(rng, 1, 8) as usize),
+            1 => return HistoryStep::Pass(Nanos::micros(between(rng, 1, 3000))),
             2 => {
                 let how = [Leave::Politely, Leave::HalfClosed, Leave::AtOnce, Leave::AtOnce, Leave::Midway];
                 Act::Leave(client, pick(rng, &how))
@@ -251,22 +252,22 @@ impl Maker<'_> {
             3 => Act::Stall(client, Nanos::micros(pick(rng, &[1_000, 50_000, 3_000_000]))),
             4 => Act::Order(self.order(rng)),
             5 => Act::Stranger(stranger(rng)),
-            6 => return Step::Restart,
+            6 => return HistoryStep::Restart,
             _ => Act::Empty,
         })
     }
 
     /// A client writes much, and then to a few blocks; it loses its connection on the way, and writes to them
     /// again over a new one.
-    fn come_back(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+    fn come_back(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         let client = rng.below(self.clients.len() as u64) as usize;
         let volume = self.clients[client].volume;
         let size = self.volumes.volumes[volume].size;
         let at = rng.below(16) * BLOCK;
         let ask = |op, at, len| {
-            Step::Net(Act::Ask(
+            HistoryStep::Net(Act::Ask(
                 client,
-                Wish::Ask(Ask { volume, op, offset: VolumeOffset(at), len, fua: false }),
+                ClientRequest::Ask(Ask { volume, op, offset: VolumeOffset(at), len, fua: false }),
             ))
         };
         let few = |op, rng: &mut Rng| ask(op, at + rng.below(2) * BLOCK, Bytes(BLOCK));
@@ -274,13 +275,13 @@ impl Maker<'_> {
         steps.extend((0..between(rng, 1, 3)).map(|_| ask(Op::Write, far, Bytes(size.0 / 2))));
         steps.extend((0..between(rng, 1, 12)).map(|_| few(Op::Write, rng)));
         steps.push(match rng.below(3) {
-            0 => Step::Wait(1),
-            1 => Step::Pass(Nanos::micros(pick(rng, &[1, 20, 200, 2000]))),
-            _ => Step::Pass(Nanos(0)),
+            0 => HistoryStep::Wait(1),
+            1 => HistoryStep::Pass(Nanos::micros(pick(rng, &[1, 20, 200, 2000]))),
+            _ => HistoryStep::Pass(Nanos(0)),
         });
-        steps.push(Step::Net(Act::Leave(client, pick(rng, &[Leave::AtOnce, Leave::Midway]))));
+        steps.push(HistoryStep::Net(Act::Leave(client, pick(rng, &[Leave::AtOnce, Leave::Midway]))));
         steps.extend((0..3).map(|_| few(Op::Write, rng)));
-        steps.push(Step::Wait(usize::MAX));
+        steps.push(HistoryStep::Wait(usize::MAX));
         steps.extend((0..3).map(|_| few(Op::Read, rng)));
     }
 
@@ -299,16 +300,16 @@ impl Maker<'_> {
         }
     }
 
-    fn crash(&self, rng: &mut Rng, steps: &mut Vec<Step>) {
+    fn crash(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         let most = weighted(rng, &[(1, 0), (4, 60), (3, 600)]);
         let after = rng.below(most + 1);
         let how = weighted(rng, &[(3, Stop::PowerCut), (1, Stop::Kill)]);
         let times = weighted(rng, &[(14, 0), (4, 1), (1, 2)]);
         let again = (0..times).map(|_| Again { write: between(rng, 1, 12), how: Stop::PowerCut }).collect();
         if rng.chance(0.05) {
-            steps.push(Step::Wait(usize::MAX));
+            steps.push(HistoryStep::Wait(usize::MAX));
         }
-        steps.push(Step::Crash(Crash { after, how, rot: None, again }));
+        steps.push(HistoryStep::Crash(Crash { after, how, rot: None, again }));
     }
 }
 

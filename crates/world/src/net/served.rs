@@ -22,7 +22,7 @@ use super::{Act, Front, Leave};
 use crate::campaign::{History, Outcome};
 use crate::driver::kept::{Kept, Shape};
 use crate::driver::lifecycle::create_pool;
-use crate::driver::{Armed, Copies, Failure, Setup, Step, VolumeSpec};
+use crate::driver::{Armed, Copies, Failure, HistoryStep, Setup, VolumeSpec};
 use crate::{Oracle, Statistics, Ticket, World};
 use weir_engine::Engine;
 use weir_map::Superblock;
@@ -202,7 +202,13 @@ impl Served {
     /// by then does not come.
     pub fn end(&mut self) -> Result<(), Failure> {
         self.armed.disarm();
-        let steps = [Step::Check, Step::Net(Act::Empty), Step::Restart, Step::Check, Step::Restart];
+        let steps = [
+            HistoryStep::Check,
+            HistoryStep::Net(Act::Empty),
+            HistoryStep::Restart,
+            HistoryStep::Check,
+            HistoryStep::Restart,
+        ];
         steps.iter().try_for_each(|step| self.step(step))
     }
 
@@ -213,7 +219,7 @@ impl Served {
     }
 
     /// Carries out one step.
-    pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
+    pub fn step(&mut self, step: &HistoryStep) -> Result<(), Failure> {
         let result = self.begin(step);
         match self.armed.ended(&result) {
             Some(crash) => self.crash(&crash),
@@ -221,37 +227,41 @@ impl Served {
         }
     }
 
-    fn begin(&mut self, step: &Step) -> Result<(), Failure> {
+    fn begin(&mut self, step: &HistoryStep) -> Result<(), Failure> {
         self.idle_events = 0;
         match step {
-            Step::Net(act) => self.act(act),
-            Step::Ask(ask) => self.act(&Act::Ask(ask.volume, super::Wish::Ask(*ask))),
-            Step::Wait(answers) => self.wait(*answers as u64),
-            Step::Pass(time) => self.pass(*time),
-            Step::Crash(crash) => self.armed.arm(crash),
-            Step::CrashCopy(crash) => {
+            HistoryStep::Net(act) => self.act(act),
+            HistoryStep::Ask(ask) => self.act(&Act::Ask(ask.volume, super::ClientRequest::Ask(*ask))),
+            HistoryStep::Wait(answers) => self.wait(*answers as u64),
+            HistoryStep::Pass(time) => self.pass(*time),
+            HistoryStep::Crash(crash) => self.armed.arm(crash),
+            HistoryStep::CrashCopy(crash) => {
                 self.copies.arm(crash);
                 self.crash_copies()
             }
-            Step::CrashCopyDuring(..) => Ok(()),
-            Step::Restart => self.restart(),
-            Step::Check => self.check(),
-            Step::Jump { after: 0, time } => {
+            HistoryStep::CrashCopyDuring(..) => Ok(()),
+            HistoryStep::Restart => self.restart(),
+            HistoryStep::Check => self.check(),
+            HistoryStep::Jump { after: 0, time } => {
                 // Two without a look at what was answered between them would be one pause, not two.
                 self.pass(Nanos(0))?;
                 self.jump(*time);
                 Ok(())
             }
-            Step::Jump { after, time } => {
+            HistoryStep::Jump { after, time } => {
                 self.jump = Some((*after, *time));
                 Ok(())
             }
-            Step::Break(device, fault) => {
+            HistoryStep::Break(device, fault) => {
                 self.break_device(*device, fault);
                 Ok(())
             }
             // What these do is tried without a server.
-            Step::Replace(_) | Step::Tell(_) | Step::Audit | Step::Lose(_) | Step::Tune(_) => Ok(()),
+            HistoryStep::Replace(_)
+            | HistoryStep::Tell(_)
+            | HistoryStep::Audit
+            | HistoryStep::Lose(_)
+            | HistoryStep::Tune(_) => Ok(()),
         }
     }
 
@@ -275,7 +285,7 @@ impl Served {
     fn act(&mut self, act: &Act) -> Result<(), Failure> {
         let all = self.front.clients.len();
         match act {
-            Act::Ask(client, wish) => self.ask(client % all, *wish),
+            Act::Ask(client, request) => self.ask(client % all, *request),
             Act::Leave(client, how) => self.leave(client % all, *how),
             Act::Stall(client, time) => {
                 let until = self.world.now() + *time;
@@ -309,10 +319,10 @@ impl Served {
             let ask =
                 |op, at, len| crate::driver::Ask { volume, op, offset: VolumeOffset(at), len, fua: false };
             for at in (0..size.0).step_by(piece.0 as usize) {
-                self.ask(client, super::Wish::Ask(ask(weir_model::Op::Read, at, piece)))?;
+                self.ask(client, super::ClientRequest::Ask(ask(weir_model::Op::Read, at, piece)))?;
             }
-            self.ask(client, super::Wish::Status(VolumeOffset(0), size, false))?;
-            self.ask(client, super::Wish::Ask(ask(weir_model::Op::Flush, 0, Bytes(0))))?;
+            self.ask(client, super::ClientRequest::Status(VolumeOffset(0), size, false))?;
+            self.ask(client, super::ClientRequest::Ask(ask(weir_model::Op::Flush, 0, Bytes(0))))?;
         }
         self.drain()
     }

@@ -4,7 +4,7 @@ use weir_engine::Activity;
 use weir_model::Errno;
 use weir_model::{BLOCK, Bytes, Nanos, Op, Rng, Seed, VolumeOffset};
 use weir_world::campaign::History;
-use weir_world::driver::{Ask, Crash, Order, Step, Told};
+use weir_world::driver::{Ask, Crash, HistoryStep, Order, Submission};
 use weir_world::{Fault, Kinds, Stop};
 
 /// Steps between one look at the devices and the next.
@@ -21,7 +21,7 @@ pub(super) fn hanging(history: &mut History) {
     let members = if history.setup.mirrored { 2 } else { 1 };
     let mut recent: Vec<Ask> = Vec::new();
     for mut step in std::mem::take(&mut history.steps) {
-        if let Step::Break(device, fault) = &mut step {
+        if let HistoryStep::Break(device, fault) = &mut step {
             let from = Nanos::micros(rng.below(20_000));
             let most = if rng.chance(0.5) { 20_000_000 } else { 200_000_000 };
             let soon_after = deadline + rng.below(most);
@@ -34,7 +34,7 @@ pub(super) fn hanging(history: &mut History) {
                 continue;
             }
         }
-        if let Step::Ask(ask) = &step {
+        if let HistoryStep::Ask(ask) = &step {
             recent.push(*ask);
             let old = recent.len().saturating_sub(12);
             recent.drain(..old);
@@ -45,20 +45,20 @@ pub(super) fn hanging(history: &mut History) {
 
 /// A volume is to be removed while its requests are with a device that hangs, and then no device takes
 /// metadata any more.
-fn remove_without_metadata(recent: &[Ask], members: usize, steps: &mut Vec<Step>) {
+fn remove_without_metadata(recent: &[Ask], members: usize, steps: &mut Vec<HistoryStep>) {
     let victim = recent[0].volume;
     let write = |ask: &Ask, fua: bool| Ask { op: Op::Write, fua, ..*ask };
-    steps.extend(recent.iter().map(|ask| Step::Ask(Ask { volume: victim, ..write(ask, false) })));
-    steps.push(Step::Pass(Nanos::millis(25)));
+    steps.extend(recent.iter().map(|ask| HistoryStep::Ask(Ask { volume: victim, ..write(ask, false) })));
+    steps.push(HistoryStep::Pass(Nanos::millis(25)));
     let kinds = Kinds { flushes: true, writes: true, ..Kinds::default() };
     let all = weir_model::DeviceOffset(0)..weir_model::DeviceOffset(u64::MAX);
     let fault = Fault::Errors { kinds, range: all, chance: 1.0, times: u64::MAX, error: Errno::EIO };
-    steps.extend((0..members).map(|member| Step::Break(member, fault.clone())));
+    steps.extend((0..members).map(|member| HistoryStep::Break(member, fault.clone())));
     let other = Ask { volume: victim + 1, ..write(&recent[1], true) };
-    steps.push(Step::Tell(vec![
-        Told::Ask(Ask { volume: victim, ..write(&recent[2], false) }),
-        Told::Order(Order::Remove(victim)),
-        Told::Ask(other),
+    steps.push(HistoryStep::Tell(vec![
+        Submission::Ask(Ask { volume: victim, ..write(&recent[2], false) }),
+        Submission::Order(Order::Remove(victim)),
+        Submission::Ask(other),
     ]));
 }
 
@@ -67,8 +67,8 @@ pub(super) fn flushing(mut history: History) -> History {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
     let mut steps = Vec::with_capacity(history.steps.len() * 2);
     for step in history.steps.drain(..) {
-        let ask = if let Step::Ask(ask) = &step { Some(*ask) } else { None };
-        let is_own = !matches!(step, Step::CrashCopy(_));
+        let ask = if let HistoryStep::Ask(ask) = &step { Some(*ask) } else { None };
+        let is_own = !matches!(step, HistoryStep::CrashCopy(_));
         steps.push(step);
         if !is_own {
             continue;
@@ -82,13 +82,13 @@ pub(super) fn flushing(mut history: History) -> History {
 
 /// The devices are looked at every few steps.
 pub(super) fn audit_often(mut history: History) -> History {
-    let parts = history.steps.chunks(AUDIT_EVERY).map(<[Step]>::to_vec);
-    history.steps = parts.flat_map(|part| part.into_iter().chain([Step::Audit])).collect();
+    let parts = history.steps.chunks(AUDIT_EVERY).map(<[HistoryStep]>::to_vec);
+    history.steps = parts.flat_map(|part| part.into_iter().chain([HistoryStep::Audit])).collect();
     history
 }
 
-const fn flush(volume: usize) -> Step {
-    Step::Ask(Ask { volume, op: Op::Flush, offset: VolumeOffset(0), len: Bytes(0), fua: false })
+const fn flush(volume: usize) -> HistoryStep {
+    HistoryStep::Ask(Ask { volume, op: Op::Flush, offset: VolumeOffset(0), len: Bytes(0), fua: false })
 }
 
 const fn power_cut(after: u64) -> Crash {
@@ -110,7 +110,7 @@ pub(super) fn frames(mut history: History) -> History {
     let every = between(&mut rng, 10, 60);
     let mut steps = Vec::with_capacity(history.steps.len() * 3);
     for step in history.steps.drain(..) {
-        let asks = matches!(step, Step::Ask(_));
+        let asks = matches!(step, HistoryStep::Ask(_));
         steps.push(step);
         if !asks || rng.below(every) > 0 {
             continue;
@@ -122,13 +122,13 @@ pub(super) fn frames(mut history: History) -> History {
             let block = rng.below(extent / BLOCK);
             let offset = VolumeOffset(rng.below(extents) * extent + block * BLOCK);
             let op = [Op::Write, Op::Write, Op::Write, Op::Trim][rng.below(4) as usize];
-            steps.push(Step::Ask(Ask { volume, op, offset, len: Bytes(BLOCK), fua: false }));
+            steps.push(HistoryStep::Ask(Ask { volume, op, offset, len: Bytes(BLOCK), fua: false }));
         }
         use Activity::{CheckpointFlush, CheckpointPages, CheckpointRoot, Frame};
         for _ in 0..between(&mut rng, 1, 3) {
             let during =
                 [Frame, Frame, CheckpointPages, CheckpointFlush, CheckpointRoot][rng.below(5) as usize];
-            steps.push(Step::CrashCopyDuring(during, Crash::at_once()));
+            steps.push(HistoryStep::CrashCopyDuring(during, Crash::at_once()));
         }
         steps.push(flush(rng.below(volumes.len() as u64) as usize));
     }
@@ -202,69 +202,73 @@ impl Losses {
     }
 
     /// Nothing is asked for long enough that write intents are closed, perhaps with a write in flight.
-    fn lull(device: usize, ask: Ask, rng: &mut Rng, steps: &mut Vec<Step>) {
+    fn lull(device: usize, ask: Ask, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         if rng.chance(0.3) {
-            steps.push(Step::Break(device, Fault::Hang { during: Nanos(0)..Nanos::millis(2950) }));
-            (0..3).for_each(|_| steps.push(Step::Ask(Ask { op: Op::Write, ..ask })));
+            steps.push(HistoryStep::Break(device, Fault::Hang { during: Nanos(0)..Nanos::millis(2950) }));
+            (0..3).for_each(|_| steps.push(HistoryStep::Ask(Ask { op: Op::Write, ..ask })));
         }
         let time = Nanos::millis(between(rng, 2000, 4200));
-        steps.push(if rng.chance(0.2) { Step::Jump { after: 0, time } } else { Step::Pass(time) });
+        steps.push(if rng.chance(0.2) {
+            HistoryStep::Jump { after: 0, time }
+        } else {
+            HistoryStep::Pass(time)
+        });
     }
 
     /// One device fails, or two at once, while requests of its volumes are in flight; then everything is
     /// flushed and read, and copies crash, or the pool itself.
-    fn failure(&self, rng: &mut Rng, recent: &[Ask], steps: &mut Vec<Step>) {
+    fn failure(&self, rng: &mut Rng, recent: &[Ask], steps: &mut Vec<HistoryStep>) {
         let any = |rng: &mut Rng| recent[rng.below(recent.len() as u64) as usize];
         let device = |rng: &mut Rng| {
             let Self { devices, .. } = self;
             devices.start + rng.below(devices.len() as u64) as usize
         };
         let (first, fault) = (device(rng), self.fault(rng));
-        steps.push(Step::Break(first, fault.clone()));
+        steps.push(HistoryStep::Break(first, fault.clone()));
         if rng.chance(self.two) {
             let others = self.devices.clone().filter(|device| *device != first);
-            steps.extend(others.map(|device| Step::Break(device, fault.clone())));
+            steps.extend(others.map(|device| HistoryStep::Break(device, fault.clone())));
         }
         // As soon as it shows, and soon after.
         for _ in 0..between(rng, 1, 2) {
-            steps.push(Step::CrashCopy(power_cut(between(rng, 2, 24))));
+            steps.push(HistoryStep::CrashCopy(power_cut(between(rng, 2, 24))));
         }
         let during = [Activity::InDoubt, Activity::Frame, Activity::Moving][rng.below(3) as usize];
-        steps.push(Step::CrashCopyDuring(during, Crash::at_once()));
+        steps.push(HistoryStep::CrashCopyDuring(during, Crash::at_once()));
         for _ in 0..between(rng, 0, 6) {
-            steps.push(Step::Ask(any(rng)));
+            steps.push(HistoryStep::Ask(any(rng)));
         }
         steps.push(flush(any(rng).volume));
         match rng.below(4) {
             0 => {}
-            1 => steps.push(Step::Pass(Nanos::micros(between(rng, 1, 6000)))),
-            2 => steps.push(Step::Wait(between(rng, 1, 8) as usize)),
-            _ => (0..between(rng, 1, 6)).for_each(|_| steps.push(Step::Ask(any(rng)))),
+            1 => steps.push(HistoryStep::Pass(Nanos::micros(between(rng, 1, 6000)))),
+            2 => steps.push(HistoryStep::Wait(between(rng, 1, 8) as usize)),
+            _ => (0..between(rng, 1, 6)).for_each(|_| steps.push(HistoryStep::Ask(any(rng)))),
         }
         if rng.chance(self.lull) {
             Self::lull(device(rng), any(rng), rng, steps);
         }
         for _ in 0..self.reads {
-            steps.push(Step::Ask(Ask { op: Op::Read, fua: false, ..any(rng) }));
+            steps.push(HistoryStep::Ask(Ask { op: Op::Read, fua: false, ..any(rng) }));
         }
         if rng.chance(0.6) {
             steps.push(flush(any(rng).volume));
         }
-        steps.push(Step::CrashCopy(power_cut(rng.below(40))));
+        steps.push(HistoryStep::CrashCopy(power_cut(rng.below(40))));
         if rng.chance(0.1) {
-            steps.push(Step::Check);
+            steps.push(HistoryStep::Check);
         }
         if rng.chance(0.1) {
             if rng.chance(0.5) {
                 // Longer than until a commit by itself: what is in doubt has durable write intents then.
-                steps.push(Step::Pass(Nanos::secs(between(rng, 6, 12))));
+                steps.push(HistoryStep::Pass(Nanos::secs(between(rng, 6, 12))));
             }
             let after = rng.below(60);
-            steps.push(Step::Crash(Crash { how: Stop::Kill, ..power_cut(after) }));
+            steps.push(HistoryStep::Crash(Crash { how: Stop::Kill, ..power_cut(after) }));
         }
         if rng.chance(self.cut) {
-            steps.push(Step::Crash(power_cut(rng.below(60))));
-            steps.push(Step::Check);
+            steps.push(HistoryStep::Crash(power_cut(rng.below(60))));
+            steps.push(HistoryStep::Check);
         }
     }
 }
@@ -287,19 +291,19 @@ pub(super) fn losing(mut history: History) -> History {
     let mut recent: Vec<Ask> = Vec::new();
     for step in history.steps.drain(..) {
         match step {
-            Step::Ask(ask) => {
+            HistoryStep::Ask(ask) => {
                 let ask = losses.aimed(ask, extent, volumes, &mut rng);
                 if ask.op != Op::Flush {
                     recent.push(ask);
                     let old = recent.len().saturating_sub(16);
                     recent.drain(..old);
                 }
-                steps.push(Step::Ask(ask));
+                steps.push(HistoryStep::Ask(ask));
                 if !recent.is_empty() && rng.below(losses.every) == 0 {
                     losses.failure(&mut rng, &recent, &mut steps);
                 }
             }
-            Step::Break(..) | Step::CrashCopy(_) | Step::Tune(_) => {}
+            HistoryStep::Break(..) | HistoryStep::CrashCopy(_) | HistoryStep::Tune(_) => {}
             other => steps.push(other),
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use weir_model::{Bytes, ExtentSize, Nanos, Seed};
 use weir_policy::harm::Moves;
 use weir_sim::place::run::LEAST;
-use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room};
+use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Plan, PoolSpec, Replay};
 use weir_trace::{Reader, Trace};
 
 /// The seed of everything left to chance.
@@ -45,10 +45,10 @@ enum Source {
     /// A file among the traces, and how much slower it is replayed.
     Trace(&'static str, f64),
     /// See [`weir_sim::load::synthetic`] and [`weir_sim::load::postmark`].
-    MadeUp(&'static str),
+    Synthetic(&'static str),
 }
 
-use Source::{MadeUp, Trace as Recorded};
+use Source::{Synthetic, Trace as Recorded};
 
 /// An SSD and a disk of today.
 const TODAY: [&str; 2] = ["ssd-sata", "hdd-7200"];
@@ -100,7 +100,7 @@ pub(super) const ROWS: &[Row] = &[
         bound: Some(("stripe", 1.05)),
         ..row(
             "file-server",
-            MadeUp(
+            Synthetic(
                 "uniform size=64KiB run=4 over=2GiB rate=600 for=5s / uniform size=64KiB run=4 over=2GiB rate=1 for=15s | uniform reads=0% size=4KiB over=2GiB rate=100 for=5s / uniform reads=0% size=4KiB over=2GiB rate=0.1 for=15s",
             ),
             0,
@@ -144,27 +144,42 @@ pub(super) const ROWS: &[Row] = &[
             "a database's log and its file system's, writes only; ten times as slow as recorded",
         )
     },
-    row("zipf-0R4W", MadeUp("zipf theta=1.1 reads=0% size=4KiB over=1GiB"), 16, "writes by Zipf's law"),
-    row("zipf-1R3W", MadeUp("zipf theta=1.1 reads=25% size=4KiB over=1GiB"), 16, "one read for three writes"),
-    row("zipf-2R2W", MadeUp("zipf theta=1.1 reads=50% size=4KiB over=1GiB"), 16, "as many reads as writes"),
-    row("zipf-3R1W", MadeUp("zipf theta=1.1 reads=75% size=4KiB over=1GiB"), 16, "three reads for a write"),
-    row("zipf-4R0W", MadeUp("zipf theta=1.1 reads=100% size=4KiB over=1GiB"), 16, "reads by Zipf's law"),
+    row("zipf-0R4W", Synthetic("zipf theta=1.1 reads=0% size=4KiB over=1GiB"), 16, "writes by Zipf's law"),
+    row(
+        "zipf-1R3W",
+        Synthetic("zipf theta=1.1 reads=25% size=4KiB over=1GiB"),
+        16,
+        "one read for three writes",
+    ),
+    row(
+        "zipf-2R2W",
+        Synthetic("zipf theta=1.1 reads=50% size=4KiB over=1GiB"),
+        16,
+        "as many reads as writes",
+    ),
+    row(
+        "zipf-3R1W",
+        Synthetic("zipf theta=1.1 reads=75% size=4KiB over=1GiB"),
+        16,
+        "three reads for a write",
+    ),
+    row("zipf-4R0W", Synthetic("zipf theta=1.1 reads=100% size=4KiB over=1GiB"), 16, "reads by Zipf's law"),
     Row {
         fast: 0.2,
-        ..row("postmark", MadeUp("postmark files=20000 memory=50% rate=40"), 0, "many small files")
+        ..row("postmark", Synthetic("postmark files=20000 memory=50% rate=40"), 0, "many small files")
     },
     Row {
         fast: 0.2,
         ..row(
             "mail",
-            MadeUp("postmark files=20000 memory=50% sync"),
+            Synthetic("postmark files=20000 memory=50% sync"),
             4,
             "many small files, each change flushed",
         )
     },
     row(
         "phases",
-        MadeUp(
+        Synthetic(
             "zipf theta=1.1 hot=1 reads=70% size=4KiB over=1GiB rate=150 for=200s / zipf theta=1.1 hot=2 reads=95% size=4KiB:3,64KiB:1 rate=150 for=200s / zipf theta=0.9 hot=3 reads=40% size=16KiB rate=80 for=200s",
         ),
         0,
@@ -172,7 +187,9 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "scan-beside",
-        MadeUp("zipf theta=1.1 reads=80% size=4KiB over=1GiB rate=100 | scan size=256KiB over=1GiB rate=40"),
+        Synthetic(
+            "zipf theta=1.1 reads=80% size=4KiB over=1GiB rate=100 | scan size=256KiB over=1GiB rate=40",
+        ),
         0,
         "a scan beside reads and writes by Zipf's law",
     ),
@@ -181,7 +198,7 @@ pub(super) const ROWS: &[Row] = &[
         saturates: true,
         ..row(
             "saturated-writes",
-            MadeUp(
+            Synthetic(
                 "uniform reads=10% size=64KiB over=48MiB | uniform reads=10% size=64KiB over=48MiB | uniform size=64KiB reads=10% over=928MiB think=2s",
             ),
             32,
@@ -193,7 +210,7 @@ pub(super) const ROWS: &[Row] = &[
         saturates: true,
         ..row(
             "saturated-reads",
-            MadeUp(
+            Synthetic(
                 "uniform size=256KiB over=48MiB | uniform size=256KiB over=48MiB | uniform size=256KiB over=928MiB think=2s",
             ),
             32,
@@ -206,7 +223,7 @@ pub(super) const ROWS: &[Row] = &[
         third: Some(("ssd-sata", 0.15)),
         ..row(
             "three-kinds",
-            MadeUp("zipf theta=1.1 reads=70% size=4KiB over=1GiB rate=100"),
+            Synthetic("zipf theta=1.1 reads=70% size=4KiB over=1GiB rate=100"),
             0,
             "by Zipf's law",
         )
@@ -227,7 +244,7 @@ pub(super) const ROWS: &[Row] = &[
         third: Some(("ssd-sata", 0.05)),
         ..row(
             "two-ssds",
-            MadeUp("zipf theta=1.1 reads=50% size=4KiB over=1GiB"),
+            Synthetic("zipf theta=1.1 reads=50% size=4KiB over=1GiB"),
             16,
             "as many reads as writes",
         )
@@ -236,7 +253,7 @@ pub(super) const ROWS: &[Row] = &[
         third: Some(("hdd-7200", SLOW)),
         ..row(
             "two-disks",
-            MadeUp("zipf theta=1.1 reads=50% size=4KiB over=1GiB"),
+            Synthetic("zipf theta=1.1 reads=50% size=4KiB over=1GiB"),
             16,
             "as many reads as writes",
         )
@@ -246,7 +263,7 @@ pub(super) const ROWS: &[Row] = &[
         fast: 0.25,
         ..row(
             "capped",
-            MadeUp("zipf theta=1.1 size=4KiB over=1GiB"),
+            Synthetic("zipf theta=1.1 size=4KiB over=1GiB"),
             16,
             "reads by Zipf's law, of devices that load alone tells apart",
         )
@@ -257,7 +274,7 @@ pub(super) const ROWS: &[Row] = &[
         slow_first: true,
         ..row(
             "capped-turned",
-            MadeUp("zipf theta=1.1 size=4KiB over=1GiB"),
+            Synthetic("zipf theta=1.1 size=4KiB over=1GiB"),
             16,
             "the same, the slow device first",
         )
@@ -268,7 +285,7 @@ pub(super) const ROWS: &[Row] = &[
         slow_first: true,
         ..row(
             "capped-guest",
-            MadeUp(
+            Synthetic(
                 "zipf theta=1.1 size=4KiB over=1GiB for=200s / zipf theta=1.1 reads=70% size=4KiB over=1GiB for=200s / scan size=256KiB over=1GiB for=50s / zipf theta=1.1 size=4KiB over=1GiB for=200s",
             ),
             16,
@@ -278,14 +295,19 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         fast: 0.2,
         third: Some(("hdd-7200", SLOW)),
-        ..row("two-disks-postmark", MadeUp("postmark files=20000 memory=50% rate=60"), 0, "many small files")
+        ..row(
+            "two-disks-postmark",
+            Synthetic("postmark files=20000 memory=50% rate=60"),
+            0,
+            "many small files",
+        )
     },
 ];
 
-/// A trace in memory, or what is made up.
+/// A trace in memory, or a synthetic load.
 pub(super) enum Loaded {
     Trace(Box<Trace>, f64),
-    MadeUp(&'static str),
+    Synthetic(&'static str),
 }
 
 impl Row {
@@ -313,7 +335,7 @@ impl Row {
         let device = |name: &str, model: &str, share| DeviceSpec {
             name: name.into(),
             model: model.into(),
-            room: Room::Share(share),
+            size: DeviceSize::Share(share),
             metadata: None,
             noise: None,
         };
@@ -334,7 +356,7 @@ impl Row {
     /// Why the trace cannot be read.
     pub(super) fn load(&self, traces: &Path) -> Result<Loaded, String> {
         match self.source {
-            MadeUp(words) => Ok(Loaded::MadeUp(words)),
+            Synthetic(words) => Ok(Loaded::Synthetic(words)),
             Recorded(file, stretch) => {
                 let path: PathBuf = traces.join("workloads").join(file);
                 let open = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -367,7 +389,7 @@ impl Loaded {
     pub(super) fn fresh(&self) -> Result<Box<dyn Load>, String> {
         match self {
             Self::Trace(trace, stretch) => Ok(Box::new(Replay::new((**trace).clone(), *stretch))),
-            Self::MadeUp(words) => weir_sim::load::made_up(words, SEED.0, weir_sim::units::size, time)
+            Self::Synthetic(words) => weir_sim::load::parse(words, SEED.0, weir_sim::units::size, time)
                 .map_err(|error| error.to_string()),
         }
     }
@@ -388,8 +410,8 @@ mod tests {
         for (i, row) in ROWS.iter().enumerate() {
             assert!(ROWS[..i].iter().all(|other| other.name != row.name), "{} twice", row.name);
             assert!((0.05..=0.25).contains(&row.fast), "{}", row.name);
-            if let MadeUp(words) = row.source {
-                let load = Loaded::MadeUp(words).fresh().expect("words that make sense");
+            if let Synthetic(words) = row.source {
+                let load = Loaded::Synthetic(words).fresh().expect("words that make sense");
                 assert_eq!(row.plan(&*load, true).lasts, Nanos::secs(60));
                 assert!(row.plan(&*load, false).lasts >= LEAST, "{}", row.name);
             }

@@ -135,7 +135,7 @@ impl UnderLoad {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Command;
+    use super::super::super::MeasuredCommand;
     use super::super::super::testing::device;
     use super::*;
     use weir_model::{DeviceId, Rng, Seed};
@@ -144,7 +144,7 @@ mod tests {
     fn loaded(id: u8, idle: u64, depth: u32, each: u64) -> DeviceView {
         let mut view = DeviceView { in_flight: depth, ..device(id, 64, idle) };
         let response = Nanos::micros(u64::from(depth) * each);
-        let command = Command::new(false, Bytes::kib(4), depth, response, Nanos(0));
+        let command = MeasuredCommand::new(false, Bytes::kib(4), depth, response, Nanos(0));
         (0..1000).for_each(|_| view.note(&command));
         view
     }
@@ -190,7 +190,7 @@ mod tests {
         let (mut fast, mut load, mut changes) = (Fast::of(&views), UnderLoad::default(), 0);
         for tenth in 0..36_000 {
             let busy = usize::from(fast.has(DeviceId(1)));
-            let command = Command::new(false, Bytes::kib(4), 16, Nanos::micros(16 * 1670), Nanos(0));
+            let command = MeasuredCommand::new(false, Bytes::kib(4), 16, Nanos::micros(16 * 1670), Nanos(0));
             (0..60).for_each(|_| views[busy].note(&command));
             (views[busy].in_flight, views[1 - busy].in_flight) = (16, 0);
             if let Some(other) = load.round(Nanos::millis(tenth * 100), &views, fast) {
@@ -217,7 +217,8 @@ mod tests {
                 }
                 for (view, noise) in views.iter_mut().zip(noise) {
                     let response = Nanos(16 * 10 * noise);
-                    let command = Command::new(false, Bytes::kib(4), 16, Nanos(100 * response.0), Nanos(0));
+                    let command =
+                        MeasuredCommand::new(false, Bytes::kib(4), 16, Nanos(100 * response.0), Nanos(0));
                     view.in_flight = 16;
                     (0..40).for_each(|_| view.note(&command));
                 }

@@ -119,7 +119,7 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Command;
+    use super::super::super::MeasuredCommand;
     use super::super::super::testing::device;
     use super::*;
     use weir_model::{Bytes, Nanos};
@@ -136,7 +136,7 @@ mod tests {
         (0..WINDOW).for_each(|_| room.round(&devices, fast, cut));
         assert!((room.full() - 0.74).abs() < 1e-6, "a twentieth of the space was asked for at once");
         for _ in 0..2000 {
-            devices[1].note(&Command::new(false, Bytes::kib(4), 1, Nanos::millis(8), Nanos(0)));
+            devices[1].note(&MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::millis(8), Nanos(0)));
             room.round(&devices, fast, cut);
         }
         assert!((room.full() - 0.94).abs() < 1e-9, "nothing leaves while the others are in use");

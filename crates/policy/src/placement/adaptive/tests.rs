@@ -1,6 +1,6 @@
 //! `adaptive` on small pools.
 
-use super::super::Command;
+use super::super::MeasuredCommand;
 use super::super::testing::{Pool, device, fine, key, whole};
 use super::heat::{Mask, ONE, PARTS, Table};
 use super::promoter::COPIES;
@@ -132,8 +132,8 @@ fn slots_that_are_there_are_room_though_no_extent_is_free() {
 fn nothing_goes_to_a_device_that_answers_no_sooner() {
     let (mut pool, mut policy) = (pool(), policy());
     for _ in 0..1000 {
-        pool.devices[0].note(&Command::new(true, Bytes::kib(4), 1, Nanos::millis(20), Nanos(0)));
-        pool.devices[0].note(&Command::new(false, Bytes::kib(4), 1, Nanos::millis(20), Nanos(0)));
+        pool.devices[0].note(&MeasuredCommand::new(true, Bytes::kib(4), 1, Nanos::millis(20), Nanos(0)));
+        pool.devices[0].note(&MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::millis(20), Nanos(0)));
     }
     assert_eq!(pool.write(&mut policy, 7, 3, Bytes::kib(4)), WriteTo::InPlace);
     (0..10).for_each(|_| pool.read(&mut policy, 8, 3, Bytes::kib(4)));
@@ -145,7 +145,7 @@ fn slowed(milliseconds: u64) -> Pool {
     let mut pool = pool();
     for write in (0..2000).map(|i| i % 2 == 0) {
         let takes = Nanos::millis(milliseconds);
-        pool.devices[0].note(&Command::new(write, Bytes::kib(4), 1, takes, Nanos(0)));
+        pool.devices[0].note(&MeasuredCommand::new(write, Bytes::kib(4), 1, takes, Nanos(0)));
     }
     pool
 }
@@ -366,7 +366,13 @@ fn between_devices_that_are_alike_nothing_is_redirected_or_copied() {
                 view.in_flight = random.below(32) as u32;
                 let response = Nanos::micros(50 + random.below(200));
                 let write = random.below(2) == 0;
-                view.note(&Command::new(write, Bytes::kib(4), 1 + view.in_flight, response, Nanos(0)));
+                view.note(&MeasuredCommand::new(
+                    write,
+                    Bytes::kib(4),
+                    1 + view.in_flight,
+                    response,
+                    Nanos(0),
+                ));
             }
             let (extent, block) = (random.below(30), random.below(32) as u16);
             match random.below(2) {

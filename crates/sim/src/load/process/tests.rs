@@ -69,11 +69,11 @@ fn processes_ask_for_what_memory_leaves_and_count_what_they_do() {
 /// In an experiment processes that find everything in memory are held up by nothing.
 #[test]
 fn processes_that_wait_are_asked_again_when_they_said() {
-    use crate::{DeviceSpec, Mode, Plan, PoolSpec, Room, place};
+    use crate::{DeviceSize, DeviceSpec, Mode, Plan, PoolSpec, place};
     let device = DeviceSpec {
         name: "d".into(),
         model: "ssd-nvme".into(),
-        room: Room::Size(Bytes::mib(256)),
+        size: DeviceSize::Size(Bytes::mib(256)),
         metadata: None,
         noise: None,
     };

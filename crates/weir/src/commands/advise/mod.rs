@@ -10,11 +10,11 @@ pub use args::AdviseArgs;
 use super::show;
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::files::{self, Kind};
+use crate::files::{self, OutputKind};
 use crate::parallel::{self, Stop};
 use crate::{output, picture, progress, traces};
 use list::{List, SHIPPED};
-use report::{Advice, Row, Run};
+use report::{Advice, EngineRun, Row};
 use std::convert::Infallible;
 use std::path::Path;
 use weir_model::{ErrorKind, Nanos, Seed};
@@ -47,7 +47,7 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let mut written = args.write_pool.iter().chain(&args.plot);
     written.try_for_each(|path| traces::not_the_trace(trace_path, path))?;
     args.write_pool.iter().try_for_each(|path| may_write(path, args.force))?;
-    args.plot.iter().try_for_each(|path| files::may_replace(path, Kind::Picture))?;
+    args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
     let list = list::read(args.devices.as_deref())?;
     let (trace, notes) = read_trace(trace_path, args)?;
     // How long it is after the last request to the next is told by the gaps before: of each half, if there are two.
@@ -86,7 +86,7 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
         sets.into_iter().zip(forecasts).map(|(set, forecast)| Row::new(set, forecast)).collect();
     let runs = Runs { policy: &args.policy, requests: args.requests, seed: Seed(args.seed) };
     for (index, simulated) in finalists.iter().zip(simulate(&search, &rows, &finalists, &tried, &runs)?) {
-        rows[*index].run = Some(Run::new(simulated));
+        rows[*index].run = Some(EngineRun::new(simulated));
     }
     let able: Vec<_> = (0..rows.len()).filter(|index| rows[*index].cannot_keep_up().is_none()).collect();
     let predicted: Vec<_> = able.iter().map(|index| rows[*index].forecast.judged).collect();

@@ -40,12 +40,12 @@ pub(super) struct Row {
     pub(super) set: DeviceSet,
     pub(super) forecast: Forecast,
     pub(super) is_on_frontier: bool,
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<EngineRun>,
 }
 
 /// What the engine made of it.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct EngineRun {
     pub(super) judged: Judged,
     pub(super) responses: Responses,
     pub(super) unanswered: u64,
@@ -57,7 +57,7 @@ pub(super) struct Run {
     served: f64,
 }
 
-impl Run {
+impl EngineRun {
     pub(super) fn new(simulated: Simulated) -> Self {
         let outcome = &simulated.outcome;
         let seconds = outcome.measured.as_secs_f64().max(1e-9);
@@ -243,8 +243,9 @@ impl Advice {
         let predicted = &row.forecast.judged;
         let cannot = || "cannot keep up".to_owned();
         let time = |time: Nanos, is_starred: bool| format!("{time}{}", if is_starred { " *" } else { "" });
-        let run = |figure: &dyn Fn(&Run) -> String| row.run.as_ref().map_or_else(|| "-".to_owned(), figure);
-        let measured = |figure: &dyn Fn(&Run) -> String| {
+        let run =
+            |figure: &dyn Fn(&EngineRun) -> String| row.run.as_ref().map_or_else(|| "-".to_owned(), figure);
+        let measured = |figure: &dyn Fn(&EngineRun) -> String| {
             run(&|run| if run.cannot.is_some() { "-".to_owned() } else { figure(run) })
         };
         let forecast = |text: String| if row.forecast.keeps_up() { text } else { "-".to_owned() };

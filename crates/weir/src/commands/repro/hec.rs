@@ -1,7 +1,7 @@
 //! Caches on flash that choose what they admit (HEC, the dissertation's chapter 3): a database beside its backup, four
 //! admission policies, caches of 50, 70 and 90 % of what each policy admits.
 //!
-//! The paper's trace is not to be had; ours is `oltp+backup` of [`weir_sim::load::KINDS`], which anybody can generate.
+//! The paper's trace is not to be had; ours is `oltp+backup` of [`weir_sim::load::NAMED_LOADS`], which anybody can generate.
 
 use super::Published::Size;
 use super::args::ReproArgs;
@@ -18,7 +18,7 @@ use weir_sim::cache::{
     AdmissionPolicy, BlockTrace, CacheFigures, CacheOutcome, EvictionPolicy, Loader, Setup, WriteMode,
     play_warmed,
 };
-use weir_sim::load::made_up;
+use weir_sim::load::parse;
 use weir_trace::{Disk, Record};
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
@@ -150,7 +150,7 @@ struct Trace {
 impl Trace {
     fn new(args: &ReproArgs) -> Result<Self, Failure> {
         let told = |error: String| Failure::told(ErrorKind::Usage, &error);
-        let mut load = made_up(LOAD, args.seed, pool_file::size, pool_file::duration)
+        let mut load = parse(LOAD, args.seed, pool_file::size, pool_file::duration)
             .map_err(|error| told(error.to_string()))?;
         let lasts = args.duration.unwrap_or(LASTS);
         let mut loader = Loader::default();

@@ -10,7 +10,7 @@ use weir_engine::Percent;
 use weir_model::{Bytes, ErrorKind, ExtentSize, Nanos, Seed};
 use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::{Placement, Settings, known};
-use weir_sim::{DeviceSpec, Load, Mode, Outcome, Plan, PoolSpec, Room, SimError, place};
+use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Outcome, Plan, PoolSpec, SimError, place};
 
 /// How an experiment's load is made, from a seed and the time it is to last.
 pub(super) type MakeLoad = Box<dyn Fn(u64, Nanos) -> Result<Box<dyn Load>, SimError> + Send + Sync>;
@@ -39,7 +39,7 @@ pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
     let device = |(number, (model, size)): (usize, &(&str, Bytes))| DeviceSpec {
         name: format!("{model}-{number}"),
         model: (*model).into(),
-        room: Room::Size(*size),
+        size: DeviceSize::Size(*size),
         metadata: None,
         noise: None,
     };

@@ -7,8 +7,8 @@ use weir_model::{Bytes, Nanos};
 use weir_sim::Load;
 use weir_sim::load::dbench::{Dbench, Recording};
 use weir_sim::load::files::{Files, Shape};
-use weir_sim::load::made_up;
 use weir_sim::load::mix::{Mix, Mixed, Weights};
+use weir_sim::load::parse;
 use weir_sim::load::process::{Processes, Program};
 
 /// Those who write back, besides the processes: as many commands as Linux has waiting at once.
@@ -46,7 +46,7 @@ pub(super) fn shape(size: Bytes, memory: Bytes, dirty: Dirty) -> Shape {
 
 /// Words, as `weir sim place` takes them.
 pub(super) fn words(words: String) -> MakeLoad {
-    Box::new(move |seed, _| made_up(&words, seed, pool_file::size, pool_file::duration))
+    Box::new(move |seed, _| parse(&words, seed, pool_file::size, pool_file::duration))
 }
 
 /// Processes on one file system.

@@ -179,7 +179,7 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
 /// # Errors
 /// If there is none, a file cannot be read, or an experiment is not possible.
 fn reproduce(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
-    args.plot.iter().try_for_each(|path| files::may_replace(path, files::Kind::Picture))?;
+    args.plot.iter().try_for_each(|path| files::may_replace(path, files::OutputKind::Picture))?;
     let known = ALL.iter().find(|one| one.name == name);
     let reproduction = known.ok_or_else(|| {
         Failure::usage(

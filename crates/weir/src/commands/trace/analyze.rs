@@ -6,7 +6,7 @@ mod tables;
 use super::args::{AnalyzeArgs, AnalyzedArgs, Picture, TracePlotArgs};
 use super::span::open_span;
 use crate::failure::Failure;
-use crate::files::{self, Kind};
+use crate::files::{self, OutputKind};
 use crate::output::Width;
 use crate::traces::not_the_trace;
 use crate::{picture, progress};
@@ -21,11 +21,11 @@ use weir_sim::cache::EvictionPolicy;
 /// If the trace cannot be used, or the page not be written.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
     args.html.iter().try_for_each(|path| not_the_trace(&args.of.trace, path))?;
-    args.html.iter().try_for_each(|path| files::may_replace(path, Kind::Page))?;
+    args.html.iter().try_for_each(|path| files::may_replace(path, OutputKind::Page))?;
     let analyzed = read(&args.of, true)?;
     if let Some(path) = &args.html {
         let page = page::html(&analyzed);
-        files::replace(path, Kind::Page, page.as_bytes())?;
+        files::replace(path, OutputKind::Page, page.as_bytes())?;
     }
     Ok(analyzed)
 }
@@ -36,7 +36,7 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
 /// If the trace cannot be used, or the picture not be written.
 pub(super) fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
     not_the_trace(&args.of.trace, &args.out)?;
-    files::may_replace(&args.out, Kind::Picture)?;
+    files::may_replace(&args.out, OutputKind::Picture)?;
     let analyzed = read(&args.of, args.what == Picture::Mrc)?;
     let (drawn, what) = match args.what {
         Picture::Mrc => (analyzed.miss_ratios(), "miss ratios by cache size"),

@@ -1,4 +1,4 @@
-//! `weir trace generate`: a trace that is made up, the same for the same words and seed.
+//! `weir trace generate`: a synthetic trace, the same for the same words and seed.
 
 use super::args::GenerateArgs;
 use super::output::{Output, Written, merged};
@@ -7,9 +7,9 @@ use crate::output::{Table, Width};
 use crate::{pool_file, progress};
 use serde::Serialize;
 use weir_model::{ErrorKind, ExtentSize, Nanos};
-use weir_sim::load::{KINDS, made_up, records};
+use weir_sim::load::{NAMED_LOADS, parse, records};
 
-/// What was made up.
+/// The trace that was generated.
 #[derive(Debug, Serialize)]
 pub(super) struct Generated {
     load: String,
@@ -47,7 +47,7 @@ impl Generated {
 pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     let words = args.load.join(" ");
     let wrong = |error: weir_sim::SimError| Failure::told(ErrorKind::Usage, &error.to_string());
-    let mut load = made_up(&words, args.seed, pool_file::size, pool_file::duration).map_err(wrong)?;
+    let mut load = parse(&words, args.seed, pool_file::size, pool_file::duration).map_err(wrong)?;
     let disks = load.spaces(ExtentSize::DEFAULT).len();
     let names: Vec<_> = (0..disks).map(|disk| disk.to_string()).collect();
     // So many requests take as long as they take.
@@ -81,9 +81,9 @@ const HELP_WIDTH: usize = 100;
 
 /// Whole loads with names, for the help.
 pub(super) fn kinds() -> String {
-    let rows = KINDS.iter().map(|kind| [kind.name.to_owned(), kind.about.to_owned()]);
+    let rows = NAMED_LOADS.iter().map(|load| [load.name.to_owned(), load.about.to_owned()]);
     let table = Table::new(["NAME", "WHAT IT IS LIKE"], rows).prose("WHAT IT IS LIKE");
-    let words = KINDS.iter().map(|kind| format!("\n{}:\n  {}\n", kind.name, kind.words));
+    let words = NAMED_LOADS.iter().map(|load| format!("\n{}:\n  {}\n", load.name, load.words));
     format!(
         "Whole loads with names:\n\n{}{}\nAll words: docs/guide.md, \"Simulations\"",
         table.text(Width::of_stdout().at_most(HELP_WIDTH)),

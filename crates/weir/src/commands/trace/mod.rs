@@ -1,4 +1,4 @@
-//! `weir trace`: traces from one format to another, made up, recorded, analysed, drawn, and which formats there are.
+//! `weir trace`: traces from one format to another, generated, recorded, analysed, drawn, and which formats there are.
 
 mod analyze;
 mod args;

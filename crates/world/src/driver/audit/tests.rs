@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::Seed;
-use crate::campaign::{History, Kind};
-use crate::driver::{Lose, Step};
+use crate::campaign::{History, HistoryKind};
+use crate::driver::{HistoryStep, Lose};
 use weir_map::Superblock;
 
 const SEED: Seed = Seed(1);
 
 /// A pool with two copies of every volume, some of which is written.
 fn mirrored() -> Driver {
-    let kind = Kind { devices_min: 3, volumes_min: 2, ..Kind::calm(150) };
+    let kind = HistoryKind { devices_min: 3, volumes_min: 2, ..HistoryKind::calm(150) };
     let histories = (0..).map(|number| History::new(Seed(SEED.0 + number), &kind));
     let roomy = |history: &History| history.setup.mirrored && history.setup.devices.len() > 2;
     let mut history = histories.into_iter().find(roomy).expect("some pool is mirrored");
@@ -19,8 +19,8 @@ fn mirrored() -> Driver {
     history.setup.volumes.iter_mut().for_each(|v| (v.copies, v.policy, v.size) = (2, None, Bytes::kib(128)));
     let mut driver = Driver::new(history.setup).expect("a pool");
     let ask = Ask { volume: 0, op: Op::Write, offset: VolumeOffset(0), len: Bytes::kib(96), fua: true };
-    driver.step(&Step::Ask(ask)).expect("a write");
-    driver.step(&Step::Audit).expect("it is redundant");
+    driver.step(&HistoryStep::Ask(ask)).expect("a write");
+    driver.step(&HistoryStep::Audit).expect("it is redundant");
     driver
 }
 
@@ -75,7 +75,7 @@ fn each_device_may_be_lost_and_return_or_be_replaced() {
     let mut driver = mirrored();
     let ask = Ask { volume: 0, op: Op::Write, offset: VolumeOffset(0), len: Bytes::kib(64), fua: false };
     for device in 0..driver.setup.devices.len() {
-        driver.step(&Step::Lose(Lose { device, asks: vec![ask] })).expect("it is lost without harm");
+        driver.step(&HistoryStep::Lose(Lose { device, asks: vec![ask] })).expect("it is lost without harm");
     }
     let each = driver.setup.devices.len() as u64;
     assert_eq!((driver.statistics().losses, driver.statistics().replacements), (each, each));

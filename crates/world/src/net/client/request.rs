@@ -11,7 +11,7 @@ use weir_model::{BLOCK, Bytes, Op, SECTOR, VolumeOffset};
 
 /// What a client asks for.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Wish {
+pub enum ClientRequest {
     /// A request; its volume is the client's.
     Ask(Ask),
     /// A read whose data is to come in one piece, where replies are structured.
@@ -41,7 +41,7 @@ pub enum Wrong {
     Status,
 }
 
-impl fmt::Debug for Wish {
+impl fmt::Debug for ClientRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ask(ask) => ask.fmt(f),
@@ -89,7 +89,7 @@ impl Open {
     pub(super) fn key(&self, offset: u64, len: u32) -> Option<(Ticket, Key)> {
         match (self.what, self.ask.op) {
             (_, Op::Flush) => None,
-            (What::Told(ticket), op) => {
+            (What::Request(ticket), op) => {
                 Some((ticket, (self.ask.volume, recorded_as(op), offset, len.into())))
             }
             _ => None,
@@ -99,7 +99,7 @@ impl Open {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    Told(Ticket),
+    Request(Ticket),
     Status(Ticket),
     /// To be refused with this error.
     Refused(u32),
@@ -116,20 +116,25 @@ pub(super) struct Laid {
 }
 
 /// What is asked for, as bytes; the oracle is told of it.
-pub(super) fn lay_out(wish: Wish, character: &Character, size: Bytes, oracle: &mut Oracle) -> Laid {
+pub(super) fn lay_out(
+    request: ClientRequest,
+    character: &Character,
+    size: Bytes,
+    oracle: &mut Oracle,
+) -> Laid {
     let fitted = |ask: Ask| fit(ask, character, size);
-    match wish {
-        Wish::Ask(ask) => lay_out_ask(fitted(ask), 0, oracle),
-        Wish::Whole(ask) => {
+    match request {
+        ClientRequest::Ask(ask) => lay_out_ask(fitted(ask), 0, oracle),
+        ClientRequest::Whole(ask) => {
             let ask = fitted(Ask { op: Op::Read, ..ask });
             let is_offered = character.is_structured && ask.len <= Bytes::kib(128);
             lay_out_ask(ask, if is_offered { nbd::DF } else { 0 }, oracle)
         }
-        Wish::Askew(ask, head, tail) => {
+        ClientRequest::Askew(ask, head, tail) => {
             let ask = fitted(Ask { op: Op::Read, ..ask });
             lay_out_askew(ask, u64::from(head) % SECTOR, u64::from(tail) % SECTOR, oracle)
         }
-        Wish::Status(offset, len, one) if character.has_context => {
+        ClientRequest::Status(offset, len, one) if character.has_context => {
             let ask = fitted(Ask { volume: 0, op: Op::Trim, offset, len, fua: false });
             let ask = Ask { op: Op::Read, ..ask };
             let ticket = oracle.read(place(&ask));
@@ -138,8 +143,8 @@ pub(super) fn lay_out(wish: Wish, character: &Character, size: Bytes, oracle: &m
             let (offset, len) = (ask.offset.0, ask.len.0 as u32);
             Laid { flags, kind: nbd::BLOCK_STATUS, offset, len, open, payload: vec![] }
         }
-        Wish::Status(..) => lay_out_wrong(Wrong::Status, character, size),
-        Wish::Wrong(wrong) => lay_out_wrong(wrong, character, size),
+        ClientRequest::Status(..) => lay_out_wrong(Wrong::Status, character, size),
+        ClientRequest::Wrong(wrong) => lay_out_wrong(wrong, character, size),
     }
 }
 
@@ -176,7 +181,7 @@ fn lay_out_ask(ask: Ask, flags: u16, oracle: &mut Oracle) -> Laid {
         payload = vec![0; ask.len.0 as usize];
         oracle.fill(ticket, place(&ask), &mut payload);
     }
-    let open = Open { ask, what: What::Told(ticket), head: 0, holders: None, offset: 0, len: 0 };
+    let open = Open { ask, what: What::Request(ticket), head: 0, holders: None, offset: 0, len: 0 };
     Laid { flags: more, kind, offset: ask.offset.0, len: ask.len.0 as u32, open, payload }
 }
 

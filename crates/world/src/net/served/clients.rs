@@ -4,7 +4,7 @@ use super::{Leave, Lost, Served};
 use crate::driver::Failure;
 use crate::net::client::Connection;
 use crate::net::hello::Wanted;
-use crate::net::{Stranger, Wish};
+use crate::net::{ClientRequest, Stranger};
 use weir_model::{Memory, Nanos};
 
 impl Served {
@@ -14,12 +14,12 @@ impl Served {
     }
 
     /// A client asks for something, once there is room for it.
-    pub(super) fn ask(&mut self, number: usize, wish: Wish) -> Result<(), Failure> {
+    pub(super) fn ask(&mut self, number: usize, request: ClientRequest) -> Result<(), Failure> {
         loop {
             self.connect(number);
             match &mut self.clients[number] {
                 Some(client) if client.has_room() && !client.is_leaving() => {
-                    client.wish(wish);
+                    client.queue_request(request);
                     return Ok(());
                 }
                 _ => {}
@@ -104,14 +104,14 @@ impl Served {
     /// A client broke its handshake off, and connects again for what it was to ask.
     pub(super) fn begin_again(&mut self, number: usize) {
         let Some(client) = &mut self.clients[number] else { return };
-        let (wishes, leaves) = (client.take_wishes(), client.is_leaving());
+        let (unsent, leaves) = (client.take_unsent(), client.is_leaving());
         self.forget(number);
-        if leaves && wishes.is_empty() {
+        if leaves && unsent.is_empty() {
             return;
         }
         self.connect(number);
         if let Some(client) = &mut self.clients[number] {
-            wishes.into_iter().for_each(|wish| client.wish(wish));
+            unsent.into_iter().for_each(|request| client.queue_request(request));
             if leaves {
                 client.say_goodbye();
             }

@@ -7,7 +7,7 @@ use crate::net::operator::{Operator, Order};
 use crate::net::sockets::Sockets;
 use crate::{Driver, Rng, Seed, Stop, Strike};
 use serde_json::json;
-use weir_engine::{Activity, AdminId, Command, Engine};
+use weir_engine::{Activity, AdminCommand, AdminId, Engine};
 use weir_model::{Memory, Nanos};
 use weir_policy::placement::for_tests;
 use weir_session::{ClientCounts, End, Server};
@@ -78,7 +78,7 @@ impl Served {
     fn create(&mut self, engine: &mut Engine, number: usize) -> Result<(), Failure> {
         let volume = &self.volumes[number];
         let (name, VolumeSpec { size, hardening, copies, .. }) = (volume.name.clone(), volume.spec);
-        let command = Command::CreateVolume { name, size, hardening, copies };
+        let command = AdminCommand::CreateVolume { name, size, hardening, copies };
         let what = format!("{command:?}");
         engine.admin(self.world.now(), AdminId(u64::MAX), command);
         let mut done = Vec::new();

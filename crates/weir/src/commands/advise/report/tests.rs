@@ -16,7 +16,7 @@ fn advice() -> Advice {
         let responses =
             Responses { count: 1000, mean, p99, p999: Nanos::secs(2), max: Nanos::secs(9), p50: p99 };
         let forecast = Forecast { judged, responses, load: 0.5, hit_share: 0.5, fastest_share: 0.5 };
-        let run = Run {
+        let run = EngineRun {
             judged: Judged { mean, p99, ..judged },
             responses,
             unanswered: if cannot.is_some() { 9 } else { 0 },

@@ -8,7 +8,7 @@ pub use args::PlaceArgs;
 
 use crate::devices::Described;
 use crate::failure::Failure;
-use crate::files::{self, Kind};
+use crate::files::{self, OutputKind};
 use crate::{picture, pool_file, progress, traces};
 use args::Scale;
 use report::Comparison;
@@ -16,7 +16,7 @@ use std::path::Path;
 use weir_model::{ErrorKind, Nanos, Seed};
 use weir_policy::harm::Moves;
 use weir_sim::place::run::LEAST;
-use weir_sim::{DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, Room, place, plot};
+use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, place, plot};
 use weir_trace::Trace;
 
 /// Runs the load under each policy.
@@ -24,7 +24,7 @@ use weir_trace::Trace;
 /// # Errors
 /// If the load, the pool or the plan makes no sense.
 pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> {
-    args.plot.iter().try_for_each(|path| files::may_replace(path, Kind::Picture))?;
+    args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
     let described = Described::read(pool)?;
     let spec = pool_spec(&described, args)?;
     let mut policies = args.policy.clone();
@@ -69,9 +69,9 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
             Scale::Device(name, share) if *name == entry.name => Some(*share),
             _ => None,
         });
-        let room = match (share, entry.size) {
-            (Some(share), _) => Room::Share(share),
-            (None, Some(size)) => Room::Size(size),
+        let size = match (share, entry.size) {
+            (Some(share), _) => DeviceSize::Share(share),
+            (None, Some(size)) => DeviceSize::Size(size),
             (None, None) => {
                 let help = format!("add a size to it, or scale it to the load: --scale {}=20%", entry.name);
                 return Err(Failure::usage(format!("device {} has no size", entry.name), help));
@@ -80,7 +80,7 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
         devices.push(DeviceSpec {
             name: entry.name.clone(),
             model: model.into(),
-            room,
+            size,
             metadata: entry.metadata,
             noise: None,
         });
@@ -106,7 +106,7 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
 
 /// The load, read once.
 struct Loaded {
-    /// `None` if it is made up.
+    /// `None` if it is synthetic.
     trace: Option<Trace>,
     /// What is to be said about it.
     notes: Vec<String>,
@@ -114,7 +114,7 @@ struct Loaded {
 
 impl Loaded {
     fn read(args: &PlaceArgs) -> Result<Self, Failure> {
-        if weir_sim::load::is_made_up(&args.load) {
+        if weir_sim::load::is_synthetic(&args.load) {
             return Ok(Self { trace: None, notes: Vec::new() });
         }
         let trace = read_trace(Path::new(&args.load), args)?;
@@ -127,8 +127,7 @@ impl Loaded {
         match &self.trace {
             Some(trace) => Ok(Box::new(Replay::new(trace.clone(), stretch(args)))),
             None => {
-                let load =
-                    weir_sim::load::made_up(&args.load, args.seed, pool_file::size, pool_file::duration);
+                let load = weir_sim::load::parse(&args.load, args.seed, pool_file::size, pool_file::duration);
                 load.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
             }
         }

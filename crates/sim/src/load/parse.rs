@@ -1,4 +1,4 @@
-//! Loads by their words.
+//! Synthetic loads, parsed from their words.
 
 use super::side_by_side::{SideBySide, Thinking};
 use super::synthetic::PATTERNS;
@@ -24,15 +24,15 @@ pub fn records(load: &mut dyn Load, until: Nanos) -> impl Iterator<Item = Record
     })
 }
 
-/// Whether these words could be meant as a load that is made up, and not as a file's name.
-pub fn is_made_up(words: &str) -> bool {
+/// Whether these words could be meant as a synthetic load, and not as a file's name.
+pub fn is_synthetic(words: &str) -> bool {
     let first = words.split([' ', '/']).next().unwrap_or_default();
-    first == Postmark::NAME || PATTERNS.contains(&first) || KINDS.iter().any(|kind| kind.name == first)
+    first == Postmark::NAME || PATTERNS.contains(&first) || NAMED_LOADS.iter().any(|load| load.name == first)
 }
 
 /// A whole load that has a name.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct NamedLoad {
     /// Its name.
     pub name: &'static str,
     /// The words it stands for.
@@ -41,20 +41,20 @@ pub struct Kind {
     pub about: &'static str,
 }
 
-/// Those there are.
-pub const KINDS: &[Kind] = &[
-    Kind {
+/// All loads that have a name.
+pub const NAMED_LOADS: &[NamedLoad] = &[
+    NamedLoad {
         name: "phases",
         words: "zipf hot=1 reads=70% rate=1000 for=120s / scan size=256KiB rate=100 for=60s / \
                 zipf hot=2 reads=30% size=4KiB:3,16KiB:1 rate=1000 for=120s / uniform reads=90% rate=500 for=60s",
         about: "other blocks become hot, a scan passes, writes outweigh reads, nothing is hot",
     },
-    Kind {
+    NamedLoad {
         name: "oltp",
         words: "hotcold hot=first part=25% hits=99.8% reads=73% size=8KiB:5,64KiB:1 over=6GiB rate=1000",
         about: "a database that has its own memory: pages and extents of the quarter in use, history rarely",
     },
-    Kind {
+    NamedLoad {
         name: "oltp+backup",
         words: "hotcold hot=first part=25% hits=99.8% reads=73% size=8KiB:5,64KiB:1 over=6GiB rate=1000 & \
                 scan size=4MiB pieces=12MiB over=6GiB rate=7",
@@ -62,20 +62,20 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
-/// The load these words describe: one of [`KINDS`], or see [`synthetic`](super::synthetic) and
+/// The load these words describe: one of [`NAMED_LOADS`], or see [`synthetic`](super::synthetic) and
 /// [`postmark`](super::postmark); several side by side are parted by `|` if each has a volume of its own, by
 /// `&` if they ask the same one. With `think=` clients of a closed loop wait so long after each answer. Sizes
 /// and times are read by `size` and `time`, which on refusal say what is allowed.
 ///
 /// # Errors
 /// What is wrong with the first word that makes no sense, and what would.
-pub fn made_up(
+pub fn parse(
     words: &str,
     seed: u64,
     size: impl Fn(&str) -> Result<Bytes, String>,
     time: impl Fn(&str) -> Result<Nanos, String>,
 ) -> Result<Box<dyn Load>, SimError> {
-    let words = KINDS.iter().find(|kind| kind.name == words.trim()).map_or(words, |kind| kind.words);
+    let words = NAMED_LOADS.iter().find(|load| load.name == words.trim()).map_or(words, |load| load.words);
     let on_one = |(number, words): (u64, &str)| {
         let seed = seed.wrapping_add(number);
         let loads = (0..).zip(words.split('&')).map(|(number, words): (u64, &str)| {
