@@ -5,7 +5,7 @@ use crate::mover::Mover;
 use crate::read::Reads;
 
 /// The middle layer: the state of [`crate::read`] and [`crate::mover`]; [`mod@crate::write`] has none here. A
-/// read may feed a move, and a write wait for one; a move calls neither.
+/// read may carry a move's data, and a write wait for one; a move calls neither.
 #[derive(Debug)]
 pub(crate) struct DataPath {
     pub(crate) base: Base,

@@ -204,8 +204,8 @@ impl Device {
 
     /// A flush failed: what is not durable never will be, by itself; it is returned. Writes under way
     /// prove nothing by completing.
-    pub(crate) fn distrust(&mut self) -> Vec<Unflushed> {
-        self.epochs.distrust(self.outstanding.close())
+    pub(crate) fn doubt(&mut self) -> Vec<Unflushed> {
+        self.epochs.doubt(self.outstanding.close())
     }
 
     /// Quarantines space whose release is durable, until every command begun so far has ended.

@@ -1,5 +1,5 @@
 //! Events that a layer raises for the layers above it, which it cannot call.
-//! [`Engine::tell_effects`](crate::Engine::tell_effects) handles them before a call from outside
+//! [`Engine::handle_effects`](crate::Engine::handle_effects) handles them before a call from outside
 //! returns, and so does `run_ready` between pieces.
 
 use crate::ids::AdminStep;

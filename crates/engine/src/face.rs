@@ -11,13 +11,13 @@ use crate::effect::Effect;
 
 impl Engine {
     /// Handles all effects.
-    pub(crate) fn tell_effects(&mut self) {
+    pub(crate) fn handle_effects(&mut self) {
         while let Some(effect) = self.data.base.effects.next() {
-            self.tell(effect);
+            self.handle(effect);
         }
     }
 
-    fn tell(&mut self, effect: Effect) {
+    fn handle(&mut self, effect: Effect) {
         match effect {
             Effect::StepEnded(step, error) => self.admin_step_ended(step, error),
             Effect::Cleared(volume, error) => self.clearing_ended(volume, error),

@@ -144,7 +144,7 @@ impl Purpose {
     }
 }
 
-/// A device command under way.
+/// A device command in flight.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) purpose: Purpose,

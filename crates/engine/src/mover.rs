@@ -24,7 +24,7 @@ use crate::core::Core;
 use crate::flight::{Flight, MoverIo, NewIo, Purpose};
 use crate::ids::{MoveId, PieceId};
 use crate::lookup::{self, Address};
-use crate::mover::piggyback::Feed;
+use crate::mover::piggyback::PiggybackRead;
 use crate::mover::transfer::{CopyRun, Destination, Move, Stage, Writing};
 use crate::policy::route;
 use crate::request::Requests;
@@ -40,13 +40,13 @@ use weir_model::{
 /// Commits a move waits for, until it may write where it wants to, before it gives up.
 const COMMITS_MAX: u8 = 8;
 
-/// Work under way, and what has been done.
+/// Moves in flight, and what has been done.
 #[derive(Debug, Default)]
 pub(crate) struct Mover {
     moves: Slab<Move>,
     share: Share,
     /// Moves that wait for the bytes of a client's read.
-    fed: usize,
+    piggybacked: usize,
     counts: MoverStatus,
 }
 
@@ -74,7 +74,7 @@ pub struct MoverStatus {
     /// Blocks left out because somebody wrote them meanwhile.
     pub left_out: u64,
     /// Blocks that a client's read brought.
-    pub fed: u64,
+    pub piggybacked: u64,
 }
 
 impl Mover {
@@ -98,22 +98,24 @@ impl Mover {
 
     /// Whether a move waits for the bytes of a client's read.
     #[inline]
-    pub(crate) fn mover_is_fed(&self) -> bool {
-        self.fed > 0
+    pub(crate) fn awaits_client_reads(&self) -> bool {
+        self.piggybacked > 0
     }
 
     /// A move that waits for the bytes of this read, the run it is to have, and where to.
-    pub(crate) fn take_fed(&mut self, piece: PieceId) -> Option<(MoveId, BlockRange, Buffer)> {
-        let mut fed =
-            self.moves.iter_mut().filter_map(|(id, m)| Some((id, m.stage.take_fed(piece)?, m.buffer)));
-        let (id, run, buffer) = fed.next()?;
-        self.fed -= 1;
+    pub(crate) fn take_piggybacked(&mut self, piece: PieceId) -> Option<(MoveId, BlockRange, Buffer)> {
+        let mut piggybacked = self
+            .moves
+            .iter_mut()
+            .filter_map(|(id, m)| Some((id, m.stage.take_piggybacked(piece)?, m.buffer)));
+        let (id, run, buffer) = piggybacked.next()?;
+        self.piggybacked -= 1;
         Some((MoveId(id), run, buffer.part(0, u32::from(run.count) * BLOCK as u32)))
     }
 
     /// A client's read has brought so many blocks of a move.
-    pub(crate) fn note_fed(&mut self, blocks: u16) {
-        self.counts.fed += u64::from(blocks);
+    pub(crate) fn note_piggybacked(&mut self, blocks: u16) {
+        self.counts.piggybacked += u64::from(blocks);
     }
 
     /// Until when a move has to wait for time of the devices it uses, if it has to.
@@ -176,8 +178,8 @@ fn has_room_for_move(core: &Core, key: ExtentKey, to: PlaceId) -> bool {
 }
 
 /// How often devices have lost writes.
-fn distrusts(core: &Core) -> u32 {
-    core.devices.iter().map(|device| device.epochs.distrusts()).sum()
+fn doubts(core: &Core) -> u32 {
+    core.devices.iter().map(|device| device.epochs.doubts()).sum()
 }
 
 impl DataPath {
@@ -205,7 +207,7 @@ impl DataPath {
         blocks: BlockRange,
         to: PlaceId,
         alone: bool,
-        feed: Option<Feed>,
+        client_read: Option<PiggybackRead>,
     ) {
         let Some(blocks) = sound(&self.base.core, blocks, to) else { return };
         let all = self.base.core.map.extent().blocks();
@@ -218,7 +220,7 @@ impl DataPath {
         {
             return;
         }
-        let Some(buffer) = self.base.space.scratch.for_move(blocks, feed.is_some()) else {
+        let Some(buffer) = self.base.space.scratch.for_move(blocks, client_read.is_some()) else {
             return self.leave_extent(key);
         };
         let mut left = BlockSet::none(all);
@@ -234,11 +236,11 @@ impl DataPath {
             commits: 0,
             failed: false,
         }));
-        self.next_run(id, feed);
+        self.next_run(id, client_read);
     }
 
     /// Begins the next run, or ends the move if there is none. A read that has just begun may bring it.
-    fn next_run(&mut self, id: MoveId, feed: Option<Feed>) {
+    fn next_run(&mut self, id: MoveId, client_read: Option<PiggybackRead>) {
         let task = &self.mover.moves[id.0];
         let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
         let gone = self.base.requests.is_being_removed(key.volume);
@@ -281,8 +283,8 @@ impl DataPath {
             return self.wait_to_move(id);
         }
         // What a client's read brings costs its device nothing.
-        let feed = feed.filter(|feed| feed.brings(run, source));
-        let reads_from = if feed.is_some() { to.device } else { source.device };
+        let client_read = client_read.filter(|client_read| client_read.brings(run, source));
+        let reads_from = if client_read.is_some() { to.device } else { source.device };
         if let Some(until) = self.mover.must_wait(&mut self.base.core, key, [reads_from, to.device]) {
             self.mover.moves[id.0].stage = Stage::WaitsForTime(until);
             return;
@@ -294,13 +296,13 @@ impl DataPath {
             blocks: BlockRange { count, ..run },
             destination,
             source: self.base.core.devices[source.device.index()].epochs.owes(source.device),
-            distrusts: distrusts(&self.base.core),
+            doubts: doubts(&self.base.core),
         };
         let task = &mut self.mover.moves[id.0];
         let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
-        task.stage = Stage::Reads { run, fed_by: feed.map(|feed| feed.piece) };
-        if feed.is_some() {
-            self.mover.fed += 1;
+        task.stage = Stage::Reads { run, client_read: client_read.map(|client_read| client_read.piece) };
+        if client_read.is_some() {
+            self.mover.piggybacked += 1;
             return;
         }
         let io = NewIo { device: source.device, kind: IoKind::Read, at: source.at, buffer };
@@ -409,7 +411,7 @@ impl DataPath {
 
     /// A part of the copy has been written.
     fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
-        let (distrusts, planted) = (distrusts(&self.base.core), self.base.core.map.planted());
+        let (doubts, planted) = (doubts(&self.base.core), self.base.core.map.planted());
         let device = &mut self.base.core.devices[flight.device.index()];
         let Move { key, failed, stage, .. } = &mut self.mover.moves[id.0];
         let Stage::Writes(_, writing) = stage else { return };
@@ -432,7 +434,7 @@ impl DataPath {
         // A flush that failed meanwhile may have lost what was written, and the epoch its source must be
         // flushed for never will be. What was read may be in doubt.
         if !planted.is(Mutant::MoveIgnoresLostWrites) {
-            *failed |= distrusts != run.distrusts || self.base.durability.doubt.has(*key);
+            *failed |= doubts != run.doubts || self.base.durability.doubt.has(*key);
         }
         let mut good = submitted;
         if *failed {

@@ -12,7 +12,7 @@ use crate::lookup::{self, Plan, Source, alone_in};
 use crate::policy::Host;
 use crate::policy::advice::places_of;
 use crate::policy::route;
-use crate::read::gap_read::Long;
+use crate::read::gap_read::GapRead;
 use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, Reading};
 use weir_map::{BlockSet, Found, Record, Whole};
@@ -23,12 +23,12 @@ use weir_policy::placement::Places;
 #[derive(Debug)]
 pub(crate) struct Reads {
     pub(crate) again: restart::Again,
-    pub(crate) through: gap_read::Through,
+    pub(crate) gap_reads: gap_read::GapReads,
 }
 
 impl Reads {
     pub(crate) fn new() -> Self {
-        Self { again: restart::Again::default(), through: gap_read::Through::new() }
+        Self { again: restart::Again::default(), gap_reads: gap_read::GapReads::new() }
     }
 }
 
@@ -40,19 +40,19 @@ impl Reads {
         host: &mut Host,
         key: ExtentKey,
         range: BlockRange,
-    ) -> Option<(Plan, Option<Long>)> {
+    ) -> Option<(Plan, Option<GapRead>)> {
         let record = lookup::lent(&core.map, key)?;
         let route = route::route(core, host, key.volume, &record, range);
         let has_holes = range.count > 1
             && !record.places.iter().any(|place| place.valid.contains_all(range))
-            && self.may_read_through(host, key);
+            && self.may_read_gaps(host, key);
         let can_probe = !has_holes && route::can_probe(core, host, key.volume, &record, &route, range);
-        let (plan, through) = match has_holes {
+        let (plan, gap) = match has_holes {
             true => gap_read::plan_around_holes(core, &record, route, range),
             false => (lookup::plan(&core.map, &record, &route, range), None),
         };
         if !can_probe || !route::is_probe_drawn(host) {
-            return plan.iter().any(|(_, source)| source.is_some()).then_some((plan, through));
+            return plan.iter().any(|(_, source)| source.is_some()).then_some((plan, gap));
         }
         let record = lookup::lent(&core.map, key)?;
         Some((
@@ -92,8 +92,8 @@ impl DataPath {
             _ => None,
         };
         match alone {
-            Some((source, held)) => {
-                self.base.tell_access(id, |_| held);
+            Some((source, places)) => {
+                self.base.report_access(id, |_| places);
                 self.read_one(id, source);
             }
             None => self.read_found(id, memory),
@@ -121,7 +121,7 @@ impl DataPath {
     fn read_directly(&mut self, id: PieceId, whole: Whole) {
         let range = self.base.requests.pieces[id.0 as usize].range;
         let at = self.base.core.map.address(whole, u32::from(range.first) * BLOCK as u32);
-        self.base.tell_access(id, |base| base.held_directly(whole, range));
+        self.base.report_access(id, |base| base.place_of_whole(whole, range));
         self.read_one(id, Source { device: whole.device, at });
     }
 
@@ -138,7 +138,7 @@ impl DataPath {
         piece.state = PieceState::Reads(Reading::new(1, (true, false)));
         let (Source { device, at }, buffer) = (source, piece.buffer);
         self.base.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
-        self.feed_move(id, source);
+        self.piggyback_move(id, source);
     }
 
     /// Reads a piece whatever it is that the map has, and though there may be doubt.
@@ -152,7 +152,7 @@ impl DataPath {
         }
         let is_written = !piece.takes_blocks && self.is_being_copied(key, range);
         let reports = self.base.host.policies.watches(key.volume).accesses;
-        let held = match self.base.core.map.find(key) {
+        let places = match self.base.core.map.find(key) {
             Found::Direct(whole) => return self.read_directly(id, whole),
             Found::Record(_) if is_written => {
                 return self.base.requests.read_in_turn(id);
@@ -160,11 +160,11 @@ impl DataPath {
             Found::Record(record) if reports => places_of(&record, range),
             Found::Record(_) | Found::Empty => Places::NONE,
         };
-        self.base.tell_access(id, |_| held);
+        self.base.report_access(id, |_| places);
         match self.reads.plan_read(&self.base.core, &mut self.base.host, key, range) {
             Some((plan, None)) => self.read_planned(id, &plan, memory),
-            Some((plan, Some(through))) => {
-                gap_read::read_through(&mut self.base.core, &mut self.base.requests, id, &plan, through);
+            Some((plan, Some(gap))) => {
+                gap_read::begin_gap_read(&mut self.base.core, &mut self.base.requests, id, &plan, gap);
             }
             None => self.read_zeros(id, memory),
         }
@@ -200,7 +200,7 @@ impl DataPath {
             }
         }
         if let [(_, Some(source))] = plan[..] {
-            self.feed_move(id, source);
+            self.piggyback_move(id, source);
         }
     }
 
@@ -262,7 +262,7 @@ impl DataPath {
         let Some(bad) = bad.filter(|device| self.base.core.is_usable(*device)) else { return };
         let mut blocks = BlockSet::none(self.base.core.map.extent().blocks());
         blocks.insert(BlockRange { first, count: end - first });
-        self.base.core.map.distrust(key, bad, &blocks);
+        self.base.core.map.doubt(key, bad, &blocks);
         self.base.durability.lacking.note(&self.base.core, key);
         self.base.durability.note_change(&self.base.core);
     }
@@ -277,7 +277,7 @@ impl DataPath {
     ) {
         match io {
             ReadIo::Run(id) | ReadIo::Failover(id, _) => self.read_ended(id, flight, result, memory),
-            ReadIo::Gap(id) => self.read_through_ended(id, flight, result, memory),
+            ReadIo::Gap(id) => self.gap_read_ended(id, flight, result, memory),
             ReadIo::Fetch(id) => self.fetch_ended(id, flight, result, memory),
         }
     }
@@ -290,8 +290,8 @@ impl DataPath {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        if self.mover.mover_is_fed() {
-            self.read_feeds(id, flight, result, memory);
+        if self.mover.awaits_client_reads() {
+            self.piggyback_read_ended(id, flight, result, memory);
         }
         if result.is_ok() && !matches!(flight.purpose, Purpose::Read(ReadIo::Run(_))) {
             self.replace_unreadable(id, flight);

@@ -217,7 +217,7 @@ impl Space {
     fn note_room(&mut self, core: &mut Core) {
         self.state.full = None;
         self.reclaim.note_room();
-        self.tell_full(core);
+        self.report_full(core);
         self.note_used(core);
     }
 
@@ -225,12 +225,12 @@ impl Space {
         self.state.full = Some(lacking);
         self.state.lack =
             Lack::of(core.available_extents(), core.data_space().1.0 / core.map.extent().bytes().0);
-        self.tell_full(core);
+        self.report_full(core);
     }
 
     /// Says whether the pool is full if that is not what was said last; not at once, since a pool at
     /// its limit may be full and not full many times a second.
-    fn tell_full(&mut self, core: &mut Core) {
+    fn report_full(&mut self, core: &mut Core) {
         let (reported, recently) = match self.state.reported {
             Some((reported, at)) => (reported, core.now.since(at) < NOTICE_AFTER),
             None => (None, false),
@@ -245,7 +245,7 @@ impl Space {
     pub(crate) fn note_used(&mut self, core: &mut Core) {
         if self.state.full.is_some_and(|lacking| self.has_room_again(core, lacking)) {
             self.state.full = None;
-            self.tell_full(core);
+            self.report_full(core);
         }
         let (used, total) = core.data_space();
         self.state.rate.note(core.now, used);
@@ -367,7 +367,7 @@ impl Base {
             return Err(SpaceKind::Metadata);
         }
         let mut access = self.access(id);
-        access.held = self.held(key);
+        access.places = self.places_of_extent(key);
         let which = self.host.policies.of(key.volume);
         let chosen = self.ask_one(which, |policy, moment| policy.allocate(moment, &access));
         chosen.and_then(|device| self.core.map.allocate(device)).ok_or(SpaceKind::Data)

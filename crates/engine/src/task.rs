@@ -77,7 +77,7 @@ macro_rules! tasks {
             fn run_tasks<M: ::weir_model::Memory>(&mut self, memory: &mut M) {
                 $(
                     <$task as $crate::task::Task>::run($crate::task::Layer::of_mut(self), memory);
-                    self.tell_effects();
+                    self.handle_effects();
                 )*
             }
 

@@ -15,7 +15,7 @@ use crate::flight::{Flight, NewIo, Purpose, Tried, WriteIo};
 use crate::ids::PieceId;
 use crate::lookup::{self, Address, Source, alone_in};
 use crate::policy::Host;
-use crate::policy::advice::{places_of, see};
+use crate::policy::advice::{places_of, push_places_found};
 use crate::policy::route;
 use crate::policy::which::Which;
 use crate::request::Requests;
@@ -59,12 +59,12 @@ fn plain_address(
     Some(address)
 }
 
-/// Whether [`DataPath::choose`] comes to the same where the policy leaves the piece where it is.
+/// Whether [`DataPath::select_target`] comes to the same where the policy leaves the piece where it is.
 fn goes_there_anyway(core: &Core, requests: &Requests, id: PieceId, address: Address) -> bool {
     let Piece { key, range, .. } = requests.pieces[id.0 as usize];
-    let held = lookup::record(&core.map, key)
-        .and_then(|record| target::held_address(core, requests, id, &record, Preferred::Any));
-    held == Some((address, range)) && core.map.may_overwrite(key, address.place(), range)
+    let current = lookup::record(&core.map, key)
+        .and_then(|record| target::current_address(core, requests, id, &record, Preferred::Any));
+    current == Some((address, range)) && core.map.may_overwrite(key, address.place(), range)
 }
 
 /// Where the old bytes of a block are; `None` if it is valid nowhere.
@@ -186,7 +186,7 @@ impl DataPath {
             return self.overwrite(id, address, memory);
         }
         let record = lookup::record(&self.base.core.map, key);
-        self.base.tell_access(id, |base| {
+        self.base.report_access(id, |base| {
             let range = base.requests.pieces[id.0 as usize].range;
             record.as_ref().map_or(Places::NONE, |record| places_of(record, range))
         });
@@ -203,7 +203,7 @@ impl DataPath {
         if record.as_ref().map_or_else(|| self.base.core.is_mirrored(key), |r| r.copies > 1) {
             return self.write_mirrored(id, memory);
         }
-        let Some(chosen) = self.choose(id, record.as_ref(), decision) else { return };
+        let Some(chosen) = self.select_target(id, record.as_ref(), decision) else { return };
         // It may have been given a place just now.
         let record =
             lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
@@ -215,9 +215,11 @@ impl DataPath {
     fn plain_address_and_decision(&mut self, id: PieceId, which: Which) -> Option<(Address, WriteTo)> {
         let blocks = self.base.core.map.extent().blocks();
         let mut access = self.base.access(id);
-        let Access { key, blocks: range, held, .. } = &mut access;
-        let address = plain_address(&self.base.core, *key, *range, |found| see(found, *range, blocks, held))?;
-        Some((address, self.tell_and_ask(id, which, &access)))
+        let Access { key, blocks: range, places, .. } = &mut access;
+        let address = plain_address(&self.base.core, *key, *range, |found| {
+            push_places_found(found, *range, blocks, places)
+        })?;
+        Some((address, self.report_and_ask(id, which, &access)))
     }
 
     /// Overwrites blocks in place that no other place holds: what most writes are, and nothing to decide if
@@ -431,7 +433,7 @@ fn stays(address: Address, decision: WriteTo) -> bool {
         WriteTo::InPlace => true,
         WriteTo::Whole(device) => address.place() == PlaceId { device, kind: PlaceKind::Whole },
         WriteTo::Fine(device) => address.place() == PlaceId { device, kind: PlaceKind::Fine },
-        WriteTo::FineTwice(_) => false,
+        WriteTo::FineDuplexed(_) => false,
     }
 }
 

@@ -151,7 +151,7 @@ impl TwoCopies {
         let mut new = Self { store, sizes, map, key, wholes };
         new.write(1);
         wholes.into_iter().for_each(|whole| new.store.flush(whole.device).unwrap());
-        new.map.written_twice(key, wholes, all, [None; 2]);
+        new.map.written_duplexed(key, wholes, all, [None; 2]);
         make_durable(&mut new.map, &mut new.store);
         new.map.intend(key, all);
         make_durable(&mut new.map, &mut new.store);

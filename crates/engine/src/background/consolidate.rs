@@ -141,12 +141,12 @@ fn is_split(record: &Record, kept: DeviceSet) -> bool {
     if wholes().count() < 2 {
         return false;
     }
-    let mut held = record.places[0].valid.clone();
-    record.places.iter().for_each(|place| held.union(&place.valid));
+    let mut valid = record.places[0].valid.clone();
+    record.places.iter().for_each(|place| valid.union(&place.valid));
     let slots = record.places.iter().filter(|place| !is_whole(place) && kept.contains(place.device()));
-    slots.for_each(|place| held.subtract(&place.valid));
+    slots.for_each(|place| valid.subtract(&place.valid));
     let lacks = |place: &Place| {
-        let mut lacking: BlockSet = held.clone();
+        let mut lacking: BlockSet = valid.clone();
         lacking.subtract(&place.valid);
         !lacking.is_empty()
     };

@@ -18,8 +18,8 @@ use weir_model::{
 const WALK: usize = 256;
 /// The time between two such steps.
 const WALK_EVERY: Nanos = Nanos::millis(1);
-/// Ranges told one by one.
-const TOLD: u64 = 32;
+/// Ranges reported one by one, at most.
+const REPORTED_MAX: u64 = 32;
 
 /// Bytes of a volume that a lost device alone holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,26 +145,26 @@ impl Unreachable {
                 open.end = range.end;
             }
             _ => {
-                self.tell(view);
+                self.report(view);
                 self.open = Some(range);
             }
         }
     }
 
-    fn tell(&mut self, view: &mut View<'_>) {
+    fn report(&mut self, view: &mut View<'_>) {
         let Some(Range { device, volume, start, end }) = self.open.take() else { return };
         self.ranges += 1;
-        if self.ranges <= TOLD {
+        if self.ranges <= REPORTED_MAX {
             let (offset, len) = (VolumeOffset(start), Bytes(end - start));
             view.notices.push(Notice::Unreachable { device, volume, offset, len });
         }
     }
 
     fn end(&mut self, view: &mut View<'_>) {
-        self.tell(view);
+        self.report(view);
         let Self { ranges, bytes, .. } = *self;
         self.found = bytes;
-        if ranges > TOLD {
+        if ranges > REPORTED_MAX {
             view.notices.push(Notice::UnreachableInAll { ranges, bytes });
         }
     }

@@ -26,10 +26,10 @@ impl Core {
     /// ([`crate::durability::doubt`]), moves give up their run, and a metadata member is left behind.
     pub(crate) fn is_spoilt(&self, flight: &Flight) -> bool {
         let device = &self.devices[flight.device.index()];
-        let distrusted = !flight.kind.is_read()
-            && device.epochs.is_distrusted(flight.generation)
+        let doubted = !flight.kind.is_read()
+            && device.epochs.is_doubted(flight.generation)
             && !self.is_planted(Mutant::SpoiltSuccessCounts);
-        device.is_lost() || distrusted
+        device.is_lost() || doubted
     }
 
     /// Starts the command again if that is sound and may help; otherwise gives it back.

@@ -31,10 +31,10 @@ pub(crate) struct Epochs {
     /// What the flush under way covers.
     flushing_epoch: Option<Epoch>,
     /// How often completed writes were lost.
-    distrusts: u32,
+    doubts: u32,
     /// Commands begun in this generation or before say nothing by their success: a flush has failed
     /// since.
-    distrusted: Option<u64>,
+    doubted: Option<u64>,
     planted: Planted,
 }
 
@@ -50,8 +50,8 @@ impl Epochs {
             unflushed: Vec::new(),
             flushing: Vec::new(),
             flushing_epoch: None,
-            distrusts: 0,
-            distrusted: None,
+            doubts: 0,
+            doubted: None,
             planted,
         }
     }
@@ -138,8 +138,8 @@ impl Epochs {
 
     /// Whether a write or flush of this generation proves nothing by its success.
     #[inline]
-    pub(crate) fn is_distrusted(&self, generation: u64) -> bool {
-        self.distrusted.is_some_and(|last| generation <= last)
+    pub(crate) fn is_doubted(&self, generation: u64) -> bool {
+        self.doubted.is_some_and(|last| generation <= last)
     }
 
     /// For how long it has not been flushed.
@@ -159,12 +159,12 @@ impl Epochs {
 
     /// A flush failed, when commands up to the generation `last` were in flight (`u64::MAX`: none was). What
     /// is not durable never will be, by itself; it is returned. Writes under way prove nothing by completing.
-    pub(crate) fn distrust(&mut self, last: u64) -> Vec<Unflushed> {
+    pub(crate) fn doubt(&mut self, last: u64) -> Vec<Unflushed> {
         self.current = Epoch(self.current.0 + 1);
         self.dirty = false;
         self.flushing_epoch = None;
-        self.distrusts += 1;
-        self.distrusted = Some(last).filter(|g| *g != u64::MAX).or(self.distrusted);
+        self.doubts += 1;
+        self.doubted = Some(last).filter(|g| *g != u64::MAX).or(self.doubted);
         let mut all = std::mem::take(&mut self.flushing);
         if self.planted.is(Mutant::FlushingNotDoubted) {
             all.clear();
@@ -174,8 +174,8 @@ impl Epochs {
     }
 
     /// How often completed writes were lost.
-    pub(crate) fn distrusts(&self) -> u32 {
-        self.distrusts
+    pub(crate) fn doubts(&self) -> u32 {
+        self.doubts
     }
 }
 

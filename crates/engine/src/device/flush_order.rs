@@ -1,7 +1,7 @@
 //! When a flush counts.
 //!
 //! Operating system and device tell of a lost write once: to the flush or durable write that finds out
-//! first. Another flush under way at the same time, whoever asked for it, may succeed and mean nothing.
+//! first. Another flush in flight at the same time, whoever asked for it, may succeed and mean nothing.
 //! So one that ended well waits until every flush and durable write of its device that had begun by then
 //! has ended, too. If one of them fails, so has the flush. Flushes and durable writes are *promises* here.
 
@@ -13,7 +13,7 @@ use crate::flight::Flight;
 pub(crate) struct Promises {
     in_flight: Outstanding,
     /// Flushes that ended well, and the promises that must have ended before they count.
-    held: Behind<Flight>,
+    deferred: Behind<Flight>,
 }
 
 impl Promises {
@@ -30,17 +30,17 @@ impl Promises {
     }
 
     /// A flush ended well: it counts once all promises begun by now have ended.
-    pub(crate) fn hold(&mut self, flush: Flight) {
-        self.held.add(flush, &mut self.in_flight);
+    pub(crate) fn defer(&mut self, flush: Flight) {
+        self.deferred.add(flush, &mut self.in_flight);
     }
 
     /// The next flush that counts.
     pub(crate) fn next_counting(&mut self) -> Option<Flight> {
-        self.held.next(&self.in_flight)
+        self.deferred.next(&self.in_flight)
     }
 
     /// Flushes that ended well and will never count.
-    pub(crate) fn take_held(&mut self) -> impl Iterator<Item = Flight> + use<> {
-        self.held.take_all()
+    pub(crate) fn take_deferred(&mut self) -> impl Iterator<Item = Flight> + use<> {
+        self.deferred.take_all()
     }
 }

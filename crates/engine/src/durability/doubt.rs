@@ -170,7 +170,7 @@ impl Durability {
 
 impl Durability {
     /// Fails what claimed, or was to claim, that doubtful blocks are durable.
-    fn tell_waiting(&mut self, core: &Core, requests: &mut Requests, device: DeviceId, volumes: &[VolumeId]) {
+    fn fail_waiting(&mut self, core: &Core, requests: &mut Requests, device: DeviceId, volumes: &[VolumeId]) {
         let failed: Vec<_> = (requests.active.iter())
             .filter(|(_, a)| volumes.contains(&a.request.volume) && a.answer != Answer::None)
             .filter(|(id, a)| match a.request.op {
@@ -369,7 +369,7 @@ impl Base {
     /// since its last good flush is in doubt, and so is what is being written.
     pub(crate) fn doubt(&mut self, device: DeviceId) {
         self.fail_flushes(device);
-        let mut unflushed = self.core.devices[device.index()].distrust();
+        let mut unflushed = self.core.devices[device.index()].doubt();
         if !self.core.is_planted(Mutant::WritesInFlightNotDoubted) {
             unflushed.extend(being_written(&self.core, &self.requests, device));
         }
@@ -398,7 +398,7 @@ impl Base {
         let skipped = self.core.is_planted(Mutant::PendingNotDistrusted);
         for (key, blocks) in written.iter().filter(|_| !skipped) {
             // Changes on the way to what is in effect may say that the device and another one have the same.
-            self.core.map.distrust_pending(*key, device, blocks);
+            self.core.map.doubt_pending(*key, device, blocks);
         }
         let mut blocks = 0;
         let mut volumes = Vec::new();
@@ -407,7 +407,7 @@ impl Base {
                 self.cache.forget(key, all);
             }
             if !elsewhere.is_empty() {
-                self.core.map.distrust(key, device, &elsewhere);
+                self.core.map.doubt(key, device, &elsewhere);
                 self.durability.lacking.note(&self.core, key);
                 review_writes(&mut self.core, &mut self.requests, key);
             }
@@ -423,7 +423,7 @@ impl Base {
         if !self.core.is_planted(Mutant::ReadNotRepeatedAfterLoss) {
             read_anew(&self.core, &mut self.requests, device);
         }
-        self.durability.tell_waiting(&self.core, &mut self.requests, device, &volumes);
+        self.durability.fail_waiting(&self.core, &mut self.requests, device, &volumes);
         self.durability.note_change(&self.core);
         self.core.notices.push(Notice::Doubt { device, blocks });
     }
@@ -431,8 +431,8 @@ impl Base {
     /// A flush or durable write of the device failed. Flushes that wait fail with it: they are queued, and
     /// `run_ready` ends each with an error.
     pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
-        let held: Vec<_> = self.core.devices[device.index()].promises.take_held().collect();
-        for flush in held {
+        let deferred: Vec<_> = self.core.devices[device.index()].promises.take_deferred().collect();
+        for flush in deferred {
             if let Some(piece) = flush.purpose.written() {
                 // A durable write, of which the flush is the second step.
                 self.durability.note_unfinished(&mut self.core, &self.requests, piece, device);

@@ -164,10 +164,10 @@ pub(crate) fn lacks(core: &Core, key: ExtentKey) -> bool {
     let Some(record) = lookup::record(&core.map, key).filter(|r| r.copies > 1 && !r.is_all_zeros()) else {
         return false;
     };
-    let mut held = record.places[0].valid.none_of_these();
-    record.places.iter().for_each(|p| held.union(&p.valid));
+    let mut valid = record.places[0].valid.none_of_these();
+    record.places.iter().for_each(|p| valid.union(&p.valid));
     let complete = |p: &&weir_map::Place| {
-        p.at.id().kind == PlaceKind::Whole && core.is_usable(p.device()) && p.valid == held
+        p.at.id().kind == PlaceKind::Whole && core.is_usable(p.device()) && p.valid == valid
     };
     record.places.iter().filter(complete).count() < 2
 }

@@ -1,4 +1,4 @@
-//! The end of a device command: measured, retried or failed, and told to whoever began it (`tell_ended`).
+//! The end of a device command: measured, retried or failed, and told to whoever began it (`dispatch_end`).
 
 use crate::device::pacing::Ended;
 use crate::flight::{DurableStep, Flight, Purpose, ReadIo, Whose, WriteIo, is_full};
@@ -42,7 +42,7 @@ impl Engine {
         let is_plain = result.is_ok() && promise.is_none() && !self.data.base.core.is_spoilt(flight);
         match flight.purpose {
             // What most are. The flight is large: a read leaves it in the table.
-            Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.data.mover.mover_is_fed() => {
+            Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.data.mover.awaits_client_reads() => {
                 self.measure_flight(id, Whose::Client, IoKind::Read, Some(piece));
                 self.data.base.core.commands.remove(id);
                 self.data.part_read(piece, memory);
@@ -75,10 +75,10 @@ impl Engine {
         let command = MeasuredCommand::new(!kind.is_read(), flight.len(), flight.depth, response, took);
         device.measure(kind, &command, core.now);
         let of = flight.device;
-        let tells_of_device = whose != Whose::Other || matches!(flight.purpose, Purpose::CurveProbe);
+        let is_weighed = whose != Whose::Other || matches!(flight.purpose, Purpose::CurveProbe);
         core.views.set_in_flight(of, device.in_flight());
         core.views.measure(of, whose, &command);
-        if tells_of_device {
+        if is_weighed {
             self.data.base.weigh(of, piece, &command);
         }
     }
@@ -101,13 +101,13 @@ impl Engine {
             self.data.base.core.devices[of].promises.end(promise);
         }
         // The system may have had the page in memory: that says nothing of the device.
-        let is_measured = !matches!(flight.purpose, Purpose::Verify);
-        if result.is_ok() && !is_abandoned && is_measured {
+        let is_weighed = !matches!(flight.purpose, Purpose::Verify);
+        if result.is_ok() && !is_abandoned && is_weighed {
             let piece = flight.purpose.piece();
             self.measure_flight(id, whose, kind, piece);
         }
         let flight = self.data.base.core.commands.remove(id);
-        if result.is_ok() && !is_abandoned && !is_measured {
+        if result.is_ok() && !is_abandoned && !is_weighed {
             self.end_at_device(&flight, whose);
         }
         if is_abandoned {
@@ -131,9 +131,9 @@ impl Engine {
             } else if matches!(flight.command(), IoKind::Flush)
                 && !self.data.base.core.is_planted(Mutant::FlushCountsAtOnce)
             {
-                self.data.base.core.devices[of].promises.hold(flight);
+                self.data.base.core.devices[of].promises.defer(flight);
             } else {
-                self.tell_ended(&flight, Ok(()), memory);
+                self.dispatch_end(&flight, Ok(()), memory);
             }
         }
     }
@@ -180,11 +180,11 @@ impl Engine {
 
     /// Tells whoever waits for a device command how it ended.
     #[inline(always)]
-    fn tell_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
+    fn dispatch_end<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
             Purpose::Read(ReadIo::Run(id)) => self.data.read_ended(id, flight, result, memory),
             Purpose::Write(WriteIo::Data(id)) => self.data.write_ended(id, flight, result),
-            _ => self.tell_others_ended(flight, result, memory),
+            _ => self.dispatch_other_end(flight, result, memory),
         }
         self.data.base.reuse_any_released(flight.device);
     }
@@ -197,11 +197,16 @@ impl Engine {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        self.tell_ended(flight, result, memory);
+        self.dispatch_end(flight, result, memory);
     }
 
     #[inline(never)]
-    fn tell_others_ended<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
+    fn dispatch_other_end<M: Memory>(
+        &mut self,
+        flight: &Flight,
+        result: Result<(), IoError>,
+        memory: &mut M,
+    ) {
         match flight.purpose {
             Purpose::Read(io) => self.data.read_io_ended(io, flight, result, memory),
             Purpose::Write(io) => self.data.write_io_ended(io, flight, result, memory),

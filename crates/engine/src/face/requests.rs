@@ -136,7 +136,7 @@ impl Engine {
     fn run_all_ready<M: Memory>(&mut self, memory: &mut M) {
         loop {
             if let Some(effect) = self.data.base.effects.next() {
-                self.tell(effect);
+                self.handle(effect);
             } else if let Some(id) = self.data.base.requests.ready.pop() {
                 debug_assert!(matches!(
                     self.data.base.requests.pieces[id.0 as usize].state,

@@ -107,8 +107,8 @@ impl Engine {
         let one = BlockRange { first: number, count: 1 };
         let record = lookup::record(&self.data.base.core.map, key);
         let places = record.iter().flat_map(|record| &record.places);
-        let held = record.as_ref().map_or(Places::NONE, |record| places_of(record, one));
-        let (policy, reasons) = self.reasons(key, number, held);
+        let place_views = record.as_ref().map_or(Places::NONE, |record| places_of(record, one));
+        let (policy, reasons) = self.reasons(key, number, place_views);
         Ok(Explained {
             block: VolumeOffset(at.0 / BLOCK * BLOCK),
             extent: extent.start(key.index),
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     /// The policy of an extent's volume, and what it has to say.
-    fn reasons(&self, key: ExtentKey, block: u16, held: Places) -> (&'static str, Reasons) {
+    fn reasons(&self, key: ExtentKey, block: u16, places: Places) -> (&'static str, Reasons) {
         let which = self.data.base.host.policies.of(key.volume);
         let policy = &self.data.base.host.policies.all[which.0].policy;
         let names: Vec<_> =
@@ -142,9 +142,9 @@ impl Engine {
             map: &self.data.base.whereabouts(which),
             random: &mut Rng::new(Seed(0)),
             actions: &mut Vec::new(),
-            room: 0,
+            actions_max: 0,
         };
-        (policy.name(), policy.explain(&moment, &Question { key, block, held, names: &names }))
+        (policy.name(), policy.explain(&moment, &Question { key, block, places, names: &names }))
     }
 }
 

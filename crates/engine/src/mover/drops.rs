@@ -31,13 +31,13 @@ impl DataPath {
         let all = self.base.core.map.extent().blocks();
         let Some(record) = lookup::record(&self.base.core.map, key) else { return };
         if self.base.requests.locks.begin_move(key, all) {
-            let mut held = BlockSet::none(all);
+            let mut valid = BlockSet::none(all);
             // What is in two places in slots, and not at home, is so for safety's sake.
             let counts = |p: &&Place| from.kind == PlaceKind::Whole || p.at.id().kind == PlaceKind::Whole;
-            record.places.iter().filter(counts).for_each(|p| held.union(&p.valid));
+            record.places.iter().filter(counts).for_each(|p| valid.union(&p.valid));
             if record.copies == 1 {
-                held.subtract(&self.base.requests.locks.watch(key));
-                self.drop_blocks(key, blocks, from, &held);
+                valid.subtract(&self.base.requests.locks.watch(key));
+                self.drop_blocks(key, blocks, from, &valid);
             }
             self.leave_extent(key);
         }
@@ -47,7 +47,7 @@ impl DataPath {
     fn drop_blocks(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId, which: &BlockSet) {
         let all = self.base.core.map.extent().blocks();
         let Some(record) = lookup::record(&self.base.core.map, key) else { return };
-        let mut going = held_besides(&self.base.core, &record, from);
+        let mut going = valid_elsewhere(&self.base.core, &record, from);
         going.intersect(&record.shared(from, all));
         going.intersect(which);
         let mut at = blocks.first;
@@ -62,9 +62,9 @@ impl DataPath {
 }
 
 /// What places other than `from` hold on devices that are not lost: a lost one may hold it in vain.
-fn held_besides(core: &Core, record: &Record, from: PlaceId) -> BlockSet {
-    let mut held = BlockSet::none(core.map.extent().blocks());
+fn valid_elsewhere(core: &Core, record: &Record, from: PlaceId) -> BlockSet {
+    let mut valid = BlockSet::none(core.map.extent().blocks());
     let others = record.places.iter().filter(|p| p.at.id() != from && core.is_usable(p.device()));
-    others.for_each(|p| held.union(&p.valid));
-    held
+    others.for_each(|p| valid.union(&p.valid));
+    valid
 }

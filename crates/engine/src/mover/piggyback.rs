@@ -1,9 +1,9 @@
-//! Moves fed by clients' reads: a read that brings all the blocks a copy is to have is the copy's read as
+//! Piggybacked promotion: a client's read that brings all the blocks a copy is to have is the copy's read as
 //! well.
 //!
 //! It takes the place of the mover's own read in every respect: it begins when that would, at the very
 //! place, and what others take of the blocks meanwhile is left out as always. When it has ended, before the
-//! client is told, the bytes are copied to the mover's buffer. If it fails, so does the run.
+//! client is answered, the bytes are copied to the mover's buffer. If it fails, so does the run.
 
 use crate::DataPath;
 use crate::flight::{Flight, Purpose, ReadIo};
@@ -13,15 +13,15 @@ use crate::request::piece::Piece;
 use weir_model::{BLOCK, BlockRange, DeviceOffset, IoError, Memory};
 use weir_policy::placement::Action;
 
-/// A read that has just begun, in one command.
+/// A client's read that has just begun, in one command, and that a move may use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Feed {
+pub(crate) struct PiggybackRead {
     pub(crate) piece: PieceId,
     source: Source,
     range: BlockRange,
 }
 
-impl Feed {
+impl PiggybackRead {
     /// Whether it brings these blocks from there.
     pub(crate) fn brings(&self, run: BlockRange, source: Source) -> bool {
         let within = run.first >= self.range.first && run.end() <= self.range.end();
@@ -34,14 +34,14 @@ impl DataPath {
     /// A read piece has begun in one command, from `source`: if the mover is asked for blocks it brings, the
     /// move begins with it.
     #[inline]
-    pub(crate) fn feed_move(&mut self, piece: PieceId, source: Source) {
+    pub(crate) fn piggyback_move(&mut self, piece: PieceId, source: Source) {
         if !self.base.host.actions.is_empty() {
-            self.feed_queued(piece, source);
+            self.piggyback_queued(piece, source);
         }
     }
 
     #[inline(never)]
-    fn feed_queued(&mut self, piece: PieceId, source: Source) {
+    fn piggyback_queued(&mut self, piece: PieceId, source: Source) {
         let Piece { key, range, takes_blocks, .. } = self.base.requests.pieces[piece.0 as usize];
         if takes_blocks {
             // To the mover they are as blocks that are being written.
@@ -58,12 +58,12 @@ impl DataPath {
             _ => false,
         };
         if let Some(action) = self.base.host.actions.take(key, fits) {
-            self.carry_out(action, Some(Feed { piece, source, range }));
+            self.carry_out(action, Some(PiggybackRead { piece, source, range }));
         }
     }
 
     /// A read has ended: the moves that were to have its bytes go on.
-    pub(crate) fn read_feeds<M: Memory>(
+    pub(crate) fn piggyback_read_ended<M: Memory>(
         &mut self,
         piece: PieceId,
         flight: &Flight,
@@ -74,11 +74,11 @@ impl DataPath {
             return;
         }
         let first = self.base.requests.pieces[piece.0 as usize].range.first;
-        while let Some((id, run, buffer)) = self.mover.take_fed(piece) {
+        while let Some((id, run, buffer)) = self.mover.take_piggybacked(piece) {
             if result.is_ok() {
                 let from = flight.buffer.part(u32::from(run.first - first) * BLOCK as u32, buffer.len);
                 memory.copy(from, buffer);
-                self.mover.note_fed(run.count);
+                self.mover.note_piggybacked(run.count);
             }
             self.move_read_ended(id, result);
         }

@@ -3,7 +3,7 @@
 use crate::DataPath;
 use crate::ids::MoveId;
 use crate::mover::Mover;
-use crate::mover::piggyback::Feed;
+use crate::mover::piggyback::PiggybackRead;
 use crate::mover::transfer::{Move, Stage};
 use crate::task::Task;
 use smallvec::SmallVec;
@@ -81,15 +81,15 @@ impl DataPath {
     }
 
     /// Begins what is asked for, with the bytes of a read if one has them.
-    pub(crate) fn carry_out(&mut self, action: Action, feed: Option<Feed>) {
+    pub(crate) fn carry_out(&mut self, action: Action, client_read: Option<PiggybackRead>) {
         let volume = action.key().volume;
         let gone = self.base.core.map.volume(volume).is_none() || self.base.requests.is_being_removed(volume);
         if gone || self.base.core.stopped_changes.is_some() {
             return;
         }
         match action {
-            Action::Copy { key, blocks, to } => self.begin_move(key, blocks, to, false, feed),
-            Action::Move { key, blocks, to } => self.begin_move(key, blocks, to, true, feed),
+            Action::Copy { key, blocks, to } => self.begin_move(key, blocks, to, false, client_read),
+            Action::Move { key, blocks, to } => self.begin_move(key, blocks, to, true, client_read),
             Action::Drop { key, blocks, from } => self.drop_from(key, blocks, from),
             Action::Refresh { key } => self.refresh(key),
         }

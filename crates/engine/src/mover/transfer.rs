@@ -34,12 +34,12 @@ pub(super) enum Stage {
     /// It goes on when the devices have time for it.
     WaitsForTime(Nanos),
     /// A run is being read: by a command of its own, or by this client's read.
-    Reads { run: CopyRun, fed_by: Option<PieceId> },
+    Reads { run: CopyRun, client_read: Option<PieceId> },
     /// What was read is being written.
     Writes(CopyRun, Writing),
 }
 
-/// A run under way.
+/// A run in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyRun {
     pub(super) blocks: BlockRange,
@@ -47,7 +47,7 @@ pub(super) struct CopyRun {
     /// The flush its source needs.
     pub(super) source: Option<Needs>,
     /// How often devices had lost writes when it began to be read.
-    pub(super) distrusts: u32,
+    pub(super) doubts: u32,
 }
 
 /// Where a run is put.
@@ -77,10 +77,10 @@ impl Stage {
     }
 
     /// The blocks of the run that this client's read brings, if it brings one. From then on nobody does.
-    pub(super) fn take_fed(&mut self, piece: PieceId) -> Option<BlockRange> {
+    pub(super) fn take_piggybacked(&mut self, piece: PieceId) -> Option<BlockRange> {
         match self {
-            Self::Reads { run, fed_by } if *fed_by == Some(piece) => {
-                *fed_by = None;
+            Self::Reads { run, client_read } if *client_read == Some(piece) => {
+                *client_read = None;
                 Some(run.blocks)
             }
             _ => None,
@@ -118,10 +118,13 @@ mod tests {
         let whole = Whole { device: DeviceId(1), extent: DeviceExtent(0) };
         let destination = Destination { address: Address::Whole(whole), fresh: true };
         let blocks = BlockRange { first: 2, count: 3 };
-        let run = CopyRun { blocks, destination, source: None, distrusts: 0 };
-        let mut stage = Stage::Reads { run, fed_by: Some(PieceId(7)) };
-        assert_eq!(stage.take_fed(PieceId(6)), None);
-        assert_eq!((stage.take_fed(PieceId(7)), stage.take_fed(PieceId(7))), (Some(blocks), None));
+        let run = CopyRun { blocks, destination, source: None, doubts: 0 };
+        let mut stage = Stage::Reads { run, client_read: Some(PieceId(7)) };
+        assert_eq!(stage.take_piggybacked(PieceId(6)), None);
+        assert_eq!(
+            (stage.take_piggybacked(PieceId(7)), stage.take_piggybacked(PieceId(7))),
+            (Some(blocks), None)
+        );
         assert!(stage.take_read().is_some_and(|run| run.blocks == blocks));
         assert!(matches!(stage, Stage::Begins) && stage.take_read().is_none());
     }

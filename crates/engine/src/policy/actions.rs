@@ -18,7 +18,7 @@ pub(crate) struct Actions {
 impl Actions {
     /// Adds what a policy asks for, unless too much waits.
     pub(crate) fn push(&mut self, action: Action) {
-        if self.room() > 0 {
+        if self.free() > 0 {
             self.asked.push_back(action);
         }
     }
@@ -42,7 +42,7 @@ impl Actions {
     }
 
     /// How many more that policies ask for are taken.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         MAX.saturating_sub(self.asked.len())
     }
 

@@ -12,7 +12,7 @@ use weir_policy::placement::{Access, Action, DeviceView, Moment, PlaceView, Plac
 /// What policies ask for, and what their requests continue.
 #[derive(Debug, Default)]
 pub(crate) struct Advice {
-    /// What a policy asked for and the mover has not been told.
+    /// What a policy asked for and has not been queued for the mover.
     actions: Vec<Action>,
     runs: Runs,
 }
@@ -73,7 +73,7 @@ impl Base {
             map: &Whereabouts { map: &core.map, which, own: &policies.own },
             random,
             actions: &mut advice.actions,
-            room: actions.room(),
+            actions_max: actions.free(),
         };
         let answer = question(&mut *policies.all[which.0].policy, &mut moment);
         if !self.host.advice.actions.is_empty() {
@@ -98,21 +98,21 @@ impl Base {
 
     /// Tells its volume's policy of a piece's access, once.
     #[inline(always)]
-    pub(crate) fn tell_access(&mut self, id: PieceId, held: impl FnOnce(&Self) -> Places) {
+    pub(crate) fn report_access(&mut self, id: PieceId, places: impl FnOnce(&Self) -> Places) {
         let which = self.host.policies.of(self.requests.pieces[id.0 as usize].key.volume);
         if self.host.policies.all[which.0].watches.accesses {
-            self.tell_watcher(id, which, held);
+            self.report_to_watcher(id, which, places);
         }
     }
 
     #[inline(never)]
-    fn tell_watcher(&mut self, id: PieceId, which: Which, held: impl FnOnce(&Self) -> Places) {
+    fn report_to_watcher(&mut self, id: PieceId, which: Which, places: impl FnOnce(&Self) -> Places) {
         let piece = &mut self.requests.pieces[id.0 as usize];
         if std::mem::replace(&mut piece.reported, true) {
             return;
         }
         let mut access = self.access(id);
-        access.held = held(self);
+        access.places = places(self);
         if access.op.changes() {
             self.host.note_superblock(&self.core, access.key, access.blocks);
         }
@@ -132,7 +132,7 @@ impl Base {
             bytes: Bytes(piece.span.len.into()),
             run: Bytes(request.len.0 + active.continues.0),
             hint: self.host.hint(&self.core, request.hint, piece.key, piece.range),
-            held: Places::NONE,
+            places: Places::NONE,
         }
     }
 
@@ -140,41 +140,41 @@ impl Base {
     pub(crate) fn access_to_all(&self, key: ExtentKey) -> Access {
         let bytes = self.core.map.extent().bytes();
         let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
-        let held = self.held(key);
-        Access { key, blocks, op: Op::Write, bytes, run: bytes, hint: Hint::None, held }
+        let places = self.places_of_extent(key);
+        Access { key, blocks, op: Op::Write, bytes, run: bytes, hint: Hint::None, places }
     }
 
     /// Where an extent is.
-    pub(crate) fn held(&self, key: ExtentKey) -> Places {
-        self.held_of(key, BlockRange { first: 0, count: self.core.map.extent().blocks() })
+    pub(crate) fn places_of_extent(&self, key: ExtentKey) -> Places {
+        self.places_of_blocks(key, BlockRange { first: 0, count: self.core.map.extent().blocks() })
     }
 
     /// Where some blocks of an extent are.
-    pub(crate) fn held_of(&self, key: ExtentKey, range: BlockRange) -> Places {
-        held(&self.core.map.find(key), range, self.core.map.extent().blocks())
+    pub(crate) fn places_of_blocks(&self, key: ExtentKey, range: BlockRange) -> Places {
+        places_found(&self.core.map.find(key), range, self.core.map.extent().blocks())
     }
 
     /// Where blocks of an extent are that is in one whole place.
     #[inline]
-    pub(crate) fn held_directly(&self, whole: Whole, range: BlockRange) -> Places {
+    pub(crate) fn place_of_whole(&self, whole: Whole, range: BlockRange) -> Places {
         Places::one(in_whole(whole, range, self.core.map.extent().blocks()))
     }
 }
 
 /// Where the blocks of a range are, of what the map found.
-pub(crate) fn held(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
-    let mut held = Places::NONE;
-    see(found, range, all, &mut held);
-    held
+pub(crate) fn places_found(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
+    let mut places = Places::NONE;
+    push_places_found(found, range, all, &mut places);
+    places
 }
 
-/// Adds the places of the blocks to `held`, since copying a list of places costs more than filling it.
+/// Adds the places of the blocks to `places`, since copying a list of places costs more than filling it.
 #[inline]
-pub(crate) fn see(found: &Found<'_>, range: BlockRange, all: u16, held: &mut Places) {
+pub(crate) fn push_places_found(found: &Found<'_>, range: BlockRange, all: u16, places: &mut Places) {
     match found {
         Found::Empty => {}
-        Found::Direct(whole) => held.push(in_whole(*whole, range, all)),
-        Found::Record(record) => see_places(record, range, held),
+        Found::Direct(whole) => places.push(in_whole(*whole, range, all)),
+        Found::Record(record) => push_places(record, range, places),
     }
 }
 
@@ -186,13 +186,13 @@ fn in_whole(whole: Whole, range: BlockRange, all: u16) -> PlaceView {
 
 /// Where the blocks of a range are, of all of a record's places.
 pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
-    let mut held = Places::NONE;
-    see_places(record, range, &mut held);
-    held
+    let mut places = Places::NONE;
+    push_places(record, range, &mut places);
+    places
 }
 
 #[inline(never)]
-pub(crate) fn see_places(record: &Record, range: BlockRange, held: &mut Places) {
+pub(crate) fn push_places(record: &Record, range: BlockRange, places: &mut Places) {
     let are_apart = match &record.places[..] {
         [_] => true,
         [a, b] => !a.valid.meets(&b.valid),
@@ -206,7 +206,7 @@ pub(crate) fn see_places(record: &Record, range: BlockRange, held: &mut Places) 
         };
         let (alone, dirty) = if are_apart { (of_extent, of_extent) } else { alone_and_dirty(record, place) };
         let dirty = if id.kind == PlaceKind::Whole { 0 } else { dirty };
-        held.push(PlaceView { id, blocks, of_extent, alone, dirty });
+        places.push(PlaceView { id, blocks, of_extent, alone, dirty });
     }
 }
 
@@ -231,7 +231,7 @@ struct Whereabouts<'a> {
 impl weir_policy::placement::Whereabouts for Whereabouts<'_> {
     fn places(&self, key: ExtentKey) -> Places {
         let blocks = self.map.extent().blocks();
-        held(&self.map.find(key), BlockRange { first: 0, count: blocks }, blocks)
+        places_found(&self.map.find(key), BlockRange { first: 0, count: blocks }, blocks)
     }
 
     fn next(&self, from: ExtentKey) -> Option<ExtentKey> {

@@ -16,7 +16,7 @@ use crate::flight::{NewIo, Purpose};
 use crate::ids::PieceId;
 use crate::notice::Notice;
 use crate::policy::Host;
-use crate::policy::advice::held;
+use crate::policy::advice::places_found;
 use crate::policy::which::Which;
 use crate::request::Requests;
 use crate::task::Task;
@@ -185,7 +185,7 @@ impl Host {
         };
         (judged.began, judged.then) = (core.now, totals);
         let volume = self.policies.volume_of(Which(at));
-        tell_verdict(core, volume, policy, verdict);
+        report_verdict(core, volume, policy, verdict);
     }
 }
 
@@ -197,7 +197,7 @@ fn bytes_within(core: &Core, requests: &Requests, id: PieceId, key: ExtentKey) -
     Bytes((request.offset.0 + request.len.0).min(to).saturating_sub(request.offset.0.max(from)))
 }
 
-fn tell_verdict(core: &mut Core, volume: Option<VolumeId>, policy: &'static str, verdict: Option<Verdict>) {
+fn report_verdict(core: &mut Core, volume: Option<VolumeId>, policy: &'static str, verdict: Option<Verdict>) {
     match verdict {
         Some(Verdict::Stopped { estimate, pause }) => {
             core.notices.push(Notice::MovesStopped { volume, policy, estimate, pause });
@@ -215,9 +215,9 @@ impl Base {
             Action::Drop { .. } => true,
             Action::Refresh { .. } => false,
             Action::Copy { key, blocks, to } | Action::Move { key, blocks, to } => {
-                let held = self.held_of(key, blocks);
+                let places = self.places_of_blocks(key, blocks);
                 let dirty = |p: &PlaceView| p.blocks > 0 && p.dirty > 0;
-                to.kind == PlaceKind::Whole && held.as_slice().iter().any(dirty)
+                to.kind == PlaceKind::Whole && places.as_slice().iter().any(dirty)
             }
         }
     }
@@ -291,6 +291,6 @@ impl Base {
 /// place.
 fn first_place(map: &Map, key: ExtentKey) -> Option<DeviceId> {
     let blocks = map.extent().blocks();
-    let held = held(&map.find(key), BlockRange { first: 0, count: blocks }, blocks);
-    held.whole(|_| true).map(|place| place.id.device)
+    let places = places_found(&map.find(key), BlockRange { first: 0, count: blocks }, blocks);
+    places.whole(|_| true).map(|place| place.id.device)
 }

@@ -90,7 +90,7 @@ impl DataPath {
         let Some((cached, buffer)) = self.base.cache.begin(key, run, id, blocks, memory) else {
             return false;
         };
-        self.base.tell_access(id, |base| base.held_of(key, range));
+        self.base.report_access(id, |base| base.places_of_blocks(key, range));
         self.base
             .core
             .launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Fetch(cached)));

@@ -33,23 +33,23 @@ const EDGE: u16 = 8;
 /// How many extents are remembered where it has failed.
 const FAILED: usize = 1024;
 
-/// Where reads through holes have failed.
+/// Where gap reads have failed.
 #[derive(Debug)]
-pub(crate) struct Through {
+pub(crate) struct GapReads {
     /// Extents that are not read so again: a bad sector in a hole nobody wants would cost a drive's patience
     /// each time.
     failed: Lru<ExtentKey, ()>,
 }
 
-impl Through {
+impl GapReads {
     pub(crate) fn new() -> Self {
         Self { failed: Lru::new(FAILED) }
     }
 }
 
-/// A read through holes.
+/// A gap read: one command that also reads the holes between runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Long {
+pub(crate) struct GapRead {
     /// What is read in one command, and where its first block is.
     pub(crate) range: BlockRange,
     pub(crate) source: Source,
@@ -57,9 +57,9 @@ pub(crate) struct Long {
 }
 
 impl Reads {
-    /// Whether the extent may be read so.
-    pub(crate) fn may_read_through(&self, host: &Host, key: ExtentKey) -> bool {
-        host.policies.read_from(key.volume) == ReadFrom::Soonest && self.through.failed.get(&key).is_none()
+    /// Whether a gap read of the extent may be tried.
+    pub(crate) fn may_read_gaps(&self, host: &Host, key: ExtentKey) -> bool {
+        host.policies.read_from(key.volume) == ReadFrom::Soonest && self.gap_reads.failed.get(&key).is_none()
     }
 }
 
@@ -72,7 +72,7 @@ fn takes<'a>(core: &Core, runs: impl Iterator<Item = &'a BlockRun>) -> u64 {
 
 /// What the plan's commands are expected to take, and, if that is less, reading through the holes of one
 /// of the record's whole places.
-fn weigh_plan(core: &Core, record: &Record, plan: &Plan, range: BlockRange) -> (u64, Option<Long>) {
+fn weigh_plan(core: &Core, record: &Record, plan: &Plan, range: BlockRange) -> (u64, Option<GapRead>) {
     let mut best = (takes(core, plan.iter()), None);
     for place in &record.places {
         let Location::Whole(whole) = place.at else { continue };
@@ -91,7 +91,7 @@ fn weigh_plan(core: &Core, record: &Record, plan: &Plan, range: BlockRange) -> (
         let takes = takes(core, [(span, Some(source))].iter()).saturating_add(takes(core, others.iter()));
         if takes < best.0 {
             let rest = others.iter().map(|(run, _)| *run).collect();
-            best = (takes, Some(Long { range: span, source, rest }));
+            best = (takes, Some(GapRead { range: span, source, rest }));
         }
     }
     best
@@ -104,8 +104,8 @@ pub(crate) fn plan_around_holes(
     record: &Record,
     route: Route,
     range: BlockRange,
-) -> (Plan, Option<Long>) {
-    let mut best: Option<(u64, Plan, Option<Long>)> = None;
+) -> (Plan, Option<GapRead>) {
+    let mut best: Option<(u64, Plan, Option<GapRead>)> = None;
     for at in 0..record.places.len() {
         let mut route = route;
         route.prefer(at);
@@ -115,26 +115,23 @@ pub(crate) fn plan_around_holes(
             continue;
         }
         let plan = lookup::plan(&core.map, record, &route, range);
-        let (cost, through) = weigh_plan(core, record, &plan, range);
+        let (cost, gap) = weigh_plan(core, record, &plan, range);
         if best.as_ref().is_none_or(|best| cost < best.0) {
-            best = Some((cost, plan, through));
+            best = Some((cost, plan, gap));
         }
     }
-    best.map_or_else(
-        || (lookup::plan(&core.map, record, &route, range), None),
-        |(_, plan, through)| (plan, through),
-    )
+    best.map_or_else(|| (lookup::plan(&core.map, record, &route, range), None), |(_, plan, gap)| (plan, gap))
 }
 
-/// Reads a piece so.
-pub(crate) fn read_through(
+/// Begins the gap read of a piece.
+pub(crate) fn begin_gap_read(
     core: &mut Core,
     requests: &mut Requests,
     id: PieceId,
     plan: &Plan,
-    through: Long,
+    gap: GapRead,
 ) {
-    let Long { range, source: Source { device, at }, rest } = through;
+    let GapRead { range, source: Source { device, at }, rest } = gap;
     let piece = &mut requests.pieces[id.0 as usize];
     let found = (true, plan.iter().any(|(_, source)| source.is_none()));
     piece.state = PieceState::Reads(Reading::new(1, found).with_rest(rest));
@@ -144,7 +141,7 @@ pub(crate) fn read_through(
 
 impl DataPath {
     /// The long command has ended: what it could not bring is read.
-    pub(crate) fn read_through_ended<M: Memory>(
+    pub(crate) fn gap_read_ended<M: Memory>(
         &mut self,
         id: PieceId,
         flight: &Flight,
@@ -154,7 +151,7 @@ impl DataPath {
         let PieceState::Reads(reading) = &mut self.base.requests.pieces[id.0 as usize].state else { return };
         let rest = reading.take_rest();
         if matches!(result, Err(IoError::Os(_))) {
-            self.reads.through.failed.insert(self.base.requests.pieces[id.0 as usize].key, ());
+            self.reads.gap_reads.failed.insert(self.base.requests.pieces[id.0 as usize].key, ());
         }
         match result {
             Ok(()) => rest.into_iter().for_each(|run| self.read_rest(id, run, memory)),

@@ -88,17 +88,17 @@ impl Scratch {
     /// Whether there is a buffer for a move of these blocks. One of a single block that a client's read
     /// brings, and that keeps its buffer as long as that takes, has one of the blocks, as long as most of
     /// them are left.
-    pub(crate) fn has_for_move(&self, blocks: BlockRange, fed: bool) -> bool {
-        !self.runs.is_empty() || self.spares_block(blocks, fed)
+    pub(crate) fn has_for_move(&self, blocks: BlockRange, piggybacked: bool) -> bool {
+        !self.runs.is_empty() || self.spares_block(blocks, piggybacked)
     }
 
     /// Takes a buffer for a move of these blocks, if there is one.
-    pub(crate) fn for_move(&mut self, blocks: BlockRange, fed: bool) -> Option<Buffer> {
-        if self.spares_block(blocks, fed) { self.blocks(1)?[0] } else { self.runs.pop() }
+    pub(crate) fn for_move(&mut self, blocks: BlockRange, piggybacked: bool) -> Option<Buffer> {
+        if self.spares_block(blocks, piggybacked) { self.blocks(1)?[0] } else { self.runs.pop() }
     }
 
-    fn spares_block(&self, blocks: BlockRange, fed: bool) -> bool {
-        fed && blocks.count == 1 && self.blocks.len() > BLOCKS / 2
+    fn spares_block(&self, blocks: BlockRange, piggybacked: bool) -> bool {
+        piggybacked && blocks.count == 1 && self.blocks.len() > BLOCKS / 2
     }
 
     /// Zeros to be written: only ever read.

@@ -90,7 +90,7 @@ fn each_part_of_a_request_is_told_once_with_where_it_is_and_the_run_it_is_of() {
             (Op::Trim, 0, 0, 1, 4096, 4096),
         ]
     );
-    let held: Vec<_> = seen.accesses.iter().map(|a| a.held.as_slice()).collect();
+    let held: Vec<_> = seen.accesses.iter().map(|a| a.places.as_slice()).collect();
     let at = |i: usize| held[i].iter().map(|p| (p.id.device.0, p.blocks, p.of_extent)).collect::<Vec<_>>();
     assert_eq!([at(0), at(1), at(2)], [vec![], vec![(0, 0, 1)], vec![(0, 1, 3)]]);
     assert_eq!((at(3), at(4)), (vec![(0, 0, 3)], vec![]));
@@ -128,7 +128,7 @@ fn a_policy_takes_over_without_moving_anything_and_then_asks_in_its_rounds() {
     let seen = seen.lock().expect("one thread");
     assert_eq!(seen.found, Some(seen.accesses[0].key));
     let last = seen.accesses.last().expect("the read");
-    assert_eq!(last.held.device(), Some(DeviceId(1)));
+    assert_eq!(last.places.device(), Some(DeviceId(1)));
     let moved = seen.devices[1].writes.by_size.iter().filter(|m| m.get().is_some()).count();
     assert_eq!((seen.devices[1].writes.count, moved), (0, 1), "the mover counts by size alone");
 }

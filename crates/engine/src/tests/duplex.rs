@@ -13,7 +13,7 @@ use weir_policy::placement::{Action, WriteTo};
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 const EIO: IoError = IoError::Os(Errno::EIO);
 const WRITE: IoKind = IoKind::Write { fua: false };
-const BOTH: WriteTo = WriteTo::FineTwice([DeviceId(1), DeviceId(2)]);
+const BOTH: WriteTo = WriteTo::FineDuplexed([DeviceId(1), DeviceId(2)]);
 
 const fn fine(device: u8) -> PlaceId {
     PlaceId { device: DeviceId(device), kind: PlaceKind::Fine }
@@ -78,7 +78,7 @@ impl Buffered {
 
     /// Blocks that are not at home, and how many of these are on one device alone.
     fn dirty(&self, extent: u64) -> (u16, u16) {
-        let places = self.h.engine.data.base.held(self.h.key(extent));
+        let places = self.h.engine.data.base.places_of_extent(self.h.key(extent));
         let of = |device| places.place(fine(device)).map_or((0, 0), |p| (p.dirty, p.alone));
         (of(1).0.max(of(2).0), of(1).1 + of(2).1)
     }

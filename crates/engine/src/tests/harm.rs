@@ -191,7 +191,7 @@ fn a_request_that_causes_a_promotion_does_not_wait_for_it() {
             (1, 1),
             "the copy is being written"
         );
-        assert_eq!(a.h.engine.mover_status().fed, 1);
+        assert_eq!(a.h.engine.mover_status().piggybacked, 1);
         a.h.release(None);
         a.h.run();
         assert_eq!(a.h.engine.mover_status().copied, 1);

@@ -20,7 +20,7 @@ impl Placement for CopyRead {
         Watches { accesses: true, ..Watches::default() }
     }
     fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
-        if access.op == Op::Read && !access.held.is_on(DeviceId(1)) {
+        if access.op == Op::Read && !access.places.is_on(DeviceId(1)) {
             let to = PlaceId { device: DeviceId(1), kind: self.0 };
             moment.actions.push(Action::Copy { key: access.key, blocks: access.blocks, to });
         }
@@ -55,7 +55,7 @@ fn what_a_client_reads_is_not_read_again_for_a_copy() {
         // Within blocks 3 to 5.
         assert_eq!(h.read(3 * 4096 + 512, 2 * 4096).1[0], 3);
         assert_eq!((reads(&h), copied(&h)), (1, vec![3, 4, 5]));
-        assert_eq!(h.engine.mover_status().fed, 3);
+        assert_eq!(h.engine.mover_status().piggybacked, 3);
         h.flush().expect("a flush");
         let blocks = BlockRange { first: 0, count: 32 };
         let from = PlaceId { device: DeviceId(0), kind: PlaceKind::Whole };
@@ -86,7 +86,7 @@ fn a_read_that_fails_feeds_nothing() {
     let mut h = pool(PlaceKind::Whole);
     (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(Errno::EIO)));
     h.try_read(0, 4096).expect_err("it cannot be read");
-    assert_eq!((copied(&h), h.engine.mover_status().fed), (vec![], 0));
+    assert_eq!((copied(&h), h.engine.mover_status().piggybacked), (vec![], 0));
     assert_eq!(h.engine.mover_status().under_way, 0);
     h.read(0, 4096);
     assert_eq!(copied(&h), [0]);
@@ -99,7 +99,7 @@ fn a_read_that_fails_feeds_nothing() {
 fn what_is_longer_than_the_mover_takes_at_once_is_fed_in_part() {
     let mut h = pool(PlaceKind::Whole);
     h.read(0, EXTENT);
-    assert_eq!((copied(&h).len(), h.engine.mover_status().fed, reads(&h)), (32, 16, 2));
+    assert_eq!((copied(&h).len(), h.engine.mover_status().piggybacked, reads(&h)), (32, 16, 2));
 }
 
 /// More than there are large buffers for; each keeps one as long as its read takes.
@@ -113,7 +113,7 @@ fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
     h.run();
     h.wake(DeviceId(0));
     (0..12).for_each(|_| assert!(h.answer().is_some_and(|(_, result)| result.is_ok())));
-    assert_eq!((h.engine.mover_status().fed, reads(&h)), (12, 12));
+    assert_eq!((h.engine.mover_status().piggybacked, reads(&h)), (12, 12));
     let is_copied = |extent| h.record(h.key(extent)).is_some_and(|record| record.places.len() == 2);
     assert!((0..12).all(is_copied));
 }
@@ -132,9 +132,9 @@ fn what_a_read_brings_does_not_wait_for_time_of_the_device_it_is_read_from() {
     h.jump(weir_model::Nanos::secs(1));
     h.wake(DeviceId(0));
     while h.answer().is_some() {}
-    let before = h.engine.mover_status().fed;
+    let before = h.engine.mover_status().piggybacked;
     h.read(0, 4096);
-    assert_eq!(h.engine.mover_status().fed, before + 1);
+    assert_eq!(h.engine.mover_status().piggybacked, before + 1);
     assert!(copied(&h).contains(&0));
 }
 

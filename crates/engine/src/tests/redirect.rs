@@ -200,7 +200,7 @@ fn step() -> impl Strategy<Value = Step> {
     let to = (0u8..3, 0u8..7).prop_map(|(device, what)| match what {
         0 => WriteTo::InPlace,
         1 => WriteTo::Fine(DeviceId(device)),
-        2 => WriteTo::FineTwice([DeviceId(device), DeviceId((device + 1) % 3)]),
+        2 => WriteTo::FineDuplexed([DeviceId(device), DeviceId((device + 1) % 3)]),
         _ => WriteTo::Whole(DeviceId(device)),
     });
     let write = (to, span.clone(), any::<u8>(), any::<bool>());

@@ -28,7 +28,9 @@ fn ranges_are_told_as_they_lie_together() {
     h.write(EXTENT as u64, &[2; EXTENT]);
     h.write(3 * EXTENT as u64 + 8192, &[3; 4096]);
     h.flush().expect("a flush");
-    let on = (0..2).find(|d| h.engine.data.base.held(h.key(0)).is_on(DeviceId(*d))).expect("on one of two");
+    let on = (0..2)
+        .find(|d| h.engine.data.base.places_of_extent(h.key(0)).is_on(DeviceId(*d)))
+        .expect("on one of two");
     h.lose(DeviceId(on));
     h.wait(Nanos::millis(10));
     assert_eq!(told(&mut h), [(0, 2 * EXTENT as u64), (3 * EXTENT as u64 + 8192, 4096)]);
@@ -40,7 +42,9 @@ fn what_another_device_holds_as_well_is_not_missed() {
     let mut h = Harness::new(3, "sequential");
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
-    let on = (0..3).find(|d| h.engine.data.base.held(h.key(0)).is_on(DeviceId(*d))).expect("somewhere");
+    let on = (0..3)
+        .find(|d| h.engine.data.base.places_of_extent(h.key(0)).is_on(DeviceId(*d)))
+        .expect("somewhere");
     let other = DeviceId((on + 1) % 3);
     let to = PlaceId { device: other, kind: PlaceKind::Fine };
     // Half of it is copied, and a block of that is then only there.
@@ -69,7 +73,9 @@ fn many_ranges_are_summed_up() {
         h.write(i * EXTENT as u64, &[1; 4096]);
     }
     h.flush().expect("a flush");
-    let on = (0..2).find(|d| h.engine.data.base.held(h.key(0)).is_on(DeviceId(*d))).expect("on one of two");
+    let on = (0..2)
+        .find(|d| h.engine.data.base.places_of_extent(h.key(0)).is_on(DeviceId(*d)))
+        .expect("on one of two");
     h.lose(DeviceId(on));
     h.wait(Nanos::millis(10));
     let told = told(&mut h);

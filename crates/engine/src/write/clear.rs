@@ -18,7 +18,7 @@ impl DataPath {
         if !self.base.core.is_planted(Mutant::CacheKeepsCleared) {
             self.base.cache.forget(key, range);
         }
-        self.base.tell_access(id, |base| base.held_of(key, range));
+        self.base.report_access(id, |base| base.places_of_blocks(key, range));
         let whole = range.count == self.base.core.map.extent().blocks();
         let takes_a_record =
             matches!(self.base.core.map.find(key), Found::Direct(_)) && (!whole || clear == Clear::Keep);

@@ -76,7 +76,7 @@ fn forget_commands(core: &mut Core, id: PieceId) {
 impl DataPath {
     /// Writes a piece to all the places it is to be in.
     pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
-        let Some(places) = self.choose_both(id) else { return };
+        let Some(places) = self.select_places(id) else { return };
         let Piece { key, span, .. } = self.base.requests.pieces[id.0 as usize];
         let record =
             lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
@@ -98,7 +98,7 @@ impl DataPath {
     }
 
     /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.
-    fn choose_both(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
+    fn select_places(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         let record = lookup::record(&self.base.core.map, key);
         let all: SmallVec<[Whole; 2]> = record.iter().flat_map(wholes).collect();
@@ -230,19 +230,24 @@ impl DataPath {
     /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
     /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
     /// longer holds them, but may again after a cut: nothing says that this becomes durable.
-    pub(super) fn both_failed(&mut self, id: PieceId, addresses: &[Address], error: Option<RequestError>) {
+    pub(super) fn all_copies_failed(
+        &mut self,
+        id: PieceId,
+        addresses: &[Address],
+        error: Option<RequestError>,
+    ) {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         let mut differ = BlockSet::none(self.base.core.map.extent().blocks());
         let record = lookup::record(&self.base.core.map, key);
         let holders = |b: u16| record.iter().flat_map(|r| &r.places).filter(move |p| p.valid.contains(b));
         for b in range.first..range.end() {
             let block = BlockRange { first: b, count: 1 };
-            let held = holders(b).next().is_some();
+            let is_valid = holders(b).next().is_some();
             let may_hold = |address: &&Address| {
                 let id = address.place();
                 holders(b).any(|p| p.at.id() == id) || self.base.core.map.may_come_back(key, id, block)
             };
-            if held && (holders(b).count() > 1 || addresses.iter().filter(may_hold).count() > 1) {
+            if is_valid && (holders(b).count() > 1 || addresses.iter().filter(may_hold).count() > 1) {
                 differ.insert(block);
             }
         }

@@ -1,7 +1,7 @@
 //! Writes to slots of two devices: the mirrored write-back area.
 //!
 //! What a policy buffers on a device in slots is lost with it until it has been brought home. So a policy may
-//! have it in slots of two devices ([`WriteTo::FineTwice`](weir_policy::placement::WriteTo)): the write is
+//! have it in slots of two devices ([`WriteTo::FineDuplexed`](weir_policy::placement::WriteTo)): the write is
 //! acknowledged when both have it, and losing either loses nothing.
 //!
 //! The slots are fresh ones on both, for overwrites too, and one version of the extent names both places when
@@ -21,38 +21,38 @@ use weir_map::{Chunk, Place, Record, Slot};
 use weir_model::{BlockRange, DeviceId, PlaceId, PlaceKind};
 
 /// To fresh slots of both devices, if there are some: for the range's first blocks.
-pub(super) fn slots_on_both(
+pub(super) fn duplexed_slots(
     core: &mut Core,
     requests: &Requests,
     id: PieceId,
-    both: [DeviceId; 2],
+    pair: [DeviceId; 2],
     range: BlockRange,
 ) -> Option<Chosen> {
-    if both[0] == both[1] || !core.map.has_room_for_places() {
+    if pair[0] == pair[1] || !core.map.has_room_for_places() {
         return None;
     }
-    fresh_slots_on_both(core, requests, id, both, range)
+    fresh_duplexed_slots(core, requests, id, pair, range)
 }
 
-fn fresh_slots_on_both(
+fn fresh_duplexed_slots(
     core: &mut Core,
     requests: &Requests,
     id: PieceId,
-    both: [DeviceId; 2],
+    pair: [DeviceId; 2],
     range: BlockRange,
 ) -> Option<Chosen> {
     let key = requests.pieces[id.0 as usize].key;
-    let places = both.map(|device| PlaceId { device, kind: PlaceKind::Fine });
-    if !core.map.may_have_both(key, places) {
+    let places = pair.map(|device| PlaceId { device, kind: PlaceKind::Fine });
+    if !core.map.may_have_pair(key, places) {
         return None;
     }
-    let one = core.adjacent_slots(both[0], range.count);
-    let other = core.adjacent_slots(both[1], one.len() as u16);
-    one.iter().skip(other.len()).for_each(|slot| core.map.reuse(Chunk::Slot(both[0], *slot)));
+    let one = core.adjacent_slots(pair[0], range.count);
+    let other = core.adjacent_slots(pair[1], one.len() as u16);
+    one.iter().skip(other.len()).for_each(|slot| core.map.reuse(Chunk::Slot(pair[0], *slot)));
     let address =
         |device, slots: &[Slot]| Some(Address::Slots { device, first: *slots.first()?, fresh: true });
-    let second = address(both[1], &other)?;
-    let first = address(both[0], &one)?;
+    let second = address(pair[1], &other)?;
+    let first = address(pair[0], &one)?;
     Some(Chosen {
         address: first,
         second: Some(second),
@@ -62,17 +62,17 @@ fn fresh_slots_on_both(
 
 /// To two places again, where the first blocks are in two places in slots and in no whole one. However
 /// full the map's area is: the extent's record names as many slots as before.
-pub(super) fn twice_again(
+pub(super) fn duplexed_again(
     core: &mut Core,
     requests: &Requests,
     id: PieceId,
     record: &Record,
 ) -> Option<Chosen> {
     let range = requests.pieces[id.0 as usize].range;
-    let both = duplexed_on(core, record, range.first)?;
+    let pair = duplexed_on(core, record, range.first)?;
     let count =
-        (range.first..range.end()).take_while(|b| duplexed_on(core, record, *b) == Some(both)).count();
-    fresh_slots_on_both(core, requests, id, both, BlockRange { count: count as u16, ..range })
+        (range.first..range.end()).take_while(|b| duplexed_on(core, record, *b) == Some(pair)).count();
+    fresh_duplexed_slots(core, requests, id, pair, BlockRange { count: count as u16, ..range })
 }
 
 /// The devices in use that hold the block in slots, if there are two and no whole place holds it. Also

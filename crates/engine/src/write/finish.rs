@@ -27,7 +27,7 @@ fn note_in_map(
     let at = |leg: &Leg| leg.address.location(range.count);
     match good {
         [a, b] if target.changes => {
-            core.map.written_twice(key, [a, b].map(at), range, [a.needs, b.needs]);
+            core.map.written_duplexed(key, [a, b].map(at), range, [a.needs, b.needs]);
         }
         [a] if target.changes || failed => core.map.written(key, at(a), range, a.needs),
         _ => {}
@@ -164,7 +164,7 @@ impl DataPath {
     fn may_name_slots(&mut self, id: PieceId, good: &[Leg]) -> bool {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         let may_have = match good {
-            [a, b] => self.base.core.map.may_have_both(key, [a.address.place(), b.address.place()]),
+            [a, b] => self.base.core.map.may_have_pair(key, [a.address.place(), b.address.place()]),
             [a] => self.base.core.map.may_have(key, a.address.place()),
             _ => false,
         };
@@ -186,7 +186,7 @@ impl DataPath {
     ) {
         self.put_back_scratch(id);
         if target.mirrored && !target.address.is_fresh() {
-            return self.both_failed(id, addresses, error);
+            return self.all_copies_failed(id, addresses, error);
         }
         let piece = &mut self.base.requests.pieces[id.0 as usize];
         piece.take_addresses();

@@ -16,7 +16,7 @@ use crate::policy::which::Which;
 use crate::request::Requests;
 use crate::request::piece::{Chosen, Piece, Preferred, Work};
 use crate::space::Space;
-use crate::write::duplex::{slots_on_both, twice_again};
+use crate::write::duplex::{duplexed_again, duplexed_slots};
 use crate::{Base, DataPath};
 use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot, WHOLE_MAX, Whole};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind, Span};
@@ -54,10 +54,10 @@ fn slots_on(
     let place = PlaceId { device, kind: PlaceKind::Fine };
     // What the place holds is written in place, if that need not wait for another place to hold it no
     // more.
-    let held = record.and_then(|r| r.place(place)).map(|p| &p.valid);
+    let valid = record.and_then(|r| r.place(place)).map(|p| &p.valid);
     let stays = |b: u16| {
         let one = BlockRange { first: b, count: 1 };
-        held.is_some_and(|h| h.contains(b)) && core.map.may_overwrite(key, place, one)
+        valid.is_some_and(|h| h.contains(b)) && core.map.may_overwrite(key, place, one)
     };
     let count = (range.first..range.end()).take_while(|b| !stays(*b)).count() as u16;
     if count == 0 || !core.map.may_have(key, place) || !core.map.has_room_for_places() {
@@ -69,14 +69,14 @@ fn slots_on(
     Some((Address::Slots { device, first, fresh: true }, run))
 }
 
-/// Whether clients' reads of some of these blocks are under way. Cost: a look at each piece under way.
+/// Whether clients' reads of some of these blocks are in flight. Cost: a look at each piece in flight.
 fn is_being_read(requests: &Requests, key: ExtentKey, run: BlockRange) -> bool {
     requests.pieces.iter().any(|(_, piece)| piece.is_reading(key, run))
 }
 
 /// Where the piece's first block is, and how many of the next ones are side by side with it there; `None`
 /// if it is nowhere, or out of reach.
-pub(crate) fn held_address(
+pub(crate) fn current_address(
     core: &Core,
     requests: &Requests,
     id: PieceId,
@@ -177,18 +177,18 @@ impl DataPath {
     /// Tells the policy of a piece's access, if it has not been told, and asks where the piece goes, of what
     /// may be done.
     #[inline]
-    pub(crate) fn tell_and_ask(&mut self, id: PieceId, which: Which, access: &Access) -> WriteTo {
+    pub(crate) fn report_and_ask(&mut self, id: PieceId, which: Which, access: &Access) -> WriteTo {
         let watches = self.base.host.policies.all[which.0].watches;
-        let tells = watches.accesses
+        let reports = watches.accesses
             && !std::mem::replace(&mut self.base.requests.pieces[id.0 as usize].reported, true);
         let asks = watches.writes && !self.base.host.has_stopped_moves(which);
-        if !tells && !asks {
+        if !reports && !asks {
             return WriteTo::InPlace;
         }
-        if tells {
+        if reports {
             self.base.host.note_superblock(&self.base.core, access.key, access.blocks);
         }
-        let decision = self.base.ask_one(which, |policy, moment| match (tells, asks) {
+        let decision = self.base.ask_one(which, |policy, moment| match (reports, asks) {
             (true, true) => policy.write(moment, access),
             (false, _) => policy.write_to(moment, access),
             (true, false) => {
@@ -196,8 +196,9 @@ impl DataPath {
                 WriteTo::InPlace
             }
         });
-        // What cannot go to both goes home, which is not where it happens to be: `choose` sees to that.
-        if matches!(decision, WriteTo::FineTwice(_))
+        // What cannot go to both goes to its home location, which is not where it happens to be:
+        // `select_target` sees to that.
+        if matches!(decision, WriteTo::FineDuplexed(_))
             || may_redirect(&self.base.core, &self.base.host, &self.base.space, which, decision.device())
         {
             return decision;
@@ -213,13 +214,13 @@ impl DataPath {
             return WriteTo::InPlace;
         }
         let mut access = self.base.access(id);
-        access.held = self.base.held_of(access.key, access.blocks);
-        self.tell_and_ask(id, which, &access)
+        access.places = self.base.places_of_blocks(access.key, access.blocks);
+        self.report_and_ask(id, which, &access)
     }
 
     /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed. The policy
     /// is asked, unless its `decision` is known.
-    pub(crate) fn choose(
+    pub(crate) fn select_target(
         &mut self,
         id: PieceId,
         record: Option<&Record>,
@@ -235,24 +236,26 @@ impl DataPath {
                 slots_on(&mut self.base.core, &self.base.requests, id, record, device).map(Chosen::one)
             }
             (WriteTo::Whole(_), Some(device)) => self.whole_on(id, record, device).map(Chosen::one),
-            (WriteTo::FineTwice(_), Some(device)) if self.base.core.is_planted(Mutant::BufferedInOneSlot) => {
+            (WriteTo::FineDuplexed(_), Some(device))
+                if self.base.core.is_planted(Mutant::BufferedInOneSlot) =>
+            {
                 slots_on(&mut self.base.core, &self.base.requests, id, record, device).map(Chosen::one)
             }
-            (WriteTo::FineTwice(both), Some(_)) if self.may_redirect_to_both(id, both) => {
+            (WriteTo::FineDuplexed(pair), Some(_)) if self.may_duplex_on(id, pair) => {
                 let range = self.base.requests.pieces[id.0 as usize].range;
-                slots_on_both(&mut self.base.core, &self.base.requests, id, both, range)
+                duplexed_slots(&mut self.base.core, &self.base.requests, id, pair, range)
             }
             _ => None,
         };
         let elsewhere =
-            elsewhere.or_else(|| twice_again(&mut self.base.core, &self.base.requests, id, record?));
+            elsewhere.or_else(|| duplexed_again(&mut self.base.core, &self.base.requests, id, record?));
         let chosen = match elsewhere {
             Some(chosen) => {
                 self.base.space.note_redirect();
                 chosen
             }
             // Not over a clean copy in slots: it would be the only one then.
-            None if matches!(decision, WriteTo::FineTwice(_)) => {
+            None if matches!(decision, WriteTo::FineDuplexed(_)) => {
                 Chosen::one(self.in_place(id, record, Preferred::Home)?)
             }
             None => Chosen::one(self.in_place(id, record, device.map_or(Preferred::Any, Preferred::On))?),
@@ -267,9 +270,9 @@ impl DataPath {
         Some(chosen)
     }
 
-    fn may_redirect_to_both(&self, id: PieceId, both: [DeviceId; 2]) -> bool {
+    fn may_duplex_on(&self, id: PieceId, pair: [DeviceId; 2]) -> bool {
         let which = self.base.host.policies.of(self.base.requests.pieces[id.0 as usize].key.volume);
-        both.into_iter().all(|device| {
+        pair.into_iter().all(|device| {
             may_redirect(&self.base.core, &self.base.host, &self.base.space, which, Some(device))
         })
     }
@@ -335,7 +338,7 @@ impl DataPath {
         preferred: Preferred,
     ) -> Option<(Address, BlockRange)> {
         if let Some((address, run)) =
-            record.and_then(|r| held_address(&self.base.core, &self.base.requests, id, r, preferred))
+            record.and_then(|r| current_address(&self.base.core, &self.base.requests, id, r, preferred))
         {
             let place = address.place();
             let shared = record

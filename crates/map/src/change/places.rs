@@ -41,7 +41,7 @@ impl Map {
     }
 
     /// Whether the extent may get both of these places.
-    pub fn may_have_both(&self, key: ExtentKey, [one, other]: [PlaceId; 2]) -> bool {
+    pub fn may_have_pair(&self, key: ExtentKey, [one, other]: [PlaceId; 2]) -> bool {
         self.may_have(key, one) && self.may_have_besides(key, other, Some(one))
     }
 
@@ -200,7 +200,7 @@ impl Map {
     /// place does. A whole place is the extent's already; slots, one per block, are from now on. `needs`:
     /// the flushes that make the data durable. If one of them fails, what that device was to hold is taken
     /// back, and the other copy stays.
-    pub fn written_twice(
+    pub fn written_duplexed(
         &mut self,
         key: ExtentKey,
         at: [impl Into<Location>; 2],

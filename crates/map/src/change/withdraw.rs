@@ -95,19 +95,19 @@ impl Map {
 
     /// The extent's places on `device` no longer hold the truth for those of the blocks that another
     /// device holds too: their copy there is in doubt.
-    pub fn distrust(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
-        self.distrust_pending(key, device, doubtful);
+    pub fn doubt(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
+        self.doubt_pending(key, device, doubtful);
         let (record, blocks) = self.current_record(key);
         let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
         let mut released = Released::new();
-        record.distrust(device, doubtful, &mut released);
+        record.doubt(device, doubtful, &mut released);
         self.set_current(key, Value::Record(record).canonical_place(blocks));
         self.push(key, Brings::Nothing, None, released);
     }
 
     /// The same in every version that no commit has taken, whatever is in effect: one of them may become
     /// durable without the others.
-    pub fn distrust_pending(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
+    pub fn doubt_pending(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
         let blocks = self.blocks;
         let pending = self.overlay.get_mut(key);
         let open = pending.into_iter().flat_map(|p| p.versions.iter_mut().skip(p.committing as usize));
@@ -115,7 +115,7 @@ impl Map {
         for version in open {
             if let Value::Record(record) = &mut version.value {
                 // What is given up here is given up by a later version, or below.
-                record.distrust(device, doubtful, &mut Released::new());
+                record.doubt(device, doubtful, &mut Released::new());
                 version.value = version.value.canonical(blocks);
             }
         }
@@ -124,7 +124,7 @@ impl Map {
 
 impl Record {
     /// Places on the device no longer hold those of the blocks that a place on another one holds too.
-    fn distrust(&mut self, device: DeviceId, doubtful: &BlockSet, released: &mut Released) {
+    fn doubt(&mut self, device: DeviceId, doubtful: &BlockSet, released: &mut Released) {
         for block in doubtful.iter() {
             if self.places.iter().any(|p| p.device() != device && p.valid.contains(block)) {
                 for place in self.places.iter_mut().filter(|p| p.device() == device) {

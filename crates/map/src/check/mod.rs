@@ -59,7 +59,7 @@ pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
         contents::check(&image, &superblocks, sb, &mut report);
         uses = Some(contents::uses(&image));
     }
-    superblocks::distrust_cut_off(&mut report, uses.map(|uses| uses.copied));
+    superblocks::doubt_cut_off(&mut report, uses.map(|uses| uses.copied));
     superblocks::settle_absent(&mut report, uses.map(|uses| uses.used));
     report.superblocks = superblocks;
     report

@@ -48,7 +48,7 @@ pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut
 
 /// A device that was cut off must not come back as a copy, zeros and all, of what is elsewhere as well: of
 /// the devices that `copied` names, or of any if that is not known.
-pub(super) fn distrust_cut_off(report: &mut Report, copied: Option<DeviceSet>) {
+pub(super) fn doubt_cut_off(report: &mut Report, copied: Option<DeviceSet>) {
     let is_copy = |device| copied.is_none_or(|copied| copied.contains(device));
     let cut_off = |finding: &&mut Finding| finding.matters == CUT_OFF && is_copy(finding.device);
     for finding in report.findings.iter_mut().filter(cut_off) {

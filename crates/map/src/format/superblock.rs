@@ -302,7 +302,7 @@ impl Superblock {
     /// # Errors
     /// If neither is good, or one is of an unknown version or features: a newer weir has begun to
     /// change the pool, and the copy it has not reached says nothing any more.
-    pub fn choose(device: DeviceId, first: Reading, second: Reading) -> Result<Option<Self>, MapError> {
+    pub fn newer(device: DeviceId, first: Reading, second: Reading) -> Result<Option<Self>, MapError> {
         let at = DeviceOffset(0);
         match (first, second) {
             (Reading::Good(a), Reading::Good(b)) => {

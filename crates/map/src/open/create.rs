@@ -215,7 +215,7 @@ pub fn read_superblock(
         (Err(error), Err(_)) => return Err(error),
         (first, second) => (first.unwrap_or(Reading::Damaged), second.unwrap_or(Reading::Damaged)),
     };
-    Superblock::choose(device, first, second)
+    Superblock::newer(device, first, second)
 }
 
 fn failed(device: DeviceId, what: &'static str, at: DeviceOffset) -> impl FnOnce(IoError) -> MapError {

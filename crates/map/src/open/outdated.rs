@@ -35,7 +35,7 @@ impl Map {
     ///
     /// # Errors
     /// If an outdated device alone holds blocks, and that is not `accepted`.
-    pub(crate) fn distrust_outdated(&mut self, outdated: DeviceSet, accepted: bool) -> Result<(), MapError> {
+    pub(crate) fn discount_outdated(&mut self, outdated: DeviceSet, accepted: bool) -> Result<(), MapError> {
         if outdated.is_empty() || self.planted.is(Mutant::OutdatedDeviceTrusted) {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl Map {
                         return;
                     }
                     let mut record = record.into_owned();
-                    record.distrust_where_held(outdated, trusted, &mut add);
+                    record.discount_where_trusted(outdated, trusted, &mut add);
                     changed.push((ExtentKey { volume: *volume, index }, id, record));
                 }
                 _ => {}
@@ -76,7 +76,7 @@ impl Map {
 impl Record {
     /// Places on `outdated` devices no longer hold the blocks that a `trusted` device holds. What outdated
     /// ones hold alone is told to `add`, block by block.
-    fn distrust_where_held(
+    fn discount_where_trusted(
         &mut self,
         outdated: DeviceSet,
         trusted: DeviceSet,

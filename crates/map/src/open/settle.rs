@@ -20,9 +20,9 @@ impl Map {
     /// write intents; how many bytes were written for that.
     ///
     /// # Errors
-    /// As [`Map::distrust_outdated`].
+    /// As [`Map::discount_outdated`].
     pub(crate) fn settle(&mut self, store: &mut dyn Store, assembly: &Assembly) -> Result<Bytes, MapError> {
-        self.distrust_outdated(assembly.outdated, assembly.accept_rollback)?;
+        self.discount_outdated(assembly.outdated, assembly.accept_rollback)?;
         Ok(self.settle_intents(store))
     }
 
@@ -40,7 +40,7 @@ impl Map {
         }
         let mut settler = Settler { map: self, store, bytes: Vec::new(), written: Bytes(0) };
         for (_, _, record) in &mut intended {
-            settler.choose(record);
+            settler.settle(record);
         }
         let written = settler.written;
         for (key, id, record) in intended {
@@ -73,7 +73,7 @@ struct Settler<'a> {
 impl Settler<'_> {
     /// Of the intended blocks, the first place that holds them keeps them: of a device that is present and
     /// takes them again, if there is such a place. The others do not. Where there is none, the intent stays.
-    fn choose(&mut self, record: &mut Record) {
+    fn settle(&mut self, record: &mut Record) {
         let Some(intent) = record.intent.take() else { return };
         if self.map.planted.is(Mutant::IntentNotSettled) {
             return;
@@ -82,7 +82,7 @@ impl Settler<'_> {
         let mut released = Released::new();
         let mut at = 0;
         while let Some(run) = intent.next_run(at, self.map.blocks) {
-            let part = held_alike(record, run);
+            let part = placed_alike(record, run);
             at = part.end();
             if let Some(place) = self.affirmed(record, part) {
                 record.narrow(place, part, &mut released);
@@ -138,7 +138,7 @@ impl Settler<'_> {
 }
 
 /// The blocks of the run, from its start, that the same places hold.
-fn held_alike(record: &Record, run: BlockRange) -> BlockRange {
+fn placed_alike(record: &Record, run: BlockRange) -> BlockRange {
     let alike = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == p.valid.contains(run.first));
     let count = (run.first..run.end()).take_while(|b| alike(*b)).count() as u16;
     BlockRange { first: run.first, count }

@@ -71,7 +71,7 @@ pub struct Access {
     /// What the client knows of the data.
     pub hint: Hint,
     /// Where the blocks are now; before the first write nowhere.
-    pub held: Places,
+    pub places: Places,
 }
 
 /// Where a write goes.
@@ -85,7 +85,7 @@ pub enum WriteTo {
     /// To slots of both of these devices, two different ones, for exactly the blocks it carries: acknowledged when both
     /// have it. An overwrite of what slots of two devices hold, and no whole place, goes to both again whatever
     /// the policy says, as long as there are slots.
-    FineTwice([DeviceId; 2]),
+    FineDuplexed([DeviceId; 2]),
     /// To the extent's whole place on this device, which it gets if it has none, for exactly the blocks it
     /// carries. Other places keep what they hold of the rest. An extent's first write goes where it is
     /// allocated.
@@ -98,7 +98,7 @@ impl WriteTo {
     pub const fn device(self) -> Option<DeviceId> {
         match self {
             Self::InPlace => None,
-            Self::Fine(device) | Self::Whole(device) | Self::FineTwice([device, _]) => Some(device),
+            Self::Fine(device) | Self::Whole(device) | Self::FineDuplexed([device, _]) => Some(device),
         }
     }
 }

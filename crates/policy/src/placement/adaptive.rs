@@ -18,7 +18,7 @@
 //! - Migration second: a part that was read is copied there if it is worth the price and what the copy costs: the more,
 //!   the fewer parts of those read once are read again, and the busier the other devices are. It is moved, if it was
 //!   written of late, so that no write finds its block in two places.
-//! - Room for writes to come is made while the other devices have nothing to do ([`room`]).
+//! - Room for writes to come is made while the other devices have nothing to do ([`headroom`]).
 //! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home. In a burst
 //!   ([`burst`]) no more leaves than what writes need, and copies that find no room wait.
 //! - As the fast device saturates its responses grow, and accesses are worth less, down to nothing. What would be
@@ -40,12 +40,12 @@ mod cost;
 mod evictor;
 mod explain;
 mod fast;
+mod headroom;
 mod heat;
 mod inventory;
 mod loaded;
 mod promoter;
 mod relief;
-mod room;
 mod tiers;
 mod worth;
 mod writes;
@@ -56,11 +56,11 @@ use super::{
 use burst::Burst;
 use evictor::Evictor;
 use fast::Fast;
+use headroom::Headroom;
 use heat::Cut;
 use inventory::Inventory;
 use promoter::Promoter;
 use relief::Relief;
-use room::Room;
 use tiers::Tiers;
 use weir_model::{DeviceId, Nanos, Op};
 use worth::Worth;
@@ -82,7 +82,7 @@ const BUSIER: f64 = 3.0;
 pub struct Adaptive {
     tiers: Tiers,
     worth: Worth,
-    room: Room,
+    headroom: Headroom,
     burst: Burst,
     promoter: Promoter,
     evictor: Evictor,
@@ -133,7 +133,7 @@ impl Adaptive {
             return Some(worth);
         }
         // What was asked for may not have been done.
-        let resident = match fast.slots_of(&access.held) {
+        let resident = match fast.slots_of(&access.places) {
             0 => known & !parts,
             some if some == access.blocks.count => known | parts,
             _ => known,
@@ -145,10 +145,10 @@ impl Adaptive {
         if is_read
             && missing != 0
             && worth > 0
-            && access.held.device().is_some()
+            && access.places.device().is_some()
             && self.worth.costs.prices(moment, fast, false, access.bytes).is_sooner_on_fast(SOONER)
         {
-            let space = (&mut self.worth, &mut self.room);
+            let space = (&mut self.worth, &mut self.headroom);
             self.promoter.missed(moment, fast, space, access.key, missing);
         }
         Some(worth)
@@ -157,10 +157,10 @@ impl Adaptive {
     /// Where a write goes, and what it is worth, if that is known.
     fn write_worth(&mut self, moment: &Moment<'_>, access: &Access, worth: Option<u16>) -> WriteTo {
         let Some(fast) = self.fast(moment) else { return WriteTo::InPlace };
-        match fast.holder(moment.devices, &access.held) {
+        match fast.holder(moment.devices, &access.places) {
             Some(holder) => writes::over(moment, fast, &mut self.worth, access, holder),
             None => {
-                let space = (&mut self.worth, &mut self.room);
+                let space = (&mut self.worth, &mut self.headroom);
                 writes::anew(moment, fast, space, &self.evictor, access, worth)
             }
         }
@@ -186,7 +186,7 @@ impl Placement for Adaptive {
         let others = |d: &DeviceView| d.free > 0 && !fast.has(d.id);
         let costs = self.worth.costs.prices(moment, fast, true, access.bytes);
         let write = |d: &DeviceView| costs.response(d);
-        let roomy = fast.these(moment.devices).filter(|d| Room::takes_extents(d, cut));
+        let roomy = fast.these(moment.devices).filter(|d| Headroom::takes_extents(d, cut));
         let roomy = roomy.min_by(|a, b| write(a).total_cmp(&write(b)));
         let sooner = roomy.filter(|fast| {
             moment.devices.iter().filter(|d| others(d)).all(|other| write(fast) <= write(other))
@@ -232,15 +232,15 @@ impl Placement for Adaptive {
         self.worth.costs.round(moment.devices, fast.is_some());
         let Some(fast) = fast else { return };
         let cut = Cut::new(moment.extent.blocks());
-        let Self { worth, room, stripe, .. } = self;
+        let Self { worth, headroom, stripe, .. } = self;
         worth.round(moment, fast);
-        room.round(moment.devices, fast, cut);
+        headroom.round(moment.devices, fast, cut);
         self.burst.round(moment.now, moment.devices, fast);
-        worth.set_price(moment.devices, fast, room, cut);
+        worth.set_price(moment.devices, fast, headroom, cut);
         self.inventory.round(moment, fast, worth, stripe);
         self.relief.round(moment, fast, stripe);
-        self.evictor.round(moment, fast, worth, (room, self.burst), stripe);
-        self.promoter.round(moment, fast, worth, room);
+        self.evictor.round(moment, fast, worth, (headroom, self.burst), stripe);
+        self.promoter.round(moment, fast, worth, headroom);
     }
 
     fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {

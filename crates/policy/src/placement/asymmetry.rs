@@ -113,7 +113,7 @@ impl Asymmetry {
         let Some(counters) = self.table.get(&key).copied() else { return false };
         if counters.total() < self.minimum
             || !self.tokens.any(moment.now)
-            || moment.actions.len() >= moment.room
+            || moment.actions.len() >= moment.actions_max
         {
             return false;
         }
@@ -158,7 +158,7 @@ impl Placement for Asymmetry {
         self.accesses += 1;
         let stays = self.large_stay && access.run > moment.extent.bytes()
             || self.metadata_on_fast && is_metadata(access);
-        let Some(from) = access.held.device().filter(|_| !stays) else { return };
+        let Some(from) = access.places.device().filter(|_| !stays) else { return };
         match self.table.touch(access.key) {
             Some(counters) => counters.count(write),
             None => {
@@ -201,7 +201,7 @@ impl Placement for Asymmetry {
             let cost = counters.cost(device).map_or("-".into(), |ns| Nanos(ns as u64).to_string());
             reasons.figure(format_args!("cost of an access on {}", about.name(device.id)), cost);
         }
-        if let Some(here) = about.held.device() {
+        if let Some(here) = about.places.device() {
             reasons.moves_if(format_args!(
                 "an access costs more than {:.2} times as much on {} as on another device with room, after {} \
                  accesses counted",

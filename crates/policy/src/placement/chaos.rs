@@ -68,7 +68,7 @@ impl Placement for Chaos {
             4 => {
                 let other = &moment.devices[moment.random.below(moment.devices.len() as u64) as usize];
                 let both = device.id != other.id && has_reserve(device) && has_reserve(other);
-                if both { WriteTo::FineTwice([device.id, other.id]) } else { WriteTo::InPlace }
+                if both { WriteTo::FineDuplexed([device.id, other.id]) } else { WriteTo::InPlace }
             }
             2..=3 if has_reserve(device) => WriteTo::Whole(device.id),
             _ => WriteTo::InPlace,

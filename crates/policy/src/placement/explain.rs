@@ -12,7 +12,7 @@ pub struct Question<'a> {
     /// The block of it.
     pub block: u16,
     /// Where the block is.
-    pub held: Places,
+    pub places: Places,
     /// What the devices are called, by id.
     pub names: &'a [String],
 }

@@ -240,7 +240,7 @@ impl Hystor {
     }
 
     /// Copies what was planned, a run of an extent at a time, for what is at the bottom of the list.
-    fn feed(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
+    fn copy_planned(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
         for _ in 0..self.updates.len().min(budget) {
             if moment.actions.len() >= budget {
                 return;
@@ -393,16 +393,16 @@ impl Placement for Hystor {
             return;
         }
         let Some(fast) = self.fast(moment.devices).filter(|d| d.has_room()) else { return };
-        if access.held.place(fine(fast.id)).is_some_and(|p| p.blocks > 0) {
+        if access.places.place(fine(fast.id)).is_some_and(|p| p.blocks > 0) {
             return;
         }
         for block in first..first + u64::from(blocks.count) {
             self.table.set(BlockOf { volume: key.volume, block }, Flags::METADATA, true);
         }
-        if access.op == weir_model::Op::Read && access.held.device().is_some() {
+        if access.op == weir_model::Op::Read && access.places.device().is_some() {
             moment.actions.push(Action::Copy { key, blocks, to: fine(fast.id) });
             self.remap(moment, key, blocks);
-            let seen = Extent::of(&access.held, fine(fast.id));
+            let seen = Extent::of(&access.places, fine(fast.id));
             self.areas.remapped(key, seen.with_clean(blocks.count, moment.extent.blocks()));
         }
     }
@@ -410,9 +410,9 @@ impl Placement for Hystor {
     fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
         let (key, all) = (access.key, moment.extent.blocks());
         let Some(fast) = self.fast(moment.devices) else { return WriteTo::InPlace };
-        let (buffered, elsewhere) = self.ways(moment.devices, fast.id, &access.held);
+        let (buffered, elsewhere) = self.ways(moment.devices, fast.id, &access.places);
         let (Some(buffered), true) = (buffered, fast.has_room()) else { return elsewhere };
-        let place = access.held.place(fine(fast.id));
+        let place = access.places.place(fine(fast.id));
         let (seen, there) = place.map_or((Extent::default(), 0), |p| (Extent::of_place(&p), p.blocks));
         let written = seen.with_dirty(access.blocks.count, access.blocks.count - there, all);
         let first = first_block(key, all);
@@ -465,11 +465,11 @@ impl Placement for Hystor {
             self.plan(moment, id, quota);
         }
         let idle = moment.devices.iter().all(|d| d.in_flight == 0);
-        let budget = if idle { moment.room } else { moment.room.min(BUSY) };
+        let budget = if idle { moment.actions_max } else { moment.actions_max.min(BUSY) };
         self.make_room(moment, id, quota, budget);
         self.scrub(moment, id, quota, budget);
         if moment.device(id).is_some_and(DeviceView::has_room) {
-            self.feed(moment, id, quota, budget);
+            self.copy_planned(moment, id, quota, budget);
         }
     }
 

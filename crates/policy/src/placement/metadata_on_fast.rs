@@ -47,7 +47,7 @@ impl Placement for MetadataOnFast {
             return;
         }
         let Some(fast) = fast(moment.devices) else { return };
-        let elsewhere = access.held.device().is_some_and(|device| device != fast);
+        let elsewhere = access.places.device().is_some_and(|device| device != fast);
         if elsewhere {
             let to = PlaceId { device: fast, kind: PlaceKind::Fine };
             moment.actions.push(Action::Move { key: access.key, blocks: access.blocks, to });

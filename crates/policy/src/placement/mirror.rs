@@ -195,7 +195,7 @@ impl Placement for Mirror {
             if !self.is_read(heat) {
                 continue;
             }
-            if !self.tokens.any(moment.now) || moment.actions.len() + 1 >= moment.room {
+            if !self.tokens.any(moment.now) || moment.actions.len() + 1 >= moment.actions_max {
                 break;
             }
             let room = moment.devices.iter().any(|d| self.has_part(d));

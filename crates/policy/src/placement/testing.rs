@@ -98,7 +98,7 @@ impl Pool {
             map: &self.map,
             random: &mut self.random,
             actions: &mut actions,
-            room: 64,
+            actions_max: 64,
         };
         let answer = question(&mut moment);
         (answer, actions)
@@ -112,8 +112,8 @@ impl Pool {
     /// An access from a block of an extent on, as long as given.
     pub(super) fn access_at(&self, index: u64, first: u16, op: Op, bytes: Bytes) -> Access {
         let blocks = BlockRange { first, count: bytes.0.div_ceil(4096) as u16 };
-        let held = self.map.view(key(index), mask(blocks));
-        Access { key: key(index), blocks, op, bytes, run: bytes, hint: Hint::None, held }
+        let places = self.map.view(key(index), mask(blocks));
+        Access { key: key(index), blocks, op, bytes, run: bytes, hint: Hint::None, places }
     }
 
     /// Does what is asked for, at once and wholly.
@@ -159,7 +159,7 @@ impl Pool {
         let (to, actions) = self.ask(|moment| policy.write(moment, &access));
         let fine = match to {
             WriteTo::Fine(device) => Some(fine(device.0)),
-            WriteTo::FineTwice([device, _]) => Some(fine(device.0)),
+            WriteTo::FineDuplexed([device, _]) => Some(fine(device.0)),
             WriteTo::Whole(device) => Some(whole(device.0)),
             WriteTo::InPlace => None,
         };
@@ -186,7 +186,7 @@ impl Pool {
             if let Some(place) = place {
                 *places.entry(place).or_default() |= one;
             }
-            if let WriteTo::FineTwice([_, second]) = to {
+            if let WriteTo::FineDuplexed([_, second]) = to {
                 *places.entry(self::fine(second.0)).or_default() |= one;
             }
             places.retain(|_, valid| *valid != 0);

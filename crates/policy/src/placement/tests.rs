@@ -71,8 +71,8 @@ fn every_policy_explains_any_block_at_any_time() {
         let mut policy = by_name(name).expect("a policy of that name");
         let mut pool = Pool::new(vec![device(0, 20, 8000), device(1, 10, 20)]);
         let explain = |pool: &mut Pool, policy: &dyn Placement, index| {
-            let (key, held) = (testing::key(index), pool.map.places(testing::key(index)));
-            pool.ask(|moment| policy.explain(moment, &Question { key, block: 3, held, names: &names }))
+            let (key, places) = (testing::key(index), pool.map.places(testing::key(index)));
+            pool.ask(|moment| policy.explain(moment, &Question { key, block: 3, places, names: &names }))
         };
         explain(&mut pool, &*policy, 0);
         for i in 0..6 {

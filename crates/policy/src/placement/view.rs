@@ -370,7 +370,7 @@ pub struct Moment<'a> {
     /// What is to be done is appended here. Requests have precedence.
     pub actions: &'a mut Vec<Action>,
     /// How many actions will be taken; more are dropped.
-    pub room: usize,
+    pub actions_max: usize,
 }
 
 impl Moment<'_> {

@@ -169,7 +169,7 @@ impl Wardrop {
     /// Moves an extent that is on a device that is to get less to the one that is to get most.
     fn move_hot(&mut self, moment: &mut Moment<'_>, key: ExtentKey, from: DeviceId) {
         let less = self.parts.get(from.index()).is_some_and(Part::is_to_get_less);
-        if !less || moment.actions.len() >= moment.room {
+        if !less || moment.actions.len() >= moment.actions_max {
             return;
         }
         let Some(to) = self.lightest(moment.devices, |d| d.id != from && d.has_room()) else { return };
@@ -190,7 +190,7 @@ impl Wardrop {
             };
             self.cold = after(key);
             let on_short = moment.map.places(key).device().and_then(|d| moment.device(d)).is_some_and(short);
-            if on_short && self.hot.get(&key).is_none() && moment.actions.len() < moment.room {
+            if on_short && self.hot.get(&key).is_none() && moment.actions.len() < moment.actions_max {
                 moment.actions.push(move_all(moment, key, to));
                 moved += 1;
             }
@@ -234,7 +234,7 @@ impl Placement for Wardrop {
             return;
         }
         let was_hot = self.hot.touch(access.key).is_some();
-        let Some(from) = access.held.device() else { return };
+        let Some(from) = access.places.device() else { return };
         if !was_hot {
             self.hot.insert(access.key, ());
         } else if access.op == Op::Write {
@@ -272,7 +272,7 @@ impl Placement for Wardrop {
             reasons.figure(format_args!("share of the requests on {name}"), share);
             reasons.figure(format_args!("extents that may move to {name}"), part.tokens.max(0.0) as u64);
         }
-        if let Some(here) = about.held.device() {
+        if let Some(here) = about.places.device() {
             let name = about.name(here);
             let less = self.parts.get(here.index()).is_some_and(Part::is_to_get_less);
             let now = if less { "it is" } else { "it is not" };

@@ -72,7 +72,7 @@ struct Pending {
     client: Option<Client>,
 }
 
-/// The clients of a closed loop who have no request under way.
+/// The clients of a closed loop who have no request in flight.
 #[derive(Default)]
 struct Clients {
     /// How many there have been.

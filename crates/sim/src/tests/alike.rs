@@ -158,6 +158,6 @@ impl Placement for Tears {
     }
     fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
         let to = moment.random.below(moment.devices.len() as u64) as u8;
-        if access.held.as_slice().is_empty() { WriteTo::InPlace } else { WriteTo::Fine(DeviceId(to)) }
+        if access.places.as_slice().is_empty() { WriteTo::InPlace } else { WriteTo::Fine(DeviceId(to)) }
     }
 }

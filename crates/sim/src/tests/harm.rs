@@ -32,7 +32,7 @@ impl Placement for Backwards {
         Watches { accesses: true, ..Watches::default() }
     }
     fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
-        if access.held.is_on(DeviceId(0)) {
+        if access.places.is_on(DeviceId(0)) {
             let blocks = BlockRange { first: 0, count: moment.extent.blocks() };
             let to = PlaceId { device: DeviceId(1), kind: PlaceKind::Whole };
             moment.actions.push(Action::Move { key: access.key, blocks, to });

@@ -86,7 +86,7 @@ impl From<MoverStatus> for MovesPart {
             copied_bytes: mover.copied * BLOCK,
             dropped_bytes: mover.dropped * BLOCK,
             left_out_bytes: mover.left_out * BLOCK,
-            fed_bytes: mover.fed * BLOCK,
+            fed_bytes: mover.piggybacked * BLOCK,
         }
     }
 }

@@ -63,7 +63,7 @@ fn the_newer_good_copy_counts() {
     let mut newer = sample();
     newer.generation = 4;
     let new = Reading::Good(Box::new(newer.clone()));
-    let choose = |a, b| Superblock::choose(DeviceId(1), a, b);
+    let choose = |a, b| Superblock::newer(DeviceId(1), a, b);
     assert_eq!(choose(old.clone(), new.clone()).unwrap(), Some(newer.clone()));
     assert_eq!(choose(Reading::Damaged, new).unwrap(), Some(newer));
     assert_eq!(choose(Reading::Absent, Reading::Absent).unwrap(), None);

@@ -4,8 +4,8 @@ use super::super::allocation::home_off;
 use super::super::{Action, DeviceView, Moment, Stripe};
 use super::burst::Burst;
 use super::fast::Fast;
+use super::headroom::Headroom;
 use super::heat::Cut;
-use super::room::Room;
 use super::worth::Worth;
 use weir_model::{ExtentKey, PlaceKind};
 
@@ -41,26 +41,27 @@ impl Evictor {
         moment: &mut Moment<'_>,
         fast: Fast,
         worth: &mut Worth,
-        (room, burst): (&Room, Burst),
+        (headroom, burst): (&Headroom, Burst),
         stripe: &mut Stripe,
     ) {
         let cut = Cut::new(moment.extent.blocks());
         let fill = fast.fill(moment.devices, cut);
         let part = 1.0 / (fast.extents(moment.devices) as f64 * f64::from(cut.count())).max(1.0);
         self.leaving *= STILL_LEAVING;
-        let (full, filled) = room.leaving(burst.lasts());
+        let (full, filled) = headroom.leaving(burst.lasts());
         let staying = |leaving: f64| fill - leaving * part;
         let has_slots = fast.these(moment.devices).all(DeviceView::has_slots);
         let is_full = staying(self.leaving) > if self.evicting { filled } else { full } || !has_slots;
-        self.evicting = is_full && room.is_wanted();
+        self.evicting = is_full && headroom.is_wanted();
         self.leave = if self.evicting { self.leave.max(worth.price()) } else { worth.price() };
         if !self.evicting {
             return;
         }
-        let most = self.leaving + PARTS_LEAVING * (1.0 - room.busy() / 2.0);
+        let most = self.leaving + PARTS_LEAVING * (1.0 - headroom.busy() / 2.0);
         let looks = LOOKS.min(worth.table.residents());
         for _ in 0..looks {
-            let enough = moment.actions.len() + 1 >= moment.room.min(EVICTIONS) || self.leaving >= most;
+            let enough =
+                moment.actions.len() + 1 >= moment.actions_max.min(EVICTIONS) || self.leaving >= most;
             if enough || staying(self.leaving) <= filled {
                 return;
             }
@@ -100,7 +101,7 @@ impl Evictor {
         };
         let mut left = going;
         while let Some((blocks, run)) = cut.first_run(left) {
-            if moment.actions.len() >= moment.room {
+            if moment.actions.len() >= moment.actions_max {
                 break;
             }
             moment.actions.push(Action::Move { key, blocks, to });

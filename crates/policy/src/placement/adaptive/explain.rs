@@ -38,13 +38,13 @@ impl Adaptive {
             format_args!("space taken on {name}"),
             percent(self.tiers.fast().fill(moment.devices, cut)),
         );
-        self.tell_responses(&mut reasons, moment.devices, about);
-        self.tell_moves(&mut reasons, moment.devices, about, &name);
+        self.explain_responses(&mut reasons, moment.devices, about);
+        self.explain_moves(&mut reasons, moment.devices, about, &name);
         reasons
     }
 
     /// What a request for a block takes on each device.
-    fn tell_responses(&self, reasons: &mut Reasons, devices: &[DeviceView], about: &Question<'_>) {
+    fn explain_responses(&self, reasons: &mut Reasons, devices: &[DeviceView], about: &Question<'_>) {
         for device in devices {
             let name = about.name(device.id);
             for (what, write) in [("read", false), ("write", true)] {
@@ -54,12 +54,12 @@ impl Adaptive {
         }
     }
 
-    fn tell_moves(&self, reasons: &mut Reasons, devices: &[DeviceView], about: &Question<'_>, name: &str) {
-        if self.tiers.fast().holder(devices, &about.held).is_some() {
+    fn explain_moves(&self, reasons: &mut Reasons, devices: &[DeviceView], about: &Question<'_>, name: &str) {
+        if self.tiers.fast().holder(devices, &about.places).is_some() {
             reasons.moves_if(format_args!(
                 "it leaves {name} when more than {:.0} % of the space there are taken and it is worth no more than the \
                  price",
-                100.0 * self.room.full()
+                100.0 * self.headroom.full()
             ));
             reasons.moves_if(format_args!(
                 "it leaves {name} when it is asked for and would be answered in less than {:.0} % of the time elsewhere",
@@ -68,7 +68,7 @@ impl Adaptive {
         } else {
             reasons.moves_if(format_args!(
                 "a read copies it to {name} once it is worth more than {}, the price and what the copy costs",
-                saved(self.worth.price().saturating_add(copy_cost(&self.worth, &self.room)))
+                saved(self.worth.price().saturating_add(copy_cost(&self.worth, &self.headroom)))
             ));
             reasons.moves_if(format_args!(
                 "a write to it goes to {name} if that saves anything, it answers sooner at that moment and has room"

@@ -7,8 +7,8 @@
 //! space).
 
 use super::super::{DeviceView, PlaceView, Places};
+use super::headroom::Headroom;
 use super::heat::Cut;
-use super::room::Room;
 use weir_model::{DeviceId, DeviceSet, Nanos, PlaceKind};
 
 /// Of what the last device takes for an idle read, what a fast one takes at most.
@@ -132,7 +132,7 @@ impl Fast {
         places: &Places,
         cost: impl Fn(&DeviceView) -> f64,
     ) -> Option<&'d DeviceView> {
-        let roomy = self.these(devices).filter(|d| Room::is_below(d, cut, most));
+        let roomy = self.these(devices).filter(|d| Headroom::is_below(d, cut, most));
         let elsewhere = |d: &DeviceView| !places.as_slice().iter().any(|place| place.id.device == d.id);
         roomy.min_by(|a, b| elsewhere(a).cmp(&elsewhere(b)).then(cost(a).total_cmp(&cost(b))))
     }

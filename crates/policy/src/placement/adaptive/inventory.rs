@@ -46,7 +46,7 @@ impl Inventory {
             // In slots of a device that was fast.
             let elsewhere = |p: &PlaceView| p.id.kind == PlaceKind::Fine && !fast.has(p.id.device);
             let is_stranded = !whole && !slots && places.as_slice().iter().any(elsewhere);
-            if is_stranded && stranded < STRANDED && moment.actions.len() < moment.room {
+            if is_stranded && stranded < STRANDED && moment.actions.len() < moment.actions_max {
                 let to = home_off(stripe, moment.devices, &places, |d| fast.has(d));
                 let Some(to) = to.filter(|to| to.kind == PlaceKind::Whole) else { continue };
                 let blocks = BlockRange { first: 0, count: moment.extent.blocks() };

@@ -3,8 +3,8 @@
 use super::super::{Action, DeviceView, Moment};
 use super::SOONER;
 use super::fast::Fast;
+use super::headroom::Headroom;
 use super::heat::{Cut, Mask, ONE};
-use super::room::Room;
 use super::worth::Worth;
 use std::collections::VecDeque;
 use weir_model::{ExtentKey, PlaceId, PlaceKind};
@@ -32,14 +32,14 @@ pub(super) struct Promoter {
 }
 
 /// Whether parts may be added to a fast device.
-fn has_room(moment: &Moment<'_>, fast: Fast, room: &Room, cut: Cut) -> bool {
-    fast.these(moment.devices).any(|d| Room::is_below(d, cut, room.for_copies()))
+fn has_room(moment: &Moment<'_>, fast: Fast, headroom: &Headroom, cut: Cut) -> bool {
+    fast.these(moment.devices).any(|d| Headroom::is_below(d, cut, headroom.for_copies()))
 }
 
 /// What a part must be worth more than the price for a copy to pay.
-pub(super) fn copy_cost(worth: &Worth, room: &Room) -> u16 {
+pub(super) fn copy_cost(worth: &Worth, headroom: &Headroom) -> u16 {
     let reread = worth.table.reread().max(REREAD_LEAST);
-    (COPY * room.busy().max(BUSY_LEAST) / reread * f64::from(ONE)) as u16
+    (COPY * headroom.busy().max(BUSY_LEAST) / reread * f64::from(ONE)) as u16
 }
 
 impl Promoter {
@@ -53,42 +53,48 @@ impl Promoter {
         &mut self,
         moment: &mut Moment<'_>,
         fast: Fast,
-        (worth, room): (&mut Worth, &mut Room),
+        (worth, headroom): (&mut Worth, &mut Headroom),
         key: ExtentKey,
         missing: Mask,
     ) {
         let cut = Cut::new(moment.extent.blocks());
-        let least = worth.price().saturating_add(copy_cost(worth, room));
+        let least = worth.price().saturating_add(copy_cost(worth, headroom));
         if worth.table.get(key).is_none() {
             return;
         }
         let parts = worth.above(key, missing, least);
         if parts != 0 {
-            room.want();
+            headroom.want();
         }
         // Asked for at once, a copy takes what the read brings.
-        if moment.actions.len() + ROOM < moment.room && has_room(moment, fast, room, cut) {
-            self.copy(moment, fast, (worth, room), key, parts);
+        if moment.actions.len() + ROOM < moment.actions_max && has_room(moment, fast, headroom, cut) {
+            self.copy(moment, fast, (worth, headroom), key, parts);
         } else {
             self.want(key, parts);
         }
     }
 
     /// What is wanted gets its copies, as long as reads are answered sooner there, by a fifth at least.
-    pub(super) fn round(&mut self, moment: &mut Moment<'_>, fast: Fast, worth: &mut Worth, room: &Room) {
+    pub(super) fn round(
+        &mut self,
+        moment: &mut Moment<'_>,
+        fast: Fast,
+        worth: &mut Worth,
+        headroom: &Headroom,
+    ) {
         let cut = Cut::new(moment.extent.blocks());
         self.asked = 0;
         if !worth.of_a_block(moment, fast, false).is_sooner_on_fast(SOONER) {
             self.wanted.clear();
         }
         while self.asked < COPIES
-            && moment.actions.len() + LATER < moment.room
-            && has_room(moment, fast, room, cut)
+            && moment.actions.len() + LATER < moment.actions_max
+            && has_room(moment, fast, headroom, cut)
         {
             let Some((key, parts)) = self.wanted.pop_front() else { return };
             if worth.table.get(key).is_some() {
                 let parts = worth.above(key, parts, worth.price());
-                self.copy(moment, fast, (worth, room), key, parts);
+                self.copy(moment, fast, (worth, headroom), key, parts);
             }
         }
     }
@@ -105,7 +111,7 @@ impl Promoter {
         &mut self,
         moment: &mut Moment<'_>,
         fast: Fast,
-        (worth, room): (&mut Worth, &Room),
+        (worth, headroom): (&mut Worth, &Headroom),
         key: ExtentKey,
         parts: Mask,
     ) {
@@ -114,11 +120,11 @@ impl Promoter {
         let costs = worth.of_a_block(moment, fast, false);
         let there = moment.map.places(key);
         let read = |d: &DeviceView| costs.response(d);
-        let Some(to) = fast.with_room(moment.devices, cut, room.for_copies(), &there, read) else {
+        let Some(to) = fast.with_room(moment.devices, cut, headroom.for_copies(), &there, read) else {
             return;
         };
         let to = PlaceId { device: to.id, kind: PlaceKind::Fine };
-        while self.asked < COPIES && moment.actions.len() < moment.room {
+        while self.asked < COPIES && moment.actions.len() < moment.actions_max {
             let Some(heat) = worth.table.get(key) else { return };
             let Some((blocks, run)) = cut.first_run(left & !heat.resident) else { return };
             moment.actions.push(match heat.written & run {

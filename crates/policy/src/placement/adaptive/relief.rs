@@ -27,8 +27,8 @@ impl Relief {
     #[inline]
     pub(super) fn note(&mut self, moment: &Moment<'_>, fast: Fast, worth: &mut Worth, access: &Access) {
         if self.burden.len() < RELIEF
-            && let Some(holder) = fast.holder(moment.devices, &access.held)
-            && access.held.as_slice().iter().all(|place| fast.has(place.id.device) || place.blocks == 0)
+            && let Some(holder) = fast.holder(moment.devices, &access.places)
+            && access.places.as_slice().iter().all(|place| fast.has(place.id.device) || place.blocks == 0)
             && worth.costs.prices(moment, fast, false, access.bytes).is_sooner_elsewhere(holder, SOONER)
             && self.burden.back() != Some(&(access.key, access.blocks))
         {
@@ -38,7 +38,8 @@ impl Relief {
 
     /// What was noted gets a copy elsewhere, whatever it is worth: reads go where they are answered sooner.
     pub(super) fn round(&mut self, moment: &mut Moment<'_>, fast: Fast, stripe: &mut Stripe) {
-        while let Some((key, blocks)) = self.burden.pop_front().filter(|_| moment.actions.len() < moment.room)
+        while let Some((key, blocks)) =
+            self.burden.pop_front().filter(|_| moment.actions.len() < moment.actions_max)
         {
             let places = moment.map.places(key);
             let to = home_off(stripe, moment.devices, &places, |d| fast.has(d));

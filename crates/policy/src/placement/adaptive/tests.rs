@@ -2,9 +2,9 @@
 
 use super::super::MeasuredCommand;
 use super::super::testing::{Pool, device, fine, key, whole};
+use super::headroom::BRIM;
 use super::heat::{Mask, ONE, PARTS, Table};
 use super::promoter::COPIES;
-use super::room::BRIM;
 use super::worth::MEMORY;
 use super::*;
 use proptest::prelude::*;
@@ -445,7 +445,7 @@ fn what_was_not_asked_to_leave_for_want_of_a_queue_stays_known() {
         pool.map.0.get_mut(&key(extent)).expect("it is there").insert(fine(0), 0x5555_5555);
         policy.worth.table.set_resident(key(extent), 0x5555_5555, false);
     }
-    policy.room.want();
+    policy.headroom.want();
     (pool.devices[0].free, pool.devices[0].slots) = (0, 0);
     let mut actions = Vec::new();
     let mut moment = Moment {
@@ -456,7 +456,7 @@ fn what_was_not_asked_to_leave_for_want_of_a_queue_stays_known() {
         map: &pool.map,
         random: &mut pool.random,
         actions: &mut actions,
-        room: 5,
+        actions_max: 5,
     };
     policy.round(&mut moment);
     assert_eq!(actions.len(), 5);

@@ -3,8 +3,8 @@
 use super::super::{Access, DeviceView, Moment};
 use super::cost::{Costs, Prices};
 use super::fast::Fast;
+use super::headroom::Headroom;
 use super::heat::{Cut, Heat, Mask, ONE, PARTS, Table, count};
-use super::room::Room;
 use weir_model::{BLOCK, Bytes, ExtentKey, Nanos, Op};
 
 /// An epoch is as many accesses as this times what has room on the fast device, but no less than this time.
@@ -93,8 +93,8 @@ impl Worth {
     }
 
     /// The price is such that what is worth more has room on the fast device.
-    pub(super) fn set_price(&mut self, devices: &[DeviceView], fast: Fast, room: &Room, cut: Cut) {
-        let filled = room.filled();
+    pub(super) fn set_price(&mut self, devices: &[DeviceView], fast: Fast, headroom: &Headroom, cut: Cut) {
+        let filled = headroom.filled();
         let parts = fast.extents(devices) as f64 * f64::from(cut.count());
         let (least, more_than) = self.table.worthiest((filled * parts) as u32);
         self.price = if fast.fill(devices, cut) < filled { least.saturating_sub(1) } else { more_than };

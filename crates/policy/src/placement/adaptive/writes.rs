@@ -5,8 +5,8 @@ use super::SOONER;
 use super::cost::Prices;
 use super::evictor::Evictor;
 use super::fast::Fast;
+use super::headroom::{BRIM, Headroom};
 use super::heat::{Cut, ONE};
-use super::room::{BRIM, Room};
 use super::worth::{self, Worth};
 
 /// The least an access must be worth for a write to go to the fast device.
@@ -54,7 +54,7 @@ pub(super) fn over(
 pub(super) fn anew(
     moment: &Moment<'_>,
     fast: Fast,
-    (worth, room): (&mut Worth, &mut Room),
+    (worth, headroom): (&mut Worth, &mut Headroom),
     evictor: &Evictor,
     access: &Access,
     own: Option<u16>,
@@ -70,12 +70,12 @@ pub(super) fn anew(
     if of_access < LEAST {
         return WriteTo::InPlace;
     }
-    let to = fast.with_room(moment.devices, cut, BRIM, &access.held, |d: &DeviceView| costs.now(d));
+    let to = fast.with_room(moment.devices, cut, BRIM, &access.places, |d: &DeviceView| costs.now(d));
     // What is only buffered goes home later: as long as the others have time for it.
-    let part = if evictor.is_evicting() || to.is_none() { 1.0 } else { room.busy() };
+    let part = if evictor.is_evicting() || to.is_none() { 1.0 } else { headroom.busy() };
     let worthy = of_access >= (part * f64::from(price)) as u16;
-    if worthy && access.held.device().is_some() {
-        room.ask(parts.count_ones());
+    if worthy && access.places.device().is_some() {
+        headroom.ask(parts.count_ones());
     }
     let (Some((_, takes)), Some(to)) = (slow(fast, moment.devices, &costs), to) else {
         return WriteTo::InPlace;

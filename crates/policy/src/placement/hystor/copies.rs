@@ -43,12 +43,12 @@ impl Hystor {
         &mut self,
         devices: &[DeviceView],
         fast: DeviceId,
-        held: &Places,
+        places: &Places,
     ) -> (Option<WriteTo>, WriteTo) {
         let view = |id: DeviceId| devices.get(id.index());
         let usable = |id: DeviceId| view(id).is_some_and(|d| d.usable);
         // Where the fast device is another one than it was before, homes may be on it.
-        let home = held.whole(|id| id != fast && usable(id)).or_else(|| held.whole(usable));
+        let home = places.whole(|id| id != fast && usable(id)).or_else(|| places.whole(usable));
         let elsewhere = home.map_or(WriteTo::InPlace, |home| WriteTo::Whole(home.id.device));
         let Some(second) = self.second(devices) else {
             // Before every device is measured the second one cannot be told: nothing is buffered in one copy meanwhile.
@@ -58,7 +58,7 @@ impl Hystor {
             return (Some(WriteTo::Fine(fast)), WriteTo::InPlace);
         };
         let has_room = view(second).is_some_and(DeviceView::has_room);
-        (has_room.then_some(WriteTo::FineTwice([fast, second])), elsewhere)
+        (has_room.then_some(WriteTo::FineDuplexed([fast, second])), elsewhere)
     }
 
     /// Where an extent's home is or is to be: not on one of the fast devices, unless it is there already or there is

@@ -24,7 +24,7 @@ impl Hystor {
             reasons.fast_is_unknown();
             return reasons;
         };
-        self.tell_areas(&mut reasons, moment, fast);
+        self.explain_areas(&mut reasons, moment, fast);
         let name = about.name(fast.id);
         match area {
             "remap area" => reasons.moves_if(format_args!(
@@ -52,7 +52,7 @@ impl Hystor {
     }
 
     /// How full the areas are.
-    fn tell_areas(&self, reasons: &mut Reasons, moment: &Moment<'_>, fast: &DeviceView) {
+    fn explain_areas(&self, reasons: &mut Reasons, moment: &Moment<'_>, fast: &DeviceView) {
         let quota = self.quota(moment.devices, fast, moment.extent.blocks());
         let of = |blocks: u64, all: u64| format!("{} of {}", Bytes(blocks * BLOCK), Bytes(all * BLOCK));
         reasons.figure("remap area", of(self.areas.resident_blocks(), quota.remap));

@@ -171,7 +171,7 @@ fn two_fast() -> Pool {
 
 /// As [`HALF`], in two copies.
 const TWICE: &[(&Key, f64)] = &[(&SPACE, 0.5), (&WRITE_BACK, 0.5), (&COPIES, 2.0)];
-const BOTH: WriteTo = WriteTo::FineTwice([DeviceId(0), DeviceId(1)]);
+const BOTH: WriteTo = WriteTo::FineDuplexed([DeviceId(0), DeviceId(1)]);
 
 #[test]
 fn dirty_blocks_are_on_two_fast_devices_until_they_are_home() {

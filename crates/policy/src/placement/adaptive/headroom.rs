@@ -26,7 +26,7 @@ const BUSY: f64 = 0.5;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Room {
+pub(super) struct Headroom {
     /// Of the space, what writes took in one window at most, of late.
     taken: f64,
     /// Parts they have asked for in this one.
@@ -40,13 +40,13 @@ pub(super) struct Room {
     completed: u64,
 }
 
-impl Default for Room {
+impl Default for Headroom {
     fn default() -> Self {
         Self { taken: 0.0, asked: 0, wanted: false, rounds: 0, busy: 1.0, completed: 0 }
     }
 }
 
-impl Room {
+impl Headroom {
     /// Whether parts may be added as long as no more than this is taken.
     pub(super) fn is_below(device: &DeviceView, cut: Cut, most: f64) -> bool {
         device.has_slots() && cut.fill([device]) < most
@@ -126,32 +126,32 @@ mod tests {
 
     #[test]
     fn room_is_made_while_others_are_idle_as_much_as_writes_were_seen_to_take() {
-        let (mut room, cut) = (Room::default(), Cut::new(32));
+        let (mut headroom, cut) = (Headroom::default(), Cut::new(32));
         let mut devices = [device(0, 100, 100), device(1, 1000, 8000)];
-        assert!((room.full() - 0.94).abs() < 1e-9, "nothing is known, so the others count as busy");
+        assert!((headroom.full() - 0.94).abs() < 1e-9, "nothing is known, so the others count as busy");
         let fast = Fast::of(&devices);
-        (0..2000).for_each(|_| room.round(&devices, fast, cut));
-        assert!((room.full() - 0.94).abs() < 1e-6, "writes have taken nothing");
-        room.ask(160);
-        (0..WINDOW).for_each(|_| room.round(&devices, fast, cut));
-        assert!((room.full() - 0.74).abs() < 1e-6, "a twentieth of the space was asked for at once");
+        (0..2000).for_each(|_| headroom.round(&devices, fast, cut));
+        assert!((headroom.full() - 0.94).abs() < 1e-6, "writes have taken nothing");
+        headroom.ask(160);
+        (0..WINDOW).for_each(|_| headroom.round(&devices, fast, cut));
+        assert!((headroom.full() - 0.74).abs() < 1e-6, "a twentieth of the space was asked for at once");
         for _ in 0..2000 {
             devices[1].note(&MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::millis(8), Nanos(0)));
-            room.round(&devices, fast, cut);
+            headroom.round(&devices, fast, cut);
         }
-        assert!((room.full() - 0.94).abs() < 1e-9, "nothing leaves while the others are in use");
+        assert!((headroom.full() - 0.94).abs() < 1e-9, "nothing leaves while the others are in use");
     }
 
     #[test]
     fn what_writes_took_once_counts_less_and_less() {
-        let (mut room, cut) = (Room::default(), Cut::new(32));
+        let (mut headroom, cut) = (Headroom::default(), Cut::new(32));
         let devices = [device(0, 100, 100), device(1, 1000, 8000)];
         let fast = Fast::of(&devices);
-        (0..2000).for_each(|_| room.round(&devices, fast, cut));
-        room.ask(160);
-        (0..WINDOW).for_each(|_| room.round(&devices, fast, cut));
-        assert!((room.full() - 0.74).abs() < 1e-6);
-        (0..300 * WINDOW).for_each(|_| room.round(&devices, fast, cut));
-        assert!(room.full() > 0.92, "{}: nothing has been asked for since", room.full());
+        (0..2000).for_each(|_| headroom.round(&devices, fast, cut));
+        headroom.ask(160);
+        (0..WINDOW).for_each(|_| headroom.round(&devices, fast, cut));
+        assert!((headroom.full() - 0.74).abs() < 1e-6);
+        (0..300 * WINDOW).for_each(|_| headroom.round(&devices, fast, cut));
+        assert!(headroom.full() > 0.92, "{}: nothing has been asked for since", headroom.full());
     }
 }
