@@ -211,8 +211,8 @@ impl HeapMemory {
         Self { bytes: vec![0; as_bytes(blocks)], buddy: Buddy::new(blocks), blocks }
     }
 
-    /// How much [makes up](Memory::make_up) for what may never be given back.
-    pub fn made_up(&self) -> Bytes {
+    /// How much it has [grown](Memory::make_up) to replace buffers that may never be given back.
+    pub fn grown(&self) -> Bytes {
         Bytes(u64::from(self.buddy.blocks() - self.blocks) * BLOCK)
     }
 

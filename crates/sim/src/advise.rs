@@ -236,7 +236,7 @@ impl<'a> Search<'a> {
                 all.merge(&played.collected);
                 load = load.max(played.load);
             }
-            let responses = all.told();
+            let responses = all.responses();
             let (written, [fastest_share, second_share]) = found
                 .get(&self.sizes(set))
                 .map_or_else(Default::default, |found| (found.written, found.hit_shares));

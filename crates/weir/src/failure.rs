@@ -15,7 +15,7 @@ pub struct Failure {
     /// The way out; empty where the message already says it.
     pub help: String,
     /// A device that another process holds: trying again may help.
-    pub held: Option<PathBuf>,
+    pub locked: Option<PathBuf>,
     /// The exit code, if it is not that of the kind.
     pub other_exit_code: Option<u8>,
 }
@@ -39,7 +39,7 @@ impl Failure {
     }
     /// Of any kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), help: help.into(), held: None, other_exit_code: None }
+        Self { kind, message: message.into(), help: help.into(), locked: None, other_exit_code: None }
     }
     /// The operating system refused to do `what` with `path`.
     pub fn os(what: &str, path: &Path, error: &std::io::Error) -> Self {
@@ -55,7 +55,7 @@ impl Failure {
     }
 
     /// From a message of the form "what happened; what to do".
-    pub fn told(kind: ErrorKind, text: &str) -> Self {
+    pub fn from_message(kind: ErrorKind, text: &str) -> Self {
         let (message, help) = text.split_once("; ").unwrap_or((text, ""));
         Self::new(kind, message, help)
     }

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         if cli.common.json {
             output::print(true, &failure.to_json(), String::new);
         }
-        output::tell(&failure.to_string());
+        output::print_stderr(&failure.to_string());
         failure.exit_code()
     });
     finish(code, lost_output)
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 /// Ends with this code, or with another one if it means success and some of the output was lost.
 fn finish(code: u8, lost_output: u8) -> ExitCode {
     let Err(failure) = output::finish() else { return code.into() };
-    output::tell(&failure.to_string());
+    output::print_stderr(&failure.to_string());
     if code <= exit::check::REPAIRED { lost_output.into() } else { code.into() }
 }
 
@@ -49,7 +49,7 @@ fn answer_command_line(error: &clap::Error) -> ExitCode {
     // It tells on standard error; there is nowhere left to say that this failed.
     let _ = error.print();
     if let Some(instead) = instead {
-        output::tell(&format!("\n help: {instead}"));
+        output::print_stderr(&format!("\n help: {instead}"));
     }
     let words = command_words(std::env::args().skip(1));
     let is_check = words.iter().map(String::as_str).eq(["pool", "check"]);

@@ -66,7 +66,7 @@ pub fn finish() -> Result<(), Failure> {
 }
 
 /// Prints a message on standard error, if it takes one, folded to the terminal's width.
-pub fn tell(message: &str) {
+pub fn print_stderr(message: &str) {
     let text = Width::of_stderr().fold(message);
     // There is nowhere left to say that it could not be said.
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());

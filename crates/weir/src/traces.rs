@@ -21,7 +21,7 @@ pub fn open(path: &Path, format: Option<&Format>, help: &str) -> Result<Reader<'
     } else {
         buffered(file(path, help)?)
     };
-    Reader::open(path.display().to_string(), input, format).map_err(|error| told(&error))
+    Reader::open(path.display().to_string(), input, format).map_err(|error| trace_failure(&error))
 }
 
 /// The file of a trace.
@@ -45,8 +45,8 @@ pub(crate) fn buffered(input: impl Read + Send + 'static) -> Box<dyn BufRead + S
 }
 
 /// What is wrong with a trace.
-pub fn told(error: &TraceError) -> Failure {
-    Failure::told(ErrorKind::Usage, &error.to_string())
+pub fn trace_failure(error: &TraceError) -> Failure {
+    Failure::from_message(ErrorKind::Usage, &error.to_string())
 }
 
 /// What is written is not written over what is read.

@@ -13,8 +13,8 @@ pub(crate) struct Abandoned {
     commands: Vec<(IoId, Buffer)>,
     /// Buffers to be given back to the memory once no abandoned command uses them.
     kept: Vec<Buffer>,
-    /// For how much of them, at most, the memory has made up.
-    made_up: Bytes,
+    /// How much of them, at most, the memory has replaced.
+    replaced: Bytes,
     /// Commands that come to nothing, to be ended in turn: refused because their device is lost, or flushes
     /// that do not count.
     refused: VecDeque<Flight>,
@@ -47,10 +47,10 @@ impl Abandoned {
         self.kept.push(buffer);
     }
 
-    /// How much is kept back that the memory has not made up for.
+    /// How much is kept back that the memory has not replaced.
     fn lacking(&self) -> Bytes {
         let kept = self.kept.iter().map(|buffer| u64::from(buffer.len)).sum::<u64>();
-        Bytes(kept.saturating_sub(self.made_up.0))
+        Bytes(kept.saturating_sub(self.replaced.0))
     }
 
     /// Whether the memory is to make up for what is kept back.
@@ -108,7 +108,7 @@ impl Task for Abandoned {
         if base.core.abandoned.is_lacking() {
             let lacking = base.core.abandoned.lacking();
             memory.make_up(lacking);
-            base.core.abandoned.made_up.0 += lacking.0;
+            base.core.abandoned.replaced.0 += lacking.0;
         }
         base.space.scratch.replace_runs(memory);
         while base.space.scratch.missing() > 0

@@ -229,7 +229,7 @@ impl Harness {
 
     /// But for what makes up for buffers kept back.
     pub(super) fn free_memory(&self) -> Bytes {
-        self.devices.memory.free() - self.devices.memory.made_up()
+        self.devices.memory.free() - self.devices.memory.grown()
     }
 
     pub(super) fn fail_next(&mut self, kind: IoKind, error: IoError) {

@@ -4,7 +4,7 @@
 //! has to be played to. So what is looked at is bounded: whoever is to be good with two is taken to be near what is good with
 //! one of them.
 
-use super::set::{IdleReads, room};
+use super::set::{IdleReads, capacity_needed};
 use super::{AdviseError, DeviceSet, Judged, Limits, Offer, Several, Wanted, frontier};
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ pub fn with_second(
             let sizes: Vec<_> = set.fast_kinds().map(|several| several.size(offers)).collect();
             let is_affordable = limits.budget.is_none_or(|most| set.price(offers) <= most);
             sizes.is_sorted()
-                && sizes.iter().map(|size| size.0).sum::<u64>() < room(wanted).0
+                && sizes.iter().map(|size| size.0).sum::<u64>() < capacity_needed(wanted).0
                 && is_affordable
         };
         let mut wider: Vec<_> = wider.filter(is_of_use).collect();

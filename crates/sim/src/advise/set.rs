@@ -126,7 +126,7 @@ const FASTER: u64 = 4;
 /// # Errors
 /// If none has room, or an offer has a model that is not known.
 pub fn sets(offers: &[Offer], wanted: &Wanted) -> Result<Vec<DeviceSet>, AdviseError> {
-    let (room, reads) = (room(wanted), IdleReads::of(offers)?);
+    let (room, reads) = (capacity_needed(wanted), IdleReads::of(offers)?);
     let mut sets = Vec::new();
     for (slow, offer) in offers.iter().enumerate() {
         let least = room.0.div_ceil(offer.size.0.max(1)).max(1);
@@ -145,7 +145,7 @@ pub fn sets(offers: &[Offer], wanted: &Wanted) -> Result<Vec<DeviceSet>, AdviseE
 }
 
 /// Room there is to be for so much data.
-pub(super) fn room(wanted: &Wanted) -> Bytes {
+pub(super) fn capacity_needed(wanted: &Wanted) -> Bytes {
     Bytes((wanted.capacity.0 as f64 * HEADROOM) as u64)
 }
 

@@ -28,8 +28,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// All.
-    pub fn both(self) -> Slots {
+    /// Slots of both together.
+    pub fn total(self) -> Slots {
         Slots(self.fast.0 + self.second.0)
     }
 
@@ -88,11 +88,11 @@ pub(super) struct Home {
 
 /// Splits what a trace asks at so many slots: at least one, in all at most as many as it has extents.
 pub(super) fn split(demand: &Demand, sizes: Sizes) -> Split {
-    split_by(WTinyLfu::new(room(demand, sizes.both())), demand, sizes)
+    split_by(WTinyLfu::new(cache_of(demand, sizes.total())), demand, sizes)
 }
 
 /// How many blocks there are, and how many have room.
-pub(super) fn room(demand: &Demand, slots: Slots) -> Room {
+pub(super) fn cache_of(demand: &Demand, slots: Slots) -> Room {
     let [blocks, capacity] = [demand.extents(), slots.0].map(|extents| extents * BLOCKS as u32);
     Room { blocks, capacity }
 }
@@ -103,7 +103,7 @@ pub(super) fn split_by(cache: impl Eviction, demand: &Demand, sizes: Sizes) -> S
     let place = |extent: u32| if extent < sizes.fast.0 { 0 } else { u32::MAX };
     let second = (0..demand.extents()).map(place).collect();
     let mut tier = Tier { cache, dirty, second, now: Nanos(0), split: Split::default() };
-    (0..room(demand, sizes.both()).capacity).rev().for_each(|block| {
+    (0..cache_of(demand, sizes.total()).capacity).rev().for_each(|block| {
         tier.cache.insert(Block(block), |_| true);
     });
     let (rounds, requests) = demand.warm_up();

@@ -107,7 +107,7 @@ proptest! {
                     }
                 }
             }
-            let lru = Lru::new(split::room(&demand, sizes.both()));
+            let lru = Lru::new(split::cache_of(&demand, sizes.total()));
             let split = split_by(lru, &demand, sizes);
             let by: Vec<_> = split.answers.iter().map(|answer| answer.by).collect();
             prop_assert_eq!(by, answered, "{:?}", sizes);

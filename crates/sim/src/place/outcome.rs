@@ -264,12 +264,12 @@ impl Collected {
     }
 
     pub(crate) fn take(&mut self) -> Responses {
-        let told = self.told();
+        let responses = self.responses();
         self.0.reset();
-        told
+        responses
     }
 
-    pub(crate) fn told(&self) -> Responses {
+    pub(crate) fn responses(&self) -> Responses {
         if self.0.is_empty() {
             return Responses::default();
         }

@@ -348,7 +348,7 @@ impl Described {
             message = message.replace("--without NAME", &either);
         }
         match error {
-            _ if is_absence => Failure::told(kind, &message),
+            _ if is_absence => Failure::from_message(kind, &message),
             MapError::Io { device, error, .. } => Failure::new(kind, message, self.way_round(device, error)),
             // Opening makes do without all that a repair writes anew: where it fails, that is not enough.
             MapError::Damaged { .. } => Failure::new(
@@ -388,7 +388,7 @@ impl Described {
                 "list exactly the devices of one pool, in the order in which it was created; weir pool check \
                  says what it finds on each",
             ),
-            _ => Failure::told(kind, &message),
+            _ => Failure::from_message(kind, &message),
         }
     }
 
@@ -571,16 +571,16 @@ impl From<DeviceError> for Failure {
             let message = format!("device {} is in use by another weir process", path.display());
             let help = "if that is a server of this pool, it is starting or stopping: try again; \
                         else stop that process, or name the pool file it was started with";
-            return Self { held: Some(path.clone()), ..Self::refused(message, help) };
+            return Self { locked: Some(path.clone()), ..Self::refused(message, help) };
         }
-        let told = Self::told(error.kind(), &error.to_string());
+        let failure = Self::from_message(error.kind(), &error.to_string());
         match error {
             DeviceError::Io { source, .. } | DeviceError::Reserve { source, .. }
                 if source.kind() == io::ErrorKind::FileTooLarge =>
             {
-                Self { help: failure::RAISE_FILE_SIZE.to_owned(), ..told }
+                Self { help: failure::RAISE_FILE_SIZE.to_owned(), ..failure }
             }
-            _ => told,
+            _ => failure,
         }
     }
 }

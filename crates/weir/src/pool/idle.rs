@@ -179,7 +179,7 @@ pub fn settings(described: &Described, devices: &Devices) -> Vec<DeviceSettings>
 
 impl From<AdminError> for Failure {
     fn from(error: AdminError) -> Self {
-        Self::told(error.kind(), &error.to_string())
+        Self::from_message(error.kind(), &error.to_string())
     }
 }
 

@@ -1,6 +1,6 @@
 //! How commands reach a pool: on its devices while it is idle, through its server while it is served.
 
-mod held;
+mod device_lock;
 mod idle;
 
 use crate::args::Accept;
@@ -131,16 +131,16 @@ pub(crate) fn until_free<T>(
     mut attempt: impl FnMut(Duration) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let began = Instant::now();
-    let mut told = false;
+    let mut has_said_so = false;
     loop {
         match attempt(PAUSE) {
-            Err(failure @ Failure { held: Some(_), .. }) if began.elapsed() < WAIT => {
-                if !std::mem::replace(&mut told, true) {
-                    output::tell(&format!("waiting up to {} s: {}", WAIT.as_secs(), failure.message));
+            Err(failure @ Failure { locked: Some(_), .. }) if began.elapsed() < WAIT => {
+                if !std::mem::replace(&mut has_said_so, true) {
+                    output::print_stderr(&format!("waiting up to {} s: {}", WAIT.as_secs(), failure.message));
                 }
             }
-            Err(Failure { held: Some(device), .. }) => {
-                return Err(held::explain(&device, &described.beside(CONTROL)));
+            Err(Failure { locked: Some(device), .. }) => {
+                return Err(device_lock::explain(&device, &described.beside(CONTROL)));
             }
             other => return other,
         }
@@ -160,13 +160,13 @@ pub(crate) fn refuse_served(described: &Described) -> Result<(), Failure> {
 /// The server's answer; `None` if there is no server.
 pub(crate) fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, Failure> {
     match weir_serve::control::ask(control, request) {
-        Ok(Answer::Failed { class, message }) => Err(Failure::told(class.into(), &message)),
+        Ok(Answer::Failed { class, message }) => Err(Failure::from_message(class.into(), &message)),
         Ok(answer) => Ok(Some(answer)),
         Err(error) if is_nobody(&error) => Ok(None),
         // It is being killed. What else was asked of it might have been done.
         Err(error) if *request == Request::Status && has_gone_away(&error) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            Err(Failure::told(ErrorKind::Environment, &error.to_string()))
+            Err(Failure::from_message(ErrorKind::Environment, &error.to_string()))
         }
         Err(error) => Err(Failure::os("ask the server at", control, &error)),
     }

@@ -322,7 +322,7 @@ impl Row {
     }
 
     /// Its devices in words: those with room for a part of the data, and those with room for all of it.
-    pub(super) fn told(&self) -> [String; 2] {
+    pub(super) fn devices_in_words(&self) -> [String; 2] {
         let (all, part): (Vec<_>, Vec<_>) = self.devices().into_iter().partition(|device| device.2 >= 1.0);
         let part: Vec<_> =
             part.iter().map(|(_, model, share)| format!("{model}, {:.0} %", share * 100.0)).collect();

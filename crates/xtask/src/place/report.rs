@@ -54,7 +54,7 @@ impl Figures {
         }
     }
 
-    fn told(&self, row: &Row) -> String {
+    fn cell(&self, row: &Row) -> String {
         if row.clients > 0 {
             return format!("{:.0}", self.rate);
         }
@@ -108,7 +108,7 @@ pub(super) fn table(rows: &[&Row], known: &Known) -> String {
     for row in rows {
         let told = |policy: &&str| {
             let figures = known.get(&(row.name.to_owned(), (*policy).to_owned()));
-            figures.map_or_else(|| "-".to_owned(), |figures| figures.told(row))
+            figures.map_or_else(|| "-".to_owned(), |figures| figures.cell(row))
         };
         let others = || policies.iter().copied().filter(|policy| *policy != JUDGED);
         let distance = behind(row, known, others()).map_or_else(
@@ -165,7 +165,7 @@ pub(super) fn record(path: &Path, rows: &[&Row], table: &str) -> Result<(), Stri
     let (before, after) = parts.ok_or_else(|| format!("{} lacks {BEGIN} or {END}", path.display()))?;
     let mut list = String::new();
     for row in rows {
-        let [fast, slow] = row.told();
+        let [fast, slow] = row.devices_in_words();
         let how = if row.clients == 0 { "open".to_owned() } else { format!("{} clients", row.clients) };
         let _always_fits = writeln!(list, "| `{}` | {} | {how} | {fast} | {slow} |", row.name, row.about);
     }

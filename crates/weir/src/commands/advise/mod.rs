@@ -60,9 +60,9 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let (known, tried) = two.unwrap_or_else(|| (trace.clone(), trace));
     let cannot = |error: AdviseError| match error {
         AdviseError::Trace(_) | AdviseError::Nothing => {
-            Failure::told(ErrorKind::Usage, &format!("{}: {error}", trace_path.display()))
+            Failure::from_message(ErrorKind::Usage, &format!("{}: {error}", trace_path.display()))
         }
-        _ => Failure::told(ErrorKind::Usage, &error.to_string()),
+        _ => Failure::from_message(ErrorKind::Usage, &error.to_string()),
     };
     let demand = Demand::new(&known, Measured::of(&known, args.requests)).map_err(cannot)?;
     let wanted = wanted(&demand, args)?;
@@ -144,7 +144,7 @@ fn may_write(path: &Path, force: bool) -> Result<(), Failure> {
 fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Failure> {
     let reader = traces::open(path, args.format.as_ref(), "name a file, or - for standard input")?;
     let mut trace = progress::during("reading the trace", || Trace::load(reader, args.strict))
-        .map_err(|error| traces::told(&error))?;
+        .map_err(|error| traces::trace_failure(&error))?;
     let mut notes = trace.tally.notes(trace.records.len());
     let all = trace.records.len();
     let most = usize::try_from(args.requests).unwrap_or(usize::MAX);
@@ -233,7 +233,7 @@ fn simulate(
         simulated
     });
     bar.finish_and_clear();
-    simulated.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+    simulated.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))
 }
 
 /// The best of the finalists, by what the engine made of them.

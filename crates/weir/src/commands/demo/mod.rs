@@ -87,7 +87,7 @@ pub(crate) fn run(args: &DemoArgs, common: &Common) -> Result<(), Failure> {
 fn measure(args: &DemoArgs) -> Result<Report, Failure> {
     fio::check_installed()?;
     let demo = Demo { scratch: Scratch::new(args.scratch.as_deref(), ROOM)?, interrupted: interruption()? };
-    crate::output::tell(&format!(
+    crate::output::print_stderr(&format!(
         "Three drives of different speed, modelled, in {}{}.",
         demo.scratch.folder().display(),
         if demo.scratch.in_memory() { "" } else { " (not in memory: the fast ones may come out too slow)" }

@@ -17,12 +17,12 @@ impl Scratch {
     pub(super) fn new(wanted: Option<&Path>, needed: Bytes) -> Result<Self, Failure> {
         let (parent, in_memory) = match wanted {
             Some(folder) => (folder.to_owned(), is_memory(folder)),
-            None => choose(needed),
+            None => select_folder(needed),
         };
-        let room = room(&parent).map_err(|error| Failure::os("use", &parent, &error))?;
-        if room < needed {
+        let free = free_space(&parent).map_err(|error| Failure::os("use", &parent, &error))?;
+        if free < needed {
             return Err(Failure::environment(
-                format!("{} has {room} of room, and the demo needs {needed}", parent.display()),
+                format!("{} has {free} of room, and the demo needs {needed}", parent.display()),
                 "free some space there, or name another folder with --scratch DIR",
             ));
         }
@@ -49,19 +49,19 @@ impl Drop for Scratch {
     }
 }
 
-fn choose(needed: Bytes) -> (PathBuf, bool) {
+fn select_folder(needed: Bytes) -> (PathBuf, bool) {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let places = runtime.into_iter().chain(["/dev/shm".into(), "/run/shm".into()]);
     for place in places {
         let writable = rustix::fs::access(&place, rustix::fs::Access::WRITE_OK).is_ok();
-        if writable && is_memory(&place) && room(&place).is_ok_and(|room| room >= needed) {
+        if writable && is_memory(&place) && free_space(&place).is_ok_and(|free| free >= needed) {
             return (place, true);
         }
     }
     (std::env::temp_dir(), false)
 }
 
-fn room(folder: &Path) -> std::io::Result<Bytes> {
+fn free_space(folder: &Path) -> std::io::Result<Bytes> {
     let found = rustix::fs::statvfs(folder)?;
     Ok(Bytes(found.f_bavail.saturating_mul(found.f_frsize)))
 }

@@ -30,8 +30,8 @@ pub struct ExplainArgs {
 /// # Errors
 /// If there is no such volume, it ends before, or the pool cannot be opened.
 pub(crate) fn run(args: &ExplainArgs, common: &Common) -> Result<(), Failure> {
-    let told = explain(&common.pool, &args.volume, args.offset)?;
-    show(common, &told, |width| report::human(&told, width));
+    let explained = explain(&common.pool, &args.volume, args.offset)?;
+    show(common, &explained, |width| report::human(&explained, width));
     Ok(())
 }
 
@@ -43,13 +43,13 @@ fn explain(pool_file: &Path, volume: &str, at: Bytes) -> Result<Explanation, Fai
     let described = Described::read(pool_file)?;
     let request = Request::Explain { volume: volume.to_owned(), offset_bytes: at.get() };
     pool::until_free(&described, |pause| match pool::ask(&described.beside(CONTROL), &request)? {
-        Some(Answer::Explained(told)) => Ok(*told),
+        Some(Answer::Explained(explained)) => Ok(*explained),
         Some(answer) => Err(pool::unexpected(&answer)),
         None => {
             let idle = Idle::open(&described, &Accept::default(), pause)?;
-            let told = idle.explain(volume, VolumeOffset(at.get()));
+            let explained = idle.explain(volume, VolumeOffset(at.get()));
             idle.close();
-            told.map_err(|error| Failure::told(error.kind(), &error.to_string()))
+            explained.map_err(|error| Failure::from_message(error.kind(), &error.to_string()))
         }
     })
 }

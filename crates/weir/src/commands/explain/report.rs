@@ -5,30 +5,31 @@ use weir_model::{Bytes, Nanos};
 use weir_serve::explain::{Explanation, PlacePart};
 
 /// The explanation, for people.
-pub(super) fn human(told: &Explanation, width: Width) -> String {
+pub(super) fn human(explained: &Explanation, width: Width) -> String {
     let at = |bytes| Bytes(bytes).to_string();
     let mut text = format!(
         "volume {}, the block at {}: block {} of the extent at {}\n\n",
-        told.volume,
-        at(told.block_bytes),
-        told.block_of_extent,
-        at(told.extent_start_bytes)
+        explained.volume,
+        at(explained.block_bytes),
+        explained.block_of_extent,
+        at(explained.extent_start_bytes)
     );
-    text += &places(told, width);
-    if told.in_doubt {
+    text += &places(explained, width);
+    if explained.in_doubt {
         text +=
             "\nIN DOUBT: its last write was lost with a failed flush; it fails until it is written again\n";
     }
-    text += &format!("\nwhat policy {} decides by:\n", told.policy);
-    let longest = told.figures.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    told.figures.iter().for_each(|(name, value)| text += &format!("  {name:<longest$}  {value}\n"));
-    text += if told.moves_if.is_empty() { "\nnothing would make it move\n" } else { "\nit would move if\n" };
-    told.moves_if.iter().for_each(|reason| text += &format!("  - {reason}\n"));
+    text += &format!("\nwhat policy {} decides by:\n", explained.policy);
+    let longest = explained.figures.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    explained.figures.iter().for_each(|(name, value)| text += &format!("  {name:<longest$}  {value}\n"));
+    text +=
+        if explained.moves_if.is_empty() { "\nnothing would make it move\n" } else { "\nit would move if\n" };
+    explained.moves_if.iter().for_each(|reason| text += &format!("  - {reason}\n"));
     text
 }
 
-fn places(told: &Explanation, width: Width) -> String {
-    if told.places.is_empty() {
+fn places(explained: &Explanation, width: Width) -> String {
+    if explained.places.is_empty() {
         return "nothing was written there: it reads as zeros and takes no space\n".into();
     }
     let row = |place: &PlacePart| {
@@ -36,9 +37,9 @@ fn places(told: &Explanation, width: Width) -> String {
         let age = place.age_ns.map_or("not known".into(), |ns| Nanos(ns).to_string());
         [place.device.clone(), place.kind.clone(), address, runs(&place.blocks), age]
     };
-    let rows = told.places.iter().map(row);
+    let rows = explained.places.iter().map(row);
     let mut text = table(width, ["DEVICE", "PLACE", "THE BLOCK", "BLOCKS OF THE EXTENT", "FOR"], rows);
-    if told.places.iter().all(|place| place.address_bytes.is_none()) {
+    if explained.places.iter().all(|place| place.address_bytes.is_none()) {
         text += "the block itself was not written: it reads as zeros\n";
     }
     text
@@ -68,8 +69,8 @@ mod tests {
             blocks: (0..16).map(|run| (2 * run, 2 * run)).collect(),
             age_ns: Some(u64::MAX),
         };
-        let told = Explanation { volume: LONG.into(), places: vec![place], ..Explanation::default() };
-        assert_fits(|width| human(&told, width));
+        let explained = Explanation { volume: LONG.into(), places: vec![place], ..Explanation::default() };
+        assert_fits(|width| human(&explained, width));
     }
 
     #[test]
@@ -81,7 +82,7 @@ mod tests {
             blocks: vec![(0, 3), (7, 7)],
             age_ns: Some(2_500_000_000),
         };
-        let mut told = Explanation {
+        let mut explained = Explanation {
             volume: "disk".into(),
             block_bytes: 5 << 10,
             extent_bytes: 128 << 10,
@@ -90,7 +91,7 @@ mod tests {
             figures: vec![("counter of the block".into(), "17".into())],
             ..Explanation::default()
         };
-        let text = human(&told, Width::UNLIMITED);
+        let text = human(&explained, Width::UNLIMITED);
         for part in [
             "volume disk, the block at 5 KiB",
             "byte 1048576",
@@ -102,9 +103,9 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
-        told.moves_if.push("it is read".into());
-        assert!(human(&told, Width::UNLIMITED).contains("it would move if\n  - it is read\n"));
-        told.places.clear();
-        assert!(human(&told, Width::UNLIMITED).contains("reads as zeros"));
+        explained.moves_if.push("it is read".into());
+        assert!(human(&explained, Width::UNLIMITED).contains("it would move if\n  - it is read\n"));
+        explained.places.clear();
+        assert!(human(&explained, Width::UNLIMITED).contains("reads as zeros"));
     }
 }

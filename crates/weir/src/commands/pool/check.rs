@@ -84,7 +84,7 @@ fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
         repaired = Some((done, left));
     }
     for warning in without_effect(&described.file, found.superblocks.iter().flatten()) {
-        output::tell(&format!("warning: {warning}"));
+        output::print_stderr(&format!("warning: {warning}"));
     }
     let missing = found.superblocks.iter().flatten().max_by_key(|sb| sb.generation).map(|sb| sb.missing);
     let missing = missing.unwrap_or_default();

@@ -90,7 +90,7 @@ fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Fai
         name: described.file.name.clone(),
         extent: described.file.extent,
         devices: in_order,
-        metadata: metadata::choose(&described.file, devices)?,
+        metadata: metadata::select(&described.file, devices)?,
     })
 }
 

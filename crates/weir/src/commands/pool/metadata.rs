@@ -12,13 +12,13 @@ const TRIES: u32 = 5;
 /// Responses closer than this count as equal; the device named first wins.
 const GRAIN: Nanos = Nanos::micros(50);
 
-/// Chooses the metadata devices: those declared, one or two; else the durable one with the lowest
+/// Selects the metadata devices: those declared, one or two; else the durable one with the lowest
 /// flush response, mirrored to the next best that is not a disk if there is one, so that no flush waits
 /// for an arm. Overwrites the first page of the devices it measures.
 ///
 /// # Errors
 /// If no device may carry metadata, or one fails.
-pub(super) fn choose(pool: &PoolFile, devices: &mut Devices) -> Result<Vec<DeviceId>, Failure> {
+pub(super) fn select(pool: &PoolFile, devices: &mut Devices) -> Result<Vec<DeviceId>, Failure> {
     let numbered = || pool.devices.iter().zip((0u8..).map(DeviceId));
     let declared: Vec<_> =
         numbered().filter(|(entry, _)| entry.metadata == Some(true)).map(|(_, id)| id).collect();
@@ -88,7 +88,7 @@ mod tests {
         let file = parse(&text).expect("a good pool file");
         let described = Described { file, path: folder.path().join("pool.toml") };
         let mut devices = described.open_to_create(|_| ()).expect("three devices");
-        let chosen = super::choose(&described.file, &mut devices)?;
+        let chosen = super::select(&described.file, &mut devices)?;
         Ok(chosen.into_iter().map(|id| id.0).collect())
     }
 

@@ -126,6 +126,6 @@ pub(crate) fn run(command: PoolCommand, common: &Common) -> Result<u8, Failure> 
 fn show_status(common: &Common, status: &Status) {
     show(common, status, |width| status.human(width));
     for warning in status.warnings() {
-        output::tell(&format!("warning: {warning}"));
+        output::print_stderr(&format!("warning: {warning}"));
     }
 }

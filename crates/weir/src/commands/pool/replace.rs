@@ -25,7 +25,7 @@ pub(crate) fn replace(pool_file: &Path, name: &str, accept: &Accept, force: bool
     let described = Described::read(pool_file)?;
     progress::during("replacing the device", || take_in(&described, name, accept, force))?;
     let status = pool::status_accepting(pool_file, accept)?;
-    output::tell(&format!(
+    output::print_stderr(&format!(
         "device {name} is in the pool; second copies are made on it while the pool is served (weir serve)"
     ));
     Ok(status)

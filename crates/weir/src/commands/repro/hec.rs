@@ -149,9 +149,9 @@ struct Trace {
 
 impl Trace {
     fn new(args: &ReproArgs) -> Result<Self, Failure> {
-        let told = |error: String| Failure::told(ErrorKind::Usage, &error);
+        let failure = |error: String| Failure::from_message(ErrorKind::Usage, &error);
         let mut load = parse(LOAD, args.seed, pool_file::size, pool_file::duration)
-            .map_err(|error| told(error.to_string()))?;
+            .map_err(|error| failure(error.to_string()))?;
         let lasts = args.duration.unwrap_or(LASTS);
         let mut loader = Loader::default();
         let mut analyzer = Analyzer::new(Settings { blocks: u32::MAX, ..Settings::default() });
@@ -171,8 +171,8 @@ impl Trace {
                 analyzer.take(&record);
             }
         }
-        let blocks = loader.finish().map_err(|error| told(error.to_string()))?;
-        let (analysis, _) = analyzer.finish().map_err(|error| told(error.to_string()))?;
+        let blocks = loader.finish().map_err(|error| failure(error.to_string()))?;
+        let (analysis, _) = analyzer.finish().map_err(|error| failure(error.to_string()))?;
         let critical = analysis.critical.iter().map(|one| (one.admission, one.blocks)).collect();
         Ok(Self { blocks, warm_up, critical })
     }

@@ -68,8 +68,8 @@ impl Experiment {
     }
 
     fn run(&self, args: &ReproArgs) -> Result<Outcome, Failure> {
-        let told = |error: SimError| {
-            let mut failure = Failure::told(ErrorKind::Usage, &error.to_string());
+        let refused = |error: SimError| {
+            let mut failure = Failure::from_message(ErrorKind::Usage, &error.to_string());
             failure.message = format!("{}: {}", self.name, failure.message);
             failure
         };
@@ -77,7 +77,7 @@ impl Experiment {
             Failure::environment(format!("{}: {} cannot be tuned so", self.name, self.policy), "")
         })?;
         let lasts = args.duration.unwrap_or(self.lasts);
-        let mut load = (self.load)(args.seed, lasts).map_err(told)?;
+        let mut load = (self.load)(args.seed, lasts).map_err(refused)?;
         let plan = Plan {
             mode: Mode::Closed(vec![(Nanos(0), self.clients)]),
             lasts,
@@ -86,7 +86,7 @@ impl Experiment {
             windows: 30,
             seed: Seed(args.seed),
         };
-        place(&self.pool, policy, &mut *load, &plan).map_err(told)
+        place(&self.pool, policy, &mut *load, &plan).map_err(refused)
     }
 }
 

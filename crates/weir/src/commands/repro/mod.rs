@@ -216,7 +216,7 @@ fn reproduce(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
 
 fn recording(path: &std::path::Path) -> Result<Recording, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::os("read", path, &error))?;
-    Recording::read(&text).map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+    Recording::read(&text).map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn read(args: &AnalyzedArgs, curves: bool) -> Result<TraceAnalysis, Failure> {
     let (mut analyzed, sample) = progress::during("reading the trace", || {
         TraceAnalysis::read(reader, args.disk.as_deref(), args.strict, args.blocks, sampling)
     })
-    .map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))?;
+    .map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))?;
     progress::during("playing the sample to caches", || {
         let policies = args.policy.iter().filter(|_| curves);
         for policy in policies.filter_map(|name| EvictionPolicy::by_name(name)) {

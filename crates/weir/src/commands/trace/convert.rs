@@ -5,7 +5,7 @@ use super::output::{Output, Traced, Written, merged};
 use super::span::open_span;
 use crate::failure::Failure;
 use crate::progress;
-use crate::traces::told;
+use crate::traces::trace_failure;
 use serde::Serialize;
 use weir_trace::{Disk, Format, OddSizes, Reader, TraceError};
 
@@ -83,11 +83,11 @@ fn copy(
                     Written::Enough => break,
                 }
             }
-            Err(error) if strict => return Err(told(&error)),
+            Err(error) if strict => return Err(trace_failure(&error)),
             Err(cut @ TraceError::Cut { .. }) if requests + unsaid > 0 => {
                 notes.push(format!("{} requests were read: {cut}", requests + unsaid));
             }
-            Err(cut @ TraceError::Cut { .. }) => return Err(told(&cut)),
+            Err(cut @ TraceError::Cut { .. }) => return Err(trace_failure(&cut)),
             Err(error) => {
                 bad += 1;
                 first_bad.get_or_insert(error);
@@ -97,7 +97,7 @@ fn copy(
     if let Some(first) = first_bad {
         if bad > requests + unsaid + reader.unwanted() {
             let (trace, lines) = (reader.name().to_owned(), reader.lines());
-            return Err(told(&TraceError::MostlyBad { trace, bad, lines, first: Box::new(first) }));
+            return Err(trace_failure(&TraceError::MostlyBad { trace, bad, lines, first: Box::new(first) }));
         }
         notes.push(format!("{bad} lines were left out; the first: {first}"));
     }
@@ -108,7 +108,7 @@ fn copy(
     let disks: Vec<_> = disks.into_iter().filter_map(|(name, is_asked)| is_asked.then_some(name)).collect();
     notes.extend(merged(to, disks.len()));
     if requests == 0 && unsaid == 0 {
-        return Err(told(&reader.nothing()));
+        return Err(trace_failure(&reader.nothing()));
     }
     let (from, left_out) = (reader.format().name.clone().into_owned(), reader.left_out());
     Ok(Converted { from, to: to.name.clone().into_owned(), requests, disks, left_out, unsaid, bad, notes })

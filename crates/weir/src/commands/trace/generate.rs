@@ -46,7 +46,7 @@ impl Generated {
 /// If the words make no sense, or the trace cannot be written: then there is none.
 pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     let words = args.load.join(" ");
-    let wrong = |error: weir_sim::SimError| Failure::told(ErrorKind::Usage, &error.to_string());
+    let wrong = |error: weir_sim::SimError| Failure::from_message(ErrorKind::Usage, &error.to_string());
     let mut load = parse(&words, args.seed, pool_file::size, pool_file::duration).map_err(wrong)?;
     let disks = load.spaces(ExtentSize::DEFAULT).len();
     let names: Vec<_> = (0..disks).map(|disk| disk.to_string()).collect();

@@ -77,7 +77,7 @@ pub(crate) fn run(command: TraceCommand, common: &Common) -> Result<(), Failure>
 /// Shows what came of a trace that was written: on standard error if the trace went to standard output.
 fn show_beside(common: &Common, path: &Path, document: &impl Serialize, human: impl FnOnce() -> String) {
     if path.as_os_str() == STANDARD {
-        out::tell(&human());
+        out::print_stderr(&human());
     } else {
         show(common, document, |_| human());
     }

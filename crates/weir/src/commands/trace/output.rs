@@ -105,7 +105,7 @@ impl Output {
             let writer = Writer::new(format, self.pack()).map_err(|error| match error {
                 WriteError::Io(error) => cannot(&error),
                 refused @ WriteError::NotWritable { .. } => {
-                    Failure::told(ErrorKind::Usage, &refused.to_string())
+                    Failure::from_message(ErrorKind::Usage, &refused.to_string())
                 }
             })?;
             let mut traced = Traced {

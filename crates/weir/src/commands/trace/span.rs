@@ -2,7 +2,7 @@
 
 use crate::args::duration;
 use crate::failure::Failure;
-use crate::traces::{buffered, file, open, told};
+use crate::traces::{buffered, file, open, trace_failure};
 use clap::Args;
 use std::io;
 use std::ops::Range;
@@ -72,7 +72,9 @@ pub(super) fn open_span(
     let is_file = std::fs::metadata(path).is_ok_and(|there| there.is_file());
     let may_seek = is_file && format.is_none_or(|format| format.name == super::OWN);
     let cannot = |error: io::Error| Failure::os("read", path, &error);
-    let of = |input| Reader::open(path.display().to_string(), input, format).map_err(|error| told(&error));
+    let of = |input| {
+        Reader::open(path.display().to_string(), input, format).map_err(|error| trace_failure(&error))
+    };
     match part {
         Part::Time(span) if may_seek => {
             if let Ok(found) = seek(file(path, help)?, span).map_err(cannot)? {

@@ -208,7 +208,7 @@ fn play_job(
 fn load(path: &Path, args: &CacheArgs) -> Result<(BlockTrace, Tally), Failure> {
     let reader = traces::open(path, args.format.as_ref(), "name a file")?;
     let read = BlockTrace::read(reader, args.block_size, args.strict);
-    read.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+    read.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))
 }
 
 /// Processor time of this thread: a machine that is busy with something else does not change it much.

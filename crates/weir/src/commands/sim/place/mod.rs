@@ -39,7 +39,7 @@ pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> 
         let mut load = loaded.fresh(args)?;
         let outcome =
             progress::during(&format!("{name} in virtual time"), || place(&spec, policy, &mut *load, &plan));
-        outcomes.push(outcome.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))?);
+        outcomes.push(outcome.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))?);
     }
     if let Some(path) = &args.plot {
         picture::write(path, &plot::svg(&args.load, &outcomes))?;
@@ -125,10 +125,10 @@ impl Loaded {
     /// The load from its start.
     fn fresh(&self, args: &PlaceArgs) -> Result<Box<dyn Load>, Failure> {
         match &self.trace {
-            Some(trace) => Ok(Box::new(Replay::new(trace.clone(), stretch(args)))),
+            Some(trace) => Ok(Box::new(Replay::new(trace.clone(), time_scale(args)))),
             None => {
                 let load = weir_sim::load::parse(&args.load, args.seed, pool_file::size, pool_file::duration);
-                load.map_err(|error| Failure::told(ErrorKind::Usage, &error.to_string()))
+                load.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))
             }
         }
     }
@@ -139,15 +139,15 @@ fn read_trace(path: &Path, args: &PlaceArgs) -> Result<Trace, Failure> {
     let help = "name a file, or make up a load that begins with zipf, hotcold, uniform, scan or postmark";
     let reader = traces::open(path, args.format.as_ref(), help)?;
     progress::during("reading the trace", || Trace::load(reader, args.strict))
-        .map_err(|error| traces::told(&error))
+        .map_err(|error| traces::trace_failure(&error))
 }
 
-fn stretch(args: &PlaceArgs) -> f64 {
-    let stretch = args.scale.iter().rev().find_map(|scale| match scale {
-        Scale::Time(stretch) => Some(*stretch),
+fn time_scale(args: &PlaceArgs) -> f64 {
+    let scale = args.scale.iter().rev().find_map(|scale| match scale {
+        Scale::Time(by) => Some(*by),
         Scale::Device(..) => None,
     });
-    stretch.unwrap_or(1.0)
+    scale.unwrap_or(1.0)
 }
 
 fn plan(args: &PlaceArgs, loaded: &Loaded) -> Result<Plan, Failure> {

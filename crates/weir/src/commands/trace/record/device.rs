@@ -2,7 +2,7 @@
 
 use super::{Came, LOOK, Taken, Until};
 use crate::failure::Failure;
-use crate::traces::told;
+use crate::traces::trace_failure;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -33,7 +33,7 @@ pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) ->
         let events = events.map_or(Stdio::null(), Stdio::from);
         command.args(["-q", "-i", "-", "-O", "-d", "-"]).stdin(events).stderr(Stdio::null())
     })?;
-    crate::output::tell(&format!("recording requests to {name}; Ctrl-C ends it"));
+    crate::output::print_stderr(&format!("recording requests to {name}; Ctrl-C ends it"));
     let in_order = parse.child.stdout.take();
     let done = AtomicBool::new(false);
     let pid = Pid::from_child(&trace.child);
@@ -71,7 +71,7 @@ fn take_all(
     let reader = Reader::open("what blktrace tells", BufReader::new(events), format("blktrace"));
     let reader = match reader {
         Err(TraceError::Empty { .. }) => return Ok(None),
-        reader => reader.map_err(|error| told(&error))?,
+        reader => reader.map_err(|error| trace_failure(&error))?,
     };
     for record in reader {
         match record {

@@ -19,7 +19,7 @@ pub(super) fn record(
 ) -> Result<Came, Failure> {
     let mut recording = begin(pool_file, volumes)?;
     let began = Instant::now();
-    crate::output::tell(&format!("recording requests to {}; Ctrl-C ends it", volumes.join(", ")));
+    crate::output::print_stderr(&format!("recording requests to {}; Ctrl-C ends it", volumes.join(", ")));
     let unreadable = |error: std::io::Error| {
         Failure::environment(format!("the server's recording cannot be read: {error}"), "try again")
     };
@@ -63,7 +63,7 @@ fn begin(pool_file: &Path, volumes: &[String]) -> Result<Recording, Failure> {
     let control = described.beside(CONTROL);
     match Recording::begin(&control, volumes) {
         Ok(Ok(recording)) => Ok(recording),
-        Ok(Err(Answer::Failed { class, message })) => Err(Failure::told(class.into(), &message)),
+        Ok(Err(Answer::Failed { class, message })) => Err(Failure::from_message(class.into(), &message)),
         Ok(Err(answer)) => Err(unexpected(&answer)),
         Err(error) if is_nobody(&error) => Err(Failure::refused(
             format!("pool {} is not being served: nobody asks anything of it", described.file.name),

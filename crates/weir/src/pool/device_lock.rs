@@ -33,7 +33,7 @@ pub(super) fn explain(device: &Path, control: &Path) -> Failure {
             device.display()
         );
         let help = format!("kill -CONT {pid} has it go on");
-        return Failure { held: Some(device.to_owned()), ..Failure::refused(message, help) };
+        return Failure { locked: Some(device.to_owned()), ..Failure::refused(message, help) };
     }
     let at = control.display();
     let (why, help) = match control_state(control) {
@@ -57,7 +57,7 @@ pub(super) fn explain(device: &Path, control: &Path) -> Failure {
         ),
     };
     let message = format!("device {} is in use by {who}, and {why}", device.display());
-    Failure { held: Some(device.to_owned()), ..Failure::refused(message, help) }
+    Failure { locked: Some(device.to_owned()), ..Failure::refused(message, help) }
 }
 
 fn control_state(control: &Path) -> Control {
