@@ -217,7 +217,7 @@ impl DataPath {
         let mut access = self.base.access(id);
         let Access { key, blocks: range, places, .. } = &mut access;
         let address = plain_address(&self.base.core, *key, *range, |found| {
-            push_places_found(found, *range, blocks, places)
+            push_places_found(found, *range, blocks, places);
         })?;
         Some((address, self.report_and_ask(id, which, &access)))
     }

@@ -303,7 +303,7 @@ mod tests {
     /// So many reads were answered in so many microseconds.
     fn serve(view: &mut DeviceView, count: u64, us: u64) {
         (0..count).for_each(|_| {
-            view.note(&MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::micros(us), Nanos(0)))
+            view.note(&MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::micros(us), Nanos(0)));
         });
     }
 
