@@ -37,7 +37,7 @@ pub use location::kernel_folder;
 pub use open::{Device, DeviceOptions, Made};
 pub use pace::{OVERRUNS_MAX, PaceStats};
 pub use reactor::{
-    Event, Listen, ListenerId, Reactor, ReactorOptions, Ring, SocketAccess, Waker, process_behind,
+    Event, Listen, ListenerId, Poll, Reactor, ReactorOptions, Ring, SocketAccess, Waker, process_behind,
 };
 pub use rescue::{Misplaced, Removed, save_removed};
 pub use store::Devices;

@@ -11,6 +11,7 @@
 //! moves = "judged"         # optional
 //! mover_share = "20%"      # optional
 //! extent_cache = "256MiB"  # optional
+//! poll = "auto"            # optional
 //!
 //! [serve]                  # optional
 //! clients = 1024           # optional
@@ -49,6 +50,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use table::{Found, Keys, one_of};
+use weir_device::Poll;
 use weir_engine::{EXTRA_SPACE, MOVER_SHARE, Percent, QUIET, SpaceRules, WhenFull};
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
 use weir_policy::harm::{Moves, Rules};
@@ -83,6 +85,8 @@ pub struct PoolFile {
     pub mover_share: Percent,
     /// Memory for whole extents; none unless given.
     pub extent_cache: Bytes,
+    /// How long the server looks for events before it sleeps.
+    pub poll: Poll,
     /// What clients may have.
     pub serve: Limits,
     /// The devices in the file's order, at least one, with distinct names and paths.
@@ -137,6 +141,9 @@ const WAIT_MAX: Nanos = Nanos::secs(3600);
 /// The most memory the extent cache may be given.
 const CACHE_MAX: Bytes = Bytes(1 << 40);
 
+/// The longest the server may look for events before it sleeps.
+const POLL_MAX: Nanos = Nanos::millis(10);
+
 /// How long a device may be given to answer.
 const DEADLINE_MIN: Nanos = Nanos::millis(100);
 const DEADLINE_MAX: Nanos = Nanos::secs(3600);
@@ -152,6 +159,7 @@ const POOL_KEYS: &[&str] = &[
     "mover_share",
     "extra_space",
     "extent_cache",
+    "poll",
 ];
 const DEVICE_KEYS: &[&str] =
     &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "deadline", "fault"];
@@ -230,6 +238,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
         let moves = pool.optional("moves", moves).unwrap_or_default();
         let mover_share = pool.optional("mover_share", percent).unwrap_or(MOVER_SHARE);
         let extent_cache = pool.optional("extent_cache", |text| cache_size(text, extent)).unwrap_or_default();
+        let poll = pool.optional("poll", poll).unwrap_or_default();
         let name = name?;
         Some(PoolFile {
             name,
@@ -241,6 +250,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
             moves,
             mover_share,
             extent_cache,
+            poll,
             serve,
             devices,
         })
@@ -281,6 +291,18 @@ fn cache_size(text: &str, extent: ExtentSize) -> Result<Bytes, String> {
     size(text).ok().filter(fits).ok_or_else(|| {
         format!("a size from {} (one extent) to {CACHE_MAX}; without it there is no cache", extent.bytes())
     })
+}
+
+/// Whether and how long the server looks for events before it sleeps.
+fn poll(text: &str) -> Result<Poll, String> {
+    match text {
+        "auto" => Ok(Poll::Auto),
+        "off" => Ok(Poll::Off),
+        time => match duration(time) {
+            Ok(time) if time <= POLL_MAX => Ok(Poll::For(time)),
+            _ => Err("\"auto\", \"off\", or a time up to \"10ms\", such as \"50us\"".into()),
+        },
+    }
 }
 
 /// What the pool does about running out of space.

@@ -109,6 +109,11 @@ impl Backend {
         }
     }
 
+    /// Whether looking for events takes no system call.
+    pub(super) const fn may_poll(&self) -> bool {
+        matches!(self, Self::Uring(_))
+    }
+
     pub(super) fn start(&mut self, op: FileOp, region: &Region, disks: &Disks) {
         match self {
             Self::Uring(ring) => ring.start(op, region),

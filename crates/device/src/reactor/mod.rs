@@ -8,6 +8,7 @@ mod backend;
 mod disk;
 mod listen;
 mod plain;
+mod polling;
 mod signal;
 mod socket;
 mod transfer;
@@ -26,6 +27,8 @@ use crate::{Arena, DeviceError, Devices};
 use backend::{Backend, Finished, Sleep, World};
 use disk::{Begun, Disks};
 pub use listen::process_behind;
+pub use polling::Poll;
+use polling::Polling;
 use signal::Signals;
 pub use signal::Waker;
 pub use socket::{Listen, ListenerId, SocketAccess};
@@ -58,11 +61,20 @@ pub struct ReactorOptions {
     pub signals: bool,
     /// Threads for device commands on the plain ring.
     pub workers: usize,
+    /// How long to look for events before sleeping. The plain ring always sleeps at once.
+    pub poll: Poll,
 }
 
 impl Default for ReactorOptions {
     fn default() -> Self {
-        Self { ring: Ring::Auto, depth: 256, fixed_buffers: false, signals: false, workers: 8 }
+        Self {
+            ring: Ring::Auto,
+            depth: 256,
+            fixed_buffers: false,
+            signals: false,
+            workers: 8,
+            poll: Poll::default(),
+        }
     }
 }
 
@@ -136,6 +148,7 @@ pub struct Reactor {
     sockets: Sockets,
     signals: Signals,
     backend: Backend,
+    polling: Polling,
     /// Ended without the kernel's ring: reported by the next `wait`.
     ready: Vec<Event>,
     finished: Vec<Finished>,
@@ -162,6 +175,7 @@ impl Reactor {
             sockets: Sockets::default(),
             signals,
             backend,
+            polling: Polling::new(options.poll),
             ready: Vec::new(),
             finished: Vec::new(),
             here: PhantomData,
@@ -325,12 +339,40 @@ impl Reactor {
                     return now;
                 }
                 Sleep::No if !self.backend.has_news() => std::hint::spin_loop(),
-                sleep => self.turn(sleep, events),
+                sleep => self.poll_or_sleep(now, sleep, events),
             }
             if events.len() > before {
                 return self.now();
             }
         }
+    }
+
+    /// Looks for events for a while, then sleeps.
+    fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
+        let before = events.len();
+        let polled = self.polling.time(now);
+        let end = now
+            + match sleep {
+                Sleep::For(time) => polled.min(time),
+                Sleep::No | Sleep::Forever => polled,
+            };
+        if polled > Nanos(0) && self.backend.may_poll() {
+            // What was started leaves first.
+            self.turn(Sleep::No, events);
+            while events.len() == before && self.now() < end {
+                if self.backend.has_news() {
+                    self.turn(Sleep::No, events);
+                } else {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+        if events.len() == before {
+            self.turn(sleep, events);
+        }
+        let has_event = events.len() > before;
+        let ended = self.now();
+        self.polling.waited(ended, ended - now, has_event, polling::scheduled);
     }
 
     /// One round of the backend.

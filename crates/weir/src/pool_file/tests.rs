@@ -225,6 +225,19 @@ fn space_beyond_one_place_an_extent_is_bounded() {
 }
 
 #[test]
+fn a_server_polls_as_long_as_it_is_told() {
+    let poll = |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.poll);
+    assert_eq!(poll(""), Ok(Poll::Auto));
+    assert_eq!(poll("poll = \"auto\"\n"), Ok(Poll::Auto));
+    assert_eq!(poll("poll = \"off\"\n"), Ok(Poll::Off));
+    assert_eq!(poll("poll = \"50us\"\n"), Ok(Poll::For(Nanos::micros(50))));
+    for wrong in ["on", "0us", "11ms", "1s", "50", ""] {
+        let text = GOOD.replacen("name", &format!("poll = \"{wrong}\"\nname"), 1);
+        assert!(mistake(&text).contains("such as \"50us\""), "{}", mistake(&text));
+    }
+}
+
+#[test]
 fn an_extent_cache_holds_an_extent_at_least() {
     let cache =
         |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.extent_cache);

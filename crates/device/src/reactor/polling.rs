@@ -1,0 +1,287 @@
+//! How long a reactor looks for events before it sleeps.
+//!
+//! To wake a thread costs more than a request does: a client that waits for each answer pays for it each
+//! time. So the reactor looks for a while at the ring's memory first, which takes no system call.
+//!
+//! Source: halt polling of Linux's KVM (`virt/kvm/kvm_main.c`). Rule: an event that comes within
+//! [`LONGEST`], but after the reactor went to sleep, doubles the time; a wait that is longer halves it, and
+//! ends polling at last. A server without clients therefore does not poll, nor does one whose clients ask
+//! seldom.
+//!
+//! Polling takes processor time that others may need. It is off where there is one processor, under a
+//! quota, and for a while once the thread waits for its processor, since somebody else needs it, or is
+//! preempted in every other wait. The latter is a client on the same processor: polling keeps it from
+//! asking, and a switch to it costs less than waking a processor does.
+
+use std::num::NonZero;
+
+use weir_model::Nanos;
+
+/// The time at first.
+const SHORTEST: Nanos = Nanos::micros(10);
+/// The longest time, as KVM's. A client on another processor follows a reply with its next request within
+/// this, also if its processor sleeps.
+const LONGEST: Nanos = Nanos::micros(200);
+/// How long there is no polling after somebody else needed the processor.
+const YIELDED: Nanos = Nanos::secs(1);
+/// Somebody does if the thread waits for it for more than one part in so many of the time.
+const CONTENDED: u64 = 4;
+/// Or if it is preempted in more than one of so many waits.
+const PREEMPTED: u64 = 2;
+/// Waits between two looks at whether somebody does: that takes a system call.
+const LOOK_EVERY: u32 = 64;
+
+/// Whether and how long a reactor looks for events before it sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Poll {
+    /// As long as pays, where nobody else needs the processor.
+    #[default]
+    Auto,
+    /// Not at all.
+    Off,
+    /// So long, always.
+    For(Nanos),
+}
+
+/// The time a reactor polls for, as it learns.
+#[derive(Debug)]
+pub(super) struct Polling {
+    mode: Poll,
+    time: Nanos,
+    /// Until then there is no polling.
+    off_until: Nanos,
+    /// Waits since the last look.
+    waits: u32,
+    /// When that was, and what the scheduler had done to the thread by then.
+    looked: Option<(Nanos, Scheduled)>,
+}
+
+/// What the scheduler did to a thread since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Scheduled {
+    /// How long it has waited for its processor.
+    delayed: Nanos,
+    /// How often its processor was given to somebody else.
+    preempted: u64,
+}
+
+impl Polling {
+    /// `Auto` becomes `Off` where polling would take time from others.
+    pub(super) fn new(mode: Poll) -> Self {
+        let is_alone = std::thread::available_parallelism().is_ok_and(|count| count == NonZero::<usize>::MIN);
+        let mode = if mode == Poll::Auto && (is_alone || has_quota()) { Poll::Off } else { mode };
+        let time = if let Poll::For(time) = mode { time } else { Nanos(0) };
+        Self { mode, time, off_until: Nanos(0), waits: 0, looked: None }
+    }
+
+    /// How long to poll before a sleep that begins now; 0 for not at all.
+    #[inline]
+    pub(super) fn time(&self, now: Nanos) -> Nanos {
+        if now < self.off_until { Nanos(0) } else { self.time }
+    }
+
+    /// A wait has ended, by an event or because its time had come, and took so long, polling included.
+    /// `scheduled` tells what the scheduler did to this thread so far.
+    #[inline]
+    pub(super) fn waited(
+        &mut self,
+        now: Nanos,
+        time: Nanos,
+        has_event: bool,
+        scheduled: impl FnOnce() -> Scheduled,
+    ) {
+        if self.mode != Poll::Auto {
+            return;
+        }
+        if time > LONGEST {
+            self.time = if self.time > SHORTEST { Nanos(self.time.0 / 2) } else { Nanos(0) };
+        } else if has_event && time > self.time {
+            self.time = Nanos(self.time.0 * 2).clamp(SHORTEST, LONGEST);
+        }
+        self.waits += 1;
+        if self.time > Nanos(0) && self.waits >= LOOK_EVERY && now >= self.off_until {
+            self.look(now, scheduled());
+        }
+    }
+
+    fn look(&mut self, now: Nanos, scheduled: Scheduled) {
+        if let Some((then, before)) = self.looked.replace((now, scheduled)) {
+            let is_contended = scheduled.delayed.since(before.delayed).0 > now.since(then).0 / CONTENDED;
+            let preempted = scheduled.preempted.saturating_sub(before.preempted);
+            if is_contended || preempted > u64::from(self.waits) / PREEMPTED {
+                self.off_until = now + YIELDED;
+                // What happens until then says nothing of what is polled afterwards.
+                self.looked = None;
+            }
+        }
+        self.waits = 0;
+    }
+}
+
+/// What the scheduler did to this thread so far; nothing where the kernel does not tell.
+pub(super) fn scheduled() -> Scheduled {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let delayed = told.split(' ').nth(1).and_then(|delay| delay.parse().ok()).unwrap_or_default();
+    // SAFETY: the kernel fills in the whole structure, of which zeros are a valid value.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        (libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) == 0).then_some(usage)
+    };
+    let preempted = usage.map_or(0, |usage| usage.ru_nivcsw.unsigned_abs());
+    Scheduled { delayed: Nanos(delayed), preempted }
+}
+
+/// Whether a control group limits the processor time of this process.
+fn has_quota() -> bool {
+    let Ok(groups) = std::fs::read_to_string("/proc/self/cgroup") else { return false };
+    groups
+        .lines()
+        .filter_map(Group::parse)
+        .any(|group| group.has_quota(|path| std::fs::read_to_string(path).ok()))
+}
+
+/// A line of `/proc/self/cgroup`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Group<'l> {
+    /// That of version 1 for processor time; else the one of version 2.
+    is_first: bool,
+    path: &'l str,
+}
+
+impl<'l> Group<'l> {
+    /// `None` for hierarchies that do not govern processor time.
+    fn parse(line: &'l str) -> Option<Self> {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let is_first = controllers.split(',').any(|name| name == "cpu");
+        (is_first || controllers.is_empty()).then_some(Self { is_first, path })
+    }
+
+    /// Whether the group or one above it has a quota; `read` reads a file.
+    fn has_quota(&self, read: impl Fn(&str) -> Option<String>) -> bool {
+        let (root, file) = match self.is_first {
+            true => ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"),
+            false => ("/sys/fs/cgroup", "cpu.max"),
+        };
+        let is_limit = |text: String| text.trim_start().starts_with(|first: char| first.is_ascii_digit());
+        let mut path = self.path.trim_end_matches('/');
+        loop {
+            if read(&format!("{root}{path}/{file}")).is_some_and(is_limit) {
+                return true;
+            }
+            let Some(end) = path.rfind('/') else { return false };
+            path = &path[..end];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITHIN: Nanos = Nanos::micros(30);
+
+    fn auto() -> Polling {
+        Polling { mode: Poll::Auto, ..Polling::new(Poll::Off) }
+    }
+
+    #[test]
+    fn it_polls_as_long_as_a_client_that_waits_for_each_answer_takes() {
+        let mut polling = auto();
+        assert_eq!(polling.time(Nanos(0)), Nanos(0), "nothing is known yet");
+        let times: Vec<_> = (0..4)
+            .map(|_| {
+                polling.waited(Nanos(0), WITHIN, true, Scheduled::default);
+                polling.time(Nanos(0))
+            })
+            .collect();
+        assert_eq!(times, [10, 20, 40, 40].map(Nanos::micros), "until it is longer than a wait");
+        (0..3).for_each(|_| polling.waited(Nanos(0), Nanos::micros(199), true, Scheduled::default));
+        assert_eq!(polling.time(Nanos(0)), LONGEST);
+        polling.waited(Nanos(0), Nanos::millis(5), true, Scheduled::default);
+        assert_eq!(polling.time(Nanos(0)), Nanos::micros(100), "one long wait is no rule");
+        (0..5).for_each(|_| polling.waited(Nanos(0), Nanos::millis(5), true, Scheduled::default));
+        assert_eq!(polling.time(Nanos(0)), Nanos(0), "nobody asks soon");
+        polling.waited(Nanos(0), WITHIN, true, Scheduled::default);
+        polling.waited(Nanos(0), WITHIN, false, Scheduled::default);
+        assert_eq!(polling.time(Nanos(0)), SHORTEST, "a wait that was to be short tells nothing");
+        polling.waited(Nanos(0), Nanos::millis(5), false, Scheduled::default);
+        assert_eq!(polling.time(Nanos(0)), Nanos(0), "nobody asks at all");
+    }
+
+    /// Polls until so many looks have been taken, two milliseconds apart, in each of which this became of the
+    /// thread.
+    fn look(polling: &mut Polling, looks: u32, now: &mut Nanos, all: &mut Scheduled, each: Scheduled) {
+        for _ in 0..looks {
+            *now += Nanos::millis(2);
+            *all =
+                Scheduled { delayed: all.delayed + each.delayed, preempted: all.preempted + each.preempted };
+            (0..LOOK_EVERY).for_each(|_| polling.waited(*now, WITHIN, true, || *all));
+        }
+    }
+
+    #[test]
+    fn it_yields_to_who_needs_the_processor() {
+        let little = Scheduled { delayed: Nanos::micros(100), preempted: 4 };
+        let contended = Scheduled { delayed: Nanos::millis(1), ..little };
+        let shared = Scheduled { preempted: u64::from(LOOK_EVERY), ..little };
+        for needed in [contended, shared] {
+            let mut polling = auto();
+            // Long ago it was delayed.
+            let (mut now, mut all) =
+                (Nanos::secs(5), Scheduled { delayed: Nanos::secs(4), preempted: 1_000_000 });
+            look(&mut polling, 5, &mut now, &mut all, little);
+            assert!(polling.time(now) > WITHIN, "{little:?} of two milliseconds is no need");
+            look(&mut polling, 1, &mut now, &mut all, needed);
+            assert_eq!(polling.time(now), Nanos(0), "{needed:?}");
+            look(&mut polling, 10, &mut now, &mut all, needed);
+            now += YIELDED;
+            assert!(polling.time(now) > WITHIN, "it tries again");
+            look(&mut polling, 5, &mut now, &mut all, little);
+            assert!(polling.time(now) > WITHIN, "nobody did since");
+            look(&mut polling, 2, &mut now, &mut all, needed);
+            assert_eq!(polling.time(now), Nanos(0));
+        }
+    }
+
+    #[test]
+    fn the_kernel_tells_what_it_did_to_a_thread() {
+        let before = scheduled();
+        std::thread::yield_now();
+        let after = scheduled();
+        assert!(after.delayed >= before.delayed && after.preempted >= before.preempted, "{after:?}");
+    }
+
+    #[test]
+    fn what_is_said_is_kept_to() {
+        for mode in [Poll::Off, Poll::For(Nanos::micros(7))] {
+            let mut polling = Polling::new(mode);
+            let before = polling.time(Nanos(0));
+            for time in [Nanos(1), WITHIN, Nanos::secs(1)] {
+                let scheduled =
+                    |nth: u32| Scheduled { delayed: Nanos::secs(nth.into()), preempted: nth.into() };
+                (0..LOOK_EVERY).for_each(|nth| polling.waited(Nanos(0), time, true, || scheduled(nth)));
+            }
+            assert_eq!((polling.time(Nanos(0)), mode == Poll::Off), (before, before == Nanos(0)));
+        }
+    }
+
+    #[test]
+    fn quotas_are_found_in_groups_above_too() {
+        let at = |path: &'static str| Group { is_first: false, path };
+        assert_eq!(Group::parse("0::/user.slice/a:b"), Some(at("/user.slice/a:b")));
+        assert_eq!(Group::parse("3:cpu,cpuacct:/x"), Some(Group { is_first: true, path: "/x" }));
+        assert_eq!((Group::parse("2:memory:/x"), Group::parse("nonsense")), (None, None));
+        let files = |path: &str| match path {
+            "/sys/fs/cgroup/limited/cpu.max" => Some("50000 100000\n".to_owned()),
+            "/sys/fs/cgroup/cpu/first/cpu.cfs_quota_us" => Some("20000\n".to_owned()),
+            "/sys/fs/cgroup/cpu/second/cpu.cfs_quota_us" => Some("-1\n".to_owned()),
+            "/sys/fs/cgroup/free/cpu.max" => Some("max 100000\n".to_owned()),
+            _ => None,
+        };
+        let found = ["/limited", "/limited/below/it", "/free", "/", ""].map(|path| at(path).has_quota(files));
+        assert_eq!(found, [true, true, false, false, false]);
+        let first = |path| Group { is_first: true, path }.has_quota(files);
+        assert_eq!((first("/first/below"), first("/second")), (true, false));
+    }
+}
