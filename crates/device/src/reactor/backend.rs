@@ -59,6 +59,26 @@ pub(super) enum Sleep {
     Forever,
 }
 
+impl Sleep {
+    /// How much of `time` it may take.
+    pub(super) fn at_most(self, time: Nanos) -> Nanos {
+        match self {
+            Self::No => Nanos(0),
+            Self::For(most) => time.min(most),
+            Self::Forever => time,
+        }
+    }
+
+    /// What is left of it after so much time.
+    pub(super) fn after(self, time: Nanos) -> Self {
+        match self {
+            Self::For(most) if time >= most => Self::No,
+            Self::For(most) => Self::For(most - time),
+            other => other,
+        }
+    }
+}
+
 /// What a backend works on in a turn.
 pub(super) struct World<'a> {
     pub(super) region: &'a Region,
@@ -218,5 +238,21 @@ impl Backend {
             Self::Uring(ring) => ring.is_idle(),
             Self::Plain(plain) => plain.is_idle(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polling_is_part_of_a_sleep() {
+        let (short, long) = (Nanos::micros(50), Nanos::millis(10));
+        let sleep = Sleep::For(Nanos::millis(1));
+        assert_eq!([sleep.at_most(short), sleep.at_most(long)], [short, Nanos::millis(1)]);
+        assert_eq!(sleep.after(short), Sleep::For(Nanos::micros(950)));
+        assert_eq!([sleep.after(Nanos::millis(1)), sleep.after(long)], [Sleep::No; 2]);
+        assert_eq!((Sleep::Forever.at_most(long), Sleep::Forever.after(long)), (long, Sleep::Forever));
+        assert_eq!((Sleep::No.at_most(long), Sleep::No.after(short)), (Nanos(0), Sleep::No));
     }
 }

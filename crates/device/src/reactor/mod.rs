@@ -351,12 +351,8 @@ impl Reactor {
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
         let polled = self.polling.time(now);
-        let end = now
-            + match sleep {
-                Sleep::For(time) => polled.min(time),
-                Sleep::No | Sleep::Forever => polled,
-            };
         if polled > Nanos(0) && self.backend.may_poll() {
+            let end = now + sleep.at_most(polled);
             // What was started leaves first.
             self.turn(Sleep::No, events);
             while events.len() == before && self.now() < end {
@@ -368,7 +364,7 @@ impl Reactor {
             }
         }
         if events.len() == before {
-            self.turn(sleep, events);
+            self.turn(sleep.after(self.now() - now), events);
         }
         let has_event = events.len() > before;
         let ended = self.now();
