@@ -14,8 +14,8 @@ use std::hint::black_box;
 use weir_engine::{AdminCommand, AdminId, DeviceSettings, Driver, Engine, Options};
 use weir_map::{Hardening, NewDevice, NewPool, OpenOptions, PoolId};
 use weir_model::{
-    Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, Io, IoError, IoKind,
-    Memory, Nanos, Op, Request, RequestId, Store, VolumeId, VolumeOffset,
+    Buffer, Bytes, DeviceClass, DeviceId, DeviceOffset, ExtentSize, HeapMemory, Hint, Io, IoError, Memory,
+    Nanos, Op, Request, RequestId, Store, VolumeId, VolumeOffset,
 };
 
 const DEPTH: u64 = 32;
@@ -60,11 +60,7 @@ impl Driver for Outside {
     fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
         self.any = true;
         if self.copies {
-            let done = match io.kind {
-                IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
-                IoKind::Write { .. } => self.disks.write(io.device, io.at, self.memory.bytes(io.buffer)),
-                IoKind::Flush => Ok(()),
-            };
+            let done = self.disks.carry_out(&io, &mut self.memory);
             black_box(done).expect("memory does not fail");
         }
         Some(Ok(()))

@@ -350,9 +350,9 @@ impl Reactor {
     /// Looks for events for a while, then sleeps.
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
-        let polled = self.polling.time(now);
+        let polled = sleep.at_most(self.polling.time(now));
         if polled > Nanos(0) && self.backend.may_poll() {
-            let end = now + sleep.at_most(polled);
+            let end = now + polled;
             // What was started leaves first.
             self.turn(Sleep::No, events);
             while events.len() == before && self.now() < end {

@@ -21,6 +21,16 @@ fn settled(copies: u8, hardening: Hardening) -> Harness {
     h
 }
 
+/// A device takes 50 ms over a client's FLUSH, after which its flushes count as long.
+fn take_long_over_a_flush(h: &mut Harness) {
+    h.devices.holding = Some(FLUSH);
+    h.submit(1, Op::Flush, 0, 0, 0);
+    h.run();
+    h.wait(Nanos::millis(50));
+    h.release(None);
+    assert!(matches!(h.answer(), Some((1, Ok(_)))));
+}
+
 #[test]
 fn what_nobody_may_have_heard_is_told_to_one_more_flush() {
     let mut h = settled(1, Hardening::Flush);
@@ -138,12 +148,7 @@ fn what_was_not_flushed_for_the_sake_of_clients_is_durable_in_the_end() {
     let flushes = FlushRules { slow: Nanos(0), patience: Nanos::secs(30) };
     h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
-    h.devices.holding = Some(FLUSH);
-    h.submit(1, Op::Flush, 0, 0, 0);
-    h.run();
-    h.wait(Nanos::millis(50));
-    h.release(None);
-    assert!(matches!(h.answer(), Some((1, Ok(_)))));
+    take_long_over_a_flush(&mut h);
     h.write(1 << 20, &[2; 4096]);
     for _ in 0..4000 {
         h.read(1 << 20, 4096);
@@ -164,12 +169,7 @@ fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_th
     let blocks = BlockRange { first: 0, count: 8 };
     h.write(0, &[1; 8192]);
     h.act(Action::Copy { key, blocks, to });
-    h.devices.holding = Some(FLUSH);
-    h.submit(1, Op::Flush, 0, 0, 0);
-    h.run();
-    h.wait(Nanos::millis(50));
-    h.release(None);
-    assert!(matches!(h.answer(), Some((1, Ok(_)))));
+    take_long_over_a_flush(&mut h);
     // What is durable has the block in both places; only a flush takes the second one out of it.
     h.write(5 * 4096, &[2; 4096]);
     h.devices.log.clear();

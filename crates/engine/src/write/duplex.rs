@@ -28,19 +28,6 @@ pub(super) fn duplexed_slots(
     pair: [DeviceId; 2],
     range: BlockRange,
 ) -> Option<Chosen> {
-    if pair[0] == pair[1] || !core.map.has_room_for_places() {
-        return None;
-    }
-    fresh_duplexed_slots(core, requests, id, pair, range)
-}
-
-fn fresh_duplexed_slots(
-    core: &mut Core,
-    requests: &Requests,
-    id: PieceId,
-    pair: [DeviceId; 2],
-    range: BlockRange,
-) -> Option<Chosen> {
     let key = requests.pieces[id.0 as usize].key;
     let places = pair.map(|device| PlaceId { device, kind: PlaceKind::Fine });
     if !core.map.may_have_pair(key, places) {
@@ -72,7 +59,7 @@ pub(super) fn duplexed_again(
     let pair = duplexed_on(core, record, range.first)?;
     let count =
         (range.first..range.end()).take_while(|b| duplexed_on(core, record, *b) == Some(pair)).count();
-    fresh_duplexed_slots(core, requests, id, pair, BlockRange { count: count as u16, ..range })
+    duplexed_slots(core, requests, id, pair, BlockRange { count: count as u16, ..range })
 }
 
 /// The devices in use that hold the block in slots, if there are two and no whole place holds it. Also

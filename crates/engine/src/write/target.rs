@@ -270,11 +270,12 @@ impl DataPath {
         Some(chosen)
     }
 
+    /// Whether the piece may go to slots of both devices, which may take more places than the extent has.
     fn may_duplex_on(&self, id: PieceId, pair: [DeviceId; 2]) -> bool {
         let which = self.base.host.policies.of(self.base.requests.pieces[id.0 as usize].key.volume);
-        pair.into_iter().all(|device| {
-            may_redirect(&self.base.core, &self.base.host, &self.base.space, which, Some(device))
-        })
+        let may_go_to =
+            |device| may_redirect(&self.base.core, &self.base.host, &self.base.space, which, Some(device));
+        pair[0] != pair[1] && self.base.core.map.has_room_for_places() && pair.into_iter().all(may_go_to)
     }
 
     /// To the extent's whole place on a device, made if it has none there. Only where nothing can be lost

@@ -12,9 +12,7 @@ use weir_engine::{
     AdminCommand, AdminError, AdminId, AdminReply, DeviceSettings, Driver, DurableWrites, Engine,
     ExplainError, Options, StartError,
 };
-use weir_model::{
-    Bytes, DeviceId, HeapMemory, Io, IoError, IoKind, Memory as _, Nanos, Store as _, VolumeOffset,
-};
+use weir_model::{Bytes, DeviceId, HeapMemory, Io, IoError, Nanos, Store as _, VolumeOffset};
 use weir_policy::placement;
 use weir_serve::explain::Explanation;
 
@@ -46,14 +44,7 @@ impl Driver for Outside {
         &mut self.memory
     }
     fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
-        Some(match io.kind {
-            IoKind::Read => self.devices.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
-            IoKind::Write { fua } => {
-                let written = self.devices.write(io.device, io.at, self.memory.bytes(io.buffer));
-                if fua { written.and_then(|()| self.devices.flush(io.device)) } else { written }
-            }
-            IoKind::Flush => self.devices.flush(io.device),
-        })
+        Some(self.devices.carry_out(&io, &mut self.memory))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::DEVICE_SIZE;
 use crate::Driver;
 use std::collections::VecDeque;
-use weir_model::{BLOCK, DeviceId, DeviceOffset, HeapMemory, Io, IoError, IoKind, Memory, Nanos, Store};
+use weir_model::{BLOCK, DeviceId, DeviceOffset, HeapMemory, Io, IoError, IoKind, Nanos, Store};
 
 /// Devices as plain vectors, which take so many writes yet, if there is a bound.
 #[derive(Clone)]
@@ -104,11 +104,7 @@ impl Devices {
             self.removals_told.push(io.device);
             return Err(IoError::Removed);
         }
-        match io.kind {
-            IoKind::Read => self.disks.read(io.device, io.at, self.memory.bytes_mut(io.buffer)),
-            IoKind::Write { .. } => self.disks.write(io.device, io.at, self.memory.bytes(io.buffer)),
-            IoKind::Flush => Ok(()),
-        }
+        self.disks.carry_out(&io, &mut self.memory)
     }
 }
 
