@@ -34,3 +34,58 @@ pub trait Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buffer, Bytes, HeapMemory, IoId};
+
+    /// One device of 8 KiB, and how many of its bytes a flush has made durable.
+    struct Disk {
+        bytes: Vec<u8>,
+        durable: Vec<u8>,
+        fails: bool,
+    }
+
+    impl Store for Disk {
+        fn read(&mut self, _: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
+            bytes.copy_from_slice(&self.bytes[at.0 as usize..][..bytes.len()]);
+            Ok(())
+        }
+        fn write(&mut self, _: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
+            self.bytes[at.0 as usize..][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+        fn flush(&mut self, _: DeviceId) -> Result<(), IoError> {
+            if self.fails {
+                return Err(IoError::Lost);
+            }
+            self.durable.clone_from(&self.bytes);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_durable_write_is_flushed_and_another_one_is_not() {
+        let mut disk = Disk { bytes: vec![0; 8192], durable: vec![0; 8192], fails: false };
+        let mut memory = HeapMemory::new(Bytes::kib(64));
+        let buffer = memory.take(Bytes(4096)).expect("memory");
+        let io = |kind, at| Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(at), buffer };
+        memory.bytes_mut(buffer).fill(1);
+        disk.carry_out(&io(IoKind::Write { fua: false }, 4096), &mut memory).expect("written");
+        assert!(disk.bytes[4096..] == [1; 4096] && disk.durable == [0; 8192]);
+        memory.bytes_mut(buffer).fill(2);
+        disk.carry_out(&io(IoKind::Write { fua: true }, 0), &mut memory).expect("written");
+        assert!(disk.durable[..4096] == [2; 4096] && disk.durable[4096..] == [1; 4096]);
+        disk.carry_out(&io(IoKind::Read, 4096), &mut memory).expect("read");
+        assert_eq!(memory.bytes(buffer), [1; 4096]);
+        disk.fails = true;
+        for kind in [IoKind::Write { fua: true }, IoKind::Flush] {
+            let failed = disk.carry_out(&io(kind, 0), &mut memory);
+            assert_eq!(failed, Err(IoError::Lost), "{kind:?}");
+        }
+        let none = Io { buffer: Buffer::EMPTY, ..io(IoKind::Flush, 0) };
+        disk.fails = false;
+        disk.carry_out(&none, &mut memory).expect("flushed");
+    }
+}

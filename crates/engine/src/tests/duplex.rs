@@ -143,6 +143,20 @@ fn a_write_is_acknowledged_when_both_have_it_and_takes_fresh_slots_of_both() {
 }
 
 #[test]
+fn a_write_that_fails_before_it_has_begun_gives_slots_of_both_back() {
+    let mut b = Buffered::with_home();
+    let free = |b: &Buffered| [1, 2].map(|device| b.h.engine.map().space(DeviceId(device)).free());
+    let before = free(&b);
+    b.sends(BOTH);
+    b.h.devices.broken.push((DeviceId(0), IoKind::Read, EIO));
+    b.h.request(Op::Write, 512, &[2; 512], false).expect_err("the rest of the block cannot be read");
+    b.h.devices.broken.clear();
+    b.h.wait(Nanos::secs(10));
+    assert_eq!(free(&b), before);
+    assert_eq!(b.h.read(0, 4096).1, [1; 4096]);
+}
+
+#[test]
 fn without_metadata_room_what_is_in_two_places_stays_in_two() {
     let mut b = Buffered::with_home();
     b.write(BOTH, 0, 2);

@@ -131,6 +131,39 @@ fn one_disk_alone_is_read() {
     }
 }
 
+/// Whatever is wanted of a trace, and however long it is.
+#[test]
+fn batches_hold_what_the_iterator_gives() {
+    type Wanted = fn(Reader<'_>) -> Reader<'_>;
+    let wanted: [Wanted; 6] = [
+        |reader| reader,
+        |reader| reader.only("0"),
+        |reader| reader.only("another"),
+        |reader| reader.within(Span { start: Nanos(1), end: Nanos(u64::MAX) }, None),
+        |reader| reader.numbered(1..3000, 0),
+        |reader| reader.with_responses(),
+    ];
+    for (name, bytes, _) in samples() {
+        let is_binary = format(name).is_some_and(|f| matches!(f.shape, Shape::Records { .. }));
+        for times in [1, 2000].into_iter().take(1 + usize::from(is_binary)) {
+            let bytes = bytes.repeat(times);
+            for (nth, want) in wanted.iter().enumerate() {
+                let open = || want(Reader::open("t", &bytes[..], format(name)).expect("a trace"));
+                let (mut one_by_one, mut batches) = (open(), open());
+                let expected: Vec<_> = one_by_one.by_ref().collect();
+                let (mut found, mut batch) = (Vec::new(), Vec::new());
+                while let Some(next) = batches.next_batch(&mut batch) {
+                    found.extend(batch.drain(..).map(Ok).chain(next.err().map(Err)));
+                }
+                assert_eq!(found, expected, "{name}, {times} times, wanted {nth}");
+                let counts = |reader: &Reader<'_>| (reader.lines(), reader.left_out(), reader.unwanted());
+                assert_eq!(counts(&batches), counts(&one_by_one), "{name}, {times} times, wanted {nth}");
+                assert_eq!(batches.response(), one_by_one.response(), "{name}");
+            }
+        }
+    }
+}
+
 #[test]
 fn records_of_bytes_that_break_off_say_where() {
     for (name, bytes, told) in binary_samples() {
