@@ -237,25 +237,30 @@ fn a_copy_that_fails_no_longer_counts_before_the_write_is_answered_and_comes_bac
 
 #[test]
 fn a_copy_whose_device_fails_a_flush_while_it_is_written_does_not_count() {
-    let mut h = of(4);
-    h.write(0, &[1; EXTENT]);
-    h.flush().expect("a flush");
-    h.write(0, &[1; 4096]);
-    h.devices.hanging = vec![DeviceId(0)];
-    h.submit(1, Op::Write, 4096, 4096, 2);
-    h.submit(2, Op::Flush, 0, 0, 0);
-    h.run();
-    let kinds: Vec<_> = h.devices.held.iter().map(|io| io.kind).collect();
-    assert_eq!(kinds, [WRITE, IoKind::Flush], "on the first copy's device");
-    h.devices.hanging.clear();
-    h.release_one(1, Some(EIO));
-    h.release(None);
-    let answers = [h.answer(), h.answer()];
-    assert!(answers.contains(&Some((1, Ok(ReadShape::Data)))), "{answers:?}");
-    assert_eq!(h.record(h.key(0)).map(|r| r.places.iter().filter(|p| p.valid.contains(1)).count()), Some(1));
-    assert_eq!(h.read(4096, 4096).1, [2; 4096]);
-    h.wait(Nanos::secs(10));
-    assert_eq!((h.copies(), h.degraded()), (vec![(DeviceId(0), 32), (DeviceId(1), 32)], 0));
+    // A block that both hold, and one that neither does.
+    for block in [1, 9] {
+        let mut h = of(4);
+        h.write(0, &[1; 8 * 4096]);
+        h.flush().expect("a flush");
+        h.write(0, &[1; 4096]);
+        h.devices.hanging = vec![DeviceId(0)];
+        h.submit(1, Op::Write, block * 4096, 4096, 2);
+        h.submit(2, Op::Flush, 0, 0, 0);
+        h.run();
+        let kinds: Vec<_> = h.devices.held.iter().map(|io| io.kind).collect();
+        assert_eq!(kinds, [WRITE, IoKind::Flush], "on the first copy's device");
+        h.devices.hanging.clear();
+        h.release_one(1, Some(EIO));
+        h.release(None);
+        let answers = [h.answer(), h.answer()];
+        assert!(answers.contains(&Some((1, Ok(ReadShape::Data)))), "{answers:?}");
+        let holds = |p: &&weir_map::Place| p.valid.contains(block as u16);
+        let holders = h.record(h.key(0)).map(|r| r.places.iter().filter(holds).count());
+        assert_eq!(holders, Some(1), "block {block}");
+        assert_eq!(h.read(block * 4096, 4096).1, [2; 4096]);
+        h.wait(Nanos::secs(10));
+        assert_eq!((h.copies().len(), h.degraded()), (2, 0));
+    }
 }
 
 #[test]
