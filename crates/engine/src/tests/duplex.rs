@@ -169,6 +169,19 @@ fn without_metadata_room_what_is_in_two_places_stays_in_two() {
 }
 
 #[test]
+fn what_cannot_go_to_slots_of_two_devices_goes_home() {
+    // Twice the same device.
+    let mut b = Buffered::with_home();
+    b.write(WriteTo::FineDuplexed([DeviceId(1); 2]), 0, 2);
+    assert!(b.h.read(0, 4096).1 == [2; 4096] && b.dirty(0) == (0, 0), "{:?}", b.dirty(0));
+    // No metadata room for places that nobody needs.
+    let mut b = Buffered::with_home();
+    b.h.leave_no_room_for_places();
+    b.write(BOTH, 0, 2);
+    assert!(b.h.read(0, 4096).1 == [2; 4096] && b.dirty(0) == (0, 0), "{:?}", b.dirty(0));
+}
+
+#[test]
 fn while_somebody_waits_for_space_what_is_in_two_places_stays_in_two() {
     let mut b = Buffered::with_home();
     b.write(BOTH, 0, 2);

@@ -143,6 +143,7 @@ fn batches_hold_what_the_iterator_gives() {
         |reader| reader.numbered(1..3000, 0),
         |reader| reader.with_responses(),
     ];
+    const WITH_RESPONSES: usize = 5;
     for (name, bytes, _) in samples() {
         let is_binary = format(name).is_some_and(|f| matches!(f.shape, Shape::Records { .. }));
         for times in [1, 2000].into_iter().take(1 + usize::from(is_binary)) {
@@ -153,6 +154,9 @@ fn batches_hold_what_the_iterator_gives() {
                 let expected: Vec<_> = one_by_one.by_ref().collect();
                 let (mut found, mut batch) = (Vec::new(), Vec::new());
                 while let Some(next) = batches.next_batch(&mut batch) {
+                    // A reader tells the response of one record.
+                    let is_told = nth == WITH_RESPONSES && is_binary && batches.format().tells_responses();
+                    assert!(!is_told || batch.len() <= 1, "{name}: {}", batch.len());
                     found.extend(batch.drain(..).map(Ok).chain(next.err().map(Err)));
                 }
                 assert_eq!(found, expected, "{name}, {times} times, wanted {nth}");
