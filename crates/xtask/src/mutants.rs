@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Let the campaign look for a mutant for N minutes of processor time
     #[arg(long, value_name = "N", default_value = "10", value_parser = minutes)]
     minutes: Duration,
+    /// End once N mutants are found; the campaign looks for those left in rounds, each twice as long
+    #[arg(long, value_name = "N")]
+    enough: Option<usize>,
     /// Look for N mutants at a time
     #[arg(long, value_name = "N", default_value = "2", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     jobs: usize,
@@ -110,6 +113,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
+/// A mutant, and how far the search for it is.
+struct Search {
+    mutant: Mutant,
+    campaign: campaign::Position,
+    found: Option<Found>,
+}
+
 fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
     let needs_tests = |mutant: &Mutant| match args.net {
         Wanted::Named => matches!(mutant.net(), Net::Test(_) | Net::Property(_)),
@@ -124,28 +134,51 @@ fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
         }
     };
     println!("{} mutants, {} at a time, seeds from {seed} on, {:?} mix", wanted.len(), args.jobs, args.mix);
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
+    let from = campaign::Position::from(seed);
+    let mut searches: Vec<_> =
+        wanted.iter().map(|&mutant| Search { mutant, campaign: from, found: None }).collect();
+    let enough = args.enough.unwrap_or(usize::MAX);
+    let rounds = if args.enough.is_some() && args.net == Wanted::Campaign { ROUNDS } else { 1 };
+    for round in (0..rounds).rev() {
+        search_once(args, args.minutes / (1 << round), enough, &mut searches, &programs);
+    }
+    report(&searches, enough)
+}
+
+/// How many rounds there are where it is known how many mutants are enough.
+const ROUNDS: u32 = 8;
+
+/// Looks for those not found yet, each until it has had so much processor time in all, while more are wanted.
+fn search_once(
+    args: &Args,
+    until: Duration,
+    enough: usize,
+    searches: &mut [Search],
+    programs: &[suite::Program],
+) {
+    let found = AtomicUsize::new(searches.iter().filter(|search| search.found.is_some()).count());
+    let left = Mutex::new(searches.iter_mut().filter(|search| search.found.is_none()));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs {
             scope.spawn(|| {
-                while let Some(mutant) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = find(args, *mutant, seed, &programs);
-                    println!("{}: {}", mutant.name(), found.as_ref().map_or("NOT FOUND", |found| &found.how));
-                    if let Ok(mut results) = results.lock() {
-                        results.push((*mutant, found));
+                while found.load(Ordering::Relaxed) < enough {
+                    let Some(search) = left.lock().ok().and_then(|mut left| left.next()) else { break };
+                    search.found = find(args, until, search, programs);
+                    if let Some(how) = search.found.as_ref().map(|found| &found.how) {
+                        found.fetch_add(1, Ordering::Relaxed);
+                        println!("{}: {how}", search.mutant.name());
                     }
                 }
             });
         }
     });
-    report(results.into_inner().unwrap_or_default())
 }
 
 /// Runs the tests wanted on a mutant until one finds it.
-fn find(args: &Args, mutant: Mutant, seed: u64, programs: &[suite::Program]) -> Option<Found> {
+fn find(args: &Args, until: Duration, search: &mut Search, programs: &[suite::Program]) -> Option<Found> {
+    let mutant = search.mutant;
     let mix = if mutant.net() == Net::Served { Mix::Served } else { args.mix };
-    let campaign = || campaign::find(args, mutant, mix, seed);
+    let mut campaign = || campaign::find(args, mutant, mix, until, &mut search.campaign);
     let suite = |name| suite::find(mutant, programs, name);
     match (args.net, mutant.net()) {
         (Wanted::Named, Net::Test(name) | Net::Property(name)) => suite(Some(name)),
@@ -156,25 +189,29 @@ fn find(args: &Args, mutant: Mutant, seed: u64, programs: &[suite::Program]) -> 
     }
 }
 
-/// The table of what was found by what; a failure if something was not.
-fn report(mut results: Vec<(Mutant, Option<Found>)>) -> ExitCode {
-    results.sort_by_key(|(mutant, _)| *mutant);
+/// The table of what was found by what; a failure if fewer are found than are wanted.
+fn report(searches: &[Search], enough: usize) -> ExitCode {
     let mut table = Table::new();
     let header =
         ["mutant", "rule", "must be found by", "found by", "processor seconds", "crash points", "seen as"];
     table.load_style(presets::ASCII_MARKDOWN).set_header(header);
-    for (mutant, found) in &results {
+    let mut searches: Vec<_> = searches.iter().collect();
+    searches.sort_by_key(|search| search.mutant);
+    for Search { mutant, campaign, found } in &searches {
         let start = [mutant.name().to_owned(), mutant.rule().to_owned(), mutant.net().to_string()];
+        let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
         let end = match found {
             Some(Found { by, after, crashes, how }) => {
                 let crashes = crashes.map(|crashes| crashes.to_string()).unwrap_or_default();
-                [by.clone(), format!("{:.1}", after.as_secs_f64()), crashes, how.clone()]
+                [by.clone(), seconds(*after), crashes, how.clone()]
             }
-            None => ["NOT FOUND".to_owned(), String::new(), String::new(), String::new()],
+            None => {
+                ["NOT FOUND".to_owned(), seconds(campaign.spent), campaign.crashes.to_string(), String::new()]
+            }
         };
         table.add_row(start.into_iter().chain(end));
     }
-    let found = results.iter().filter(|(_, found)| found.is_some()).count();
-    println!("\n{table}\n\n{found} of {} found", results.len());
-    if found == results.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let found = searches.iter().filter(|search| search.found.is_some()).count();
+    println!("\n{table}\n\n{found} of {} found", searches.len());
+    if found >= enough.min(searches.len()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -14,25 +14,51 @@ use weir_world::Mutant;
 /// busy.
 const PATIENCE: u32 = 20;
 
-/// Runs histories until one fails or the processor time is up, and says so in a line: the mix, the time, the crashes,
-/// and the failure.
+/// How far the campaign has looked for a mutant.
+#[derive(Clone, Copy)]
+pub(super) struct Position {
+    /// The first seed not tried.
+    seed: u64,
+    /// Processor time.
+    pub(super) spent: Duration,
+    pub(super) crashes: u64,
+}
+
+impl Position {
+    pub(super) const fn from(seed: u64) -> Self {
+        Self { seed, spent: Duration::ZERO, crashes: 0 }
+    }
+}
+
+/// What a failure may say at most, in bytes: some quote a whole page.
+const SAID_MAX: usize = 300;
+
+/// Runs histories until one fails or the processor time is up, and says in a line: the next seed, the time,
+/// the crashes, and, of a failure, the mix and what it is.
 pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
     // A panic of the engine is a result like any other.
     std::panic::set_hook(Box::new(|_| {}));
-    let mut crashes = 0;
-    for seed in (first..).map(Seed).take_while(|_| processor_time() < args.minutes) {
-        let mut history = args.mix.history(seed, true).with_copies(args.copies);
+    let (mut seed, mut crashes) = (first, 0);
+    while processor_time() < args.minutes {
+        let mut history = args.mix.history(Seed(seed), true).with_copies(args.copies);
         history.setup.planted = super::planted(mutant);
         let outcome = history.run();
         crashes += outcome.statistics.crashes;
-        if let Some((failure, _)) = outcome.failure {
-            let failure = failure.to_string().replace('\n', " ");
-            let after = processor_time().as_secs_f64();
-            println!("{}\t{after}\t{crashes}\tseed {seed}: {failure}", name(args.mix.of(seed)));
+        let failure = outcome.failure.map(|(failure, _)| failure.to_string().replace(['\n', '\t'], " "));
+        if let Some(mut failure) = failure {
+            failure.truncate(failure.floor_char_boundary(SAID_MAX));
+            let by = name(args.mix.of(Seed(seed)));
+            println!(
+                "{}\t{}\t{crashes}\t{by}\tseed {seed}: {failure}",
+                seed + 1,
+                processor_time().as_secs_f64()
+            );
             return ExitCode::SUCCESS;
         }
+        seed += 1;
     }
-    ExitCode::FAILURE
+    println!("{seed}\t{}\t{crashes}", processor_time().as_secs_f64());
+    ExitCode::SUCCESS
 }
 
 /// The processor time this process has had; the time since it was first asked for where the system does not tell.
@@ -47,26 +73,35 @@ fn name(mix: Mix) -> String {
     mix.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Has another process run the campaign. One that does not end has found something, too.
-pub(super) fn find(args: &Args, mutant: Mutant, mix: Mix, seed: u64) -> Option<Found> {
-    let time = args.minutes;
+/// Has another process run the campaign from there on, until it has had so much processor time in all. One
+/// that does not end has found something, too.
+pub(super) fn find(
+    args: &Args,
+    mutant: Mutant,
+    mix: Mix,
+    until: Duration,
+    position: &mut Position,
+) -> Option<Found> {
+    let time = until.saturating_sub(position.spent);
     let minutes = (time.as_secs_f64() / 60.0).to_string();
-    let (mix_name, seed_text, copies) = (name(mix), seed.to_string(), args.copies.to_string());
+    let (mix_name, seed, copies) = (name(mix), position.seed.to_string(), args.copies.to_string());
     let args = ["mutants", "--worker", "--only", mutant.name(), "--mix", &mix_name];
-    let more = ["--seed", &seed_text, "--minutes", &minutes, "--copies", &copies];
+    let more = ["--seed", &seed, "--minutes", &minutes, "--copies", &copies];
     let child = Command::new(std::env::current_exe().ok()?)
         .args(args.iter().chain(&more))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let found = |by: &str, after, crashes, how: &str| {
-        Some(Found { by: format!("campaign, {by}"), after, crashes, how: how.to_owned() })
-    };
     let Some((_, out)) = wait(child, PATIENCE * time) else {
-        return found(&mix_name, time, None, "a history that does not end");
+        let (by, how) = (format!("campaign, {mix_name}"), "a history that does not end".to_owned());
+        return Some(Found { by, after: until, crashes: None, how });
     };
-    let mut fields = out.trim_end().splitn(4, '\t');
-    let (by, after, crashes, how) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    found(by, Duration::try_from_secs_f64(after.parse().ok()?).ok()?, crashes.parse().ok(), how)
+    let mut fields = out.trim_end().splitn(5, '\t');
+    let (seed, spent, crashes) = (fields.next()?, fields.next()?, fields.next()?);
+    position.seed = seed.parse().ok()?;
+    position.spent += Duration::try_from_secs_f64(spent.parse().ok()?).ok()?;
+    position.crashes += crashes.parse::<u64>().ok()?;
+    let (by, how) = (format!("campaign, {}", fields.next()?), fields.next()?.to_owned());
+    Some(Found { by, after: position.spent, crashes: Some(position.crashes), how })
 }
