@@ -26,7 +26,8 @@ pub mod units;
 
 pub use error::SimError;
 pub use load::{Arrival, Client, Load, Postmark, Replay, Space, Synthetic};
+pub use place::hindsight::Hindsight;
 pub use place::noise::Noise;
 pub use place::outcome::{DeviceOutcome, Outcome, Responses, Window};
 pub use place::pool::{DeviceSize, DeviceSpec, PoolSpec};
-pub use place::run::{Mode, Plan, place};
+pub use place::run::{Mode, Plan, place, place_and_note};

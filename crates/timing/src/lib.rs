@@ -39,7 +39,7 @@ pub use cap::Capped;
 pub use disk::Disk;
 pub use memory::PersistentMemory;
 pub use network::Network;
-pub use probe::flush_response;
+pub use probe::{flush_response, occupancy};
 pub use ssd::Ssd;
 
 /// A device's timing. Give it commands with [`submit`](Timing::submit); then, as long as

@@ -1,7 +1,7 @@
 //! What a model answers when it is tried.
 
 use crate::Timing;
-use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
+use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos, Rng, Seed};
 
 /// Write-and-flush pairs tried.
 const TRIES: u64 = 5;
@@ -27,4 +27,42 @@ pub fn flush_response(timing: &mut dyn Timing, size: Bytes) -> Nanos {
         }
     }
     Nanos(now.0 / TRIES)
+}
+
+/// Commands in flight while a device's time is shared out.
+const BUSY: u64 = 16;
+/// Commands until a device is as it stays.
+const WARM_UP: u64 = 2_000;
+/// Commands measured.
+const MEASURED: u64 = 4_000;
+
+/// What a command of this kind and length takes of the time of a device of this size: the mean time between
+/// two answers while it has 16 of them all over it.
+pub fn occupancy(timing: &mut dyn Timing, size: Bytes, kind: IoKind, len: Bytes) -> Nanos {
+    let mut positions = Rng::new(Seed(1));
+    let spots = (size.0 / len.0).max(1);
+    let mut submit = |timing: &mut dyn Timing, now, id| {
+        let at = DeviceOffset(positions.word() % spots * len.0);
+        timing.submit(now, IoId(id), kind, at, len);
+    };
+    let (mut now, mut from) = (Nanos(0), Nanos(0));
+    let mut submitted = 0;
+    while submitted < BUSY {
+        submit(timing, now, submitted);
+        submitted += 1;
+    }
+    let mut ended = 0;
+    while ended < WARM_UP + MEASURED {
+        let Some(due) = timing.next() else { break };
+        now = now.max(due);
+        while timing.pop(now).is_some() {
+            ended += 1;
+            if ended == WARM_UP {
+                from = now;
+            }
+            submit(timing, now, submitted);
+            submitted += 1;
+        }
+    }
+    Nanos((now - from).0 / ended.saturating_sub(WARM_UP).max(1))
 }

@@ -137,6 +137,8 @@ fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
     let from = campaign::Position::from(seed);
     let mut searches: Vec<_> =
         wanted.iter().map(|&mutant| Search { mutant, campaign: from, found: None }).collect();
+    // Those that it must find come first in each round: they are found sooner than others.
+    searches.sort_by_key(|search| matches!(search.mutant.net(), Net::Test(_) | Net::Property(_)));
     let enough = args.enough.unwrap_or(usize::MAX);
     let rounds = if args.enough.is_some() && args.net == Wanted::Campaign { ROUNDS } else { 1 };
     for round in (0..rounds).rev() {

@@ -5,7 +5,7 @@ mod harm;
 mod loads;
 mod report;
 
-use loads::{ROWS, Row};
+use loads::{Loaded, ROWS, Row};
 use report::Figures;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,9 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use weir_policy::placement::{ALL, by_name};
-use weir_sim::Outcome;
+use weir_policy::placement::{ALL, Placement, by_name};
+use weir_sim::place::hindsight;
+use weir_sim::{Arrival, Hindsight, Outcome, PoolSpec, Space};
 
 /// Where the traces are, seen from the repository.
 const TRACES: &str = "../shared/traces";
@@ -103,7 +104,7 @@ fn judge(args: &Args) -> Result<(), String> {
         }
     });
     let known = known.into_inner().map_err(|_| "a run ended in a panic")?;
-    let table = report::table(&rows, &known);
+    let table = format!("{}\n\n{}", report::table(&rows, &known), report::costs(&rows, &known));
     println!("{table}");
     if args.record {
         report::record(&root.join(RECORD), &rows, &table)?;
@@ -142,15 +143,62 @@ fn judge_one(
     known: &Mutex<Known>,
 ) -> Result<(), String> {
     let start = Instant::now();
-    let outcome = one(row, policy, traces, args.short)?;
-    let figures = Figures::of(&outcome);
+    let case = Case::new(row, traces, args.short)?;
+    let (outcome, figures, asked) = case.run(by_name(policy).ok_or("there is no such policy")?)?;
     eprintln!("{} {policy}: {figures} ({:.0} s)", row.name, start.elapsed().as_secs_f64());
     if args.devices {
         eprint!("{}", report::devices(&outcome));
     }
+    let mut found = vec![(policy, figures)];
+    if policy == report::JUDGED {
+        found.extend(case.bounds(&asked)?);
+        eprintln!("{}: bounds ({:.0} s)", row.name, start.elapsed().as_secs_f64());
+    }
     let mut known = known.lock().map_err(|_| "another run ended in a panic")?;
-    known.insert((row.name.to_owned(), policy.to_owned()), figures);
+    for (name, figures) in found {
+        known.insert((row.name.to_owned(), name.to_owned()), figures);
+    }
     args.keep.as_ref().map_or(Ok(()), |path| report::write(path, &known))
+}
+
+/// A load on its pool.
+struct Case<'r> {
+    row: &'r Row,
+    pool: PoolSpec,
+    loaded: Loaded,
+    spaces: Vec<Space>,
+    short: bool,
+}
+
+impl<'r> Case<'r> {
+    fn new(row: &'r Row, traces: &Path, short: bool) -> Result<Self, String> {
+        let (pool, loaded) = (row.pool(), row.load(traces)?);
+        let spaces = loaded.fresh()?.spaces(pool.extent);
+        Ok(Self { row, pool, loaded, spaces, short })
+    }
+
+    /// What a policy came to, and what was asked of it.
+    fn run(&self, policy: Box<dyn Placement>) -> Result<(Outcome, Figures, Vec<Arrival>), String> {
+        let mut load = self.loaded.fresh()?;
+        let plan = self.row.plan(&*load, self.short);
+        let mut asked = Vec::new();
+        let outcome = weir_sim::place_and_note(&self.pool, policy, &mut *load, &plan, Some(&mut asked));
+        let outcome = outcome.map_err(|error| error.to_string())?;
+        let cost = hindsight::cost(&self.pool, &self.spaces, &outcome).map_err(|error| error.to_string())?;
+        let figures = Figures::of(&outcome, cost / asked.len().max(1) as f64);
+        Ok((outcome, figures, asked))
+    }
+
+    /// What the best placement that never changes came to, with what it costs by the model, and what nothing
+    /// can cost less than.
+    fn bounds(&self, asked: &[Arrival]) -> Result<[(&'static str, Figures); 2], String> {
+        let bounds = Hindsight::of(&self.pool, &self.spaces, asked).map_err(|error| error.to_string())?;
+        let (_, replayed, _) = self.run(bounds.replayed())?;
+        let each = |seconds: f64| seconds / asked.len().max(1) as f64;
+        let fixed = Figures { cost: each(bounds.fixed), ..replayed };
+        let dynamic = Figures { cost: bounds.dynamic.map_or(f64::NAN, each), ..Figures::default() };
+        Ok([(report::FIXED, fixed), (report::DYNAMIC, dynamic)])
+    }
 }
 
 fn policies(args: &Args) -> Result<Vec<&'static str>, String> {
@@ -162,13 +210,4 @@ fn policies(args: &Args) -> Result<Vec<&'static str>, String> {
             Ok(all.filter(|name| args.policy.is_empty() || args.policy.iter().any(|p| p == name)).collect())
         }
     }
-}
-
-/// One policy on one load.
-fn one(row: &Row, policy: &str, traces: &Path, short: bool) -> Result<Outcome, String> {
-    let loaded = row.load(traces)?;
-    let mut load = loaded.fresh()?;
-    let plan = row.plan(&*load, short);
-    let policy = by_name(policy).ok_or("there is no such policy")?;
-    weir_sim::place(&row.pool(), policy, &mut *load, &plan).map_err(|error| error.to_string())
 }

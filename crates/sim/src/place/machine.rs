@@ -19,7 +19,7 @@ use weir_world::{Device, Storage, World};
 /// Buffer memory: requests beyond it wait, as a client without credit does.
 const MEMORY: Bytes = Bytes::mib(256);
 /// The longest piece of a request.
-const PIECE: Bytes = Bytes::mib(1);
+pub(super) const PIECE: Bytes = Bytes::mib(1);
 /// A modelled drive is never given up, however long its queue.
 const DEADLINE: Nanos = Nanos::secs(365 * 86_400);
 /// How many steps may pass at one instant before the engine counts as running in circles.

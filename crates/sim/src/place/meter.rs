@@ -8,7 +8,8 @@ pub(crate) struct Meter {
     pub(crate) reads: Direction,
     pub(crate) writes: Direction,
     /// Of both, what was for the map.
-    pub(crate) metadata: Bytes,
+    pub(crate) metadata_reads: Direction,
+    pub(crate) metadata_writes: Direction,
     /// Time with something under way.
     pub(crate) busy: Nanos,
     /// Commands under way, summed over time: nanoseconds.
@@ -28,7 +29,13 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    fn since(self, earlier: Self) -> Self {
+    fn add(&mut self, len: Bytes, response: Nanos) {
+        self.count += 1;
+        self.bytes += len;
+        self.response += response;
+    }
+
+    pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             count: self.count - earlier.count,
             bytes: self.bytes - earlier.bytes,
@@ -64,17 +71,20 @@ impl Meter {
     pub(crate) fn end(&mut self, now: Nanos, kind: IoKind, len: Bytes, response: Nanos, metadata: bool) {
         self.pass(now);
         self.under_way -= 1;
-        let direction = match kind {
-            IoKind::Read => &mut self.reads,
-            IoKind::Write { .. } => &mut self.writes,
+        let (direction, of_metadata) = match kind {
+            IoKind::Read => (&mut self.reads, &mut self.metadata_reads),
+            IoKind::Write { .. } => (&mut self.writes, &mut self.metadata_writes),
             IoKind::Flush => return,
         };
-        direction.count += 1;
-        direction.bytes += len;
-        direction.response += response;
+        direction.add(len, response);
         if metadata {
-            self.metadata += len;
+            of_metadata.add(len, response);
         }
+    }
+
+    /// Bytes of the map's, read or written.
+    pub(crate) fn metadata(&self) -> Bytes {
+        self.metadata_reads.bytes + self.metadata_writes.bytes
     }
 
     /// What was counted since `earlier`.
@@ -82,7 +92,8 @@ impl Meter {
         Self {
             reads: self.reads.since(earlier.reads),
             writes: self.writes.since(earlier.writes),
-            metadata: self.metadata - earlier.metadata,
+            metadata_reads: self.metadata_reads.since(earlier.metadata_reads),
+            metadata_writes: self.metadata_writes.since(earlier.metadata_writes),
             busy: self.busy - earlier.busy,
             queued: self.queued - earlier.queued,
             ..*self

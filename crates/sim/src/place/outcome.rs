@@ -49,6 +49,9 @@ pub struct Outcome {
     pub stops: u32,
     /// The same, as it went, warm-up included.
     pub windows: Vec<Window>,
+    /// By device, its commands for data from the load's start to the end, the mover's among them.
+    #[serde(skip)]
+    pub commands: Vec<Commands>,
     /// Of the seed and everything that happened: two runs share it only if they were the same.
     #[serde(serialize_with = "hexadecimal")]
     pub digest: u64,
@@ -123,6 +126,27 @@ pub struct DirectionOutcome {
     pub bytes: Bytes,
     /// Mean response.
     pub mean: Nanos,
+}
+
+/// A device's commands for data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commands {
+    /// Reads.
+    pub reads: u64,
+    /// Their bytes.
+    pub read: Bytes,
+    /// Writes.
+    pub writes: u64,
+    /// Their bytes.
+    pub written: Bytes,
+}
+
+impl Commands {
+    pub(crate) fn of(meter: &Meter) -> Self {
+        let (reads, writes) =
+            (meter.reads.since(meter.metadata_reads), meter.writes.since(meter.metadata_writes));
+        Self { reads: reads.count, read: reads.bytes, writes: writes.count, written: writes.bytes }
+    }
 }
 
 /// A stretch of time. In JSON its responses are `null` if nothing was answered in it.

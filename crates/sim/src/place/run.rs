@@ -4,7 +4,8 @@
 use super::machine::Machine;
 use super::meter::Meter;
 use super::outcome::{
-    Collected, DeviceOutcome, DirectionOutcome, EstimateOutcome, Outcome, Window, loads, parts, shares,
+    Collected, Commands, DeviceOutcome, DirectionOutcome, EstimateOutcome, Outcome, Window, loads, parts,
+    shares,
 };
 use crate::load::Next;
 use crate::{Arrival, Client, Load, PoolSpec, SimError, Space};
@@ -54,10 +55,25 @@ pub fn place(
     load: &mut dyn Load,
     plan: &Plan,
 ) -> Result<Outcome, SimError> {
+    place_and_note(pool, policy, load, plan, None)
+}
+
+/// As [`place`]; what the engine was asked for, in that order, goes to `asked`.
+///
+/// # Errors
+/// As [`place`].
+pub fn place_and_note(
+    pool: &PoolSpec,
+    policy: Box<dyn Placement>,
+    load: &mut dyn Load,
+    plan: &Plan,
+    asked: Option<&mut Vec<Arrival>>,
+) -> Result<Outcome, SimError> {
     let name = policy.name().to_owned();
     let spaces: Vec<Space> = load.spaces(pool.extent);
     let machine = Machine::new(pool, policy, &spaces, plan.seed)?;
     let mut run = PlaceRun::new(machine, plan);
+    run.asked = asked;
     run.go(load)?;
     Ok(run.outcome(name, pool))
 }
@@ -94,6 +110,8 @@ struct PlaceRun<'p> {
     pending: Slab<Pending>,
     /// Arrived, and not yet taken by the engine.
     waiting: VecDeque<(Arrival, Option<Client>)>,
+    /// Taken by the engine, if anybody wants to know.
+    asked: Option<&'p mut Vec<Arrival>>,
     /// In an open loop, what comes next.
     next: Option<Arrival>,
     clients: Clients,
@@ -110,6 +128,7 @@ struct PlaceRun<'p> {
     windows: Vec<Window>,
     /// What the load counts of its own work.
     done: Option<u64>,
+    at_start: Mark,
     at_warm: Mark,
     at_end: Mark,
     at_window: Mark,
@@ -137,6 +156,7 @@ impl<'p> PlaceRun<'p> {
             end: None,
             pending: Slab::new(),
             waiting: VecDeque::new(),
+            asked: None,
             next: None,
             clients: Clients::default(),
             arrived: 0,
@@ -150,11 +170,13 @@ impl<'p> PlaceRun<'p> {
             window: Collected::new(),
             windows: Vec::new(),
             done: None,
+            at_start: Mark::default(),
             at_warm: Mark::default(),
             at_end: Mark::default(),
             at_window: Mark::default(),
         };
-        run.at_window = run.mark();
+        run.at_start = run.mark();
+        run.at_window = run.at_start.clone();
         run
     }
 
@@ -316,6 +338,9 @@ impl<'p> PlaceRun<'p> {
             let (Arrival { at, op, len, .. }, client) = (*arrival, *client);
             let id = RequestId(self.pending.vacant_key() as u64);
             let Some(pieces) = self.machine.submit(id, arrival) else { return };
+            if let Some(asked) = &mut self.asked {
+                asked.push(*arrival);
+            }
             let measured = self.is_measured(at);
             self.pending.insert(Pending { arrived: self.start + at, op, len, pieces, measured, client });
             self.waiting.pop_front();
@@ -385,7 +410,9 @@ impl<'p> PlaceRun<'p> {
         self.at_window = mark;
     }
 
-    fn outcome(self, policy: String, pool: &PoolSpec) -> Outcome {
+    fn outcome(mut self, policy: String, pool: &PoolSpec) -> Outcome {
+        let meters = self.mark().meters.into_iter().zip(&self.at_start.meters);
+        let commands = meters.map(|(now, start)| Commands::of(&now.since(start))).collect();
         let time = self.at_end.at - self.at_warm.at;
         let marks = self.at_end.meters.iter().zip(&self.at_warm.meters);
         let meters: Vec<_> = marks.map(|(end, warm)| end.since(warm)).collect();
@@ -405,7 +432,7 @@ impl<'p> PlaceRun<'p> {
             queue: meter.queued as f64 / time.0.max(1) as f64,
             reads: direction(meter.reads),
             writes: direction(meter.writes),
-            metadata: meter.metadata,
+            metadata: meter.metadata(),
         };
         let seconds = time.as_secs_f64().max(1e-9);
         Outcome {
@@ -425,6 +452,7 @@ impl<'p> PlaceRun<'p> {
             spread: status.spread,
             stops: status.moves.stops,
             windows: self.windows,
+            commands,
             digest: self.machine.digest(),
         }
     }

@@ -9,7 +9,10 @@ use weir_model::{Bytes, Nanos};
 use weir_sim::{Outcome, Window};
 
 /// The policy that is judged by the others.
-const JUDGED: &str = "adaptive";
+pub(super) const JUDGED: &str = "adaptive";
+/// The best placement that never changes, and what nothing costs less than, beside the policies.
+pub(super) const FIXED: &str = "(fixed)";
+pub(super) const DYNAMIC: &str = "(dynamic)";
 /// Classic caching.
 const CLASSIC: [&str; 2] = ["hystor", "hierarchy"];
 /// The recorded table lies between these lines.
@@ -17,21 +20,23 @@ const BEGIN: &str = "<!-- cargo place -->";
 const END: &str = "<!-- end -->";
 
 /// What a policy came to on a load.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     /// Response, seconds.
-    mean: f64,
-    p99: f64,
+    pub(super) mean: f64,
+    pub(super) p99: f64,
     /// Requests answered a second.
-    rate: f64,
+    pub(super) rate: f64,
     /// The share of requests that were not answered.
-    unanswered: f64,
+    pub(super) unanswered: f64,
     /// Bytes moved for each byte of users', after the warm-up.
-    moved: f64,
+    pub(super) moved: f64,
+    /// What a request costs by the model of the bounds, moves included: seconds of devices' time.
+    pub(super) cost: f64,
 }
 
 impl Figures {
-    pub(super) fn of(outcome: &Outcome) -> Self {
+    pub(super) fn of(outcome: &Outcome, cost: f64) -> Self {
         let seconds = outcome.measured.as_secs_f64();
         let bytes = (outcome.bytes_rate * seconds).max(1.0);
         Self {
@@ -40,6 +45,7 @@ impl Figures {
             rate: outcome.rate,
             unanswered: outcome.unanswered as f64 / outcome.requests.max(1) as f64,
             moved: outcome.moved.0 as f64 / bytes,
+            cost,
         }
     }
 
@@ -67,9 +73,9 @@ impl Figures {
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = |seconds| Nanos::from_secs_f64(seconds);
-        let Self { mean, p99, rate, unanswered, moved } = *self;
+        let Self { mean, p99, rate, unanswered, moved, cost } = *self;
         write!(f, "{rate:.1}/s, {} / {}", time(mean), time(p99))?;
-        write!(f, ", {:.2} % unanswered, {:.1} % moved", unanswered * 100.0, moved * 100.0)
+        write!(f, ", {:.2} % unanswered, {:.1} % moved, {}", unanswered * 100.0, moved * 100.0, time(cost))
     }
 }
 
@@ -96,11 +102,52 @@ pub(super) fn broken(rows: &[&Row], known: &Known) -> Vec<String> {
     rows.iter().filter_map(broken).collect()
 }
 
-/// One row a load: each policy's figures and the distance.
-pub(super) fn table(rows: &[&Row], known: &Known) -> String {
-    let mut policies: Vec<&str> = known.keys().map(|(_, policy)| &policy[..]).collect();
+/// Those of which something is known.
+fn policies(known: &Known) -> Vec<&str> {
+    let all = known.keys().map(|(_, policy)| &policy[..]);
+    let mut policies: Vec<&str> = all.filter(|name| ![FIXED, DYNAMIC].contains(name)).collect();
     policies.sort_unstable();
     policies.dedup();
+    policies
+}
+
+/// One row a load: what a request costs by the model under each policy, and at least.
+pub(super) fn costs(rows: &[&Row], known: &Known) -> String {
+    let policies = policies(known);
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    let heads = ["load"].into_iter().chain(policies.iter().copied());
+    let more = ["fixed", "dynamic", "adaptive to fixed", "to dynamic", "fixed, replayed", "adaptive to that"];
+    table.set_header(heads.chain(more));
+    for row in rows {
+        let of = |policy: &str| known.get(&(row.name.to_owned(), policy.to_owned()));
+        // What was not answered was not paid for.
+        let cost = |policy: &str| of(policy).filter(|f| f.unanswered == 0.0 && f.cost > 0.0).map(|f| f.cost);
+        let told = |policy: &str| {
+            cost(policy).map_or_else(|| "-".to_owned(), |cost| Nanos::from_secs_f64(cost).to_string())
+        };
+        let times = |bound: &str| match (cost(JUDGED), cost(bound)) {
+            (Some(ours), Some(least)) => format!("{:.2} times", ours / least),
+            _ => "-".to_owned(),
+        };
+        let distance = behind(row, known, std::iter::once(FIXED)).map_or_else(|| "-".to_owned(), percent);
+        let replayed = of(FIXED).map_or_else(|| "-".to_owned(), |figures| figures.cell(row));
+        let costs = policies.iter().copied().chain([FIXED, DYNAMIC]).map(told);
+        let cells = std::iter::once(row.name.to_owned()).chain(costs);
+        table.add_row(cells.chain([times(FIXED), times(DYNAMIC), replayed, distance]));
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table.to_string()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what an Option holds")]
+fn percent(all: Vec<f64>) -> String {
+    all.iter().map(|far| format!("{:+.0} %", far * 100.0)).collect::<Vec<_>>().join(" / ")
+}
+
+/// One row a load: each policy's figures and the distance.
+pub(super) fn table(rows: &[&Row], known: &Known) -> String {
+    let policies = policies(known);
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     let heads = ["load"].into_iter().chain(policies.iter().copied());
@@ -111,10 +158,7 @@ pub(super) fn table(rows: &[&Row], known: &Known) -> String {
             figures.map_or_else(|| "-".to_owned(), |figures| figures.cell(row))
         };
         let others = || policies.iter().copied().filter(|policy| *policy != JUDGED);
-        let distance = behind(row, known, others()).map_or_else(
-            || "-".to_owned(),
-            |all| all.iter().map(|far| format!("{:+.0} %", far * 100.0)).collect::<Vec<_>>().join(" / "),
-        );
+        let distance = behind(row, known, others()).map_or_else(|| "-".to_owned(), percent);
         let classic = behind(row, known, CLASSIC.into_iter()).filter(|_| row.saturates);
         let classic =
             classic.map_or_else(|| "-".to_owned(), |far| format!("{:.2} times", 1.0 / (1.0 + far[0])));
@@ -184,7 +228,8 @@ pub(super) fn read(path: &Path) -> Result<Known, String> {
         let names = (words.next()?.to_owned(), words.next()?.to_owned());
         let mut number = || words.next()?.parse().ok();
         let (mean, p99, rate) = (number()?, number()?, number()?);
-        Some((names, Figures { mean, p99, rate, unanswered: number()?, moved: number()? }))
+        let (unanswered, moved) = (number()?, number()?);
+        Some((names, Figures { mean, p99, rate, unanswered, moved, cost: number()? }))
     };
     let all = text.lines().map(line).collect::<Option<_>>();
     all.ok_or_else(|| format!("{} has a line that is no figures", path.display()))
@@ -196,8 +241,10 @@ pub(super) fn read(path: &Path) -> Result<Known, String> {
 /// If the file cannot be written.
 pub(super) fn write(path: &Path, known: &Known) -> Result<(), String> {
     let mut text = String::new();
-    for ((load, policy), Figures { mean, p99, rate, unanswered, moved }) in known {
-        let _always_fits = writeln!(text, "{load}\t{policy}\t{mean}\t{p99}\t{rate}\t{unanswered}\t{moved}");
+    for ((load, policy), figures) in known {
+        let Figures { mean, p99, rate, unanswered, moved, cost } = figures;
+        let all = [mean, p99, rate, unanswered, moved, cost].map(f64::to_string).join("\t");
+        let _always_fits = writeln!(text, "{load}\t{policy}\t{all}");
     }
     let new = path.with_extension("new");
     let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path));
@@ -210,7 +257,7 @@ mod tests {
     use super::*;
 
     fn figures(mean: f64, rate: f64) -> Figures {
-        Figures { mean, p99: 2.0 * mean, rate, unanswered: 0.0, moved: 0.0 }
+        Figures { mean, p99: 2.0 * mean, rate, ..Figures::default() }
     }
 
     #[test]

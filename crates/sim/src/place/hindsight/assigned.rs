@@ -1,0 +1,35 @@
+//! A placement that was settled beforehand, as a policy.
+
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use weir_model::{DeviceId, ExtentIndex, ExtentKey, VolumeId};
+use weir_policy::placement::{Access, Moment, Placement};
+
+/// Each extent goes where it was assigned, if there is room, and stays there.
+#[derive(Debug)]
+pub(super) struct Assigned {
+    by_extent: FxHashMap<ExtentKey, DeviceId>,
+}
+
+impl Assigned {
+    /// By the load's volume, in order, and the extent in it.
+    pub(super) fn new(by_extent: &BTreeMap<(usize, ExtentIndex), DeviceId>) -> Self {
+        let key = |(volume, index): &(usize, ExtentIndex)| ExtentKey {
+            volume: VolumeId(*volume as _),
+            index: *index,
+        };
+        Self { by_extent: by_extent.iter().map(|(extent, device)| (key(extent), *device)).collect() }
+    }
+}
+
+impl Placement for Assigned {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
+        let assigned = self.by_extent.get(&access.key);
+        let free = moment.devices.iter().filter(|device| device.free > 0);
+        free.clone().find(|device| Some(&device.id) == assigned).or(free.max_by_key(|d| d.free)).map(|d| d.id)
+    }
+}

@@ -1,0 +1,407 @@
+//! What no policy can cost less than, though it knew what comes, and copied and moved blocks whenever it
+//! liked.
+//!
+//! A block is in one or several places. A read costs that of the cheapest of them, a write that of all that
+//! hold the block afterwards. What has just been read or written is copied for a write along with its extent,
+//! anything else for a read of its bytes as well; to drop a copy costs nothing.
+//!
+//! Where space is scarce a block pays a price for the time it stays there (Lagrange's multipliers). Then no
+//! block minds the others, and the cheapest course of each is found by dynamic programming. With any prices,
+//! what these come to less the price of all space there is costs no more than any courses that fit together.
+//! Prices go up where more space is wanted than there is, and down where less is. With one scarce device and
+//! a price for each request the best prices come to what the best courses cost, since the linear program
+//! behind it has a solution in whole numbers: Belady's rule, with costs.
+
+use super::cost::DeviceCost;
+use super::events::{Event, Events, Filled, Touch};
+
+/// How many devices there may be.
+pub(super) const DEVICES_MAX: usize = 4;
+/// How many sets of them there are; a set has a bit for each.
+const SETS: usize = 1 << DEVICES_MAX;
+/// What a price changes by in the first round, as the power of e; less in later ones.
+const STEP: f64 = 0.7;
+
+/// A device as the bound knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) cost: DeviceCost,
+    /// Blocks it has room for; `None` if that is enough for all.
+    pub(super) blocks: Option<u64>,
+}
+
+impl Room {
+    /// What the block's share of a command costs here.
+    pub(super) fn share(&self, event: &Event) -> f64 {
+        let of = match event.touch {
+            Touch::Read => self.cost.read,
+            Touch::Write => self.cost.write,
+            Touch::Clear => return 0.0,
+        };
+        of.command / f64::from(event.blocks) + of.byte * f64::from(event.bytes)
+    }
+}
+
+/// How closely the prices are sought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Stretches of as many requests, with prices of their own.
+    pub(super) periods: u32,
+    pub(super) rounds: u32,
+}
+
+/// The bound, in seconds.
+pub(super) fn bound(events: &Events, filled: &Filled<'_>, rooms: &[Room], effort: Effort) -> f64 {
+    if events.requests == 0 {
+        return 0.0;
+    }
+    let periods = Periods::new(effort.periods, events.requests);
+    let courses = Courses::new(rooms, filled, periods);
+    let mut prices = Prices::new(rooms.len(), periods);
+    let (mut best, mut used) = courses.all(events, filled, &prices);
+    let first = first_price(events, rooms);
+    prices.set_all(rooms, first);
+    for round in 0..effort.rounds {
+        if round > 0 {
+            prices.adjust(rooms, &used, STEP / (1.0 + f64::from(round) / 4.0));
+        }
+        let cost;
+        (cost, used) = courses.all(events, filled, &prices);
+        best = best.max(cost - prices.of_space(rooms));
+    }
+    best
+}
+
+/// What the last block that fits would gain on the best device, for the time of one request.
+fn first_price(events: &Events, rooms: &[Room]) -> f64 {
+    let gain = |event: &Event| {
+        let shares = rooms.iter().map(|room| room.share(event));
+        shares.clone().fold(0.0, f64::max) - shares.fold(f64::INFINITY, f64::min)
+    };
+    let mut gains: Vec<f64> = events.by_block().map(|block| block.iter().map(gain).sum()).collect();
+    gains.sort_unstable_by(|a, b| b.total_cmp(a));
+    let room: u64 = rooms.iter().filter_map(|room| room.blocks).sum();
+    let last = gains.get(room as usize).or(gains.last()).copied().unwrap_or(0.0);
+    let most = gains.first().copied().unwrap_or(0.0);
+    last.max(most * 1e-3) / f64::from(events.requests.max(1))
+}
+
+/// All requests, in stretches of a power of two.
+#[derive(Clone, Copy, Debug)]
+struct Periods {
+    shift: u32,
+    count: u32,
+    requests: u32,
+}
+
+impl Periods {
+    /// No more than so many, of requests of which there is at least one.
+    fn new(most: u32, requests: u32) -> Self {
+        let shift = requests.div_ceil(most.max(1)).next_power_of_two().trailing_zeros();
+        Self { shift, count: (u64::from(requests)).div_ceil(1 << shift) as u32, requests }
+    }
+
+    /// The first request of a period, or, of the one after the last, the end.
+    fn start(self, period: u32) -> u32 {
+        (u64::from(period) << self.shift).min(self.requests.into()) as u32
+    }
+
+    /// The period a request is in; the end is in the last.
+    fn of(self, at: u32) -> u32 {
+        (at >> self.shift).min(self.count - 1)
+    }
+}
+
+/// What a block pays for the time of a request, by device and period.
+struct Prices {
+    periods: Periods,
+    by_device: Vec<Vec<f64>>,
+    /// The sum over all requests before each period.
+    before: Vec<Vec<f64>>,
+}
+
+impl Prices {
+    fn new(devices: usize, periods: Periods) -> Self {
+        let none = vec![vec![0.0; periods.count as usize + 1]; devices];
+        Self { periods, by_device: none.clone(), before: none }
+    }
+
+    fn set_all(&mut self, rooms: &[Room], price: f64) {
+        for (prices, _) in self.by_device.iter_mut().zip(rooms).filter(|(_, room)| room.blocks.is_some()) {
+            prices.fill(price);
+        }
+        self.sum_up();
+    }
+
+    fn sum_up(&mut self) {
+        for (prices, before) in self.by_device.iter().zip(&mut self.before) {
+            for period in 0..self.periods.count {
+                let len = f64::from(self.periods.start(period + 1) - self.periods.start(period));
+                before[period as usize + 1] = before[period as usize] + prices[period as usize] * len;
+            }
+        }
+    }
+
+    /// From the first request to this one.
+    fn up_to(&self, device: usize, at: u32) -> f64 {
+        let period = self.periods.of(at);
+        let within = f64::from(at - self.periods.start(period));
+        self.before[device][period as usize] + within * self.by_device[device][period as usize]
+    }
+
+    /// Of all space there is.
+    fn of_space(&self, rooms: &[Room]) -> f64 {
+        let of = |(before, room): (&Vec<f64>, &Room)| {
+            room.blocks.map_or(0.0, |blocks| blocks as f64 * before.last().copied().unwrap_or(0.0))
+        };
+        self.before.iter().zip(rooms).map(of).sum()
+    }
+
+    /// Up where more is used than there is, down where less is.
+    fn adjust(&mut self, rooms: &[Room], used: &Used, step: f64) {
+        for (device, room) in rooms.iter().enumerate() {
+            let Some(blocks) = room.blocks else { continue };
+            for (period, used) in (0..).zip(used.of(device)) {
+                let len = f64::from(self.periods.start(period + 1) - self.periods.start(period));
+                let there_is = (blocks as f64 * len).max(f64::MIN_POSITIVE);
+                let over = used / there_is - 1.0;
+                self.by_device[device][period as usize] *= (step * over.clamp(-1.0, 1.0)).exp();
+            }
+        }
+        self.sum_up();
+    }
+}
+
+/// How long blocks were on each device, in requests, by period.
+struct Used {
+    periods: Periods,
+    /// By device and period, what stays that begin or end within it come to there.
+    parts: Vec<Vec<f64>>,
+    /// Stays that fill whole periods: how many more there are than in the period before.
+    more: Vec<Vec<i64>>,
+}
+
+impl Used {
+    fn new(devices: usize, periods: Periods) -> Self {
+        let count = periods.count as usize + 1;
+        Self { periods, parts: vec![vec![0.0; count]; devices], more: vec![vec![0; count]; devices] }
+    }
+
+    /// By period.
+    fn of(&self, device: usize) -> impl Iterator<Item = f64> {
+        let whole = self.more[device].iter().scan(0, |count, more| {
+            *count += more;
+            Some(*count as f64)
+        });
+        (0..self.periods.count).zip(whole).zip(&self.parts[device]).map(|((period, whole), part)| {
+            whole * f64::from(self.periods.start(period + 1) - self.periods.start(period)) + part
+        })
+    }
+
+    fn add(&mut self, set: usize, from: u32, to: u32) {
+        if from >= to {
+            return;
+        }
+        let (first, last) = (self.periods.of(from), self.periods.of(to));
+        for device in (0..self.parts.len()).filter(|device| set >> device & 1 == 1) {
+            let (parts, more) = (&mut self.parts[device], &mut self.more[device]);
+            if first == last {
+                parts[first as usize] += f64::from(to - from);
+                continue;
+            }
+            parts[first as usize] += f64::from(self.periods.start(first + 1) - from);
+            parts[last as usize] += f64::from(to - self.periods.start(last));
+            more[first as usize + 1] += 1;
+            more[last as usize] -= 1;
+        }
+    }
+}
+
+/// What moves cost, and when they may pay.
+struct Courses<'a> {
+    rooms: &'a [Room],
+    periods: Periods,
+    /// Sets of the devices there are.
+    sets: usize,
+    /// A copy of a block made along with its extent's: the write, by device.
+    copy_to: Vec<f64>,
+    /// The read for it, by the set it is read from.
+    copy_from: [f64; SETS],
+    /// With several scarce devices a block may change between them while nobody asks for it, when prices
+    /// change.
+    changes_between: bool,
+}
+
+/// Where a block came from, by where it is.
+type From = [u8; SETS];
+
+impl<'a> Courses<'a> {
+    fn new(rooms: &'a [Room], filled: &Filled<'_>, periods: Periods) -> Self {
+        let sets = 1 << rooms.len();
+        let (extent, block) = (filled.extent.bytes().0 as f64, filled.block.0 as f64);
+        let write = |room: &Room| room.cost.write.command * block / extent + room.cost.write.byte * block;
+        let mut copy_from = [f64::INFINITY; SETS];
+        for (set, least) in copy_from.iter_mut().enumerate().take(sets).skip(1) {
+            let bytes = |(_, room): (usize, &Room)| room.cost.read.byte * block;
+            *least = members(rooms, set).map(bytes).fold(f64::INFINITY, f64::min);
+        }
+        Self {
+            rooms,
+            periods,
+            sets,
+            copy_to: rooms.iter().map(write).collect(),
+            copy_from,
+            changes_between: rooms.iter().filter(|room| room.blocks.is_some()).count() > 1,
+        }
+    }
+
+    /// What the cheapest courses cost, prices included, and the space they use.
+    fn all(&self, events: &Events, filled: &Filled<'_>, prices: &Prices) -> (f64, Used) {
+        let mut used = Used::new(self.rooms.len(), self.periods);
+        let mut cost = 0.0;
+        let mut trail = Vec::new();
+        for block in events.by_block() {
+            let holds = block.first().is_some_and(|event| filled.holds(event.id));
+            cost += self.one(block, holds, prices, &mut trail, &mut used);
+        }
+        (cost, used)
+    }
+
+    /// The cheapest course of one block.
+    fn one(
+        &self,
+        events: &[Event],
+        holds_data: bool,
+        prices: &Prices,
+        trail: &mut Vec<(u32, From)>,
+        used: &mut Used,
+    ) -> f64 {
+        trail.clear();
+        // By the set of devices that hold it, none while it holds nothing. Where it is at first costs
+        // nothing.
+        let mut costs = [f64::INFINITY; SETS];
+        if holds_data {
+            costs[1..self.sets].fill(0.0);
+        } else {
+            costs[0] = 0.0;
+        }
+        let mut now = 0;
+        for event in events {
+            self.pass(&mut costs, &mut now, event.at, prices, trail);
+            trail.push((now, self.touch(&mut costs, event)));
+            self.pass(&mut costs, &mut now, event.at + 1, prices, trail);
+            let mut from = same();
+            self.copy_and_drop(&mut costs, &mut from, &[0.0; SETS]);
+            trail.push((now, from));
+        }
+        self.pass(&mut costs, &mut now, self.periods.requests, prices, trail);
+        let least = |a: &usize, b: &usize| costs[*a].total_cmp(&costs[*b]);
+        let last = (0..self.sets).min_by(least).unwrap_or(0);
+        let (mut set, mut end) = (last, now);
+        for (at, from) in trail.iter().rev() {
+            used.add(set, *at, end);
+            (set, end) = (usize::from(from[set]), *at);
+        }
+        used.add(set, 0, end);
+        costs[last]
+    }
+
+    /// Time passes until that request.
+    fn pass(
+        &self,
+        costs: &mut [f64; SETS],
+        now: &mut u32,
+        to: u32,
+        prices: &Prices,
+        trail: &mut Vec<(u32, From)>,
+    ) {
+        while self.changes_between && self.periods.start(self.periods.of(*now) + 1) < to {
+            let border = self.periods.start(self.periods.of(*now) + 1);
+            self.stay(costs, *now, border, prices);
+            let mut from = same();
+            self.copy_and_drop(costs, &mut from, &self.copy_from);
+            trail.push((border, from));
+            *now = border;
+        }
+        if *now < to {
+            self.stay(costs, *now, to, prices);
+            *now = to;
+        }
+    }
+
+    fn stay(&self, costs: &mut [f64; SETS], from: u32, to: u32, prices: &Prices) {
+        for (device, _) in self.rooms.iter().enumerate().filter(|(_, room)| room.blocks.is_some()) {
+            let price = prices.up_to(device, to) - prices.up_to(device, from);
+            (1..self.sets).filter(|set| set >> device & 1 == 1).for_each(|set| costs[set] += price);
+        }
+    }
+
+    /// It is served where it is from then on, until the request has ended.
+    fn touch(&self, costs: &mut [f64; SETS], event: &Event) -> From {
+        let mut from = same();
+        match event.touch {
+            Touch::Read => {
+                self.copy_and_drop(costs, &mut from, &self.copy_from);
+                for (set, cost) in costs.iter_mut().enumerate().take(self.sets).skip(1) {
+                    let shares = members(self.rooms, set).map(|(_, room)| room.share(event));
+                    *cost += shares.fold(f64::INFINITY, f64::min);
+                }
+            }
+            Touch::Write | Touch::Clear => {
+                let least = |a: &usize, b: &usize| costs[*a].total_cmp(&costs[*b]);
+                let before = (0..self.sets).min_by(least).unwrap_or(0);
+                let cost = costs[before];
+                from = [before as u8; SETS];
+                costs.fill(f64::INFINITY);
+                if event.touch == Touch::Clear {
+                    costs[0] = cost;
+                } else {
+                    for (set, after) in costs.iter_mut().enumerate().take(self.sets).skip(1) {
+                        let shares = members(self.rooms, set).map(|(_, room)| room.share(event));
+                        *after = cost + shares.sum::<f64>();
+                    }
+                }
+            }
+        }
+        from
+    }
+
+    /// Copies and drops where that pays, reading a copy's source at this cost.
+    fn copy_and_drop(&self, costs: &mut [f64; SETS], from: &mut From, read: &[f64; SETS]) {
+        // A second copy may be made of the first.
+        for _ in 2..self.rooms.len() + 1 {
+            for (device, write) in self.copy_to.iter().enumerate() {
+                for set in (1..self.sets).filter(|set| set >> device & 1 == 0) {
+                    take(costs, from, set, set | 1 << device, read[set] + write);
+                }
+            }
+        }
+        for device in 0..self.rooms.len() {
+            for set in (1..self.sets).filter(|set| set >> device & 1 == 1 && *set != 1 << device) {
+                take(costs, from, set, set ^ (1 << device), 0.0);
+            }
+        }
+    }
+}
+
+/// Goes from one set to another where that is cheaper than what is known.
+fn take(costs: &mut [f64; SETS], from: &mut From, a: usize, b: usize, cost: f64) {
+    if costs[a] + cost < costs[b] {
+        costs[b] = costs[a] + cost;
+        from[b] = from[a];
+    }
+}
+
+const fn same() -> From {
+    let mut from = [0; SETS];
+    let mut set = 0;
+    while set < SETS {
+        from[set] = set as u8;
+        set += 1;
+    }
+    from
+}
+
+fn members(rooms: &[Room], set: usize) -> impl Iterator<Item = (usize, &Room)> {
+    rooms.iter().enumerate().filter(move |(device, _)| set >> device & 1 == 1)
+}

@@ -1,0 +1,134 @@
+//! What happened to each block, in order.
+//!
+//! A block here is what all requests touch as a whole: 4 KiB, or more where all of them are longer and
+//! aligned.
+
+use crate::place::machine::PIECE;
+use crate::{Arrival, Space};
+use std::collections::BTreeSet;
+use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Op, VolumeOffset};
+
+/// What is done to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    Read,
+    Write,
+    /// It holds nothing from then on.
+    Clear,
+}
+
+/// A block of a volume, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct BlockId {
+    pub(super) volume: u32,
+    pub(super) block: u64,
+}
+
+/// A block is touched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) id: BlockId,
+    /// The number of the request.
+    pub(super) at: u32,
+    pub(super) touch: Touch,
+    /// Blocks the command is about, this one among them.
+    pub(super) blocks: u16,
+    /// Bytes of this block that it is about.
+    pub(super) bytes: u32,
+}
+
+/// All that happens, sorted by block, and by request within each.
+#[derive(Debug)]
+pub(super) struct Events {
+    pub(super) all: Vec<Event>,
+    pub(super) requests: u32,
+    /// The length of a block.
+    pub(super) block: Bytes,
+}
+
+impl Events {
+    /// Of these requests, of volumes with extents of this size.
+    pub(super) fn of(asked: &[Arrival], extent: ExtentSize) -> Self {
+        let mut all = Vec::new();
+        let aligned = asked.iter().fold(extent.bytes().0, |all, a| all | a.offset.0 | a.len.0);
+        let block = (1 << aligned.trailing_zeros()).max(BLOCK);
+        for (at, arrival) in (0u32..).zip(asked) {
+            let touch = match arrival.op {
+                Op::Read => Touch::Read,
+                Op::Write => Touch::Write,
+                // Zeros need not be written.
+                Op::Trim | Op::WriteZeroes { .. } => Touch::Clear,
+                Op::Flush => continue,
+            };
+            let (from, end) = (arrival.offset.0, arrival.offset.0 + arrival.len.0);
+            for start in (from..end).step_by(PIECE.0 as usize) {
+                let end = end.min(start + PIECE.0);
+                let (first, after) = (start / block, end.div_ceil(block));
+                for number in first..after {
+                    let bytes = end.min((number + 1) * block) - start.max(number * block);
+                    // What is cleared in part stays.
+                    if touch == Touch::Clear && bytes < block {
+                        continue;
+                    }
+                    let id = BlockId { volume: arrival.volume as u32, block: number };
+                    let (blocks, bytes) = ((after - first) as u16, bytes as u32);
+                    all.push(Event { id, at, touch, blocks, bytes });
+                }
+            }
+        }
+        all.sort_unstable_by_key(|event| (event.id, event.at));
+        Self { all, requests: asked.len() as u32, block: Bytes(block) }
+    }
+
+    /// The events of each block.
+    pub(super) fn by_block(&self) -> impl Iterator<Item = &[Event]> {
+        self.all.chunk_by(|a, b| a.id == b.id)
+    }
+}
+
+/// Which blocks hold data before the load begins.
+pub(super) struct Filled<'a> {
+    pub(super) spaces: &'a [Space],
+    pub(super) extent: ExtentSize,
+    /// The length of a block.
+    pub(super) block: Bytes,
+}
+
+impl Filled<'_> {
+    pub(super) fn holds(&self, id: BlockId) -> bool {
+        let (volume, index) = self.extent_of(id);
+        let Some(space) = self.spaces.get(volume) else { return false };
+        let run = space.extents.partition_point(|run| run.end <= index);
+        space.extents.get(run).is_some_and(|run| run.start <= index)
+    }
+
+    /// The volume and the extent in it.
+    pub(super) fn extent_of(&self, id: BlockId) -> (usize, ExtentIndex) {
+        (id.volume as usize, self.extent.index(VolumeOffset(id.block * self.block.0)))
+    }
+
+    /// Those that hold data and those that are written later, in order.
+    pub(super) fn extents_with(&self, events: &Events) -> Vec<(usize, ExtentIndex)> {
+        let runs =
+            self.spaces.iter().enumerate().flat_map(|(v, space)| space.extents.iter().map(move |r| (v, r)));
+        let filled =
+            runs.flat_map(|(v, run)| (run.start.0..run.end.0).map(move |index| (v, ExtentIndex(index))));
+        let touched =
+            events.by_block().filter_map(|block| block.first()).map(|event| self.extent_of(event.id));
+        filled.chain(touched).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Those of a block's events that a device hears of: where nothing is, nothing is read.
+    pub(super) fn that_reach_devices<'e>(&self, block: &'e [Event]) -> impl Iterator<Item = &'e Event> {
+        let mut holds = block.first().is_some_and(|event| self.holds(event.id));
+        block.iter().filter(move |event| {
+            let reads = holds;
+            holds = match event.touch {
+                Touch::Read => holds,
+                Touch::Write => true,
+                Touch::Clear => false,
+            };
+            event.touch == Touch::Write || (event.touch == Touch::Read && reads)
+        })
+    }
+}

@@ -1,0 +1,299 @@
+//! The bounds beside what an exhaustive search finds, and beside what real policies come to.
+
+use super::cost::{CommandCost, DeviceCost};
+use super::dynamic::{Effort, Room, bound};
+use super::events::{Event, Events, Filled, Touch};
+use super::{Hindsight, cost, fixed};
+use crate::place::run::{Mode, Plan, place_and_note};
+use crate::{Arrival, DeviceSize, DeviceSpec, PoolSpec, Space};
+use proptest::prelude::*;
+use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Nanos, Op, Seed, VolumeOffset};
+use weir_policy::placement::{ALL, by_name};
+
+const EXTENT: ExtentSize = ExtentSize::DEFAULT;
+
+/// One block each, of extents of their own.
+fn arrival(block: u64, op: Op) -> Arrival {
+    let offset = VolumeOffset(block * EXTENT.bytes().0);
+    Arrival { at: Nanos(0), volume: 0, op, offset, len: Bytes(BLOCK) }
+}
+
+fn room(read: f64, write: f64, byte: f64, blocks: Option<u64>) -> Room {
+    let of = |command| CommandCost { command, byte };
+    Room { cost: DeviceCost { read: of(read), write: of(write) }, blocks }
+}
+
+fn spaces(filled: u64) -> Vec<Space> {
+    let extents =
+        std::iter::once(ExtentIndex(0)..ExtentIndex(filled)).filter(|run| !run.is_empty()).collect();
+    vec![Space { size: Bytes::mib(1), extents }]
+}
+
+/// The dynamic optimum by exhaustion: every state of all blocks together, after every request.
+struct Exhaustive<'a> {
+    rooms: &'a [Room],
+    blocks: usize,
+    /// What it costs a block to go from one set of places to another; and right after it was read.
+    moves: Vec<Vec<f64>>,
+    moves_read: Vec<Vec<f64>>,
+}
+
+impl<'a> Exhaustive<'a> {
+    fn new(rooms: &'a [Room], blocks: usize) -> Self {
+        let moves = |costs_read: bool| Self::moves(rooms, costs_read);
+        Self { rooms, blocks, moves: moves(true), moves_read: moves(false) }
+    }
+
+    fn sets(&self) -> usize {
+        1 << self.rooms.len()
+    }
+
+    /// By Floyd and Warshall, over single copies and drops.
+    fn moves(rooms: &[Room], costs_read: bool) -> Vec<Vec<f64>> {
+        let sets = 1usize << rooms.len();
+        let mut cost = vec![vec![f64::INFINITY; sets]; sets];
+        for (a, costs) in cost.iter_mut().enumerate() {
+            costs[a] = 0.0;
+            for (device, room) in rooms.iter().enumerate().filter(|_| a > 0) {
+                let has = |d: &usize| a >> d & 1 == 1;
+                if has(&device) && a != 1 << device {
+                    costs[a ^ (1 << device)] = 0.0;
+                } else if !has(&device) {
+                    let reads = (0..rooms.len()).filter(has).map(|d| rooms[d].cost.read.byte * BLOCK as f64);
+                    let read = if costs_read { reads.fold(f64::INFINITY, f64::min) } else { 0.0 };
+                    let write = room.cost.write;
+                    let share = write.command / f64::from(EXTENT.blocks()) + write.byte * BLOCK as f64;
+                    costs[a | 1 << device] = read + share;
+                }
+            }
+        }
+        for via in 0..sets {
+            for a in 0..sets {
+                for b in 0..sets {
+                    cost[a][b] = cost[a][b].min(cost[a][via] + cost[via][b]);
+                }
+            }
+        }
+        cost
+    }
+
+    fn set(&self, state: usize, block: usize) -> usize {
+        state >> (block * self.rooms.len()) & (self.sets() - 1)
+    }
+
+    fn fits(&self, state: usize) -> bool {
+        self.rooms.iter().enumerate().all(|(device, room)| {
+            let there = (0..self.blocks).filter(|block| self.set(state, *block) >> device & 1 == 1).count();
+            room.blocks.is_none_or(|blocks| there as u64 <= blocks)
+        })
+    }
+
+    fn states(&self) -> Vec<usize> {
+        (0..self.sets().pow(self.blocks as u32)).filter(|state| self.fits(*state)).collect()
+    }
+
+    /// What a block costs that is in one set during one request and in another during the next, which touches
+    /// it or not; it was touched by the one before or not.
+    fn step(&self, from: usize, to: usize, was_touched: bool, event: Option<&Event>) -> f64 {
+        let moved = if was_touched { self.moves_read[from][to] } else { self.moves[from][to] };
+        let members = (0..self.rooms.len()).filter(move |d| to >> d & 1 == 1);
+        let shares = |event| members.map(move |d| self.rooms[d].share(event));
+        match event.map(|event| (event, event.touch)) {
+            None => moved,
+            Some((_, Touch::Read)) if to == 0 => moved,
+            Some((event, Touch::Read)) => moved + shares(event).fold(f64::INFINITY, f64::min),
+            Some((event, Touch::Write)) if to > 0 => shares(event).sum(),
+            Some((_, Touch::Clear)) if to == 0 => 0.0,
+            Some(_) => f64::INFINITY,
+        }
+    }
+
+    /// The least cost of these requests, of blocks of which the first so many hold data.
+    fn least(&self, events: &Events, filled: u64) -> f64 {
+        let states = self.states();
+        let free = |state: usize| {
+            (0..self.blocks).all(|block| (self.set(state, block) > 0) == ((block as u64) < filled))
+        };
+        let mut costs: Vec<f64> =
+            states.iter().map(|state| if free(*state) { 0.0 } else { f64::INFINITY }).collect();
+        let mut in_order: Vec<_> = events.all.iter().collect();
+        in_order.sort_by_key(|event| event.at);
+        let mut before = None;
+        for event in in_order {
+            let touched = (event.id.block / u64::from(EXTENT.blocks())) as usize;
+            let to = |to: &usize| {
+                let step = |(from, cost): (&usize, &f64)| {
+                    let step = |block| {
+                        let (from, to) = (self.set(*from, block), self.set(*to, block));
+                        self.step(from, to, before == Some(block), (block == touched).then_some(event))
+                    };
+                    cost + (0..self.blocks).map(step).sum::<f64>()
+                };
+                states.iter().zip(&costs).map(step).fold(f64::INFINITY, f64::min)
+            };
+            costs = states.iter().map(to).collect();
+            before = Some(touched);
+        }
+        costs.into_iter().fold(f64::INFINITY, f64::min)
+    }
+}
+
+fn requests(blocks: u64) -> impl Strategy<Value = Vec<(u64, u8)>> {
+    prop::collection::vec((0..blocks, 0u8..8), 1..9)
+}
+
+fn asked(requests: &[(u64, u8)]) -> Vec<Arrival> {
+    let op = |kind| match kind {
+        0..4 => Op::Read,
+        4..7 => Op::Write,
+        _ => Op::Trim,
+    };
+    requests.iter().map(|(block, kind)| arrival(*block, op(*kind))).collect()
+}
+
+fn dynamic(rooms: &[Room], requests: &[(u64, u8)], filled: u64, rounds: u32) -> f64 {
+    let events = Events::of(&asked(requests), EXTENT);
+    let spaces = spaces(filled);
+    let effort = Effort { periods: requests.len() as u32, rounds };
+    bound(&events, &Filled { spaces: &spaces, extent: EXTENT, block: events.block }, rooms, effort)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// With one scarce device it is the optimum itself, as far as prices are found.
+    #[test]
+    fn nothing_costs_less_than_the_dynamic_bound(
+        requests in requests(3),
+        filled in 0u64..4,
+        fast in (0.01f64..1.0, 0.01f64..1.0),
+        byte in 0.0f64..2e-4,
+        room_for in 1u64..3,
+    ) {
+        let rooms = [room(fast.0, fast.1, byte, Some(room_for)), room(1.0, 1.0, byte, None)];
+        let exact = Exhaustive::new(&rooms, 3).least(&Events::of(&asked(&requests), EXTENT), filled);
+        let bound = dynamic(&rooms, &requests, filled, 400);
+        prop_assert!(bound <= exact + 1e-9, "{bound} above {exact}");
+        prop_assert!(bound >= 0.9 * exact - 1e-9, "{bound} far below {exact}");
+    }
+
+    #[test]
+    fn nor_with_two_scarce_devices(
+        requests in requests(2),
+        filled in 0u64..3,
+        costs in (0.01f64..0.3, 0.1f64..1.0, 0.5f64..2.0),
+        byte in 0.0f64..2e-4,
+    ) {
+        let rooms = [
+            room(costs.0, costs.1, byte, Some(1)),
+            room(costs.1, costs.0, byte / 2.0, Some(1)),
+            room(costs.2, costs.2, byte, None),
+        ];
+        let exact = Exhaustive::new(&rooms, 2).least(&Events::of(&asked(&requests), EXTENT), filled);
+        let bound = dynamic(&rooms, &requests, filled, 60);
+        prop_assert!(bound <= exact + 1e-9, "{bound} above {exact}");
+    }
+
+    #[test]
+    fn the_fixed_placement_is_the_best_of_all(
+        costs in prop::collection::vec((0u8..20, 0u8..20, 0u8..20), 1..7),
+        room in (0u64..4, 0u64..4),
+    ) {
+        let of = costs.iter().flat_map(|c| [c.0, c.1, c.2].map(f64::from)).collect();
+        let costs = fixed::Costs { devices: 3, of };
+        let extents = costs.of.len() / 3;
+        let room = [room.0, room.1, 5];
+        let cost = |at: &[u8]| -> f64 {
+            at.iter().enumerate().map(|(extent, d)| costs.of[3 * extent + usize::from(*d)]).sum()
+        };
+        let fits = |at: &[u8]| {
+            let there = |device: usize| at.iter().filter(|d| usize::from(**d) == device).count() as u64;
+            (0..3).all(|device| there(device) <= room[device])
+        };
+        let placements = (0..3usize.pow(extents as u32))
+            .map(|n| (0..extents).map(|e| (n / 3usize.pow(e as u32) % 3) as u8).collect::<Vec<_>>())
+            .filter(|at| fits(at));
+        let least = placements.map(|at| cost(&at)).reduce(f64::min);
+        let found = fixed::best(&costs, &room);
+        prop_assert_eq!(found.is_some(), least.is_some());
+        if let (Some(found), Some(least)) = (found, least) {
+            prop_assert!(fits(&found));
+            prop_assert!((cost(&found) - least).abs() < 1e-9, "{} instead of {least}", cost(&found));
+        }
+    }
+}
+
+#[test]
+fn a_block_that_is_read_often_enough_is_worth_its_copy() {
+    // A copy costs 3.2 / 32 + 0; each read saves 0.9.
+    let rooms = [room(0.1, 3.2, 0.0, Some(1)), room(1.0, 1.0, 0.0, None)];
+    let of = |requests: &[(u64, u8)]| dynamic(&rooms, requests, 2, 400);
+    // It may be there from the start.
+    let once = of(&[(0, 0)]);
+    assert!((once - 0.1).abs() < 1e-9, "{once}");
+    // Two, twice each: one is there from the start, the other is copied in its place.
+    let twice = of(&[(0, 0), (0, 0), (1, 0), (1, 0)]);
+    assert!((twice - (0.2 + 0.1 + 0.2)).abs() < 0.01, "{twice}");
+    // In turn, there is always one that is not there.
+    let in_turn = of(&[(0, 0), (1, 0), (0, 0), (1, 0)]);
+    assert!((in_turn - (0.4 + 3.0 * 0.1)).abs() < 0.01, "{in_turn}");
+}
+
+#[test]
+fn no_policy_beats_the_bounds_of_what_it_was_asked() {
+    for words in [
+        "zipf theta=1.2 reads=70% size=4KiB over=32MiB rate=300",
+        "zipf theta=1.0 reads=30% size=16KiB over=16MiB rate=99 for=9s / scan size=64KiB over=16MiB for=10s",
+    ] {
+        let load = || {
+            let time = |text: &str| text.strip_suffix('s')?.parse().ok().map(Nanos::secs);
+            let time = |text: &str| time(text).ok_or_else(|| text.to_owned());
+            crate::load::parse(words, 7, crate::units::size, time).expect("words that make sense")
+        };
+        let device = |name: &str, model: &str, share| DeviceSpec {
+            name: name.into(),
+            model: model.into(),
+            size: DeviceSize::Share(share),
+            metadata: None,
+            noise: None,
+        };
+        let pool = PoolSpec {
+            extent: EXTENT,
+            devices: vec![device("fast", "ssd-sata", 0.1), device("slow", "hdd-7200", 1.3)],
+            mover_share: weir_engine::MOVER_SHARE,
+            extent_cache: Bytes(0),
+            moves: weir_policy::harm::Moves::default(),
+        };
+        let plan = Plan {
+            mode: Mode::Open,
+            lasts: Nanos::secs(20),
+            requests: u64::MAX,
+            warm_up: None,
+            windows: 1,
+            seed: Seed(3),
+        };
+        let spaces = load().spaces(EXTENT);
+        let mut asked = Vec::new();
+        let stripe = by_name("stripe").expect("a policy");
+        let one = place_and_note(&pool, stripe, &mut *load(), &plan, Some(&mut asked)).expect("a run");
+        let bounds = Hindsight::of(&pool, &spaces, &asked).expect("bounds");
+        let dynamic = bounds.dynamic.expect("few devices");
+        assert!(0.0 < dynamic && dynamic <= bounds.fixed, "{dynamic}, {}", bounds.fixed);
+        assert!(cost(&pool, &spaces, &one).expect("a cost") >= bounds.fixed, "stripe never moves");
+        let replayed = place_and_note(&pool, bounds.replayed(), &mut *load(), &plan, None).expect("a run");
+        let replayed = cost(&pool, &spaces, &replayed).expect("a cost");
+        assert!(
+            replayed >= 0.999 * bounds.fixed && replayed < 1.3 * bounds.fixed,
+            "{replayed}, {}",
+            bounds.fixed
+        );
+        for policy in ALL {
+            let policy = by_name(policy.name).expect("a policy");
+            let name = policy.name().to_owned();
+            let outcome = place_and_note(&pool, policy, &mut *load(), &plan, None).expect("a run");
+            assert_eq!(outcome.unanswered, 0, "{name}");
+            let cost = cost(&pool, &spaces, &outcome).expect("a cost");
+            assert!(cost >= dynamic, "{name}: {cost} below {dynamic}");
+        }
+    }
+}
