@@ -87,8 +87,13 @@ impl Mapped {
     /// Stores `bytes`; the range is within the mapping.
     pub(crate) fn write(&mut self, file: &File, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
         file.write_all_at(bytes, at.0).map_err(os)?;
-        self.set_present(at.0 / BLOCK..(at.0 + bytes.len() as u64).div_ceil(BLOCK));
+        self.written(at, Bytes(bytes.len() as u64));
         Ok(())
+    }
+
+    /// Bytes were stored by whoever: the file has memory for them now.
+    pub(crate) fn written(&mut self, at: DeviceOffset, len: Bytes) {
+        self.set_present(at.0 / BLOCK..(at.0 + len.0).div_ceil(BLOCK));
     }
 
     /// Where a range of the file is in memory.

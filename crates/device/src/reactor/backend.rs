@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use weir_model::{Buffer, ConnId, DeviceId, IoDone, IoId, Nanos};
+use weir_model::{Buffer, ConnId, DeviceId, IoError, IoId, Nanos};
 
 use super::disk::Disks;
 use super::plain::Plain;
@@ -31,6 +31,8 @@ pub(super) struct FileOp {
     pub(super) buffer: Buffer,
     /// Bytes done already.
     pub(super) moved: u32,
+    /// It takes a processor, and no device: another thread is to carry it out.
+    pub(super) is_copy: bool,
 }
 
 /// What the backend is to do with the file.
@@ -44,8 +46,8 @@ pub(super) enum Action {
 /// A device command a backend is done with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finished {
-    pub(super) device: DeviceId,
-    pub(super) done: IoDone,
+    pub(super) op: FileOp,
+    pub(super) result: Result<(), IoError>,
 }
 
 /// How long a backend may sleep.

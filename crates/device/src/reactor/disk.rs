@@ -3,14 +3,18 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
-use weir_model::{Buffer, DeviceId, Errno, Io, IoDone, IoError, IoKind, Nanos};
+use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoDone, IoError, IoKind, Nanos};
 
 use super::Event;
-use super::backend::{Action, FileOp};
+use super::backend::{Action, FileOp, Finished};
 use crate::arena::{Lent, Region};
 use crate::demand::Strike;
 use crate::pace::{PaceStats, Pacer};
 use crate::{Device, Devices};
+
+/// Writes to files in memory that are at least so long are copied by another thread, while this one receives
+/// what comes next. A shorter copy takes less than the way there.
+const LARGE_COPY: Bytes = Bytes::kib(64);
 
 /// The devices, by id.
 #[derive(Debug)]
@@ -18,6 +22,8 @@ pub(super) struct Disks {
     devices: Devices,
     /// Those that are served with a modelled drive's timing.
     paced: Vec<DeviceId>,
+    /// Copies other threads are making.
+    copies: u32,
 }
 
 /// What became of a command.
@@ -41,7 +47,7 @@ pub(super) enum TransferStep {
 impl Disks {
     pub(super) fn new(devices: Devices) -> Self {
         let paced = devices.iter().filter(|(_, device)| device.is_paced()).map(|(id, _)| id).collect();
-        Self { devices, paced }
+        Self { devices, paced, copies: 0 }
     }
 
     /// The open files, by device id.
@@ -82,7 +88,9 @@ impl Disks {
             Some(Strike::NeverAnswer) => return Begun::Never,
             None => {}
         }
-        if device.memory_backed() || device.forget.is_some() {
+        let is_write = matches!(io.kind, IoKind::Write { .. });
+        let is_copy = device.mapped.is_some() && is_write && io.len() >= LARGE_COPY;
+        if (device.memory_backed() && !is_copy) || device.forget.is_some() {
             return Begun::Done(run_now(device, io, region));
         }
         let action = match io.kind {
@@ -92,6 +100,7 @@ impl Disks {
             IoKind::Flush => Action::Sync,
         };
         region.lend(io.buffer, lent(action));
+        self.copies += u32::from(is_copy);
         Begun::Submit(FileOp {
             id: io.id,
             device: io.device,
@@ -99,7 +108,24 @@ impl Disks {
             at: io.at.0,
             buffer: io.buffer,
             moved: 0,
+            is_copy,
         })
+    }
+
+    /// Whether other threads are copying: they need processors.
+    pub(super) const fn are_copying(&self) -> bool {
+        self.copies > 0
+    }
+
+    /// The backend is done with a command. Returns its end if that is to be reported now.
+    pub(super) fn finished(&mut self, finished: Finished) -> Option<IoDone> {
+        let Finished { op, result } = finished;
+        self.copies -= u32::from(op.is_copy);
+        let device = self.devices.get_mut(op.device);
+        if let (Some(mapped), Action::Write { .. }) = (device.and_then(|d| d.mapped.as_mut()), op.action) {
+            mapped.written(DeviceOffset(op.at), Bytes(op.moved.into()));
+        }
+        self.ended(op.device, IoDone { id: op.id, result })
     }
 }
 
@@ -222,7 +248,8 @@ mod tests {
 
     fn after(action: Action, answer: i32) -> Option<Result<(), IoError>> {
         let buffer = Buffer { at: 0, len: 4096 };
-        let mut op = FileOp { id: IoId(0), device: DeviceId(0), action, at: 0, buffer, moved: 0 };
+        let mut op =
+            FileOp { id: IoId(0), device: DeviceId(0), action, at: 0, buffer, moved: 0, is_copy: false };
         match op.step(answer) {
             TransferStep::Again => None,
             TransferStep::Over(result) => Some(result),

@@ -198,9 +198,11 @@ impl Reactor {
 
     /// Starts a device command; ends in exactly one [`Event::Io`].
     ///
-    /// Files in memory are read and written here and now: for these a ring only adds its own
-    /// cost. A command outside its device ends with [`IoError::Short`], one that is not a whole
-    /// number of the device's sectors with `EINVAL`.
+    /// Files in memory are read and written here and now: for these a ring only adds its own cost. But long
+    /// writes to them are copied by another thread.
+    ///
+    /// A command outside its device ends with [`IoError::Short`], one that is not a whole number of the
+    /// device's sectors with `EINVAL`.
     pub fn start(&mut self, io: Io) {
         if let Some(result) = self.disks.read_tail(&io, &self.region) {
             return self.ready.push(Event::Io(IoDone { id: io.id, result }));
@@ -351,7 +353,7 @@ impl Reactor {
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
         let polled = sleep.at_most(self.polling.time(now));
-        if polled > Nanos(0) && self.backend.may_poll() {
+        if polled > Nanos(0) && self.backend.may_poll() && !self.disks.are_copying() {
             let end = now + polled;
             // What was started leaves first.
             self.turn(Sleep::No, events);
@@ -382,7 +384,7 @@ impl Reactor {
         };
         self.backend.turn(sleep, world, &self.signals);
         for finished in self.finished.drain(..) {
-            events.extend(self.disks.ended(finished.device, finished.done).map(Event::Io));
+            events.extend(self.disks.finished(finished).map(Event::Io));
         }
     }
 }

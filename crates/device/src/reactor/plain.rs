@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::pollfd;
-use weir_model::{IoDone, Nanos};
+use weir_model::Nanos;
 
 use super::backend::{FileOp, Finished, Sleep, World};
 use super::disk::{Disks, TransferStep, lent};
@@ -174,8 +174,7 @@ impl Plain {
                 TransferStep::Again => self.workers.start(op, world.disks.file(op.device)),
                 TransferStep::Over(result) => {
                     world.region.returned(op.buffer, lent(op.action));
-                    let done = IoDone { id: op.id, result };
-                    world.finished.push(Finished { device: op.device, done });
+                    world.finished.push(Finished { op, result });
                 }
             }
         }

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use io_uring::squeue::Entry;
+use io_uring::squeue::{self, Entry};
 use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Submitter, cqueue, opcode};
-use weir_model::{ConnId, IoDone};
+use weir_model::ConnId;
 
 use super::backend::{Action, FileOp, Finished, Sleep, World};
 use super::disk::{TransferStep, lent};
@@ -184,8 +184,9 @@ impl Uring {
             }
             (Action::Sync, _) => opcode::Fsync::new(file).flags(FsyncFlags::DATASYNC).build(),
         };
+        let flags = if op.is_copy { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
         self.urgent = true;
-        self.push(entry.user_data(EntryKind::File.tag(slot)));
+        self.push(entry.flags(flags).user_data(EntryKind::File.tag(slot)));
     }
 
     /// Accepts one client there, now or when clients are accepted again.
@@ -329,8 +330,7 @@ impl Uring {
             TransferStep::Again => self.submit_op(slot, world.region),
             TransferStep::Over(result) => {
                 world.region.returned(op.buffer, lent(op.action));
-                let done = IoDone { id: op.id, result };
-                world.finished.push(Finished { device: op.device, done });
+                world.finished.push(Finished { op: *op, result });
                 self.free.push(slot);
             }
         }

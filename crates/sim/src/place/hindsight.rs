@@ -30,6 +30,9 @@ use weir_policy::placement::Placement;
 /// How closely the dynamic bound is sought.
 const EFFORT: Effort = Effort { periods: 48, rounds: 40 };
 
+/// In a second.
+const PICOSECONDS: f64 = 1e12;
+
 /// The bounds of one load on one pool, in seconds of devices' time.
 #[derive(Clone, Debug)]
 pub struct Hindsight {
@@ -57,8 +60,8 @@ impl Hindsight {
         let too_small =
             SimError::TooSmall { data: size(extents.len() as u64), room: size(room.iter().sum()) };
         let at = fixed::best(&costs, &room).ok_or(too_small)?;
-        let cost =
-            at.iter().zip(costs.of.chunks(rooms.len())).map(|(at, costs)| costs[usize::from(*at)]).sum();
+        let each = at.iter().zip(costs.of.chunks(rooms.len())).map(|(at, costs)| costs[usize::from(*at)]);
+        let cost = each.sum::<i64>() as f64 / PICOSECONDS;
         let dynamic = (rooms.len() <= DEVICES_MAX).then(|| dynamic::bound(&events, &filled, &rooms, EFFORT));
         let placement = extents.into_iter().zip(at.into_iter().map(DeviceId)).collect();
         Ok(Self { fixed: cost, dynamic, placement })
@@ -112,5 +115,6 @@ fn extent_costs(
             costs.iter_mut().zip(rooms).for_each(|(cost, room)| *cost += room.share(event));
         }
     }
+    let of = of.into_iter().map(|cost| (cost * PICOSECONDS).round() as i64).collect();
     fixed::Costs { devices: rooms.len(), of }
 }

@@ -8,38 +8,21 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What extents cost on each device, in seconds.
+/// What extents cost on each device, in picoseconds: whole numbers, since sums that are not exact could make
+/// a way that leads in a circle look cheap.
 pub(super) struct Costs {
     pub(super) devices: usize,
     /// Extent by extent, each device's.
-    pub(super) of: Vec<f64>,
+    pub(super) of: Vec<i64>,
 }
 
 impl Costs {
-    fn of_extent(&self, extent: usize) -> &[f64] {
+    fn of_extent(&self, extent: usize) -> &[i64] {
         &self.of[extent * self.devices..][..self.devices]
     }
 
     fn extents(&self) -> usize {
         self.of.len() / self.devices.max(1)
-    }
-}
-
-/// A number that can be compared.
-#[derive(Clone, Copy, PartialEq)]
-struct Cost(f64);
-
-impl Eq for Cost {}
-
-impl Ord for Cost {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
-impl PartialOrd for Cost {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
     }
 }
 
@@ -63,7 +46,7 @@ struct Flow<'a> {
     at: Vec<u8>,
     count: Vec<u64>,
     /// What it costs an extent to go from one device to another, the cheapest first; some have left.
-    leaving: Vec<BinaryHeap<Reverse<(Cost, u32)>>>,
+    leaving: Vec<BinaryHeap<Reverse<(i64, u32)>>>,
 }
 
 impl<'a> Flow<'a> {
@@ -77,7 +60,7 @@ impl<'a> Flow<'a> {
         };
         for extent in 0..costs.extents() {
             let here = costs.of_extent(extent);
-            let least = (0..devices).min_by(|a, b| here[*a].total_cmp(&here[*b])).unwrap_or(0);
+            let least = (0..devices).min_by_key(|device| here[*device]).unwrap_or(0);
             flow.arrive(extent as u32, least);
         }
         flow
@@ -88,17 +71,16 @@ impl<'a> Flow<'a> {
         self.count[device] += 1;
         let of = self.costs.of_extent(extent as usize);
         for to in (0..self.costs.devices).filter(|to| *to != device) {
-            let more = Cost(of[to] - of[device]);
-            self.leaving[device * self.costs.devices + to].push(Reverse((more, extent)));
+            self.leaving[device * self.costs.devices + to].push(Reverse((of[to] - of[device], extent)));
         }
     }
 
     /// Who would go from one device to another, at which cost.
-    fn next(&mut self, from: usize, to: usize) -> Option<(f64, u32)> {
+    fn next(&mut self, from: usize, to: usize) -> Option<(i64, u32)> {
         let heap = &mut self.leaving[from * self.costs.devices + to];
         while let Some(Reverse((cost, extent))) = heap.peek() {
             if usize::from(self.at[*extent as usize]) == from {
-                return Some((cost.0, *extent));
+                return Some((*cost, *extent));
             }
             heap.pop();
         }
@@ -115,19 +97,20 @@ impl<'a> Flow<'a> {
     /// The devices on the cheapest way to one that has room left (Bellman and Ford).
     fn cheapest_way(&mut self, from: usize, room: &[u64]) -> Option<Vec<usize>> {
         let devices = self.costs.devices;
-        let mut cost = vec![f64::INFINITY; devices];
+        let mut cost = vec![None; devices];
         let mut before = vec![from; devices];
-        cost[from] = 0.0;
+        cost[from] = Some(0);
         for _ in 1..devices {
             for (a, b) in (0..devices * devices).map(|pair| (pair / devices, pair % devices)) {
-                let Some((more, _)) = self.next(a, b).filter(|_| a != b && b != from) else { continue };
-                if cost[a] + more < cost[b] {
-                    (cost[b], before[b]) = (cost[a] + more, a);
+                let Some(so_far) = cost[a].filter(|_| a != b && b != from) else { continue };
+                let Some((more, _)) = self.next(a, b) else { continue };
+                if cost[b].is_none_or(|known| so_far + more < known) {
+                    (cost[b], before[b]) = (Some(so_far + more), a);
                 }
             }
         }
-        let free = (0..devices).filter(|d| cost[*d].is_finite() && self.count[*d] < room[*d]);
-        let to = free.min_by(|a, b| cost[*a].total_cmp(&cost[*b]))?;
+        let free = (0..devices).filter(|d| self.count[*d] < room[*d]);
+        let (_, to) = free.filter_map(|device| Some((cost[device]?, device))).min()?;
         let mut way: Vec<_> = std::iter::successors(Some(to), |d| (*d != from).then(|| before[*d])).collect();
         way.reverse();
         Some(way)

@@ -166,6 +166,7 @@ impl Results {
             spread: weir_engine::Spread::default(),
             stops: 0,
             windows: vec![window.clone(); 30],
+            commands: Vec::new(),
             digest: 0,
         };
         Self(names.into_iter().map(|name| (name, outcome())).collect())
