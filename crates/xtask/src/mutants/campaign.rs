@@ -4,15 +4,14 @@ use super::suite::wait;
 use super::{Args, Found};
 use crate::mix::Mix;
 use clap::ValueEnum;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use weir_model::Seed;
 use weir_world::Mutant;
 
-/// How many times longer than the processor time it has a campaign may take before it is ended: the machine may be
-/// busy.
-const PATIENCE: u32 = 20;
+/// Processor time that one history may take.
+const HISTORY_MAX: Duration = Duration::from_secs(60);
 
 /// How far the campaign has looked for a mutant.
 #[derive(Clone, Copy)]
@@ -65,8 +64,13 @@ pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
 fn processor_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let start = *START;
-    let spent = || std::fs::read_to_string("/proc/self/schedstat").ok()?.split(' ').next()?.parse().ok();
-    spent().map_or_else(|| start.elapsed(), Duration::from_nanos)
+    spent_by(std::process::id()).unwrap_or_else(|| start.elapsed())
+}
+
+/// The processor time a process's first thread has had: histories run on it.
+fn spent_by(process: u32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 fn name(mix: Mix) -> String {
@@ -93,7 +97,9 @@ pub(super) fn find(
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let Some((_, out)) = wait(child, PATIENCE * time) else {
+    // By its processor time: the machine may be busy, or stand still.
+    let never_ends = |child: &Child| spent_by(child.id()).is_some_and(|spent| spent > time + HISTORY_MAX);
+    let Some((_, out)) = wait(child, never_ends) else {
         let (by, how) = (format!("campaign, {mix_name}"), "a history that does not end".to_owned());
         return Some(Found { by, after: until, crashes: None, how });
     };

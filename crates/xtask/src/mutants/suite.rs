@@ -44,7 +44,7 @@ pub(super) fn find(mutant: Mutant, programs: &[Program], name: Option<&str>) -> 
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        let how = match wait(child, LIMIT) {
+        let how = match wait(child, |_| start.elapsed() > LIMIT) {
             Some((true, _)) => return None,
             Some((false, out)) => failed_tests(&out),
             None => "a test that does not end".to_owned(),
@@ -65,18 +65,17 @@ fn failed_tests(out: &str) -> String {
 }
 
 /// What the process printed, and whether it succeeded; `None`, ending it, if it takes too long.
-pub(super) fn wait(mut child: Child, limit: Duration) -> Option<(bool, String)> {
+pub(super) fn wait(mut child: Child, takes_too_long: impl Fn(&Child) -> bool) -> Option<(bool, String)> {
     let mut stdout = child.stdout.take();
     let reader = std::thread::spawn(move || {
         let mut out = Vec::new();
         let _what_could_be_read = stdout.as_mut().map(|stdout| stdout.read_to_end(&mut out));
         String::from_utf8_lossy(&out).into_owned()
     });
-    let start = Instant::now();
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status.success(),
-            Ok(None) if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(20)),
+            Ok(None) if !takes_too_long(&child) => std::thread::sleep(Duration::from_millis(20)),
             _ => {
                 let _ended_already = child.kill().and_then(|()| child.wait());
                 return None;
