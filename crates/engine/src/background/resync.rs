@@ -19,8 +19,10 @@ const WALK_EVERY: Nanos = Nanos::millis(1);
 const LOOKS: usize = 64;
 /// Copies under way at a time.
 const MOVES: usize = 2;
-/// The time between two looks while there is something to do.
-const SOON: Nanos = Nanos::millis(10);
+/// The time between two looks while there is something to do: no longer than fast devices take for a copy.
+const SOON: Nanos = Nanos::millis(1);
+/// While copies are made, those made so far are made durable so often.
+const COMMIT_EVERY: Nanos = Nanos::secs(1);
 /// The time between two looks while nothing can be done.
 const LATER: Nanos = Nanos::secs(5);
 
@@ -32,6 +34,10 @@ pub(crate) struct Resync {
     /// Whether this time around an extent was found complete, and what the mover had copied before.
     completed: bool,
     copied: u64,
+    /// Extents whose copies the mover is making.
+    making: SmallVec<[ExtentKey; MOVES]>,
+    /// When it last asked for a commit.
+    asked: Nanos,
 }
 
 impl BackgroundTask for Resync {
@@ -50,12 +56,14 @@ impl BackgroundTask for Resync {
             data.base.durability.lacking.walk(&data.base.core);
         }
         let hopeful = self.make_copies(data);
-        let lacking = &mut data.base.durability.lacking;
-        let commits = lacking.wants_commit() && (lacking.extents.is_empty() || !hopeful);
+        let (now, lacking) = (data.base.core.now, &mut data.base.durability.lacking);
+        let is_time = lacking.extents.is_empty() || !hopeful || now >= self.asked + COMMIT_EVERY;
+        let commits = lacking.wants_commit() && is_time;
         if commits {
+            self.asked = now;
             lacking.begin_commit();
         }
-        lacking.due = data.base.core.now
+        lacking.due = now
             + match (lacking.is_looking(), hopeful) {
                 (true, _) => WALK_EVERY,
                 (false, true) => SOON,
@@ -71,6 +79,7 @@ impl Resync {
     /// Looks at some extents that may lack a copy; those that do not any more are done. `false` if all have
     /// been looked at since anything came of it.
     fn make_copies(&mut self, data: &mut DataPath) -> bool {
+        self.note_made(data);
         for _ in 0..LOOKS {
             let under_way =
                 data.mover.moving().filter(|key| data.base.durability.lacking.extents.has(*key)).count();
@@ -84,14 +93,33 @@ impl Resync {
                 return std::mem::take(&mut self.completed) || copied != self.copied;
             };
             self.cursor = after(key);
-            if !lacks(&data.base.core, key) {
-                data.base.durability.lacking.complete(key, !data.base.core.map.has_pending(key));
-                self.completed = true;
-            } else if let Some(record) = lookup::record(&data.base.core.map, key) {
+            if !self.note_if_made(data, key)
+                && let Some(record) = lookup::record(&data.base.core.map, key)
+            {
                 request_copies(data, key, &record);
+                self.making.push(key);
             }
         }
         true
+    }
+
+    /// Copies that have been made count before the next time around: with many extents that is much later.
+    fn note_made(&mut self, data: &mut DataPath) {
+        for key in std::mem::take(&mut self.making) {
+            if !self.note_if_made(data, key) && data.mover.moving().any(|moving| moving == key) {
+                self.making.push(key);
+            }
+        }
+    }
+
+    /// Whether the extent does not lack a copy any more.
+    fn note_if_made(&mut self, data: &mut DataPath, key: ExtentKey) -> bool {
+        let is_made = !lacks(&data.base.core, key);
+        if is_made {
+            data.base.durability.lacking.complete(key, !data.base.core.map.has_pending(key));
+            self.completed = true;
+        }
+        is_made
     }
 }
 

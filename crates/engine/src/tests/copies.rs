@@ -236,6 +236,26 @@ fn a_copy_that_fails_no_longer_counts_before_the_write_is_answered_and_comes_bac
 }
 
 #[test]
+fn copies_made_anew_count_while_others_are_still_to_be_made() {
+    const EXTENTS: u64 = 30;
+    let mut h = of(2);
+    h.lose(DeviceId(0));
+    (0..EXTENTS).for_each(|extent| h.write(extent * EXTENT as u64, &[1; 4096]));
+    h.flush().expect("a flush");
+    // The one they are copied from is slow.
+    h.devices.hanging = vec![DeviceId(1)];
+    h.reopen();
+    let mut left = Vec::new();
+    for _ in 0..200 {
+        h.wait(Nanos::millis(200));
+        h.release(None);
+        left.push(h.degraded() / EXTENT as u64);
+    }
+    left.dedup();
+    assert!(left.is_sorted_by(|a, b| a > b) && left.ends_with(&[0]) && left.len() > 3, "{left:?}");
+}
+
+#[test]
 fn a_copy_whose_device_fails_a_flush_while_it_is_written_does_not_count() {
     // A block that both hold, and one that neither does.
     for block in [1, 9] {
