@@ -246,6 +246,68 @@ mod tests {
     use super::*;
     use weir_model::IoId;
 
+    /// What becomes of a command to a device opened so, in a folder there; `None`, saying so, if there can be
+    /// none.
+    fn begun(folder: &str, pace: Option<&str>, kind: IoKind, len: Bytes) -> Option<(Disks, Begun)> {
+        let Ok(folder) = tempfile::tempdir_in(folder) else {
+            println!("no folder in {folder}: that part is not tested");
+            return None;
+        };
+        let pace = pace.map(str::to_owned);
+        let options = crate::DeviceOptions { size: Some(Bytes::mib(1)), pace, ..Default::default() };
+        let device = Device::open(&folder.path().join("disk"), &options).expect("a device");
+        let mut devices = Devices::new();
+        devices.insert(DeviceId(0), device).expect("room for it");
+        let mut disks = Disks::new(devices);
+        let arena = crate::Arena::new(Bytes::mib(1)).expect("memory");
+        let buffer = Buffer { at: 0, len: len.0 as u32 };
+        let io = Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(0), buffer };
+        disks.pace(&io, || Nanos(0));
+        let begun = disks.begin(&io, arena.region());
+        Some((disks, begun))
+    }
+
+    #[test]
+    fn a_write_is_durable_if_that_is_asked_for() {
+        for fua in [false, true] {
+            let kind = IoKind::Write { fua };
+            let Some((disks, begun)) = begun("/var/tmp", None, kind, Bytes::kib(128)) else { return };
+            let Begun::Submit(op) = begun else {
+                return println!("/var/tmp is memory: that part is not tested");
+            };
+            let is_free = disks.device(DeviceId(0)).is_some_and(Device::flush_is_free);
+            assert_eq!(op.action, Action::Write { durable: fua && !is_free });
+            assert!(!op.is_copy && !disks.are_copying());
+        }
+    }
+
+    #[test]
+    fn long_writes_to_files_in_memory_are_copied_by_others_and_counted() {
+        let write = IoKind::Write { fua: true };
+        let Some((disks, short)) = begun("/dev/shm", None, write, Bytes::kib(60)) else { return };
+        assert!(matches!(short, Begun::Done(Ok(()))) && !disks.are_copying());
+        for pace in [None, Some("nvm")] {
+            let Some((mut disks, long)) = begun("/dev/shm", pace, write, Bytes::kib(64)) else { return };
+            let Begun::Submit(mut op) = long else { panic!("it is copied here") };
+            assert!(op.is_copy && disks.are_copying());
+            op.moved = 64 << 10;
+            let ended = disks.finished(Finished { op, result: Ok(()) });
+            assert_eq!(ended.is_some(), pace.is_none(), "the end of a paced one is held back");
+            assert!(!disks.are_copying());
+        }
+    }
+
+    #[test]
+    fn a_transfer_goes_on_where_it_stopped() {
+        let (action, buffer) = (Action::Write { durable: false }, Buffer { at: 1 << 20, len: 12_288 });
+        let (id, device) = (IoId(0), DeviceId(0));
+        let mut op = FileOp { id, device, action, at: 8192, buffer, moved: 0, is_copy: false };
+        assert!(matches!(op.step(4096), TransferStep::Again));
+        assert!(matches!(op.step(4096), TransferStep::Again));
+        assert_eq!((op.rest_at(), op.rest()), (16_384, Buffer { at: (1 << 20) + 8192, len: 4096 }));
+        assert!(matches!(op.step(4096), TransferStep::Over(Ok(()))));
+    }
+
     fn after(action: Action, answer: i32) -> Option<Result<(), IoError>> {
         let buffer = Buffer { at: 0, len: 4096 };
         let mut op =

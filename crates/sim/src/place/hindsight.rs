@@ -104,12 +104,10 @@ fn extent_costs(
     extents: &[(usize, ExtentIndex)],
 ) -> fixed::Costs {
     let mut of = vec![0.0; extents.len() * rooms.len()];
-    let mut number = 0;
     for block in events.by_block() {
         let key = block.first().map(|event| filled.extent_of(event.id));
-        while key.is_some_and(|key| extents[number] != key) {
-            number += 1;
-        }
+        // What never holds anything is on no device.
+        let Some(number) = key.and_then(|key| extents.binary_search(&key).ok()) else { continue };
         let costs = &mut of[number * rooms.len()..][..rooms.len()];
         for event in filled.that_reach_devices(block) {
             costs.iter_mut().zip(rooms).for_each(|(cost, room)| *cost += room.share(event));

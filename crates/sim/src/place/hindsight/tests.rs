@@ -2,12 +2,12 @@
 
 use super::cost::{CommandCost, DeviceCost};
 use super::dynamic::{Effort, Room, bound};
-use super::events::{Event, Events, Filled, Touch};
+use super::events::{BlockId, Event, Events, Filled, Touch};
 use super::{Hindsight, cost, fixed};
 use crate::place::run::{Mode, Plan, place_and_note};
 use crate::{Arrival, DeviceSize, DeviceSpec, PoolSpec, Space};
 use proptest::prelude::*;
-use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Nanos, Op, Seed, VolumeOffset};
+use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, IoKind, Nanos, Op, Seed, VolumeOffset};
 use weir_policy::placement::{ALL, by_name};
 
 const EXTENT: ExtentSize = ExtentSize::DEFAULT;
@@ -296,4 +296,105 @@ fn no_policy_beats_the_bounds_of_what_it_was_asked() {
             assert!(cost >= dynamic, "{name}: {cost} below {dynamic}");
         }
     }
+}
+
+/// The length of a block; of each event the block, what is done, the blocks of its command, and bytes.
+fn events_of(op: Op, offset: u64, len: u64) -> (u64, Vec<(u64, Touch, u16, u32)>) {
+    let asked = [Arrival { at: Nanos(0), volume: 0, op, offset: VolumeOffset(offset), len: Bytes(len) }];
+    let events = Events::of(&asked, EXTENT);
+    (events.block.0, events.all.iter().map(|e| (e.id.block, e.touch, e.blocks, e.bytes)).collect())
+}
+
+#[test]
+fn events_are_of_what_requests_touch() {
+    let both = vec![(1, Touch::Write, 2, 16_384), (2, Touch::Write, 2, 16_384)];
+    assert_eq!(events_of(Op::Write, 16_384, 32_768), (16_384, both));
+    assert_eq!(events_of(Op::Read, 4096, 16_384).0, 4096);
+    assert_eq!(events_of(Op::Read, 512, 4096).1, [(0, Touch::Read, 2, 3584), (1, Touch::Read, 2, 512)]);
+    assert_eq!(events_of(Op::Trim, 512, 8192).1, [(1, Touch::Clear, 3, 4096)]);
+    assert_eq!(events_of(Op::WriteZeroes { no_hole: false }, 0, 4096).1, [(0, Touch::Clear, 1, 4096)]);
+}
+
+#[test]
+fn devices_hear_of_no_reads_where_nothing_is() {
+    for (filled, heard) in [(0, vec![1, 2, 5]), (1, vec![0, 1, 2, 5])] {
+        let events = Events::of(&asked(&[(0, 0), (0, 4), (0, 0), (0, 7), (0, 0), (0, 4)]), EXTENT);
+        let spaces = spaces(filled);
+        let filled = Filled { spaces: &spaces, extent: EXTENT, block: events.block };
+        let found: Vec<_> = filled.that_reach_devices(&events.all).map(|event| event.at).collect();
+        assert_eq!(found, heard);
+    }
+}
+
+#[test]
+fn what_holds_data_is_told_in_blocks_of_any_length() {
+    let spaces = spaces(2);
+    for block in [BLOCK, 4 * BLOCK] {
+        let filled = Filled { spaces: &spaces, extent: EXTENT, block: Bytes(block) };
+        let of = EXTENT.bytes().0 / block;
+        let holds = [0, 2 * of - 1, 2 * of].map(|block| filled.holds(BlockId { volume: 0, block }));
+        assert_eq!(holds, [true, true, false]);
+    }
+}
+
+#[test]
+fn a_copy_pays_its_share_of_a_command() {
+    let rooms = [room(0.1, 3.2, 0.0, Some(1)), room(1.0, 1.0, 0.0, None)];
+    let len = EXTENT.bytes().0 / 2;
+    let read =
+        |block: u64| Arrival { len: Bytes(len), offset: VolumeOffset(block * len), ..arrival(0, Op::Read) };
+    let asked = [0, 0, 0, 0, 1, 1, 1, 1].map(read);
+    let (events, spaces) = (Events::of(&asked, EXTENT), spaces(1));
+    let filled = Filled { spaces: &spaces, extent: EXTENT, block: events.block };
+    let bound = bound(&events, &filled, &rooms, Effort { periods: 8, rounds: 400 });
+    assert!((bound - (8.0 * 0.1 + 1.6)).abs() < 0.02, "{bound}");
+}
+
+#[test]
+fn reads_and_writes_have_costs_of_their_own() {
+    let (ssd, size) = (weir_timing::drives::drive("ssd-sata").expect("a drive"), Bytes::gib(64));
+    let cost = DeviceCost::of(ssd, size);
+    for (cost, kind) in [(cost.read, IoKind::Read), (cost.write, IoKind::Write { fua: false })] {
+        let mut timing = ssd.timing(size, ssd.cache);
+        let tried = weir_timing::occupancy(&mut *timing, size, kind, Bytes::kib(64)).as_secs_f64();
+        assert!((cost.of_all(1, Bytes::kib(64)) / tried - 1.0).abs() < 0.1, "{kind:?}");
+    }
+}
+
+#[test]
+fn commands_are_those_for_data() {
+    use crate::place::{meter::Meter, outcome::Commands};
+    let (mut meter, write) = (Meter::default(), IoKind::Write { fua: false });
+    let ended = [(IoKind::Read, 4, false), (IoKind::Read, 8, true), (write, 16, false), (write, 32, true)];
+    for (kind, len, is_metadata) in ended {
+        meter.begin(Nanos(0));
+        meter.end(Nanos(1), kind, Bytes::kib(len), Nanos(1), is_metadata);
+    }
+    let expected = Commands { reads: 1, read: Bytes::kib(4), writes: 1, written: Bytes::kib(16) };
+    assert_eq!(Commands::of(&meter), expected);
+}
+
+#[test]
+fn devices_with_room_for_all_are_not_scarce() {
+    let device = |name: &str, model: &str, share| DeviceSpec {
+        name: name.into(),
+        model: model.into(),
+        size: DeviceSize::Share(share),
+        metadata: None,
+        noise: None,
+    };
+    let pool = PoolSpec {
+        extent: EXTENT,
+        devices: vec![device("fast", "nvm", 0.5), device("slow", "ssd-sata", 1.0)],
+        mover_share: weir_engine::MOVER_SHARE,
+        extent_cache: Bytes(0),
+        moves: weir_policy::harm::Moves::default(),
+    };
+    let spaces = [Space { size: Bytes::mib(16), ..Space::all(Bytes::mib(16), EXTENT) }];
+    let layout = pool.lay_out(&spaces).expect("a pool");
+    let blocks =
+        |extents| super::rooms(&layout, extents, 32).iter().map(|room| room.blocks).collect::<Vec<_>>();
+    assert_eq!(blocks(128), [Some(64 * 32), None]);
+    assert_eq!(blocks(129), [Some(64 * 32), Some(128 * 32)]);
+    assert_eq!(blocks(64), [None, None]);
 }
