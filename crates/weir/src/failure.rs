@@ -22,7 +22,8 @@ pub struct Failure {
 
 /// What to do where the system lets a file grow no further.
 pub const RAISE_FILE_SIZE: &str = "raise this process's limit on file sizes (ulimit -f unlimited; for a \
-                                   service LimitFSIZE=infinity), or use a smaller file";
+                                   service LimitFSIZE=infinity); where there is none, the file system has no \
+                                   files so large: use a smaller file";
 
 impl Failure {
     /// The command line or the configuration is wrong (exit code 2).

@@ -101,8 +101,11 @@ impl DevicePart {
     fn notes(&self) -> String {
         let page_cache = self.page_cache.then(|| "no O_DIRECT".to_owned());
         let lost = self.lost_why.as_ref().map(|why| {
-            let time = Nanos(self.lost_ns.unwrap_or_default());
-            format!("LOST for {time}: {why}")
+            // An idle pool that was opened for a moment does not know since when.
+            match Nanos(self.lost_ns.unwrap_or_default()) {
+                Nanos(0) => format!("LOST: {why}"),
+                time => format!("LOST for {time}: {why}"),
+            }
         });
         let removed = self.removed.then(|| "REMOVED: gone once the server ends".to_owned());
         let moved = self.moved.is_some().then(|| "MOVED: the next start does not find it".to_owned());

@@ -1,6 +1,8 @@
 //! Addresses that NBD is served at: `unix:PATH` with who may connect, or `HOST:PORT`.
 
 use crate::failure::Failure;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode, utf8_percent_encode};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weir_device::DeviceError;
 
@@ -33,11 +35,18 @@ impl UnixSocket {
     }
 }
 
+/// What is not taken as it is in a path or a query of a URI (RFC 3986, section 3.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 impl Endpoint {
     /// The export's NBD URI, as clients take it.
     pub fn uri(&self, export: &str) -> String {
+        let export = utf8_percent_encode(export, ESCAPED);
         match self {
-            Self::Unix(socket) => format!("nbd+unix:///{export}?socket={}", socket.path.display()),
+            Self::Unix(socket) => {
+                let path = percent_encode(socket.path.as_os_str().as_bytes(), ESCAPED);
+                format!("nbd+unix:///{export}?socket={path}")
+            }
             Self::Tcp(address) => format!("nbd://{address}/{export}"),
         }
     }
@@ -148,6 +157,17 @@ mod tests {
         for bad in ["", "unix:", "localhost", ":1", "localhost:x", "localhost:70000"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn uris_name_sockets_and_exports_whatever_they_are_called() {
+        let uri = |path: &str, export| Endpoint::Unix(UnixSocket::private(path)).uri(export);
+        assert_eq!(uri("/run/weir/a-b_1.sock", "vol"), "nbd+unix:///vol?socket=/run/weir/a-b_1.sock");
+        assert_eq!(
+            uri("/k x/sp%20/é&?.sock", "a b"),
+            "nbd+unix:///a%20b?socket=/k%20x/sp%2520/%C3%A9%26%3F.sock"
+        );
+        assert_eq!(Endpoint::Tcp("[::1]:10809".into()).uri("a#b"), "nbd://[::1]:10809/a%23b");
     }
 
     #[test]
