@@ -23,6 +23,24 @@ fn room(read: f64, write: f64, byte: f64, blocks: Option<u64>) -> Room {
     Room { cost: DeviceCost { read: of(read), write: of(write) }, blocks }
 }
 
+/// Of two devices, with room for these shares of the data.
+fn pool(fast: (&str, f64), slow: (&str, f64)) -> PoolSpec {
+    let device = |name: &str, (model, share): (&str, f64)| DeviceSpec {
+        name: name.into(),
+        model: model.into(),
+        size: DeviceSize::Share(share),
+        metadata: None,
+        noise: None,
+    };
+    PoolSpec {
+        extent: EXTENT,
+        devices: vec![device("fast", fast), device("slow", slow)],
+        mover_share: weir_engine::MOVER_SHARE,
+        extent_cache: Bytes(0),
+        moves: weir_policy::harm::Moves::default(),
+    }
+}
+
 fn spaces(filled: u64) -> Vec<Space> {
     let extents =
         std::iter::once(ExtentIndex(0)..ExtentIndex(filled)).filter(|run| !run.is_empty()).collect();
@@ -250,20 +268,7 @@ fn no_policy_beats_the_bounds_of_what_it_was_asked() {
             let time = |text: &str| time(text).ok_or_else(|| text.to_owned());
             crate::load::parse(words, 7, crate::units::size, time).expect("words that make sense")
         };
-        let device = |name: &str, model: &str, share| DeviceSpec {
-            name: name.into(),
-            model: model.into(),
-            size: DeviceSize::Share(share),
-            metadata: None,
-            noise: None,
-        };
-        let pool = PoolSpec {
-            extent: EXTENT,
-            devices: vec![device("fast", "ssd-sata", 0.1), device("slow", "hdd-7200", 1.3)],
-            mover_share: weir_engine::MOVER_SHARE,
-            extent_cache: Bytes(0),
-            moves: weir_policy::harm::Moves::default(),
-        };
+        let pool = pool(("ssd-sata", 0.1), ("hdd-7200", 1.3));
         let plan = Plan {
             mode: Mode::Open,
             lasts: Nanos::secs(20),
@@ -376,20 +381,7 @@ fn commands_are_those_for_data() {
 
 #[test]
 fn devices_with_room_for_all_are_not_scarce() {
-    let device = |name: &str, model: &str, share| DeviceSpec {
-        name: name.into(),
-        model: model.into(),
-        size: DeviceSize::Share(share),
-        metadata: None,
-        noise: None,
-    };
-    let pool = PoolSpec {
-        extent: EXTENT,
-        devices: vec![device("fast", "nvm", 0.5), device("slow", "ssd-sata", 1.0)],
-        mover_share: weir_engine::MOVER_SHARE,
-        extent_cache: Bytes(0),
-        moves: weir_policy::harm::Moves::default(),
-    };
+    let pool = pool(("nvm", 0.5), ("ssd-sata", 1.0));
     let spaces = [Space { size: Bytes::mib(16), ..Space::all(Bytes::mib(16), EXTENT) }];
     let layout = pool.lay_out(&spaces).expect("a pool");
     let blocks =
