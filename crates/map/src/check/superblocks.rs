@@ -16,7 +16,7 @@ const OTHER_SIZE: &str = "put the pool's own device back, restore it from a back
                           (weir serve --without NAME: what it alone held gives I/O errors)";
 const ABSENT: &str = "the device is absent";
 const CUT_OFF: &str = "weir serve refuses the device: what was cut off it reads as zeros";
-pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME, with --accept-rollback if it holds metadata); --repair \
+pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME; if that is refused, it says what else it takes); --repair \
      leaves it alone: its zeros would be taken for the second copy of what was written";
 const OUTDATED: &str = "put its current file back; without it, opening makes its copies anew where other \
      devices have its data, and is refused where they have not (weir serve --without NAME, or \
