@@ -30,4 +30,4 @@ pub use place::hindsight::Hindsight;
 pub use place::noise::Noise;
 pub use place::outcome::{DeviceOutcome, Outcome, Responses, Window};
 pub use place::pool::{DeviceSize, DeviceSpec, PoolSpec};
-pub use place::run::{Mode, Plan, place, place_and_note};
+pub use place::run::{Mode, Plan, place, place_and_record};

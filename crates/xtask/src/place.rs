@@ -144,14 +144,14 @@ fn judge_one(
 ) -> Result<(), String> {
     let start = Instant::now();
     let case = Case::new(row, traces, args.short)?;
-    let (outcome, figures, asked) = case.run(by_name(policy).ok_or("there is no such policy")?)?;
+    let (outcome, figures, arrivals) = case.run(by_name(policy).ok_or("there is no such policy")?)?;
     eprintln!("{} {policy}: {figures} ({:.0} s)", row.name, start.elapsed().as_secs_f64());
     if args.devices {
         eprint!("{}", report::devices(&outcome));
     }
     let mut found = vec![(policy, figures)];
     if policy == report::JUDGED {
-        found.extend(case.bounds(&asked)?);
+        found.extend(case.bounds(&arrivals)?);
         eprintln!("{}: bounds ({:.0} s)", row.name, start.elapsed().as_secs_f64());
     }
     let mut known = known.lock().map_err(|_| "another run ended in a panic")?;
@@ -177,27 +177,27 @@ impl<'r> Case<'r> {
         Ok(Self { row, pool, loaded, spaces, short })
     }
 
-    /// What a policy came to, and what was asked of it.
+    /// What a policy came to, and what was arrivals of it.
     fn run(&self, policy: Box<dyn Placement>) -> Result<(Outcome, Figures, Vec<Arrival>), String> {
         let mut load = self.loaded.fresh()?;
         let plan = self.row.plan(&*load, self.short);
-        let mut asked = Vec::new();
-        let outcome = weir_sim::place_and_note(&self.pool, policy, &mut *load, &plan, Some(&mut asked));
+        let mut arrivals = Vec::new();
+        let outcome = weir_sim::place_and_record(&self.pool, policy, &mut *load, &plan, Some(&mut arrivals));
         let outcome = outcome.map_err(|error| error.to_string())?;
         let cost = hindsight::cost(&self.pool, &self.spaces, &outcome).map_err(|error| error.to_string())?;
-        let figures = Figures::of(&outcome, cost / asked.len().max(1) as f64);
-        Ok((outcome, figures, asked))
+        let figures = Figures::of(&outcome, cost / arrivals.len().max(1) as f64);
+        Ok((outcome, figures, arrivals))
     }
 
     /// What the best placement that never changes came to, with what it costs by the model, and what nothing
     /// can cost less than.
-    fn bounds(&self, asked: &[Arrival]) -> Result<[(&'static str, Figures); 2], String> {
-        let bounds = Hindsight::of(&self.pool, &self.spaces, asked).map_err(|error| error.to_string())?;
-        let (_, replayed, _) = self.run(bounds.replayed())?;
-        let each = |seconds: f64| seconds / asked.len().max(1) as f64;
-        let fixed = Figures { cost: each(bounds.fixed), ..replayed };
-        let dynamic = Figures { cost: bounds.dynamic.map_or(f64::NAN, each), ..Figures::default() };
-        Ok([(report::FIXED, fixed), (report::DYNAMIC, dynamic)])
+    fn bounds(&self, arrivals: &[Arrival]) -> Result<[(&'static str, Figures); 2], String> {
+        let bounds = Hindsight::of(&self.pool, &self.spaces, arrivals).map_err(|error| error.to_string())?;
+        let (_, replayed, _) = self.run(bounds.static_policy())?;
+        let each = |seconds: f64| seconds / arrivals.len().max(1) as f64;
+        let best_static = Figures { cost: each(bounds.static_cost), ..replayed };
+        let dynamic = Figures { cost: bounds.dynamic_bound.map_or(f64::NAN, each), ..Figures::default() };
+        Ok([(report::STATIC, best_static), (report::DYNAMIC, dynamic)])
     }
 }
 

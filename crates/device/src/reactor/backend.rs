@@ -31,8 +31,8 @@ pub(super) struct FileOp {
     pub(super) buffer: Buffer,
     /// Bytes done already.
     pub(super) moved: u32,
-    /// It takes a processor, and no device: another thread is to carry it out.
-    pub(super) is_copy: bool,
+    /// Another thread carries it out: there is no device to wait for, and it takes long.
+    pub(super) is_offloaded: bool,
 }
 
 /// What the backend is to do with the file.

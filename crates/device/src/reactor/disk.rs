@@ -14,7 +14,7 @@ use crate::{Device, Devices};
 
 /// Writes to files in memory that are at least so long are copied by another thread, while this one receives
 /// what comes next. A shorter copy takes less than the way there.
-const LARGE_COPY: Bytes = Bytes::kib(64);
+const OFFLOAD_MIN: Bytes = Bytes::kib(64);
 
 /// The devices, by id.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(super) struct Disks {
     devices: Devices,
     /// Those that are served with a modelled drive's timing.
     paced: Vec<DeviceId>,
-    /// Copies other threads are making.
-    copies: u32,
+    /// Commands in flight that other threads carry out.
+    offloaded: u32,
 }
 
 /// What became of a command.
@@ -47,7 +47,7 @@ pub(super) enum TransferStep {
 impl Disks {
     pub(super) fn new(devices: Devices) -> Self {
         let paced = devices.iter().filter(|(_, device)| device.is_paced()).map(|(id, _)| id).collect();
-        Self { devices, paced, copies: 0 }
+        Self { devices, paced, offloaded: 0 }
     }
 
     /// The open files, by device id.
@@ -89,8 +89,8 @@ impl Disks {
             None => {}
         }
         let is_write = matches!(io.kind, IoKind::Write { .. });
-        let is_copy = device.mapped.is_some() && is_write && io.len() >= LARGE_COPY;
-        if (device.memory_backed() && !is_copy) || device.forget.is_some() {
+        let is_offloaded = device.mapped.is_some() && is_write && io.len() >= OFFLOAD_MIN;
+        if (device.memory_backed() && !is_offloaded) || device.forget.is_some() {
             return Begun::Done(run_now(device, io, region));
         }
         let action = match io.kind {
@@ -100,7 +100,7 @@ impl Disks {
             IoKind::Flush => Action::Sync,
         };
         region.lend(io.buffer, lent(action));
-        self.copies += u32::from(is_copy);
+        self.offloaded += u32::from(is_offloaded);
         Begun::Submit(FileOp {
             id: io.id,
             device: io.device,
@@ -108,19 +108,19 @@ impl Disks {
             at: io.at.0,
             buffer: io.buffer,
             moved: 0,
-            is_copy,
+            is_offloaded,
         })
     }
 
-    /// Whether other threads are copying: they need processors.
-    pub(super) const fn are_copying(&self) -> bool {
-        self.copies > 0
+    /// Whether other threads are carrying out commands: they need processors.
+    pub(super) const fn has_offloaded(&self) -> bool {
+        self.offloaded > 0
     }
 
     /// The backend is done with a command. Returns its end if that is to be reported now.
     pub(super) fn finished(&mut self, finished: Finished) -> Option<IoDone> {
         let Finished { op, result } = finished;
-        self.copies -= u32::from(op.is_copy);
+        self.offloaded -= u32::from(op.is_offloaded);
         let device = self.devices.get_mut(op.device);
         if let (Some(mapped), Action::Write { .. }) = (device.and_then(|d| d.mapped.as_mut()), op.action) {
             mapped.written(DeviceOffset(op.at), Bytes(op.moved.into()));
@@ -277,23 +277,23 @@ mod tests {
             };
             let is_free = disks.device(DeviceId(0)).is_some_and(Device::flush_is_free);
             assert_eq!(op.action, Action::Write { durable: fua && !is_free });
-            assert!(!op.is_copy && !disks.are_copying());
+            assert!(!op.is_offloaded && !disks.has_offloaded());
         }
     }
 
     #[test]
-    fn long_writes_to_files_in_memory_are_copied_by_others_and_counted() {
+    fn long_writes_to_files_in_memory_are_offloaded_and_counted() {
         let write = IoKind::Write { fua: true };
         let Some((disks, short)) = begun("/dev/shm", None, write, Bytes::kib(60)) else { return };
-        assert!(matches!(short, Begun::Done(Ok(()))) && !disks.are_copying());
+        assert!(matches!(short, Begun::Done(Ok(()))) && !disks.has_offloaded());
         for pace in [None, Some("nvm")] {
             let Some((mut disks, long)) = begun("/dev/shm", pace, write, Bytes::kib(64)) else { return };
             let Begun::Submit(mut op) = long else { panic!("it is copied here") };
-            assert!(op.is_copy && disks.are_copying());
+            assert!(op.is_offloaded && disks.has_offloaded());
             op.moved = 64 << 10;
             let ended = disks.finished(Finished { op, result: Ok(()) });
             assert_eq!(ended.is_some(), pace.is_none(), "the end of a paced one is held back");
-            assert!(!disks.are_copying());
+            assert!(!disks.has_offloaded());
         }
     }
 
@@ -301,7 +301,7 @@ mod tests {
     fn a_transfer_goes_on_where_it_stopped() {
         let (action, buffer) = (Action::Write { durable: false }, Buffer { at: 1 << 20, len: 12_288 });
         let (id, device) = (IoId(0), DeviceId(0));
-        let mut op = FileOp { id, device, action, at: 8192, buffer, moved: 0, is_copy: false };
+        let mut op = FileOp { id, device, action, at: 8192, buffer, moved: 0, is_offloaded: false };
         assert!(matches!(op.step(4096), TransferStep::Again));
         assert!(matches!(op.step(4096), TransferStep::Again));
         assert_eq!((op.rest_at(), op.rest()), (16_384, Buffer { at: (1 << 20) + 8192, len: 4096 }));
@@ -311,7 +311,7 @@ mod tests {
     fn after(action: Action, answer: i32) -> Option<Result<(), IoError>> {
         let buffer = Buffer { at: 0, len: 4096 };
         let mut op =
-            FileOp { id: IoId(0), device: DeviceId(0), action, at: 0, buffer, moved: 0, is_copy: false };
+            FileOp { id: IoId(0), device: DeviceId(0), action, at: 0, buffer, moved: 0, is_offloaded: false };
         match op.step(answer) {
             TransferStep::Again => None,
             TransferStep::Over(result) => Some(result),

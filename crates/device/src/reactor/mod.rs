@@ -353,7 +353,7 @@ impl Reactor {
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
         let polled = sleep.at_most(self.polling.time(now));
-        if polled > Nanos(0) && self.backend.may_poll() && !self.disks.are_copying() {
+        if polled > Nanos(0) && self.backend.may_poll() && !self.disks.has_offloaded() {
             let end = now + polled;
             // What was started leaves first.
             self.turn(Sleep::No, events);

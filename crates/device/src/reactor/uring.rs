@@ -184,7 +184,7 @@ impl Uring {
             }
             (Action::Sync, _) => opcode::Fsync::new(file).flags(FsyncFlags::DATASYNC).build(),
         };
-        let flags = if op.is_copy { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+        let flags = if op.is_offloaded { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
         self.urgent = true;
         self.push(entry.flags(flags).user_data(EntryKind::File.tag(slot)));
     }

@@ -4,15 +4,16 @@
 //! itself: neither seeks that are shorter in order nor queues count. [`DeviceCost::of_commands`] gives what a
 //! policy came to under it, its moves included.
 //!
-//! - [`Hindsight::fixed`]: the least that a placement of whole extents costs that never changes ([`fixed`]).
-//!   [`Hindsight::replayed`] is that placement as a policy, to be run, so that seeks and queues count.
-//! - [`Hindsight::dynamic`]: what no policy can cost less than ([`dynamic`]).
+//! - [`Hindsight::static_cost`]: the least that a placement of whole extents costs that never changes
+//!   ([`static_placement`]).
+//!   [`Hindsight::static_policy`] is that placement as a policy, to be run, so that seeks and queues count.
+//! - [`Hindsight::dynamic_bound`]: what no policy can cost less than ([`dynamic_bound`]).
 
 mod assigned;
 pub mod cost;
-mod dynamic;
+mod dynamic_bound;
 mod events;
-mod fixed;
+mod static_placement;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,7 @@ use super::pool::{Layout, PoolSpec};
 use crate::{Arrival, SimError, Space};
 use assigned::Assigned;
 use cost::DeviceCost;
-use dynamic::{DEVICES_MAX, Effort, Room};
+use dynamic_bound::{DEVICES_MAX, Effort, Tier};
 use events::{Events, Filled};
 use std::collections::BTreeMap;
 use weir_model::{Bytes, DeviceId, ExtentIndex};
@@ -37,9 +38,9 @@ const PICOSECONDS: f64 = 1e12;
 #[derive(Clone, Debug)]
 pub struct Hindsight {
     /// The least that a placement costs that never changes.
-    pub fixed: f64,
+    pub static_cost: f64,
     /// What no policy can cost less than; `None` with more than four devices.
-    pub dynamic: Option<f64>,
+    pub dynamic_bound: Option<f64>,
     placement: BTreeMap<(usize, ExtentIndex), DeviceId>,
 }
 
@@ -48,27 +49,28 @@ impl Hindsight {
     ///
     /// # Errors
     /// If the pool is not possible, or too small.
-    pub fn of(pool: &PoolSpec, spaces: &[Space], asked: &[Arrival]) -> Result<Self, SimError> {
+    pub fn of(pool: &PoolSpec, spaces: &[Space], arrivals: &[Arrival]) -> Result<Self, SimError> {
         let layout = pool.lay_out(spaces)?;
-        let events = Events::of(asked, pool.extent);
+        let events = Events::of(arrivals, pool.extent);
         let filled = Filled { spaces, extent: pool.extent, block: events.block };
         let extents = filled.extents_with(&events);
-        let rooms = rooms(&layout, extents.len() as u64, pool.extent.bytes().0 / events.block.0);
-        let costs = extent_costs(&events, &filled, &rooms, &extents);
-        let room: Vec<u64> = layout.superblocks.iter().map(|s| u64::from(s.data_extents)).collect();
+        let tiers = tiers(&layout, extents.len() as u64, pool.extent.bytes().0 / events.block.0);
+        let costs = extent_costs(&events, &filled, &tiers, &extents);
+        let capacities: Vec<u64> = layout.superblocks.iter().map(|s| u64::from(s.data_extents)).collect();
         let size = |extents: u64| Bytes(extents * pool.extent.bytes().0);
         let too_small =
-            SimError::TooSmall { data: size(extents.len() as u64), room: size(room.iter().sum()) };
-        let at = fixed::best(&costs, &room).ok_or(too_small)?;
-        let each = at.iter().zip(costs.of.chunks(rooms.len())).map(|(at, costs)| costs[usize::from(*at)]);
-        let cost = each.sum::<i64>() as f64 / PICOSECONDS;
-        let dynamic = (rooms.len() <= DEVICES_MAX).then(|| dynamic::bound(&events, &filled, &rooms, EFFORT));
+            SimError::TooSmall { data: size(extents.len() as u64), room: size(capacities.iter().sum()) };
+        let at = static_placement::best(&costs, &capacities).ok_or(too_small)?;
+        let each = at.iter().zip(costs.of.chunks(tiers.len())).map(|(at, costs)| costs[usize::from(*at)]);
+        let static_cost = each.sum::<i64>() as f64 / PICOSECONDS;
+        let dynamic_bound =
+            (tiers.len() <= DEVICES_MAX).then(|| dynamic_bound::bound(&events, &filled, &tiers, EFFORT));
         let placement = extents.into_iter().zip(at.into_iter().map(DeviceId)).collect();
-        Ok(Self { fixed: cost, dynamic, placement })
+        Ok(Self { static_cost, dynamic_bound, placement })
     }
 
     /// The best placement that never changes, as a policy.
-    pub fn replayed(&self) -> Box<dyn Placement> {
+    pub fn static_policy(&self) -> Box<dyn Placement> {
         Box::new(Assigned::new(&self.placement))
     }
 }
@@ -88,31 +90,31 @@ fn device_costs(layout: &Layout) -> impl Iterator<Item = DeviceCost> {
 }
 
 /// What there is for so many extents of so many blocks.
-fn rooms(layout: &Layout, extents: u64, blocks: u64) -> Vec<Room> {
-    let room = |(cost, superblock): (DeviceCost, &weir_map::Superblock)| {
+fn tiers(layout: &Layout, extents: u64, blocks: u64) -> Vec<Tier> {
+    let tier = |(cost, superblock): (DeviceCost, &weir_map::Superblock)| {
         let data = u64::from(superblock.data_extents);
-        Room { cost, blocks: (data < extents).then_some(data * blocks) }
+        Tier { cost, capacity: (data < extents).then_some(data * blocks) }
     };
-    device_costs(layout).zip(&layout.superblocks).map(room).collect()
+    device_costs(layout).zip(&layout.superblocks).map(tier).collect()
 }
 
 /// What each extent would cost on each device.
 fn extent_costs(
     events: &Events,
     filled: &Filled<'_>,
-    rooms: &[Room],
+    tiers: &[Tier],
     extents: &[(usize, ExtentIndex)],
-) -> fixed::Costs {
-    let mut of = vec![0.0; extents.len() * rooms.len()];
+) -> static_placement::Costs {
+    let mut of = vec![0.0; extents.len() * tiers.len()];
     for block in events.by_block() {
         let key = block.first().map(|event| filled.extent_of(event.id));
         // What never holds anything is on no device.
         let Some(number) = key.and_then(|key| extents.binary_search(&key).ok()) else { continue };
-        let costs = &mut of[number * rooms.len()..][..rooms.len()];
+        let costs = &mut of[number * tiers.len()..][..tiers.len()];
         for event in filled.that_reach_devices(block) {
-            costs.iter_mut().zip(rooms).for_each(|(cost, room)| *cost += room.share(event));
+            costs.iter_mut().zip(tiers).for_each(|(cost, tier)| *cost += tier.share(event));
         }
     }
     let of = of.into_iter().map(|cost| (cost * PICOSECONDS).round() as i64).collect();
-    fixed::Costs { devices: rooms.len(), of }
+    static_placement::Costs { devices: tiers.len(), of }
 }

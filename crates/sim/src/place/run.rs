@@ -55,25 +55,25 @@ pub fn place(
     load: &mut dyn Load,
     plan: &Plan,
 ) -> Result<Outcome, SimError> {
-    place_and_note(pool, policy, load, plan, None)
+    place_and_record(pool, policy, load, plan, None)
 }
 
-/// As [`place`]; what the engine was asked for, in that order, goes to `asked`.
+/// Like [`place`]; records the requests in the order in which the engine took them.
 ///
 /// # Errors
 /// As [`place`].
-pub fn place_and_note(
+pub fn place_and_record(
     pool: &PoolSpec,
     policy: Box<dyn Placement>,
     load: &mut dyn Load,
     plan: &Plan,
-    asked: Option<&mut Vec<Arrival>>,
+    record: Option<&mut Vec<Arrival>>,
 ) -> Result<Outcome, SimError> {
     let name = policy.name().to_owned();
     let spaces: Vec<Space> = load.spaces(pool.extent);
     let machine = Machine::new(pool, policy, &spaces, plan.seed)?;
     let mut run = PlaceRun::new(machine, plan);
-    run.asked = asked;
+    run.record = record;
     run.go(load)?;
     Ok(run.outcome(name, pool))
 }
@@ -110,8 +110,8 @@ struct PlaceRun<'p> {
     pending: Slab<Pending>,
     /// Arrived, and not yet taken by the engine.
     waiting: VecDeque<(Arrival, Option<Client>)>,
-    /// Taken by the engine, if anybody wants to know.
-    asked: Option<&'p mut Vec<Arrival>>,
+    /// Where to record requests the engine took.
+    record: Option<&'p mut Vec<Arrival>>,
     /// In an open loop, what comes next.
     next: Option<Arrival>,
     clients: Clients,
@@ -156,7 +156,7 @@ impl<'p> PlaceRun<'p> {
             end: None,
             pending: Slab::new(),
             waiting: VecDeque::new(),
-            asked: None,
+            record: None,
             next: None,
             clients: Clients::default(),
             arrived: 0,
@@ -338,8 +338,8 @@ impl<'p> PlaceRun<'p> {
             let (Arrival { at, op, len, .. }, client) = (*arrival, *client);
             let id = RequestId(self.pending.vacant_key() as u64);
             let Some(pieces) = self.machine.submit(id, arrival) else { return };
-            if let Some(asked) = &mut self.asked {
-                asked.push(*arrival);
+            if let Some(record) = &mut self.record {
+                record.push(*arrival);
             }
             let measured = self.is_measured(at);
             self.pending.insert(Pending { arrived: self.start + at, op, len, pieces, measured, client });

@@ -11,7 +11,7 @@ use weir_sim::{Outcome, Window};
 /// The policy that is judged by the others.
 pub(super) const JUDGED: &str = "adaptive";
 /// The best placement that never changes, and what nothing costs less than, beside the policies.
-pub(super) const FIXED: &str = "(fixed)";
+pub(super) const STATIC: &str = "(static)";
 pub(super) const DYNAMIC: &str = "(dynamic)";
 /// Classic caching.
 const CLASSIC: [&str; 2] = ["hystor", "hierarchy"];
@@ -105,7 +105,7 @@ pub(super) fn broken(rows: &[&Row], known: &Known) -> Vec<String> {
 /// Those of which something is known.
 fn policies(known: &Known) -> Vec<&str> {
     let all = known.keys().map(|(_, policy)| &policy[..]);
-    let mut policies: Vec<&str> = all.filter(|name| ![FIXED, DYNAMIC].contains(name)).collect();
+    let mut policies: Vec<&str> = all.filter(|name| ![STATIC, DYNAMIC].contains(name)).collect();
     policies.sort_unstable();
     policies.dedup();
     policies
@@ -117,7 +117,8 @@ pub(super) fn costs(rows: &[&Row], known: &Known) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     let heads = ["load"].into_iter().chain(policies.iter().copied());
-    let more = ["fixed", "dynamic", "adaptive to fixed", "to dynamic", "fixed, replayed", "adaptive to that"];
+    let more =
+        ["static", "dynamic", "adaptive to static", "to dynamic", "static, replayed", "adaptive to that"];
     table.set_header(heads.chain(more));
     for row in rows {
         let of = |policy: &str| known.get(&(row.name.to_owned(), policy.to_owned()));
@@ -130,11 +131,11 @@ pub(super) fn costs(rows: &[&Row], known: &Known) -> String {
             (Some(ours), Some(least)) => format!("{:.2} times", ours / least),
             _ => "-".to_owned(),
         };
-        let distance = behind(row, known, std::iter::once(FIXED)).map_or_else(|| "-".to_owned(), percent);
-        let replayed = of(FIXED).map_or_else(|| "-".to_owned(), |figures| figures.cell(row));
-        let costs = policies.iter().copied().chain([FIXED, DYNAMIC]).map(told);
+        let distance = behind(row, known, std::iter::once(STATIC)).map_or_else(|| "-".to_owned(), percent);
+        let replayed = of(STATIC).map_or_else(|| "-".to_owned(), |figures| figures.cell(row));
+        let costs = policies.iter().copied().chain([STATIC, DYNAMIC]).map(told);
         let cells = std::iter::once(row.name.to_owned()).chain(costs);
-        table.add_row(cells.chain([times(FIXED), times(DYNAMIC), replayed, distance]));
+        table.add_row(cells.chain([times(STATIC), times(DYNAMIC), replayed, distance]));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table.to_string()

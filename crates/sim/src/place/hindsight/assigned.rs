@@ -24,7 +24,7 @@ impl Assigned {
 
 impl Placement for Assigned {
     fn name(&self) -> &'static str {
-        "fixed"
+        "static"
     }
 
     fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {

@@ -1,6 +1,6 @@
 //! What happened to each block, in order.
 //!
-//! A block here is what all requests touch as a whole: 4 KiB, or more where all of them are longer and
+//! A block here is what all requests access as a whole: 4 KiB, or more where all of them are longer and
 //! aligned.
 
 use crate::place::machine::PIECE;
@@ -8,9 +8,9 @@ use crate::{Arrival, Space};
 use std::collections::BTreeSet;
 use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Op, VolumeOffset};
 
-/// What is done to a block.
+/// What a request does to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Touch {
+pub(super) enum Access {
     Read,
     Write,
     /// It holds nothing from then on.
@@ -24,13 +24,13 @@ pub(super) struct BlockId {
     pub(super) block: u64,
 }
 
-/// A block is touched.
+/// One access to a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) id: BlockId,
     /// The number of the request.
     pub(super) at: u32,
-    pub(super) touch: Touch,
+    pub(super) access: Access,
     /// Blocks the command is about, this one among them.
     pub(super) blocks: u16,
     /// Bytes of this block that it is about.
@@ -48,16 +48,16 @@ pub(super) struct Events {
 
 impl Events {
     /// Of these requests, of volumes with extents of this size.
-    pub(super) fn of(asked: &[Arrival], extent: ExtentSize) -> Self {
+    pub(super) fn of(arrivals: &[Arrival], extent: ExtentSize) -> Self {
         let mut all = Vec::new();
-        let aligned = asked.iter().fold(extent.bytes().0, |all, a| all | a.offset.0 | a.len.0);
+        let aligned = arrivals.iter().fold(extent.bytes().0, |all, a| all | a.offset.0 | a.len.0);
         let block = (1 << aligned.trailing_zeros()).max(BLOCK);
-        for (at, arrival) in (0u32..).zip(asked) {
-            let touch = match arrival.op {
-                Op::Read => Touch::Read,
-                Op::Write => Touch::Write,
+        for (at, arrival) in (0u32..).zip(arrivals) {
+            let access = match arrival.op {
+                Op::Read => Access::Read,
+                Op::Write => Access::Write,
                 // Zeros need not be written.
-                Op::Trim | Op::WriteZeroes { .. } => Touch::Clear,
+                Op::Trim | Op::WriteZeroes { .. } => Access::Clear,
                 Op::Flush => continue,
             };
             let (from, end) = (arrival.offset.0, arrival.offset.0 + arrival.len.0);
@@ -67,17 +67,17 @@ impl Events {
                 for number in first..after {
                     let bytes = end.min((number + 1) * block) - start.max(number * block);
                     // What is cleared in part stays.
-                    if touch == Touch::Clear && bytes < block {
+                    if access == Access::Clear && bytes < block {
                         continue;
                     }
                     let id = BlockId { volume: arrival.volume as u32, block: number };
                     let (blocks, bytes) = ((after - first) as u16, bytes as u32);
-                    all.push(Event { id, at, touch, blocks, bytes });
+                    all.push(Event { id, at, access, blocks, bytes });
                 }
             }
         }
         all.sort_unstable_by_key(|event| (event.id, event.at));
-        Self { all, requests: asked.len() as u32, block: Bytes(block) }
+        Self { all, requests: arrivals.len() as u32, block: Bytes(block) }
     }
 
     /// The events of each block.
@@ -113,22 +113,22 @@ impl Filled<'_> {
             self.spaces.iter().enumerate().flat_map(|(v, space)| space.extents.iter().map(move |r| (v, r)));
         let filled =
             runs.flat_map(|(v, run)| (run.start.0..run.end.0).map(move |index| (v, ExtentIndex(index))));
-        let touched =
-            events.by_block().filter_map(|block| block.first()).map(|event| self.extent_of(event.id));
-        filled.chain(touched).collect::<BTreeSet<_>>().into_iter().collect()
+        let first_write = |block: &[Event]| block.iter().find(|event| event.access == Access::Write).copied();
+        let written = events.by_block().filter_map(first_write).map(|event| self.extent_of(event.id));
+        filled.chain(written).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Those of a block's events that a device hears of: where nothing is, nothing is read.
+    /// Those of a block's events that reach a device: where nothing is, nothing is read.
     pub(super) fn that_reach_devices<'e>(&self, block: &'e [Event]) -> impl Iterator<Item = &'e Event> {
         let mut holds = block.first().is_some_and(|event| self.holds(event.id));
         block.iter().filter(move |event| {
             let reads = holds;
-            holds = match event.touch {
-                Touch::Read => holds,
-                Touch::Write => true,
-                Touch::Clear => false,
+            holds = match event.access {
+                Access::Read => holds,
+                Access::Write => true,
+                Access::Clear => false,
             };
-            event.touch == Touch::Write || (event.touch == Touch::Read && reads)
+            event.access == Access::Write || (event.access == Access::Read && reads)
         })
     }
 }

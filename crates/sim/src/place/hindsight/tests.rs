@@ -1,10 +1,10 @@
 //! The bounds beside what an exhaustive search finds, and beside what real policies come to.
 
 use super::cost::{CommandCost, DeviceCost};
-use super::dynamic::{Effort, Room, bound};
-use super::events::{BlockId, Event, Events, Filled, Touch};
-use super::{Hindsight, cost, fixed};
-use crate::place::run::{Mode, Plan, place_and_note};
+use super::dynamic_bound::{Effort, Tier, bound};
+use super::events::{Access, BlockId, Event, Events, Filled};
+use super::{Hindsight, cost, static_placement};
+use crate::place::run::{Mode, Plan, place_and_record};
 use crate::{Arrival, DeviceSize, DeviceSpec, PoolSpec, Space};
 use proptest::prelude::*;
 use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, IoKind, Nanos, Op, Seed, VolumeOffset};
@@ -18,12 +18,12 @@ fn arrival(block: u64, op: Op) -> Arrival {
     Arrival { at: Nanos(0), volume: 0, op, offset, len: Bytes(BLOCK) }
 }
 
-fn room(read: f64, write: f64, byte: f64, blocks: Option<u64>) -> Room {
+fn tier(read: f64, write: f64, byte: f64, capacity: Option<u64>) -> Tier {
     let of = |command| CommandCost { command, byte };
-    Room { cost: DeviceCost { read: of(read), write: of(write) }, blocks }
+    Tier { cost: DeviceCost { read: of(read), write: of(write) }, capacity }
 }
 
-/// Of two devices, with room for these shares of the data.
+/// Of two devices, with tier for these shares of the data.
 fn pool(fast: (&str, f64), slow: (&str, f64)) -> PoolSpec {
     let device = |name: &str, (model, share): (&str, f64)| DeviceSpec {
         name: name.into(),
@@ -49,7 +49,7 @@ fn spaces(filled: u64) -> Vec<Space> {
 
 /// The dynamic optimum by exhaustion: every state of all blocks together, after every request.
 struct Exhaustive<'a> {
-    rooms: &'a [Room],
+    tiers: &'a [Tier],
     blocks: usize,
     /// What it costs a block to go from one set of places to another; and right after it was read.
     moves: Vec<Vec<f64>>,
@@ -57,29 +57,29 @@ struct Exhaustive<'a> {
 }
 
 impl<'a> Exhaustive<'a> {
-    fn new(rooms: &'a [Room], blocks: usize) -> Self {
-        let moves = |costs_read: bool| Self::moves(rooms, costs_read);
-        Self { rooms, blocks, moves: moves(true), moves_read: moves(false) }
+    fn new(tiers: &'a [Tier], blocks: usize) -> Self {
+        let moves = |costs_read: bool| Self::moves(tiers, costs_read);
+        Self { tiers, blocks, moves: moves(true), moves_read: moves(false) }
     }
 
     fn sets(&self) -> usize {
-        1 << self.rooms.len()
+        1 << self.tiers.len()
     }
 
     /// By Floyd and Warshall, over single copies and drops.
-    fn moves(rooms: &[Room], costs_read: bool) -> Vec<Vec<f64>> {
-        let sets = 1usize << rooms.len();
+    fn moves(tiers: &[Tier], costs_read: bool) -> Vec<Vec<f64>> {
+        let sets = 1usize << tiers.len();
         let mut cost = vec![vec![f64::INFINITY; sets]; sets];
         for (a, costs) in cost.iter_mut().enumerate() {
             costs[a] = 0.0;
-            for (device, room) in rooms.iter().enumerate().filter(|_| a > 0) {
+            for (device, tier) in tiers.iter().enumerate().filter(|_| a > 0) {
                 let has = |d: &usize| a >> d & 1 == 1;
                 if has(&device) && a != 1 << device {
                     costs[a ^ (1 << device)] = 0.0;
                 } else if !has(&device) {
-                    let reads = (0..rooms.len()).filter(has).map(|d| rooms[d].cost.read.byte * BLOCK as f64);
+                    let reads = (0..tiers.len()).filter(has).map(|d| tiers[d].cost.read.byte * BLOCK as f64);
                     let read = if costs_read { reads.fold(f64::INFINITY, f64::min) } else { 0.0 };
-                    let write = room.cost.write;
+                    let write = tier.cost.write;
                     let share = write.command / f64::from(EXTENT.blocks()) + write.byte * BLOCK as f64;
                     costs[a | 1 << device] = read + share;
                 }
@@ -96,13 +96,13 @@ impl<'a> Exhaustive<'a> {
     }
 
     fn set(&self, state: usize, block: usize) -> usize {
-        state >> (block * self.rooms.len()) & (self.sets() - 1)
+        state >> (block * self.tiers.len()) & (self.sets() - 1)
     }
 
     fn fits(&self, state: usize) -> bool {
-        self.rooms.iter().enumerate().all(|(device, room)| {
+        self.tiers.iter().enumerate().all(|(device, tier)| {
             let there = (0..self.blocks).filter(|block| self.set(state, *block) >> device & 1 == 1).count();
-            room.blocks.is_none_or(|blocks| there as u64 <= blocks)
+            tier.capacity.is_none_or(|capacity| there as u64 <= capacity)
         })
     }
 
@@ -114,14 +114,14 @@ impl<'a> Exhaustive<'a> {
     /// it or not; it was touched by the one before or not.
     fn step(&self, from: usize, to: usize, was_touched: bool, event: Option<&Event>) -> f64 {
         let moved = if was_touched { self.moves_read[from][to] } else { self.moves[from][to] };
-        let members = (0..self.rooms.len()).filter(move |d| to >> d & 1 == 1);
-        let shares = |event| members.map(move |d| self.rooms[d].share(event));
-        match event.map(|event| (event, event.touch)) {
+        let members = (0..self.tiers.len()).filter(move |d| to >> d & 1 == 1);
+        let shares = |event| members.map(move |d| self.tiers[d].share(event));
+        match event.map(|event| (event, event.access)) {
             None => moved,
-            Some((_, Touch::Read)) if to == 0 => moved,
-            Some((event, Touch::Read)) => moved + shares(event).fold(f64::INFINITY, f64::min),
-            Some((event, Touch::Write)) if to > 0 => shares(event).sum(),
-            Some((_, Touch::Clear)) if to == 0 => 0.0,
+            Some((_, Access::Read)) if to == 0 => moved,
+            Some((event, Access::Read)) => moved + shares(event).fold(f64::INFINITY, f64::min),
+            Some((event, Access::Write)) if to > 0 => shares(event).sum(),
+            Some((_, Access::Clear)) if to == 0 => 0.0,
             Some(_) => f64::INFINITY,
         }
     }
@@ -169,11 +169,11 @@ fn asked(requests: &[(u64, u8)]) -> Vec<Arrival> {
     requests.iter().map(|(block, kind)| arrival(*block, op(*kind))).collect()
 }
 
-fn dynamic(rooms: &[Room], requests: &[(u64, u8)], filled: u64, rounds: u32) -> f64 {
+fn dynamic(tiers: &[Tier], requests: &[(u64, u8)], filled: u64, rounds: u32) -> f64 {
     let events = Events::of(&asked(requests), EXTENT);
     let spaces = spaces(filled);
     let effort = Effort { periods: requests.len() as u32, rounds };
-    bound(&events, &Filled { spaces: &spaces, extent: EXTENT, block: events.block }, rooms, effort)
+    bound(&events, &Filled { spaces: &spaces, extent: EXTENT, block: events.block }, tiers, effort)
 }
 
 proptest! {
@@ -186,11 +186,11 @@ proptest! {
         filled in 0u64..4,
         fast in (0.01f64..1.0, 0.01f64..1.0),
         byte in 0.0f64..2e-4,
-        room_for in 1u64..3,
+        fits in 1u64..3,
     ) {
-        let rooms = [room(fast.0, fast.1, byte, Some(room_for)), room(1.0, 1.0, byte, None)];
-        let exact = Exhaustive::new(&rooms, 3).least(&Events::of(&asked(&requests), EXTENT), filled);
-        let bound = dynamic(&rooms, &requests, filled, 400);
+        let tiers = [tier(fast.0, fast.1, byte, Some(fits)), tier(1.0, 1.0, byte, None)];
+        let exact = Exhaustive::new(&tiers, 3).least(&Events::of(&asked(&requests), EXTENT), filled);
+        let bound = dynamic(&tiers, &requests, filled, 400);
         prop_assert!(bound <= exact + 1e-9, "{bound} above {exact}");
         prop_assert!(bound >= 0.9 * exact - 1e-9, "{bound} far below {exact}");
     }
@@ -202,37 +202,37 @@ proptest! {
         costs in (0.01f64..0.3, 0.1f64..1.0, 0.5f64..2.0),
         byte in 0.0f64..2e-4,
     ) {
-        let rooms = [
-            room(costs.0, costs.1, byte, Some(1)),
-            room(costs.1, costs.0, byte / 2.0, Some(1)),
-            room(costs.2, costs.2, byte, None),
+        let tiers = [
+            tier(costs.0, costs.1, byte, Some(1)),
+            tier(costs.1, costs.0, byte / 2.0, Some(1)),
+            tier(costs.2, costs.2, byte, None),
         ];
-        let exact = Exhaustive::new(&rooms, 2).least(&Events::of(&asked(&requests), EXTENT), filled);
-        let bound = dynamic(&rooms, &requests, filled, 60);
+        let exact = Exhaustive::new(&tiers, 2).least(&Events::of(&asked(&requests), EXTENT), filled);
+        let bound = dynamic(&tiers, &requests, filled, 60);
         prop_assert!(bound <= exact + 1e-9, "{bound} above {exact}");
     }
 
     #[test]
-    fn the_fixed_placement_is_the_best_of_all(
+    fn the_static_placement_is_the_best_of_all(
         costs in prop::collection::vec((0u8..20, 0u8..20, 0u8..20), 1..7),
-        room in (0u64..4, 0u64..4),
+        capacity in (0u64..4, 0u64..4),
     ) {
         let of = costs.iter().flat_map(|c| [c.0, c.1, c.2].map(i64::from)).collect();
-        let costs = fixed::Costs { devices: 3, of };
+        let costs = static_placement::Costs { devices: 3, of };
         let extents = costs.of.len() / 3;
-        let room = [room.0, room.1, 5];
+        let capacity = [capacity.0, capacity.1, 5];
         let cost = |at: &[u8]| -> i64 {
             at.iter().enumerate().map(|(extent, d)| costs.of[3 * extent + usize::from(*d)]).sum()
         };
         let fits = |at: &[u8]| {
             let there = |device: usize| at.iter().filter(|d| usize::from(**d) == device).count() as u64;
-            (0..3).all(|device| there(device) <= room[device])
+            (0..3).all(|device| there(device) <= capacity[device])
         };
         let placements = (0..3usize.pow(extents as u32))
             .map(|n| (0..extents).map(|e| (n / 3usize.pow(e as u32) % 3) as u8).collect::<Vec<_>>())
             .filter(|at| fits(at));
         let least = placements.map(|at| cost(&at)).min();
-        let found = fixed::best(&costs, &room);
+        let found = static_placement::best(&costs, &capacity);
         prop_assert_eq!(found.is_some(), least.is_some());
         if let (Some(found), Some(least)) = (found, least) {
             prop_assert!(fits(&found));
@@ -244,8 +244,8 @@ proptest! {
 #[test]
 fn a_block_that_is_read_often_enough_is_worth_its_copy() {
     // A copy costs 3.2 / 32 + 0; each read saves 0.9.
-    let rooms = [room(0.1, 3.2, 0.0, Some(1)), room(1.0, 1.0, 0.0, None)];
-    let of = |requests: &[(u64, u8)]| dynamic(&rooms, requests, 2, 400);
+    let tiers = [tier(0.1, 3.2, 0.0, Some(1)), tier(1.0, 1.0, 0.0, None)];
+    let of = |requests: &[(u64, u8)]| dynamic(&tiers, requests, 2, 400);
     // It may be there from the start.
     let once = of(&[(0, 0)]);
     assert!((once - 0.1).abs() < 1e-9, "{once}");
@@ -280,22 +280,23 @@ fn no_policy_beats_the_bounds_of_what_it_was_asked() {
         let spaces = load().spaces(EXTENT);
         let mut asked = Vec::new();
         let stripe = by_name("stripe").expect("a policy");
-        let one = place_and_note(&pool, stripe, &mut *load(), &plan, Some(&mut asked)).expect("a run");
+        let one = place_and_record(&pool, stripe, &mut *load(), &plan, Some(&mut asked)).expect("a run");
         let bounds = Hindsight::of(&pool, &spaces, &asked).expect("bounds");
-        let dynamic = bounds.dynamic.expect("few devices");
-        assert!(0.0 < dynamic && dynamic <= bounds.fixed, "{dynamic}, {}", bounds.fixed);
-        assert!(cost(&pool, &spaces, &one).expect("a cost") >= bounds.fixed, "stripe never moves");
-        let replayed = place_and_note(&pool, bounds.replayed(), &mut *load(), &plan, None).expect("a run");
+        let dynamic = bounds.dynamic_bound.expect("few devices");
+        assert!(0.0 < dynamic && dynamic <= bounds.static_cost, "{dynamic}, {}", bounds.static_cost);
+        assert!(cost(&pool, &spaces, &one).expect("a cost") >= bounds.static_cost, "stripe never moves");
+        let replayed =
+            place_and_record(&pool, bounds.static_policy(), &mut *load(), &plan, None).expect("a run");
         let replayed = cost(&pool, &spaces, &replayed).expect("a cost");
         assert!(
-            replayed >= 0.999 * bounds.fixed && replayed < 1.3 * bounds.fixed,
+            replayed >= 0.999 * bounds.static_cost && replayed < 1.3 * bounds.static_cost,
             "{replayed}, {}",
-            bounds.fixed
+            bounds.static_cost
         );
         for policy in ALL {
             let policy = by_name(policy.name).expect("a policy");
             let name = policy.name().to_owned();
-            let outcome = place_and_note(&pool, policy, &mut *load(), &plan, None).expect("a run");
+            let outcome = place_and_record(&pool, policy, &mut *load(), &plan, None).expect("a run");
             assert_eq!(outcome.unanswered, 0, "{name}");
             let cost = cost(&pool, &spaces, &outcome).expect("a cost");
             assert!(cost >= dynamic, "{name}: {cost} below {dynamic}");
@@ -304,20 +305,20 @@ fn no_policy_beats_the_bounds_of_what_it_was_asked() {
 }
 
 /// The length of a block; of each event the block, what is done, the blocks of its command, and bytes.
-fn events_of(op: Op, offset: u64, len: u64) -> (u64, Vec<(u64, Touch, u16, u32)>) {
+fn events_of(op: Op, offset: u64, len: u64) -> (u64, Vec<(u64, Access, u16, u32)>) {
     let asked = [Arrival { at: Nanos(0), volume: 0, op, offset: VolumeOffset(offset), len: Bytes(len) }];
     let events = Events::of(&asked, EXTENT);
-    (events.block.0, events.all.iter().map(|e| (e.id.block, e.touch, e.blocks, e.bytes)).collect())
+    (events.block.0, events.all.iter().map(|e| (e.id.block, e.access, e.blocks, e.bytes)).collect())
 }
 
 #[test]
 fn events_are_of_what_requests_touch() {
-    let both = vec![(1, Touch::Write, 2, 16_384), (2, Touch::Write, 2, 16_384)];
+    let both = vec![(1, Access::Write, 2, 16_384), (2, Access::Write, 2, 16_384)];
     assert_eq!(events_of(Op::Write, 16_384, 32_768), (16_384, both));
     assert_eq!(events_of(Op::Read, 4096, 16_384).0, 4096);
-    assert_eq!(events_of(Op::Read, 512, 4096).1, [(0, Touch::Read, 2, 3584), (1, Touch::Read, 2, 512)]);
-    assert_eq!(events_of(Op::Trim, 512, 8192).1, [(1, Touch::Clear, 3, 4096)]);
-    assert_eq!(events_of(Op::WriteZeroes { no_hole: false }, 0, 4096).1, [(0, Touch::Clear, 1, 4096)]);
+    assert_eq!(events_of(Op::Read, 512, 4096).1, [(0, Access::Read, 2, 3584), (1, Access::Read, 2, 512)]);
+    assert_eq!(events_of(Op::Trim, 512, 8192).1, [(1, Access::Clear, 3, 4096)]);
+    assert_eq!(events_of(Op::WriteZeroes { no_hole: false }, 0, 4096).1, [(0, Access::Clear, 1, 4096)]);
 }
 
 #[test]
@@ -329,6 +330,14 @@ fn devices_hear_of_no_reads_where_nothing_is() {
         let found: Vec<_> = filled.that_reach_devices(&events.all).map(|event| event.at).collect();
         assert_eq!(found, heard);
     }
+}
+
+#[test]
+fn extents_that_never_hold_data_need_no_space() {
+    let events = Events::of(&asked(&[(1, 0), (2, 7), (3, 4), (3, 0)]), EXTENT);
+    let spaces = spaces(1);
+    let filled = Filled { spaces: &spaces, extent: EXTENT, block: events.block };
+    assert_eq!(filled.extents_with(&events), [(0, ExtentIndex(0)), (0, ExtentIndex(3))]);
 }
 
 #[test]
@@ -344,14 +353,14 @@ fn what_holds_data_is_told_in_blocks_of_any_length() {
 
 #[test]
 fn a_copy_pays_its_share_of_a_command() {
-    let rooms = [room(0.1, 3.2, 0.0, Some(1)), room(1.0, 1.0, 0.0, None)];
+    let tiers = [tier(0.1, 3.2, 0.0, Some(1)), tier(1.0, 1.0, 0.0, None)];
     let len = EXTENT.bytes().0 / 2;
     let read =
         |block: u64| Arrival { len: Bytes(len), offset: VolumeOffset(block * len), ..arrival(0, Op::Read) };
     let asked = [0, 0, 0, 0, 1, 1, 1, 1].map(read);
     let (events, spaces) = (Events::of(&asked, EXTENT), spaces(1));
     let filled = Filled { spaces: &spaces, extent: EXTENT, block: events.block };
-    let bound = bound(&events, &filled, &rooms, Effort { periods: 8, rounds: 400 });
+    let bound = bound(&events, &filled, &tiers, Effort { periods: 8, rounds: 400 });
     assert!((bound - (8.0 * 0.1 + 1.6)).abs() < 0.02, "{bound}");
 }
 
@@ -380,12 +389,12 @@ fn commands_are_those_for_data() {
 }
 
 #[test]
-fn devices_with_room_for_all_are_not_scarce() {
+fn devices_with_fits_all_are_not_scarce() {
     let pool = pool(("nvm", 0.5), ("ssd-sata", 1.0));
     let spaces = [Space { size: Bytes::mib(16), ..Space::all(Bytes::mib(16), EXTENT) }];
     let layout = pool.lay_out(&spaces).expect("a pool");
     let blocks =
-        |extents| super::rooms(&layout, extents, 32).iter().map(|room| room.blocks).collect::<Vec<_>>();
+        |extents| super::tiers(&layout, extents, 32).iter().map(|tier| tier.capacity).collect::<Vec<_>>();
     assert_eq!(blocks(128), [Some(64 * 32), None]);
     assert_eq!(blocks(129), [Some(64 * 32), Some(128 * 32)]);
     assert_eq!(blocks(64), [None, None]);

@@ -13,7 +13,7 @@
 //! behind it has a solution in whole numbers: Belady's rule, with costs.
 
 use super::cost::DeviceCost;
-use super::events::{Event, Events, Filled, Touch};
+use super::events::{Access, Event, Events, Filled};
 
 /// How many devices there may be.
 pub(super) const DEVICES_MAX: usize = 4;
@@ -22,21 +22,21 @@ const SETS: usize = 1 << DEVICES_MAX;
 /// What a price changes by in the first round, as the power of e; less in later ones.
 const STEP: f64 = 0.7;
 
-/// A device as the bound knows it.
+/// A device: what commands cost there, and how much it holds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct Tier {
     pub(super) cost: DeviceCost,
-    /// Blocks it has room for; `None` if that is enough for all.
-    pub(super) blocks: Option<u64>,
+    /// Blocks it holds at most; `None` if that is enough for all.
+    pub(super) capacity: Option<u64>,
 }
 
-impl Room {
+impl Tier {
     /// What the block's share of a command costs here.
     pub(super) fn share(&self, event: &Event) -> f64 {
-        let of = match event.touch {
-            Touch::Read => self.cost.read,
-            Touch::Write => self.cost.write,
-            Touch::Clear => return 0.0,
+        let of = match event.access {
+            Access::Read => self.cost.read,
+            Access::Write => self.cost.write,
+            Access::Clear => return 0.0,
         };
         of.command / f64::from(event.blocks) + of.byte * f64::from(event.bytes)
     }
@@ -51,37 +51,38 @@ pub(super) struct Effort {
 }
 
 /// The bound, in seconds.
-pub(super) fn bound(events: &Events, filled: &Filled<'_>, rooms: &[Room], effort: Effort) -> f64 {
+pub(super) fn bound(events: &Events, filled: &Filled<'_>, tiers: &[Tier], effort: Effort) -> f64 {
     if events.requests == 0 {
         return 0.0;
     }
     let periods = Periods::new(effort.periods, events.requests);
-    let courses = Courses::new(rooms, filled, periods);
-    let mut prices = Prices::new(rooms.len(), periods);
+    let courses = Courses::new(tiers, filled, periods);
+    let mut prices = Prices::new(tiers.len(), periods);
     let (mut best, mut used) = courses.all(events, filled, &prices);
-    let first = first_price(events, rooms);
-    prices.set_all(rooms, first);
+    let first = first_price(events, tiers);
+    prices.set_all(tiers, first);
     for round in 0..effort.rounds {
         if round > 0 {
-            prices.adjust(rooms, &used, STEP / (1.0 + f64::from(round) / 4.0));
+            prices.adjust(tiers, &used, STEP / (1.0 + f64::from(round) / 4.0));
         }
         let cost;
         (cost, used) = courses.all(events, filled, &prices);
-        best = best.max(cost - prices.of_space(rooms));
+        best = best.max(cost - prices.of_space(tiers));
     }
     best
 }
 
-/// What the last block that fits would gain on the best device, for the time of one request.
-fn first_price(events: &Events, rooms: &[Room]) -> f64 {
+/// What the last block that fits would gain on the best device, for the time of one request: prices to begin
+/// with.
+fn first_price(events: &Events, tiers: &[Tier]) -> f64 {
     let gain = |event: &Event| {
-        let shares = rooms.iter().map(|room| room.share(event));
+        let shares = tiers.iter().map(|tier| tier.share(event));
         shares.clone().fold(0.0, f64::max) - shares.fold(f64::INFINITY, f64::min)
     };
     let mut gains: Vec<f64> = events.by_block().map(|block| block.iter().map(gain).sum()).collect();
     gains.sort_unstable_by(|a, b| b.total_cmp(a));
-    let room: u64 = rooms.iter().filter_map(|room| room.blocks).sum();
-    let last = gains.get(room as usize).or(gains.last()).copied().unwrap_or(0.0);
+    let capacity: u64 = tiers.iter().filter_map(|tier| tier.capacity).sum();
+    let last = gains.get(capacity as usize).or(gains.last()).copied().unwrap_or(0.0);
     let most = gains.first().copied().unwrap_or(0.0);
     last.max(most * 1e-3) / f64::from(events.requests.max(1))
 }
@@ -126,8 +127,8 @@ impl Prices {
         Self { periods, by_device: none.clone(), before: none }
     }
 
-    fn set_all(&mut self, rooms: &[Room], price: f64) {
-        for (prices, _) in self.by_device.iter_mut().zip(rooms).filter(|(_, room)| room.blocks.is_some()) {
+    fn set_all(&mut self, tiers: &[Tier], price: f64) {
+        for (prices, _) in self.by_device.iter_mut().zip(tiers).filter(|(_, tier)| tier.capacity.is_some()) {
             prices.fill(price);
         }
         self.sum_up();
@@ -150,17 +151,17 @@ impl Prices {
     }
 
     /// Of all space there is.
-    fn of_space(&self, rooms: &[Room]) -> f64 {
-        let of = |(before, room): (&Vec<f64>, &Room)| {
-            room.blocks.map_or(0.0, |blocks| blocks as f64 * before.last().copied().unwrap_or(0.0))
+    fn of_space(&self, tiers: &[Tier]) -> f64 {
+        let of = |(before, tier): (&Vec<f64>, &Tier)| {
+            tier.capacity.map_or(0.0, |blocks| blocks as f64 * before.last().copied().unwrap_or(0.0))
         };
-        self.before.iter().zip(rooms).map(of).sum()
+        self.before.iter().zip(tiers).map(of).sum()
     }
 
     /// Up where more is used than there is, down where less is.
-    fn adjust(&mut self, rooms: &[Room], used: &Used, step: f64) {
-        for (device, room) in rooms.iter().enumerate() {
-            let Some(blocks) = room.blocks else { continue };
+    fn adjust(&mut self, tiers: &[Tier], used: &Used, step: f64) {
+        for (device, tier) in tiers.iter().enumerate() {
+            let Some(blocks) = tier.capacity else { continue };
             for (period, used) in (0..).zip(used.of(device)) {
                 let len = f64::from(self.periods.start(period + 1) - self.periods.start(period));
                 let there_is = (blocks as f64 * len).max(f64::MIN_POSITIVE);
@@ -219,7 +220,7 @@ impl Used {
 
 /// What moves cost, and when they may pay.
 struct Courses<'a> {
-    rooms: &'a [Room],
+    tiers: &'a [Tier],
     periods: Periods,
     /// Sets of the devices there are.
     sets: usize,
@@ -236,28 +237,28 @@ struct Courses<'a> {
 type From = [u8; SETS];
 
 impl<'a> Courses<'a> {
-    fn new(rooms: &'a [Room], filled: &Filled<'_>, periods: Periods) -> Self {
-        let sets = 1 << rooms.len();
+    fn new(tiers: &'a [Tier], filled: &Filled<'_>, periods: Periods) -> Self {
+        let sets = 1 << tiers.len();
         let (extent, block) = (filled.extent.bytes().0 as f64, filled.block.0 as f64);
-        let write = |room: &Room| room.cost.write.command * block / extent + room.cost.write.byte * block;
+        let write = |tier: &Tier| tier.cost.write.command * block / extent + tier.cost.write.byte * block;
         let mut copy_from = [f64::INFINITY; SETS];
         for (set, least) in copy_from.iter_mut().enumerate().take(sets).skip(1) {
-            let bytes = |(_, room): (usize, &Room)| room.cost.read.byte * block;
-            *least = members(rooms, set).map(bytes).fold(f64::INFINITY, f64::min);
+            let bytes = |(_, tier): (usize, &Tier)| tier.cost.read.byte * block;
+            *least = members(tiers, set).map(bytes).fold(f64::INFINITY, f64::min);
         }
         Self {
-            rooms,
+            tiers,
             periods,
             sets,
-            copy_to: rooms.iter().map(write).collect(),
+            copy_to: tiers.iter().map(write).collect(),
             copy_from,
-            changes_between: rooms.iter().filter(|room| room.blocks.is_some()).count() > 1,
+            changes_between: tiers.iter().filter(|tier| tier.capacity.is_some()).count() > 1,
         }
     }
 
     /// What the cheapest courses cost, prices included, and the space they use.
     fn all(&self, events: &Events, filled: &Filled<'_>, prices: &Prices) -> (f64, Used) {
-        let mut used = Used::new(self.rooms.len(), self.periods);
+        let mut used = Used::new(self.tiers.len(), self.periods);
         let mut cost = 0.0;
         let mut trail = Vec::new();
         for block in events.by_block() {
@@ -288,7 +289,7 @@ impl<'a> Courses<'a> {
         let mut now = 0;
         for event in events {
             self.pass(&mut costs, &mut now, event.at, prices, trail);
-            trail.push((now, self.touch(&mut costs, event)));
+            trail.push((now, self.serve(&mut costs, event)));
             self.pass(&mut costs, &mut now, event.at + 1, prices, trail);
             let mut from = same();
             self.copy_and_drop(&mut costs, &mut from, &[0.0; SETS]);
@@ -330,34 +331,34 @@ impl<'a> Courses<'a> {
     }
 
     fn stay(&self, costs: &mut [f64; SETS], from: u32, to: u32, prices: &Prices) {
-        for (device, _) in self.rooms.iter().enumerate().filter(|(_, room)| room.blocks.is_some()) {
+        for (device, _) in self.tiers.iter().enumerate().filter(|(_, tier)| tier.capacity.is_some()) {
             let price = prices.up_to(device, to) - prices.up_to(device, from);
             (1..self.sets).filter(|set| set >> device & 1 == 1).for_each(|set| costs[set] += price);
         }
     }
 
     /// It is served where it is from then on, until the request has ended.
-    fn touch(&self, costs: &mut [f64; SETS], event: &Event) -> From {
+    fn serve(&self, costs: &mut [f64; SETS], event: &Event) -> From {
         let mut from = same();
-        match event.touch {
-            Touch::Read => {
+        match event.access {
+            Access::Read => {
                 self.copy_and_drop(costs, &mut from, &self.copy_from);
                 for (set, cost) in costs.iter_mut().enumerate().take(self.sets).skip(1) {
-                    let shares = members(self.rooms, set).map(|(_, room)| room.share(event));
+                    let shares = members(self.tiers, set).map(|(_, tier)| tier.share(event));
                     *cost += shares.fold(f64::INFINITY, f64::min);
                 }
             }
-            Touch::Write | Touch::Clear => {
+            Access::Write | Access::Clear => {
                 let least = |a: &usize, b: &usize| costs[*a].total_cmp(&costs[*b]);
                 let before = (0..self.sets).min_by(least).unwrap_or(0);
                 let cost = costs[before];
                 from = [before as u8; SETS];
                 costs.fill(f64::INFINITY);
-                if event.touch == Touch::Clear {
+                if event.access == Access::Clear {
                     costs[0] = cost;
                 } else {
                     for (set, after) in costs.iter_mut().enumerate().take(self.sets).skip(1) {
-                        let shares = members(self.rooms, set).map(|(_, room)| room.share(event));
+                        let shares = members(self.tiers, set).map(|(_, tier)| tier.share(event));
                         *after = cost + shares.sum::<f64>();
                     }
                 }
@@ -369,14 +370,14 @@ impl<'a> Courses<'a> {
     /// Copies and drops where that pays, reading a copy's source at this cost.
     fn copy_and_drop(&self, costs: &mut [f64; SETS], from: &mut From, read: &[f64; SETS]) {
         // A second copy may be made of the first.
-        for _ in 2..self.rooms.len() + 1 {
+        for _ in 2..self.tiers.len() + 1 {
             for (device, write) in self.copy_to.iter().enumerate() {
                 for set in (1..self.sets).filter(|set| set >> device & 1 == 0) {
                     take(costs, from, set, set | 1 << device, read[set] + write);
                 }
             }
         }
-        for device in 0..self.rooms.len() {
+        for device in 0..self.tiers.len() {
             for set in (1..self.sets).filter(|set| set >> device & 1 == 1 && *set != 1 << device) {
                 take(costs, from, set, set ^ (1 << device), 0.0);
             }
@@ -402,6 +403,6 @@ const fn same() -> From {
     from
 }
 
-fn members(rooms: &[Room], set: usize) -> impl Iterator<Item = (usize, &Room)> {
-    rooms.iter().enumerate().filter(move |(device, _)| set >> device & 1 == 1)
+fn members(tiers: &[Tier], set: usize) -> impl Iterator<Item = (usize, &Tier)> {
+    tiers.iter().enumerate().filter(move |(device, _)| set >> device & 1 == 1)
 }

@@ -26,14 +26,14 @@ impl Costs {
     }
 }
 
-/// The device of each extent, for devices with room for so many; `None` if there is not enough room.
-pub(super) fn best(costs: &Costs, room: &[u64]) -> Option<Vec<u8>> {
-    if room.iter().sum::<u64>() < costs.extents() as u64 {
+/// The device of each extent, for devices that hold so many; `None` if they do not hold all.
+pub(super) fn best(costs: &Costs, capacity: &[u64]) -> Option<Vec<u8>> {
+    if capacity.iter().sum::<u64>() < costs.extents() as u64 {
         return None;
     }
     let mut flow = Flow::new(costs);
-    while let Some(over) = (0..costs.devices).find(|device| flow.count[*device] > room[*device]) {
-        let way = flow.cheapest_way(over, room)?;
+    while let Some(over) = (0..costs.devices).find(|device| flow.count[*device] > capacity[*device]) {
+        let way = flow.cheapest_way(over, capacity)?;
         for pair in way.windows(2) {
             flow.go(pair[0], pair[1]);
         }
@@ -94,8 +94,8 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The devices on the cheapest way to one that has room left (Bellman and Ford).
-    fn cheapest_way(&mut self, from: usize, room: &[u64]) -> Option<Vec<usize>> {
+    /// The devices on the cheapest way to one that is not full (Bellman and Ford).
+    fn cheapest_way(&mut self, from: usize, capacity: &[u64]) -> Option<Vec<usize>> {
         let devices = self.costs.devices;
         let mut cost = vec![None; devices];
         let mut before = vec![from; devices];
@@ -109,7 +109,7 @@ impl<'a> Flow<'a> {
                 }
             }
         }
-        let free = (0..devices).filter(|d| self.count[*d] < room[*d]);
+        let free = (0..devices).filter(|d| self.count[*d] < capacity[*d]);
         let (_, to) = free.filter_map(|device| Some((cost[device]?, device))).min()?;
         let mut way: Vec<_> = std::iter::successors(Some(to), |d| (*d != from).then(|| before[*d])).collect();
         way.reverse();
