@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Let the campaign look for a mutant for N minutes of processor time
     #[arg(long, value_name = "N", default_value = "10", value_parser = minutes)]
     minutes: Duration,
-    /// End once N mutants are found; the campaign looks for those left in rounds, each twice as long
+    /// Stop once N mutants are found; search in rounds, each twice as long as the one before
     #[arg(long, value_name = "N")]
     enough: Option<usize>,
     /// Look for N mutants at a time

@@ -1,4 +1,4 @@
-//! What a load could have cost, had it been known beforehand: bounds to judge policies by.
+//! Offline bounds: the least a load could have cost a policy that knew it in advance.
 //!
 //! All are under one model ([`cost`]) in which commands cost what they take of a device's time, each by
 //! itself: neither seeks that are shorter in order nor queues count. [`DeviceCost::of_commands`] gives what a
@@ -31,21 +31,21 @@ use weir_policy::placement::Placement;
 /// How closely the dynamic bound is sought.
 const EFFORT: Effort = Effort { periods: 48, rounds: 40 };
 
-/// In a second.
+/// Picoseconds in a second.
 const PICOSECONDS: f64 = 1e12;
 
 /// The bounds of one load on one pool, in seconds of devices' time.
 #[derive(Clone, Debug)]
 pub struct Hindsight {
-    /// The least that a placement costs that never changes.
+    /// The cost of the best static placement: each extent stays on one device.
     pub static_cost: f64,
-    /// What no policy can cost less than; `None` with more than four devices.
+    /// A lower bound on the cost of any policy; `None` with more than four devices.
     pub dynamic_bound: Option<f64>,
     placement: BTreeMap<(usize, ExtentIndex), DeviceId>,
 }
 
 impl Hindsight {
-    /// Of what was asked of a pool for these volumes.
+    /// Computes the bounds for these requests to a pool with these volumes.
     ///
     /// # Errors
     /// If the pool is not possible, or too small.
@@ -69,13 +69,13 @@ impl Hindsight {
         Ok(Self { static_cost, dynamic_bound, placement })
     }
 
-    /// The best placement that never changes, as a policy.
+    /// Returns the best static placement as a policy, to be replayed.
     pub fn static_policy(&self) -> Box<dyn Placement> {
         Box::new(Assigned::new(&self.placement))
     }
 }
 
-/// What a policy's commands for data came to, moves included, in seconds of devices' time.
+/// Returns the device time, in seconds, of a policy's data commands, moves included.
 ///
 /// # Errors
 /// If the pool is not possible for these volumes.
@@ -89,7 +89,7 @@ fn device_costs(layout: &Layout) -> impl Iterator<Item = DeviceCost> {
     drives.map(|(drive, superblock)| DeviceCost::of(drive, superblock.size))
 }
 
-/// What there is for so many extents of so many blocks.
+/// Returns the devices' costs and capacities, for so many extents of so many blocks each.
 fn tiers(layout: &Layout, extents: u64, blocks: u64) -> Vec<Tier> {
     let tier = |(cost, superblock): (DeviceCost, &weir_map::Superblock)| {
         let data = u64::from(superblock.data_extents);
@@ -98,7 +98,7 @@ fn tiers(layout: &Layout, extents: u64, blocks: u64) -> Vec<Tier> {
     device_costs(layout).zip(&layout.superblocks).map(tier).collect()
 }
 
-/// What each extent would cost on each device.
+/// Returns what each extent costs on each device.
 fn extent_costs(
     events: &Events,
     filled: &Filled<'_>,

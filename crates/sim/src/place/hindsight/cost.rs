@@ -1,16 +1,15 @@
-//! What device commands cost: a part for the command and a part for each byte, and nothing for what others
-//! wait.
+//! The additive cost model: a command costs a fixed part and a part for each byte, regardless of queueing.
 
 use crate::place::outcome::Commands;
 use weir_model::{Bytes, IoKind};
 use weir_timing::drives::Drive;
 use weir_timing::occupancy;
 
-/// Lengths that are tried.
+/// The lengths at which service times are measured.
 const SHORT: Bytes = Bytes::kib(4);
 const LONG: Bytes = Bytes::kib(256);
 
-/// Of a device in one direction.
+/// The cost of a device's commands in one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CommandCost {
     /// Seconds a command.
@@ -19,17 +18,17 @@ pub struct CommandCost {
     pub byte: f64,
 }
 
-/// Of a device.
+/// The cost of a device's commands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceCost {
-    /// Of reads.
+    /// The cost of reads.
     pub read: CommandCost,
-    /// Of writes.
+    /// The cost of writes.
     pub write: CommandCost,
 }
 
 impl CommandCost {
-    /// As tried with [`occupancy`] at two lengths, on a drive of this size.
+    /// Fits the model to [`occupancy`] at two lengths, on a drive of this size.
     fn of(drive: &Drive, size: Bytes, kind: IoKind) -> Self {
         let tried = |len| occupancy(&mut *drive.timing(size, drive.cache), size, kind, len).as_secs_f64();
         let (short, long) = (tried(SHORT), tried(LONG));
@@ -37,14 +36,14 @@ impl CommandCost {
         Self { command: (short - byte * SHORT.0 as f64).max(0.0), byte }
     }
 
-    /// Of so many commands with so many bytes together, in seconds.
+    /// Returns the cost, in seconds, of so many commands with so many bytes in total.
     pub fn of_all(&self, commands: u64, bytes: Bytes) -> f64 {
         self.command * commands as f64 + self.byte * bytes.0 as f64
     }
 }
 
 impl DeviceCost {
-    /// Of a drive of this size.
+    /// Measures a drive of this size.
     pub fn of(drive: &Drive, size: Bytes) -> Self {
         Self {
             read: CommandCost::of(drive, size, IoKind::Read),
@@ -52,7 +51,7 @@ impl DeviceCost {
         }
     }
 
-    /// What these commands took of the device's time, in seconds.
+    /// Returns the device time, in seconds, that these commands take.
     pub fn of_commands(&self, commands: &Commands) -> f64 {
         let Commands { reads, read, writes, written } = *commands;
         self.read.of_all(reads, read) + self.write.of_all(writes, written)

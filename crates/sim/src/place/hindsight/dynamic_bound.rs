@@ -1,5 +1,5 @@
-//! What no policy can cost less than, though it knew what comes, and copied and moved blocks whenever it
-//! liked.
+//! A lower bound on the cost of any policy, also one that knows all requests in advance and copies and moves
+//! blocks at any time.
 //!
 //! A block is in one or several places. A read costs that of the cheapest of them, a write that of all that
 //! hold the block afterwards. What has just been read or written is copied for a write along with its extent,
@@ -50,7 +50,7 @@ pub(super) struct Effort {
     pub(super) rounds: u32,
 }
 
-/// The bound, in seconds.
+/// Returns the bound, in seconds.
 pub(super) fn bound(events: &Events, filled: &Filled<'_>, tiers: &[Tier], effort: Effort) -> f64 {
     if events.requests == 0 {
         return 0.0;

@@ -1,4 +1,4 @@
-//! What happened to each block, in order.
+//! The accesses to each block, in order.
 //!
 //! A block here is what all requests access as a whole: 4 KiB, or more where all of them are longer and
 //! aligned.
@@ -37,7 +37,7 @@ pub(super) struct Event {
     pub(super) bytes: u32,
 }
 
-/// All that happens, sorted by block, and by request within each.
+/// All accesses, sorted by block, and by request within each block.
 #[derive(Debug)]
 pub(super) struct Events {
     pub(super) all: Vec<Event>,
@@ -47,7 +47,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Of these requests, of volumes with extents of this size.
+    /// Splits requests to volumes with extents of this size into accesses to blocks.
     pub(super) fn of(arrivals: &[Arrival], extent: ExtentSize) -> Self {
         let mut all = Vec::new();
         let aligned = arrivals.iter().fold(extent.bytes().0, |all, a| all | a.offset.0 | a.len.0);
@@ -80,7 +80,7 @@ impl Events {
         Self { all, requests: arrivals.len() as u32, block: Bytes(block) }
     }
 
-    /// The events of each block.
+    /// Iterates over blocks, each with its events.
     pub(super) fn by_block(&self) -> impl Iterator<Item = &[Event]> {
         self.all.chunk_by(|a, b| a.id == b.id)
     }

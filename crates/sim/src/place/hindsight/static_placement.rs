@@ -1,4 +1,4 @@
-//! Of all placements that never change, the one that costs least.
+//! The best static placement: of all placements that never change, the one that costs least.
 //!
 //! Each extent is on one device for good. At first all are where they cost least; while a device has more
 //! than it has room for, one extent goes from it to one that has room, by the cheapest way: it may go in the
