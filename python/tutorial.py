@@ -52,7 +52,7 @@ assert total == requests and most == 10_000
 # %% [markdown]
 # ## What it is like
 #
-# `analyze` reads the trace once. What its figures mean is in `docs/analysis.md`.
+# `analyze` reads the trace once. What its figures mean is in `docs/reference/trace-analysis.md`.
 
 # %%
 analysis = weir.analyze(trace, policies=["lru", "arc", "s3fifo"])

@@ -1,4 +1,5 @@
-//! What lies on the devices, encoded and decoded: superblocks, roots, pages, records. See `docs/format.md`.
+//! What lies on the devices, encoded and decoded: superblocks, roots, pages, records. See
+//! `docs/reference/format.md`.
 
 pub(crate) mod blocks;
 pub(crate) mod checksum;

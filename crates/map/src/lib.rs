@@ -9,7 +9,7 @@
 //!    replays frames after a power cut;
 //! 4. into map pages on the disk: checkpoints.
 //!
-//! The format on disk is specified in `docs/format.md`. Pure: bytes come and go through
+//! The format on disk is specified in `docs/reference/format.md`. Pure: bytes come and go through
 //! [`weir_model::Store`] (creating, opening) or are handed to the engine to be written.
 #![forbid(unsafe_code)]
 

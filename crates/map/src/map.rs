@@ -288,7 +288,7 @@ impl Map {
     }
 
     /// Space given up earlier may be handed out again: its release is durable and nothing submitted
-    /// against it is outstanding (rule 2 of docs/invariants.md).
+    /// against it is outstanding (rule 2 of docs/internals/invariants.md).
     pub fn reuse(&mut self, chunk: Chunk) {
         self.space_changes += 1;
         let space = &mut self.spaces[chunk.device().index()];

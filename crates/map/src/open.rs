@@ -1,4 +1,4 @@
-//! Opening a pool: newest valid root, replay, free space, a fresh journal. See `docs/format.md`,
+//! Opening a pool: newest valid root, replay, free space, a fresh journal. See `docs/reference/format.md`,
 //! Recovery.
 
 pub mod create;

@@ -1,6 +1,6 @@
-//! A second reader of a pool's metadata, written from `docs/format.md` alone: it shares no code with
-//! the map, and finds in the golden image what the map finds there. Where the two disagree, the
-//! document or the map is wrong.
+//! A second reader of a pool's metadata, written from `docs/reference/format.md` alone: it shares no code
+//! with the map, and finds in the golden image what the map finds there. Where the two disagree, the document
+//! or the map is wrong.
 
 #![allow(clippy::unwrap_used, reason = "writing into a String cannot fail")]
 

@@ -4,7 +4,7 @@
 //! ([`Planted`]) handed to the map when a pool is opened. Without the feature that value has no size, none can be
 //! planted, and each question whether one is planted is the constant `false`.
 //!
-//! `cargo xtask mutants` plants each in turn and runs the nets; see `docs/crash-testing.md`.
+//! `cargo xtask mutants` plants each in turn and runs the nets; see `docs/internals/crash-testing.md`.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl fmt::Display for Net {
     }
 }
 
-/// The rules that mutants break. Numbers are those of docs/invariants.md.
+/// The rules that mutants break. Numbers are those of docs/internals/invariants.md.
 mod rules {
     pub(super) const DATA_FIRST: &str = "1: a change is committed only after its data was flushed";
     pub(super) const IN_ORDER: &str = "1: versions of an extent are committed in order";

@@ -1,4 +1,5 @@
-//! weir's own format: compact, and in chunks that can each be read alone. `docs/traces.md` specifies it.
+//! weir's own format: compact, and in chunks that can each be read alone. `docs/reference/traces.md`
+//! specifies it.
 //!
 //! A chunk holds records that follow one another, as differences from those before. What most traces have most of
 //! takes least: one disk, whole sectors, requests that continue each other or are as long as the last.

@@ -14,7 +14,7 @@ pub struct Common {
     /// The pool file
     #[arg(long, global = true, env = "WEIR_POOL", default_value = "pool.toml", value_name = "FILE")]
     pub pool: PathBuf,
-    /// Print one JSON document on standard output (docs/guide.md has the schema)
+    /// Print one JSON document on standard output (docs/reference/json.md describes it)
     #[arg(long, global = true)]
     pub json: bool,
     /// Print tables at full width, also on a narrow terminal

@@ -1,4 +1,4 @@
-//! How a command ends: its exit codes, as docs/guide.md lists them.
+//! How a command ends: its exit codes, as docs/reference/exit-codes.md lists them.
 
 /// It did what it was asked.
 pub const SUCCESS: u8 = 0;
@@ -30,16 +30,15 @@ mod tests {
 
     /// The first cells of the table's rows that begins with this heading row, and the second ones.
     fn table(heading: &str) -> Vec<(u8, String)> {
-        let guide = include_str!("../../../docs/guide.md");
-        let (_, rest) = guide.split_once("\n## Exit codes\n").expect("the chapter");
-        let (_, rest) = rest.split_once(heading).expect("the table");
+        let page = include_str!("../../../docs/reference/exit-codes.md");
+        let (_, rest) = page.split_once(heading).expect("the table");
         let rows = rest.lines().skip(2).take_while(|line| line.starts_with('|'));
         let cells = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
         cells.map(|cells| (cells[1].parse().expect("a number"), cells[2].to_owned())).collect()
     }
 
     #[test]
-    fn the_guide_lists_every_exit_code_and_no_other() {
+    fn the_page_lists_every_exit_code_and_no_other() {
         let kinds = [ErrorKind::Usage, ErrorKind::Refused, ErrorKind::Corrupt, ErrorKind::Environment];
         let class = |kind| (ErrorKind::exit_code(kind), Failure::new(kind, "", "").class().to_owned());
         let codes: Vec<_> = [(SUCCESS, String::new())].into_iter().chain(kinds.map(class)).collect();

@@ -1,6 +1,6 @@
 //! What `weir pool status` shows: a pool, its devices and their traffic, its volumes.
 //!
-//! The same document is printed with `--json`, so its fields are a promise: docs/guide.md
+//! The same document is printed with `--json`, so its fields are a promise: docs/reference/json.md
 //! describes them, and a field may be added but not renamed.
 
 mod clients;

@@ -1,7 +1,7 @@
 //! An independent reader of the on-disk format: what a pool holds, from the raw bytes of its devices.
 //!
-//! Written from `docs/format.md` and sharing no code with `weir-map`, so that a mistake in the map is not
-//! repeated here. [`superblocks`] says what each device calls itself; [`read`] gives the pool as *one*
+//! Written from `docs/reference/format.md` and sharing no code with `weir-map`, so that a mistake in the map
+//! is not repeated here. [`superblocks`] says what each device calls itself; [`read`] gives the pool as *one*
 //! metadata member and *one* of its two roots, with the journal since, describe it: every extent with the
 //! places that hold its blocks. Each of the up to four combinations must give the same pool.
 //!

@@ -1,5 +1,6 @@
 //! What developers run now and then: `cargo xtask crash` and `cargo xtask mutants` (see
-//! `docs/crash-testing.md`), `cargo place` (see `docs/placement.md`), and `cargo xtask tidy`.
+//! `docs/internals/crash-testing.md`), `cargo place` (see `docs/policies/comparison.md`), and `cargo xtask
+//! tidy`.
 #![forbid(unsafe_code)]
 
 mod build;

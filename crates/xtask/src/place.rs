@@ -1,5 +1,6 @@
 //! `cargo place`: every placement policy on every load of a fixed list, in virtual time, and how far
-//! `adaptive` is from the best of the others; it fails where a load's bound does not hold. See `docs/placement.md`.
+//! `adaptive` is from the best of the others; it fails where a load's bound does not hold. See
+//! `docs/policies/comparison.md`.
 
 mod harm;
 mod loads;
@@ -20,7 +21,7 @@ use weir_sim::{Arrival, Hindsight, Outcome, PoolSpec, Space};
 /// Where the traces are, seen from the repository.
 const TRACES: &str = "../shared/traces";
 /// Where `--record` writes.
-const RECORD: &str = "docs/placement.md";
+const RECORD: &str = "docs/policies/comparison.md";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -49,7 +50,7 @@ pub(crate) struct Args {
     /// Where the traces are [default: ../shared/traces, seen from the repository]
     #[arg(long, value_name = "DIRECTORY")]
     traces: Option<PathBuf>,
-    /// Write the table into docs/placement.md
+    /// Write the table into docs/policies/comparison.md
     #[arg(long, conflicts_with = "short")]
     record: bool,
 }

@@ -4,7 +4,7 @@
 //! - [`circles`]: modules of a crate that need each other in a circle.
 //! - [`floors`]: modules that need what is not below them, where floors are drawn.
 //! - [`length`]: functions and files that are too long.
-//! - [`rules`]: `docs/invariants.md` and who refers to it.
+//! - [`rules`]: `docs/internals/invariants.md` and who refers to it.
 //! - [`text`]: lines that are too wide, and comments that begin in the middle or refer to what is not in the
 //!   repository.
 //!

@@ -11,7 +11,7 @@ from ._work import threads
 from .caches import Names, listed
 from .traces import PathName, Trace, as_trace, warn
 
-#: The document `weir trace analyze --json` prints; docs/analysis.md says what its figures mean.
+#: The document `weir trace analyze --json` prints; docs/reference/trace-analysis.md says what its figures mean.
 Analysis = dict[str, Any]
 
 

@@ -1,5 +1,5 @@
 //! Commands that are abandoned, since their device was given up before it answered, and what they keep: their
-//! buffers, until they really end (rule 2 of docs/invariants.md).
+//! buffers, until they really end (rule 2 of docs/internals/invariants.md).
 
 use crate::Base;
 use crate::flight::Flight;

@@ -1,5 +1,5 @@
 //! Quarantined space: its release is durable, and commands in flight may still touch it (rule 2 of
-//! docs/invariants.md).
+//! docs/internals/invariants.md).
 
 use crate::device::outstanding::{Behind, Outstanding};
 use weir_map::Chunk;

@@ -4,8 +4,8 @@
 //! stays lost until the pool is opened again, even if it answers: what it missed nobody knows.
 //!
 //! A command it has not answered may still read or fill its buffer and change its location (rule 2 of
-//! docs/invariants.md). So the command is *abandoned*: its request is answered, but the buffer is kept back
-//! and the location is quarantined until the command really ends.
+//! docs/internals/invariants.md). So the command is *abandoned*: its request is answered, but the buffer is
+//! kept back and the location is quarantined until the command really ends.
 
 use crate::Engine;
 use crate::device::Availability;

@@ -1,4 +1,4 @@
-//! Quarantined space: commands in flight may still read or write it (rule 2 of docs/invariants.md).
+//! Quarantined space: commands in flight may still read or write it (rule 2 of docs/internals/invariants.md).
 
 use crate::Base;
 use weir_map::Chunk;

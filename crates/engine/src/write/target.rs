@@ -4,9 +4,9 @@
 //!
 //! Blocks of one piece may lie in several places: the piece is then split, and each part goes its own way.
 //! What was on a device that is lost, and is replaced block by block, goes to a place on another one, so that
-//! a client can repair what it lost by writing it again. Rule 3 of docs/invariants.md is kept here: what
-//! several places hold is not written before a cut can no longer take one of them for a copy of another (see
-//! [`weir_map::Map::may_overwrite`]).
+//! a client can repair what it lost by writing it again. Rule 3 of docs/internals/invariants.md is kept here:
+//! what several places hold is not written before a cut can no longer take one of them for a copy of another
+//! (see [`weir_map::Map::may_overwrite`]).
 
 use crate::core::Core;
 use crate::ids::PieceId;

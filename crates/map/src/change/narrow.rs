@@ -1,9 +1,10 @@
 //! Narrowing: of blocks that several places hold one place becomes the only one, so that they can be written there.
 //!
-//! Rule 3 of docs/invariants.md forbids to write what any state that is durable, or may become so, has in several places. A state
-//! that is not durable yet need never become so: it is revised to say less, as if there had been no other copy. It waits for the same flushes
-//! as before, and what it no longer names is given up by a version after it. So only what is durable already, or is
-//! being committed, has to be waited for, and that needs no flush.
+//! Rule 3 of docs/internals/invariants.md forbids to write what any state that is durable, or may become so,
+//! has in several places. A state that is not durable yet need never become so: it is revised to say less, as
+//! if there had been no other copy. It waits for the same flushes as before, and what it no longer names is
+//! given up by a version after it. So only what is durable already, or is being committed, has to be waited
+//! for, and that needs no flush.
 
 use crate::format::value::{Place, Record, Released, Value};
 use crate::map::Map;

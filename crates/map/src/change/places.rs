@@ -221,11 +221,12 @@ impl Map {
         self.push_all(key, Brings::Data, needs, released);
     }
 
-    /// Rule 3 of docs/invariants.md: whether blocks of a place may be written in place. Not if a cut could
-    /// leave a map that takes the place for a copy of another one, and the two would differ: in no state that
-    /// is durable, may become so, or is in effect may this and another place hold one of these blocks without
-    /// a write intent. A fine place is another one where its slots were others. Cost: one load with nothing
-    /// pending and a direct entry, some more where no such state has the blocks in several places.
+    /// Rule 3 of docs/internals/invariants.md: whether blocks of a place may be written in place. Not if a
+    /// cut could leave a map that takes the place for a copy of another one, and the two would differ: in no
+    /// state that is durable, may become so, or is in effect may this and another place hold one of these
+    /// blocks without a write intent. A fine place is another one where its slots were others. Cost: one load
+    /// with nothing pending and a direct entry, some more where no such state has the blocks in several
+    /// places.
     pub fn may_overwrite(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
         if self.planted.is(Mutant::IntentSkipped) {
             return true;

@@ -1,9 +1,9 @@
 //! Taking back changes whose data a device lost.
 //!
-//! A version of an extent whose data was lost can never become durable (rule 1 of docs/invariants.md), and the
-//! versions after it contain what it made valid. Each of them is revised in turn: a block that is valid
-//! on the device, but not at the same location in the value before, reverts to what that value, revised,
-//! says of it. What other devices hold stays.
+//! A version of an extent whose data was lost can never become durable (rule 1 of
+//! docs/internals/invariants.md), and the versions after it contain what it made valid. Each of them is
+//! revised in turn: a block that is valid on the device, but not at the same location in the value before,
+//! reverts to what that value, revised, says of it. What other devices hold stays.
 
 use crate::format::value::{Chunk, Location, Place, Record, Released, Value};
 use crate::state::overlay::{Brings, Epoch, Needs, Version};

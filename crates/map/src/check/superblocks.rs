@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, Store};
 
 const OTHER_DEVICE: &str = "put the pool's own device back, or correct the pool file";
-const TOGETHER: &str =
-    "bring all devices of the pool, in the pool file's order; docs/guide.md says how to go on without one";
+const TOGETHER: &str = "bring all devices of the pool, in the pool file's order; docs/guide/devices.md says how to go on without one";
 const BACK: &str = "bring the device back; opening deals with what it missed";
 const NEWER: &str = "use the weir that wrote it, or a newer one";
 const OTHER_SIZE: &str = "put the pool's own device back, restore it from a backup, or go on without it \
@@ -280,7 +279,7 @@ fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report)
             } else if newer != older {
                 let why = format!("the two copies of generation {} differ", newer.generation);
                 let matters = "weir goes by the first; it cannot be told which is right";
-                let remedy = Remedy::ByHand("compare both copies with docs/format.md");
+                let remedy = Remedy::ByHand("compare both copies with docs/reference/format.md");
                 report.add(finding(Severity::Damage, stale.at, why, matters, remedy));
             }
             newer

@@ -1,4 +1,4 @@
-//! The root: one page from which everything durable is reached. See `docs/format.md`.
+//! The root: one page from which everything durable is reached. See `docs/reference/format.md`.
 
 use crate::format::checksum::crc32c_without;
 use crate::format::page::PageNumber;

@@ -1,4 +1,4 @@
-//! The superblock: which pool a device belongs to, and how it is laid out. See `docs/format.md`.
+//! The superblock: which pool a device belongs to, and how it is laid out. See `docs/reference/format.md`.
 
 use crate::format::checksum::crc32c_without;
 use crate::{MapError, PAGE};

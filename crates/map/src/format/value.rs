@@ -222,7 +222,7 @@ impl Record {
         }
     }
 
-    /// Appends the record as in `docs/format.md` (record pages), from the flags on.
+    /// Appends the record as in `docs/reference/format.md` (record pages), from the flags on.
     pub fn encode(&self, blocks: u16, out: &mut Vec<u8>) {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags = flag(self.keep, FLAG_KEEP)
@@ -415,7 +415,7 @@ pub struct RecordId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u32);
 
-/// A word of a map page, as in `docs/format.md`.
+/// A word of a map page, as in `docs/reference/format.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Word {
     /// Nothing.

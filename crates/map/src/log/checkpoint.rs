@@ -2,7 +2,7 @@
 //!
 //! Beginning one notes which objects differ from the disk. They are captured one by one, and a
 //! change to one not yet captured captures it first; so what is written is the map exactly as it
-//! was at the beginning, and nobody waits for it. See `docs/format.md` for the order of writes.
+//! was at the beginning, and nobody waits for it. See `docs/reference/format.md` for the order of writes.
 
 use crate::format::page::{self, Identity, PAYLOAD, PageKind, PageNumber};
 use crate::format::root::{JournalPosition, Root};

@@ -1,4 +1,4 @@
-//! Deltas: what a journal frame says has become of the map. See `docs/format.md`.
+//! Deltas: what a journal frame says has become of the map. See `docs/reference/format.md`.
 
 use crate::format::codec::{Put, Reader};
 use crate::format::value::{Record, RecordId, Word};

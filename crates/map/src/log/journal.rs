@@ -1,5 +1,5 @@
 //! The journal: a ring of frames, each a batch of deltas that becomes durable as a whole.
-//! See `docs/format.md` for the bytes and what a power cut does to them.
+//! See `docs/reference/format.md` for the bytes and what a power cut does to them.
 
 use crate::format::checksum::crc32c_without;
 use crate::format::codec::Reader;

@@ -1,5 +1,5 @@
 //! Bringing the metadata members level when a pool is opened, and going on without one that fails.
-//! See `docs/format.md`, Members and generations.
+//! See `docs/reference/format.md`, Members and generations.
 
 use crate::format::page::PageNumber;
 use crate::format::root::Root;

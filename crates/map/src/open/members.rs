@@ -1,5 +1,5 @@
 //! Which devices hold the newest metadata, and whether the pool may be opened with those at hand.
-//! See `docs/format.md`, Members and generations.
+//! See `docs/reference/format.md`, Members and generations.
 
 use crate::{MapError, Superblock};
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! Devices that are there as older files than the pool has used. See `docs/format.md`, Members and
+//! Devices that are there as older files than the pool has used. See `docs/reference/format.md`, Members and
 //! generations.
 //!
 //! When the file of a device is truncated, removed or replaced while the pool is served, all superblocks say

@@ -1,4 +1,5 @@
-//! A device that is gone for good gives way to a blank one. See `docs/format.md`, Members and generations.
+//! A device that is gone for good gives way to a blank one. See `docs/reference/format.md`, Members and
+//! generations.
 //!
 //! The blank device gets a superblock of a generation before the one from which the device counts, as the
 //! superblocks of all others say: it is what an [older file](crate::outdated) is. The next opening makes free

@@ -2,9 +2,9 @@
 //!
 //! The map proper holds what recovery would find; whoever serves requests must see what has
 //! happened since. Each extent with such changes has an entry here: its current value, and the
-//! versions that lead there, each with the device flush it must wait for (rule 1 of docs/invariants.md: a delta
-//! enters a commit only when the data it refers to had completed before a flush of its device
-//! that has since succeeded). Versions of one extent commit in order.
+//! versions that lead there, each with the device flush it must wait for (rule 1 of
+//! docs/internals/invariants.md: a delta enters a commit only when the data it refers to had completed before
+//! a flush of its device that has since succeeded). Versions of one extent commit in order.
 
 use crate::BlockSet;
 use crate::format::value::{Chunk, RecordId, Released, Value};

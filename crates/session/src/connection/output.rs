@@ -46,8 +46,8 @@ impl Connection {
 
     /// A device lost writes of the volume. What was carried out of a change that is not answered yet may be
     /// among them: the FLUSH that is told of it now came before the answer, and a later one would promise
-    /// that it is there. So the change fails (rule 1 of docs/invariants.md). Of what the engine still has it
-    /// judges itself.
+    /// that it is there. So the change fails (rule 1 of docs/internals/invariants.md). Of what the engine
+    /// still has it judges itself.
     pub fn note_lost_writes(&mut self, error: RequestError) {
         if self.planted.is(Mutant::LossOfPiecesHidden) {
             return;

@@ -141,7 +141,7 @@ impl CacheOutcome {
 
 /// What a cache came to, as `--json` shows it: totals and ratios first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "they are those of the outcome; docs/cache.md has them all")]
+#[expect(missing_docs, reason = "they are those of the outcome; docs/reference/sim-cache.md has them all")]
 pub struct CacheFigures {
     pub policy: String,
     pub admission: String,

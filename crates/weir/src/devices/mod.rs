@@ -51,7 +51,7 @@ impl Described {
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Failure::usage(
                 format!("there is no pool file {}", path.display()),
-                "name it with --pool FILE or $WEIR_POOL, or write ./pool.toml; docs/guide.md shows one",
+                "name it with --pool FILE or $WEIR_POOL, or write ./pool.toml (docs/guide/pool-file.md)",
             ),
             io::ErrorKind::InvalidData => Failure::usage(format!("{} is not UTF-8 text", path.display()), ""),
             _ => Failure::os("read", path, &error),

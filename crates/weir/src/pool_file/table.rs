@@ -41,7 +41,7 @@ pub(crate) fn document(text: &str) -> Result<Spanned<DeTable<'_>>, Mistakes> {
     let found = Found::default();
     for error in errors {
         let message = format!("not TOML: {}", error.message());
-        let help = "write it as in docs/guide.md, \"The pool file\"";
+        let help = "write it as in docs/guide/pool-file.md";
         found.note(mistake(text, error.span().unwrap_or(0..0), message, help));
     }
     found.or(None)

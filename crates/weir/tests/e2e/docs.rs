@@ -82,17 +82,17 @@ fn of_advice() {
     let pool = folder();
     // It is to be written.
     std::fs::remove_file(pool.path("pool.toml")).expect("a pool file");
-    run(&pool, "advise.md", &["weir advise "]);
+    run(&pool, "reference/advise.md", &["weir advise "]);
 }
 
 #[test]
 fn of_analysis() {
-    run(&folder(), "analysis.md", &["weir trace "]);
+    run(&folder(), "reference/trace-analysis.md", &["weir trace "]);
 }
 
 #[test]
 fn of_caches() {
-    run(&folder(), "cache.md", &["weir sim cache "]);
+    run(&folder(), "reference/sim-cache.md", &["weir sim cache "]);
 }
 
 /// What is recorded needs someone who asks; `record` has tests of that.
@@ -100,18 +100,15 @@ fn of_caches() {
 fn of_traces() {
     let pool = folder();
     // It is written anew.
-    run(
-        &pool,
-        "traces.md",
-        &["weir trace formats", "weir trace convert day.weirtrace", "weir trace generate "],
-    );
+    run(&pool, "reference/traces.md", &["weir trace formats", "weir trace convert day.weirtrace"]);
+    run(&pool, "reference/loads.md", &["weir trace generate "]);
     std::fs::remove_file(pool.path("day.weirtrace")).expect("a trace");
-    run(&pool, "traces.md", &["weir trace convert recorded.blktrace.gz"]);
+    run(&pool, "reference/traces.md", &["weir trace convert recorded.blktrace.gz"]);
     std::fs::remove_file(pool.path("day.weirtrace")).expect("a trace");
-    run(&pool, "traces.md", &["weir trace convert log.csv"]);
+    run(&pool, "reference/traces.md", &["weir trace convert log.csv"]);
 }
 
 #[test]
 fn of_placement_in_virtual_time() {
-    run(&folder(), "guide.md", &["weir sim place "]);
+    run(&folder(), "reference/sim-place.md", &["weir sim place "]);
 }

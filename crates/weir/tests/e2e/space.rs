@@ -117,7 +117,7 @@ fn volume_set_takes_what_its_usage_and_the_guide_say() {
     assert!(said.contains("--hardening"), "{said}");
     let help = pool.run(["volume", "set", "--help"]);
     assert!(help.contains("<--hardening <HARDENING>|--policy <NAME>>"), "{help}");
-    let guide = include_str!("../../../../docs/guide.md");
+    let guide = include_str!("../../../../docs/reference/commands.md");
     assert!(guide.contains("`weir volume set NAME [--hardening flush\\|write] [--policy NAME]`"));
     let list = pool.json(&["volume", "set", "disk", "--hardening", "write"]);
     assert_eq!(list["volumes"][0]["hardening"], "write");

@@ -311,7 +311,7 @@ fn an_older_copy_of_a_removed_device_is_not_read() {
     }
 }
 
-/// Of a device's first superblock: see docs/format.md.
+/// Of a device's first superblock: see docs/reference/format.md.
 fn generation(path: &Path) -> u64 {
     let mut bytes = [0; 8];
     File::open(path).and_then(|file| file.read_exact_at(&mut bytes, 56)).expect("a superblock");

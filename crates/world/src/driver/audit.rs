@@ -287,7 +287,7 @@ impl Driver {
         let any_is_full = |layout: &[weir_map::Superblock], pool| layout.iter().any(|sb| is_full(pool, sb));
         // Where there are no slots left on one of the two devices one copy may be all there is, and where
         // other policies, of other volumes too, have left an extent as many places as it can have. Nor while
-        // moves may be stopped: then writes are in place, wherever that is, as docs/guide.md says.
+        // moves may be stopped: then writes are in place, wherever that is, as docs/policies/moves.md says.
         let free = matches!(self.setup.moves, Moves::Free(_));
         let alone = volumes.len() == self.volumes.len();
         if volumes.is_empty() || !alone || !free || self.has_moved || any_is_full(&self.layout, before) {

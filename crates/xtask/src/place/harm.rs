@@ -1,5 +1,5 @@
 //! `cargo place --harm`: the engine's estimate of what moves are worth, beside what really comes of it if nothing is
-//! moved. See `docs/placement.md`.
+//! moved. See `docs/policies/comparison.md`.
 
 use super::loads::Row;
 use std::fmt::Write as _;

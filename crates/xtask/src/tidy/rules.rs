@@ -1,10 +1,11 @@
-//! `docs/invariants.md`: its rules are numbered in order, what they name exists, and code refers to no other.
+//! `docs/internals/invariants.md`: its rules are numbered in order, what they name exists, and code refers to
+//! no other.
 
 use super::source::Source;
 use super::{Finding, source};
 use std::path::Path;
 
-const RULES: &str = "docs/invariants.md";
+const RULES: &str = "docs/internals/invariants.md";
 
 pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Finding>, String> {
     let text = source::read(&root.join(RULES))?;
@@ -69,6 +70,9 @@ mod tests {
         assert_eq!(numbered("**1. One.**\n**3. Three.**").1.len(), 1);
         let line = "*Where:* `map/src/{a,b}.rs`, `map/src/check/` and `rest`.";
         assert_eq!(paths(line).collect::<Vec<_>>(), ["map/src/a.rs", "map/src/b.rs", "map/src/check/"]);
-        assert_eq!(named(" Rule 3 of docs/invariants.md, as (rule 12) and the rule of three"), [3, 12]);
+        assert_eq!(
+            named(" Rule 3 of docs/internals/invariants.md, as (rule 12) and the rule of three"),
+            [3, 12]
+        );
     }
 }

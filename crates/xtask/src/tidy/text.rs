@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 const WIDTH: usize = 110;
 
 /// What is in no repository, or in no order: the paper and its section would be found, or a rule of
-/// `docs/invariants.md` by its number.
+/// `docs/internals/invariants.md` by its number.
 const ELSEWHERE: [(&str, &str); 3] = [
     ("mechanisms", "give the paper and its section"),
     ("the seed gives", "give the paper and its section"),
-    ("safety rule", "give the rule's number in docs/invariants.md: (rule N)"),
+    ("safety rule", "give the rule's number in docs/internals/invariants.md: (rule N)"),
 ];
 
 pub(super) fn check(sources: &[Source], exceptions: &Exceptions) -> Vec<Finding> {

@@ -217,7 +217,7 @@ impl History {
         self.change(key, held, Some(None));
     }
 
-    /// Rule 3 of docs/invariants.md, by looking at every state there is or may be.
+    /// Rule 3 of docs/internals/invariants.md, by looking at every state there is or may be.
     pub(super) fn check_overwrites(&self, key: ExtentKey) {
         let versions = self.live.get(&key).into_iter().flat_map(|l| l.versions.iter().map(|v| &v.held));
         let on_the_way = self.effects[self.durable..].iter().flat_map(|e| &e.extents);

@@ -17,7 +17,7 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
 };
 
 const EXTENT: Bytes = Bytes::kib(128);
-/// Behind a RAID controller that acknowledges what is on the media: see docs/reproductions.md.
+/// Behind a RAID controller that acknowledges what is on the media: see docs/policies/reproductions.md.
 const DISK: (&str, Bytes) = ("hdd-15k-through", Bytes(73_400_000_000));
 const SSD: (&str, Bytes) = ("intel-x25-e-fresh", Bytes(32_000_000_000));
 

@@ -2,8 +2,8 @@
 //!
 //! A reproduction is a list of experiments (modelled drives or a cache, a policy with the paper's constants, a load of
 //! the paper's shape) and a list of figures: what the paper prints, beside the same ratio here. Absolute
-//! figures are not compared: the machines before the drives are not modelled. docs/reproductions.md says what
-//! differs and why.
+//! figures are not compared: the machines before the drives are not modelled. docs/policies/reproductions.md
+//! says what differs and why.
 
 mod args;
 mod asymmetry;

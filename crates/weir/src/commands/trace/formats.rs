@@ -29,7 +29,7 @@ pub(super) fn list(formats: &[Known], width: Width) -> String {
     let row = |known: &Known| [known.name, if known.written { "read, written" } else { "read" }, known.about];
     let table = Table::new(["NAME", "", "WHAT IT IS"], formats.iter().map(row));
     let text = table.prose("WHAT IT IS").text(width);
-    text + "\nOthers: csv:COLUMN,... or blanks:COLUMN,..., as in csv:time_us,disk,op,offset,size (docs/traces.md)\n"
+    text + "\nOthers: csv:COLUMN,... or blanks:COLUMN,..., as in csv:time_us,disk,op,offset,size (docs/reference/traces.md)\n"
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ pub(super) fn kinds() -> String {
     let table = Table::new(["NAME", "WHAT IT IS LIKE"], rows).prose("WHAT IT IS LIKE");
     let words = NAMED_LOADS.iter().map(|load| format!("\n{}:\n  {}\n", load.name, load.words));
     format!(
-        "Whole loads with names:\n\n{}{}\nAll words: docs/guide.md, \"Simulations\"",
+        "Whole loads with names:\n\n{}{}\nAll words: docs/reference/loads.md",
         table.text(Width::of_stdout().at_most(HELP_WIDTH)),
         words.collect::<String>()
     )

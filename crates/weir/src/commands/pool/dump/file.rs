@@ -1,5 +1,5 @@
 //! The file a pool's metadata is saved to: parts, each with its number and checksum. See
-//! `docs/format.md`, Dump.
+//! `docs/reference/format.md`, Dump.
 
 use std::io::{self, Read, Write};
 use weir_map::{PAGE, PoolId, crc32c};
