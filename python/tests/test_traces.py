@@ -69,7 +69,7 @@ def test_bad_lines_are_left_out_and_reported(tmp_path: Path) -> None:
     assert len(trace.notes()) == 1
     strict = weir.read_trace(trace.path, FORMAT, strict=True)
     for use in (strict.to_arrow, strict.to_polars, lambda: weir.simulate(strict), lambda: weir.analyze(strict)):
-        with pytest.raises(weir.TraceError, match="line 6, column 7.*mend the line"):
+        with pytest.raises(weir.TraceError, match="line 6, column 7.*correct the line"):
             use()
 
 

@@ -20,13 +20,14 @@ pub enum DeviceError {
         source: io::Error,
     },
     /// The file does not exist and no size was given to create it with.
-    #[error("device {} does not exist; give it a `size` to have it created as a sparse file", path.display())]
+    #[error("device {} does not exist; correct its path, or add `size` to create it \
+     as a sparse file", path.display())]
     Missing {
         /// The device.
         path: PathBuf,
     },
     /// There is nothing at the path, and no file is made there: the folder is the kernel's.
-    #[error("device {} does not exist, and no file is made in {}, which describes this machine's devices and processes and is kept in memory; name a device that exists (lsblk and ls -l /dev/disk/by-id list them), or a file elsewhere", path.display(), folder.display())]
+    #[error("device {} does not exist, and weir creates no file in {}, which the kernel keeps in memory; name a device that exists (lsblk and ls -l /dev/disk/by-id list them), or a file elsewhere", path.display(), folder.display())]
     NoSuchDevice {
         /// The device.
         path: PathBuf,
@@ -66,7 +67,7 @@ pub enum DeviceError {
         actual: Bytes,
     },
     /// No drive of this name is modelled.
-    #[error("device {}: no drive is modelled as {name:?}; `pace` may be one of {}", path.display(), weir_timing::NAMES.join(", "))]
+    #[error("device {}: there is no drive model {name:?}; write one of {}", path.display(), weir_timing::NAMES.join(", "))]
     UnknownModel {
         /// The device.
         path: PathBuf,
@@ -147,14 +148,15 @@ pub enum DeviceError {
     },
     /// io_uring was demanded and refused.
     #[error(
-        "io_uring is refused here ({source}); choose the plain ring, or allow io_uring (sysctl kernel.io_uring_disabled=0, container seccomp profile)"
+        "the kernel refuses io_uring: {source}; allow it (sysctl kernel.io_uring_disabled=0, \
+         container seccomp profile)"
     )]
     Ring {
         /// What the system said.
         source: io::Error,
     },
     /// Something the reactor needs at start was refused.
-    #[error("cannot set up {what}: {source}")]
+    #[error("cannot set up {what}: {source}; free memory, or raise the limits of this process (ulimit -a)")]
     Setup {
         /// What it was.
         what: &'static str,

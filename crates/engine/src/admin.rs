@@ -49,15 +49,13 @@ pub enum AdminCommand {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError {
     /// The name cannot be one.
-    #[error("{0:?} is no volume name: use 1 to {NAME_MAX} bytes without control characters")]
+    #[error("{0:?} is no volume name; use 1 to {NAME_MAX} bytes without control characters")]
     BadName(String),
     /// The size cannot be one.
-    #[error(
-        "a volume of {0} is not possible: its size must be a multiple of 512 bytes, from 4096 bytes to 4 EiB"
-    )]
+    #[error("a volume of {0} is not possible; choose a multiple of 512 bytes, from 4096 bytes to 4 EiB")]
     BadSize(Bytes),
     /// So many copies cannot be kept.
-    #[error("{0} copies of a volume are not possible: keep 1, or 2 on two devices")]
+    #[error("{0} copies of a volume are not possible; keep 1, or 2 on two devices")]
     BadCopies(u8),
     /// Two copies on one device.
     #[error("two copies need two devices, and this pool has one; create a pool of several devices")]
@@ -79,7 +77,8 @@ pub enum AdminError {
     Failed(RequestError),
     /// The engine is being stopped, and the volume's removal has begun.
     #[error(
-        "volume {0:?} is not removed yet: the server is stopping, and goes on with it when it starts again"
+        "volume {0:?} is not removed yet, because the server is stopping; \
+         its next start continues the removal"
     )]
     Stopping(String),
     /// The only metadata is on a device of this name, which was removed, truncated or overwritten.

@@ -146,7 +146,10 @@ enum StoppedChanges {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The buffer memory is too small.
-    #[error("{have} of buffer memory is too little; the engine alone needs {least}")]
+    #[error(
+        "{have} of buffer memory is too little: the engine alone needs {least}; \
+         raise `clients` under [serve] in the pool file"
+    )]
     Memory {
         /// What is free.
         have: Bytes,
@@ -154,7 +157,7 @@ pub enum StartError {
         least: Bytes,
     },
     /// Settings for a different number of devices.
-    #[error("settings for {given} devices, the pool has {expected}")]
+    #[error("internal error: settings for {given} devices, and the pool has {expected}; please report it")]
     Devices {
         /// Settings given.
         given: usize,

@@ -48,7 +48,7 @@ pub enum MapError {
     #[error("the devices do not belong together: {0}")]
     Mismatch(String),
     /// No device at hand has the pool's metadata, which is not mirrored.
-    #[error("the only copy of the pool's metadata is on a device that is not there")]
+    #[error("the only copy of the pool's metadata is on a device that is absent")]
     MetadataAbsent {
         /// The devices that are not there: one of them has it.
         absent: DeviceSet,
@@ -75,7 +75,7 @@ pub enum MapError {
     },
     /// The metadata at hand is not the newest: the pool has gone on without it.
     #[error(
-        "device {knows} knows that the pool went on with the metadata on device {newest} alone, which is not there; bring it back: what the devices at hand hold is older (generation {generation})"
+        "device {knows} says that the newest metadata is on device {newest} alone, which is absent; bring device {newest} back: the metadata on the devices present is older (generation {generation})"
     )]
     Stale {
         /// The device that knows.
@@ -87,7 +87,7 @@ pub enum MapError {
     },
     /// A device is there as an older file, which alone holds data.
     #[error(
-        "what is found as device {device} is older than what the pool has used: the device's file was \
+        "the file of device {device} is older than what the pool has used: it was \
          truncated, removed or replaced while the pool was served; {bytes} of data are on this device alone, \
          and what is there now is from before"
     )]
@@ -99,7 +99,7 @@ pub enum MapError {
     },
     /// The only metadata at hand is that of an older file.
     #[error(
-        "what is found as device {device} is older than what the pool has used: the device's file was \
+        "the file of device {device} is older than what the pool has used: it was \
          truncated, removed or replaced while the pool was served; it has the only copy of the pool's \
          metadata at hand, and that is from before"
     )]
@@ -109,7 +109,7 @@ pub enum MapError {
     },
     /// A device is there that another one has taken the place of.
     #[error(
-        "what is found as device {device} is the device that another one has taken the place of; put the new \
+        "device {device} is the old one, which another device has replaced; put the new \
          one there, or, if that is gone for good, go on without it (--without NAME) or make this one new \
          (weir pool replace NAME --force): what is on it is of no use any more"
     )]
@@ -119,8 +119,8 @@ pub enum MapError {
     },
     /// A device is to be replaced that is there.
     #[error(
-        "device {device} is there, and only one that is gone can be replaced; to replace one that fails, take \
-         it out, and give the path of a blank one in the pool file"
+        "device {device} is present, and only an absent device can be replaced; to replace a failing one, take \
+         it out, and name a blank one in the pool file"
     )]
     NotGone {
         /// The device.
@@ -145,7 +145,7 @@ pub enum MapError {
     },
     /// Two devices have each gone on without the other.
     #[error(
-        "device {one} and device {other} have each gone on without the other, and what they hold contradicts; open the pool without one of them (--without NAME), which loses what only that one holds"
+        "device {one} and device {other} were each used without the other, and contradict one another; open the pool without one of them (--without NAME), which loses the data that it alone holds"
     )]
     Split {
         /// One of them.
@@ -154,7 +154,7 @@ pub enum MapError {
         other: DeviceId,
     },
     /// A device cannot hold what it must.
-    #[error("device {device} ({size}) is too small: it needs at least {least}")]
+    #[error("device {device} ({size}) is too small; use one of at least {least}")]
     TooSmall {
         /// The device.
         device: DeviceId,
@@ -164,7 +164,10 @@ pub enum MapError {
         least: Bytes,
     },
     /// More than the format can number.
-    #[error("device {device} ({size}) is too large for extents this small: use a larger extent size")]
+    #[error(
+        "device {device} ({size}) is too large for the extent size; \
+         choose larger extents (`extent` in the pool file)"
+    )]
     TooLarge {
         /// The device.
         device: DeviceId,
@@ -172,7 +175,7 @@ pub enum MapError {
         size: Bytes,
     },
     /// The metadata area cannot hold the map.
-    #[error("the metadata area is full ({pages} pages): remove volumes or TRIM unused data")]
+    #[error("the metadata area is full ({pages} pages); remove volumes, or TRIM unused data")]
     MetadataFull {
         /// Pages of the area.
         pages: u64,

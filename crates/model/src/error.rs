@@ -66,7 +66,7 @@ pub enum RequestError {
     #[error("no device has free space; free some with TRIM, remove a volume, or add a device")]
     NoSpace,
     /// EINVAL: of no bytes, or otherwise not a request.
-    #[error("{len} at {offset} is no bytes at all, or its buffer does not fit it")]
+    #[error("a request of {len} at {offset} is empty, or its buffer does not fit")]
     Misaligned {
         /// Where it was to start.
         offset: VolumeOffset,
@@ -74,7 +74,7 @@ pub enum RequestError {
         len: Bytes,
     },
     /// EINVAL (reads) or ENOSPC (writes): past the end of the volume.
-    #[error("{len} at {offset} passes the end of the volume ({size})")]
+    #[error("a request of {len} at {offset} passes the end of the volume ({size})")]
     OutOfRange {
         /// Where it was to start.
         offset: VolumeOffset,

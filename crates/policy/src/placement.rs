@@ -143,6 +143,8 @@ pub trait Placement: fmt::Debug + Send {
 pub struct Known {
     /// Its name in the pool file.
     pub name: &'static str,
+    /// What it does, in one line of help.
+    pub about: &'static str,
     /// It moves data or has it in several places, which may take more space than the data needs.
     pub moves: bool,
     /// What of it may be tuned.
@@ -169,19 +171,80 @@ impl TunedPolicy {
 
 /// Every placement policy. A new policy is a file and a line here.
 pub const ALL: &[Known] = &[
-    Known { name: "adaptive", moves: true, keys: adaptive::KEYS, make: |s| Box::new(Adaptive::new(s)) },
-    Known { name: "asymmetry", moves: true, keys: asymmetry::KEYS, make: |s| Box::new(Asymmetry::new(s)) },
-    Known { name: "hierarchy", moves: false, keys: &[], make: |_| Box::new(Hierarchy) },
-    Known { name: "hystor", moves: true, keys: hystor::KEYS, make: |s| Box::new(Hystor::new(s)) },
-    Known { name: "metadata_on_fast", moves: true, keys: &[], make: |_| Box::new(MetadataOnFast) },
-    Known { name: "mirror", moves: true, keys: mirror::KEYS, make: |s| Box::new(Mirror::new(s)) },
-    Known { name: "sequential", moves: false, keys: &[], make: |_| Box::new(Sequential) },
-    Known { name: "stripe", moves: false, keys: &[], make: |_| Box::new(Stripe::default()) },
-    Known { name: "wardrop", moves: true, keys: wardrop::KEYS, make: |s| Box::new(Wardrop::new(s)) },
+    Known {
+        name: "adaptive",
+        about: "each block where it costs least, as measured; needs no tuning",
+        moves: true,
+        keys: adaptive::KEYS,
+        make: |s| Box::new(Adaptive::new(s)),
+    },
+    Known {
+        name: "asymmetry",
+        about: "each extent on the device where its mix of reads and writes costs least",
+        moves: true,
+        keys: asymmetry::KEYS,
+        make: |s| Box::new(Asymmetry::new(s)),
+    },
+    Known {
+        name: "hierarchy",
+        about: "new data on the fastest device with free space; moves nothing",
+        moves: false,
+        keys: &[],
+        make: |_| Box::new(Hierarchy),
+    },
+    Known {
+        name: "hystor",
+        about: "blocks of small, frequent requests cached on the fast device; \
+         writes buffered there and written back in order",
+        moves: true,
+        keys: hystor::KEYS,
+        make: |s| Box::new(Hystor::new(s)),
+    },
+    Known {
+        name: "metadata_on_fast",
+        about: "metadata of file systems on the fastest device, all else on the slowest",
+        moves: true,
+        keys: &[],
+        make: |_| Box::new(MetadataOnFast),
+    },
+    Known {
+        name: "mirror",
+        about: "data that is read most on two devices; each read goes to the one expected to answer first",
+        moves: true,
+        keys: mirror::KEYS,
+        make: |s| Box::new(Mirror::new(s)),
+    },
+    Known {
+        name: "sequential",
+        about: "new data on one device after the other, in the pool file's order; moves nothing",
+        moves: false,
+        keys: &[],
+        make: |_| Box::new(Sequential),
+    },
+    Known {
+        name: "stripe",
+        about: "new data on all devices in turn; moves nothing",
+        moves: false,
+        keys: &[],
+        make: |_| Box::new(Stripe::default()),
+    },
+    Known {
+        name: "wardrop",
+        about: "data spread so that all devices answer equally fast",
+        moves: true,
+        keys: wardrop::KEYS,
+        make: |s| Box::new(Wardrop::new(s)),
+    },
 ];
 
 /// The one that no pool file can name.
-const CHAOS: Known = Known { name: "chaos", moves: true, keys: &[], make: |_| Box::new(Chaos::default()) };
+const CHAOS: Known = Known {
+    name: "chaos",
+    about: "data anywhere, for tests",
+    moves: true,
+    keys: &[],
+    make: |_| Box::new(Chaos::default()),
+};
 
 /// The policy of that name, untuned, or one for tests that no pool file can name: `chaos`, and
 /// `hystor-twice`, which is `hystor` with two copies of what is dirty.

@@ -93,10 +93,10 @@ pub enum Heard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadFrame {
     /// It has more requests than a frame can have.
-    #[error("the server sent what is no frame")]
+    #[error("the server sent an invalid frame")]
     TooLong,
     /// An operation that is not recorded.
-    #[error("the server sent what is no request")]
+    #[error("the server sent an invalid request")]
     NoRequest,
 }
 

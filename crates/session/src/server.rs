@@ -246,7 +246,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         if self.stop != Stop::Not {
             return StopRequest::Again;
         }
-        tracing::info!("stopping: answering what is in flight, then bringing the pool to rest");
+        tracing::info!("stopping: answering requests in flight, then flushing the pool");
         self.stop = Stop::Clients(outside.now + FAREWELL);
         outside.port.stop_listening();
         self.volumes.stop_waiting_for_space(outside.now);

@@ -114,7 +114,8 @@ pub enum AdviseError {
     },
     /// Whatever is bought is too small.
     #[error(
-        "no {most} devices of a kind have {room} in all, which {wanted} of data and a fifth left free take; put larger ones on the list, or ask for less"
+        "{wanted} of data and a fifth of free space need {room}, more than {most} \
+         devices of any kind have; put larger devices on the list, or ask for less"
     )]
     NoRoom {
         /// The data.

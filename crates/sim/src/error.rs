@@ -42,10 +42,12 @@ pub enum SimError {
     #[error("a request failed {1} after the start: {0}")]
     Request(RequestError, Nanos),
     /// Nothing is to come, and something is still waited for.
-    #[error("nothing happens any more {0} after the start: a mistake in weir; please report it")]
+    #[error(
+        "internal error: no event is left {0} after the start, but requests are in flight; please report it"
+    )]
     Stuck(Nanos),
     /// The same instant never ends.
-    #[error("the engine runs in circles {0} after the start: a mistake in weir; please report it")]
+    #[error("internal error: virtual time does not advance {0} after the start; please report it")]
     Circles(Nanos),
     /// The words of a load make none.
     #[error("{0}")]

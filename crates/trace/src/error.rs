@@ -53,7 +53,7 @@ pub enum TraceError {
     /// A line that is not as the format says. The lines after it can be read.
     #[error(
         "{trace}, line {line}, column {column}: {wanted} expected, {found} found; \
-         mend the line, or leave it out, or name another format than {format}"
+         correct the line, leave it out, or name another format than {format}"
     )]
     Line {
         /// The trace's name.

@@ -8,17 +8,25 @@ use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_sim::cache::EvictionPolicy;
 
+/// The heading of options of every command in help.
+const GLOBAL: &str = "Global options";
+/// The heading of options about a trace in help.
+pub(crate) const TRACE: &str = "Trace options";
+/// The heading of options about what is written in help.
+pub(crate) const OUTPUT: &str = "Output options";
+
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
-    /// The pool file
-    #[arg(long, global = true, env = "WEIR_POOL", default_value = "pool.toml", value_name = "FILE")]
+    /// Read the pool's description from FILE
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    #[arg(env = "WEIR_POOL", default_value = "pool.toml", value_name = "FILE")]
     pub pool: PathBuf,
-    /// Print one JSON document on standard output (docs/reference/json.md describes it)
-    #[arg(long, global = true)]
+    /// Print one JSON document on standard output
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub json: bool,
-    /// Print tables at full width, also on a narrow terminal
-    #[arg(long, global = true)]
+    /// Print tables at full width, even on a narrow terminal
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub wide: bool,
 }
 
@@ -32,11 +40,11 @@ impl Common {
 /// What the user accepts for a pool that is not all there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Accept {
-    /// Open the pool though the device with the other copy of its metadata is absent and may know of
-    /// newer changes; what only that one knows is then lost for good
+    /// Accept older data or metadata of the pool where the newer copy is absent; changes that only the absent
+    /// copy holds are lost for good
     #[arg(long)]
     pub accept_rollback: bool,
-    /// Open the pool without this device: what is on it gives I/O errors; may be repeated
+    /// Open the pool without DEVICE; access to data that it alone holds fails with EIO (repeatable)
     #[arg(long, value_name = "DEVICE", value_parser = name)]
     pub without: Vec<String>,
 }

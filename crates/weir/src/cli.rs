@@ -1,7 +1,7 @@
 //! The command line: its commands, and how each ends.
 
 use crate::args::Common;
-use crate::commands::{advise, demo, explain, pool, repro, serve, sim, trace, volume};
+use crate::commands::{advise, demo, explain, generate, help, pool, repro, serve, sim, trace, volume};
 use crate::exit;
 use crate::failure::Failure;
 use clap::error::{ContextKind, ContextValue};
@@ -10,7 +10,8 @@ use weir_model::ErrorKind;
 
 /// Pool devices of different speed and serve thin volumes from the pool over NBD.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "weir", version, propagate_version = true, max_term_width = 80)]
+#[command(disable_help_subcommand = true, after_help = help::overview())]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -23,15 +24,15 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a pool of devices, or show one
+    /// Create, inspect, check and repair pools
     #[command(subcommand)]
     Pool(pool::PoolCommand),
-    /// Make, list, change or remove thin volumes
+    /// Create, list, change and remove thin volumes
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
-    /// Show where a block of a volume is, since when and why, and what would make it move
+    /// Show where a block of a volume is, why, and what would move it
     Explain(explain::ExplainArgs),
-    /// Serve the pool's volumes until SIGTERM or SIGINT
+    /// Serve the pool's volumes over NBD until SIGTERM or SIGINT
     Serve(serve::ServeArgs),
     /// Run a demonstration: a pool of three paced devices, a volume and a workload, with a live picture
     Demo(demo::DemoArgs),
@@ -41,10 +42,18 @@ pub enum Command {
     /// Inspect, plot, convert and generate I/O traces
     #[command(subcommand)]
     Trace(trace::TraceCommand),
-    /// Recommend devices to buy for a trace, by price, response time and flash life
+    /// Recommend devices for a trace, by price, response time and flash life
     Advise(Box<advise::AdviseArgs>),
-    /// Reproduce what the papers behind the policies measured, in virtual time; list them without a name
+    /// Reproduce the published measurements of the policies, in virtual time
     Repro(repro::ReproArgs),
+    /// Print help for a command, or a topic: loads, policies, traces
+    Help(help::HelpArgs),
+    /// Print a shell's completions on standard output
+    #[command(hide = true)]
+    GenerateCompletions(generate::CompletionsArgs),
+    /// Write a man page for each command, and each topic of help, to a directory
+    #[command(hide = true)]
+    GenerateMan(generate::ManArgs),
 }
 
 impl Command {
@@ -63,6 +72,9 @@ impl Command {
             Self::Trace(command) => trace::run(command, common)?,
             Self::Advise(args) => advise::run(&args, common)?,
             Self::Repro(args) => repro::run(&args, common)?,
+            Self::Help(args) => help::run(&args.words, Cli::command())?,
+            Self::GenerateCompletions(args) => generate::completions(&args, Cli::command()),
+            Self::GenerateMan(args) => generate::man(&args, Cli::command())?,
         }
         Ok(exit::SUCCESS)
     }
@@ -76,14 +88,23 @@ impl Command {
     }
 }
 
-/// The commands that a word is of that was taken for a command itself: `weir pool status` for `weir status`.
+/// The commands that a word is of that was taken for a command itself, or the topic of help it is: `weir pool
+/// status` for `weir status`, `weir help loads` for `weir loads`.
 pub fn commands_of(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    if word == "help" {
+        return Some("write weir help COMMAND".to_owned());
+    }
     let weir = Cli::command();
     let of = weir.get_subcommands().filter(|command| command.find_subcommand(word).is_some());
-    let commands: Vec<_> = of.map(|command| format!("weir {} {word}", command.get_name())).collect();
+    let commands = of.map(|command| format!("weir {} {word}", command.get_name()));
+    let topic = help::is_topic(word).then(|| format!("weir help {word}"));
+    let commands: Vec<_> = commands.chain(topic).collect();
     (!commands.is_empty()).then(|| format!("there is {}", commands.join(" and ")))
 }
+
+#[cfg(test)]
+mod page;
 
 #[cfg(test)]
 mod tests {
@@ -93,6 +114,29 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    /// What help shows as examples is accepted.
+    #[test]
+    fn examples_in_help_are_well_formed() {
+        fn collect(command: &clap::Command, examples: &mut Vec<String>) {
+            let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            examples.extend(notes.lines().filter_map(|line| line.strip_prefix("  weir ")).map(str::to_owned));
+            command.get_subcommands().for_each(|command| collect(command, examples));
+        }
+        let mut examples = Vec::new();
+        collect(&Cli::command(), &mut examples);
+        assert!(examples.len() > 20, "{examples:?}");
+        for example in examples {
+            // A load of several words is in quotes.
+            let parts = example.split('"').enumerate();
+            let words = parts.flat_map(|(at, part)| match at % 2 {
+                0 => part.split_whitespace().map(str::to_owned).collect(),
+                _ => vec![part.to_owned()],
+            });
+            let parsed = Cli::try_parse_from(std::iter::once("weir".to_owned()).chain(words));
+            assert!(parsed.is_ok(), "{example}: {}", parsed.expect_err("it is refused"));
+        }
     }
 
     /// Help stands on its own: none goes on from the line above it.
@@ -122,6 +166,8 @@ mod tests {
         assert_eq!(found(&["status"]).as_deref(), Some("there is weir pool status"));
         assert_eq!(found(&["create"]).as_deref(), Some("there is weir pool create and weir volume create"));
         assert_eq!(found(&["pool", "list"]).as_deref(), Some("there is weir volume list"));
+        assert_eq!(found(&["loads"]).as_deref(), Some("there is weir help loads"));
+        assert_eq!(found(&["pool", "help"]).as_deref(), Some("write weir help COMMAND"));
         assert_eq!((found(&["dance"]), found(&["pool"])), (None, None));
     }
 
@@ -138,6 +184,7 @@ mod tests {
         let mut command = Cli::command();
         let volume = command.find_subcommand_mut("volume").and_then(|it| it.find_subcommand_mut("create"));
         let help = volume.map(|it| it.render_long_help().to_string()).unwrap_or_default();
+        let (help, _) = help.split_once("Examples:").unwrap_or((&help, ""));
         let refusal = size("4XB").unwrap_err();
         let is_size = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with('B');
         let text = format!("{help} {refusal}");

@@ -46,8 +46,11 @@ impl Failure {
     pub fn os(what: &str, path: &Path, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Os;
         let help = match error.kind() {
-            Os::PermissionDenied => "give this user access to it, or run as one who has it",
-            Os::NotFound => "check the path, and that its folder exists",
+            Os::PermissionDenied => "give this user access to it, or run as a user who has access",
+            Os::NotFound => "check the path, and that its directory exists",
+            Os::IsADirectory => "name a file, not a directory",
+            Os::NotADirectory => "check the path: a part of it is a file",
+            Os::ReadOnlyFilesystem => "choose a path on a file system that can be written",
             Os::StorageFull => "free some space there",
             Os::FileTooLarge => RAISE_FILE_SIZE,
             _ => "",

@@ -46,7 +46,7 @@ pub fn may_replace(path: &Path, kind: OutputKind) -> Result<(), Failure> {
         return Ok(());
     }
     if !found.is_file() {
-        let message = format!("{} is no ordinary file", path.display());
+        let message = format!("{} is not a regular file", path.display());
         return Err(Failure::refused(message, "name another file to write"));
     }
     let mut start = Vec::new();

@@ -46,8 +46,13 @@ fn answer_command_line(error: &clap::Error) -> ExitCode {
         let failure = Failure::usage(error.render().to_string(), instead.as_deref().unwrap_or_default());
         output::print(true, &failure.to_json(), String::new);
     }
-    // It tells on standard error; there is nowhere left to say that this failed.
-    let _ = error.print();
+    let text = error.render().to_string();
+    if output::Width::of_stderr().fits(&text) {
+        // In colour. There is nowhere left to say that this failed.
+        let _ = error.print();
+    } else {
+        output::print_stderr(&text);
+    }
     if let Some(instead) = instead {
         output::print_stderr(&format!("\n help: {instead}"));
     }

@@ -2,6 +2,7 @@
 //!
 //! - [`crates`](mod@crates): which crate may need which, from one table, of which `ARCHITECTURE.md` has a drawing.
 //! - [`circles`]: modules of a crate that need each other in a circle.
+//! - [`errors`]: error messages and the pages that list them.
 //! - [`floors`]: modules that need what is not below them, where floors are drawn.
 //! - [`length`]: functions and files that are too long.
 //! - [`rules`]: `docs/internals/invariants.md` and who refers to it.
@@ -13,6 +14,8 @@
 
 mod circles;
 mod crates;
+mod errors;
+mod errors_index;
 mod floors;
 mod length;
 mod modules;
@@ -134,6 +137,7 @@ fn findings(root: &Path, write: bool) -> Result<Vec<Finding>, String> {
     findings.extend(length::check(&sources, &exceptions));
     findings.extend(text::check(&sources, &exceptions));
     findings.extend(rules::check(root, &sources)?);
+    findings.extend(errors::check(root, &sources)?);
     findings.sort();
     Ok(findings)
 }

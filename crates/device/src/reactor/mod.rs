@@ -414,7 +414,7 @@ impl Drop for Reactor {
         while !(self.backend.is_idle() && self.sockets.are_idle()) {
             let left = end.since(self.now());
             if left == Nanos(0) {
-                tracing::error!("the kernel does not let go of buffers: leaving them to it");
+                tracing::error!("the kernel still holds buffers; leaving them to it");
                 std::mem::forget(std::mem::take(&mut self.sockets));
                 self.backend.leak(&self.region);
                 return;

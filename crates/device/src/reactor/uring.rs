@@ -443,7 +443,8 @@ fn register_buffer(submitter: &Submitter<'_>, region: &Region) -> bool {
     match unsafe { submitter.register_buffers(&[part]) } {
         Ok(()) => true,
         Err(error) => {
-            tracing::info!(%error, "the buffer memory is not registered (raise `ulimit -l`); going on without");
+            tracing::info!(%error, "the buffer memory is not registered with io_uring; \
+             raise ulimit -l to register it");
             false
         }
     }

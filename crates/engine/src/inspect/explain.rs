@@ -53,7 +53,7 @@ pub enum ExplainError {
     #[error("there is no volume {0:?}; `weir volume list` shows those there are")]
     NoVolume(String),
     /// The volume is not that long.
-    #[error("offset {at} is beyond the end of volume {volume:?}; it has {size}: give an offset below that")]
+    #[error("offset {at} is beyond the end of volume {volume:?}; choose an offset below its size, {size}")]
     Beyond {
         /// The offset.
         at: Bytes,

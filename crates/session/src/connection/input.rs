@@ -127,7 +127,10 @@ impl Connection {
         if !self.inbox.is_large() && (self.has_asked || self.inbox.is_full()) {
             self.inbox.grow(memory);
             if self.inbox.is_full() {
-                tracing::debug!(client = self.number, "closing: there is no memory for what it says");
+                tracing::debug!(
+                    client = self.number,
+                    "closing the connection: no memory is left for its requests"
+                );
                 self.kill();
                 return None;
             }
@@ -218,7 +221,10 @@ impl Connection {
             return Some(Step::Wait);
         }
         let Some(header) = Header::parse(bytes) else {
-            tracing::debug!(client = self.number, "closing: not a request");
+            tracing::debug!(
+                client = self.number,
+                "closing the connection: the client sent an invalid request"
+            );
             self.finish();
             return Some(Step::Over);
         };

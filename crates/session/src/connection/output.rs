@@ -116,7 +116,10 @@ impl Connection {
         if request.fault.is_some() {
             if has_begun {
                 // The reply promised data that there is not: no other way to tell.
-                tracing::warn!(client = self.number, "closing: a read failed after its reply had begun");
+                tracing::warn!(
+                    client = self.number,
+                    "closing the connection: a read failed after its reply had begun"
+                );
                 return self.kill();
             }
             return self.give_up_read(number, memory);
@@ -285,7 +288,10 @@ impl Connection {
                 }
                 None => {
                     // Without it the client would take the next reply for this data.
-                    tracing::error!(client = self.number, "closing: the data of a read is missing");
+                    tracing::error!(
+                        client = self.number,
+                        "closing the connection: the data of a read is missing"
+                    );
                     self.phase = Phase::Dead;
                 }
             },

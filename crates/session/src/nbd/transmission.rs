@@ -72,10 +72,10 @@ pub enum Fault {
         flags: u16,
     },
     /// More payload than advertised.
-    #[error("{0} of payload in one request; 32 MiB is the most")]
+    #[error("a request has {0} of payload; at most 32 MiB are accepted")]
     TooLong(Bytes),
     /// More than fits one chunk.
-    #[error("{0} to be sent in one chunk; 128 KiB is the most")]
+    #[error("a request asks for {0} in one chunk; at most 128 KiB are sent")]
     TooLongForOneChunk(Bytes),
 }
 

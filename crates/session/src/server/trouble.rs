@@ -75,13 +75,13 @@ impl Trouble {
                         device = name(device),
                         %at,
                         %len,
-                        "there was no space for a write where the device is: {error}; make room in its file system (or thin pool)"
+                        "a write found no space below the device: {error}; make room in its file system or thin pool"
                     );
                 }
             }
             Notice::ReadOnly { error: IoError::Removed } => tracing::error!(
                 "the pool is read-only from now on: the device with its only metadata is gone once this server \
-                 ends; do not stop it before that is saved, as is said of the device"
+                 ends; save the device before you stop the server"
             ),
             Notice::ReadOnly { error } => tracing::error!(
                 "the pool is read-only from now on, because its metadata cannot be written: {error}; \
@@ -102,11 +102,11 @@ impl Trouble {
                 tracing::warn!("policy {policy}{}: {remark}", of_volume(volume));
             }
             Notice::RemarkOver { volume, policy, remark } => {
-                tracing::info!("policy {policy}{}: no longer so: {remark}", of_volume(volume));
+                tracing::info!("policy {policy}{}: no longer true: {remark}", of_volume(volume));
             }
             Notice::Failed { device, kind, at, len, error, again } => {
                 if self.may_tell(now) {
-                    let then = if again { "trying again" } else { "reported to whoever asked" };
+                    let then = if again { "trying again" } else { "giving up" };
                     tracing::warn!(device = name(device), %at, %len, "{kind} failed: {error}; {then}");
                 }
             }
@@ -127,7 +127,7 @@ impl Trouble {
     fn may_tell(&mut self, now: Nanos) -> bool {
         if self.began.is_none_or(|began| now.since(began) >= STRETCH) {
             if self.untold > 0 {
-                tracing::warn!(more = self.untold, "commands failed that are not listed");
+                tracing::warn!(more = self.untold, "more commands failed");
             }
             (self.began, self.told, self.untold) = (Some(now), 0, 0);
         }
@@ -156,19 +156,20 @@ fn tell_of_loss(notice: Notice, name: impl Fn(DeviceId) -> String, volume_name: 
         Notice::Doubt { device, blocks } => tracing::error!(
             device = name(device),
             blocks,
-            "writes since the last good flush are lost; their blocks fail until they are rewritten"
+            "writes since the last successful flush are lost; their blocks \
+             fail with EIO until they are rewritten"
         ),
         Notice::Unreachable { device, volume, offset, len } => tracing::error!(
             device = name(device),
             volume = volume_name(volume),
             %offset,
             %len,
-            "no other device holds this: it cannot be read until the pool is opened with the device, or it is written again"
+            "data unreachable: no other device holds it; open the pool with the device, or write the data again"
         ),
         Notice::UnreachableInAll { ranges, bytes } => tracing::error!(
             ranges,
             %bytes,
-            "in all, that is what no other device holds; the first ranges are listed above"
+            "data unreachable until the device returns; the first ranges are listed above"
         ),
         // In plain words above; never silence.
         other => tracing::warn!("{other:?}"),

@@ -126,7 +126,8 @@ pub enum BlockTraceError {
     TooLong,
     /// An address or a disk's number is too large.
     #[error(
-        "disk {disk} at byte {offset} is out of reach, which is {reach} of each of 16384 disks; is the format right?"
+        "disk {disk} at byte {offset} is out of reach (16384 disks of {reach} each); \
+         check the format of the trace (--format)"
     )]
     TooFar {
         /// The number of the disk, in the order of appearance.
@@ -138,7 +139,7 @@ pub enum BlockTraceError {
     },
     /// A request longer than any machine makes: rather a line that is damaged.
     #[error(
-        "a request at byte {offset} of disk {disk} has {len} bytes, more than 4 GiB; is the format right?"
+        "a request at byte {offset} of disk {disk} has {len} bytes, more than 4 GiB; check the format of the trace (--format)"
     )]
     TooLarge {
         /// The number of the disk, in the order of appearance.

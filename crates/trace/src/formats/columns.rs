@@ -90,7 +90,7 @@ pub enum DescriptionError {
         known: String,
     },
     /// What is before the colon.
-    #[error("{kind:?} is no way to part fields; begin with csv: or blanks:")]
+    #[error("{kind:?} is no separator of columns; begin with csv: or blanks:")]
     Kind {
         /// What was there.
         kind: String,
@@ -104,7 +104,7 @@ pub enum DescriptionError {
         known: String,
     },
     /// Two columns that say the same.
-    #[error("two columns of {name:?} say {what}; put - for the one that is not to count")]
+    #[error("two columns of {name:?} give {what}; mark the column to ignore with -")]
     Twice {
         /// The description.
         name: String,
@@ -112,7 +112,7 @@ pub enum DescriptionError {
         what: &'static str,
     },
     /// No column says where.
-    #[error("no column of {name:?} says where a request begins; name one of them offset, sector or block")]
+    #[error("no column of {name:?} gives the start of a request; name one of them offset, sector or block")]
     Nowhere {
         /// The description.
         name: String,

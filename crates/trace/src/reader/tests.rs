@@ -226,7 +226,7 @@ fn a_bad_line_is_named_by_line_and_column_and_the_next_one_is_read() {
     assert!(read[0].is_ok() && read[2].is_ok());
     let error = read[1].clone().unwrap_err().to_string();
     let told = "t, line 3, column 11: a size in bytes expected, \"5l2\" found; \
-                mend the line, or leave it out, or name another format than vscsi";
+                correct the line, leave it out, or name another format than vscsi";
     assert_eq!(error, told);
 }
 

@@ -3,6 +3,8 @@
 pub mod advise;
 pub mod demo;
 pub mod explain;
+pub mod generate;
+pub mod help;
 pub mod pool;
 pub mod repro;
 pub mod serve;

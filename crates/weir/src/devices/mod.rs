@@ -53,7 +53,10 @@ impl Described {
                 format!("there is no pool file {}", path.display()),
                 "name it with --pool FILE or $WEIR_POOL, or write ./pool.toml (docs/guide/pool-file.md)",
             ),
-            io::ErrorKind::InvalidData => Failure::usage(format!("{} is not UTF-8 text", path.display()), ""),
+            io::ErrorKind::InvalidData => Failure::usage(
+                format!("{} is not UTF-8 text", path.display()),
+                "save it as UTF-8, or name the pool file with --pool FILE",
+            ),
             _ => Failure::os("read", path, &error),
         })?;
         let file =
@@ -215,20 +218,21 @@ impl Described {
     pub(crate) fn device(&self, name: &str) -> Result<(&DeviceEntry, DeviceId), Failure> {
         let id = self.ids(&[name.to_owned()])?.iter().next();
         let found = id.and_then(|id| Some((self.file.devices.get(id.index())?, id)));
-        found.ok_or_else(|| Failure::usage(format!("the pool has no device {name}"), ""))
+        found.ok_or_else(|| Failure::usage(format!("the pool has no device {name:?}"), self.known_names()))
+    }
+
+    /// The help for a device that the pool does not have.
+    fn known_names(&self) -> String {
+        let names: Vec<_> = self.file.devices.iter().map(|entry| entry.name.as_str()).collect();
+        format!("its devices are {}", names.join(", "))
     }
 
     /// The devices of these names.
     fn ids(&self, names: &[String]) -> Result<DeviceSet, Failure> {
         let id = |name: &String| {
             let at = self.file.devices.iter().position(|entry| entry.name == *name);
-            at.map(|at| DeviceId(at as u8)).ok_or_else(|| {
-                let names: Vec<_> = self.file.devices.iter().map(|entry| entry.name.as_str()).collect();
-                Failure::usage(
-                    format!("the pool has no device {name}"),
-                    format!("its devices are {}", names.join(", ")),
-                )
-            })
+            at.map(|at| DeviceId(at as u8))
+                .ok_or_else(|| Failure::usage(format!("the pool has no device {name:?}"), self.known_names()))
         };
         names.iter().map(id).collect()
     }
@@ -365,7 +369,7 @@ impl Described {
                     counted(size),
                     counted(least)
                 ),
-                "",
+                "raise its size, or use a larger device",
             ),
             MapError::Outdated { device, .. } => Failure::new(
                 kind,
@@ -575,6 +579,11 @@ impl From<DeviceError> for Failure {
         }
         let failure = Self::from_message(error.kind(), &error.to_string());
         match error {
+            DeviceError::Setup { what: "buffer memory", .. } => Self {
+                help: "free memory, or lower `clients` under [serve] or `extent_cache` in the pool file"
+                    .to_owned(),
+                ..failure
+            },
             DeviceError::Io { source, .. } | DeviceError::Reserve { source, .. }
                 if source.kind() == io::ErrorKind::FileTooLarge =>
             {

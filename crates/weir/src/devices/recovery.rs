@@ -20,7 +20,7 @@ impl Described {
         }
         for device in recovery.left_behind.iter() {
             tracing::warn!(
-                "the pool's metadata is not mirrored: the copy on device {} is not the newest",
+                "the pool's metadata is not mirrored: the copy on device {} is outdated",
                 self.named(device)
             );
         }
@@ -36,14 +36,14 @@ impl Described {
         }
         for device in recovery.outdated.without(recovery.blank).iter() {
             tracing::warn!(
-                "what is found as device {} is older than what the pool has used: its file was truncated, \
+                "the file of device {} is older than what the pool has used: it was truncated, \
                  removed or replaced; what other devices hold counts, and second \
                  copies are made anew",
                 self.named(device)
             );
         }
         if recovery.repaired > 0 {
-            tracing::warn!(pages = recovery.repaired, "damaged metadata was mended from the other copy");
+            tracing::warn!(pages = recovery.repaired, "damaged metadata was repaired from the other copy");
         }
         if recovery.older_root {
             tracing::warn!("the newest root was damaged; the one before it and its journal were used");

@@ -45,6 +45,11 @@ impl Width {
         self.0
     }
 
+    /// Whether no line of `text` is wider.
+    pub fn fits(self, text: &str) -> bool {
+        text.lines().all(|line| line.width() <= self.0)
+    }
+
     /// `text` with every line that is too long folded at spaces, the rest of it indented as its beginning. A word
     /// longer than a line stays whole, so that a path can be copied.
     pub fn fold(self, text: &str) -> String {

@@ -176,6 +176,6 @@ impl From<AdminError> for Failure {
 
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
-        Self::environment(error.to_string(), "")
+        Self::from_message(weir_model::ErrorKind::Environment, &error.to_string())
     }
 }

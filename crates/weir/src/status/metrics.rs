@@ -32,105 +32,141 @@ impl Status {
         let data = pool.full.as_deref() == Some("data");
         let metadata = pool.full.as_deref() == Some("metadata");
         for (name, help, value) in [
-            ("data_bytes", "Room for data", pool.data_bytes as f64),
-            ("used_bytes", "Room for data that is taken", pool.used_bytes as f64),
-            ("promised_bytes", "Sizes of all volumes together", pool.promised_bytes as f64),
-            ("filling_bytes_per_second", "Net growth of what is taken", pool.filling_bytes_per_second),
+            ("data_bytes", "Space for data", pool.data_bytes as f64),
+            ("used_bytes", "Space for data that is used", pool.used_bytes as f64),
+            ("promised_bytes", "Sum of the sizes of all volumes", pool.promised_bytes as f64),
+            ("filling_bytes_per_second", "Net growth of the used space", pool.filling_bytes_per_second),
             (
                 "warning_percent",
-                "Highest warning threshold passed, 0 for none",
+                "Highest warning threshold that used space has passed, 0 for none",
                 warning(pool.warning_percent),
             ),
-            ("full", "1 if a write got no space for data last", f64::from(data)),
-            ("waiting", "Parts of writes that wait for space", pool.waiting as f64),
-            ("metadata_bytes", "Room for metadata", pool.metadata_bytes as f64),
-            ("metadata_used_bytes", "Room for metadata that is taken", pool.metadata_used_bytes as f64),
+            ("full", "1 if the last write that needed space for data got none", f64::from(data)),
+            ("waiting", "Parts of writes that are waiting for space", pool.waiting as f64),
+            ("metadata_bytes", "Space for metadata", pool.metadata_bytes as f64),
+            ("metadata_used_bytes", "Space for metadata that is used", pool.metadata_used_bytes as f64),
             (
                 "metadata_warning_percent",
-                "Highest warning threshold passed by metadata, 0 for none",
+                "Highest warning threshold that metadata has passed, 0 for none",
                 warning(pool.metadata_warning_percent),
             ),
-            ("metadata_full", "1 if a write got no space for metadata last", f64::from(metadata)),
-            ("recovery_seconds", "How long recovery would take now", seconds(pool.recovery_ns)),
-            ("map_memory_bytes", "Memory the map takes", pool.map_memory_bytes as f64),
-            ("cache_held_bytes", "Memory the extent cache has taken", pool.cache.held_bytes as f64),
-            ("extra_bytes", "Space taken beyond one place an extent", pool.spread.extra_bytes as f64),
+            (
+                "metadata_full",
+                "1 if the last write that needed space for metadata got none",
+                f64::from(metadata),
+            ),
+            ("recovery_seconds", "Estimated duration of a recovery now", seconds(pool.recovery_ns)),
+            ("map_memory_bytes", "Memory of the map", pool.map_memory_bytes as f64),
+            ("cache_held_bytes", "Memory of the extent cache", pool.cache.held_bytes as f64),
+            ("extra_bytes", "Space used beyond one place for each extent", pool.spread.extra_bytes as f64),
             (
                 "extents_in_pieces",
-                "Extents that are not in one whole place for each copy",
+                "Extents that are not in one piece for each copy",
                 pool.spread.extents_in_pieces as f64,
             ),
-            ("unreachable_bytes", "Data that lost devices alone hold", pool.unreachable_bytes as f64),
+            ("unreachable_bytes", "Data that only lost devices hold", pool.unreachable_bytes as f64),
             (
                 "moves_stopped",
-                "1 if the policy moves nothing because that made requests slower",
+                "1 if moves are stopped because they made requests slower",
                 f64::from(pool.judged.stopped_ns.is_some()),
             ),
-            ("read_only", "1 if changes are refused", f64::from(pool.read_only)),
+            ("read_only", "1 if the pool refuses changes", f64::from(pool.read_only)),
         ] {
             all.levels(name, help, [(None, value)]);
         }
         let full_in = pool.full_in_ns.map(|ns| (None, seconds(ns)));
-        all.levels("full_in_seconds", "When the pool is full at the present rate", full_in);
+        all.levels("full_in_seconds", "Time until the pool is full at the present rate", full_in);
         let judged = pool.judged;
         let known =
             (judged.commands > 0).then_some((None, judged.took_ns as f64 / judged.without_ns.max(1) as f64));
-        all.levels("moves_response_ratio", "What commands take, of what they would without moves", known);
+        all.levels(
+            "moves_response_ratio",
+            "Mean time of commands, relative to the estimate without moves",
+            known,
+        );
         for (name, help, value) in [
-            ("refused", "Parts of writes refused for want of space", pool.refused),
-            ("metadata_written_bytes", "Written to the metadata", pool.metadata_written_bytes),
-            ("data_written_bytes", "Written for clients", pool.data_written_bytes),
-            ("cache_hits", "Parts of reads the extent cache answered", pool.cache.hits),
-            ("cache_misses", "Parts of reads it did not answer", pool.cache.misses),
+            ("refused", "Parts of writes refused for lack of space", pool.refused),
+            ("metadata_written_bytes", "Bytes written to the metadata", pool.metadata_written_bytes),
+            ("data_written_bytes", "Bytes written for clients", pool.data_written_bytes),
+            ("cache_hits", "Parts of reads that the extent cache answered", pool.cache.hits),
+            ("cache_misses", "Parts of reads that the extent cache did not answer", pool.cache.misses),
         ] {
             all.counts(name, help, [(None, value)]);
         }
         if let Some(clients) = pool.clients {
             for (name, help, value) in [
-                ("clients", "NBD clients connected", clients.connected),
-                ("clients_limit", "NBD clients that may be connected", clients.limit),
-                ("clients_idle", "Of those connected, idle ones without buffers", clients.idle),
-                ("handshakes", "Connections that have not chosen a volume", clients.handshakes),
+                ("clients", "Connected NBD clients", clients.connected),
+                ("clients_limit", "Limit of connected NBD clients", clients.limit),
+                ("clients_idle", "Connected NBD clients that are idle and hold no buffers", clients.idle),
+                ("handshakes", "Connections that have not yet chosen a volume", clients.handshakes),
                 ("control_sessions", "Connections to the control socket", clients.control_sessions),
             ] {
                 all.levels(name, help, [(None, value as f64)]);
             }
-            all.counts("clients_refused", "Clients refused beyond a limit", [(None, clients.refused)]);
+            all.counts(
+                "clients_refused",
+                "Clients refused because a limit was reached",
+                [(None, clients.refused)],
+            );
             let dropped = clients.handshakes_dropped;
-            all.counts("handshakes_dropped", "Handshakes given up", [(None, dropped)]);
+            all.counts(
+                "handshakes_dropped",
+                "Handshakes that took too long or gave way to others",
+                [(None, dropped)],
+            );
         }
     }
 
     fn device_metrics(&self, all: &mut Metrics) {
         let of = |name: &str| Some(("device", name.to_owned()));
         let lost = self.devices.iter().map(|d| (of(&d.name), f64::from(d.state == "lost")));
-        all.levels("device_lost", "1 if it gets no more commands", lost);
+        all.levels("device_lost", "1 if the device failed and gets no more commands", lost);
         let removed = self.devices.iter().map(|d| (of(&d.name), f64::from(d.removed)));
-        all.levels("device_removed", "1 if its file was removed or replaced while it was served", removed);
+        all.levels(
+            "device_removed",
+            "1 if the device's file was removed or replaced while it was served",
+            removed,
+        );
         let moved = self.devices.iter().map(|d| (of(&d.name), f64::from(d.moved.is_some())));
-        all.levels("device_moved", "1 if its path no longer leads to it", moved);
+        all.levels("device_moved", "1 if the device's path no longer leads to it", moved);
         let damaged = self.devices.iter().map(|d| (of(&d.name), f64::from(d.damaged)));
-        all.levels("device_damaged", "1 if it was truncated or overwritten while it was served", damaged);
+        all.levels(
+            "device_damaged",
+            "1 if the device was truncated or overwritten while it was served",
+            damaged,
+        );
         let page_cache = self.devices.iter().map(|d| (of(&d.name), f64::from(d.page_cache)));
-        all.levels("device_page_cache", "1 if its file system refuses O_DIRECT", page_cache);
+        all.levels("device_page_cache", "1 if the device's file system refuses O_DIRECT", page_cache);
         let sizes = |value: fn(&super::DevicePart) -> u64| {
             self.devices.iter().map(move |d| (of(&d.name), value(d) as f64))
         };
-        all.levels("device_data_bytes", "Room for data on it", sizes(|d| d.data_bytes));
-        all.levels("device_used_bytes", "Room for data that is taken", sizes(|d| d.used_bytes));
-        all.levels("device_doubtful_blocks", "Blocks whose last write is lost", sizes(|d| d.doubtful_blocks));
+        all.levels("device_data_bytes", "Space for data on the device", sizes(|d| d.data_bytes));
+        all.levels("device_used_bytes", "Space for data that is used on the device", sizes(|d| d.used_bytes));
+        all.levels(
+            "device_doubtful_blocks",
+            "Blocks whose last write was lost",
+            sizes(|d| d.doubtful_blocks),
+        );
         let traffic = || self.devices.iter().filter_map(|d| Some((of(&d.name), d.traffic?)));
         let load = |value: fn(super::LoadPart) -> f64| traffic().map(move |(name, t)| (name, value(t.load)));
-        all.levels("device_busy_ratio", "Part of the time it had something to do", load(|l| l.busy_share));
-        all.levels("device_queue_depth", "Commands it had at once, on average", load(|l| l.queue_depth));
+        all.levels(
+            "device_busy_ratio",
+            "Share of the time in which the device had commands",
+            load(|l| l.busy_share),
+        );
+        all.levels("device_queue_depth", "Mean number of commands in flight", load(|l| l.queue_depth));
         let counts = |value: fn(super::Traffic) -> u64| traffic().map(move |(name, t)| (name, value(t)));
-        all.counts("device_reads", "Reads", counts(|t| t.reads.count));
-        all.counts("device_read_bytes", "Bytes read", counts(|t| t.reads.bytes));
-        all.counts("device_writes", "Writes", counts(|t| t.writes.count));
-        all.counts("device_written_bytes", "Bytes written", counts(|t| t.writes.bytes));
-        all.counts("device_flushes", "Flushes", counts(|t| t.flushes));
-        all.counts("device_failed", "Commands that failed", counts(|t| t.failed));
-        all.counts("device_no_space", "Writes for which there was no space below it", counts(|t| t.no_space));
+        all.counts("device_reads", "Reads of the device", counts(|t| t.reads.count));
+        all.counts("device_read_bytes", "Bytes read from the device", counts(|t| t.reads.bytes));
+        all.counts("device_writes", "Writes to the device", counts(|t| t.writes.count));
+        all.counts("device_written_bytes", "Bytes written to the device", counts(|t| t.writes.bytes));
+        all.counts("device_flushes", "Flushes of the device", counts(|t| t.flushes));
+        all.counts("device_failed", "Commands to the device that failed", counts(|t| t.failed));
+        all.counts(
+            "device_no_space",
+            "Writes that found no space in the file system below the device",
+            counts(|t| t.no_space),
+        );
     }
 
     fn volume_metrics(&self, all: &mut Metrics) {
@@ -138,10 +174,10 @@ impl Status {
         let sizes = |value: fn(&super::VolumePart) -> u64| {
             self.volumes.iter().map(move |v| (of(&v.name), value(v) as f64))
         };
-        all.levels("volume_size_bytes", "The size clients see", sizes(|v| v.size_bytes));
-        all.levels("volume_used_bytes", "Space it takes on the devices", sizes(|v| v.used_bytes));
+        all.levels("volume_size_bytes", "Size that clients see", sizes(|v| v.size_bytes));
+        all.levels("volume_used_bytes", "Space that the volume uses on the devices", sizes(|v| v.used_bytes));
         let degraded = self.volumes.iter().filter_map(|v| Some((of(&v.name), v.degraded_bytes? as f64)));
-        all.levels("volume_degraded_bytes", "Space in extents that lack a copy", degraded);
+        all.levels("volume_degraded_bytes", "Space of the volume in extents that lack a copy", degraded);
     }
 }
 
@@ -232,5 +268,37 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    /// A row of the page for each metric there is.
+    fn rows() -> Vec<String> {
+        let pool = PoolPart {
+            full_in_ns: Some(1),
+            judged: crate::status::JudgedPart { commands: 1, ..Default::default() },
+            clients: Some(crate::status::ClientsPart::default()),
+            ..PoolPart::default()
+        };
+        let device = DevicePart { traffic: Some(Traffic::default()), ..DevicePart::default() };
+        let volume = VolumePart { degraded_bytes: Some(0), ..VolumePart::default() };
+        let text = Status { pool, devices: vec![device], volumes: vec![volume] }.metrics();
+        let metrics = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+        let row = |(name, help): (&str, &str)| {
+            let is_counter = text.contains(&format!("# TYPE {name} counter"));
+            let total = if is_counter { "_total" } else { "" };
+            let units = ["bytes_per_second", "bytes", "seconds", "percent", "ratio"];
+            let unit = units.iter().find(|unit| name.ends_with(*unit)).copied();
+            let unit = unit.unwrap_or(if help.starts_with("1 if ") { "0 or 1" } else { "count" });
+            format!("| `{name}{total}` | {} | {} |", unit.replace('_', " "), help.trim_end_matches('.'))
+        };
+        metrics.map(row).collect()
+    }
+
+    #[test]
+    fn the_page_lists_every_metric_and_no_other() {
+        // Read when the test runs, so that the page can be corrected without a build.
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+        let page = std::fs::read_to_string(path).expect("the page");
+        let listed: Vec<_> = page.lines().filter(|line| line.starts_with("| `weir_")).collect();
+        assert_eq!(listed, rows(), "the page should have these rows:\n{}", rows().join("\n"));
     }
 }

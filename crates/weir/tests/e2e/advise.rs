@@ -62,7 +62,7 @@ fn advice_has_a_pick_a_picture_and_a_pool_file_that_is_one() {
     pool.json(&["sim", "place", "t", "--duration", "20s"]);
     // It is not written over unasked.
     let said = pool.refused(&[&arguments[..], &more].concat(), REFUSED);
-    assert!(said.contains("bought.toml is there already") && said.contains("--force"), "{said}");
+    assert!(said.contains("bought.toml already exists") && said.contains("--force"), "{said}");
     std::fs::write(pool.path("bought.toml"), "mine").expect("written");
     let table = pool.run([&arguments[..], &more, &["--force"]].concat());
     for part in ["Buy ", " EUR", "PREDICTED MEAN", "The pool file is bought.toml", "->"] {
@@ -208,7 +208,7 @@ fn what_makes_no_sense_is_refused() {
     says(&["few", "--rate", "5", "--held-out"], USAGE, &[&few(3), "takes 4"]);
     says(&["t", "--min-life", "x"], USAGE, &["years"]);
     says(&["t", "--write-pool", "."], REFUSED, &["no ordinary file"]);
-    says(&["t", "--write-pool", "bad.toml"], REFUSED, &["bad.toml is there already"]);
+    says(&["t", "--write-pool", "bad.toml"], REFUSED, &["bad.toml already exists"]);
     says(&["t", "--write-pool", "t", "--force"], REFUSED, &["t is the trace itself"]);
     says(&["t", "--plot", "t"], REFUSED, &["t is the trace itself"]);
 }

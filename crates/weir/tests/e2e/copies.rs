@@ -101,7 +101,7 @@ fn a_blank_device_takes_the_place_of_any_that_is_gone() {
         server.kill();
 
         let said = pool.refused(&["pool", "replace", lost], REFUSED);
-        assert!(said.contains("is there") && said.contains("nothing to replace"), "{said}");
+        assert!(said.contains("is present") && said.contains("nothing to replace"), "{said}");
         pool.run(["pool", "dump", "before.dump"]);
         std::fs::copy(pool.path(&format!("{lost}.img")), pool.path("old.img")).expect("a copy");
         lose(&pool, lost);

@@ -98,7 +98,8 @@ fn a_device_that_hangs_is_given_up_and_the_rest_goes_on() {
     }
     assert_eq!(state_of_pool(&pool)["unreachable_bytes"], 2 * BLOCK as u64);
     let log = server.log();
-    let lines: Vec<_> = log.lines().filter(|line| line.contains("no other device holds this")).collect();
+    let lines: Vec<_> =
+        log.lines().filter(|line| line.contains("data unreachable: no other device holds it")).collect();
     assert!(lines.len() == 2 && lines.iter().all(|l| l.contains("disk") && l.contains("bad")), "{log}");
     for i in 10..20 {
         client.write(i * EXTENT, &[3; BLOCK]).expect("new data goes to the other device");

@@ -166,5 +166,5 @@ fn one_process_adds_results_at_a_time() {
 fn results_are_not_kept_in_what_has_no_end() {
     let folder = folder(3);
     let said = folder.refused(&["sim", "cache", "a.trace", "--out", "/dev/full"], REFUSED);
-    assert!(said.contains("/dev/full is no ordinary file") && said.contains("name a file"), "{said}");
+    assert!(said.contains("/dev/full is not a regular file") && said.contains("name a file"), "{said}");
 }

@@ -271,8 +271,12 @@ fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
         &["not written as hpl", "one of weir, msr"],
     );
     says(&["bad", "out", "--to", "magic"], USAGE, &["no format is called", "csv:COLUMN"]);
-    says(&["bad", "out", "--strict", "--from", "mqsim"], USAGE, &["bad, line 2, column 7", "mend the line"]);
-    says(&["bad", "text", "--from", "mqsim"], REFUSED, &["text is there already", "--force"]);
+    says(
+        &["bad", "out", "--strict", "--from", "mqsim"],
+        USAGE,
+        &["bad, line 2, column 7", "correct the line"],
+    );
+    says(&["bad", "text", "--from", "mqsim"], REFUSED, &["text already exists", "--force"]);
     says(&["bad", "out.gz", "--from", "mqsim"], USAGE, &["out.gz would be packed twice", "leave .gz off"]);
     says(&["bad", ".", "--from", "mqsim", "--force"], REFUSED, &["no ordinary file"]);
     says(&["bad", "out", "--from", "mqsim", "--strict"], USAGE, &["bad, line 2"]);

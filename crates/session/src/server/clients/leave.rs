@@ -24,7 +24,7 @@ impl Clients {
     /// A handshake is given up.
     pub(super) fn drop_handshake(&mut self, number: u16) {
         self.handshakes_dropped += 1;
-        tracing::debug!(client = number, "closing: it did not say in time what it wants");
+        tracing::debug!(client = number, "closing the connection: the handshake took too long");
         self.kill(number);
         self.retire(number);
     }
@@ -94,7 +94,10 @@ impl Clients {
         let mut gone = Vec::new();
         outside.port.hung_up(&conns, &mut gone);
         for number in gone.into_iter().filter_map(|conn| self.number_of(conn)).collect::<Vec<_>>() {
-            tracing::debug!(client = number, "closing: its peer is gone, and a new client uses the volume");
+            tracing::debug!(
+                client = number,
+                "closing the connection: its peer is gone, and a new client uses the volume"
+            );
             self.kill(number);
             self.retire(number);
         }

@@ -1,7 +1,7 @@
 //! The arguments of `weir advise`.
 
 use super::list::{PRICE_MAX, PRICE_MIN};
-use crate::args::{duration, policies, size};
+use crate::args::{OUTPUT, TRACE, duration, policies, size};
 use crate::pool_file;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -9,65 +9,76 @@ use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_trace::Format;
 
+/// The heading of options about requirements in help.
+const GOALS: &str = "Requirements";
+
+const EXAMPLES: &str = "Examples:
+  weir advise day.weirtrace
+  weir advise day.weirtrace --budget 500 --max-p99 20ms --write-pool new.toml
+  weir advise --print-devices";
+
 /// `weir advise ...`
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct AdviseArgs {
-    /// The trace's file, packed with gzip, zstd, xz, bzip2 or not; - for standard input
+    /// Trace file, plain or packed with gzip, zstd, xz or bzip2; - for standard input
     #[arg(value_name = "TRACE", required_unless_present = "print_devices", conflicts_with = "print_devices")]
     pub trace: Option<PathBuf>,
-    /// The list of devices on sale [default: one that comes with weir]
+    /// Choose from the devices listed in FILE [default: a list that comes with weir]
     #[arg(long, value_name = "FILE")]
     pub devices: Option<PathBuf>,
-    /// Print the list that comes with weir, to be edited
+    /// Print the list that comes with weir, as a start for your own
     #[arg(long)]
     pub print_devices: bool,
-    /// How much data there is to be room for [default: what is in use]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Make room for SIZE of data in all [default: --active]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = GOALS)]
     pub capacity: Option<Bytes>,
-    /// How much of it is in use: what the trace touches stands for so much [default: for itself]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Let the trace's footprint stand for SIZE of data in use [default: the footprint]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = GOALS)]
     pub active: Option<Bytes>,
-    /// The most it may cost, in the list's currency
-    #[arg(long, value_name = "PRICE", value_parser = price)]
+    /// Limit the price of all devices, in the list's currency
+    #[arg(long, value_name = "PRICE", value_parser = price, help_heading = GOALS)]
     pub budget: Option<f64>,
-    /// The longest mean response
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Limit the mean response time
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = GOALS)]
     pub max_mean: Option<Nanos>,
-    /// The longest response of 99 of 100 requests
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Limit the response time of 99 of 100 requests
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = GOALS)]
     pub max_p99: Option<Nanos>,
-    /// How many years its flash is to last at least
-    #[arg(long, value_name = "YEARS", default_value = "5", value_parser = years)]
+    /// Require flash to last YEARS, 0 for any
+    #[arg(long, value_name = "YEARS", default_value = "5", value_parser = years, help_heading = GOALS)]
     pub min_life: f64,
-    /// So many requests come a second on average, whatever the trace's times
-    #[arg(long, value_name = "N", value_parser = positive)]
+    /// Scale the trace to N requests a second on average [default: the trace's times]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = TRACE)]
     pub rate: Option<f64>,
-    /// Use only so many requests of the trace, and end a run after as many
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(2..))]
+    /// Use the first N requests of the trace, and end each run after N
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, help_heading = TRACE)]
+    #[arg(value_parser = clap::value_parser!(u64).range(2..))]
     pub requests: u64,
-    /// The placement policy
-    #[arg(long, value_name = "NAME", default_value = pool_file::POLICY_DEFAULT, value_parser = PossibleValuesParser::new(policies()))]
+    /// Place data by this policy (weir help policies)
+    #[arg(long, value_name = "NAME", default_value = pool_file::POLICY_DEFAULT)]
+    #[arg(value_parser = PossibleValuesParser::new(policies()))]
     pub policy: String,
-    /// Predict from the first half of the trace and simulate the second: how far predictions are off
+    /// Predict from the first half of the trace, and compare with a simulation of the second
     #[arg(long)]
     pub held_out: bool,
-    /// Draw the frontier: an SVG picture, or a PNG if the name ends so
-    #[arg(long, value_name = "FILE")]
+    /// Plot the frontier to FILE, as PNG if its name ends in .png, else as SVG
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub plot: Option<PathBuf>,
-    /// Write a pool file of what to buy
-    #[arg(long, value_name = "FILE")]
+    /// Write a pool file of the recommended devices to FILE
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub write_pool: Option<PathBuf>,
-    /// Write over a pool file that is there
-    #[arg(long, requires = "write_pool")]
+    /// Overwrite an existing pool file
+    #[arg(long, requires = "write_pool", help_heading = OUTPUT)]
     pub force: bool,
-    /// Decides whatever is left to chance
+    /// Set the random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// The trace's format [default: found out]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
+    /// Read the trace as FORMAT (weir help traces) [default: detected]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named, help_heading = TRACE)]
     pub format: Option<Format>,
-    /// Refuse a trace with a line that cannot be read, or that breaks off
-    #[arg(long)]
+    /// Fail if a line of the trace cannot be read, or if the trace is truncated
+    #[arg(long, help_heading = TRACE)]
     pub strict: bool,
 }
 

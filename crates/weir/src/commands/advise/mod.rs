@@ -129,11 +129,11 @@ fn may_write(path: &Path, force: bool) -> Result<(), Failure> {
     files::refuse_kernel_folder(path)?;
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => Err(Failure::refused(
-            format!("{} is no ordinary file", path.display()),
+            format!("{} is not a regular file", path.display()),
             "name another one for the pool file",
         )),
         Ok(_) if !force => Err(Failure::refused(
-            format!("{} is there already", path.display()),
+            format!("{} already exists", path.display()),
             "name another file, or write over it with --force",
         )),
         _ => Ok(()),
@@ -181,7 +181,8 @@ fn is_short_enough(trace: &Trace, rate: f64) -> Result<(), Failure> {
     let least = (gaps / most * 1e6).ceil() / 1e6;
     Err(Failure::usage(
         format!(
-            "at {rate} requests a second {} requests take {:.0} days, and {:.0} are the most that can be run",
+            "at {rate} requests a second, {} requests take {:.0} days, \
+             more than the {:.0} days that can be run",
             trace.records.len(),
             days(gaps / rate),
             days(most)

@@ -14,13 +14,18 @@ use weir_model::{Bytes, VolumeOffset};
 use weir_serve::control::{Answer, Request};
 use weir_serve::explain::Explanation;
 
+const EXAMPLES: &str = "Examples:
+  weir explain disk 0
+  weir explain disk 1.5GiB --json";
+
 /// `weir explain ...`
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
-    /// The volume's name
+    /// Name of the volume
     #[arg(value_parser = name)]
     pub volume: String,
-    /// A byte of the block, counted from the start of the volume, with its unit: 0, 64KiB, 1.5GiB, 12345B
+    /// Offset of a byte of the block in the volume: 0, 64KiB, 1.5GiB, 12345B
     #[arg(value_parser = offset)]
     pub offset: Bytes,
 }

@@ -19,67 +19,88 @@ use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 
+const CREATE_EXAMPLES: &str = "Examples:
+  weir pool create pool.toml
+  weir --pool pool.toml pool create --force";
+
+const STATUS_EXAMPLES: &str = "Examples:
+  weir pool status
+  weir pool status --json
+  weir pool status --without slow";
+
+const CHECK_CODES: &str = "Exit codes, as fsck's:
+  0   the pool is clean
+  1   damage was found, and is repaired
+  4   damage is left
+  8   the pool could not be checked, or not all of it
+  16  the command line or the pool file is wrong
+  32  a signal ended the check
+
+Examples:
+  weir pool check
+  weir pool check --repair";
+
 /// `weir pool ...`
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// Make the pool that a pool file describes, of blank devices
+    /// Create the pool that the pool file describes, on blank devices
+    #[command(after_help = CREATE_EXAMPLES)]
     Create {
-        /// The pool file (instead of --pool)
+        /// Pool file, instead of --pool
         file: Option<PathBuf>,
-        /// Take devices that hold data, too; it is lost
+        /// Overwrite devices that hold data; the data is lost
         #[arg(long)]
         force: bool,
     },
-    /// Show the pool, its devices and their load
+    /// Show the pool, its devices and its volumes
+    #[command(after_help = STATUS_EXAMPLES)]
     Status {
-        /// For a pool that is not all there.
+        /// For a pool with absent devices.
         #[command(flatten)]
         accept: Accept,
-        /// Print metrics in the OpenMetrics text format, for a monitor
+        /// Print metrics in the OpenMetrics text format
         #[arg(long, conflicts_with = "json")]
         metrics: bool,
     },
-    /// Change how a served pool is run, until its server ends; the pool file decides for the next one
+    /// Change a served pool's settings until its server ends
     Set {
-        /// The placement policy, as tuned in the pool file; nothing is moved by that
-        #[arg(long, value_parser = PossibleValuesParser::new(policies()))]
+        /// Place data by this policy, as tuned in the pool file (weir help policies)
+        #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(policies()))]
         policy: String,
     },
-    /// Verify everything the pool stores about itself; the pool must not be served
-    ///
-    /// Exit codes as fsck's: 0 clean, 1 repaired, 4 something is wrong, 8 it could not be checked,
-    /// 16 the command line or the pool file is wrong, 32 a signal ended it.
+    /// Verify all metadata of a pool that is not served
+    #[command(after_help = CHECK_CODES)]
     Check {
-        /// Repair what can be repaired without guessing
+        /// Repair damage where the repair needs no guessing
         #[arg(long)]
         repair: bool,
     },
-    /// Have a blank device take the place of one that is gone for good; the pool must not be served
+    /// Replace a lost device with a blank one, in a pool that is not served
     ///
-    /// The pool file says where the new one is: correct its path there first, if it is another one. Volumes
-    /// with two copies lose nothing, and get their second copies back while the pool is served. Refused while
-    /// some data are on the device that is gone alone: bring it back, or give them up first.
+    /// The pool file names the new device: correct its path there first. Volumes with two copies lose nothing;
+    /// the server makes their second copies anew. The command is refused while the lost device alone holds
+    /// data: bring it back, or give that data up first.
     Replace {
-        /// The device's name in the pool file
+        /// Name of the device in the pool file
         device: String,
-        /// For a pool that is not all there.
+        /// For a pool with absent devices.
         #[command(flatten)]
         accept: Accept,
-        /// Take a device that holds data, too; it is lost
+        /// Overwrite a device that holds data; the data is lost
         #[arg(long)]
         force: bool,
     },
-    /// Save all metadata of the pool to a file; the pool must not be served
+    /// Save all metadata of a pool that is not served to a file
     Dump {
-        /// The file; it must not exist
+        /// File to write; it must not exist
         file: PathBuf,
     },
-    /// Put metadata saved by dump back; the pool must not be served
+    /// Restore metadata saved by `weir pool dump`, to a pool that is not served
     Restore {
-        /// The file
+        /// File that `weir pool dump` wrote
         file: PathBuf,
-        /// Even if the pool may have changed since: what was written since may be lost, or mixed up
-        /// with other volumes' data
+        /// Restore although the pool may have changed since; data written since may be lost, or mixed up with
+        /// other volumes' data
         #[arg(long)]
         accept_rollback: bool,
     },

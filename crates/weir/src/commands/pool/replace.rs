@@ -69,7 +69,7 @@ fn refuse_if_there(described: &Described, devices: &mut Devices, id: DeviceId) -
         return Ok(());
     }
     Err(Failure::refused(
-        format!("device {} is there, so there is nothing to replace", described.named(id)),
+        format!("device {} is present: there is nothing to replace", described.named(id)),
         "start the server; or, to take it out because it fails, remove it and name a blank one in the pool file, or \
          pass --force to make this one new: what is on it is then lost",
     ))

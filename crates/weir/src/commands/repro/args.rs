@@ -6,26 +6,30 @@ use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 use weir_model::Nanos;
 
+const EXAMPLES: &str = "Examples:
+  weir repro
+  weir repro hystor --plot hystor.png";
+
 /// `weir repro ...`
 #[derive(Debug, Default, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ReproArgs {
-    /// Which
+    /// Publication to reproduce [default: list them]
     #[arg(value_parser = PossibleValuesParser::new(super::names()))]
     pub name: Option<String>,
-    /// dbench's load file, client.txt of its version 4 (in Debian's package dbench)
+    /// Run the loads of dbench too, from its load file FILE: client.txt of version 4 (Debian: dbench)
     #[arg(long, value_name = "FILE")]
     pub dbench: Option<PathBuf>,
-    /// Only the experiments whose name contains this
+    /// Run only experiments whose names contain TEXT
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// How long each experiment goes on, in virtual time, its warm-up included
-    /// [default: as the load needs, 20 s to 3 hours]
+    /// Run each experiment for TIME of virtual time, warm-up included [default: by load, 20s to 3h]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// Decides whatever is left to chance
+    /// Set the random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Draw the ratios, published and here: an SVG picture, or a PNG if the name ends so
+    /// Plot published and measured ratios to FILE, as PNG if its name ends in .png, else as SVG
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 }

@@ -24,23 +24,32 @@ use weir_serve::{Describe, End, Limits, Server};
 const GHOST: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What `weir serve --help` says of limits.
-const SERVE_LIMITS: &str = "Limits, set under [serve] in the pool file:
+/// What `weir serve --help` says of access, of limits, and by examples.
+const NOTES: &str = "Access:
+  Only the server's user may connect to a unix socket, unless its mode, owner or
+  group is set: unix:PATH,mode=0660,owner=NAME,group=NAME.
+  NBD over TCP has no authentication.
+
+Limits, set under [serve] in the pool file:
   clients              connected clients [default: 1024]
-  clients_per_address  of these, from one IP address [default: 256]
-  handshake_timeout    time to choose a volume [default: 30s]
-  control_timeout      silence of a control session [default: 60s]";
+  clients_per_address  connected clients of one IP address [default: 256]
+  handshake_timeout    time a client has to choose a volume [default: 30s]
+  control_timeout      longest silence of a control session [default: 60s]
+
+Examples:
+  weir serve
+  weir serve --nbd 127.0.0.1:10809
+  weir serve --nbd unix:/run/weir.sock,mode=0660,group=libvirt --nbd [::1]:10809";
 
 /// `weir serve ...`
 #[derive(Debug, Args)]
-#[command(after_help = SERVE_LIMITS)]
+#[command(after_help = NOTES)]
 pub struct ServeArgs {
-    /// For a pool that is not all there.
+    /// For a pool with absent devices.
     #[command(flatten)]
     pub accept: Accept,
-    /// Address to serve NBD at: unix:PATH or HOST:PORT; may be repeated. Only this user may connect to a unix
-    /// socket unless its mode, group or owner is set: unix:PATH,mode=0660,group=libvirt,owner=NAME. TCP has no
-    /// authentication [default: unix:NAME.sock beside the pool file NAME.toml]
+    /// Listen for NBD clients at a unix socket or a TCP address (repeatable)
+    /// [default: unix:NAME.sock beside the pool file NAME.toml]
     #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = endpoint::parse)]
     pub nbd: Vec<Endpoint>,
 }
@@ -123,8 +132,8 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
     patiently(|| server.listen_for_control(&control)).map_err(|error| not_listening(error, true))?;
     ready(&Ready { pool, nbd, control, volumes });
     match server.run() {
-        End::Graceful => tracing::info!("the pool is at rest"),
-        End::AtOnce => tracing::warn!("stopped at once; what was not flushed may be lost"),
+        End::Graceful => tracing::info!("the pool is closed"),
+        End::AtOnce => tracing::warn!("stopped at once; writes that were not flushed may be lost"),
         End::Damaged(device) => {
             let known = ways_on.iter().find(|(id, ..)| *id == device);
             return Err(

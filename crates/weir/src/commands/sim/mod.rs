@@ -11,9 +11,9 @@ use clap::Subcommand;
 /// `weir sim ...`
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
-    /// Replay a load over the pool's devices as modelled drives, under one policy or several
+    /// Replay a load on a simulated pool, under one placement policy or several
     Place(place::PlaceArgs),
-    /// Play a trace to caches: which accesses hit, and what is written, by policy and size
+    /// Replay traces on simulated caches, by eviction policy and size
     Cache(cache::CacheArgs),
 }
 

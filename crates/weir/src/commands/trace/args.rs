@@ -1,87 +1,112 @@
 //! The arguments of `weir trace`.
 
 use super::span::SpanArgs;
-use crate::args::{duration, evictions};
+use crate::args::{TRACE, duration, evictions};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_model::Nanos;
 use weir_sim::analysis::{Sampling, Settings};
 use weir_trace::Format;
 
+/// The heading of options about miss-ratio curves in help.
+const CURVES: &str = "Miss-ratio curves";
+
+const CONVERT_EXAMPLES: &str = "Examples:
+  weir trace convert recorded.blktrace.gz recorded.weirtrace
+  weir trace convert day.weirtrace - --to fio-3 --end 10min
+  weir trace convert log.csv log.weirtrace --from csv:time_us,disk,op,offset,size";
+
+const GENERATE_EXAMPLES: &str = "Examples:
+  weir trace generate oltp --out oltp.weirtrace --duration 10min
+  weir trace generate \"zipf reads=70% over=1GiB\" --out zipf.csv.gz --format msr --requests 10000";
+
+const RECORD_EXAMPLES: &str = "Examples:
+  weir trace record disk --out day.weirtrace --duration 24h
+  weir trace record --device /dev/sda --out sda.weirtrace";
+
+const ANALYZE_EXAMPLES: &str = "Examples:
+  weir trace analyze day.weirtrace
+  weir trace analyze day.weirtrace --policy lru,arc,lirs --html day.html";
+
+const PLOT_EXAMPLES: &str = "Examples:
+  weir trace plot day.weirtrace --out mrc.svg
+  weir trace plot day.weirtrace --what heat --out heat.png";
+
 /// `weir trace convert ...`
 #[derive(Debug, Args)]
+#[command(after_help = CONVERT_EXAMPLES)]
 pub struct ConvertArgs {
-    /// The trace's file, packed with gzip, zstd, xz, bzip2 or not; - for standard input
+    /// Trace file, plain or packed with gzip, zstd, xz or bzip2; - for standard input
     pub input: PathBuf,
-    /// The file to write, with gzip if its name ends in .gz; - for standard output
+    /// File to write, packed with gzip if its name ends in .gz; - for standard output
     pub output: PathBuf,
-    /// The format it has [default: found out]
+    /// Read the trace as FORMAT (weir help traces) [default: detected]
     #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
     pub from: Option<Format>,
-    /// The format to write
+    /// Write the trace as FORMAT (weir help traces)
     #[arg(long, value_name = "FORMAT", value_parser = Format::named, default_value = "weir")]
     pub to: Format,
     /// Which part of it.
     #[command(flatten)]
     pub span: SpanArgs,
-    /// Refuse a trace with a line that cannot be read, or that breaks off
+    /// Fail if a line of the trace cannot be read, or if the trace is truncated
     #[arg(long)]
     pub strict: bool,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
 }
 
 /// `weir trace generate ...`
 #[derive(Debug, Args)]
+#[command(after_help = GENERATE_EXAMPLES)]
 pub struct GenerateArgs {
-    /// The load: words as for `weir sim place`, like zipf theta=1.1 reads=70% over=1GiB rate=500, or the name of one (see
-    /// --help): phases, oltp, oltp+backup. Parts that follow one another have / between them, those at the same time &
-    /// on one disk, | on disks of their own
-    #[arg(value_name = "KIND", required = true)]
+    /// Words of a synthetic load (weir help loads)
+    #[arg(value_name = "LOAD", required = true)]
     pub load: Vec<String>,
-    /// The file to write, with gzip if its name ends in .gz; - for standard output
+    /// Write the trace to FILE, packed with gzip if its name ends in .gz; - for standard output
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// The format to write
+    /// Write the trace as FORMAT (weir help traces)
     #[arg(long, value_name = "FORMAT", value_parser = Format::named, default_value = "weir")]
     pub format: Format,
-    /// Decides whatever is left to chance
+    /// Set the random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// At most so many requests
+    /// Stop after N requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
-    /// How long, by the trace's clock [default: as long as the load's parts last, unless --requests is given]
+    /// Stop after TIME by the trace's clock [default: when the load ends, or after --requests]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
 }
 
 /// `weir trace record ...`
 #[derive(Debug, Args)]
+#[command(after_help = RECORD_EXAMPLES)]
 pub struct RecordArgs {
-    /// The volumes; their pool must be served
+    /// Volumes of a served pool to record
     #[arg(value_name = "VOLUME", required_unless_present = "device")]
     pub volumes: Vec<String>,
-    /// A block device instead, with blktrace
+    /// Record a block device, with blktrace, instead of volumes
     #[arg(long, value_name = "PATH", conflicts_with = "volumes")]
     pub device: Option<PathBuf>,
-    /// The file to write, with gzip if its name ends in .gz; - for standard output
+    /// Write the trace to FILE, packed with gzip if its name ends in .gz; - for standard output
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// The format to write
+    /// Write the trace as FORMAT (weir help traces)
     #[arg(long, value_name = "FORMAT", value_parser = Format::named, default_value = "weir")]
     pub format: Format,
-    /// How long [default: until Ctrl-C]
+    /// Stop after TIME [default: on Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// At most so many requests
+    /// Stop after N requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
 }
@@ -89,56 +114,59 @@ pub struct RecordArgs {
 /// What is analysed, and how.
 #[derive(Debug, Args)]
 pub struct AnalyzedArgs {
-    /// The trace's file, packed with gzip, zstd, xz, bzip2 or not; - for standard input
+    /// Trace file, plain or packed with gzip, zstd, xz or bzip2; - for standard input
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// Eviction policies whose miss ratios are told, with commas between them: lru's from the blocks that are looked at, others'
-    /// from a sample
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru,arc,s3fifo", value_parser = evictions())]
+    /// Compute miss-ratio curves of these eviction policies, separated by commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru,arc,s3fifo", help_heading = CURVES)]
+    #[arg(value_parser = evictions())]
     pub policy: Vec<String>,
-    /// The blocks that are sampled for that: a share like 5%, however many they are, or at most so many, like 100000blk
-    /// [default: 1%, all of up to 8192, and no more than 65536]
-    #[arg(long, value_name = "SHARE|BLOCKS")]
+    /// Sample a share of the blocks (5%), or at most N of them (100000blk), for policies other than lru
+    /// [default: 1%, but all of up to 8192, and at most 65536]
+    #[arg(long, value_name = "SHARE|BLOCKS", help_heading = CURVES)]
     pub sample: Option<Sampling>,
-    /// The blocks that are looked at one by one, which take memory; of more blocks about so many to half of them stand for all
-    #[arg(long, value_name = "N", default_value_t = Settings::default().blocks, value_parser = clap::value_parser!(u32).range(1024..))]
+    /// Keep at most N blocks in memory; of more blocks, N/2 to N are sampled to stand for all
+    #[arg(long, value_name = "N", default_value_t = Settings::default().blocks, help_heading = CURVES)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1024..))]
     pub blocks: u32,
     /// Which part of it.
     #[command(flatten)]
     pub span: SpanArgs,
-    /// Look at this disk alone
-    #[arg(long, value_name = "NAME")]
+    /// Read the requests to one disk of the trace only
+    #[arg(long, value_name = "NAME", help_heading = TRACE)]
     pub disk: Option<String>,
-    /// The trace's format [default: found out]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
+    /// Read the trace as FORMAT (weir help traces) [default: detected]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named, help_heading = TRACE)]
     pub format: Option<Format>,
-    /// Refuse a trace with a line that cannot be read, or that breaks off
-    #[arg(long)]
+    /// Fail if a line of the trace cannot be read, or if the trace is truncated
+    #[arg(long, help_heading = TRACE)]
     pub strict: bool,
 }
 
 /// `weir trace analyze ...`
 #[derive(Debug, Args)]
+#[command(after_help = ANALYZE_EXAMPLES)]
 pub struct AnalyzeArgs {
     /// What.
     #[command(flatten)]
     pub of: AnalyzedArgs,
-    /// Write a page with pictures, too: one file of HTML
+    /// Also write the report, with plots, to FILE, one page of HTML
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
 
 /// `weir trace plot ...`
 #[derive(Debug, Args)]
+#[command(after_help = PLOT_EXAMPLES)]
 pub struct TracePlotArgs {
     /// What.
     #[command(flatten)]
     pub of: AnalyzedArgs,
-    /// The picture: SVG, or PNG if the name ends so
+    /// Write the plot to FILE, as PNG if its name ends in .png, else as SVG
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// What is drawn
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "mrc")]
+    /// Plot this property
+    #[arg(long, value_name = "PROPERTY", value_enum, default_value = "mrc")]
     pub what: Picture,
 }
 

@@ -26,10 +26,18 @@ pub(super) fn formats() -> Vec<Known> {
 
 /// All formats, for people.
 pub(super) fn list(formats: &[Known], width: Width) -> String {
+    table(formats, width)
+        + "\nOthers: csv:COLUMN,... or blanks:COLUMN,..., as in csv:time_us,disk,op,offset,size (weir help traces)\n"
+}
+
+/// All formats, for help.
+pub(in crate::commands) fn text(width: Width) -> String {
+    table(&formats(), width)
+}
+
+fn table(formats: &[Known], width: Width) -> String {
     let row = |known: &Known| [known.name, if known.written { "read, written" } else { "read" }, known.about];
-    let table = Table::new(["NAME", "", "WHAT IT IS"], formats.iter().map(row));
-    let text = table.prose("WHAT IT IS").text(width);
-    text + "\nOthers: csv:COLUMN,... or blanks:COLUMN,..., as in csv:time_us,disk,op,offset,size (docs/reference/traces.md)\n"
+    Table::new(["NAME", "", "WHAT IT IS"], formats.iter().map(row)).prose("WHAT IT IS").text(width)
 }
 
 #[cfg(test)]

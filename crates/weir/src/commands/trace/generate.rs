@@ -76,17 +76,10 @@ pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     Ok(Generated { load: words, seed: args.seed, format, requests, disks, seconds, unsaid, notes })
 }
 
-/// Help is not wider than this.
-const HELP_WIDTH: usize = 100;
-
-/// Whole loads with names, for the help.
-pub(super) fn kinds() -> String {
+/// Whole loads with names, and their words, for help.
+pub(in crate::commands) fn named_loads_text(width: Width) -> String {
     let rows = NAMED_LOADS.iter().map(|load| [load.name.to_owned(), load.about.to_owned()]);
     let table = Table::new(["NAME", "WHAT IT IS LIKE"], rows).prose("WHAT IT IS LIKE");
     let words = NAMED_LOADS.iter().map(|load| format!("\n{}:\n  {}\n", load.name, load.words));
-    format!(
-        "Whole loads with names:\n\n{}{}\nAll words: docs/reference/loads.md",
-        table.text(Width::of_stdout().at_most(HELP_WIDTH)),
-        words.collect::<String>()
-    )
+    table.text(width) + &words.collect::<String>()
 }

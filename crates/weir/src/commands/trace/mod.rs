@@ -9,6 +9,9 @@ mod output;
 mod record;
 mod span;
 
+pub(super) use formats::text as formats_text;
+pub(super) use generate::named_loads_text;
+
 use super::show;
 use crate::args::Common;
 use crate::failure::Failure;
@@ -25,18 +28,17 @@ const OWN: &str = "weir";
 /// `weir trace ...`
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Write a trace again in another format
+    /// Convert a trace to another format
     Convert(Box<args::ConvertArgs>),
-    /// Make up a trace: the same words and seed, the same bytes
-    #[command(after_long_help = generate::kinds())]
+    /// Generate a synthetic trace; equal words and seed give equal bytes
     Generate(Box<args::GenerateArgs>),
-    /// Record what is asked of volumes that are served, or of a block device
+    /// Record the requests to served volumes, or to a block device
     Record(Box<args::RecordArgs>),
-    /// What a trace is like: sizes, footprint, hot spots, bursts, reuse, and what caches would miss
+    /// Analyze a trace: sizes, footprint, hot spots, bursts, reuse, cache misses
     Analyze(Box<args::AnalyzeArgs>),
-    /// Draw what a trace is like
+    /// Plot a trace's miss ratios, hot spots or footprint
     Plot(Box<args::TracePlotArgs>),
-    /// Which formats there are
+    /// List the trace formats
     Formats,
 }
 

@@ -45,13 +45,13 @@ impl Output {
         match std::fs::metadata(path) {
             Ok(there) if !there.is_file() => {
                 return Err(Failure::refused(
-                    format!("{} is no ordinary file", path.display()),
+                    format!("{} is not a regular file", path.display()),
                     "name another, or - for standard output",
                 ));
             }
             Ok(_) if !force => {
                 return Err(Failure::refused(
-                    format!("{} is there already", path.display()),
+                    format!("{} already exists", path.display()),
                     "name another file, or write over it with --force",
                 ));
             }

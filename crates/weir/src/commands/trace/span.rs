@@ -1,6 +1,6 @@
 //! Which part of a trace is read.
 
-use crate::args::duration;
+use crate::args::{TRACE, duration};
 use crate::failure::Failure;
 use crate::traces::{buffered, file, open, trace_failure};
 use clap::Args;
@@ -13,17 +13,18 @@ use weir_trace::{Format, Reader, Span, seek, seek_number};
 /// Which part of a trace is read.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct SpanArgs {
-    /// From then on, since the trace's first request
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Begin TIME after the trace's first request
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = TRACE)]
     pub start: Option<Nanos>,
-    /// Until then
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// End TIME after the trace's first request
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = TRACE)]
     pub end: Option<Nanos>,
-    /// Without so many requests at the beginning
-    #[arg(long, value_name = "N", conflicts_with_all = ["start", "end"])]
+    /// Leave out the first N requests
+    #[arg(long, value_name = "N", conflicts_with_all = ["start", "end"], help_heading = TRACE)]
     pub skip: Option<u64>,
-    /// At most so many requests, in the order of the file
-    #[arg(long, value_name = "N", conflicts_with_all = ["start", "end"], value_parser = clap::value_parser!(u64).range(1..))]
+    /// Read at most N requests, in the order of the file
+    #[arg(long, value_name = "N", conflicts_with_all = ["start", "end"], help_heading = TRACE)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
 }
 

@@ -15,44 +15,57 @@ use serde_json::json;
 use weir_model::Bytes;
 use weir_serve::control::Hardening;
 
+const CREATE_EXAMPLES: &str = "Examples:
+  weir volume create disk --size 100GiB
+  weir volume create mail --size 2TB --copies 2 --hardening write";
+
+const SET_USAGE: &str = "weir volume set <NAME> --hardening <HARDENING>
+       weir volume set <NAME> --policy <NAME>
+       weir volume set <NAME> --hardening <HARDENING> --policy <NAME>";
+
+const SET_EXAMPLES: &str = "Examples:
+  weir volume set disk --hardening write
+  weir volume set disk --policy stripe
+  weir volume set disk --policy pool";
+
 /// `weir volume ...`
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
-    /// Make a thin volume; it takes space as it is written
+    /// Create a thin volume, which takes space as it is written
+    #[command(after_help = CREATE_EXAMPLES)]
     Create {
-        /// The volume's name; NBD clients ask for it as the export name
+        /// Name of the volume, and of its NBD export
         #[arg(value_parser = name)]
         name: String,
-        /// The size clients see, with its unit: 100GiB or 100G, or decimal, 2TB; may exceed the devices
+        /// Set the size that clients see: 100GiB or 100G, or decimal, 2TB; it may exceed the pool
         #[arg(long, value_parser = size, allow_hyphen_values = true)]
         size: Bytes,
-        /// When the map's part of a write is durable: with the next flush, as on a disk with a
-        /// cache, or when the write is acknowledged
+        /// Make the map's part of a write durable with the next FLUSH, or before the write is acknowledged
         #[arg(long, value_parser = hardening(), default_value = "flush")]
         hardening: Hardening,
-        /// Copies kept of every block, each on another device: 2 survive the loss of either
+        /// Keep N copies of each block, each on another device; 2 survive the loss of either device
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2), default_value = "1")]
         copies: u8,
     },
-    /// Change a volume: its hardening for good, its policy until the server ends; at least one of them
+    /// Change a volume's hardening for good, or its policy until the server ends
+    #[command(override_usage = SET_USAGE, after_help = SET_EXAMPLES)]
     #[command(group(ArgGroup::new("change").required(true).multiple(true).args(["hardening", "policy"])))]
     Set {
-        /// The volume's name
+        /// Name of the volume
         #[arg(value_parser = name)]
         name: String,
-        /// When the map's part of a write is durable, from now on: flush or write, as for create
+        /// Make the map's part of a write durable with the next FLUSH, or before the write is acknowledged
         #[arg(long, value_parser = hardening())]
         hardening: Option<Hardening>,
-        /// The placement policy that the running server is to use for this volume until it ends; `pool` for
-        /// the pool's
+        /// Place the volume's data by this policy until the server ends; `pool`: the pool's policy
         #[arg(long, value_name = "NAME", value_parser = own_policies())]
         policy: Option<String>,
     },
     /// List the volumes
     List,
-    /// Remove a volume and give its space back
+    /// Remove a volume and release its space
     Remove {
-        /// The volume's name
+        /// Name of the volume
         #[arg(value_parser = name)]
         name: String,
     },

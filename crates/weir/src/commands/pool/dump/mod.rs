@@ -86,7 +86,7 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
     let Some(first) = report.superblocks.iter().flatten().next() else {
         return Err(Failure::new(
             ErrorKind::Corrupt,
-            "no device has a good superblock: where the metadata is is not known",
+            "no device has a valid superblock, so the metadata cannot be found",
             "copy the devices as a whole; weir pool check says more",
         ));
     };

@@ -81,11 +81,11 @@ fn refuse_replaced(
         None => Ok(()),
         Some(id) => Err(Failure::refused(
             format!(
-                "{} is from before device {} took the place of another one, and says what was on that",
+                "{} is older than the replacement of device {}, and describes the device before it",
                 from.display(),
                 described.named(id)
             ),
-            "use a newer dump: of what this one names on the device nothing is there",
+            "use a newer dump: the data that this one describes is not on the new device",
         )),
     }
 }

@@ -7,42 +7,53 @@ use std::path::PathBuf;
 use weir_sim::cache::{self, AdmissionPolicy, BlockSize, WriteMode};
 use weir_trace::Format;
 
+/// The heading of options about the caches in help.
+const CACHE: &str = "Cache options";
+
+const EXAMPLES: &str = "Examples:
+  weir sim cache day.weirtrace --policy lru,arc,s3fifo --size 1%,5%,10%,20%
+  weir sim cache traces/one.csv.gz --size 1GiB --write-mode back --dirty 30%";
+
 /// `weir sim cache ...`
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct CacheArgs {
-    /// The file of a trace, or of several
+    /// Trace files; - for standard input
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// Which block leaves a full cache: policies to compare, with commas between them
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru", value_parser = evictions())]
+    /// Compare these eviction policies, separated by commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lru", help_heading = CACHE)]
+    #[arg(value_parser = evictions())]
     pub policy: Vec<String>,
-    /// How large the caches are: 10% of the blocks the trace touches, 1GiB, 26921blk; several with commas
-    /// between them
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "10%", value_parser = cache::size)]
+    /// Simulate caches of these sizes, separated by commas: 10% of the blocks in the trace, 1GiB, 26921blk
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "10%", help_heading = CACHE)]
+    #[arg(value_parser = cache::size)]
     pub size: Vec<cache::Size>,
-    /// How large a block is: a power of two
-    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = cache::block_size)]
+    /// Set the size of a block, a power of two
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", help_heading = CACHE)]
+    #[arg(value_parser = cache::block_size)]
     pub block_size: BlockSize,
-    /// Which missed blocks come in: policies to compare, with commas between them
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all", value_parser = admissions())]
+    /// Compare these admission policies, separated by commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all", help_heading = CACHE)]
+    #[arg(value_parser = admissions())]
     pub admission: Vec<String>,
-    /// Where writes go: through the cache to the disk, around the cache, or to the cache and back to the disk later
-    #[arg(long, value_name = "MODE", default_value = "through",
-          value_parser = PossibleValuesParser::new(WriteMode::NAMES))]
+    /// Write through the cache to the disk, around the cache, or to the cache and back to the disk later
+    #[arg(long, value_name = "MODE", default_value = "through", help_heading = CACHE)]
+    #[arg(value_parser = PossibleValuesParser::new(WriteMode::NAMES))]
     pub write_mode: String,
-    /// With --write-mode back: how much of the cache may be dirty [default: 50%]
-    #[arg(long, value_name = "SHARE", value_parser = cache::share)]
+    /// Limit the dirty share of a cache with --write-mode back [default: 50%]
+    #[arg(long, value_name = "SHARE", value_parser = cache::share, help_heading = CACHE)]
     pub dirty: Option<f64>,
-    /// Keep each result in this file as soon as it is there; what is in it already is not simulated again
+    /// Append each result to FILE as it is found, and skip caches whose results FILE already has
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Caches simulated at the same time [default: one a core]
+    /// Simulate N caches at the same time [default: one per core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
-    /// The trace's format [default: found out]
+    /// Read the traces as FORMAT (weir help traces) [default: detected]
     #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
     pub format: Option<Format>,
-    /// Refuse a trace with a line that cannot be read, or that breaks off
+    /// Fail if a line of a trace cannot be read, or if a trace is truncated
     #[arg(long)]
     pub strict: bool,
 }

@@ -67,7 +67,7 @@ impl Kept {
         // A pipe or a device has no end to go on from, or none at all.
         if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             return Err(Failure::refused(
-                format!("{} is no ordinary file", path.display()),
+                format!("{} is not a regular file", path.display()),
                 "name a file to keep the results in",
             ));
         }

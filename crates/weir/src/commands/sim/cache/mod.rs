@@ -78,7 +78,7 @@ fn check(args: &CacheArgs) -> Result<(), Failure> {
     if !args.size.iter().all(|size| size.fits(args.block_size)) {
         let block = args.block_size.bytes();
         return Err(Failure::usage(
-            format!("--size names a cache that cannot be of blocks of {block}"),
+            format!("--size names a cache too small or too large for blocks of {block}"),
             format!("name sizes from {block} to {}", Bytes(u64::from(u32::MAX) * block.0)),
         ));
     }
@@ -91,7 +91,7 @@ fn check(args: &CacheArgs) -> Result<(), Failure> {
     let standard = |path: &&PathBuf| path.as_os_str() == traces::STANDARD;
     if args.out.is_some() && args.traces.iter().any(|path| standard(&path)) {
         return Err(Failure::usage(
-            "results of a trace on standard input cannot be kept: it cannot be told from others",
+            "results of a trace on standard input cannot be kept, because nothing identifies the trace",
             "save the trace to a file, or leave --out away",
         ));
     }

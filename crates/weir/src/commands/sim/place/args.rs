@@ -1,54 +1,64 @@
 //! The arguments of `weir sim place`.
 
-use crate::args::duration;
+use crate::args::{OUTPUT, TRACE, duration};
 use clap::Args;
 use std::path::PathBuf;
 use weir_model::Nanos;
 use weir_trace::Format;
 
+/// The heading of options about the load in help.
+const LOAD: &str = "Load options";
+
+const EXAMPLES: &str = "Examples:
+  weir sim place day.weirtrace
+  weir sim place day.weirtrace --policy adaptive,hystor --scale fast=10%
+  weir sim place \"zipf reads=70% over=1GiB rate=400 for=60s\" --plot run.png";
+
 /// `weir sim place ...`
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct PlaceArgs {
-    /// A trace's file, or words that make up a load: "zipf theta=1.1 reads=70% size=4KiB over=1GiB"
+    /// Trace file, or the words of a synthetic load (weir help loads)
     #[arg(value_name = "TRACE")]
     pub load: String,
-    /// The policies to compare, with commas between them [default: the pool file's]
+    /// Compare these placement policies, separated by commas [default: the pool file's]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub policy: Vec<String>,
-    /// Keep this many requests under way, whatever the load's own times
-    #[arg(long, value_name = "N", conflicts_with = "open", value_parser = depth)]
+    /// Keep N requests in flight, whatever the load's arrival times
+    #[arg(long, value_name = "N", conflicts_with = "open", value_parser = depth, help_heading = LOAD)]
     pub closed: Option<usize>,
-    /// Make requests when the load says so (the default)
-    #[arg(long)]
+    /// Issue requests at the load's arrival times (the default)
+    #[arg(long, help_heading = LOAD)]
     pub open: bool,
-    /// time=2 makes the load twice as slow; DEVICE=10% gives a device room for that share of the load's
-    /// data instead of its size; may be repeated
-    #[arg(long, value_name = "NAME=SCALE", value_parser = scale)]
+    /// Scale the load's times (time=2: half as fast), or a device's capacity to a share of the load's data
+    /// (DEVICE=10%) (repeatable)
+    #[arg(long, value_name = "NAME=SCALE", value_parser = scale, help_heading = LOAD)]
     pub scale: Vec<Scale>,
-    /// How long, in virtual time; the first third warms up
+    /// Stop after TIME of virtual time, of which the first third is warm-up
     /// [default: the whole load, at least 10min]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOAD)]
     pub duration: Option<Nanos>,
-    /// Stop after so many requests [default: 3000000 with --closed]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Stop after N requests [default: 3000000 with --closed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = LOAD)]
     pub requests: Option<u64>,
-    /// Leave everything at its first place, whatever the policies ask for
+    /// Leave data at its first place, whatever the policies ask for
     #[arg(long)]
     pub no_moves: bool,
-    /// Stretches of time told apart in --json and --plot
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Report --json and --plot in N intervals of time
+    #[arg(long, value_name = "N", default_value_t = 60, help_heading = OUTPUT)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub windows: u32,
-    /// Decides whatever is left to chance
+    /// Set the random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// The trace's format [default: found out]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
+    /// Read the trace as FORMAT (weir help traces) [default: detected]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named, help_heading = TRACE)]
     pub format: Option<Format>,
-    /// Refuse a trace with a line that cannot be read, or that breaks off
-    #[arg(long)]
+    /// Fail if a line of the trace cannot be read, or if the trace is truncated
+    #[arg(long, help_heading = TRACE)]
     pub strict: bool,
-    /// Draw what happened over time: an SVG picture, or a PNG if the name ends so
-    #[arg(long, value_name = "FILE")]
+    /// Plot the run over time to FILE, as PNG if its name ends in .png, else as SVG
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub plot: Option<PathBuf>,
 }
 

@@ -66,7 +66,7 @@ fn begin(pool_file: &Path, volumes: &[String]) -> Result<Recording, Failure> {
         Ok(Err(Answer::Failed { class, message })) => Err(Failure::from_message(class.into(), &message)),
         Ok(Err(answer)) => Err(unexpected(&answer)),
         Err(error) if is_nobody(&error) => Err(Failure::refused(
-            format!("pool {} is not being served: nobody asks anything of it", described.file.name),
+            format!("pool {} is not being served, so it gets no requests", described.file.name),
             "start it: weir serve",
         )),
         Err(error) => Err(Failure::os("ask the server at", &control, &error)),

@@ -1,0 +1,90 @@
+//! The pages of commands under `docs/reference` hold what clap knows of each command, word for word.
+
+use super::Cli;
+use clap::{Arg, Command, CommandFactory as _};
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// Read when the test runs, so that a page can be corrected without a build.
+static PAGES: LazyLock<[String; 2]> = LazyLock::new(|| {
+    ["commands.md", "commands-traces.md"].map(|name| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    })
+});
+
+#[test]
+fn the_pages_of_commands_say_what_help_says() {
+    let mut weir = Cli::command();
+    weir.build();
+    let options: Vec<_> = weir.get_arguments().filter(|option| option.is_global_set()).collect();
+    let mut missing: Vec<_> = [table(&options)].into_iter().filter(|table| !is_in_pages(table)).collect();
+    visit(&weir, &mut missing);
+    assert!(missing.is_empty(), "these are not in the pages:\n\n{}", missing.join("\n"));
+}
+
+fn is_in_pages(text: &str) -> bool {
+    PAGES.iter().any(|page| page.contains(text))
+}
+
+fn visit(command: &Command, missing: &mut Vec<String>) {
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let mut is_group = false;
+    for command in commands {
+        is_group = true;
+        visit(command, missing);
+    }
+    if !is_group {
+        missing.extend(Some(section(command)).filter(|section| !is_in_pages(section)));
+    }
+}
+
+/// What a page has of a command: its heading, what it does, its arguments and options.
+fn section(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let is_own = |argument: &&Arg| {
+        let is_help = argument.get_long().is_some_and(|long| ["help", "version"].contains(&long));
+        !argument.is_global_set() && !argument.is_hide_set() && !is_help
+    };
+    let arguments: Vec<_> = command.get_arguments().filter(is_own).collect();
+    let table = if arguments.is_empty() { String::new() } else { format!("\n{}", table(&arguments)) };
+    format!("### `{name}`\n\n{about}.\n{table}")
+}
+
+fn table(arguments: &[&Arg]) -> String {
+    let rows: String = arguments.iter().map(|argument| row(argument)).collect();
+    format!("| | | default |\n|---|---|---|\n{rows}")
+}
+
+fn row(argument: &Arg) -> String {
+    let value = match argument.get_value_names() {
+        Some(names) if argument.get_action().takes_values() => names.join(" "),
+        _ => String::new(),
+    };
+    let name = match argument.get_long() {
+        Some(long) => format!("--{long} {value}"),
+        None if argument.is_required_set() => value,
+        None => format!("[{value}]"),
+    };
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let (mut help, said) = match help.split_once(" [default: ") {
+        Some((help, default)) => (help.to_owned(), default.trim_end_matches(']').to_owned()),
+        None => (help, String::new()),
+    };
+    let names = argument.get_possible_values();
+    if !names.is_empty() && argument.get_action().takes_values() {
+        let names: Vec<_> = names.iter().map(|value| format!("`{}`", value.get_name())).collect();
+        help += &format!(": {}", names.join(", "));
+    }
+    let defaults: Vec<_> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let takes_value = argument.get_action().takes_values();
+    let default = match defaults.join(",") {
+        default if !default.is_empty() && takes_value => format!("`{default}`"),
+        _ => said,
+    };
+    // A bar would end the cell.
+    let [name, help, default] = [name.trim_end(), &help, &default].map(|cell| cell.replace('|', "\\|"));
+    format!("| `{name}` | {help} | {default} |\n")
+}
