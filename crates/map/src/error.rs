@@ -58,7 +58,7 @@ pub enum MapError {
     /// A device that holds data only is not there.
     #[error(
         "device {device} does not exist or is left out, and it holds data of the pool; bring it back, or \
-         open the pool without it (--without NAME): what is on it then gives I/O errors; if it is gone for \
+         open the pool without it (--without NAME): its data then reads as EIO; if it is gone for \
          good, a blank one can take its place (weir pool replace NAME)"
     )]
     Absent {
@@ -111,7 +111,7 @@ pub enum MapError {
     #[error(
         "device {device} is the old one, which another device has replaced; put the new \
          one there, or, if that is gone for good, go on without it (--without NAME) or make this one new \
-         (weir pool replace NAME --force): what is on it is of no use any more"
+         (weir pool replace NAME --force): its contents are obsolete"
     )]
     Replaced {
         /// The device.

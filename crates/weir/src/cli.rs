@@ -128,6 +128,7 @@ mod tests {
         collect(&Cli::command(), &mut examples);
         assert!(examples.len() > 20, "{examples:?}");
         for example in examples {
+            assert!(example.len() + "  weir ".len() <= help::WIDTH, "{example}: it would be folded");
             // A load of several words is in quotes.
             let parts = example.split('"').enumerate();
             let words = parts.flat_map(|(at, part)| match at % 2 {

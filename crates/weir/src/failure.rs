@@ -25,6 +25,12 @@ pub const RAISE_FILE_SIZE: &str = "raise this process's limit on file sizes (uli
                                    service LimitFSIZE=infinity); where there is none, the file system has no \
                                    files so large: use a smaller file";
 
+/// What to do where the kernel refuses what it never should.
+pub const REPORT: &str = "report this, with the version of the kernel (uname -r)";
+
+/// What to do where weir itself is wrong.
+pub const DEFECT: &str = "this is a defect of weir; please report it";
+
 impl Failure {
     /// The command line or the configuration is wrong (exit code 2).
     pub fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {

@@ -1,6 +1,6 @@
 //! Signals that ask for an end.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -36,7 +36,7 @@ const ENDS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn uncaught(error: std::io::Error) -> Failure {
-    Failure::environment(format!("cannot catch Ctrl-C: {error}"), "")
+    Failure::environment(format!("cannot catch Ctrl-C: {error}"), REPORT)
 }
 
 /// Has a write beyond the limit on file sizes (`ulimit -f`) fail as any other may, with EFBIG. The signal
@@ -46,5 +46,5 @@ fn uncaught(error: std::io::Error) -> Failure {
 /// If the signal cannot be caught.
 pub fn survive_file_size_limit() -> Result<(), Failure> {
     let caught = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
-    caught.map(|_| ()).map_err(|error| Failure::environment(format!("cannot catch SIGXFSZ: {error}"), ""))
+    caught.map(|_| ()).map_err(|error| Failure::environment(format!("cannot catch SIGXFSZ: {error}"), REPORT))
 }

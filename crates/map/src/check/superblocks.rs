@@ -12,7 +12,7 @@ const TOGETHER: &str = "bring all devices of the pool, in the pool file's order;
 const BACK: &str = "bring the device back; opening deals with what it missed";
 const NEWER: &str = "use the weir that wrote it, or a newer one";
 const OTHER_SIZE: &str = "put the pool's own device back, restore it from a backup, or go on without it \
-                          (weir serve --without NAME: what it alone held gives I/O errors)";
+                          (weir serve --without NAME: data that it alone held reads as EIO)";
 const ABSENT: &str = "the device is absent";
 const CUT_OFF: &str = "weir serve refuses the device: what was cut off it reads as zeros";
 pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME; if that is refused, it says what else it takes); --repair \
@@ -147,7 +147,7 @@ fn together(
     for device in (0..first.devices.min(given)).map(DeviceId) {
         // One whose superblock is listed already is not absent.
         if superblocks[device.index()].is_none() && sizes[device.index()].is_none() {
-            let matters = "what is on it was not checked; what is only on it gives I/O errors";
+            let matters = "its contents were not checked; data that it alone holds reads as EIO";
             add(Severity::Unchecked, device, ABSENT.into(), matters, Remedy::ByHand(BACK));
         }
     }

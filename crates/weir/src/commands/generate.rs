@@ -57,7 +57,7 @@ pub(crate) fn man(args: &ManArgs, mut weir: Command) -> Result<(), Failure> {
 
 /// The page of a command. clap_mangen would fill the lines of the notes below the options.
 fn command_page(command: &Command) -> io::Result<Vec<u8>> {
-    let page = Man::new(command.clone()).manual("weir");
+    let page = Man::new(command.clone()).source(concat!("weir ", env!("CARGO_PKG_VERSION"))).manual("weir");
     let mut out = Vec::new();
     page.render_title(&mut out)?;
     page.render_name_section(&mut out)?;
@@ -77,7 +77,10 @@ fn command_page(command: &Command) -> io::Result<Vec<u8>> {
 fn topic_page(topic: &Topic) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut roff = Roff::new();
-    roff.control("TH", [&format!("weir-{}", topic.name), "7", "", "weir", "weir"]);
+    roff.control(
+        "TH",
+        [&format!("weir-{}", topic.name), "7", "", concat!("weir ", env!("CARGO_PKG_VERSION")), "weir"],
+    );
     roff.control("SH", ["NAME"]);
     roff.text([roman(format!("weir-{} - {}", topic.name, topic.about))]);
     roff.to_writer(&mut out)?;

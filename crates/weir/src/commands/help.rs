@@ -94,7 +94,7 @@ fn unknown(command: &Command, word: &str, may_be_topic: bool) -> Failure {
     let what = if may_be_topic { "command or topic" } else { "command" };
     let help = match (names.as_slice(), nearest(word, &names)) {
         ([], _) => format!("{path} has no commands of its own: {path} --help"),
-        (_, Some(name)) => format!("did you mean {name}?"),
+        (_, Some(name)) => format!("the nearest is {name}"),
         (names, None) => format!("there are {}", names.join(", ")),
     };
     Failure::usage(format!("{path} has no {what} {word:?}"), help)
@@ -215,9 +215,9 @@ mod tests {
     #[test]
     fn the_nearest_command_or_topic_is_suggested() {
         for (words, says) in [
-            (&["laods"][..], "weir has no command or topic \"laods\"\n help: did you mean loads?"),
-            (&["volme"], "did you mean volume?"),
-            (&["pool", "chek"], "weir pool has no command \"chek\"\n help: did you mean check?"),
+            (&["laods"][..], "weir has no command or topic \"laods\"\n help: the nearest is loads"),
+            (&["volme"], "the nearest is volume"),
+            (&["pool", "chek"], "weir pool has no command \"chek\"\n help: the nearest is check"),
             (&["pool", "loads"], "there are create, status, set, check, replace, dump, restore"),
             (&["serve", "x"], "weir serve has no commands of its own"),
         ] {

@@ -375,8 +375,8 @@ impl Described {
                 kind,
                 message,
                 format!(
-                    "put its current file back, or go on without it: --without {} (what it alone held gives \
-                     I/O errors), or accept its older data for good: --accept-rollback",
+                    "put its current file back, or go on without it: --without {} (data that it alone held reads \
+                     as EIO), or accept its older data for good: --accept-rollback",
                     self.name(device)
                 ),
             ),
@@ -446,7 +446,7 @@ impl Described {
         if self.file.devices.len() > 1 {
             help += &format!(
                 ", or go on without it, unless it has the pool's only metadata: --without {name}, and \
-                 --accept-rollback if it has one of two copies (what only it has then gives I/O errors)"
+                 --accept-rollback if it has one of two copies (data that it alone holds then reads as EIO)"
             );
         }
         help

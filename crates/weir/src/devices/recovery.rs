@@ -12,7 +12,7 @@ impl Described {
         }
         for device in recovery.absent.iter() {
             tracing::warn!(
-                "device {} is absent: what is on it gives I/O errors; if it is gone for good, a blank one can take \
+                "device {} is absent: data that it alone holds reads as EIO; if it is gone for good, a blank one can take \
                  its place: weir pool replace {}",
                 self.named(device),
                 self.name(device)

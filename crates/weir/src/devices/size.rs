@@ -59,7 +59,7 @@ impl Resized<'_> {
 pub(crate) fn without(superblock: &Superblock) -> Option<String> {
     let has_only_metadata = superblock.is_metadata_member() && superblock.members.len() < 2;
     let name = &superblock.device_name;
-    (!has_only_metadata).then(|| format!("--without {name} (what it alone held gives I/O errors)"))
+    (!has_only_metadata).then(|| format!("--without {name} (data that it alone held reads as EIO)"))
 }
 
 /// A size in words, and in bytes: the words may be the same for two sizes.
@@ -162,9 +162,9 @@ mod tests {
     fn without_is_offered_only_where_the_metadata_is_elsewhere_too() {
         let one = superblocks(&[0]);
         assert_eq!(without(&one[0]), None);
-        assert_eq!(without(&one[1]).expect("a way"), "--without slow (what it alone held gives I/O errors)");
+        assert_eq!(without(&one[1]).expect("a way"), "--without slow (data that it alone held reads as EIO)");
         let two = superblocks(&[0, 1]);
-        assert_eq!(without(&two[0]).expect("a way"), "--without fast (what it alone held gives I/O errors)");
+        assert_eq!(without(&two[0]).expect("a way"), "--without fast (data that it alone held reads as EIO)");
         assert!(!advice(&one[0], Bytes::mib(8), false).contains("--without"));
         assert!(advice(&one[1], Bytes::mib(8), false).contains("--without slow"));
     }

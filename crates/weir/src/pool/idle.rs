@@ -1,7 +1,7 @@
 //! An idle pool: opened, recovered and changed by the command itself, one device command at a
 //! time.
 
-use crate::args::Accept;
+use crate::args::{Accept, policies};
 use crate::devices::{Described, Opened, Opening};
 use crate::failure::Failure;
 use crate::pool_file::DeviceEntry;
@@ -129,7 +129,14 @@ impl Idle {
 pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Failure> {
     let name = described.file.policy;
     let choice = choice(described, name);
-    Ok(choice.ok_or_else(|| Failure::usage(format!("there is no policy {name}"), ""))?.make())
+    Ok(choice
+        .ok_or_else(|| {
+            Failure::usage(
+                format!("there is no policy {name}"),
+                format!("there are {}", policies().join(", ")),
+            )
+        })?
+        .make())
 }
 
 /// The policy of that name, as tuned in the pool file.

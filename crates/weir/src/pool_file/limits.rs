@@ -70,7 +70,7 @@ mod tests {
             ("clients = \"many\"", "a whole number from 1 to 16384"),
             ("handshake_timeout = \"0s\"", "a time from \"1s\" to \"1h\""),
             ("control_timeout = 5", "in quotes"),
-            ("client = 5", "did you mean clients?"),
+            ("client = 5", "the nearest is clients"),
         ] {
             let mistakes = limits_of(wrong).expect_err(wrong);
             let [mistake] = &mistakes.0[..] else { panic!("{wrong}: {mistakes:?}") };

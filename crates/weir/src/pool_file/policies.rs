@@ -129,7 +129,7 @@ mod tests {
             let said = file(sections).expect_err("a mistake");
             assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         };
-        says("[policy.wardrob]\n", &["[policy] has no key \"wardrob\"", "did you mean wardrop?"]);
+        says("[policy.wardrob]\n", &["[policy] has no key \"wardrob\"", "the nearest is wardrop"]);
         says("[policy.wardrop]\nalfa = 1\n", &["[policy.wardrop] has no key \"alfa\"", "alpha", "beta"]);
         says("[policy.stripe]\nwidth = 1\n", &["[policy.stripe] has no key \"width\"", "it has no keys"]);
         says("[policy.wardrop]\nalpha = \"1\"\n", &["type string", "a number from 0 to 1000"]);

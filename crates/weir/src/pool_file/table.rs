@@ -293,14 +293,14 @@ pub(crate) fn one_of(text: &str, allowed: &[&'static str]) -> Result<&'static st
             let _ = write!(help, "{}{name:?}", if index > 0 { ", " } else { "" });
         }
         match closest(text, allowed) {
-            Some(name) => format!("{help}; did you mean {name:?}?"),
+            Some(name) => format!("{help}; the nearest is {name:?}"),
             None => help,
         }
     })
 }
 
 fn suggestion(given: &str, known: &[&'static str]) -> String {
-    closest(given, known).map(|name| format!("did you mean {name}? ")).unwrap_or_default()
+    closest(given, known).map(|name| format!("the nearest is {name}; ")).unwrap_or_default()
 }
 
 /// The known name most like the given one, if any is like it.

@@ -52,7 +52,7 @@ fn every_mistake_names_key_value_and_what_is_allowed() {
     check(
         "name = \"home\"",
         "nam = \"home\"",
-        &["line 3, column 1", "[pool] has no key \"nam\"", "did you mean name?"],
+        &["line 3, column 1", "[pool] has no key \"nam\"", "the nearest is name"],
     );
     check("name = \"home\"", "name = \"a/b\"", &["name is \"a/b\"", "A-Z a-z 0-9"]);
     check("name = \"home\"", "", &["[pool] has no name"]);
@@ -72,11 +72,11 @@ fn every_mistake_names_key_value_and_what_is_allowed() {
     check(
         "name = \"home\"",
         "name = \"home\"\npolicy = \"strip\"",
-        &["policy is \"strip\"", "did you mean \"stripe\"?", "\"hierarchy\""],
+        &["policy is \"strip\"", "the nearest is \"stripe\"", "\"hierarchy\""],
     );
     let pool = |line: &str| format!("name = \"home\"\n{line}");
     let name = "name = \"home\"";
-    check(name, &pool("when_full = \"waits\""), &["when_full is \"waits\"", "did you mean \"wait\"?"]);
+    check(name, &pool("when_full = \"waits\""), &["when_full is \"waits\"", "the nearest is \"wait\""]);
     check(name, &pool("wait_at_most = \"5s\""), &["wait_at_most is given", "when_full = \"wait\""]);
     check(name, &pool("when_full = \"wait\"\nwait_at_most = \"5\""), &["line 5", "\"30s\""]);
     check(name, &pool("when_full = \"wait\"\nwait_at_most = \"2h\""), &["at most \"1h\""]);
@@ -84,14 +84,14 @@ fn every_mistake_names_key_value_and_what_is_allowed() {
     check(name, &pool("warn_at = [\"80\"]"), &["line 4, column 12", "has \"80\"", "\"1%\" to \"100%\""]);
     check(name, &pool("warn_at = [\"90%\", \"80%\"]"), &["ascending"]);
     check(name, &pool("warn_at = [80]"), &["of type integer"]);
-    check("[pool]", "[pol]", &["has no key \"pol\"", "did you mean pool?"]);
+    check("[pool]", "[pol]", &["has no key \"pol\"", "the nearest is pool"]);
     check("size = \"32GiB\"", "size = \"32\"", &["size is \"32\"", "4GiB"]);
     check("size = \"32GiB\"", "size = \"-1GiB\"", &["size is \"-1GiB\"", "4GiB"]);
     check("size = \"32GiB\"", "size = \"0GiB\"", &["size is \"0GiB\"", "above 0"]);
     check(
         "pace = \"hdd-7200\"",
         "pace = \"hdd-720\"",
-        &["pace is \"hdd-720\"", "did you mean \"hdd-7200\"?"],
+        &["pace is \"hdd-720\"", "the nearest is \"hdd-7200\""],
     );
     check("class = \"hdd\"", "class = \"disk\"", &["class is \"disk\"", "\"nvm\""]);
     check("metadata = true", "metadata = \"true\"", &["metadata is \"true\"", "without quotes"]);
@@ -135,7 +135,7 @@ path = "slow.img"
 "#;
     let said = mistake(text);
     let parts = [
-        "line 3, column 1: [pool] has no key \"nam\"\n  did you mean name?",
+        "line 3, column 1: [pool] has no key \"nam\"\n  the nearest is name",
         "line 4, column 10: [pool]: extent is \"96KiB\"",
         "line 5, column 13: [pool]: when_full is \"waits\"",
         "line 7, column 12: [pool]: warn_at has \"80\"",

@@ -93,7 +93,11 @@ impl Status {
         ] {
             all.counts(name, help, [(None, value)]);
         }
-        if let Some(clients) = pool.clients {
+        self.client_metrics(all);
+    }
+
+    fn client_metrics(&self, all: &mut Metrics) {
+        if let Some(clients) = self.pool.clients {
             for (name, help, value) in [
                 ("clients", "Connected NBD clients", clients.connected),
                 ("clients_limit", "Limit of connected NBD clients", clients.limit),

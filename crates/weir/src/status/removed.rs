@@ -62,7 +62,7 @@ impl DevicePart {
         );
         let way_out = match devices.iter().any(|other| other.metadata && other.name != *name) {
             true => format!(
-                "then serve without it (weir serve --without {name}: what it alone held gives I/O errors), \
+                "then serve without it (weir serve --without {name}: data that it alone held reads as EIO), \
                  or, if no volume has two copies, {restore}"
             ),
             false => format!(

@@ -20,7 +20,7 @@ fn mistakes_in_the_pool_file_are_explained() {
         "[pool]\nname = \"x\"\npolcy = \"stripe\"\n\n[[device]]\nname = \"a\"\npath = \"a\"\n",
     );
     let said = pool.refused(&["pool", "create"], USAGE);
-    says(&said, &["pool.toml", "line 3", "polcy", "did you mean policy", "help:"]);
+    says(&said, &["pool.toml", "line 3", "polcy", "the nearest is policy", "help:"]);
     let said = pool.refused(&["--pool", "nowhere.toml", "pool", "status"], USAGE);
     says(&said, &["nowhere.toml", "--pool", "WEIR_POOL"]);
     let output = pool.weir(["pool", "create", "--json"]);
@@ -130,7 +130,7 @@ fn all_mistakes_in_the_pool_file_are_told_at_once() {
         &said,
         &["pool.toml has 3 mistakes", "line 2, column 8: ", "line 3, column 1: ", "line 8, column 8: "],
     );
-    says(&said, &["A-Z a-z", "did you mean policy", "\"4GiB\""]);
+    says(&said, &["A-Z a-z", "the nearest is policy", "\"4GiB\""]);
     std::fs::write(pool.path("list.toml"), "[[device]]\nname = \"a\"\nsize = \"1\"\n")
         .expect("a list of devices");
     pool.run(["trace", "generate", "zipf over=16MiB for=1s", "--out", "t.csv"]);

@@ -162,8 +162,8 @@ mod tests {
             ("99.5", "\"99\"", 5, "without quotes"),
             ("price = 99.5", "", 3, "price = 100"),
             ("600TB", "forever", 6, "such as \"600TB\""),
-            ("ssd-sata", "ssd-satan", 7, "did you mean \"ssd-sata\"?"),
-            ("endurance", "endurence", 6, "did you mean endurance?"),
+            ("ssd-sata", "ssd-satan", 7, "the nearest is \"ssd-sata\""),
+            ("endurance", "endurence", 6, "the nearest is endurance"),
             ("currency = \"EUR\"", "", 1, "currency = "),
             ("[[device]]", "[device]", 2, "[[device]] section"),
         ] {

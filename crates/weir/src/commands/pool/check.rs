@@ -3,7 +3,7 @@
 
 use crate::devices::{Described, Resized, without, without_effect};
 use crate::exit::check as exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 use crate::output::{self, Table, Width};
 use crate::pool::{PAUSE, refuse_served, until_free};
 use crate::progress;
@@ -184,7 +184,7 @@ fn cancel_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(true));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register_conditional_shutdown(signal, exit::CANCELLED.into(), Arc::clone(&flag))
-            .map_err(|error| Failure::environment(format!("cannot wait for signals: {error}"), ""))?;
+            .map_err(|error| Failure::environment(format!("cannot wait for signals: {error}"), REPORT))?;
     }
     Ok(flag)
 }

@@ -32,7 +32,7 @@ pub(super) fn select(pool: &PoolFile, devices: &mut Devices) -> Result<Vec<Devic
             None => measured(devices, id).map_err(|error| {
                 Failure::environment(
                     format!("device {}: a write and a flush failed: {error}", entry.name),
-                    "",
+                    "see the kernel\'s log (dmesg), or use another device",
                 )
             })?,
         };

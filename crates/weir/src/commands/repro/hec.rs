@@ -7,7 +7,7 @@ use super::Published::Size;
 use super::args::ReproArgs;
 use super::report::Experiments;
 use super::{Figure, Measures, Reproduction};
-use crate::failure::Failure;
+use crate::failure::{DEFECT, Failure};
 use crate::output::{Width, table};
 use crate::{parallel, pool_file, progress};
 use serde_json::{Value, json};
@@ -131,7 +131,8 @@ fn run(args: &ReproArgs) -> Result<Caches, Failure> {
         let trace = Trace::new(args)?;
         let play = |(policy, percent): &(Policy, u32)| {
             let outcome = trace.play(policy.1, *percent);
-            let missing = || Failure::environment(format!("there is no admission policy {}", policy.1), "");
+            let missing =
+                || Failure::environment(format!("there is no admission policy {}", policy.1), DEFECT);
             outcome.map(|outcome| (name(*policy, *percent), outcome)).ok_or_else(missing)
         };
         let outcomes = parallel::map(&wanted, parallel::cores(), &parallel::Stop::default(), play)?;

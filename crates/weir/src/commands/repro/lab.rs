@@ -1,7 +1,7 @@
 //! Runs experiments, as many at the same time as there are processors.
 
 use super::args::ReproArgs;
-use crate::failure::Failure;
+use crate::failure::{DEFECT, Failure};
 use crate::progress;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -74,7 +74,7 @@ impl Experiment {
             failure
         };
         let policy = self.policy().ok_or_else(|| {
-            Failure::environment(format!("{}: {} cannot be tuned so", self.name, self.policy), "")
+            Failure::environment(format!("{}: {} cannot be tuned so", self.name, self.policy), DEFECT)
         })?;
         let lasts = args.duration.unwrap_or(self.lasts);
         let mut load = (self.load)(args.seed, lasts).map_err(refused)?;

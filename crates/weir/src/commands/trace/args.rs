@@ -18,7 +18,7 @@ const CONVERT_EXAMPLES: &str = "Examples:
 
 const GENERATE_EXAMPLES: &str = "Examples:
   weir trace generate oltp --out oltp.weirtrace --duration 10min
-  weir trace generate \"zipf reads=70% over=1GiB\" --out zipf.csv.gz --format msr --requests 10000";
+  weir trace generate zipf reads=70% --out z.csv.gz --format msr --requests 5000";
 
 const RECORD_EXAMPLES: &str = "Examples:
   weir trace record disk --out day.weirtrace --duration 24h

@@ -17,7 +17,7 @@ use weir_serve::control::Hardening;
 
 const CREATE_EXAMPLES: &str = "Examples:
   weir volume create disk --size 100GiB
-  weir volume create mail --size 2TB --copies 2 --hardening write";
+  weir volume create mail --size 2TB --hardening write";
 
 const SET_USAGE: &str = "weir volume set <NAME> --hardening <HARDENING>
        weir volume set <NAME> --policy <NAME>

@@ -107,9 +107,9 @@ impl Running {
             command.args(["--pdeathsig", "TERM", program]);
         }
         let child = prepare(&mut command).stdout(Stdio::piped()).process_group(0).spawn();
-        child
-            .map(|child| Self { child })
-            .map_err(|error| Failure::environment(format!("{program} does not start: {error}"), ""))
+        child.map(|child| Self { child }).map_err(|error| {
+            Failure::environment(format!("{program} does not start: {error}"), "start it by hand, to see why")
+        })
     }
 
     /// Waits until it has ended: whether it ended well, and what it said.
