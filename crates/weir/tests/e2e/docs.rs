@@ -99,13 +99,14 @@ fn of_caches() {
 #[test]
 fn of_traces() {
     let pool = folder();
-    // It is written anew.
-    run(&pool, "reference/traces.md", &["weir trace formats", "weir trace convert day.weirtrace"]);
+    let kinds = [
+        "weir trace formats",
+        "weir trace convert day.weirtrace",
+        "weir trace convert recorded.blktrace.gz",
+        "weir trace convert log.csv",
+    ];
+    run(&pool, "reference/traces.md", &kinds);
     run(&pool, "reference/loads.md", &["weir trace generate "]);
-    std::fs::remove_file(pool.path("day.weirtrace")).expect("a trace");
-    run(&pool, "reference/traces.md", &["weir trace convert recorded.blktrace.gz"]);
-    std::fs::remove_file(pool.path("day.weirtrace")).expect("a trace");
-    run(&pool, "reference/traces.md", &["weir trace convert log.csv"]);
 }
 
 #[test]
