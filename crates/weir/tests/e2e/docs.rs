@@ -1,5 +1,5 @@
-//! The commands in the book do what it shows them for: every `sh` block of a page runs, word for word, in the order of
-//! the page and in one shell. `sh norun REASON` and `sh guest` blocks are named; `bench/guest-docs` runs the latter.
+//! The commands in the book work: every `sh` block of a page runs, word for word, in the order of the page,
+//! in one shell. The test names `sh norun REASON` and `sh guest` blocks; `bench/guest-docs` runs the latter.
 
 use crate::harness::Pool;
 use std::os::unix::process::CommandExt as _;

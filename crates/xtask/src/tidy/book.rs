@@ -1,5 +1,5 @@
-//! The book in `docs/`: `SUMMARY.md` lists every page once, links lead to pages and headings that exist, pages have
-//! at most [`LINES`] lines, and a block of commands says whether a test runs it.
+//! The book in `docs/`: `SUMMARY.md` lists every page once, links lead to pages and headings that exist,
+//! pages have at most [`LINES`] lines, and a block of commands says whether a test runs it.
 
 use super::{Finding, source};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
