@@ -14,7 +14,7 @@ fn book() -> PathBuf {
 fn commands(text: &str) -> (String, Vec<String>) {
     let (mut script, mut others, mut block) = (String::new(), Vec::new(), None);
     for line in text.lines() {
-        match (line.strip_prefix("```"), block) {
+        match (line.trim_start().strip_prefix("```"), block) {
             (Some(info), None) => {
                 block = Some(info == "sh");
                 if info.starts_with("sh ") {
