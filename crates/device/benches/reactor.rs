@@ -1,8 +1,7 @@
-//! What the reactor costs: device commands and replies per second, and the processor time of
-//! each, on this machine. Prints a table; `cargo bench -p weir-device`.
+//! Benchmark of the reactor on this machine: device commands and replies per second, and the processor time
+//! of each. Prints a table; run it with `cargo bench -p weir-device`.
 //!
-//! Takes folders to put the device's file in as arguments (default: the system's temporary
-//! folder and `/dev/shm`).
+//! The arguments are folders for the device's file (default: the system's temporary folder and `/dev/shm`).
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -52,7 +51,7 @@ fn main() {
     }
 }
 
-/// Rng 4 KiB reads from modelled drives: what they take against what the model says.
+/// Measures random 4 KiB reads from a modelled drive: the measured time against the model's.
 fn pacing(options: &ReactorOptions, folder: &Path, model: &str, depth: u64) {
     let mut arena = Arena::new(Bytes::mib(4)).expect("memory");
     let mut devices = Devices::new();
@@ -67,7 +66,7 @@ fn pacing(options: &ReactorOptions, folder: &Path, model: &str, depth: u64) {
     let (mut measured, mut modelled, mut count) = (0, 0, 0u64);
     let (begin, busy) = (reactor.now(), processor());
     let (mut events, mut now, mut random) = (Vec::new(), begin, 88_172_645_463_325_252u64);
-    // Batch by batch, so that the model can be asked about each batch by itself.
+    // Batch by batch, so that the model can be queried for each batch.
     while now.since(begin) < TIME {
         for (id, &buffer) in (0..).zip(&buffers) {
             random ^= random << 13;
@@ -104,7 +103,7 @@ fn pacing(options: &ReactorOptions, folder: &Path, model: &str, depth: u64) {
     );
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn processor() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -116,7 +115,7 @@ fn report(what: &str, count: u64, time: Nanos, busy: Duration) {
     println!("{what:44} {:>10.0} {each:>10.0} {cpu:>10.0}", 1e9 / each);
 }
 
-/// Rng 4 KiB commands to a file.
+/// Measures random 4 KiB commands to a file.
 fn devices(options: &ReactorOptions, name: &str, folder: &Path, depth: u64) {
     let mut arena = Arena::new(Bytes::mib(4)).expect("memory");
     let mut devices = Devices::new();
@@ -171,7 +170,7 @@ fn devices(options: &ReactorOptions, name: &str, folder: &Path, depth: u64) {
 const REQUEST: usize = 28;
 const HEADER: usize = 16;
 
-/// A client asks for blocks with as many requests under way as `depth`; no device.
+/// Measures replies to a client that keeps `depth` requests in flight; no device is involved.
 fn replies(options: &ReactorOptions, name: &str, depth: usize, block: Bytes) {
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("socket");

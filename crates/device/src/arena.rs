@@ -1,9 +1,9 @@
-//! The pool's buffer memory as the kernel sees it: one anonymous, page-aligned mapping.
+//! The pool's buffer memory, shared with the kernel: one anonymous, page-aligned mapping.
 //!
-//! While a buffer is lent to the kernel (a device command, a receive or a send in flight) nobody
-//! else may touch its bytes, or may only read them if the kernel only reads them too. The
-//! ownership rules of [`weir_model::Request`] and [`weir_model::Io`] say who may; debug builds
-//! check them at every access. No slice ever covers more than the buffer asked for.
+//! While a buffer is lent to the kernel (a device command, a receive or a send in flight), no one else may
+//! access its bytes, or may only read them if the kernel only reads them too. The ownership rules of
+//! [`weir_model::Request`] and [`weir_model::Io`] define who may; debug builds check them at every access. No
+//! slice ever covers more than the buffer it was requested for.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use weir_model::{BLOCK, Buddy, Buffer, Bytes, GROWTH, Memory};
 
 use crate::DeviceError;
 
-/// The mapping, kept alive by everyone whose commands may still point into it.
+/// The mapping, kept alive by every owner whose commands may still point into it.
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
     inner: Arc<Inner>,
@@ -22,18 +22,18 @@ pub(crate) struct Region {
 #[derive(Debug)]
 struct Inner {
     map: MmapRaw,
-    /// Bytes in use from the first; the rest makes up for what of these may never be given back.
+    /// Bytes in use from the start; the rest replaces those of them that may never be returned.
     at_first: u64,
     #[cfg(debug_assertions)]
     lent: std::sync::Mutex<Vec<(Buffer, Lent)>>,
 }
 
-/// What the kernel does with a lent buffer.
+/// How the kernel uses a lent buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lent {
-    /// Reads it: a device write, a send.
+    /// It reads the buffer: a device write, a send.
     Read,
-    /// Changes it: a device read, a receive.
+    /// It changes the buffer: a device read, a receive.
     Changed,
 }
 
@@ -41,9 +41,9 @@ impl Region {
     fn new(size: Bytes) -> io::Result<Self> {
         let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
         let len = usize::try_from(size.0 * GROWTH).map_err(too_large)?;
-        // Address space for all it may become; of memory it takes what is touched.
+        // This reserves address space for the maximum size; only touched pages use memory.
         let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
-        // Large pages spare the processor's address cache; refusal costs only speed.
+        // Huge pages save TLB entries; a refusal only costs speed.
         let _ = map.advise(Advice::HugePage);
         Ok(Self {
             inner: Arc::new(Inner {
@@ -55,21 +55,22 @@ impl Region {
         })
     }
 
-    /// Where the region starts, and how long the part is that is in use from the first.
+    /// Returns the start of the region, and the length of the part in use from the start.
     pub(crate) fn first_part(&self) -> (*mut u8, usize) {
         (self.inner.map.as_mut_ptr(), self.inner.at_first as usize)
     }
 
-    /// Whether the buffer is of the part that is in use from the first.
+    /// Reports whether the buffer is in the part that is in use from the start.
     #[inline]
     pub(crate) fn is_of_first_part(&self, buffer: Buffer) -> bool {
         buffer.at + u64::from(buffer.len) <= self.inner.at_first
     }
 
-    /// Where a buffer's bytes are; valid for `buffer.len` bytes while any clone of the region is.
+    /// Returns a pointer to a buffer's bytes; valid for `buffer.len` bytes as long as any clone of the region
+    /// lives.
     ///
     /// # Panics
-    /// If the buffer is not within the region: it was not taken from this arena.
+    /// Panics if the buffer is not within the region: it was not taken from this arena.
     #[inline]
     pub(crate) fn pointer(&self, buffer: Buffer) -> *mut u8 {
         let end = buffer.at.checked_add(u64::from(buffer.len));
@@ -78,7 +79,7 @@ impl Region {
         unsafe { self.inner.map.as_mut_ptr().add(buffer.at as usize) }
     }
 
-    /// Notes that the kernel has the buffer now.
+    /// Marks the buffer as lent to the kernel.
     #[inline]
     pub(crate) fn lend(&self, buffer: Buffer, how: Lent) {
         #[cfg(debug_assertions)]
@@ -90,7 +91,7 @@ impl Region {
         let _ = (buffer, how);
     }
 
-    /// Notes that the kernel is done with the buffer.
+    /// Marks the buffer as returned by the kernel.
     #[inline]
     pub(crate) fn returned(&self, buffer: Buffer, how: Lent) {
         #[cfg(debug_assertions)]
@@ -103,7 +104,7 @@ impl Region {
         let _ = (buffer, how);
     }
 
-    /// Panics if the kernel has part of the buffer in a way that `how` would race with.
+    /// Panics if part of the buffer is lent to the kernel in a way that would race with `how`.
     #[cfg(debug_assertions)]
     fn check(&self, buffer: Buffer, how: Lent) {
         let end = |b: Buffer| b.at + u64::from(b.len);
@@ -121,10 +122,10 @@ impl Region {
         self.inner.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The bytes of a buffer whose owner gave it away for a command carried out on the spot.
+    /// Returns the bytes of a buffer that its owner gave away for a command executed on the spot.
     ///
     /// # Safety
-    /// Nobody else, kernel included, uses the buffer while the slice lives.
+    /// No one else, kernel included, may use the buffer while the slice lives.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "exclusive by the rules of ownership, not by borrow")]
     pub(crate) unsafe fn lent_slice(&self, buffer: Buffer) -> &mut [u8] {
@@ -134,7 +135,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.pointer(buffer), buffer.len as usize) }
     }
 
-    /// The bytes of a buffer nobody changes meanwhile.
+    /// Returns the bytes of a buffer that no one changes meanwhile.
     #[inline]
     pub(crate) fn bytes(&self, buffer: Buffer) -> &[u8] {
         #[cfg(debug_assertions)]
@@ -145,14 +146,14 @@ impl Region {
     }
 }
 
-/// The pool's buffer memory. Cheap to take from and give back to; pages are not resident
-/// before they are first touched, unless the kernel has them registered. That is never so of what
-/// [makes up](Memory::make_up) for others.
+/// The pool's buffer memory. Taking and returning buffers is cheap. Pages are not resident before they are
+/// first touched, unless the kernel has them registered; pages that [replace others](Memory::make_up) are
+/// never registered.
 #[derive(Debug)]
 pub struct Arena {
     region: Region,
     buddy: Buddy,
-    /// What it was at first.
+    /// The initial number of blocks.
     blocks: u32,
 }
 
@@ -172,7 +173,7 @@ impl Arena {
             .map_err(|source| DeviceError::Setup { what: "buffer memory", source })
     }
 
-    /// All of it, in bytes.
+    /// Returns the total size in bytes.
     pub fn size(&self) -> Bytes {
         Bytes(u64::from(self.buddy.blocks()) * BLOCK)
     }

@@ -1,9 +1,9 @@
-//! Whether a device is blank, and what it holds if it is not.
+//! Detects whether a device is blank, and what it contains if it is not.
 //!
-//! The decision does not depend on recognising a format: a device is blank if a file has no data at all, or if
-//! every byte that is looked at is zero. What is looked at covers every place where `libblkid` expects a
-//! signature, the first and the last MiB and more of each, the usual places of backup superblocks, samples over
-//! the whole device and, of a file with holes, its data. Recognising a format only serves to name it.
+//! The decision does not depend on recognising a format: a device is blank if its file has no data at all, or
+//! if every byte that is checked is zero. The check covers every place where `libblkid` expects a signature,
+//! the first and the last MiB and more, the usual places of backup superblocks, samples over the whole device
+//! and, for a file with holes, its data. Recognising a format only serves to name it.
 
 mod name;
 
@@ -19,33 +19,33 @@ use rustix::io::Errno;
 
 use crate::{Device, DeviceError};
 
-/// Bytes read at the start: the last place where `libblkid` looks is 4 MiB, a second header of LUKS2.
+/// Bytes read at the start: the last place that `libblkid` checks is 4 MiB, a second header of LUKS2.
 const HEAD: u64 = (4 << 20) + PIECE;
 /// Bytes read at the end: RAID superblocks, backup partition tables, labels of ZFS, footers of disk images.
 const TAIL: u64 = 4 << 20;
-/// Backup superblocks of ext2, ext3, ext4 and btrfs.
+/// Offsets of backup superblocks of ext2, ext3, ext4 and btrfs.
 const BACKUPS: [u64; 4] = [8 << 20, 64 << 20, 128 << 20, 256 << 30];
-/// Bytes read at each of [`BACKUPS`], of samples, and of data that is too much to be read whole.
+/// Bytes read at each of [`BACKUPS`], per sample, and of data that is too long to be read whole.
 const PIECE: u64 = 64 << 10;
-/// Samples at even intervals over the whole device.
+/// Number of samples at even intervals over the whole device.
 const SAMPLES: u64 = 64;
 /// The data of a file with holes is read whole up to this many bytes.
 const WHOLE: u64 = 64 << 20;
-/// Data segments of a file that are looked at.
+/// Maximum number of data segments of a file that are checked.
 const SEGMENTS: usize = 1 << 12;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-/// What a device that is not blank holds. `Display` completes the sentence "the device holds ...".
+/// Contents of a device that is not blank. `Display` completes the sentence "the device holds ...".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// A format that was recognised, such as "an ext4 file system".
+    /// A recognised format, such as "an ext4 file system".
     Known(String),
-    /// Something else.
+    /// Other data.
     Data {
-        /// Where the first byte is that was found not to be zero.
+        /// Offset of the first byte that is not zero.
         at: u64,
     },
 }
@@ -60,21 +60,22 @@ impl fmt::Display for Contents {
 }
 
 impl Device {
-    /// What the device holds; `None` if it is blank: a file without data, or zeros wherever is looked.
+    /// Returns the contents of the device; `None` if it is blank: a file without data, or zeros wherever it
+    /// is checked.
     ///
-    /// Reads up to about 16 MiB of a block device, and up to 64 MiB more of a file's data; a format is named by
-    /// `blkid`, if that is installed, and by its magic number. A weir superblock counts as data.
+    /// It reads up to about 16 MiB of a block device, and up to 64 MiB more of a file's data. Formats are
+    /// named by `blkid`, if it is installed, and by their magic numbers. A weir superblock counts as data.
     ///
     /// # Errors
-    /// [`DeviceError::Io`] if it cannot be read.
+    /// [`DeviceError::Io`] if the device cannot be read.
     pub fn contents(&self) -> Result<Option<Contents>, DeviceError> {
         self.look().map_err(|source| self.error("reading what it holds", source))
     }
 
-    /// What the device holds, if that is a known format; see [`Self::contents`].
+    /// Returns the contents of the device, if they have a known format; see [`Self::contents`].
     ///
     /// # Errors
-    /// [`DeviceError::Io`] if it cannot be read.
+    /// [`DeviceError::Io`] if the device cannot be read.
     pub fn known_contents(&self) -> Result<Option<Contents>, DeviceError> {
         let named = self.reread().and_then(|file| name::of(&self.path, &file, length(&file)?));
         let named = named.map_err(|source| self.error("reading what it holds", source))?;
@@ -92,12 +93,12 @@ impl Device {
             return Ok(None);
         }
         let at = first_data(&file, &regions(len, &data))?;
-        // Also of zeros: a program that knows a format may know places where nobody else looks.
+        // This also covers zeros: a program that knows a format may know places that nothing else checks.
         let named = name::of(&self.path, &file, len)?;
         Ok(named.map(Contents::Known).or(at.map(|at| Contents::Data { at })))
     }
 
-    /// The very file that is open, to be read at any byte: not around the page cache.
+    /// Opens the same file again, for reads at any byte through the page cache.
     fn reread(&self) -> io::Result<File> {
         File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
@@ -107,7 +108,7 @@ fn length(file: &File) -> io::Result<u64> {
     Ok(rustix::fs::seek(file, SeekFrom::End(0))?)
 }
 
-/// The parts of a file that are not holes; all of it where the file system cannot tell.
+/// Returns the parts of a file that are not holes; the whole file where the file system cannot tell.
 fn segments(file: &File, len: u64) -> io::Result<Vec<Range<u64>>> {
     let mut segments = Vec::new();
     let mut at = 0;
@@ -125,7 +126,8 @@ fn segments(file: &File, len: u64) -> io::Result<Vec<Range<u64>>> {
     Ok(segments)
 }
 
-/// What is looked at of a device of this length whose data is in these segments: in ascending order.
+/// Returns the ranges to check, in ascending order, of a device of this length whose data is in these
+/// segments.
 fn regions(len: u64, data: &[Range<u64>]) -> Vec<Range<u64>> {
     let piece = |at: u64| at..at.saturating_add(PIECE);
     let mut regions = vec![0..HEAD, len.saturating_sub(TAIL)..len];
@@ -145,7 +147,7 @@ fn regions(len: u64, data: &[Range<u64>]) -> Vec<Range<u64>> {
     regions
 }
 
-/// The first byte in these regions that is not zero.
+/// Returns the offset of the first byte in these ranges that is not zero.
 fn first_data(file: &File, regions: &[Range<u64>]) -> io::Result<Option<u64>> {
     let mut chunk = vec![0; CHUNK];
     let mut done = 0;
@@ -179,7 +181,7 @@ mod tests {
 
     const LEN: u64 = 300 << 20;
 
-    /// A device over a sparse file with these bytes written.
+    /// Creates a device over a sparse file with these bytes written.
     fn device(folder: &tempfile::TempDir, written: &[(u64, &[u8])]) -> Device {
         let path = folder.path().join("device");
         let file = File::create(&path).expect("a file");

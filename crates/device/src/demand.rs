@@ -1,7 +1,8 @@
-//! A fault layer that fails on demand, for tests of whole servers: a file beside the device says how.
+//! A fault layer that fails commands on demand, for tests of whole servers; a file beside the device controls
+//! it.
 //!
-//! While `DEVICE.fault` exists, its words say which commands fail: `reads`, `writes`, `flushes` (all
-//! with EIO), `gone` (every command, as lost), `hang` (no command is ever answered).
+//! While `DEVICE.fault` exists, its words say which commands fail: `reads`, `writes`, `flushes` (all with
+//! EIO), `gone` (every command, as lost), `hang` (no command ever completes).
 
 use std::path::{Path, PathBuf};
 use weir_model::{Errno, IoError, IoKind};
@@ -12,7 +13,7 @@ pub(crate) struct Demand {
     file: PathBuf,
 }
 
-/// What becomes of a command that fails.
+/// How a command fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strike {
     Fail(IoError),
@@ -27,7 +28,7 @@ impl Demand {
         Self { file: file.into() }
     }
 
-    /// What is to become of a command, if it is to fail.
+    /// Returns how a command fails, if it does.
     pub(crate) fn strikes(&self, kind: IoKind) -> Option<Strike> {
         let words = std::fs::read_to_string(&self.file).ok()?;
         let asked = |word| words.split_whitespace().any(|w| w == word);

@@ -1,4 +1,4 @@
-//! Why a device or a socket could not be used, and the way out.
+//! Errors of devices and sockets, each with what to do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 use weir_model::{Bytes, ErrorKind};
 
-/// A device could not be opened, or the reactor could not be set up.
+/// An error of a device, of a socket, or of the reactor's setup.
 #[derive(Debug, Error)]
 pub enum DeviceError {
     /// The path cannot be opened.
@@ -16,65 +16,65 @@ pub enum DeviceError {
     Open {
         /// The device.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file does not exist and no size was given to create it with.
+    /// The file does not exist, and no size was given to create it with.
     #[error("device {} does not exist; correct its path, or add `size` to create it \
      as a sparse file", path.display())]
     Missing {
         /// The device.
         path: PathBuf,
     },
-    /// There is nothing at the path, and no file is made there: the folder is the kernel's.
+    /// The path does not exist, and no file may be created there: the folder is the kernel's.
     #[error("device {} does not exist, and weir creates no file in {}, which the kernel keeps in memory; name a device that exists (lsblk and ls -l /dev/disk/by-id list them), or a file elsewhere", path.display(), folder.display())]
     NoSuchDevice {
         /// The device.
         path: PathBuf,
-        /// The folder, symbolic links resolved.
+        /// The folder, with symbolic links resolved.
         folder: PathBuf,
     },
-    /// A symbolic link to nothing.
+    /// The path is a dangling symbolic link.
     #[error("device {} is a symbolic link to something that does not exist; correct the link, or remove it", path.display())]
     DanglingLink {
         /// The device.
         path: PathBuf,
     },
-    /// The file system cannot hold what must always find room.
+    /// The file system cannot allocate space that must always be available.
     #[error("device {}: its file system cannot set aside {len} for the pool's metadata: {source}; free some space there, or use another device", path.display())]
     Reserve {
         /// The device.
         path: PathBuf,
-        /// How much.
+        /// The number of bytes.
         len: Bytes,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Neither a regular file nor a block device.
+    /// The path is neither a regular file nor a block device.
     #[error("{} is neither a regular file nor a block device; name one of these as a device", path.display())]
     NotADevice {
         /// The path.
         path: PathBuf,
     },
-    /// The file has another size than was declared.
+    /// The size of the file differs from the declared size.
     #[error("device {} has {actual}, but its declared size is {declared}; correct `size`, or remove the file if it may be lost", path.display())]
     SizeDiffers {
         /// The device.
         path: PathBuf,
-        /// What was declared.
+        /// The declared size.
         declared: Bytes,
-        /// What was found.
+        /// The actual size.
         actual: Bytes,
     },
-    /// No drive of this name is modelled.
+    /// There is no drive model of this name.
     #[error("device {}: there is no drive model {name:?}; write one of {}", path.display(), weir_timing::NAMES.join(", "))]
     UnknownModel {
         /// The device.
         path: PathBuf,
-        /// The name given.
+        /// The given name.
         name: String,
     },
-    /// Another process holds the device.
+    /// Another process has the device open.
     #[error("device {} is in use by another weir process (waited {:.1} s); stop that one, or use its control socket", path.display(), waited.as_secs_f64())]
     InUse {
         /// The device.
@@ -88,12 +88,12 @@ pub enum DeviceError {
         /// The device.
         path: PathBuf,
     },
-    /// Two names lead to one device.
+    /// Two paths lead to one device.
     #[error("{} and {} are the same device; name it once", first.display(), second.display())]
     SameDevice {
-        /// The name that came first.
+        /// The path that came first.
         first: PathBuf,
-        /// The other name.
+        /// The other path.
         second: PathBuf,
     },
     /// An operation on an open device failed.
@@ -101,31 +101,31 @@ pub enum DeviceError {
     Io {
         /// The device.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Somebody answers at this socket.
+    /// A server answers at this socket.
     #[error("a server already listens at {}; stop it, or choose another path", path.display())]
     SocketInUse {
         /// The socket's path.
         path: PathBuf,
     },
-    /// The socket's path is taken by something else.
+    /// The socket's path is occupied by another kind of file.
     #[error("{} exists and is not a socket; choose another path, or remove it", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
-    /// A socket cannot be given to whom it is to belong.
+    /// Owner, group or mode of a socket cannot be set.
     #[error("cannot set {what} of the socket {}: {source}; {way_out}", path.display())]
     SocketAccess {
         /// The socket's path.
         path: PathBuf,
-        /// What was to be set.
+        /// The setting that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
         /// What to do.
         way_out: &'static str,
@@ -135,7 +135,7 @@ pub enum DeviceError {
     ListenUnix {
         /// The socket's path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Listening at an address failed.
@@ -143,30 +143,30 @@ pub enum DeviceError {
     ListenTcp {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// io_uring was demanded and refused.
+    /// io_uring was demanded and is refused.
     #[error(
         "the kernel refuses io_uring: {source}; allow it (sysctl kernel.io_uring_disabled=0, \
          container seccomp profile)"
     )]
     Ring {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Something the reactor needs at start was refused.
+    /// A resource that the reactor needs at its start was refused.
     #[error("cannot set up {what}: {source}; free memory, or raise the limits of this process (ulimit -a)")]
     Setup {
-        /// What it was.
+        /// The resource.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl DeviceError {
-    /// What whoever meets the error has to do about it.
+    /// Classifies the error by what the user must do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Missing { .. }

@@ -1,4 +1,4 @@
-//! What an open file is: size, sector, class, and whether it lies in memory.
+//! Properties of an open file: size, sector, class, and whether it is in memory.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -14,7 +14,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// `f_type` of ramfs.
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// What was found out about a device.
+/// Detected properties of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) size: Bytes,
@@ -26,7 +26,7 @@ pub(crate) struct Facts {
     pub(crate) identity: Identity,
 }
 
-/// Equal for two names of one device, and only then.
+/// Identity of a device: equal for two paths if and only if they lead to one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     File { device: u64, inode: u64 },
@@ -44,13 +44,13 @@ impl Identity {
 }
 
 impl Facts {
-    /// Whether it is a block device; `None` if it is no file either.
+    /// Reports whether it is a block device; `None` if it is not a regular file either.
     pub(crate) fn is_block(metadata: &Metadata) -> Option<bool> {
         let kind = metadata.file_type();
         (kind.is_block_device() || kind.is_file()).then(|| kind.is_block_device())
     }
 
-    /// The facts about an open file with `size` bytes.
+    /// Detects the properties of an open file with `size` bytes.
     pub(crate) fn of(path: &Path, file: &File, size: Bytes) -> Result<Self, DeviceError> {
         let io = |what| move |source| DeviceError::Io { path: path.to_owned(), what, source };
         let metadata = file.metadata().map_err(io("asking what it is"))?;
@@ -78,12 +78,12 @@ impl Facts {
     }
 }
 
-/// Whether the file system holding the file keeps it in memory.
+/// Reports whether the file's file system is in memory.
 fn in_memory(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|s| matches!(s.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC))
 }
 
-/// The unit of direct transfers; a block where the system does not say.
+/// Returns the unit of direct transfers; a block where the system does not say.
 fn sector(file: &File, is_block: bool) -> Bytes {
     let said = if is_block {
         rustix::fs::ioctl_blksszget(file).ok()
@@ -93,13 +93,13 @@ fn sector(file: &File, is_block: bool) -> Bytes {
     };
     match said.map(u64::from) {
         Some(sector) if sector.is_power_of_two() && sector <= BLOCK => Bytes(sector.max(512)),
-        // tmpfs and the like transfer at any byte.
+        // tmpfs and the like can transfer at any byte.
         _ if in_memory(file) => Bytes(512),
         _ => Bytes(BLOCK),
     }
 }
 
-/// Where sysfs describes the request queue of a block device (or of the disk a partition is on).
+/// Returns the sysfs folder of the request queue of a block device (or of the disk that a partition is on).
 fn queue_folder(number: u64) -> Option<PathBuf> {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let device = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;

@@ -1,10 +1,9 @@
-//! A fault layer that forgets whatever was not flushed when the process dies.
+//! A fault layer that loses unflushed writes when the process dies.
 //!
-//! A killed process's writes survive in the page cache, so killing a server says nothing about
-//! its flushes. Below this layer it does: writes stay in this process's memory until a flush
-//! writes them to the file. It takes the device port's contract at its word: optionally some
-//! unflushed sectors reach the file early, in no particular order, and a flush interrupted half
-//! way leaves any subset behind.
+//! The writes of a killed process survive in the page cache, so killing a server does not test its flushes.
+//! With this layer it does: writes stay in this process's memory until a flush writes them to the file. The
+//! layer uses the freedom that the device contract leaves: optionally some unflushed sectors reach the file
+//! early, in no particular order, and an interrupted flush leaves any subset of them written.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,32 +17,32 @@ use weir_model::{BLOCK, Bytes, DeviceOffset, IoError, SECTOR};
 
 use crate::store::os;
 
-/// How the layer behaves.
+/// Options of the layer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ForgetOptions {
-    /// Of every thousand unflushed sectors, how many reach the file before they are flushed.
+    /// How many of every thousand unflushed sectors reach the file before they are flushed.
     pub early_permille: u16,
-    /// Decides which, and the order in which a flush writes.
+    /// Random seed that selects these sectors and the order in which a flush writes.
     pub seed: u64,
 }
 
-/// Blocks held at most; beyond that every write reaches the file at once, as in a full cache.
+/// Maximum number of blocks in memory; beyond it every write reaches the file at once, as with a full cache.
 const BLOCKS_MAX: usize = (256 << 20) / BLOCK as usize;
 const SECTORS: u64 = BLOCK / SECTOR;
 
-/// What was written and not yet flushed.
+/// Writes that have not been flushed.
 #[derive(Debug)]
 pub(crate) struct Forget {
-    /// By block number.
+    /// Blocks by number.
     held: BTreeMap<u64, Held>,
     random: SmallRng,
     early_permille: u16,
 }
 
-/// A block of which some sectors are held.
+/// A block with unflushed sectors.
 #[derive(Debug)]
 struct Held {
-    /// Bit `i` is set if sector `i` is held.
+    /// Bit `i` is set if sector `i` is unflushed.
     sectors: u8,
     bytes: Box<[u8; BLOCK as usize]>,
 }
@@ -61,7 +60,7 @@ impl Forget {
         }
     }
 
-    /// Puts what is held over what was read from the file.
+    /// Overlays the unflushed sectors on bytes read from the file.
     pub(crate) fn overlay(&self, at: DeviceOffset, bytes: &mut [u8]) {
         for (sector, piece) in sectors(at).zip(bytes.chunks_mut(SECTOR as usize)) {
             if let Some(held) = self.held.get(&(sector / SECTORS))
@@ -72,7 +71,7 @@ impl Forget {
         }
     }
 
-    /// Holds a write.
+    /// Keeps a write in memory.
     pub(crate) fn keep(&mut self, file: &File, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
         if self.held.len() >= BLOCKS_MAX {
             self.drop_range(at, Bytes(bytes.len() as u64));
@@ -88,7 +87,7 @@ impl Forget {
         Ok(())
     }
 
-    /// No longer holds anything of a range: it is written through.
+    /// Drops the unflushed sectors of a range that is being written through.
     pub(crate) fn drop_range(&mut self, at: DeviceOffset, len: Bytes) {
         for sector in sectors(at).take((len.0 / SECTOR) as usize) {
             if let Some(held) = self.held.get_mut(&(sector / SECTORS)) {
@@ -97,7 +96,7 @@ impl Forget {
         }
     }
 
-    /// Writes everything held to the file, block by block in random order.
+    /// Writes all unflushed sectors to the file, block by block in random order.
     pub(crate) fn write_out(&mut self, file: &File) -> Result<(), IoError> {
         let mut blocks: Vec<u64> = self.held.keys().copied().collect();
         blocks.shuffle(&mut self.random);
@@ -132,18 +131,18 @@ impl Held {
     }
 }
 
-/// Where a sector lies in its block's bytes.
+/// Returns a sector's range in its block's bytes.
 fn within(sector: u64) -> std::ops::Range<usize> {
     let start = (sector % SECTORS * SECTOR) as usize;
     start..start + SECTOR as usize
 }
 
-/// A sector's bit in its block's mask.
+/// Returns a sector's bit in its block's mask.
 fn bit(sector: u64) -> u8 {
     1 << (sector % SECTORS)
 }
 
-/// The sectors from an address on.
+/// Returns the sector numbers from an address on.
 fn sectors(at: DeviceOffset) -> impl Iterator<Item = u64> {
     at.0 / SECTOR..
 }

@@ -1,4 +1,4 @@
-//! Who else uses a file. Block devices are opened exclusively instead.
+//! Detects other users of a file. Block devices are opened exclusively instead.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -7,9 +7,9 @@ use std::path::Path;
 use crate::Device;
 
 impl Device {
-    /// Who uses the device's file besides weir, in words that complete "the file is ...": a loop device, or a
-    /// process that locked part of it, as QEMU locks the images of running machines. `None` for block devices,
-    /// and if nobody is found: not everybody who has a file open can be.
+    /// Returns who uses the device's file besides weir, in words that complete "the file is ...": a loop
+    /// device, or a process that locked part of it, as QEMU locks the images of running machines. `None` for
+    /// block devices, and if no user is found; not every process that has a file open can be detected.
     pub fn other_user(&self) -> Option<String> {
         if self.facts.is_block {
             return None;
@@ -21,7 +21,7 @@ impl Device {
     }
 }
 
-/// The loop device that presents this file as a block device.
+/// Returns the loop device that presents this file as a block device.
 fn loop_device(file: &File) -> Option<String> {
     let own = file.metadata().ok()?;
     std::fs::read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
@@ -32,7 +32,8 @@ fn loop_device(file: &File) -> Option<String> {
     })
 }
 
-/// Who holds a record lock on this file, by what `/proc/locks` says. Not `flock`, which weir itself holds.
+/// Returns who holds a record lock on this file, according to `/proc/locks`. It ignores `flock`, which weir
+/// itself holds.
 fn locked_by(device: u64, inode: u64, locks: &str) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let file = format!("{major:02x}:{minor:02x}:{inode}");

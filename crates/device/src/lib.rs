@@ -1,15 +1,15 @@
-//! The real world under the engine: devices, sockets, timers, on one thread with one io_uring.
+//! The engine's environment on a real machine: devices, sockets and timers, on one thread with one io_uring.
 //!
 //! - [`Arena`]: the pool's buffer memory, shared with the kernel.
-//! - [`Device`]: an open, locked file or block device; [`Devices`]: all of a pool's, with blocking
-//!   access for what happens before and after serving.
-//! - [`Reactor`]: starts device commands, receives and sends, and waits for their ends. On
-//!   io_uring, or on `poll` and a few threads where that is refused.
-//! - Layers a device may wear: `forget` (loses what was not flushed), `pace` (a modelled drive's
-//!   timing).
+//! - [`Device`]: an open, locked file or block device; [`Devices`]: all devices of a pool, with blocking
+//!   access for the time before and after serving.
+//! - [`Reactor`]: starts device commands, receives and sends, and waits for their completion, on io_uring, or
+//!   on `poll` and a few threads where io_uring is refused.
+//! - Layers over a device: `forget` (loses unflushed writes), `pace` (a modelled drive's timing).
 //!
-//! All `unsafe` code of the block path is in this crate: in `arena` (slices of memory the kernel
-//! also uses), `reactor` (system calls on that memory), `mapped` (files that lie in memory) and `tail` (a file's last page).
+//! All `unsafe` code of the block path is in this crate: in `arena` (slices of memory that the kernel also
+//! uses), `reactor` (system calls on that memory), `mapped` (files in memory) and `tail` (a file's last
+//! page).
 
 mod arena;
 mod contents;

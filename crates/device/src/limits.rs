@@ -1,10 +1,10 @@
-//! What the process may have of the system.
+//! Resource limits of the process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_model::Bytes;
 
-/// How many files and sockets the process may have open, after raising the soft limit to `wanted` as far
-/// as the hard limit allows. Never lowers it.
+/// Returns how many files and sockets the process may have open, after raising the soft limit to `wanted` as
+/// far as the hard limit allows. It never lowers the limit.
 pub fn open_files(wanted: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let now = current.unwrap_or(u64::MAX);
@@ -22,7 +22,7 @@ pub fn open_files(wanted: u64) -> u64 {
     }
 }
 
-/// How far the process may write into a file, if that is limited (`ulimit -f`).
+/// Returns the maximum size of a file that the process may write, if it is limited (`ulimit -f`).
 pub fn file_size() -> Option<Bytes> {
     getrlimit(Resource::Fsize).current.map(Bytes)
 }

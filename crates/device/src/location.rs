@@ -1,10 +1,10 @@
-//! Where a file may be made: not among the kernel's own files.
+//! Where a file may be created: not on the kernel's own file systems.
 //!
-//! `/dev`, `/proc` and `/sys` describe devices and processes. A file made there is on no disk: `/dev` is kept in
-//! memory (devtmpfs, in containers tmpfs), so that a mistyped name of a device would become a file that fills
-//! the memory and is gone after a restart. Both the path and the type of file system decide: the path, since in
-//! containers `/dev` and parts of `/sys` are a plain tmpfs; the type, since these file systems are also mounted
-//! elsewhere. `/dev/shm` is an exception: it is there for users' files in memory.
+//! `/dev`, `/proc` and `/sys` describe devices and processes. A file created there is on no disk: `/dev` is
+//! kept in memory (devtmpfs, in containers tmpfs), so a mistyped device name would become a file that fills
+//! the memory and is lost at a restart. Both the path and the file system type count: the path, because in
+//! containers `/dev` and parts of `/sys` are a plain tmpfs; the type, because these file systems can also be
+//! mounted elsewhere. `/dev/shm` is an exception: it exists for users' files in memory.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 /// Folders of the kernel.
 const FOLDERS: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// The one below them that is for users' files.
+/// The exception below them, for users' files.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// Types of file systems that the kernel keeps for itself, as `/proc/self/mountinfo` has them.
+/// File system types reserved for the kernel, as in `/proc/self/mountinfo`.
 const TYPES: &[&str] = &[
     "autofs",
     "binfmt_misc",
@@ -39,11 +39,11 @@ const TYPES: &[&str] = &[
     "tracefs",
 ];
 
-/// The folder of the kernel that a file at this path would be in, symbolic links resolved; `None` if a file may be
-/// made there. Of a path whose folder does not exist either, the nearest one that does counts.
+/// Returns the kernel's folder that a file at this path would be in, with symbolic links resolved; `None` if
+/// a file may be created there. If the path's folder does not exist, its nearest existing ancestor counts.
 ///
 /// # Errors
-/// If that folder cannot be resolved.
+/// Fails if that folder cannot be resolved.
 pub fn kernel_folder(path: &Path) -> io::Result<Option<PathBuf>> {
     let absolute = std::path::absolute(path)?;
     let mut folder = absolute.parent().unwrap_or(Path::new("/"));
@@ -58,7 +58,7 @@ pub fn kernel_folder(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(is_kernels(&resolved, number, &mounts).then_some(resolved))
 }
 
-/// Whether a folder, resolved, on the device of this number, is the kernel's.
+/// Reports whether a resolved folder, on the device of this number, belongs to the kernel.
 fn is_kernels(folder: &Path, device: u64, mounts: &str) -> bool {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let kind = mounts.lines().find_map(|line| {

@@ -1,8 +1,8 @@
-//! The exclusive lock on a device: `flock` on the very open file the ring uses.
+//! The exclusive lock on a device: `flock` on the same open file that the ring uses.
 //!
-//! Not a POSIX record lock: that one belongs to the process and is gone as soon as the process
-//! is killed, while commands it submitted may still be on their way to the device. This one
-//! belongs to the open file, which those commands keep alive.
+//! A POSIX record lock would not do: it belongs to the process and is released as soon as the process is
+//! killed, while its commands may still be in flight. This lock belongs to the open file, which those
+//! commands keep alive.
 
 use std::fs::File;
 use std::io;
@@ -14,14 +14,14 @@ use rustix::io::Errno;
 
 use crate::DeviceError;
 
-/// How often a taken lock is asked for again.
+/// Delay between attempts to take the lock.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Waited as long as was allowed.
+/// The allowed time has passed.
 #[derive(Debug)]
 pub(crate) struct GaveUp;
 
-/// Tries at once and then again and again until `wait` has passed; `None` means "not yet".
+/// Calls `attempt` at once and then repeatedly until `wait` has passed; `None` means "not yet".
 pub(crate) fn retry<T>(wait: Duration, mut attempt: impl FnMut() -> Option<T>) -> Result<T, GaveUp> {
     let start = Instant::now();
     loop {
@@ -51,7 +51,7 @@ pub(crate) fn exclusive(file: &File, path: &Path, wait: Duration) -> Result<(), 
     }
 }
 
-/// Whether somebody holds the lock just now.
+/// Reports whether anyone holds the lock at the moment.
 pub(crate) fn is_held(file: &File) -> bool {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }

@@ -1,17 +1,17 @@
 //! A file in memory (tmpfs), read through a mapping and written by system call.
 //!
-//! There is no device to wait for, so a system call costs more than the copy it asks for: a
-//! random 4 KiB read takes 0.65 us through the mapping and 1.9 us through `pread`, and through a
-//! ring, which hands such files to its worker threads, 12 us (a 2.5 GHz machine with the
-//! mitigations of 2018; half of that without).
+//! There is no device to wait for, so a system call costs more than the copy it makes: a random 4 KiB read
+//! takes 0.65 us through the mapping and 1.9 us through `pread`, and 12 us through a ring, which hands such
+//! files to its worker threads (measured on a 2.5 GHz machine with the mitigations of 2018; half of that
+//! without).
 //!
-//! Writes pay for `pwrite` nevertheless. The file outlives a killed process, and a copy cut off in
-//! the middle of a sector would leave one that is neither old nor new; the kernel finishes the
-//! page it is copying. And a full file system is an error of the call.
+//! Writes use `pwrite` nevertheless. The file outlives a killed process, and a copy interrupted in the middle
+//! of a sector would leave one that is neither old nor new; the kernel finishes the page it is copying. And a
+//! full file system is an error of the call.
 //!
-//! Holes are never touched through the mapping, which would take memory. Someone may cut the file
-//! short, which is a deadly signal in a mapping: [`bus`] turns that signal into a flag, after
-//! which only system calls are used.
+//! Holes are never touched through the mapping, which would allocate memory. Another process may truncate the
+//! file; access to the missing pages of a mapping raises SIGBUS, which kills the process. [`bus`] turns that
+//! signal into a flag, after which only system calls are used.
 
 use std::fs::File;
 use std::io;
@@ -27,13 +27,13 @@ use crate::store::os;
 
 pub(crate) mod bus;
 
-/// The mapping, and which of its blocks have memory behind them.
+/// The mapping, and which of its blocks have memory allocated.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    // Before the mapping, so that it is dropped first.
+    // The guard precedes the mapping, so that it is dropped first.
     guard: bus::Guard,
     map: MmapRaw,
-    /// A bit per block: set if the file has memory for it.
+    /// One bit per block: set if the file has memory for it.
     present: Vec<u64>,
 }
 
@@ -58,13 +58,13 @@ impl Mapped {
                 Err(e) => return Err(e.into()),
             };
             at = rustix::fs::seek(file, SeekFrom::Hole(start))?.min(size.0);
-            // Only blocks that are wholly there.
+            // Only blocks that are entirely allocated.
             self.set_present(start.div_ceil(BLOCK)..at / BLOCK);
         }
         Ok(())
     }
 
-    /// Fills `bytes`; the range is within the mapping.
+    /// Fills `bytes` from a range within the mapping.
     pub(crate) fn read(&self, file: &File, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
         let mut from = at.0;
         let mut rest = &mut *bytes;
@@ -84,19 +84,19 @@ impl Mapped {
         if self.guard.has_tripped() { file.read_exact_at(bytes, at.0).map_err(os) } else { Ok(()) }
     }
 
-    /// Stores `bytes`; the range is within the mapping.
+    /// Writes `bytes` to a range within the mapping.
     pub(crate) fn write(&mut self, file: &File, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
         file.write_all_at(bytes, at.0).map_err(os)?;
         self.written(at, Bytes(bytes.len() as u64));
         Ok(())
     }
 
-    /// Bytes were stored by whoever: the file has memory for them now.
+    /// Marks a range as written, by whatever means: the file now has memory for it.
     pub(crate) fn written(&mut self, at: DeviceOffset, len: Bytes) {
         self.set_present(at.0 / BLOCK..(at.0 + len.0).div_ceil(BLOCK));
     }
 
-    /// Where a range of the file is in memory.
+    /// Returns a pointer to a range of the file.
     #[inline]
     fn pointer(&self, at: u64, len: usize) -> *const u8 {
         assert!(at + len as u64 <= self.map.len() as u64, "{len} bytes at {at:#x} are not mapped");

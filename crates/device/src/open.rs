@@ -1,4 +1,4 @@
-//! Opening a device: what it is, whether it may be used, and its exclusive lock.
+//! Opening a device: its properties, whether it may be used, and its exclusive lock.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,27 +18,27 @@ use crate::pace::Pacer;
 use crate::tail::{Expected, Tail};
 use crate::{DeviceError, location, lock};
 
-/// How a device is to be opened. `Default` is what a server wants.
+/// Options for opening a device. `Default` is right for a server.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// Create a file that does not exist, sparse and for its owner only, with this size; one that exists must
-    /// have it.
+    /// Size. A file that does not exist is created with this size, sparse and accessible to its owner only;
+    /// an existing file must have it.
     pub size: Option<Bytes>,
-    /// How long to wait for another process to let go of the device.
+    /// How long to wait for another process to release the device.
     pub lock_wait: Duration,
-    /// Whether a completed write may be lost in a power cut until it is flushed. `None`: find
-    /// out (unknown counts as yes).
+    /// Whether a completed write may be lost in a power failure until it is flushed. `None`: detect it
+    /// (unknown counts as yes).
     pub volatile_cache: Option<bool>,
-    /// What kind of device it is. `None`: find out.
+    /// Device class. `None`: detect it.
     pub class: Option<DeviceClass>,
-    /// Go around the page cache where the file system can.
+    /// Bypass the page cache where the file system can.
     pub direct: bool,
-    /// Serve the device with the timing of this modelled drive, one of [`weir_timing::NAMES`]. A
-    /// declared `volatile_cache` replaces the model's.
+    /// Serve the device with the timing of this modelled drive, one of [`weir_timing::NAMES`]. A declared
+    /// `volatile_cache` replaces the model's.
     pub pace: Option<String>,
-    /// The fault layer that forgets whatever was not flushed. For tests.
+    /// Options of the fault layer that loses unflushed writes. For tests.
     pub forget: Option<ForgetOptions>,
-    /// The fault layer that fails when the file `DEVICE.fault` says so. For tests.
+    /// Enables the fault layer that fails commands as the file `DEVICE.fault` says. For tests.
     pub fails_on_demand: bool,
 }
 
@@ -57,14 +57,14 @@ impl Default for DeviceOptions {
     }
 }
 
-/// What opening a device made of its file.
+/// Change that opening a device made to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
-    /// Nothing: it is as it was.
+    /// None.
     Nothing,
-    /// An empty file was given its size.
+    /// An empty file was extended to the declared size.
     Size,
-    /// The file itself.
+    /// The file was created.
     File,
 }
 
@@ -78,10 +78,10 @@ pub struct Device {
     pub(crate) demand: Option<Demand>,
     pub(crate) mapped: Option<Mapped>,
     pub(crate) tail: Option<Tail>,
-    /// What it was when it was opened.
+    /// State of the file when it was opened.
     pub(crate) expected: Expected,
     pub(crate) pacer: Option<Pacer>,
-    /// The model it is paced by has a volatile write cache.
+    /// True if the model that paces it has a volatile write cache.
     models_cache: bool,
     made: Made,
 }
@@ -95,11 +95,11 @@ impl std::fmt::Debug for Device {
 impl Device {
     /// Opens the file or block device at `path` for reading and writing and locks it.
     ///
-    /// Blocks up to `options.lock_wait` while another process holds it.
+    /// Blocks up to `options.lock_wait` while another process has it open.
     ///
     /// # Errors
-    /// By what the caller must do: see [`DeviceError::kind`]. Nothing was changed: a file that was created is
-    /// removed again.
+    /// [`DeviceError::kind`] classifies the errors by what the caller must do. On an error nothing has
+    /// changed: a file that was created is removed again.
     pub fn open(path: &Path, options: &DeviceOptions) -> Result<Self, DeviceError> {
         let named = |source| DeviceError::Open { path: path.to_owned(), source };
         let found = match std::fs::metadata(path) {
@@ -117,7 +117,7 @@ impl Device {
             Some(_) => None,
             None => Some(NewFile::create(path, options.size)?),
         };
-        // The layer that forgets writes single sectors from unaligned memory.
+        // The fault layer writes single sectors from unaligned memory, which direct transfers do not allow.
         let wants_direct = options.direct && options.forget.is_none();
         let (file, direct) = open_file(path, is_block, wants_direct, options.lock_wait)?;
         lock::exclusive(&file, path, options.lock_wait)?;
@@ -136,7 +136,7 @@ impl Device {
         let demand = options.fails_on_demand.then(|| Demand::new(path));
         let mapped = if facts.memory_backed && forget.is_none() { map(path, &file, &facts) } else { None };
         let has_tail = !facts.is_block && mapped.is_none() && forget.is_none();
-        // Without, its last page is read like any other.
+        // If mapping the last page fails, it is read like any other.
         let tail = if has_tail { Tail::new(&file, facts.size).ok() } else { None };
         let expected = Expected::of(&file, facts.size).map_err(named)?;
         let pacer = match &options.pace {
@@ -167,101 +167,103 @@ impl Device {
         })
     }
 
-    /// What opening it made of its file.
+    /// Returns the change that opening made to the file.
     pub fn made(&self) -> Made {
         self.made
     }
 
-    /// The file's permissions if users that are neither its owner nor of its group may read or write it;
-    /// `None` for block devices, whose permissions the system gives.
+    /// Returns the file's permissions if users other than its owner and group may read or write it; `None`
+    /// for block devices, whose permissions the system sets.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// Fails if the permissions cannot be read.
     pub fn open_to_others(&self) -> Result<Option<u32>, DeviceError> {
         let found =
             self.file.metadata().map_err(|source| self.error("asking for its permissions", source))?;
         Ok((!self.facts.is_block && found.mode() & 0o006 != 0).then_some(found.mode() & 0o7777))
     }
 
-    /// The name it was opened by.
+    /// Returns the path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Has the file system set aside space for a range of a file, keeping what is in it: writes there
-    /// cannot fail for lack of space. Block devices have it anyway.
+    /// Allocates space for a range of a file, keeping its contents: writes there cannot fail for lack of
+    /// space. On a block device it does nothing.
     ///
     /// # Errors
-    /// If there is too little space.
+    /// Fails if there is too little space.
     pub fn reserve(&self, at: DeviceOffset, len: Bytes) -> Result<(), DeviceError> {
         if self.facts.is_block {
             return Ok(());
         }
         match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), at.0, len.0) {
-            // A file system that cannot promise it.
+            // The file system cannot allocate space in advance.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
             Err(error) => Err(DeviceError::Reserve { path: self.path.clone(), len, source: error.into() }),
         }
     }
 
-    /// Usable bytes, a multiple of 4096.
+    /// Returns the usable size in bytes, a multiple of 4096.
     pub fn size(&self) -> Bytes {
         self.facts.size
     }
 
-    /// The smallest unit the device can read or write, in bytes: a power of two, 512 to 4096.
+    /// Returns the smallest unit that the device can read or write, in bytes: a power of two from 512 to
+    /// 4096.
     pub fn sector(&self) -> Bytes {
         self.facts.sector
     }
 
-    /// What kind of device it is, as declared or guessed.
+    /// Returns the device class, as declared or detected.
     pub fn class(&self) -> DeviceClass {
         self.facts.class
     }
 
-    /// Whether a completed write may be lost in a power cut until it is flushed.
+    /// Reports whether a completed write may be lost in a power failure until it is flushed.
     pub fn volatile_cache(&self) -> bool {
         self.facts.volatile_cache
     }
 
-    /// Whether a write needs a flush (or FUA) behind it to be as durable as it can be: what an engine
-    /// must go by. Besides a volatile cache that is a file, whose file system may owe its own
-    /// records; a model of a drive with a cache; and a layer that forgets.
+    /// Reports whether a write must be followed by a flush (or use FUA) to be durable; the engine decides by
+    /// this. It is true for a volatile cache, for a file, whose file system may not have written its
+    /// metadata, for the model of a drive with a cache, and for the fault layer that loses writes.
     pub fn needs_flush(&self) -> bool {
         !self.flush_is_free() || self.models_cache || self.forget.is_some()
     }
 
-    /// Whether the device is served with a modelled drive's timing.
+    /// Reports whether the device is served with a modelled drive's timing.
     pub fn is_paced(&self) -> bool {
         self.pacer.is_some()
     }
 
-    /// Whether the file lies in memory (tmpfs, ramfs): fast, and gone after a restart.
+    /// Reports whether the file is in memory (tmpfs, ramfs): fast, and lost at a restart.
     pub fn memory_backed(&self) -> bool {
         self.facts.memory_backed
     }
 
-    /// Whether the device is a block device, rather than a file.
+    /// Reports whether the device is a block device rather than a file.
     pub fn is_block(&self) -> bool {
         self.facts.is_block
     }
 
-    /// Whether transfers go around the page cache. If not, a write is durable only after a flush, and the system tells
-    /// of one that it could not carry out with the next flush alone.
+    /// Reports whether transfers bypass the page cache. If not, a write is durable only after a flush, and
+    /// the system reports a failed write only with the next flush.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// Whether transfers go through the page cache because the file system refuses O_DIRECT, and what is there may
-    /// never reach a device: not so of a file that lies in memory.
+    /// Reports whether transfers use the page cache because the file system refuses O_DIRECT. Files in memory
+    /// are excluded: their data never has to reach a device.
     pub fn is_refused_direct(&self) -> bool {
         !self.direct && self.forget.is_none() && !self.facts.memory_backed
     }
 
-    /// How long the device is now: other than [`Self::size`] if it was truncated or enlarged since it was opened.
+    /// Returns the current size of the device. It differs from [`Self::size`] if the device was truncated or
+    /// extended since it was opened.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// Fails if the system does not return the size.
     pub fn size_now(&self) -> io::Result<Bytes> {
         if self.facts.is_block {
             return Ok(Bytes(rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?));
@@ -269,18 +271,18 @@ impl Device {
         Ok(Bytes(self.file.metadata()?.len()))
     }
 
-    /// What tells two names for one device.
+    /// Returns the identity by which two paths to one device are recognised.
     pub(crate) fn identity(&self) -> Identity {
         self.facts.identity
     }
 
-    /// An error about this device.
+    /// Makes an error about this device.
     pub(crate) fn error(&self, what: &'static str, source: io::Error) -> DeviceError {
         DeviceError::Io { path: self.path.clone(), what, source }
     }
 }
 
-/// Maps a file in memory; without the mapping it only is slower.
+/// Maps a file in memory; without the mapping access is only slower.
 fn map(path: &Path, file: &File, facts: &Facts) -> Option<Mapped> {
     let mapped = Mapped::new(file, facts.size);
     mapped
@@ -288,7 +290,7 @@ fn map(path: &Path, file: &File, facts: &Facts) -> Option<Mapped> {
         .ok()
 }
 
-/// The model called `name`, for this device.
+/// Creates a pacer with the model called `name` for this device.
 fn pacer(path: &Path, name: &str, facts: &Facts, volatile: Option<bool>) -> Result<Pacer, DeviceError> {
     let timing = match volatile {
         None => weir_timing::model(name, facts.size),
@@ -300,12 +302,12 @@ fn pacer(path: &Path, name: &str, facts: &Facts, volatile: Option<bool>) -> Resu
         .ok_or_else(|| DeviceError::UnknownModel { path: path.to_owned(), name: name.to_owned() })
 }
 
-/// Opens the file, around the page cache if wanted and possible; says whether it is.
+/// Opens the file, bypassing the page cache if wanted and possible; also returns whether it is bypassed.
 fn open_file(path: &Path, is_block: bool, direct: bool, wait: Duration) -> Result<(File, bool), DeviceError> {
     let open = |direct: bool| {
         let mut flags = OFlags::CLOEXEC;
         flags.set(OFlags::DIRECT, direct);
-        // On a block device without CREATE: refused while mounted or claimed by the system.
+        // On a block device, EXCL without CREATE fails while it is mounted or claimed by the system.
         flags.set(OFlags::EXCL, is_block);
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(flags.bits() as i32);
@@ -325,7 +327,7 @@ fn open_file(path: &Path, is_block: bool, direct: bool, wait: Duration) -> Resul
     Ok((open(false)?, false))
 }
 
-/// Why a block device is refused as busy: another weir process has it, or the system itself.
+/// Makes the error for a busy block device: it is in use by another weir process, or by the system itself.
 fn claimed(path: &Path, waited: Duration) -> DeviceError {
     let path = path.to_owned();
     match File::open(&path).map(|file| lock::is_held(&file)) {
@@ -334,11 +336,11 @@ fn claimed(path: &Path, waited: Duration) -> DeviceError {
     }
 }
 
-/// A file that was just created; removed again unless it is kept.
+/// A file that was just created. It is removed when dropped, unless it is kept.
 struct NewFile<'p>(Option<&'p Path>);
 
 impl<'p> NewFile<'p> {
-    /// Creates it, for its owner only, where a file makes sense and if it is to have a size.
+    /// Creates the file, for its owner only, if it is to have a size and its location allows files.
     fn create(path: &'p Path, size: Option<Bytes>) -> Result<Self, DeviceError> {
         let named = |source| DeviceError::Open { path: path.to_owned(), source };
         if path.is_symlink() {
@@ -368,7 +370,8 @@ impl Drop for NewFile<'_> {
     }
 }
 
-/// Gives a new file its size, and checks the size of an old one. The size, and whether it was given.
+/// Sets the size of a new file, or checks the size of an existing one. Returns the size, and whether it was
+/// set.
 fn settle_size(
     path: &Path,
     file: &File,

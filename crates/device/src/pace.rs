@@ -51,39 +51,39 @@ impl PaceStats {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     submitted: Nanos,
-    /// When the model finished it, once it has.
+    /// When the model completed it, once it has.
     due: Option<Nanos>,
-    /// What the real I/O gave, once it has ended.
+    /// Result of the real I/O, once it has completed.
     result: Option<Result<(), IoError>>,
 }
 
-/// Holds back completions until a modelled drive would have given them.
+/// Holds back completions until the modelled drive would have delivered them.
 ///
-/// The driver calls [`submit`](Self::submit) and starts the real I/O, calls
-/// [`real_done`](Self::real_done) at its end, and [`release`](Self::release) afterwards and at
-/// the time [`next`](Self::next) gives. Every command is released exactly once, with its real
-/// result. Times handed in never go backwards.
+/// The driver calls [`submit`](Self::submit) and starts the real I/O, calls [`real_done`](Self::real_done) at
+/// its end, and then [`release`](Self::release), which it also calls at the time that [`next`](Self::next)
+/// returns. Every command is released exactly once, with its real result. The times passed in must not
+/// decrease.
 pub struct Pacer {
     timing: Box<dyn Timing>,
     flights: HashMap<IoId, Flight>,
-    /// Real I/O that ended after the model had: to be released at once.
+    /// Commands whose real I/O completed after the model: they are released at once.
     late: VecDeque<IoId>,
     stats: PaceStats,
 }
 
 impl Pacer {
-    /// Paces by a model that has nothing in flight.
+    /// Creates a pacer with a model that has nothing in flight.
     pub fn new(timing: Box<dyn Timing>) -> Self {
         Self { timing, flights: HashMap::new(), late: VecDeque::new(), stats: PaceStats::default() }
     }
 
-    /// A command is being started. Its id is not in flight already.
+    /// Notes that a command is being started. Its id must not be in flight already.
     pub fn submit(&mut self, now: Nanos, io: &Io) {
         self.flights.insert(io.id, Flight { submitted: now, due: None, result: None });
         self.timing.submit(now, io.id, io.kind, io.at, io.len());
     }
 
-    /// The real I/O of a command in flight has ended. Another id is ignored.
+    /// Handles the completion of a command's real I/O. An id that is not in flight is ignored.
     pub fn real_done(&mut self, done: IoDone) {
         if let Some(flight) = self.flights.get_mut(&done.id) {
             flight.result = Some(done.result);
@@ -93,14 +93,14 @@ impl Pacer {
         }
     }
 
-    /// When to call [`release`](Self::release) at the latest; past if something waits for it
-    /// already. `None` when nothing can come out before a further real completion or submission.
+    /// Returns the time by which [`release`](Self::release) must be called; it is in the past if something
+    /// already waits. `None` if nothing can be released before a further real completion or submission.
     pub fn next(&self) -> Option<Nanos> {
         if self.late.is_empty() { self.timing.next() } else { Some(Nanos(0)) }
     }
 
-    /// Hands over every completion whose time has come by `now` and whose real I/O has ended, in
-    /// the order the model finished them; those delayed by their real I/O come first.
+    /// Passes on every completion that is due by `now` and whose real I/O has completed, in the order in
+    /// which the model completed them; those delayed by their real I/O come first.
     pub fn release(&mut self, now: Nanos, out: &mut impl FnMut(IoDone)) {
         while let Some(id) = self.late.pop_front() {
             self.finish(now, id, out);
@@ -126,12 +126,12 @@ impl Pacer {
         out(IoDone { id, result });
     }
 
-    /// Commands submitted and not released.
+    /// Returns the number of commands submitted and not released.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
 
-    /// How well the model was kept to so far.
+    /// Returns how well the model has been kept so far.
     pub fn stats(&self) -> PaceStats {
         self.stats
     }

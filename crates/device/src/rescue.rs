@@ -1,8 +1,8 @@
-//! What to do where a device's file is no longer where the next start looks for it.
+//! Recovery of a device whose file is no longer where the next start looks for it.
 //!
-//! A file without any name is gone once it is closed: it can be copied from the process that has it open.
-//! One that has another name is whole and stays, but the next start does not find it; it can be given its
-//! old name again while it is used.
+//! A file without any name is lost once it is closed; until then it can be copied through the process that
+//! has it open. A file with another name is intact, but the next start does not find it; it can be given its
+//! old name again while in use.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -14,19 +14,19 @@ use std::path::{Path, PathBuf};
 use crate::Device;
 use crate::file::Identity;
 
-/// A device whose path no longer leads to it, though it has a name.
+/// A device that has a name, but whose path no longer leads to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Misplaced {
-    /// Something else is where the device was.
+    /// True if the path leads to something else now.
     pub replaced: bool,
-    /// Where it is now, as far as the system says.
+    /// Its current path, if the system knows it.
     pub found_at: Option<PathBuf>,
-    /// The command that gives a file its old name again; block devices have none.
+    /// The command that gives a file its old name again; `None` for block devices.
     pub put_back: Option<String>,
 }
 
 impl Misplaced {
-    /// What is the matter, and what to do, of the device at this path.
+    /// Describes the problem of the device at this path and what to do.
     pub fn advice(&self, path: &Path) -> String {
         let there = match self.replaced {
             true => "something else is there now",
@@ -50,16 +50,16 @@ impl Misplaced {
 /// A device whose file has no name any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Where it was.
+    /// Its former path.
     pub path: String,
-    /// Where it can be copied from as long as it is open: `/proc/PID/fd/NUMBER`.
+    /// The path it can be copied from as long as it is open: `/proc/PID/fd/NUMBER`.
     pub open: String,
-    /// It was truncated, too.
+    /// True if the file was also truncated.
     pub is_cut: bool,
 }
 
-/// How to save what is on these devices: all of them at once, since one by one the server would be ended
-/// after the first. `None` if there are none.
+/// Returns the command that saves the contents of all these devices. It is one command, because the server
+/// would be stopped after the first of several. `None` if there are no such devices.
 pub fn save_removed(removed: &[Removed]) -> Option<String> {
     let pid = removed.first()?.open.split('/').nth(2)?;
     let mut folders: Vec<_> = removed.iter().filter_map(|file| Path::new(&file.path).parent()).collect();
@@ -82,32 +82,33 @@ pub fn save_removed(removed: &[Removed]) -> Option<String> {
     ))
 }
 
-/// A word for the shell, whatever is in it.
+/// Quotes a word for the shell, whatever its contents.
 fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
 }
 
 impl Device {
-    /// Where the open file is, for other processes of this system.
+    /// Returns the path of the open file for other processes of this system.
     fn open_path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
-    /// Where the server's open file can be copied from, if it was removed or replaced since it was opened:
-    /// there only, and as long as it is open.
+    /// Returns the path from which the open file can be copied, if it was removed or replaced since it was
+    /// opened. The path is valid as long as the file is open.
     pub fn removed_file(&self) -> Option<PathBuf> {
         self.expected.has_lost_name(&self.file).then(|| self.open_path())
     }
 
-    /// As [`Self::removed_file`], with what saves it.
+    /// Like [`Self::removed_file`], with the properties that saving it needs.
     pub fn removed(&self) -> Option<Removed> {
         let open = self.removed_file()?.display().to_string();
         let is_cut = self.size_now().is_ok_and(|now| now < self.size());
         Some(Removed { path: self.path.display().to_string(), open, is_cut })
     }
 
-    /// Whether the device has a name, but its path leads to nothing, or to something else. Whatever keeps
-    /// the system from saying, as a folder that may no longer be searched, says nothing.
+    /// Returns the problem if the device has a name, but its path leads to nothing or to something else.
+    /// Errors that keep the system from telling, such as a folder without search permission, report no
+    /// problem.
     pub fn misplaced(&self) -> Option<Misplaced> {
         let is_ours = |found: &Metadata| Identity::of(found) == self.identity();
         let replaced = match std::fs::metadata(&self.path) {
@@ -130,7 +131,8 @@ impl Device {
     }
 }
 
-/// Makes the path a name of the open file again; what is there now is moved aside, but not over anything.
+/// Returns the command that makes the path a name of the open file again. It moves aside the file that is
+/// there now, without overwriting another.
 fn put_back(open: &Path, path: &Path, replaced: bool) -> String {
     let word = quoted(path.as_os_str());
     let place = match replaced {

@@ -1,5 +1,4 @@
-//! The devices of a pool by id, and blocking access to them: what happens before and after
-//! serving.
+//! The devices of a pool by id, and blocking access to them, for the time before and after serving.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -15,16 +14,16 @@ use crate::{Device, DeviceError, DeviceOptions};
 /// Bytes moved at a time where memory must be aligned for the device.
 const BOUNCE: usize = 1 << 20;
 
-/// A pool's open devices.
+/// The open devices of a pool.
 #[derive(Debug, Default)]
 pub struct Devices {
     table: Vec<Option<Device>>,
-    /// Page-aligned memory for direct transfers, made when first needed.
+    /// Page-aligned memory for direct transfers, allocated when first needed.
     bounce: Option<MmapMut>,
 }
 
 impl Devices {
-    /// No devices.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -32,13 +31,13 @@ impl Devices {
     /// Opens a device under an id that is free.
     ///
     /// # Errors
-    /// [`DeviceError::SameDevice`] if it is there already, under whatever name; those of
+    /// [`DeviceError::SameDevice`] if the device is already in the set, under whatever path; those of
     /// [`Device::open`].
     ///
     /// # Panics
-    /// If the id is taken.
+    /// Panics if the id is taken.
     pub fn open(&mut self, id: DeviceId, path: &Path, options: &DeviceOptions) -> Result<(), DeviceError> {
-        // Before opening: waiting for its lock would be waiting for ourselves.
+        // This precedes opening: a process that waits for the device's lock would wait for itself.
         if let Ok(metadata) = std::fs::metadata(path) {
             self.refuse_twin(Identity::of(&metadata), path)?;
         }
@@ -48,10 +47,10 @@ impl Devices {
     /// Adds an open device under an id that is free.
     ///
     /// # Errors
-    /// [`DeviceError::SameDevice`] if it is there already, under whatever name.
+    /// [`DeviceError::SameDevice`] if the device is already in the set, under whatever path.
     ///
     /// # Panics
-    /// If the id is taken.
+    /// Panics if the id is taken.
     pub fn insert(&mut self, id: DeviceId, device: Device) -> Result<(), DeviceError> {
         self.refuse_twin(device.identity(), &device.path)?;
         if self.table.len() <= id.index() {
@@ -72,12 +71,12 @@ impl Devices {
         }
     }
 
-    /// The device with this id.
+    /// Returns the device with this id.
     pub fn get(&self, id: DeviceId) -> Option<&Device> {
         self.table.get(id.index())?.as_ref()
     }
 
-    /// All devices, by id.
+    /// Returns all devices, by id.
     pub fn iter(&self) -> impl Iterator<Item = (DeviceId, &Device)> {
         let numbered = self.table.iter().zip(0u8..=u8::MAX);
         numbered.filter_map(|(device, id)| Some((DeviceId(id), device.as_ref()?)))
@@ -139,10 +138,10 @@ impl Store for Devices {
     }
 }
 
-/// Blocking commands. Memory is aligned by the caller where the device is direct.
+/// Blocking commands. The caller aligns memory where the device is direct.
 impl Device {
-    /// The error of a command that is to fail. One that is never to be answered fails, too: nobody could
-    /// give it up.
+    /// Returns the error of a command that the fault layer fails. A command that should never complete fails,
+    /// too: a blocking caller could not give it up.
     fn fails_on_demand(&self, kind: IoKind) -> Result<(), IoError> {
         match self.demand.as_ref().and_then(|demand| demand.strikes(kind)) {
             Some(Strike::Fail(error)) => Err(error),
@@ -151,18 +150,18 @@ impl Device {
         }
     }
 
-    /// Whether memory must be aligned for transfers.
+    /// Reports whether memory must be aligned for transfers.
     fn needs_aligned(&self) -> bool {
         self.direct && self.mapped.is_none()
     }
 
-    /// Whether a range lies within the device.
+    /// Reports whether a range is within the device.
     pub(crate) fn holds(&self, at: DeviceOffset, len: Bytes) -> bool {
         at.0.checked_add(len.0).is_some_and(|end| end <= self.facts.size.0)
     }
 
-    /// Reads the last page, if that is what is asked for and it can be had without asking the device: whatever it is
-    /// slowed down by, or made to fail by for tests, does not count.
+    /// Reads the last page, if the range is just that and the page is available without access to the device.
+    /// Pacing and faults injected for tests do not apply to it.
     pub(crate) fn read_tail(&self, at: DeviceOffset, bytes: &mut [u8]) -> Option<Result<(), IoError>> {
         let is_tail = bytes.len() as u64 == BLOCK && at.0 + BLOCK == self.facts.size.0;
         match (&self.tail, &self.mapped) {
@@ -217,18 +216,18 @@ impl Device {
         if self.flush_is_free() {
             return Ok(());
         }
-        // Not `File::sync_data`, which tries again when it is interrupted: an error is reported once.
+        // `File::sync_data` would retry when it is interrupted, but an error is reported only once.
         rustix::fs::fdatasync(&self.file).map_err(|error| os(error.into()))
     }
 
-    /// Whether completed writes are as durable as they will ever be. For a file they are not even
-    /// without a volatile cache: the file system may owe its own records.
+    /// Reports whether completed writes are already durable. For a file they are not, even without a volatile
+    /// cache: the file system may not have written its metadata.
     pub(crate) fn flush_is_free(&self) -> bool {
         self.facts.memory_backed || (self.facts.is_block && self.direct && !self.facts.volatile_cache)
     }
 }
 
-/// The engine's word for a system error.
+/// Converts a system error to the engine's error.
 pub(crate) fn os(e: io::Error) -> IoError {
     match e.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero => IoError::Short,

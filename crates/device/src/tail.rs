@@ -1,13 +1,15 @@
-//! The last page of a file, which holds its second superblock, kept mapped; and whether the file still stands.
+//! The last page of a file, which contains its second superblock, kept mapped; and the check that the file
+//! still exists in full.
 //!
-//! Whether a file still is what its superblock says is asked before every FLUSH is answered. To read the page as any
-//! other would cost a disk's arm, or 80 us of an SSD; the file's size and a page that is in memory anyway cost half a
-//! microsecond. A truncation takes the page out of the mapping, so that the next look finds the file as it is then:
-//! short, or grown again and zeros there.
+//! The server checks before every FLUSH reply that a file still is what its superblock says. Reading the page
+//! through the device would cost a seek of a disk, or 80 us of an SSD; the file's size and a page that is in
+//! memory anyway cost half a microsecond. A truncation removes the page from the mapping, so the next check
+//! sees the file as it is then: too short, or extended again with zeros.
 //!
-//! A file that is removed, or that another takes the place of, goes on as if nothing had happened until it is closed, and
-//! all that was written to it with it. The call that tells its size tells that it has no name any more:
-//! once, so that what is in the file is looked at from then on, since it may be truncated as well.
+//! A file that is removed or replaced works as if nothing had happened until it is closed, and then
+//! everything written to it is lost. The system call that returns its size also tells that it has no name any
+//! more. That is reported once, so that later checks look at the file's contents again, because it may be
+//! truncated as well.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -23,24 +25,24 @@ use crate::store::os;
 /// The mapping of a file's last page.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    // Before the mapping, so that it is dropped first.
+    // The guard precedes the mapping, so that it is dropped first.
     guard: bus::Guard,
     map: MmapRaw,
 }
 
 impl Tail {
-    /// Maps the last page of a file of `size` bytes, a whole number of pages, and keeps it in memory as far as the
-    /// system allows that.
+    /// Maps the last page of a file of `size` bytes, a whole number of pages, and locks it in memory as far
+    /// as the system allows.
     pub(crate) fn new(file: &File, size: Bytes) -> io::Result<Self> {
         let at = size.0.checked_sub(BLOCK).ok_or(io::ErrorKind::UnexpectedEof)?;
         let map = MmapOptions::new().offset(at).len(BLOCK as usize).map_raw_read_only(file)?;
         let guard = bus::Guard::over(map.as_mut_ptr() as usize, BLOCK as usize)?;
-        // Else it is read anew, now and then, when memory is short: seldom, and right as well.
+        // If it is refused, the page is read again when memory was short: rarely, and correctly as well.
         let _may_be_refused = map.lock();
         Ok(Self { guard, map })
     }
 
-    /// Reads the page, as long as `bytes`; `None` if that takes a read of the file.
+    /// Reads the page, which is as long as `bytes`; `None` if that takes a read of the file.
     pub(crate) fn read(
         &self,
         file: &File,
@@ -51,34 +53,34 @@ impl Tail {
             return Some(Err(error));
         }
         assert_eq!(bytes.len(), self.map.len(), "a page is read");
-        // SAFETY: the mapping is as long as `bytes`, which are not part of it; the guard makes up for a page that the
-        // file no longer has.
+        // SAFETY: the mapping is as long as `bytes`, which are not part of it; the guard makes up for a page
+        // that the file no longer has.
         unsafe { std::ptr::copy_nonoverlapping(self.map.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
-        // A page that was missing, or that the device could not read, never comes back into the mapping.
+        // A page that was missing, or that the device could not read, never returns to the mapping.
         (!self.guard.has_tripped()).then_some(Ok(()))
     }
 }
 
-/// What a file was when it was opened.
+/// State of a file when it was opened.
 #[derive(Debug)]
 pub(crate) struct Expected {
-    /// How long it was.
+    /// Its size.
     size: Bytes,
-    /// It had a name.
+    /// True if it had a name.
     named: bool,
-    /// It was told that it has none any more.
+    /// True once its removal has been reported.
     removal_told: Cell<bool>,
 }
 
 impl Expected {
-    /// Of this file, of this size.
+    /// Records the state of this file, of this size.
     pub(crate) fn of(file: &File, size: Bytes) -> io::Result<Self> {
         let named = file.metadata()?.nlink() > 0;
         Ok(Self { size, named, removal_told: Cell::new(false) })
     }
 
-    /// Whether the file still is at least as long, and has a name if it had one. That it has none is told
-    /// once.
+    /// Checks that the file still is at least as long, and has a name if it had one. A missing name is
+    /// reported once.
     pub(crate) fn is_met_by(&self, file: &File) -> Result<(), IoError> {
         let found = file.metadata().map_err(os)?;
         match found {
@@ -90,7 +92,7 @@ impl Expected {
         }
     }
 
-    /// Whether the file had a name, and has none any more.
+    /// Reports whether the file had a name, and has none any more.
     pub(crate) fn has_lost_name(&self, file: &File) -> bool {
         self.named && file.metadata().is_ok_and(|found| found.nlink() == 0)
     }
@@ -103,7 +105,7 @@ mod tests {
 
     const SIZE: Bytes = Bytes(16 * BLOCK);
 
-    /// A file with its last page full of ones, and that page mapped.
+    /// Creates a file whose last page is full of ones, and maps that page.
     fn file() -> (File, Tail) {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(SIZE.0).expect("its size");

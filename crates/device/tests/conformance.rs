@@ -1,4 +1,4 @@
-//! The device port's contract, over every ring and every layer.
+//! Tests of the device port's contract, over every ring and every layer.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod common;
@@ -14,7 +14,7 @@ use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoDone, IoError, IoId, IoKind, Memory, Store,
 };
 
-/// A way to open a device, by name.
+/// A named way to open a device.
 type Dress = (&'static str, fn(&Path) -> Device);
 
 const DRESSES: [Dress; 5] = [
@@ -52,7 +52,7 @@ fn everywhere(test: fn(&mut Rig)) {
     }
 }
 
-/// A different one in every run, printed so that a failure can be had again.
+/// Returns a different seed in every run; the test prints it, so that a failure can be reproduced.
 fn fresh_seed() -> u64 {
     let time = std::time::UNIX_EPOCH.elapsed().unwrap();
     time.as_nanos() as u64
@@ -106,7 +106,7 @@ fn a_file_that_shrank_ends_early() {
     }
 }
 
-/// The same while being written: a mapped file's new content would vanish without a word.
+/// The same for writes: new contents of a mapped file would be lost silently.
 #[test]
 fn a_write_past_the_end_of_a_shrunk_file_is_not_lost_unnoticed() {
     for folder in folders() {
@@ -124,7 +124,7 @@ fn a_write_past_the_end_of_a_shrunk_file_is_not_lost_unnoticed() {
     }
 }
 
-/// Holes, first writes and overwrites of parts of blocks take different ways in a mapped file.
+/// Holes, first writes and overwrites of parts of blocks use different code paths in a mapped file.
 #[test]
 fn holes_read_as_zeros_and_fill_up_sector_by_sector() {
     everywhere(|rig| {
@@ -150,8 +150,8 @@ fn an_unknown_device_is_lost() {
     }
 }
 
-/// Many commands at once, more than the ring holds: every one is answered once, and the device
-/// ends up as a vector would.
+/// With many commands at once, more than the ring holds, each completes exactly once, and the device ends up
+/// like a vector with the same writes.
 #[test]
 fn depth_is_answered_command_by_command() {
     everywhere(|rig| {
@@ -196,7 +196,7 @@ fn depth_is_answered_command_by_command() {
     });
 }
 
-/// Both copies of a block are written from one buffer, and a file in memory is written while the ring has the
+/// Both copies of a block are written from one buffer; a file in memory is written while the ring has the
 /// other command.
 #[test]
 fn one_buffer_is_written_to_two_devices_at_once() {

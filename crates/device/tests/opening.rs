@@ -1,4 +1,4 @@
-//! Opening devices: what is refused, in words that help.
+//! Tests of opening devices: refusals and their messages.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod common;
@@ -60,7 +60,7 @@ fn a_file_or_a_modelled_cache_needs_its_flush_whatever_is_declared() {
     for folder in folders() {
         let declared = DeviceOptions { volatile_cache: Some(false), ..options() };
         let device = Device::open(&folder.path().join("declared"), &declared).unwrap();
-        // The file system owes its own records; in memory there is nothing to owe.
+        // The file system may not have written its metadata; in memory there is nothing to write.
         assert_eq!(device.needs_flush(), !device.memory_backed());
         let paced = DeviceOptions { pace: Some("hdd-7200".into()), ..options() };
         let device = Device::open(&folder.path().join("paced"), &paced).unwrap();
@@ -94,7 +94,7 @@ fn two_names_for_one_device_are_refused() {
         let mut devices = Devices::new();
         devices.insert(DeviceId(0), open(&path)).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        // The lock alone would speak of another process.
+        // The lock alone would blame another process.
         let error = devices.open(DeviceId(1), &link, &options()).unwrap_err();
         assert!(matches!(error, DeviceError::SameDevice { .. }), "{error}");
         assert!(devices.open(DeviceId(1), &folder.path().join("c"), &options()).is_ok());
@@ -129,7 +129,7 @@ fn no_file_is_made_among_the_kernels() {
     let below = |folder: &str| Path::new(folder).join(&name);
     for path in [below("/dev"), below("/proc"), below("/sys"), below("/dev/shm/.."), through_link.clone()] {
         let error = refusal(&path, &options());
-        // The folder may be missing on the way: then nothing is made either.
+        // If the folder does not exist, nothing is created either.
         assert!(matches!(error, DeviceError::NoSuchDevice { .. }), "{error}");
         assert_eq!(error.kind(), ErrorKind::Usage);
         assert!(!error.to_string().contains("size"), "{error}");
@@ -168,7 +168,7 @@ fn contents_are_told_by_name() {
         drop(device);
         let made = Command::new("mkfs.ext4").args(["-q", "-L", "photos"]).arg(&path).output();
         if !made.as_ref().is_ok_and(|made| made.status.success()) {
-            // Without e2fsprogs: its magic number, and something beside it.
+            // Without e2fsprogs: the magic number of ext4, and another byte.
             use std::os::unix::fs::FileExt;
             let file = std::fs::File::options().write(true).open(&path).unwrap();
             file.write_all_at(b"\x53\xef", 0x438).unwrap();
@@ -216,7 +216,7 @@ fn who_else_uses_a_file_is_told() {
     assert_eq!(device.other_user(), None);
 }
 
-/// A file as a block device, as long as it lives.
+/// A file as a loop device, as long as it lives.
 struct Loop(String);
 
 impl Loop {
@@ -259,7 +259,7 @@ fn a_block_device_is_used_exclusively() {
     assert_eq!(rig.read(weir_model::DeviceOffset(512), Bytes(1024)).unwrap(), [5; 1024]);
     drop(rig);
     let excl = rustix::fs::OFlags::EXCL.bits() as i32;
-    // The kernel lets go of a ring's files some time after the ring was closed.
+    // The kernel releases a ring's files some time after the ring was closed.
     let claim = (0..500).find_map(|_| {
         let claim = std::fs::OpenOptions::new().read(true).custom_flags(excl).open(path);
         claim.inspect_err(|_| std::thread::sleep(std::time::Duration::from_millis(10))).ok()

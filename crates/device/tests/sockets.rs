@@ -1,4 +1,4 @@
-//! Clients over unix sockets and TCP: everything arrives, in order, whatever they do.
+//! Tests of clients over unix sockets and TCP: everything arrives, in order, whatever they do.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod common;
@@ -103,7 +103,7 @@ fn a_whole_receive_waits_for_all_of_it_and_spans_buffers() {
     });
 }
 
-/// Far more than a socket holds, from more parts than one call takes, to a client that dawdles.
+/// A send of far more bytes than a socket buffers, in more parts than one call takes, to a slow client.
 #[test]
 fn a_large_send_to_a_slow_client_is_finished() {
     everywhere(|rig, conn, mut client| {
@@ -289,7 +289,7 @@ fn a_socket_that_cannot_be_given_away_does_not_stay() {
     let access = SocketAccess { group: Some(12_345), owner: Some(23_456), ..SocketAccess::default() };
     let at = Listen::Unix { path: path.clone(), access };
     let listen = move || {
-        // Root may give a file to anybody: this thread goes on as nobody.
+        // Root may give a file to anyone, so this thread continues as nobody.
         if rustix::process::geteuid().is_root() {
             let nobody = rustix::process::Uid::from_raw(65_534);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
@@ -348,7 +348,7 @@ fn a_client_that_closed_its_end_is_reported_before_its_bytes_are_received() {
         client.write_all(b"unread").unwrap();
         assert_eq!(hung_up(rig), []);
         drop(client);
-        // Over TCP the end takes its way through the kernel.
+        // Over TCP the end of the stream takes time to pass through the kernel.
         while hung_up(rig) != [conn] {
             std::thread::yield_now();
         }

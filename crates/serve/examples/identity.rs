@@ -1,12 +1,12 @@
-//! Serves one device as one volume, byte for byte: the map that costs nothing. `bench/map-cost` measures
-//! the server against it, so that what is left of the difference is the map and the engine.
+//! Serves one device as one volume, byte for byte, without a map. `bench/map-cost` compares the server with
+//! it; the remaining difference is the cost of the map and the engine.
 //!
 //! ```text
 //! cargo run --release -p weir-serve --example identity -- /tmp/s DEVICE 256 [MODEL]
 //! ```
 //!
-//! The arguments are the socket's path, the device (a file that does not exist is created), its size in
-//! MiB and, to pace it, a modelled drive. Reads and writes are whole 4 KiB blocks. Ends at SIGTERM or
+//! The arguments are the socket's path, the device (a file that does not exist is created), its size in MiB
+//! and, to pace it, a modelled drive. Reads and writes are whole 4 KiB blocks. The server ends at SIGTERM or
 //! SIGINT.
 
 use std::collections::VecDeque;
@@ -23,10 +23,10 @@ use weir_serve::volumes::{RunsOf, Volumes};
 use weir_serve::{ClientCounts, Limits, Server};
 
 const DEVICE: DeviceId = DeviceId(0);
-/// Requests at a time.
+/// Maximum number of requests in flight.
 const REQUESTS: usize = 1024;
 
-/// A volume whose every byte is where it is on the device.
+/// A volume whose bytes have the same addresses on the device.
 struct Identity {
     size: Bytes,
     /// Requests on the device, by the number of their command.
@@ -55,7 +55,7 @@ impl Identity {
         self.replies.push_back(Reply { id: request.id, result, buffer: request.buffer, response });
     }
 
-    /// What the device is to do for it; `None` if that is nothing.
+    /// Returns the device command of a request; `None` if it needs none.
     fn command(request: &Request) -> Result<Option<IoKind>, RequestError> {
         let is_aligned = (request.offset.0 | request.len.0).is_multiple_of(BLOCK);
         match request.op {

@@ -1,10 +1,10 @@
-//! Serves a volume in memory: what serving costs without an engine and devices.
+//! Serves a volume in memory, to measure the cost of serving without an engine and devices.
 //!
 //! ```text
 //! cargo run --release -p weir-serve --example serve_ram -- /tmp/ram.sock 256
 //! ```
 //!
-//! The arguments are the socket's path and the volume's size in MiB. Ends at SIGTERM or SIGINT.
+//! The arguments are the socket's path and the volume's size in MiB. The server ends at SIGTERM or SIGINT.
 
 use std::path::PathBuf;
 use weir_device::{Arena, Devices, Listen, Reactor, ReactorOptions};

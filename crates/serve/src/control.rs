@@ -1,6 +1,6 @@
-//! Asking a running server, at its control socket.
+//! Client of a running server's control socket.
 //!
-//! What may be asked and what is answered is in [`weir_session::control`].
+//! [`weir_session::control`] defines the requests and answers.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 
 pub use weir_session::control::{Answer, Class, Hardening, LINE_MAX, Request};
 
-/// How long an answer is waited for: removing a large volume takes its time.
+/// Timeout of an answer: removing a large volume takes time.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long the status is waited for, which is there at once; and any answer until it is looked whether the
-/// server's process is stopped.
+/// Timeout of the status, which is available at once. For other answers: the interval after which the
+/// server's process is checked for being stopped.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Asks the server whose control socket is at `path`, and waits for its answer.
+/// Sends a request to the server whose control socket is at `path`, and waits for its answer.
 ///
 /// # Errors
 /// [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if no server runs there;
-/// [`io::ErrorKind::TimedOut`] if it does not answer, with why and what to do as "what happened; what to do";
-/// others if it answers with something else than an answer.
+/// [`io::ErrorKind::TimedOut`] if it does not answer, with a message of the form "what happened; what to do";
+/// others if the answer is malformed.
 pub fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
     let patience = if *request == Request::Status { SILENCE } else { PATIENCE };
     ask_within(path, request, patience)
 }
 
-/// Whether a server answers at `path` within `patience`. One that was killed may still take
+/// Reports whether a server answers at `path` within `patience`. A killed server may still accept
 /// connections, but does not answer.
 pub fn answers(path: &Path, patience: Duration) -> bool {
     ask_within(path, &Request::Status, patience).is_ok()
@@ -36,7 +36,7 @@ fn ask_within(path: &Path, request: &Request, patience: Duration) -> io::Result<
     begin(path, request, patience).map(|(answer, _)| answer)
 }
 
-/// Asks, and keeps the connection: the answer, and what may follow it.
+/// Sends a request and keeps the connection; returns the answer and the bytes that followed it.
 pub(crate) fn begin(
     path: &Path,
     request: &Request,
@@ -63,8 +63,8 @@ pub(crate) fn begin(
     Ok((serde_json::from_slice(&answer)?, reader))
 }
 
-/// A server that is silent: it may go on thinking, unless its process is stopped, or the time for an answer
-/// is over.
+/// Decides about a server that is silent: it may take more time, unless its process is stopped or the timeout
+/// has expired.
 fn judge_silence(server: u32, is_over: bool) -> io::Result<()> {
     let timed_out = |message: String| Err(io::Error::new(io::ErrorKind::TimedOut, message));
     if is_stopped(server) {
@@ -81,10 +81,10 @@ fn judge_silence(server: u32, is_over: bool) -> io::Result<()> {
     }
 }
 
-/// Whether a process is stopped, by a signal or a debugger: it does nothing until it is told to go on.
+/// Reports whether a process is stopped, by a signal or a debugger: it does not run until it is continued.
 pub fn is_stopped(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // Its name is in parentheses, and may have some of its own.
+    // The process name is in parentheses, and may itself contain parentheses.
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, Some('T' | 't'))
 }

@@ -1,8 +1,8 @@
-//! Serving volumes to clients: [`weir_session`] over real sockets and devices.
+//! Serves volumes to clients: [`weir_session`] over real sockets and devices.
 //!
-//! - [`server`]: the loop that waits for events and hands them on.
-//! - [`control`]: asking a running server.
-//! - [`recording`]: hearing what its clients ask for.
+//! - [`server`]: the event loop.
+//! - [`control`]: client of a running server's control socket.
+//! - [`recording`]: client of a recording of client requests.
 #![forbid(unsafe_code)]
 
 pub mod control;

@@ -1,6 +1,6 @@
-//! Hearing what clients ask a running server for, at its control socket.
+//! Client of a recording: receives a running server's client requests from its control socket.
 //!
-//! What is sent is in [`weir_session::recording`].
+//! [`weir_session::recording`] defines the frames.
 
 use crate::control::{Answer, Request, begin};
 use std::io::{self, ErrorKind, Read};
@@ -12,12 +12,12 @@ use weir_session::recording::Frames;
 
 pub use weir_session::recording::{Heard, Recorded};
 
-/// How long the server may take to say that it records.
+/// Timeout of the server's confirmation that it records.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the server may take to send what is left when a recording ends.
+/// Timeout of the remaining requests when a recording ends.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// A recording under way, at whoever asked for it. Dropping it ends it.
+/// An active recording. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct Recording {
     stream: UnixStream,
@@ -25,10 +25,10 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Has the server whose control socket is at `path` record the requests to these volumes.
+    /// Makes the server whose control socket is at `path` record requests to these volumes.
     ///
     /// # Errors
-    /// As [`ask`](crate::control::ask); within, the answer if it is another than that it records.
+    /// As [`ask`](crate::control::ask). The inner error is the server's answer if it does not record.
     pub fn begin(path: &Path, volumes: &[String]) -> io::Result<Result<Self, Answer>> {
         let request = Request::Record { volumes: volumes.to_vec() };
         let (answer, behind) = begin(path, &request, PATIENCE)?;
@@ -40,17 +40,17 @@ impl Recording {
         })
     }
 
-    /// Requests that were dropped so far, because they came faster than they were heard.
+    /// Returns the number of requests dropped so far because they were not received fast enough.
     pub const fn dropped(&self) -> u64 {
         self.frames.dropped
     }
 
-    /// Waits at most so long for requests, and gives those that came to `take`.
+    /// Waits at most `patience` for requests, and passes those that arrived to `take`.
     ///
     /// # Errors
-    /// If what is sent is no frame.
+    /// Fails if the server sends malformed frames.
     pub fn hear(&mut self, patience: Duration, mut take: impl FnMut(Recorded)) -> io::Result<Heard> {
-        // What came with the answer.
+        // Frames that arrived together with the answer.
         if self.take_frames(&mut take)? == Heard::Whole {
             return Ok(Heard::Whole);
         }
@@ -66,7 +66,8 @@ impl Recording {
         self.take_frames(&mut take)
     }
 
-    /// Ends it: no request that comes from now on is in it. What was recorded is given to `take`.
+    /// Ends the recording: requests that arrive from now on are not part of it. Passes the remaining requests
+    /// to `take`, and returns the number that were dropped.
     ///
     /// # Errors
     /// As [`hear`](Self::hear).
@@ -88,7 +89,7 @@ impl Recording {
     }
 }
 
-/// Nothing came for a while, or a signal did.
+/// Reports whether a receive ended because nothing arrived in time or a signal interrupted it.
 fn is_pause(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

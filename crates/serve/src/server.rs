@@ -1,6 +1,6 @@
 //! The server over the reactor: one thread that owns sockets, devices, memory and the engine.
 //!
-//! Each round of [`Server::run`]: wait for events, report them to the session's server, and let it have its
+//! Each round of [`Server::run`] waits for events, reports them to the session's server, and lets it take its
 //! turn. Sends and device commands leave together, in few system calls.
 
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use weir_model::{Buffer, ConnId, DeviceId, DeviceSet, Fill, Io, Nanos};
 use weir_session::server::{Outside, StopRequest};
 use weir_session::{ClientCounts, End, Limits, Port, Volumes};
 
-/// Tells the control socket what the pool is doing, and how many clients it has.
+/// Describes the state of the pool and the number of its clients, for the control socket.
 pub type Describe<V> = Box<dyn Fn(&V, &Reactor, &ClientCounts) -> serde_json::Value>;
 
 /// Serves volumes to clients until it is told to stop.
@@ -20,14 +20,14 @@ pub struct Server<V> {
     now: Nanos,
     session: weir_session::Server<V, Live>,
     control: Option<ListenerId>,
-    /// Somebody who wanted it to stop was told what would be lost.
+    /// True once a request to stop has been answered with a warning about data that stopping would lose.
     has_warned: bool,
-    /// When it was last looked where devices are, and those that were somewhere else.
+    /// When the locations of the devices were last checked, and the devices that had moved.
     looked: Option<Nanos>,
     misplaced: DeviceSet,
 }
 
-/// How often it is looked whether devices are where the next start looks for them, while anything happens.
+/// Interval between checks that devices are where the next start looks for them, while there are events.
 const LOOK: Nanos = Nanos::secs(5);
 
 /// The reactor as the session's port.
@@ -70,7 +70,7 @@ impl Live {
     }
 }
 
-/// Whether the server goes on.
+/// Whether the server continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     GoOn,
@@ -78,8 +78,8 @@ enum Next {
 }
 
 impl<V: Volumes> Server<V> {
-    /// A server that listens nowhere yet. The reactor must have been made with this arena and,
-    /// for SIGTERM and SIGINT to stop the server, with `signals`.
+    /// Creates a server that does not listen yet. The reactor must have been created with this arena and, for
+    /// SIGTERM and SIGINT to stop the server, with `signals`.
     pub fn new(reactor: Reactor, arena: Arena, volumes: V, limits: &Limits, describe: Describe<V>) -> Self
     where
         V: 'static,
@@ -94,7 +94,7 @@ impl<V: Volumes> Server<V> {
         Self { port, arena, now, session, control: None, has_warned: false, looked: None, misplaced }
     }
 
-    /// Serves NBD there; returns the TCP address, whose port was perhaps found.
+    /// Serves NBD at this address; returns the TCP address, whose port the kernel may have chosen.
     ///
     /// # Errors
     /// Those of [`Reactor::listen`].
@@ -103,7 +103,7 @@ impl<V: Volumes> Server<V> {
         Ok(self.port.0.address(listener))
     }
 
-    /// Answers [control requests](crate::control) there, of this user only.
+    /// Answers [control requests](crate::control) of this user at `path`.
     ///
     /// # Errors
     /// Those of [`Reactor::listen`].
@@ -113,20 +113,20 @@ impl<V: Volumes> Server<V> {
         Ok(())
     }
 
-    /// Stops the server from another thread, as SIGTERM does.
+    /// Returns a handle that stops the server from another thread, as SIGTERM does.
     pub fn stopper(&self) -> Waker {
         self.port.0.waker()
     }
 
-    /// Serves until told to stop: by SIGTERM, SIGINT, the control socket or
-    /// [`stopper`](Self::stopper). Then accepts nothing more, answers what is in flight, and
-    /// brings the volumes to rest. Told twice, returns at once. Where device files were removed, and would be
-    /// gone with the server, the first time only says so; where they are removed while it stops, it waits
-    /// for the second time.
+    /// Serves until told to stop: by SIGTERM, SIGINT, the control socket or [`stopper`](Self::stopper). The
+    /// server then accepts no more clients, answers the requests in flight, and stops the volumes. A second
+    /// request to stop returns at once. If device files were removed, and would be lost with the server, the
+    /// first request only logs a warning; if they are removed during the stop, the server waits for the
+    /// second request.
     pub fn run(mut self) -> End {
         let mut events = Vec::new();
         let mut ended = None;
-        // What the volumes wanted of the devices before anything happened.
+        // The volumes may want device commands before the first event.
         self.turn();
         loop {
             let (session, mut outside) = self.parts();
@@ -148,7 +148,7 @@ impl<V: Volumes> Server<V> {
         }
     }
 
-    /// How it ends at once, if data is gone with a device.
+    /// Returns the outcome of an immediate end, if data is lost with a device.
     fn damaged(&self) -> Option<End> {
         let removed = || self.port.devices().find_map(|(id, device)| device.removed_file().map(|_| id));
         self.session.volumes().damaged_device().or_else(removed).map(End::Damaged)
@@ -159,13 +159,13 @@ impl<V: Volumes> Server<V> {
         (&mut self.session, outside)
     }
 
-    /// Waits for events, at most until the session has something to do.
+    /// Waits for events, at most until the session's deadline.
     fn wait(&mut self, events: &mut Vec<Event>) {
         let deadline = self.session.deadline(self.now);
         self.now = self.port.0.wait(deadline, events);
     }
 
-    /// Whether stopping would lose what is in files that were removed, and nobody was told before.
+    /// Reports, once, whether stopping would lose the contents of files that were removed.
     fn warns_of_loss(&mut self) -> bool {
         let Some(save) = self.port.save_removed() else { return false };
         if std::mem::replace(&mut self.has_warned, true) {
@@ -178,7 +178,7 @@ impl<V: Volumes> Server<V> {
         true
     }
 
-    /// Says in the log which devices the next start will not find, and which it will again.
+    /// Logs which devices the next start will not find, and which it will find again.
     fn look_for_devices(&mut self) {
         if self.looked.is_some_and(|at| self.now.since(at) < LOOK) {
             return;
@@ -221,7 +221,7 @@ impl<V: Volumes> Server<V> {
                 if session.begin_stop(&mut outside) == StopRequest::Again {
                     return Next::StopAtOnce;
                 }
-                // What is not known yet is to be said before the end.
+                // Devices that moved since the last check are logged before the end.
                 self.looked = None;
             }
         }

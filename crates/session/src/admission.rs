@@ -1,36 +1,37 @@
-//! Who is let in: limits on clients, a budget for handshakes, and what the log says of those refused.
+//! Admission of clients: limits on clients, a budget for handshakes, and the log lines about refused clients.
 //!
-//! Pure: time is an argument, and nobody is turned away here but by the answer.
+//! The module is pure: time is an argument, and the caller acts on the result.
 
 use crate::repeated::Repeated;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, Nanos, Peer};
 
-/// Handshakes at a time; with more, the oldest one gives way.
+/// Maximum number of concurrent handshakes; above it, a handshake is dropped for each new one.
 pub const HANDSHAKES: u16 = 256;
 
-/// How much of everything clients may have.
+/// Limits on clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// NBD clients at a time, past the handshake; more are turned away. At most [`Limits::CLIENTS_MAX`].
+    /// Maximum number of NBD clients past the handshake; further ones are refused. At most
+    /// [`Limits::CLIENTS_MAX`].
     pub clients: u16,
-    /// Of these, how many from one IP address.
+    /// Maximum number of clients from one IP address.
     pub clients_per_address: u16,
-    /// The most memory one client may hold in payloads.
+    /// The most memory that one client may use for payloads.
     pub each: Bytes,
-    /// Memory no client may touch.
+    /// Memory that no client may use.
     pub reserve: Bytes,
-    /// How long a client may take to say what it wants.
+    /// Time limit of a handshake.
     pub handshake: Nanos,
-    /// How long a control session may be silent, or take no answer.
+    /// Timeout of a control session that sends nothing, or does not take an answer.
     pub control: Nanos,
-    /// A client that asks nothing for so long gives back its buffers, and is a client still.
+    /// Idle time after which a client's buffers are released; the client stays connected.
     pub rest: Nanos,
 }
 
 impl Limits {
-    /// The most clients there can be: their numbers are in requests' ids.
+    /// Upper bound on [`clients`](Self::clients): client numbers are part of request ids.
     pub const CLIENTS_MAX: u16 = 16_384;
 }
 
@@ -48,35 +49,35 @@ impl Default for Limits {
     }
 }
 
-/// Clients in numbers.
+/// Numbers of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCounts {
-    /// Past the handshake, now.
+    /// Clients past the handshake, now.
     pub clients: u64,
-    /// How many there may be.
+    /// Maximum number of clients.
     pub limit: u64,
-    /// Still in the handshake, now.
+    /// Clients in the handshake, now.
     pub handshakes: u64,
-    /// Of all clients, how many have given back their buffers because they asked nothing for a while.
+    /// Clients past the handshake whose buffers were released because they were idle.
     pub idle: u64,
-    /// Turned away since the start: clients beyond a limit.
+    /// Clients refused since the start because of a limit.
     pub refused: u64,
-    /// Handshakes that were given up since the start: they took too long, or gave way to others.
+    /// Handshakes dropped since the start: they exceeded their time limit or were evicted.
     pub handshakes_dropped: u64,
     /// Control sessions, now.
     pub sessions: u64,
 }
 
-/// Why a client is turned away.
+/// Reason for refusing a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There are as many clients as there may be.
+    /// The maximum number of clients is reached.
     Clients(u16),
-    /// There are as many clients from this address as there may be.
+    /// The maximum number of clients from this address is reached.
     Address(IpAddr, u16),
     /// There is no memory for its buffers.
     Memory,
-    /// There are as many control sessions as there may be, all of them busy.
+    /// The maximum number of control sessions is reached, and all are busy.
     Sessions(usize),
 }
 
@@ -97,7 +98,7 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Who is in.
+/// The admitted clients.
 #[derive(Debug)]
 pub struct Admission {
     clients: u16,
@@ -107,21 +108,21 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Nobody yet.
+    /// Creates the state without clients.
     pub fn new(limits: &Limits) -> Self {
         let (clients, per_address) = (limits.clients, limits.clients_per_address);
         Self { clients, per_address, in_now: 0, by_address: BTreeMap::new() }
     }
 
-    /// Clients that are in.
+    /// Returns the number of admitted clients.
     pub const fn count(&self) -> u16 {
         self.in_now
     }
 
-    /// Whether one more client of this peer would be let in now.
+    /// Checks whether one more client of this peer would be admitted now.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason for refusing it.
     pub fn check(&self, peer: Peer) -> Result<(), Refusal> {
         if self.in_now >= self.clients {
             return Err(Refusal::Clients(self.clients));
@@ -136,17 +137,17 @@ impl Admission {
         }
     }
 
-    /// A client has said what it wants, and is let in.
+    /// Admits a client that has completed its handshake.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Returns the reason for refusing it.
     pub fn enter(&mut self, peer: Peer) -> Result<(), Refusal> {
         self.check(peer)?;
         self.enter_unchecked(peer);
         Ok(())
     }
 
-    /// A client is let in, whatever the limits.
+    /// Admits a client without checking the limits.
     pub(crate) fn enter_unchecked(&mut self, peer: Peer) {
         self.in_now += 1;
         if let Peer::Address(address) = peer {
@@ -154,7 +155,7 @@ impl Admission {
         }
     }
 
-    /// A client that was let in is gone.
+    /// Removes an admitted client that has disconnected.
     pub fn leave(&mut self, peer: Peer) {
         self.in_now -= 1;
         if let Peer::Address(address) = peer
@@ -168,26 +169,26 @@ impl Admission {
     }
 }
 
-/// What handshakes may take: a bucket of steps that fills with time.
+/// The budget of handshakes: a token bucket of steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Steps there are, in billionths; less than none while a long answer is being paid for.
+    /// Available steps, in billionths; negative while a long answer is being paid for.
     filled: i64,
     at: Nanos,
 }
 
-/// Steps of handshakes a second: accepting a client is one, so is an option, and each 4 KiB of an answer.
-/// With some ten microseconds each, floods of them take two fifths of the thread. (Fewer would leave listeners'
-/// queues full, and a unix socket then refuses whoever does not wait.)
+/// Steps of handshakes per second. Accepting a client is one, an option is one, and so is each 4 KiB of an
+/// answer. At about ten microseconds a step, floods of handshakes take two fifths of the thread. (With fewer
+/// steps the listeners' queues would stay full, and a unix socket then refuses clients that do not wait.)
 const STEPS_A_SECOND: i64 = 40_000;
-/// Steps that may be taken at once after a pause.
+/// Maximum number of steps at once after a pause.
 const STEPS_MAX: i64 = 256;
-/// Steps that are left to those who are in, when no more are accepted.
+/// Steps reserved for clients already accepted: with fewer, no more are accepted.
 const STEPS_KEPT: i64 = 16;
 const BILLION: i64 = 1_000_000_000;
 
 impl Budget {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub const fn new(now: Nanos) -> Self {
         Self { filled: STEPS_MAX * BILLION, at: now }
     }
@@ -198,25 +199,25 @@ impl Budget {
         self.at = now;
     }
 
-    /// Whether a step may be taken now.
+    /// Reports whether a step may be taken now.
     pub fn has_step(&mut self, now: Nanos) -> bool {
         self.fill(now);
         self.filled >= BILLION
     }
 
-    /// Whether another client may be accepted now.
+    /// Reports whether another client may be accepted now.
     pub fn may_accept(&mut self, now: Nanos) -> bool {
         self.fill(now);
         self.filled >= STEPS_KEPT * BILLION
     }
 
-    /// Steps were taken; they may be more than there are.
+    /// Spends steps; they may be more than are available.
     pub fn spend(&mut self, steps: u64) {
         let cost = i64::try_from(steps).unwrap_or(i64::MAX).saturating_mul(BILLION);
         self.filled = self.filled.saturating_sub(cost).max(-STEPS_A_SECOND * BILLION);
     }
 
-    /// When a step may be taken, or with `accept` a client accepted.
+    /// Returns the time when a step may be taken, or with `accept` a client accepted.
     pub fn due(&self, accept: bool) -> Nanos {
         let wanted = if accept { STEPS_KEPT } else { 1 } * BILLION;
         let lacking = (wanted - self.filled).max(0).unsigned_abs();
@@ -224,12 +225,12 @@ impl Budget {
     }
 }
 
-/// What the log says of clients turned away.
+/// Log lines about refused clients.
 pub type Refused = Repeated<Refusal>;
 
 impl Refused {
-    /// The line to write now, if one is due: how many were turned away since the last one, and why the
-    /// latest of them.
+    /// Returns the line to write now, if one is due: the number of clients refused since the last line, and
+    /// the reason for the latest.
     pub fn line(&mut self, now: Nanos) -> Option<String> {
         let (count, why) = self.take_due(now)?;
         let clients = if count == 1 { "client" } else { "clients" };

@@ -1,8 +1,8 @@
-//! A client's bytes, made and understood: for tests.
+//! Encodes and decodes a client's side of the NBD protocol, for tests.
 
 use crate::nbd::wire::{Reader, chunk, command};
 
-/// The handshake of a client that wants the volume in memory.
+/// Encodes the handshake of a client that uses the volume in memory.
 pub fn hello(structured: bool) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0, 3];
     if structured {
@@ -15,7 +15,7 @@ pub fn hello(structured: bool) -> Vec<u8> {
     bytes
 }
 
-/// A request without payload.
+/// Encodes a request without payload.
 pub fn request(kind: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
     let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
     bytes.extend_from_slice(&flags.to_be_bytes());
@@ -26,14 +26,14 @@ pub fn request(kind: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec
     bytes
 }
 
-/// A write with its payload.
+/// Encodes a write with its payload.
 pub fn write(cookie: u64, offset: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = request(command::WRITE, 0, cookie, offset, payload.len() as u32);
     bytes.extend_from_slice(payload);
     bytes
 }
 
-/// One message of the server.
+/// One decoded message of the server.
 #[derive(Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of the protocol")]
 pub enum Said {
@@ -45,14 +45,14 @@ pub enum Said {
     Hole { cookie: u64, done: bool, offset: u64, len: u32 },
     /// A chunk that reports an error.
     Error { cookie: u64, done: bool, error: u32, at: Option<u64> },
-    /// A block status, as runs of a length and flags.
+    /// A block status: lengths and flags of runs.
     Status { cookie: u64, runs: Vec<(u32, u32)> },
 }
 
-/// What the server said, if no simple reply has data.
+/// Decodes the server's output, which may have no simple reply with data.
 ///
 /// # Panics
-/// If it is not a sequence of whole messages.
+/// Panics if `output` is not a sequence of whole messages.
 pub fn said(output: &[u8]) -> Vec<Said> {
     let mut reader = Reader(output);
     let mut all = Vec::new();
@@ -96,7 +96,7 @@ fn message(reader: &mut Reader<'_>) -> Option<Said> {
     }
 }
 
-/// Bytes that differ from seed to seed, none of them zero.
+/// Returns non-zero bytes that differ between seeds.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| ((i + seed) * 31 % 251) as u8 + 1).collect()
 }

@@ -1,23 +1,23 @@
-//! One client, from its first byte to its last, without a socket: bytes in, requests out,
-//! results in, bytes out. Whoever drives it does the receiving, the sending and the engine's part.
+//! One client connection without its socket, from the first byte to the last: bytes in, requests out, results
+//! in, bytes out. The driver receives, sends, and passes requests to the engine.
 //!
 //! ```text
 //! receive -> received -> step ... step -> (engine) -> reply ... reply -> gather -> (send) -> sent
 //! ```
 //!
-//! - Bytes arrive in the [`Inbox`], or straight in the buffer of the write they belong to.
-//! - A request becomes *pieces* of at most [`PIECE`] bytes, each with its own buffer and its own
-//!   turn in the engine, so that neither a long write has to arrive before its first bytes are
-//!   stored, nor a long read be complete before its first bytes are sent.
-//! - What is done waits in line until the socket is free; then one [`gather`](Connection::gather)
-//!   lays out as many replies as fit, and they leave in one system call.
-//! - A read whose data goes out in order (simple replies have no frames within) begins to leave once
-//!   all of it is read, or, longer than [`BUFFERED`], once all its pieces are with the engine: from
-//!   then on it needs nothing of the client, and other replies can wait until it is whole. Where
-//!   memory for all pieces is lacking, it begins when it is the only request.
+//! - Bytes arrive in the [`Inbox`], or directly in the buffer of the write they belong to.
+//! - A request becomes *pieces* of at most [`PIECE`] bytes, each with its own buffer and its own turn in the
+//!   engine. So a long write is stored while the rest of it still arrives, and a long read is sent while the
+//!   rest of it is still being read.
+//! - Replies queue until the socket is free; then one [`gather`](Connection::gather) lays out as many as fit,
+//!   and they leave in one system call.
+//! - The data of a simple reply must leave in order, because the reply has no inner framing. Such a reply
+//!   begins once the whole read has completed, or, if the read is longer than [`BUFFERED`], once all its
+//!   pieces are in the engine: from then on it needs nothing from the client, and other replies can wait
+//!   until it is complete. If memory for all pieces is lacking, the reply begins when it is the only request.
 //!
-//! Nothing is allocated per request. All lengths that a client can influence are bounded: by
-//! [`REQUESTS`], by the [`Credit`] of the pool's memory, by the limits in [`nbd`](crate::nbd).
+//! Nothing is allocated per request. All lengths that a client can influence are bounded: by [`REQUESTS`], by
+//! the [`Credit`] of the pool's memory, and by the limits in [`nbd`](crate::nbd).
 
 mod input;
 mod losses;
@@ -37,53 +37,52 @@ use weir_model::{Buffer, Bytes, Memory, Mutant, Op, Planted, Request, VolumeId, 
 
 pub use input::{Inbox, Room};
 
-/// The most bytes of a request that travel together. Pieces end at multiples of it, hence at
-/// borders of the extents that are not longer.
+/// Maximum length of a piece, in bytes. Pieces end at multiples of it, and therefore at the boundaries of
+/// extents that are not longer.
 pub const PIECE: u32 = 256 << 10;
-/// Requests a client may have in flight; more wait in the socket.
+/// Maximum number of requests in flight per client; further ones wait in the socket.
 pub const REQUESTS: u16 = 128;
-/// Pieces in flight; the memory they hold is limited by [`Credit`].
+/// Maximum number of pieces in flight; [`Credit`] limits the memory they use.
 const PIECES: u16 = 256;
-/// Bytes read and not sent beyond which a client's next reads wait: enough to keep a socket busy,
-/// few enough to stay in the processor's cache where devices are fast.
+/// Bytes read but not sent above which a client's next reads wait: enough to keep a socket busy, and few
+/// enough to stay in the processor's cache where devices are fast.
 const UNSENT: u64 = 512 << 10;
-/// The longest read that, if it goes out in order, is read as a whole first, so that a failure
-/// can still be told. With its edges it takes no more than [`PIECE`] bytes of memory.
+/// Longest in-order read whose pieces are submitted at once, so that a failure can still be reported. With
+/// its edges it uses no more than [`PIECE`] bytes of memory.
 const WHOLE: u32 = WHOLE_MAX;
 const _: () = assert!(WHOLE <= PIECE / 2);
-/// The longest read that, if it goes out in order, leaves only when all of it is read, so that a
-/// failure can still be told. (Unless its client may not hold that much memory.)
+/// Longest in-order read whose reply waits until all of it has been read, so that a failure can still be
+/// reported. (The exception is a client that may not use that much memory.)
 pub const BUFFERED: u32 = 1 << 20;
 
-/// Memory every client is entitled to, whatever others hold: a piece at a time.
+/// Memory that every client is entitled to, whatever others use: one piece at a time.
 const ENTITLED: u64 = PIECE as u64;
 
-/// How much of the pool's memory clients may hold.
+/// Limits on the pool's memory that clients may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Credit {
-    /// What no client may touch.
+    /// Memory that no client may use.
     pub reserve: Bytes,
-    /// What only clients may touch that hold less than they are entitled to: as much as all
-    /// clients together are.
+    /// Memory reserved for clients below their entitlement: the sum of all clients' entitlements.
     pub spare: Bytes,
-    /// The most one client may hold in payloads.
+    /// The most memory that one client may use for payloads.
     pub each: Bytes,
 }
 
 impl Credit {
-    /// For so many clients at most. `each` is the most one of them may hold.
+    /// Computes the limits for at most `clients` clients that may each use `each` bytes.
     pub const fn new(clients: u16, each: Bytes, reserve: Bytes) -> Self {
         Self { reserve, spare: Bytes(clients as u64 * Connection::ENTITLED.0), each }
     }
 
-    /// Whether a client holds too much to have so much more, whatever others hold.
+    /// Reports whether `run` more bytes would exceed the client's own limit, whatever others use.
     const fn is_at_limit(&self, held: u64, run: u64) -> bool {
         let most = if self.each.0 > ENTITLED { self.each.0 } else { ENTITLED };
         held + run > most
     }
 
-    /// Beyond what it is entitled to, a client may not hold more than is left for others to
-    /// take: however many are greedy, the next one finds some.
+    /// Reports whether a client may use `run` more bytes. Above its entitlement, a client may not use more
+    /// than remains for others, so that the next client finds memory however many are greedy.
     #[inline]
     fn grants<M: Memory>(&self, held: u64, run: u64, memory: &M) -> bool {
         let holds = held + run;
@@ -93,137 +92,137 @@ impl Credit {
     }
 }
 
-/// What a client's bytes led to.
+/// Outcome of processing a client's bytes.
 #[derive(Debug)]
 pub enum Step {
-    /// This is for the engine.
+    /// A request for the engine.
     Request(Request),
-    /// The handshake is over: the client has chosen a volume. Whoever drives the connection may end it,
-    /// or go on.
+    /// The handshake is complete: the client has chosen a volume. The driver may end the connection or
+    /// continue.
     Negotiated,
-    /// Nothing until something in flight is done: a reply, a send, or other clients' memory.
+    /// Nothing until an event in flight: a reply, a send, or the release of memory by other clients.
     Wait,
-    /// Nothing until more bytes have arrived.
+    /// Nothing until more bytes arrive.
     Receive,
     /// Nothing more will come.
     Over,
 }
 
-/// What a client asked for, however many [requests](Step::Request) became of it.
+/// A client's request as it arrived, however many [requests](Step::Request) it was split into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Of which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// What is to be done.
+    /// The operation.
     pub op: Op,
-    /// From where.
+    /// Offset of its first byte.
     pub offset: VolumeOffset,
-    /// How far.
+    /// Length.
     pub len: Bytes,
 }
 
-/// A client.
+/// One client's connection.
 #[derive(Debug)]
 pub struct Connection {
-    /// In the upper part of its requests' ids.
+    /// Client number, stored in the upper part of its requests' ids.
     number: u32,
     phase: Phase,
     input: Input,
     inbox: Inbox,
-    /// Set by the handshake.
+    /// Result of the handshake.
     agreed: Agreed,
-    /// Answers of the handshake, to be sent before anything else.
+    /// Handshake answers, which are sent before anything else.
     greeting: Vec<u8>,
     requests: Slab<Active>,
     pieces: Slab<Piece>,
-    /// What is to be sent, in this order.
+    /// Replies to send, in this order.
     ready: ReplyQueue,
     outbox: Outbox,
     receiving: bool,
-    /// The last payload was long.
+    /// True if the last payload was long.
     had_long: bool,
-    /// Pieces the engine has.
+    /// Number of pieces in the engine.
     submitted: u32,
-    /// Bytes that were read and have not left.
+    /// Bytes that were read and have not been sent.
     unsent: u64,
-    /// Bytes of memory its payloads hold.
+    /// Bytes of memory that its payloads use.
     held: u64,
-    /// Block statuses asked for since [`Self::take_statuses`].
+    /// Block statuses requested since [`Self::take_statuses`].
     statuses: u64,
-    /// It has asked something since it [rested](Self::rest) last.
+    /// True if a request has arrived since the connection last [rested](Self::rest).
     has_asked: bool,
-    /// Losses of writes of its volume.
+    /// Losses of writes of its volume that the client has seen.
     losses: Heard,
-    /// Others hold the memory it waits for.
+    /// True if it waits for memory that other clients use.
     lacks_memory: bool,
     planted: Planted,
 }
 
-/// Whether a connection gave its buffers back.
+/// Outcome of an attempt to release a connection's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// It keeps a block to receive into, and nothing else.
+    /// It keeps one block to receive into, and nothing else.
     Resting,
-    /// It would, but a receive into a large buffer is in flight: cancel that, and ask again.
+    /// A receive into a large buffer is in flight: cancel it, and try again.
     Receiving,
     /// It has something to do.
     Busy,
 }
 
-/// How long a connection has to live.
+/// Phase of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Takes no more requests, answers those it has.
+    /// It accepts no more requests and answers those it has.
     Finishing,
-    /// Neither receives nor sends.
+    /// It neither receives nor sends.
     Dead,
 }
 
-/// What the next bytes are.
+/// Meaning of the next bytes.
 #[derive(Debug)]
 enum Input {
     Handshake(Handshake),
-    /// A request.
+    /// A request header.
     Header,
-    /// Not looked at until the rest of this read is with the engine.
+    /// The next header is not parsed until all pieces of this read are in the engine.
     Reading(u16),
     /// The payload of a write.
     Payload {
         request: u16,
         piece: Option<Arriving>,
     },
-    /// The payload of a write that failed already.
+    /// The payload of a write that has failed already.
     Drain {
         request: u16,
     },
 }
 
-/// A piece of a write that is not complete.
+/// A piece of a write that has not arrived completely.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     buffer: Buffer,
-    /// Where the payload begins in the buffer.
+    /// Offset of the payload in the buffer.
     start: u32,
     len: u32,
     filled: u32,
 }
 
-/// Something to be sent.
+/// Something to send.
 #[derive(Clone, Copy, Debug)]
 enum Ready {
     /// Data of a read.
     Piece(u16),
-    /// The reply to a request without data, or its failure.
+    /// The reply to a request without data, or an error reply.
     Request(u16),
 }
 
 impl Connection {
-    /// All memory that a client can count on.
+    /// Total memory that every client is entitled to.
     pub const ENTITLED: Bytes = Bytes(ENTITLED + (Inbox::LEN + Outbox::LEN) as u64);
 
-    /// A client that just came. `number` names it in the ids of its requests. `None` if there is
-    /// no memory for it.
+    /// Creates the connection of a new client. `number` identifies it in the ids of its requests. Returns
+    /// `None` if there is no memory for it.
     pub fn new<M: Memory>(number: u32, credit: &Credit, memory: &mut M) -> Option<Self> {
         if memory.free().0 < credit.reserve.0 + Self::ENTITLED.0 {
             return None;
@@ -253,23 +252,23 @@ impl Connection {
         })
     }
 
-    /// With this planted, for mutation testing.
+    /// Activates mutants, for mutation testing.
     #[must_use]
     pub fn with(self, planted: Planted) -> Self {
         Self { planted, ready: ReplyQueue::with(planted), ..self }
     }
 
-    /// The volume it uses, once that is settled.
+    /// Returns the volume it uses, once the handshake is complete.
     pub fn volume(&self) -> Option<VolumeId> {
         (!self.in_handshake()).then_some(self.agreed.volume)
     }
 
-    /// Still finding out what the client wants.
+    /// Reports whether the handshake is still in progress.
     pub fn in_handshake(&self) -> bool {
         matches!(self.input, Input::Handshake(_))
     }
 
-    /// What the client asked for, if this is the first that became of it.
+    /// Returns the client's request, if `request` is the first piece of it.
     #[inline]
     pub fn asked(&self, request: &Request) -> Option<Asked> {
         let piece = self.pieces.get(request.id.0 as u16)?;
@@ -278,28 +277,28 @@ impl Connection {
         (piece.offset == offset).then_some(Asked { volume, op, offset, len: Bytes(len.into()) })
     }
 
-    /// Requests that are not answered yet.
+    /// Returns the number of requests not answered yet.
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// Bytes of a handshake's answer that wait to be sent.
+    /// Returns the number of bytes of the handshake's answer that wait to be sent.
     pub fn answer_len(&self) -> usize {
         self.greeting.len()
     }
 
-    /// Block statuses asked for since this was called last: each is a walk through the map.
+    /// Returns the number of block statuses requested since the last call; each walks the map.
     pub fn take_statuses(&mut self) -> u64 {
         std::mem::take(&mut self.statuses)
     }
 
-    /// Whether the last [`Step::Wait`] was for memory that others hold.
+    /// Reports whether the last [`Step::Wait`] was for memory that other clients use.
     pub fn lacks_memory(&self) -> bool {
         self.lacks_memory
     }
 
-    /// Gives back what it needs only while it has something to do: buffers, and the tables of requests.
-    /// With the next bytes it takes them again. For clients that have been idle for a while.
+    /// Releases the buffers and request tables of an idle client. It takes them again when the next bytes
+    /// arrive.
     pub fn rest<M: Memory>(&mut self, memory: &mut M) -> Rest {
         let has_nothing_to_do = self.phase == Phase::Open
             && matches!(self.input, Input::Header)
@@ -327,24 +326,24 @@ impl Connection {
         Rest::Resting
     }
 
-    /// The receive in flight was cancelled: nothing arrived.
+    /// Handles a cancelled receive: nothing arrived.
     pub fn receive_cancelled(&mut self) {
         self.receiving = false;
     }
 
-    /// Takes no more requests; those in flight are answered.
+    /// Accepts no more requests; those in flight are answered.
     pub fn finish(&mut self) {
         if self.phase == Phase::Open {
             self.phase = Phase::Finishing;
         }
     }
 
-    /// Neither receives nor sends any more.
+    /// Stops receiving and sending.
     pub fn kill(&mut self) {
         self.phase = Phase::Dead;
     }
 
-    /// Nothing more will be sent: the socket may be closed.
+    /// Reports whether nothing more will be sent, so that the socket may be closed.
     pub fn is_over(&self) -> bool {
         match self.phase {
             Phase::Open => false,
@@ -359,13 +358,13 @@ impl Connection {
         }
     }
 
-    /// Whether the engine is done with everything this client asked.
+    /// Reports whether the engine has completed every request of this client.
     pub fn is_idle(&self) -> bool {
         self.submitted == 0
     }
 
-    /// Gives all memory back. Only when the socket is closed (no receive or send in flight) and
-    /// the connection [is idle](Self::is_idle).
+    /// Releases all memory. The caller must have closed the socket (no receive or send in flight), and the
+    /// connection must be [idle](Self::is_idle).
     pub fn release<M: Memory>(mut self, memory: &mut M) {
         if let Input::Payload { piece: Some(piece), .. } = self.input {
             memory.give(piece.buffer);

@@ -1,7 +1,7 @@
-//! The control socket: what commands ask of a running server.
+//! The control socket: the protocol between commands and a running server.
 //!
-//! A unix socket beside the pool file that only its owner may open. One JSON document a line,
-//! each answered by one line, in order:
+//! The socket is a unix socket beside the pool file that only its owner may open. A client sends one JSON
+//! document a line and gets one line in answer to each, in order:
 //!
 //! ```text
 //! {"do":"create_volume","name":"disk","size_bytes":1073741824}
@@ -17,75 +17,75 @@ use weir_engine::AdminCommand;
 use weir_model::{Bytes, ErrorKind};
 use weir_policy::placement::{self, TunedPolicy};
 
-/// The longest line a client may send, in bytes.
+/// Longest request line, in bytes.
 pub const LINE_MAX: usize = 64 << 10;
 
-/// What may be asked.
+/// A request to a running server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// What the pool is doing; answered by [`Answer::Status`].
+    /// Reports the state of the pool; answered by [`Answer::Status`].
     Status,
-    /// Make a thin volume; answered when it is durable.
+    /// Creates a thin volume; answered when it is durable.
     CreateVolume {
-        /// Its name.
+        /// Volume name.
         name: String,
-        /// Its size.
+        /// Size in bytes.
         size_bytes: u64,
-        /// When its map changes are durable; with each flush unless given.
+        /// When the volume's map changes become durable; by default, with each flush.
         #[serde(default)]
         hardening: Hardening,
-        /// Copies kept of every block; one unless given.
+        /// Number of copies of every block; by default, one.
         #[serde(default = "one_copy")]
         copies: u8,
     },
-    /// Change when a volume's map changes are durable; answered when that is durable.
+    /// Changes when a volume's map changes become durable; answered when the change is durable.
     SetHardening {
-        /// Its name.
+        /// Volume name.
         name: String,
-        /// From now on.
+        /// The new setting.
         hardening: Hardening,
     },
-    /// Remove a volume nobody uses and give its space back; answered when that is durable.
+    /// Removes a volume that no client uses and frees its space; answered when the removal is durable.
     RemoveVolume {
-        /// Its name.
+        /// Volume name.
         name: String,
     },
-    /// Use another placement policy from now on, without moving anything; answered when it does.
+    /// Switches to another placement policy, without moving data; answered when it is active.
     SetPolicy {
-        /// Its name.
+        /// Policy name.
         name: String,
-        /// Its keys that do not have their defaults, as numbers (see
+        /// Keys that differ from their defaults, as numbers (see
         /// [`Settings`](weir_policy::placement::Settings)).
         #[serde(default)]
         tuning: BTreeMap<String, f64>,
     },
-    /// Use a policy of its own for a volume from now on, or the pool's, without moving anything; answered when
-    /// it does.
+    /// Gives a volume a policy of its own, or the pool's again, without moving data; answered when it is
+    /// active.
     SetVolumePolicy {
-        /// The volume's name.
+        /// Volume name.
         volume: String,
-        /// The policy's name; without one, the pool's.
+        /// Policy name; the pool's policy if absent.
         #[serde(default)]
         name: Option<String>,
-        /// As for [`Request::SetPolicy`].
+        /// Keys that differ from their defaults, as for [`Request::SetPolicy`].
         #[serde(default)]
         tuning: BTreeMap<String, f64>,
     },
-    /// Where a block of a volume is, since when and why; answered by [`Answer::Explained`].
+    /// Says where a block of a volume is stored, since when and why; answered by [`Answer::Explained`].
     Explain {
-        /// The volume's name.
+        /// Volume name.
         volume: String,
-        /// A byte of the block.
+        /// Offset of any byte of the block.
         offset_bytes: u64,
     },
-    /// Tell from now on what clients ask of these volumes; answered by [`Answer::Recording`], and then by frames: see
-    /// [`recording`](crate::recording).
+    /// Records client requests to these volumes from now on; answered by [`Answer::Recording`] and then by
+    /// frames: see [`recording`](crate::recording).
     Record {
-        /// Their names.
+        /// Volume names.
         volumes: Vec<String>,
     },
-    /// Stop as if by SIGTERM; answered when it has begun.
+    /// Stops the server as SIGTERM does; answered when the stop has begun.
     Stop,
 }
 
@@ -93,35 +93,35 @@ const fn one_copy() -> u8 {
     1
 }
 
-/// The answer.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It is done.
+    /// The request has been executed.
     Done,
-    /// The pool, in the form the embedding program gives it.
+    /// The state of the pool, in the form that the embedding program defines.
     Status(serde_json::Value),
-    /// Where a block is, since when and why.
+    /// Where a block is stored, since when and why.
     Explained(Box<Explanation>),
-    /// Requests are recorded, and told from here on.
+    /// Recording has started; frames follow.
     Recording,
-    /// It was not done.
+    /// The request failed.
     Failed {
-        /// What the asker has to do about it.
+        /// The class of the failure, which determines the exit status of the command.
         class: Class,
-        /// What happened, and the way out.
+        /// What failed, why, and what to do.
         message: String,
     },
 }
 
-/// [`weir_engine::Hardening`] on the wire and the command line.
+/// [`weir_engine::Hardening`] on the wire and on the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hardening {
-    /// With the next flush.
+    /// Map changes become durable with the next flush.
     #[default]
     Flush,
-    /// When the write that makes them is acknowledged.
+    /// A map change is durable when the write that made it is acknowledged.
     Write,
 }
 
@@ -156,13 +156,13 @@ impl std::fmt::Display for Hardening {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Correct the request.
+    /// The request is wrong; correct it.
     Usage,
-    /// Unsafe as things are.
+    /// The request is unsafe in the current state.
     Refused,
     /// Stored data is damaged.
     Damaged,
-    /// The machine stands in the way.
+    /// The environment prevents it.
     Environment,
 }
 
@@ -189,14 +189,15 @@ impl From<Class> for ErrorKind {
 }
 
 impl Answer {
-    /// It was not done, for this reason.
+    /// Makes the answer to a request that failed for this reason.
     pub fn failed(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self::Failed { class: kind.into(), message: message.into() }
     }
 
-    /// As a line.
+    /// Encodes the answer as a line.
     pub fn line(&self) -> Vec<u8> {
-        // Nothing in it can fail to be JSON; an empty line is an answer nobody understands.
+        // Every answer can be encoded as JSON; if one could not, the empty line would be an answer that no
+        // client accepts.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
         line.push(b'\n');
         line
@@ -204,36 +205,36 @@ impl Answer {
 }
 
 impl Request {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// The answer to give to what is no request.
+    /// Returns the answer to send if the line is not a request.
     pub fn parse(line: &[u8]) -> Result<Self, Answer> {
         serde_json::from_slice(line).map_err(|error| {
             Answer::failed(ErrorKind::Usage, format!("not a request of this server: {error}"))
         })
     }
 
-    /// The policy that is to be used for the pool, if that is what is asked.
+    /// Returns the placement policy to switch the pool to, if that is the request.
     ///
     /// # Errors
-    /// The answer to give if there is none like that.
+    /// Returns the answer to send if there is no such policy.
     pub fn policy(&self) -> Option<Result<TunedPolicy, Answer>> {
         let Self::SetPolicy { name, tuning } = self else { return None };
         Some(choice(name, tuning))
     }
 
-    /// The volume that is to have a policy of its own, or the pool's, if that is what is asked.
+    /// Returns the volume and its policy (`None`: the pool's), if the request sets the policy of a volume.
     ///
     /// # Errors
-    /// The answer to give if there is no policy like that.
+    /// Returns the answer to send if there is no such policy.
     pub fn volume_policy(&self) -> Option<Result<(&str, Option<TunedPolicy>), Answer>> {
         let Self::SetVolumePolicy { volume, name, tuning } = self else { return None };
         let choice = name.as_ref().map(|name| choice(name, tuning)).transpose();
         Some(choice.map(|choice| (volume.as_str(), choice)))
     }
 
-    /// What the engine is to do, if it is for the engine.
+    /// Returns the engine command for the request, if the engine executes it.
     pub fn command(&self) -> Option<AdminCommand> {
         match self {
             Self::CreateVolume { name, size_bytes, hardening, copies } => Some(AdminCommand::CreateVolume {
@@ -256,7 +257,7 @@ impl Request {
     }
 }
 
-/// The policy of that name, so tuned.
+/// Returns the policy of that name with this tuning.
 fn choice(name: &str, tuning: &BTreeMap<String, f64>) -> Result<TunedPolicy, Answer> {
     let refuse = |message: String| Err(Answer::failed(ErrorKind::Usage, message));
     let Some(TunedPolicy { known, mut settings }) = placement::untuned(name) else {

@@ -1,52 +1,53 @@
-//! Where a block is, since when and why, as a document: the answer at the control socket, and what is printed.
+//! Explanation of a block's location: the document that the control socket returns and `weir explain` prints.
 
 use serde::{Deserialize, Serialize};
 use weir_engine::{Explained, ExplainedPlace};
 use weir_model::{DeviceId, Nanos};
 
-/// Where a block is, since when and why. Its fields are a promise, as those of the status are.
+/// Says where a block is stored, since when and why. The fields are a stable interface, as those of the
+/// status are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The volume.
+    /// Volume name.
     pub volume: String,
-    /// Where the block of 4 KiB begins in it.
+    /// Start of the 4 KiB block, in bytes from the start of the volume.
     pub block_bytes: u64,
-    /// Where its extent begins.
+    /// Start of the extent that contains the block, in bytes from the start of the volume.
     pub extent_start_bytes: u64,
-    /// The size of an extent.
+    /// Extent size in bytes.
     pub extent_bytes: u64,
-    /// Which of the extent's blocks it is, from 0.
+    /// Index of the block within its extent, from 0.
     pub block_of_extent: u16,
-    /// The extent's places; none if the whole extent reads as zeros.
+    /// Locations of the extent; empty if the whole extent reads as zeros.
     pub places: Vec<PlacePart>,
-    /// Its last write was lost with a failed flush: it reads as EIO until it is rewritten.
+    /// True if a failed FLUSH lost the last write to the block: the block reads as EIO until it is rewritten.
     pub in_doubt: bool,
-    /// The policy that decides.
+    /// Name of the placement policy that decides for this block.
     pub policy: String,
-    /// What the policy decides by, as it stands: names and values with their units, in an order for people. They
-    /// may change from version to version.
+    /// The policy's current inputs to its decision: names and values with units, ordered for reading. They
+    /// may change between versions.
     pub figures: Vec<(String, String)>,
-    /// What would make the extent or the block move.
+    /// Conditions under which the policy would move the extent or the block.
     pub moves_if: Vec<String>,
 }
 
-/// One of an extent's places.
+/// One location of an extent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlacePart {
-    /// The device.
+    /// Device name.
     pub device: String,
-    /// `whole`: an extent of the device for itself; `fine`: slots of one block each.
+    /// `whole`: the location occupies an extent of the device; `fine`: it occupies slots of one block each.
     pub kind: String,
-    /// Where the block is on the device; `null` if this place does not hold it.
+    /// Byte address of the block on the device; `null` if this location does not contain the block.
     pub address_bytes: Option<u64>,
-    /// The extent's blocks it holds: first and last of each run.
+    /// Blocks of the extent stored here: first and last block of each run.
     pub blocks: Vec<(u16, u16)>,
-    /// How long the extent has had the place; `null` if that is not known any more.
+    /// Age of the location; `null` if it is no longer known.
     pub age_ns: Option<u64>,
 }
 
 impl Explanation {
-    /// From what the engine says; `name` says what a device is called.
+    /// Builds the document from the engine's answer; `name` maps a device to its name.
     pub fn new(volume: &str, told: Explained, name: impl Fn(DeviceId) -> String) -> Self {
         let place = |place: &ExplainedPlace| PlacePart {
             device: name(place.id.device),

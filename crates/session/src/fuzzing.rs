@@ -1,12 +1,12 @@
-//! Any bytes as a client: for the fuzz target, and for tests of hostile clients.
+//! Drives a connection with arbitrary bytes: for the fuzz target and for tests of hostile clients.
 
 use crate::connection::{Connection, Credit, Step};
 use crate::ram::Ram;
 use crate::volumes::Volumes;
 use weir_model::{Bytes, HeapMemory, Memory, Nanos};
 
-/// As [`client`], past the handshake, which is long to guess: the bytes are requests, of a client with
-/// structured replies and of one without.
+/// Like [`client`], but past the handshake, which random bytes rarely pass. The bytes are requests, once of a
+/// client with structured replies and once of one without.
 ///
 /// # Panics
 /// As [`client`].
@@ -19,11 +19,11 @@ pub fn transmission(bytes: &[u8]) {
     client(&[SIMPLE, START, bytes].concat());
 }
 
-/// Feeds `bytes` to a connection as a client would, in portions and with replies in an order
-/// that the bytes themselves decide, then closes it.
+/// Feeds `bytes` to a connection as a client would, then closes it. The bytes themselves determine the
+/// portions and the order of replies.
 ///
 /// # Panics
-/// If the connection panics, does not come to its end, or keeps memory.
+/// Panics if the connection panics, does not terminate, or leaks memory.
 pub fn client(bytes: &[u8]) {
     let mut memory = HeapMemory::new(Bytes::mib(2));
     let free = memory.free();
@@ -33,7 +33,7 @@ pub fn client(bytes: &[u8]) {
     let exports = ram.exports();
     let Some(mut connection) = Connection::new(1, &credit, &mut memory) else { return };
     let (mut portions, mut hungry) = (bytes, false);
-    // Every portion brings bytes or the end; nothing goes on for longer.
+    // Every portion brings bytes or the end of the stream, so the number of turns is bounded.
     for turn in 0..2 * bytes.len() + 8 {
         let choice = bytes.get(turn * 7 % bytes.len().max(1)).copied().unwrap_or(0);
         if hungry && let Some(room) = connection.receive(&mut memory) {

@@ -1,21 +1,21 @@
-//! The clients' side without sockets: bytes in, requests to the engine, replies out.
+//! The client side of the server without sockets: bytes in, requests to the engine, replies out.
 //!
 //! - [`nbd`]: the protocol, as pure functions over bytes.
-//! - [`admission`]: who is let in, and what handshakes may take.
-//! - [`turns`]: whose turn it is.
-//! - [`connection`]: one client's state.
-//! - [`control`]: what commands ask of a running server.
-//! - [`explain`]: where a block is and why, as a document.
-//! - [`recording`]: what clients ask for, as whoever records it is told.
-//! - [`repeated`]: what happens over and over, for the log.
-//! - [`volumes`]: what is needed of the engine.
-//! - [`port`]: what is needed of the outside.
+//! - [`admission`]: admission of clients and the budget of handshakes.
+//! - [`turns`]: fair scheduling of clients.
+//! - [`connection`]: the state of one client.
+//! - [`control`]: the protocol of the control socket.
+//! - [`explain`]: the explanation of a block's location.
+//! - [`recording`]: the protocol of recordings of client requests.
+//! - [`repeated`]: rate-limited log lines for repeated events.
+//! - [`volumes`]: the interface to the engine.
+//! - [`port`]: the interface to sockets and devices.
 //! - [`server`]: all of it together, one event at a time.
-//! - [`client`]: a client's bytes, made and understood; for tests, and for simulated clients.
-//! - [`fuzzing`]: any bytes as a client, for the fuzz target.
+//! - [`client`]: a client's side of the protocol; for tests and for simulated clients.
+//! - [`fuzzing`]: arbitrary bytes as a client, for the fuzz target.
 //!
-//! Pure: no sockets, no clock, no threads. `weir-serve` runs it over real sockets, `weir-world` over
-//! simulated ones.
+//! The crate is pure: no sockets, no clock, no threads. `weir-serve` runs it over real sockets, `weir-world`
+//! over simulated ones.
 #![forbid(unsafe_code)]
 
 pub mod admission;

@@ -1,42 +1,43 @@
-//! What the server needs of the outside: sockets, and devices to start commands at.
+//! The interface to sockets and devices that the server needs.
 
 use weir_model::{Buffer, ConnId, Fill, Io};
 
-/// The outside as the server sees it. Whoever implements it reports what comes of each call to the
-/// [`Server`](crate::Server): see there.
+/// Sockets and devices as the server sees them. The implementer reports the result of each call to the
+/// [`Server`](crate::Server).
 ///
-/// Buffers named in a call belong to the outside until the report that ends it.
+/// Buffers passed to a call belong to the implementer until the report that ends the call.
 pub trait Port {
-    /// Receives into the buffers, in turn; ends in one [`received`](crate::Server::received). One receive at a
-    /// time for each connection. Ignored once the connection is being closed.
+    /// Receives into the buffers, in order; ends in one [`received`](crate::Server::received). A connection
+    /// has at most one receive in flight. The call is ignored once the connection is being closed.
     fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: Fill);
 
-    /// Ends a receive in flight, if there is one: its report comes soon, with what had arrived or an error.
+    /// Cancels the receive in flight, if there is one: its report comes soon, with the bytes that had arrived
+    /// or an error.
     fn cancel_recv(&mut self, conn: ConnId);
 
-    /// Sends the buffers' bytes, all of them, in turn; ends in one [`sent`](crate::Server::sent). One send at a
-    /// time for each connection. Ignored once the connection is being closed.
+    /// Sends all bytes of the buffers, in order; ends in one [`sent`](crate::Server::sent). A connection has
+    /// at most one send in flight. The call is ignored once the connection is being closed.
     fn send(&mut self, conn: ConnId, parts: &[Buffer]);
 
-    /// Ends a connection, whatever is in flight on it. [`closed`](crate::Server::closed) comes exactly once after
-    /// it, when the buffers are free, and is the last report of the connection. Closing twice does nothing.
+    /// Closes a connection, whatever is in flight on it. Exactly one [`closed`](crate::Server::closed)
+    /// follows when its buffers are free, as the last report of the connection. Closing twice has no effect.
     fn close(&mut self, conn: ConnId);
 
-    /// Appends those of `conns` whose peer has closed its end (or is gone), whether or not all it had sent was
-    /// received. Cost: one system call for all of them.
+    /// Appends those of `conns` whose peer has closed its end (or is gone), whether or not everything it had
+    /// sent was received. Cost: one system call for all of them.
     fn hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>);
 
-    /// Whether clients are accepted.
+    /// Sets whether clients are accepted.
     fn set_accepting(&mut self, accepting: bool);
 
-    /// Accepts no more clients, ever.
+    /// Stops accepting clients permanently.
     fn stop_listening(&mut self);
 
     /// Starts a device command; ends in one [`completed`](crate::Server::completed).
     fn start(&mut self, io: Io);
 
-    /// How to save what is on devices whose files were removed, for the log. `None` if there is nothing to
-    /// say.
+    /// Returns, for the log, the command that saves the contents of devices whose files were removed. `None`
+    /// if there are none.
     fn save_removed(&self) -> Option<String> {
         None
     }

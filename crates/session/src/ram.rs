@@ -1,5 +1,5 @@
-//! A volume in memory: the simplest thing that can be served. For tests of the server, its fuzz
-//! target, and for measuring what serving costs without an engine.
+//! A volume in memory: the simplest implementation of [`Volumes`]. It serves tests of the server, its fuzz
+//! target, and measurements of the cost of serving without an engine.
 
 use crate::nbd::Export;
 use crate::volumes::{RunsOf, Volumes};
@@ -13,30 +13,30 @@ use weir_model::{
     ReadShape, Reply, Request, RequestError, RequestId, VolumeId,
 };
 
-/// One volume named `ram`, or several names for its bytes. Does at submission what is asked, so that the order of effects is the
-/// order of submission; replies wait for [`Ram::next_reply`] in that order.
+/// One volume named `ram`, or several names for the same bytes. Requests execute at submission, so effects
+/// have the order of submission; replies wait for [`Ram::next_reply`] in the same order.
 #[derive(Debug)]
 pub struct Ram {
-    /// Each the name of a volume.
+    /// Names of the volumes.
     names: Vec<String>,
     bytes: Vec<u8>,
-    /// Blocks that hold data; the others are holes.
+    /// Whether each block holds data; the others are holes.
     written: Vec<bool>,
-    /// Blocks no request may touch: a broken device.
+    /// Blocks that fail every request, as on a broken device.
     broken: BTreeSet<u64>,
     replies: VecDeque<Reply>,
-    /// The volume whose next FLUSH fails.
+    /// Volume whose next FLUSH fails.
     owed: Option<VolumeId>,
-    /// How often writes were lost.
+    /// Number of losses of writes.
     losses: u64,
-    /// Everything that was submitted, if it is wanted.
+    /// All submitted requests, if they are recorded.
     submitted: Option<Vec<(RequestId, Op)>>,
     refused: VecDeque<AdminReply>,
     stopping: bool,
 }
 
 impl Ram {
-    /// A volume of `size`, all hole. `size` is a multiple of 4096.
+    /// Creates a volume of `size` bytes, a multiple of 4096, that is one hole.
     pub fn new(size: Bytes) -> Self {
         Self {
             names: vec!["ram".into()],
@@ -52,52 +52,52 @@ impl Ram {
         }
     }
 
-    /// With another volume that has the same bytes.
+    /// Adds another volume with the same bytes.
     #[must_use]
     pub fn also_named(mut self, name: &str) -> Self {
         self.names.push(name.to_owned());
         self
     }
 
-    /// Keeps what is submitted from now on for [`submitted`](Self::submitted).
+    /// Records submitted requests from now on, for [`submitted`](Self::submitted).
     #[must_use]
     pub fn remembering(mut self) -> Self {
         self.submitted = Some(Vec::new());
         self
     }
 
-    /// What was submitted, in this order, if that is [remembered](Self::remembering).
+    /// Returns the submitted requests in order, if they are [recorded](Self::remembering).
     pub fn submitted(&self) -> &[(RequestId, Op)] {
         self.submitted.as_deref().unwrap_or_default()
     }
 
-    /// Makes every request fail that touches the block which holds byte `at`.
+    /// Makes every request fail that touches the block of byte `at`.
     pub fn break_at(&mut self, at: u64) {
         self.broken.insert(at / BLOCK);
     }
 
-    /// Acknowledged writes are lost, as it were.
+    /// Simulates the loss of acknowledged writes.
     pub const fn lose_writes(&mut self) {
         self.losses += 1;
         self.owed = Some(VolumeId(0));
     }
 
-    /// The volume whose next FLUSH fails, if there is one.
+    /// Returns the volume whose next FLUSH fails, if there is one.
     pub const fn owed(&self) -> Option<VolumeId> {
         self.owed
     }
 
-    /// What clients are offered.
+    /// Returns the exports that clients are offered.
     pub fn exports(&self) -> Vec<Export> {
         Export::all(self)
     }
 
-    /// What clients can read.
+    /// Returns the contents of the volume.
     pub fn contents(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What was asked and not taken by [`Volumes::next_reply`].
+    /// Returns the replies not yet taken by [`Volumes::next_reply`].
     pub fn replies(&mut self) -> &mut VecDeque<Reply> {
         &mut self.replies
     }
@@ -210,7 +210,7 @@ impl Volumes for Ram {
         }
     }
     fn admin(&mut self, _: Nanos, id: AdminId, command: AdminCommand) {
-        // It is the only volume, and stays.
+        // The set of volumes is fixed, so every change is refused.
         let (AdminCommand::CreateVolume { name, .. }
         | AdminCommand::SetHardening { name, .. }
         | AdminCommand::RemoveVolume { name }) = command;

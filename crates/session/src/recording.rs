@@ -1,33 +1,34 @@
-//! What clients ask for, as it is told at the control socket while somebody records it.
+//! The protocol of a recording: frames of client requests, sent over the control socket.
 //!
-//! The server answers [`Request::Record`] with a line, [`Answer::Recording`](crate::control::Answer), and from then on
-//! sends frames: 4 bytes that say how many requests are in it, 4 bytes that are 1 in the last frame and else 0, 8 bytes that
-//! say how many requests were dropped so far, and for each request 24 bytes: 8 of the time in nanoseconds since the
-//! recording began, 8 of the offset, 4 of the length, 2 of the volume's number among those that were named, 1 of the operation (0
-//! read, 1 write, 2 trim), and a zero. The lowest byte of a number comes first. Whoever records ends the recording by sending
-//! no more: the server sends what is left, and the last frame.
+//! The server answers [`Request::Record`] with the line [`Answer::Recording`](crate::control::Answer), and
+//! from then on sends frames. A frame begins with the number of its requests (4 bytes), a flag that is 1 in
+//! the last frame and 0 otherwise (4 bytes), and the number of requests dropped so far (8 bytes). Each
+//! request has 24 bytes: its time in nanoseconds since the recording began (8), its offset (8), its length
+//! (4), the index of its volume among those named (2), its operation (1; 0 read, 1 write, 2 trim), and a zero
+//! byte. Numbers are little-endian. The client ends the recording by closing its sending side; the server
+//! then sends the remaining requests and the last frame.
 
 use thiserror::Error;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
-/// Bytes of a request in a frame, and of what is before them.
+/// Sizes in bytes of a request in a frame and of a frame's header.
 const ENTRY: usize = 24;
 const HEAD: usize = 16;
-/// The most requests in a frame.
+/// Maximum number of requests in a frame.
 pub const FRAME_MAX: usize = 2048;
 
-/// One request of a client.
+/// One recorded request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// When the engine got it, or the first part of a long one, since the recording began.
+    /// When the engine received the request (or the first part of a long one), since the recording began.
     pub at: Nanos,
-    /// The number of its volume, among those that were named.
+    /// Index of the volume among those named.
     pub volume: u16,
     /// [`Op::Read`], [`Op::Write`] or [`Op::Trim`].
     pub op: Op,
-    /// Where it begins.
+    /// Offset of its first byte.
     pub offset: VolumeOffset,
-    /// Its length, at least 1 and less than 4 GiB.
+    /// Length, at least 1 and less than 4 GiB.
     pub len: Bytes,
 }
 
@@ -47,7 +48,7 @@ impl Recorded {
         bytes
     }
 
-    /// `None` if that is no request.
+    /// Decodes a request; returns `None` if the bytes are not one.
     fn from_bytes(bytes: &[u8; ENTRY]) -> Option<Self> {
         let op = *[Op::Read, Op::Write, Op::Trim].get(usize::from(bytes[22]))?;
         Some(Self {
@@ -60,12 +61,12 @@ impl Recorded {
     }
 }
 
-/// The number of so many bytes from here.
+/// Decodes the little-endian number of `len` bytes at `at`.
 fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     bytes[at..at + len].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// Puts a frame behind what is in `bytes`.
+/// Appends a frame to `bytes`.
 pub fn frame(
     bytes: &mut Vec<u8>,
     requests: impl ExactSizeIterator<Item = Recorded>,
@@ -78,47 +79,47 @@ pub fn frame(
     requests.for_each(|request| bytes.extend(request.to_bytes()));
 }
 
-/// How a recording stands.
+/// State of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It goes on.
+    /// More frames will follow.
     More,
-    /// It has ended, and everything was heard.
+    /// The recording has ended, and all of it was received.
     Whole,
-    /// The server went away: the last requests may be missing.
+    /// The connection to the server ended early: the last requests may be missing.
     Broken,
 }
 
-/// What a server sent as a frame is none.
+/// A malformed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadFrame {
-    /// It has more requests than a frame can have.
+    /// It has more requests than a frame may have.
     #[error("the server sent an invalid frame")]
     TooLong,
-    /// An operation that is not recorded.
+    /// It has an operation that is never recorded.
     #[error("the server sent an invalid request")]
     NoRequest,
 }
 
-/// Takes frames apart, in whatever portions their bytes arrive.
+/// Decodes frames from bytes that arrive in any portions.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// What has arrived and was not looked at.
+    /// Bytes not decoded yet.
     bytes: Vec<u8>,
-    /// Requests that were dropped so far, because the recorder was slower than they came.
+    /// Number of requests dropped so far because the client was too slow.
     pub dropped: u64,
 }
 
 impl Frames {
-    /// More has arrived.
+    /// Adds bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
-    /// Gives the requests of all whole frames to `take`; [`Heard::Whole`] after the last frame.
+    /// Passes the requests of all complete frames to `take`; returns [`Heard::Whole`] after the last frame.
     ///
     /// # Errors
-    /// If what arrived is no frame.
+    /// Fails if the bytes are not a frame.
     pub fn take(&mut self, take: &mut impl FnMut(Recorded)) -> Result<Heard, BadFrame> {
         let mut at = 0;
         let mut heard = Heard::More;

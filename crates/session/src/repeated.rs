@@ -1,9 +1,9 @@
-//! What happens over and over, for the log: one line at once, then at most one in [`Repeated::PAUSE`], with
-//! how often it happened since the line before.
+//! Rate limit for log lines about repeated events: the first event gives a line at once, later ones at most
+//! one line per [`Repeated::PAUSE`], with the number of events since the line before.
 
 use weir_model::Nanos;
 
-/// Counts what happened, and keeps the latest of it.
+/// Counts events and keeps the latest one.
 #[derive(Debug)]
 pub struct Repeated<T> {
     total: u64,
@@ -19,27 +19,27 @@ impl<T> Default for Repeated<T> {
 }
 
 impl<T: Copy> Repeated<T> {
-    /// The least time between two lines.
+    /// Minimum time between two lines.
     pub const PAUSE: Nanos = Nanos::secs(10);
 
-    /// It happened.
+    /// Counts an event.
     pub fn note(&mut self, what: T) {
         self.total += 1;
         self.untold += 1;
         self.latest = Some(what);
     }
 
-    /// How often it has happened.
+    /// Returns the number of events so far.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// When there is a line to write, if there is one.
+    /// Returns the time when a line is due, if there is one to write.
     pub fn due(&self, now: Nanos) -> Option<Nanos> {
         (self.untold > 0).then(|| self.told.map_or(now, |told| told + Self::PAUSE))
     }
 
-    /// If a line is due: how often it happened since the last one, and the latest of it.
+    /// Returns the number of events since the last line and the latest event, if a line is due.
     pub fn take_due(&mut self, now: Nanos) -> Option<(u64, T)> {
         if self.due(now).is_none_or(|due| due > now) {
             return None;

@@ -1,13 +1,14 @@
 //! The server without its sockets: clients, control sessions and the volumes, driven by events.
 //!
-//! Whoever drives it waits for events until [`Server::deadline`], reports each with
-//! [`accepted`](Server::accepted), [`received`](Server::received), [`sent`](Server::sent),
-//! [`closed`](Server::closed) or [`completed`](Server::completed), and then calls [`Server::turn`]: the
-//! clients, in turn, submit what they have; the device commands the engine wants are started; what it
-//! answered is sent.
+//! The driver waits for events until [`Server::deadline`], reports each with [`accepted`](Server::accepted),
+//! [`received`](Server::received), [`sent`](Server::sent), [`closed`](Server::closed) or
+//! [`completed`](Server::completed), and then calls [`Server::turn`]. In a turn the clients submit their
+//! requests in turn, the engine's device commands start, and its replies are sent.
 //!
-//! - `clients`: NBD clients. - `sessions`: the control socket. - `recorder`: requests that are recorded. - `trouble`: what goes to
-//!   the log.
+//! - `clients`: the NBD clients.
+//! - `sessions`: the control socket.
+//! - `recorder`: recording of client requests.
+//! - `trouble`: notices for the log.
 
 mod clients;
 mod recorder;
@@ -28,45 +29,45 @@ use weir_model::{Buffer, Bytes, ConnId, DeviceId, Io, IoDone, IoError, Memory, N
 const FAREWELL: Nanos = Nanos::secs(5);
 
 impl Limits {
-    /// Buffer memory with which these limits leave every client what it is entitled to, and some
-    /// large ones what they want. Pages nobody uses cost nothing.
+    /// Returns the amount of buffer memory that gives every client its entitlement, and a few clients with
+    /// large requests the most they may use. Unused pages cost nothing.
     pub fn memory(&self) -> Bytes {
         let entitled = u64::from(self.clients + 2 * HANDSHAKES) * Connection::ENTITLED.0;
         Bytes((self.reserve.0 + entitled + 6 * self.each.0).next_multiple_of(1 << 21))
     }
 }
 
-/// Tells the control socket what the pool is doing, and how many clients it has.
+/// Describes the state of the pool and the number of its clients, for the control socket.
 pub type Describe<V, P> = Box<dyn Fn(&V, &P, &ClientCounts) -> serde_json::Value>;
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Everything asked for was answered, and is at rest on the devices.
+    /// All requests were answered, and their effects are on the devices.
     Graceful,
-    /// It was told twice to stop, and did so at once; what was flushed is durable.
+    /// A second request to stop ended it at once; all flushed data is durable.
     AtOnce,
-    /// Data that was durable is gone with this device, or will be once it is closed: it was removed,
-    /// truncated or overwritten.
+    /// Durable data is lost with this device, or will be once it is closed: its file was removed, truncated
+    /// or overwritten.
     Damaged(DeviceId),
 }
 
-/// What became of a request to stop.
+/// The effect of a request to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopRequest {
-    /// It stops in good order.
+    /// The stop has begun.
     Begun,
-    /// It was stopping already: whoever asks twice wants it to end at once.
+    /// The server was stopping already; a second request means that it should end at once.
     Again,
 }
 
-/// What reaches beyond the server, and the time.
+/// The server's environment: sockets, devices, memory and the time.
 pub struct Outside<'a, P, M> {
     /// Sockets and devices.
     pub port: &'a mut P,
-    /// The buffers of both.
+    /// Buffers of clients and devices.
     pub memory: &'a mut M,
-    /// The time.
+    /// The current time.
     pub now: Nanos,
 }
 
@@ -78,9 +79,9 @@ pub struct Server<V, P> {
     sessions: Sessions,
     describe: Describe<V, P>,
     trouble: trouble::Trouble,
-    /// Clients there may be.
+    /// Maximum number of clients.
     limit: u16,
-    /// Clients are accepted.
+    /// True while clients are accepted.
     accepts: bool,
     stop: Stop,
 }
@@ -88,17 +89,17 @@ pub struct Server<V, P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     Not,
-    /// Clients get their last replies, until then.
+    /// Clients receive their last replies, until this time.
     Clients(Nanos),
-    /// All clients were cut off; what they asked for is still on its way through the devices,
-    /// however long that takes.
+    /// All clients have been disconnected; their requests are still in flight on the devices, however long
+    /// that takes.
     Requests,
-    /// The engine comes to rest.
+    /// The engine stops.
     Volumes,
 }
 
 impl<V: Volumes, P: Port> Server<V, P> {
-    /// A server without clients.
+    /// Creates a server without clients.
     pub fn new(volumes: V, limits: &Limits, now: Nanos, describe: Describe<V, P>) -> Self {
         let (exports, planted) = (Export::all(&volumes), volumes.planted());
         Self {
@@ -114,22 +115,22 @@ impl<V: Volumes, P: Port> Server<V, P> {
         }
     }
 
-    /// What it serves.
+    /// Returns the volumes.
     pub const fn volumes(&self) -> &V {
         &self.volumes
     }
 
-    /// What it serves, to change it otherwise than by requests.
+    /// Returns the volumes, to change them other than by requests.
     pub const fn volumes_mut(&mut self) -> &mut V {
         &mut self.volumes
     }
 
-    /// What it served, for whoever goes on with it.
+    /// Ends the server and returns the volumes.
     pub fn into_volumes(self) -> V {
         self.volumes
     }
 
-    /// When [`turn`](Self::turn) must be called at the latest; `None`: not before the next event.
+    /// Returns the time by which [`turn`](Self::turn) must be called; `None` means not before the next event.
     pub fn deadline(&self, now: Nanos) -> Option<Nanos> {
         let stop = match self.stop {
             Stop::Clients(until) => Some(until),
@@ -141,7 +142,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         all.into_iter().flatten().min()
     }
 
-    /// An NBD client connected. It is closed at once if it is not let in.
+    /// Handles a new NBD connection. It is closed at once if it is not admitted.
     pub fn accepted<M: Memory>(&mut self, conn: ConnId, peer: Peer, outside: &mut Outside<'_, P, M>) {
         self.clients.note_accepted();
         if self.stop != Stop::Not || !self.clients.accept(conn, peer, outside) {
@@ -149,7 +150,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         }
     }
 
-    /// Somebody connected to the control socket. It is closed at once if it is not let in.
+    /// Handles a new connection to the control socket. It is closed at once if it is not admitted.
     pub fn accepted_control<M: Memory>(&mut self, conn: ConnId, outside: &mut Outside<'_, P, M>) {
         self.clients.note_accepted();
         if self.stop != Stop::Not {
@@ -161,8 +162,8 @@ impl<V: Volumes, P: Port> Server<V, P> {
         }
     }
 
-    /// A receive ended: so many bytes arrived, none only at the end of the stream; or it failed. Its buffers are
-    /// the server's again.
+    /// Handles the end of a receive: the number of bytes that arrived (0 only at the end of the stream), or
+    /// an error. Its buffers belong to the server again.
     pub fn received<M: Memory>(
         &mut self,
         conn: ConnId,
@@ -174,7 +175,8 @@ impl<V: Volumes, P: Port> Server<V, P> {
         }
     }
 
-    /// A send ended: all of it was taken, or the connection failed. Its buffers are the server's again.
+    /// Handles the end of a send: everything was sent, or the connection failed. Its buffers belong to the
+    /// server again.
     pub fn sent<M: Memory>(
         &mut self,
         conn: ConnId,
@@ -186,21 +188,21 @@ impl<V: Volumes, P: Port> Server<V, P> {
         }
     }
 
-    /// The connection is gone, and nothing is in flight on it.
+    /// Handles the end of a connection, with nothing in flight on it.
     pub fn closed<M: Memory>(&mut self, conn: ConnId, outside: &mut Outside<'_, P, M>) {
         self.clients.closed(conn, outside.memory);
         self.sessions.closed(conn, outside);
     }
 
-    /// A device command ended.
+    /// Handles the completion of a device command.
     #[inline]
     pub fn completed<M: Memory>(&mut self, done: IoDone, outside: &mut Outside<'_, P, M>) {
         self.volumes.complete(outside.now, done, outside.memory);
     }
 
-    /// Everything that follows from what has arrived.
+    /// Processes everything that has arrived.
     pub fn turn<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
-        // What has failed already is known before anything is asked.
+        // Failures are delivered before new requests are submitted, so that requests see their effects.
         self.deliver(outside);
         self.clients.submit(&mut self.volumes, &self.exports, self.sessions.recorder(), outside);
         self.answer_sessions(outside);
@@ -228,7 +230,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         }
     }
 
-    /// What the volumes answered goes to the clients.
+    /// Passes replies of the volumes to the clients.
     fn deliver<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         while let Some(reply) = self.volumes.next_reply() {
             self.trouble.note_reply(&reply.result);
@@ -236,12 +238,12 @@ impl<V: Volumes, P: Port> Server<V, P> {
         }
     }
 
-    /// How many clients there are.
+    /// Returns the number of clients of each kind.
     pub fn counts(&self) -> ClientCounts {
         ClientCounts { sessions: self.sessions.count() as u64, ..self.clients.counts(self.limit) }
     }
 
-    /// Stops: accepts nothing more, answers what is in flight, and brings the volumes to rest.
+    /// Begins to stop: accepts no more clients, answers requests in flight, and stops the volumes.
     pub fn begin_stop<M>(&mut self, outside: &mut Outside<'_, P, M>) -> StopRequest {
         if self.stop != Stop::Not {
             return StopRequest::Again;
@@ -257,7 +259,8 @@ impl<V: Volumes, P: Port> Server<V, P> {
         StopRequest::Begun
     }
 
-    /// Goes on stopping; call it before each wait for events. The end, once it has come.
+    /// Advances the stop; the driver calls it before each wait for events. Returns the outcome once the stop
+    /// is complete.
     pub fn advance_stop<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) -> Option<End> {
         match self.stop {
             Stop::Clients(_) | Stop::Requests if self.clients.is_empty() => {
@@ -276,7 +279,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
     }
 }
 
-/// The client a request belongs to.
+/// Returns the client that a request belongs to.
 const fn client_of(id: RequestId) -> u16 {
     (id.0 >> 16) as u16
 }

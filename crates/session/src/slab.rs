@@ -1,6 +1,6 @@
-//! Things named by small numbers that are used again: the names travel in request ids.
+//! A bounded table of entries with small, reused numbers; the numbers travel in request ids.
 
-/// A bounded table. Last freed, first used again; memory grows with use up to the bound.
+/// A bounded table. The number freed last is reused first; memory grows with use up to the bound.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
@@ -9,7 +9,7 @@ pub(crate) struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// At most `most` things.
+    /// Creates a table of at most `most` entries.
     pub(crate) fn new(most: u16) -> Self {
         Self { slots: Vec::new(), free: Vec::new(), most }
     }
@@ -18,7 +18,7 @@ impl<T> Slab<T> {
         self.free.is_empty() && self.slots.len() >= usize::from(self.most)
     }
 
-    /// The number the next thing gets.
+    /// Returns the number that the next entry will get.
     pub(crate) fn next(&self) -> u16 {
         self.free.last().copied().unwrap_or(self.slots.len() as u16)
     }
@@ -27,7 +27,7 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Gives the thing back if there is no room.
+    /// Inserts an entry and returns its number; returns the entry itself if the table is full.
     #[inline]
     pub(crate) fn insert(&mut self, thing: T) -> Result<u16, T> {
         if let Some(index) = self.free.pop() {

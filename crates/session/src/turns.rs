@@ -1,49 +1,48 @@
-//! Whose turn it is: fair shares between parties, however many connections each has.
+//! Fair scheduling: equal shares for parties, however many connections each has.
 //!
-//! A *party* is who is to be treated alike: a peer's connections to one volume. Each party has a clock
-//! of the service it has received, in [`Cost`]; the ready party whose clock is furthest behind is next
-//! (start-time fair queueing), and its ready members take turns. A party that was away starts at the
-//! clock of whoever was served last: being away saves nothing up.
+//! A *party* is the unit of fairness: the connections of one peer to one volume. Each party has a clock of
+//! the service it has received, in [`Cost`]. The ready party whose clock is furthest behind is next
+//! (start-time fair queueing), and its ready members take turns. A party that becomes ready again starts at
+//! the clock of the party served last: idle time earns no credit.
 //!
-//! Pure: no sockets, no clock but that of service.
+//! The module is pure: no sockets, and no clock except that of service.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Service, counted so that a small request is [`Cost::REQUEST`].
+/// Amount of service, scaled so that a small request is [`Cost::REQUEST`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cost(pub u64);
 
 impl Cost {
-    /// A request, whatever it asks.
+    /// Cost of a request of any kind.
     pub const REQUEST: Self = Self(16);
-    /// What clients may submit before the engine goes to work: 32 requests of 4 KiB, or two pieces of
-    /// 256 KiB.
+    /// Service per turn of the engine: 32 requests of 4 KiB, or two pieces of 256 KiB.
     pub const TURN: Self = Self(32 * (Self::REQUEST.0 + 4));
-    /// A FLUSH: it takes devices' time, and makes others' writes durable as well. One is a whole turn, so
-    /// that twenty connections that flush have twenty flushes where one that writes has its turn.
+    /// Cost of a FLUSH: a whole turn. It uses device time, and makes other clients' writes durable as well.
+    /// If twenty connections flush and one writes, twenty flushes run for each turn of the writer.
     pub const FLUSH: Self = Self::TURN;
-    /// A look at the map.
+    /// Cost of a block status, which reads the map.
     pub const STATUS: Self = Self(64);
 
-    /// Of a request with so many bytes of payload.
+    /// Returns the cost of a request with a payload of `bytes`.
     pub const fn of_payload(bytes: u64) -> Self {
         Self(Self::REQUEST.0 + bytes / 1024)
     }
 
-    /// Of a change of so many bytes without payload: a part of the map is looked at.
+    /// Returns the cost of a change of `bytes` without payload, which visits a part of the map.
     pub const fn of_range(bytes: u64) -> Self {
         Self(Self::REQUEST.0 + bytes / (1 << 20))
     }
 }
 
-/// The members of all parties, by number, and whose turn is next. `K` names a party.
+/// The members of all parties, by number, and the order of their turns. `K` identifies a party.
 #[derive(Debug)]
 pub struct Turns<K> {
     parties: BTreeMap<K, Party>,
     /// Parties with ready members, by clock.
     order: BTreeSet<(Cost, K)>,
     members: Vec<Option<Member<K>>>,
-    /// The clock of the party served last.
+    /// Clock of the party served last.
     now: Cost,
 }
 
@@ -68,7 +67,7 @@ impl<K> Default for Turns<K> {
 }
 
 impl<K: Copy + Ord> Turns<K> {
-    /// Somebody belongs to a party from now on.
+    /// Adds a member to a party.
     pub fn join(&mut self, number: u16, party: K) {
         let at = usize::from(number);
         if self.members.len() <= at {
@@ -78,7 +77,7 @@ impl<K: Copy + Ord> Turns<K> {
         self.parties.entry(party).or_default().members += 1;
     }
 
-    /// Somebody is gone.
+    /// Removes a member.
     pub fn leave(&mut self, number: u16) {
         let Some(member) = self.members.get_mut(usize::from(number)).and_then(Option::take) else { return };
         let Some(party) = self.parties.get_mut(&member.party) else { return };
@@ -94,7 +93,7 @@ impl<K: Copy + Ord> Turns<K> {
         }
     }
 
-    /// A member has something to do.
+    /// Marks a member as ready: it has something to do.
     pub fn ready(&mut self, number: u16) {
         let Some(member) = self.members.get_mut(usize::from(number)).and_then(Option::as_mut) else { return };
         if std::mem::replace(&mut member.is_ready, true) {
@@ -108,7 +107,7 @@ impl<K: Copy + Ord> Turns<K> {
         party.ready.push_back(number);
     }
 
-    /// Who is next, no longer ready; to be followed by [`served`](Self::served).
+    /// Takes the next member, which is then no longer ready; [`served`](Self::served) must follow.
     pub fn take_next(&mut self) -> Option<u16> {
         let (clock, key) = *self.order.first()?;
         let party = self.parties.get_mut(&key)?;
@@ -123,7 +122,7 @@ impl<K: Copy + Ord> Turns<K> {
         Some(number)
     }
 
-    /// What a member's turn cost its party; `more` if it is ready again.
+    /// Charges the cost of a member's turn to its party; `more` marks the member as ready again.
     pub fn served(&mut self, number: u16, cost: Cost, more: bool) {
         let Some(Some(member)) = self.members.get(usize::from(number)) else { return };
         let key = member.party;
@@ -138,7 +137,7 @@ impl<K: Copy + Ord> Turns<K> {
         }
     }
 
-    /// Nobody is ready.
+    /// Reports whether no member is ready.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -149,7 +148,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What each member gets in so many turns, if all are always ready and a turn costs `costs` of it.
+    /// Returns the service of each member after `turns` turns, if all are always ready and a turn of a member
+    /// costs its entry of `costs`.
     fn shares(parties: &[u8], costs: &[u64], turns: usize) -> Vec<u64> {
         let mut all = Turns::default();
         for (number, party) in (0u16..).zip(parties) {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn within_a_party_what_costs_more_comes_more_rarely_per_cost() {
-        // Alone in a party with twenty that flush, one still has a turn in each round.
+        // A single member among twenty that flush still has one turn in each round.
         let mut costs = vec![160; 20];
         costs.push(320);
         let got = shares(&[1; 21], &costs, 2100);
@@ -220,7 +220,7 @@ mod tests {
             all.ready(20);
             let first = all.take_next().expect("ready");
             all.served(first, Cost(20), first != 20);
-            // At most one other is before it: who is as far behind.
+            // At most one other member comes first: one that is equally far behind.
             if first != 20 {
                 assert_eq!(all.take_next(), Some(20));
                 all.served(20, Cost(20), false);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nobody who is ready is forgotten, and nobody has a turn who is not.
+        /// Every ready member eventually gets a turn, and no other member does.
         #[test]
         fn turns_are_for_the_ready(
             steps in prop::collection::vec((0u8..5, 0u16..12, 0u8..3, 1u64..500), 1..400),

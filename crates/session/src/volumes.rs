@@ -1,4 +1,4 @@
-//! What the server needs of whoever keeps the volumes: the engine's face, and nothing else of it.
+//! The interface that the server needs of the volumes: the engine's methods that it calls.
 
 use weir_engine::{
     AdminCommand, AdminId, AdminReply, Driver, Engine, ExplainError, Explained, Loss, Notice, Status,
@@ -7,87 +7,87 @@ use weir_engine::{
 use weir_model::{Bytes, DeviceId, IoDone, Memory, Nanos, Planted, Reply, Request, VolumeId, VolumeOffset};
 use weir_policy::placement::{Placement, TunedPolicy};
 
-/// Volumes, driven by events: requests and completions in, device commands and replies out.
-/// Implemented by [`Engine`], whose methods of the same names say what they do, and by
-/// [`Ram`](crate::Ram) for tests of the server.
+/// Volumes, driven by events: requests and completions in, device commands and replies out. [`Engine`]
+/// implements it with methods of the same names, which document them; [`Ram`](crate::Ram) implements it for
+/// tests of the server.
 pub trait Volumes {
-    /// From a client.
+    /// Submits a client's request.
     fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M);
-    /// A FLUSH of the volume failed because of the device, and nobody may have heard of it: the next one
-    /// fails, too.
+    /// Makes the next FLUSH of the volume fail because of the device: an earlier FLUSH failed, and its client
+    /// may not have seen the error.
     fn owe(&mut self, volume: VolumeId, device: DeviceId) {
         let _ = (volume, device);
     }
-    /// The last time that acknowledged writes of the volume were lost, if they ever were since the start.
+    /// Returns the last loss of acknowledged writes of the volume, if there has been one since the start.
     fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
         let _ = volume;
         None
     }
-    /// From a device.
+    /// Reports the completion of a device command.
     fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M);
-    /// What is due, and commands to devices.
+    /// Does the work that is due, and starts device commands.
     fn pump<D: Driver>(&mut self, driver: &mut D);
-    /// To a client.
+    /// Takes the next reply to a client.
     fn next_reply(&mut self) -> Option<Reply>;
-    /// When to pump at the latest.
+    /// Returns the time by which `pump` must be called.
     fn deadline(&self) -> Option<Nanos>;
-    /// Whether another request may be submitted.
+    /// Reports whether another request may be submitted.
     fn can_accept(&self) -> bool;
-    /// The volumes there are.
+    /// Lists the volumes.
     fn volumes(&self) -> Vec<VolumeInfo>;
-    /// Which parts of a range hold data. Nothing if there is no such volume.
+    /// Appends the runs of a range and whether each holds data; appends nothing if there is no such volume.
     fn runs(&self, of: RunsOf, runs: &mut Vec<Status>);
-    /// Where the block of a volume is that holds this byte, since when and why, if anything decides that.
+    /// Explains where the block at this offset is stored, since when and why, if the implementation places
+    /// data.
     ///
     /// # Errors
-    /// If there is no such volume, or it ends before.
+    /// Fails if there is no such volume, or the offset is beyond its end.
     fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
         let _ = at;
         Err(ExplainError::NoVolume(volume.to_owned()))
     }
-    /// Makes or removes a volume.
+    /// Creates, changes or removes a volume.
     fn admin(&mut self, now: Nanos, id: AdminId, command: AdminCommand);
-    /// Another policy decides where data goes from now on, if anything decides that.
+    /// Switches to another placement policy, if the implementation places data.
     fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         let _ = (now, policy);
     }
-    /// A policy of its own decides where data of the volume of this name goes from now on, or the pool's
-    /// again, if anything decides that.
+    /// Gives the named volume a policy of its own, or the pool's again, if the implementation places data.
     fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<TunedPolicy>) {
         let _ = (now, name, choice);
     }
-    /// A change that is durable, or was refused.
+    /// Takes the next answer to an admin command: the change is durable, or was refused.
     fn next_admin_reply(&mut self) -> Option<AdminReply>;
-    /// Something for the log.
+    /// Takes the next notice for the log.
     fn next_notice(&mut self) -> Option<Notice>;
-    /// What a device is called.
+    /// Returns the name of a device.
     fn device_name(&self, device: DeviceId) -> String;
-    /// Requests that wait for somebody to free space wait no longer: clients are about to go.
+    /// Fails requests that wait for free space: the clients are about to be disconnected.
     fn stop_waiting_for_space(&mut self, now: Nanos);
-    /// No more requests will come: bring everything to rest on the devices.
+    /// Begins to stop: no more requests will come, and all data and metadata are written to the devices.
     fn begin_stop(&mut self, now: Nanos);
-    /// For mutation testing.
+    /// Returns the active mutants, for mutation testing.
     fn planted(&self) -> Planted {
         Planted::NONE
     }
-    /// Everything is at rest.
+    /// Reports whether the stop is complete.
     fn stopped(&self) -> bool;
-    /// The device with which data that was durable is gone, or will be once it is closed.
+    /// Returns the device with which durable data is lost, or will be once it is closed.
     fn damaged_device(&self) -> Option<DeviceId> {
         None
     }
 }
 
-/// A question: which parts of a range hold data.
+/// A query for the runs of a range that hold data.
 #[derive(Clone, Copy, Debug)]
 pub struct RunsOf {
-    /// Of which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// From where.
+    /// Start of the range.
     pub offset: VolumeOffset,
-    /// How far.
+    /// Length of the range.
     pub len: Bytes,
-    /// The most runs to be told.
+    /// Maximum number of runs to report.
     pub most: usize,
 }
 

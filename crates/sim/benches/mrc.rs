@@ -1,5 +1,6 @@
-//! Miss-ratio curves of LRU, one thread, from the addresses of accesses in memory: exactly, and from 1 % of the blocks. Zipf's law
-//! with exponent 1 over a million blocks, and the development traces where `WEIR_TRACES` names their folder.
+//! Benchmark of LRU miss-ratio curves on one thread, from the addresses of accesses in memory: exact, and
+//! from 1 % of the blocks. The loads are Zipf's law with exponent 1 over a million blocks, and the
+//! development traces if `WEIR_TRACES` names their folder.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use weir_trace::{Reader, Tally};
 
 const ACCESSES: usize = 4_000_000;
 
-/// Blocks by Zipf's law.
+/// Returns blocks drawn by Zipf's law.
 fn zipf() -> Vec<u64> {
     let size = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "KiB".to_owned());
     let time = |text: &str| text.parse().map(Nanos::secs).map_err(|_| "seconds".to_owned());
@@ -21,7 +22,7 @@ fn zipf() -> Vec<u64> {
     (0..ACCESSES).map(|_| load.next(Nanos(0)).offset.0 / 4096).collect()
 }
 
-/// The accesses of a trace.
+/// Returns the accesses of a trace.
 #[expect(clippy::disallowed_types, reason = "a benchmark may read a file")]
 fn trace(name: &str) -> Option<Vec<u64>> {
     let folder = std::env::var_os("WEIR_TRACES").map(PathBuf::from)?;

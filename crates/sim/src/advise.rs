@@ -1,22 +1,23 @@
-//! What to buy for a trace: of devices on sale, the sets on the frontier of price, mean response, p99 and flash life.
+//! Purchase advice for a trace: of the devices on offer, the sets on the frontier of price, mean response
+//! time, p99 and flash life.
 //!
-//! | file | what it does |
+//! | file | purpose |
 //! |---|---|
-//! | `set` | the sets there are: one kind of device, or a faster kind before it |
-//! | `second` | … and two faster kinds, near the best of these |
-//! | `arrivals` | when requests come, where the trace does not say so |
+//! | `set` | sets with one kind of device, or a faster kind before it |
+//! | `second` | sets with two faster kinds, near the best of these |
+//! | `arrivals` | arrival times, if the trace has none |
 //! | `demand` | the trace, its extents numbered |
-//! | `split` | which requests a fast device of some size answers, what is copied to it and brought home |
-//! | `respond` | what each device takes for its part of the trace, by its timing model |
-//! | `frontier`, `pick` | what no other set is better than, and which of these to buy |
+//! | `split` | requests that a fast device of some size serves, copies to it and write-back from it |
+//! | `respond` | each device's response times for its part of the trace, by its timing model |
+//! | `frontier`, `pick` | the sets that no other dominates, and the one to buy |
 //! | `confirm` | the engine over the same trace, in virtual time |
 //!
-//! A prediction is the responses of the fast devices to what they would be asked and those of the slow ones to the rest, put
-//! together. For each size of fast devices on sale a point of the miss-ratio curve is needed: of blocks under W-TinyLFU, which
-//! is most like what `adaptive` does. It leaves out the map's own commands and all that a policy does in answer to how
-//! devices fare. [`Search::simulate`] has all of it.
+//! A prediction combines the response times of the fast devices for the requests they would get with those of
+//! the slow devices for the rest. Each size of fast devices on offer needs a point of the miss-ratio curve:
+//! of blocks under W-TinyLFU, which is closest to what `adaptive` does. It leaves out the map's own commands
+//! and a policy's reactions to the devices' load. [`Search::simulate`] includes all of it.
 //!
-//! [`Job`]s depend on nothing but the trace, so that a driver may play them on as many threads as it likes.
+//! [`Job`]s depend only on the trace, so a driver may run them on any number of threads.
 
 mod arrivals;
 mod confirm;
@@ -47,38 +48,38 @@ use std::fmt;
 use thiserror::Error;
 use weir_model::{Bytes, ExtentSize};
 
-/// The extents pools have unless told otherwise.
+/// Extent size of pools, the default.
 const EXTENT: ExtentSize = ExtentSize::DEFAULT;
-/// Room there is to be, to the data: weir warns of a pool that is fuller than 80 %.
+/// Ratio of required capacity to data: weir warns about a pool that is more than 80 % full.
 pub const HEADROOM: f64 = 1.25;
-/// The load of devices that keep up, at most.
+/// Maximum load of devices that keep up.
 const LOAD_MOST: f64 = 2.0;
-/// Of a fast device's slots, those that are taken before the engine makes room.
+/// Share of a fast device's slots that is used before the engine makes room.
 const TAKEN: f64 = 0.92;
-/// Seconds.
+/// Seconds in a day, and days in a year.
 const DAY: f64 = 86_400.0;
 const YEAR: f64 = 365.25;
 
-/// What is to have room.
+/// Required capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// All data.
     pub capacity: Bytes,
-    /// The part of it that is in use: what the trace's footprint stands for.
+    /// The active part of it, which the trace's footprint represents.
     pub active: Bytes,
 }
 
-/// How long flash lasts; more than anything if nothing wears out.
+/// Flash life; infinite if nothing wears out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Years(pub f64);
 
 impl Years {
-    /// Longer than anybody keeps a drive.
+    /// Longer than a drive is kept.
     pub const ENOUGH: Self = Self(10.0);
-    /// Nothing wears out.
+    /// The life of devices that do not wear out.
     pub const UNWORN: Self = Self(f64::INFINITY);
 
-    /// As far as it makes a difference, in years.
+    /// Returns the life in years, up to the limit beyond which it makes no difference.
     fn that_matters(self) -> f64 {
         self.0.min(Self::ENOUGH.0)
     }
@@ -95,24 +96,24 @@ impl fmt::Display for Years {
     }
 }
 
-/// Why there is no advice. Messages have the form "what is wrong; the way out".
+/// Why there is no advice. Messages have the form "what is wrong; what to do".
 #[derive(Debug, Error)]
 pub enum AdviseError {
-    /// The trace cannot be had.
+    /// The trace cannot be loaded.
     #[error(transparent)]
     Trace(#[from] BlockTraceError),
-    /// Nothing is asked after the warm-up.
+    /// There are no requests after the warm-up.
     #[error("nothing is read or written in it after its first third, which warms up; take a longer trace")]
     Nothing,
-    /// No such model.
+    /// The drive model is unknown.
     #[error("device {offer}: there is no model of {model:?}; write one of {known}", known = models())]
     UnknownDrive {
         /// The device's name in the list.
         offer: String,
-        /// The model it names.
+        /// The given model.
         model: String,
     },
-    /// Whatever is bought is too small.
+    /// No set of the offers has enough room.
     #[error(
         "{wanted} of data and a fifth of free space need {room}, more than {most} \
          devices of any kind have; put larger devices on the list, or ask for less"
@@ -120,9 +121,9 @@ pub enum AdviseError {
     NoRoom {
         /// The data.
         wanted: Bytes,
-        /// … with what is to be left free.
+        /// The data plus the required free space.
         room: Bytes,
-        /// The most devices of a kind there are in a set.
+        /// Maximum number of devices of one kind in a set.
         most: u32,
     },
 }
@@ -131,28 +132,30 @@ fn models() -> String {
     weir_timing::drives::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
 }
 
-/// What a set is expected to come to.
+/// Forecast for a set.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// What it is judged by.
+    /// The figures by which it is judged.
     pub judged: Judged,
-    /// Responses to all requests.
+    /// Response times of all requests.
     pub responses: Responses,
-    /// The time until the busiest device has answered all, to the time in which it was asked for.
+    /// Ratio of the time until the busiest device has answered everything to the time in which it was
+    /// requested.
     pub load: f64,
-    /// Of the reads, the share that fast devices answer; all if there is one kind only.
+    /// Share of the reads that fast devices serve; 1 if there is only one kind.
     pub hit_share: f64,
-    /// … and that those of the fastest kind do.
+    /// Share of the reads that the fastest kind serves.
     pub fastest_share: f64,
 }
 
 impl Forecast {
-    /// Whether the devices keep up with the trace: all is answered within as much time again, as in a run.
+    /// Reports whether the devices keep up with the trace: everything is answered within twice the time, as
+    /// in a run.
     pub fn keeps_up(&self) -> bool {
         self.load <= LOAD_MOST && self.responses.count > 0
     }
 
-    /// What is to be said of devices that cannot keep up: by how much.
+    /// Returns a message with figures for devices that cannot keep up.
     pub fn cannot_keep_up(&self) -> Option<String> {
         (!self.keeps_up()).then(|| match self.responses.count {
             0 => "nothing that it answers is measured".to_owned(),
@@ -170,12 +173,12 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// For this trace, among these offers, for so much data.
+    /// Creates a search for this trace, among these offers, for this amount of data.
     pub fn new(demand: &'a Demand, offers: &'a [Offer], wanted: Wanted) -> Self {
         Self { demand, offers, wanted }
     }
 
-    /// By how much what is in use is more than what the trace touches.
+    /// Returns the ratio of the active data to the trace's footprint.
     fn scale(&self) -> f64 {
         (self.wanted.active.0 as f64 / self.demand.footprint().0.max(1) as f64).max(f64::MIN_POSITIVE)
     }
@@ -184,13 +187,13 @@ impl<'a> Search<'a> {
         self.scale() > 1.0 + 1e-9
     }
 
-    /// The slots of a set's fast devices that the trace meets: as many fewer as it is smaller than what it stands for.
+    /// Returns the slots of a set's fast devices, scaled down to the trace's footprint.
     fn sizes(&self, set: &DeviceSet) -> Option<Sizes> {
         let slots =
             |several: Several| several.size(self.offers).0 as f64 / self.scale() / EXTENT.bytes().0 as f64;
         let all = self.demand.extents();
         let in_all: f64 = set.fast_kinds().map(slots).sum();
-        // Where all fits there is no need to make room.
+        // If all data fits, the engine need not make room.
         let taken = if in_all >= f64::from(all) * HEADROOM { 1.0 } else { TAKEN };
         let slots = |several: Several| (slots(several) * taken) as u32;
         let fast = slots(set.fast?).clamp(1, all);
@@ -198,7 +201,7 @@ impl<'a> Search<'a> {
         Some(Sizes { fast: Slots(fast), second: Slots(second) })
     }
 
-    /// What has to be played for these sets to be judged.
+    /// Returns the jobs needed to judge these sets.
     pub fn jobs(&self, sets: &[DeviceSet]) -> Vec<Job> {
         let mut jobs: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for stream in sets.iter().flat_map(|set| self.parts(set)) {
@@ -219,12 +222,12 @@ impl<'a> Search<'a> {
         set.levels().map(part).collect()
     }
 
-    /// Finds out what a job is for.
+    /// Runs a job.
     pub fn play(&self, job: &Job) -> Found {
         job.play(self.demand)
     }
 
-    /// What the sets come to by what was found out by their [`Self::jobs`].
+    /// Computes the forecasts of the sets from the results of their [`Self::jobs`].
     pub fn forecasts(&self, sets: &[DeviceSet], jobs: &[Job], found: &[Found]) -> Vec<Forecast> {
         let responses = found.iter().flat_map(|found| &found.responses);
         let responses: BTreeMap<_, _> = responses.map(|(stream, played)| (stream, played)).collect();
@@ -251,7 +254,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How long the flash lasts of which wears out first, if so much is written to each kind in so many days.
+/// Returns the flash life of the kind that wears out first, if these bytes are written to each kind in `days`
+/// days.
 fn flash_life(offers: &[Offer], written: impl Iterator<Item = (Several, Bytes)>, days: f64) -> Years {
     let life = |(Several { offer, count }, bytes): (Several, Bytes)| {
         let endurance = offers[offer].endurance?;
@@ -261,10 +265,10 @@ fn flash_life(offers: &[Offer], written: impl Iterator<Item = (Several, Bytes)>,
     Years(written.filter_map(life).fold(f64::INFINITY, f64::min))
 }
 
-/// Of what was found of all sets, those to be tried by the engine, by ascending price: of the frontier the three best by the rule
-/// the limits make, the cheapest and the fastest, so that it is known what more and less money comes to; the best of
-/// a single kind, which does not need that anything is asked for again; and, if one has two fast kinds, the best with one, so that it
-/// is known what the second one is worth.
+/// Selects the sets to simulate, by ascending price. From the frontier: the three best by the rule of the
+/// limits, and the cheapest and the fastest, which show the effect of more and less money. In addition: the
+/// best with a single kind, which does not depend on reuse; and, if one has two fast kinds, the best with
+/// one, which shows the value of the second kind.
 pub fn finalists(sets: &[DeviceSet], judged: &[Judged], limits: &Limits) -> Vec<usize> {
     let frontier = frontier(judged);
     let ranked = |indices: &mut dyn Iterator<Item = usize>| {

@@ -1,18 +1,20 @@
-//! What a trace is like: how much is read and written, when and where, and what a cache would make of it.
+//! Characteristics of a trace: the amounts, times and places of its reads and writes, and the miss ratios of
+//! caches.
 //!
-//! [`Analyzer`] takes one request after the other, in memory that grows with the blocks that are accessed, up to a limit, and gives an
-//! [`Analysis`]. A request is one access to each 4 KiB block it touches, as in [`cache`](crate::cache), reads and writes alike.
+//! [`Analyzer`] takes one request after the other, in memory that grows with the accessed blocks up to a
+//! limit, and produces an [`Analysis`]. A request is one access to each 4 KiB block it touches, as in
+//! [`cache`](crate::cache), for reads and writes alike.
 //!
 //! | file | figures |
 //! |---|---|
 //! | `analyzer` | reads, writes, sizes, and all that follows |
-//! | `blocks` | footprint, critical cache sizes, times between accesses to a block; of how many blocks |
-//! | `arrivals` | gaps between requests, bursts |
+//! | `blocks` | footprint, critical cache sizes, times between accesses to a block; for a bounded number of blocks |
+//! | `arrivals` | gaps between requests, burstiness |
 //! | `runs` | sequential runs |
-//! | `places`, `spots` | footprint over time, the hot-spot map, how uneven blocks are asked for |
+//! | `places`, `spots` | footprint over time, heat map, skew of accesses over blocks |
 //! | `distances` | reuse distances |
-//! | `read` | all of it, from a trace's reader |
-//! | `sample`, `curve` | miss-ratio curves: LRU's exactly if it can be, any policy's from a sample, with its error |
+//! | `read` | the whole analysis of a trace's reader |
+//! | `sample`, `curve` | miss-ratio curves: LRU exactly if possible, any policy from a sample, with its error |
 
 mod analyzer;
 mod arrivals;

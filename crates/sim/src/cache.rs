@@ -1,12 +1,13 @@
-//! Caches without time: which accesses of a trace hit, and what that writes and where.
+//! Cache simulation without time: hits and misses of a trace, and the resulting writes.
 //!
-//! A trace is loaded once ([`BlockTrace`]): every request becomes accesses to the blocks it touches, in ascending
-//! order, and blocks are numbered densely. Then it is played to any number of caches ([`play`]), each with a size, an
-//! eviction policy, an admission policy and a way to treat writes ([`Setup`]). LRU caches of
-//! many sizes take one pass over the trace together ([`passes`], [`play_pass`]). Passes share the trace and nothing else, so that a
-//! driver may start them on as many threads as it likes.
+//! A trace is loaded once ([`BlockTrace`]): every request becomes accesses to the blocks it touches, in
+//! ascending order, and blocks are numbered densely. Then it is played to any number of caches ([`play`]),
+//! each with a size, an eviction policy, an admission policy and a write mode ([`Setup`]). LRU caches of many
+//! sizes share one pass over the trace ([`passes`], [`play_pass`]). Passes share only the trace, so a driver
+//! may run them on any number of threads.
 
-/// Raised whenever some cache comes to other counts than before: results that were kept are of no use then.
+/// Version of the counting rules. It is raised whenever some cache gets other counts than before, which
+/// invalidates stored results.
 pub const COUNTED_AS: u32 = 1;
 
 mod blocks;

@@ -1,60 +1,60 @@
-//! Why an experiment was not possible.
+//! Errors of experiments.
 
 use thiserror::Error;
 use weir_engine::{AdminError, StartError};
 use weir_map::MapError;
 use weir_model::{Bytes, Nanos, RequestError};
 
-/// Why an experiment was not possible. Messages have the form "what is wrong; the way out".
+/// Why an experiment is not possible. Messages have the form "what is wrong; what to do".
 #[derive(Debug, Error)]
 pub enum SimError {
-    /// No such drive.
+    /// The drive model is unknown.
     #[error("device {device}: there is no model of {model:?}; there are {known}")]
     UnknownDrive {
-        /// The device's name.
+        /// Device name.
         device: String,
-        /// The model asked for.
+        /// The given model.
         model: String,
-        /// All there are.
+        /// All known models.
         known: String,
     },
-    /// No such policy, or it cannot be set so.
+    /// The policy is unknown, or its settings are invalid.
     #[error("there is no policy {0}; there are {names}", names = policies())]
     UnknownPolicy(String),
     /// The data does not fit.
     #[error("{data} of data do not fit into {room}; scale the devices to more than 100 % in all")]
     TooSmall {
-        /// What there is before the load begins, in whole extents.
+        /// Data before the load begins, in whole extents.
         data: Bytes,
-        /// What all devices have for data.
+        /// Total space for data of all devices.
         room: Bytes,
     },
-    /// The devices cannot be a pool.
+    /// The devices cannot form a pool.
     #[error(transparent)]
     Pool(#[from] MapError),
-    /// The engine does not start.
+    /// The engine fails to start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// A volume of the load's is not possible.
+    /// A volume of the load cannot be created.
     #[error(transparent)]
     Volume(AdminError),
     /// A request failed.
     #[error("a request failed {1} after the start: {0}")]
     Request(RequestError, Nanos),
-    /// Nothing is to come, and something is still waited for.
+    /// No event is pending, although requests are in flight.
     #[error(
         "internal error: no event is left {0} after the start, but requests are in flight; please report it"
     )]
     Stuck(Nanos),
-    /// The same instant never ends.
+    /// Virtual time does not advance.
     #[error("internal error: virtual time does not advance {0} after the start; please report it")]
     Circles(Nanos),
-    /// The words of a load make none.
+    /// The words of a load are invalid.
     #[error("{0}")]
     Load(String),
 }
 
-/// The names of all policies.
+/// Returns the names of all policies.
 fn policies() -> String {
     weir_policy::placement::ALL.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
 }

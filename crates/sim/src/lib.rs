@@ -1,16 +1,16 @@
-//! Experiments in virtual time: what would have been, had the pool been another one.
+//! Experiments in virtual time: simulates caches and pools over traces and synthetic loads.
 //!
-//! [`place()`] runs the real engine, with the very policies the server runs, over modelled devices that
-//! keep no data: the same requests, other devices or policies, in a fraction of the time. Read
-//! [`place`](mod@place) for what stands in for the world, the course of an experiment and what is measured,
-//! [`load`] for what is asked of it.
+//! [`place()`] runs the real engine, with the same policies as the server, over modelled devices that keep no
+//! data: it answers what-if questions about other devices or policies for the same requests, in a fraction of
+//! the time. Read [`place`](mod@place) for the simulated machine, the course of an experiment and the
+//! measurements, and [`load`] for the loads.
 //!
-//! [`cache`] plays a trace to caches of any size and policy, without time; [`analysis`] tells what it is like;
-//! [`advise`] finds what to buy for it.
+//! [`cache`] plays a trace to caches of any size and policy, without time; [`analysis`] computes a trace's
+//! characteristics; [`advise`] searches for the devices to buy for it.
 //!
-//! Everything follows from the load, the pool and a seed: two runs of the same are the same.
+//! The load, the pool and a seed determine everything: two runs with the same inputs are identical.
 //!
-//! Pure: no I/O, no clock, no threads.
+//! The crate is pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
 
 pub mod advise;

@@ -1,4 +1,4 @@
-//! Pictures of experiments and traces, as SVG that is 800 points wide.
+//! Plots of experiments and traces, as SVG with a width of 800 points.
 
 mod axis;
 mod compared;
@@ -17,18 +17,18 @@ use sheet::{Look, Mark, Panel, Shape, Sheet};
 pub use trace::TracePicture;
 
 const HEIGHT: f64 = 190.0;
-/// Responses that span more than this are drawn on a logarithmic axis.
+/// Response times that span more than this factor are drawn on a logarithmic axis.
 const WIDE_SPAN: f64 = 20.0;
 
-/// A figure of a window; `None` where there is none.
+/// A figure of a window; `None` if it has none.
 type Value<'v> = &'v dyn Fn(&Window) -> Option<f64>;
 
-/// Draws requests a second, responses (mean, and 99 of 100 by a paler line), the first device's share of all
-/// commands and what was moved, over the load's time: one line for each policy.
+/// Plots requests per second, response times (mean, and 99th percentile as a paler line), the first device's
+/// share of all commands and the moved bytes over the load's time: one line per policy.
 pub fn svg(title: &str, outcomes: &[Outcome]) -> String {
     let first = outcomes.first().and_then(|outcome| outcome.devices.first());
     let share = format!("commands to {}", first.map_or("the first device", |device| &device.name));
-    // Where nothing is answered there is no response.
+    // A window without replies has no response times.
     let answered = |window: &Window, time: weir_model::Nanos| (window.rate > 0.0).then_some(time.0 as f64);
     let panels = vec![
         panel("requests answered a second", Unit::Plain, outcomes, &[&|w: &Window| Some(w.rate)]),
@@ -56,7 +56,7 @@ fn panel(name: &str, unit: Unit, outcomes: &[Outcome], values: &[Value<'_>]) -> 
         Unit::Nanos if least > 0.0 && most / least > WIDE_SPAN => {
             Axis::logarithmic(name, least / 1.1, most * 1.1, unit)
         }
-        // Where nothing was moved the axis has sizes all the same.
+        // The axis shows sizes even if nothing was moved.
         Unit::Bytes => Axis::linear(name, 0.0, (most * 1.05).max(f64::from(1 << 20)), unit),
         Unit::Percent => Axis::linear(name, 0.0, 1.0, unit),
         _ => Axis::linear(name, 0.0, most * 1.05, unit),
@@ -66,7 +66,7 @@ fn panel(name: &str, unit: Unit, outcomes: &[Outcome], values: &[Value<'_>]) -> 
         for (line, value) in values.iter().enumerate() {
             let look = if line == 0 { Look::of(number) } else { Look::of(number).paler() };
             let points = outcome.windows.iter().map(|window| Some((window.start.0 as f64, value(window)?)));
-            // A line is broken where there is no value.
+            // A line is interrupted where there is no value.
             let points: Vec<Option<(f64, f64)>> = points.collect();
             let lines = points.split(Option::is_none).filter(|line| !line.is_empty());
             marks

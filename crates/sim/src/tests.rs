@@ -1,4 +1,4 @@
-//! Experiments on small pools.
+//! Tests of experiments on small pools.
 
 mod adaptive;
 mod alike;
@@ -77,7 +77,7 @@ fn the_same_experiment_ends_the_same() {
     assert_eq!((one.unanswered, one.windows.len()), (0, 6));
 }
 
-/// Data laid out before is read from devices: reads of an open loop take what the devices take.
+/// The fill before the load writes to the devices, so reads of an open loop have the devices' response times.
 #[test]
 fn reads_find_data_where_the_policy_had_it_allocated() {
     let words = "uniform over=64MiB rate=20";
@@ -94,7 +94,7 @@ fn reads_find_data_where_the_policy_had_it_allocated() {
     assert!((mean / weighted - 1.0).abs() < 0.05, "{mean} for {weighted}");
 }
 
-/// In a closed loop throughput times response is what is under way (Little's law).
+/// In a closed loop, throughput times response time is the queue depth (Little's law).
 #[test]
 fn closed_loops_keep_their_depth() {
     for depth in [1, 8] {
@@ -152,7 +152,7 @@ fn traces_are_repeated_stretched_and_rounded_to_sectors() {
     assert_eq!((arrivals[1].volume, arrivals[1].offset.0, arrivals[1].len.0), (1, 130_560, 4_608));
 }
 
-/// What a load touches may be few extents of a very large disk: the map of a small pool has room for them.
+/// A load may touch a few extents of a very large disk; the map of a small pool must have room for them.
 #[test]
 fn data_that_lies_far_apart_is_laid_out() {
     let record = |i: u64| format!("{}.0 {} {} 4096 1\n", i * 5, i % 3, i * 97 * (64 << 20));
@@ -180,7 +180,7 @@ fn made_up_loads_are_what_their_words_say() {
     }
     assert!((4_600..5_400).contains(&reads), "{reads}");
     assert!((18..22).contains(&(now.0 / 1_000_000_000)), "{now}");
-    // With an exponent of 1.2 and 1,024 blocks the first has a share of 0.230.
+    // With an exponent of 1.2 and 1,024 blocks, the first block has a share of 0.230.
     let most = hits.values().max().copied().unwrap_or(0);
     assert!((4_300..5_100).contains(&most), "{most}");
     let scan: Vec<_> = (0..6).map(|_| load.next(Nanos::secs(601)).offset.0 >> 16).collect();
@@ -199,7 +199,8 @@ fn made_up_loads_are_what_their_words_say() {
     assert!(!said.contains("a slash"), "{said}");
 }
 
-/// Each piece once in a round, all of it at once, at even intervals, in another order in the next round.
+/// A scan in pieces reads each piece once a round, all of a piece at once, at even intervals, and in another
+/// order in the next round.
 #[test]
 fn a_scan_in_pieces_reads_everything_once_a_round_in_no_fixed_order() {
     let mut load = made_up("scan size=64KiB pieces=256KiB over=4224KiB rate=100");
@@ -250,14 +251,15 @@ fn a_share_of_the_requests_goes_to_the_hot_blocks() {
     }
     let mut counts: Vec<_> = counts.into_values().collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
-    // 102 of 1,024 blocks, all alike; so are the others.
+    // 102 of 1,024 blocks are equally hot; the others are equally cold.
     let hot: i32 = counts[..102].iter().sum();
     assert!((44_700..45_300).contains(&hot), "{hot}");
     assert!(counts[0] < 560 && counts[101] > 350 && counts[102] < 20, "{:?}", &counts[..110]);
     assert_eq!(load.spaces(ExtentSize::DEFAULT)[0].size, Bytes::kib(4096 + 128));
 }
 
-/// What goes on at the same time on one volume is in order of time, and each part as it would be alone.
+/// Requests of concurrent loads on one volume are in time order, and each load's requests are the same as
+/// when it runs alone.
 #[test]
 fn parts_of_a_load_ask_the_same_volume() {
     let size = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "a size".to_owned());
@@ -296,7 +298,7 @@ fn loads_with_names_are_loads() {
     }
 }
 
-/// `4KiB` in bytes.
+/// Parses `4KiB` as bytes.
 fn unit(text: &str) -> Option<u64> {
     let number = |text: &str| text.parse::<u64>().ok();
     let kib = text.strip_suffix("KiB").and_then(number).map(|n| n << 10);
@@ -315,7 +317,8 @@ fn a_picture_is_drawn_of_an_outcome() {
     assert!(svg.matches("<polyline").count() > 4 * 6, "{svg}");
 }
 
-/// Each of several processes has its own files, and none asks before it has its answer and has thought about it.
+/// Each of several processes has its own files, and none sends a request before it has its last reply and its
+/// think time has passed.
 #[test]
 fn loads_side_by_side_are_processes_with_their_own_files() {
     let kib = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "a size".to_owned());
@@ -339,10 +342,10 @@ fn loads_side_by_side_are_processes_with_their_own_files() {
         follow += u32::from(writes.offset == end);
         end = writes.offset + writes.len;
     }
-    // Three of four, but for runs that end where the data does.
+    // Three of four, except for runs that are cut short by the end of the data.
     assert!((70..78).contains(&follow), "{follow}");
     assert!(matches!(load.next_of(Client(3), Nanos::secs(1)), Next::Ask(Arrival { volume: 1, .. })));
-    // As an open loop they come in order of time.
+    // As an open loop, the requests come in time order.
     let mut now = Nanos(0);
     for _ in 0..1000 {
         let arrival = load.next(now);
@@ -352,7 +355,7 @@ fn loads_side_by_side_are_processes_with_their_own_files() {
     for bad in ["uniform | ", "uniform think=x", "uniform run=0", "scan run=2", "postmark think="] {
         assert!(parse(bad).is_err(), "{bad}");
     }
-    // One client, who thinks for most of the time.
+    // One client, which thinks most of the time.
     let mut load = parse("uniform over=4096 think=9000").expect("a load");
     let policy = by_name("sequential").expect("a policy");
     let outcome = place(&pool(1.1, 0.1), policy, &mut *load, &plan(closed(1), 30)).expect("an outcome");
@@ -360,7 +363,7 @@ fn loads_side_by_side_are_processes_with_their_own_files() {
     assert!(outcome.all.mean < Nanos::millis(1), "{:?}", outcome.all);
 }
 
-/// Moves have their share of a device's time while clients keep it busy, and no more.
+/// Migration gets its share of a device's time while clients keep the device busy, and no more.
 #[test]
 fn what_is_moved_is_bounded_by_the_mover_s_share() {
     let words = "zipf theta=0.9 over=64MiB rate=150";

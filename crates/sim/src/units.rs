@@ -1,12 +1,12 @@
-//! Sizes and times as people write them.
+//! Parses sizes and times with units.
 
 use weir_model::{Bytes, Nanos};
 
-/// Reads a size with its unit, in any case: `4GiB`, `64 KiB`, `10G`, `500GB`. `K`, `M`, `G`, `T`, `P` alone or with an
-/// `i` are powers of 1024, as elsewhere in Linux's tools; with a `B` alone, of 1000.
+/// Parses a size with its unit, in either case: `4GiB`, `64 KiB`, `10G`, `500GB`. `K`, `M`, `G`, `T`, `P`,
+/// alone or with `i`, are powers of 1024, as in Linux's tools; with `B` alone, powers of 1000.
 ///
 /// # Errors
-/// What is allowed, as the end of a sentence that began with what was given.
+/// Returns what is allowed, as the end of a sentence that begins with the given text.
 pub fn size(text: &str) -> Result<Bytes, String> {
     let allowed = || "a size with its unit, such as \"4GiB\", \"500GB\" or \"64KiB\"".to_owned();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
@@ -37,10 +37,10 @@ pub fn size(text: &str) -> Result<Bytes, String> {
     }
 }
 
-/// Reads a time with its unit: `30s`, `500ms`, `5min`, `1h`.
+/// Parses a time with its unit: `30s`, `500ms`, `5min`, `1h`.
 ///
 /// # Errors
-/// What is allowed, as the end of a sentence that began with what was given.
+/// Returns what is allowed, as the end of a sentence that begins with the given text.
 pub fn duration(text: &str) -> Result<Nanos, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unit = match text[digits..].trim_start() {

@@ -1,6 +1,6 @@
-//! Ratios that others have published for real traces: another simulator (libCacheSim), block by block, and the authors of
-//! ARC. The traces are not part of the repository: `WEIR_TRACES` names the folder they are in, else it is
-//! `../shared/traces` beside the repository. What is not there is left out.
+//! Tests against published ratios for real traces: of another simulator (libCacheSim), block by block, and of
+//! the authors of ARC. The traces are not part of the repository: `WEIR_TRACES` names their folder; by
+//! default it is `../shared/traces` beside the repository. Missing traces are skipped.
 
 #![expect(clippy::disallowed_types, clippy::disallowed_macros, reason = "a test may read a file")]
 
@@ -17,7 +17,7 @@ const CLOUD_PHYSICS: &str = "workloads/cloudphysics_vm.csv.gz";
 /// 1, 5, 10 and 20 % of the blocks.
 const SIZES: [u32; 4] = [2_692, 13_460, 26_921, 53_842];
 
-/// libCacheSim aa0fc40, its defaults, sizes ignored, misses to accesses.
+/// Miss ratios of libCacheSim aa0fc40 with its defaults, ignoring sizes.
 const PUBLISHED: [(&str, [&str; 4]); 8] = [
     ("fifo", ["0.8977", "0.8873", "0.8729", "0.8109"]),
     ("lru", ["0.8969", "0.8871", "0.8741", "0.8129"]),
@@ -34,7 +34,7 @@ fn folder() -> PathBuf {
     std::env::var_os("WEIR_TRACES").map_or_else(beside, PathBuf::from)
 }
 
-/// The trace, and the sum of the numbers of the blocks on the disk over all accesses.
+/// Returns the trace, and the sum of the block numbers over all accesses.
 fn load(name: &str) -> Option<(BlockTrace, u64)> {
     let Ok(file) = File::open(folder().join(name)) else {
         println!("left out: {name} is not in {}; set WEIR_TRACES", folder().display());
@@ -69,12 +69,12 @@ fn miss_ratios_of_a_real_trace_are_the_published_ones() {
 
 const OLTP: &str = "page_refs/arc_OLTP.lis.gz";
 
-/// Hits to accesses in per cent, N. Megiddo, D. S. Modha, FAST 2003, with caches of so many pages.
+/// Published hit ratios in per cent, N. Megiddo, D. S. Modha, FAST 2003, with caches of these sizes in pages.
 const OLTP_SIZES: [u32; 5] = [1_000, 2_000, 5_000, 10_000, 15_000];
 const OLTP_PUBLISHED: [(&str, [f64; 5]); 2] =
     [("lru", [32.83, 42.47, 53.65, 60.70, 64.63]), ("arc", [38.93, 46.08, 55.25, 61.87, 65.40])];
 
-/// ARC's `p` is real here and whole numbers there, which is 0.02 points at most.
+/// ARC's `p` is real here and an integer there, which makes a difference of at most 0.02 points.
 #[test]
 fn hit_ratios_of_the_arc_papers_oltp_trace_are_the_published_ones() {
     let Some((trace, _)) = load(OLTP) else { return };

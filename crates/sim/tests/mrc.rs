@@ -1,6 +1,6 @@
-//! Miss-ratio curves of the development traces: LRU's exact one beside simulated caches, and estimates from samples beside
-//! what is exact. The traces are not part of the repository: `WEIR_TRACES` names the folder they are in, else it is
-//! `../shared/traces` beside the repository. What is not there is left out.
+//! Tests of miss-ratio curves on the development traces: LRU's exact curve against simulated caches, and
+//! estimates from samples against exact curves. The traces are not part of the repository: `WEIR_TRACES`
+//! names their folder; by default it is `../shared/traces` beside the repository. Missing traces are skipped.
 
 #![expect(clippy::disallowed_types, clippy::disallowed_macros, reason = "a test may read a file")]
 
@@ -12,9 +12,9 @@ use weir_sim::analysis::{Analysis, Analyzer, Curve, Point, Sample, Sampling, Set
 use weir_sim::cache::{AdmissionPolicy, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, play};
 use weir_trace::{Reader, Record, Tally};
 
-/// A trace, and what is known of it: requests that begin where the one before ended, and where one of the last 32 did; and
-/// accesses that are not the first of their blocks, all in per cent as `trace_stats.py` counts them,
-/// which rounds them to hundredths and these to tenths.
+/// A trace with known figures: requests that begin where the previous one ended, and where one of the last 32
+/// ended; and accesses that are not the first of their blocks. All are in per cent as counted by
+/// `trace_stats.py`, which rounds the former to hundredths and the latter to tenths.
 const TRACES: &[(&str, [f64; 3])] = &[
     ("workloads/cloudphysics_vm.csv.gz", [26.0, 58.3, 76.4]),
     ("workloads/dtrs_release_server.trace.gz", [20.1, 84.7, 27.7]),
@@ -36,7 +36,7 @@ fn folder() -> PathBuf {
     std::env::var_os("WEIR_TRACES").map_or_else(beside, PathBuf::from)
 }
 
-/// Reads and writes of a trace.
+/// Returns the reads and writes of a trace.
 fn records(name: &str) -> Option<Vec<Record>> {
     let Ok(file) = File::open(folder().join(name)) else {
         println!("left out: {name} is not in {}; set WEIR_TRACES", folder().display());
@@ -92,7 +92,7 @@ fn exact_curves_are_what_lru_misses_and_figures_are_the_known_ones() {
     }
 }
 
-/// Points of a curve that are within two of their standard errors of the truth, or a thousandth.
+/// Counts the points of a curve that are within two of their standard errors of the truth, or a thousandth.
 fn near(curve: &Curve, truth: &Curve) -> usize {
     let is_near = |found: &Point, truth: &Point| {
         (found.miss_ratio - truth.miss_ratio).abs() <= 2.0 * found.error.unwrap_or(0.0) + 1e-3
@@ -100,8 +100,9 @@ fn near(curve: &Curve, truth: &Curve) -> usize {
     curve.points.iter().zip(&truth.points).filter(|(found, truth)| is_near(found, truth)).count()
 }
 
-/// One per cent of the blocks, and at least 8,192 of them where there are as many: the mean distance of the curves is at most
-/// 0.02. With one per cent however few that is, where it is 900 blocks or more; what it is elsewhere is printed.
+/// Samples of one per cent of the blocks, and at least 8,192 of them where there are as many: the mean
+/// distance of the curves is at most 0.02. With exactly one per cent this holds where that is 900 blocks or
+/// more; elsewhere the distance is printed.
 #[test]
 fn samples_of_one_per_cent_give_the_curves_within_two_hundredths() {
     let (mut points, mut in_reach) = (0, 0);

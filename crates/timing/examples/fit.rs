@@ -1,7 +1,7 @@
-//! Fits a disk's model to the first half of service times measured on the real drive and says how
-//! well it predicts the second: `cargo run --release -p weir-timing --example fit -- [TRACE]...`
+//! Fits a disk's model to the first half of service times measured on the real drive and reports how well it
+//! predicts the second half: `cargo run --release -p weir-timing --example fit -- [TRACE]...`
 //!
-//! Without a trace: all there are in the folder `WEIR_TRACES`, or `../shared/traces/device`.
+//! Without arguments it uses all traces in the folder `WEIR_TRACES`, or `../shared/traces/device`.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,

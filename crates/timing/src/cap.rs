@@ -1,36 +1,37 @@
-//! A device whose owner lets through so many commands and so many bytes a second, whatever it could do: a volume of a
-//! cloud, or a disk throttled by QEMU.
+//! Model of a device with a limit on commands and bytes per second, independent of its own speed: a cloud
+//! volume, or a disk throttled by QEMU.
 //!
-//! - **Two buckets** that leak, one of commands and one of bytes, as in QEMU's `throttle.c`: a command goes to the device at
-//!   once while neither holds more than a burst's worth, else when both have leaked down to that; then it is added to both.
-//! - **Order** is kept: nothing overtakes. Flushes are not counted, and overtake.
+//! - **Two leaky buckets**, one of commands and one of bytes, as in QEMU's `throttle.c`: a command goes to
+//!   the device at once if neither holds more than a burst's worth, otherwise when both have leaked down to
+//!   that; then it is added to both.
+//! - **Order** is kept among commands. Flushes are not counted, and may overtake them.
 //!
-//! So an idle device answers as fast as what is behind the cap, and a busy one knows no seeks: only how many commands there
-//! are, and how long.
+//! So an idle device responds as fast as the one behind the cap, and a busy one has no seeks: only the number
+//! and the length of commands count.
 
 use crate::Timing;
 use crate::pipe::duration;
 use std::collections::VecDeque;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 
-/// What makes one cap different from another.
+/// Parameters of a cap.
 #[derive(Clone, Copy, Debug)]
 pub struct CapParams {
-    /// Commands a second.
+    /// Commands per second.
     pub commands: u64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub rate: Bytes,
-    /// A burst: what passes in this time may come at once.
+    /// Burst: the commands and bytes of this time may come at once.
     pub burst: Nanos,
 }
 
-/// A device's timing behind a cap. A command costs a place in a queue besides the device's own.
+/// Timing of a device behind a cap. Cost per command, in addition to the device's: one queue entry.
 pub struct Capped {
     params: CapParams,
     device: Box<dyn Timing>,
-    /// When each bucket will have leaked empty: of commands, of bytes.
+    /// When each bucket will be empty: of commands, of bytes.
     empty: [Nanos; 2],
-    /// When the last command is let through.
+    /// When the last command is passed on.
     last: Nanos,
     waiting: VecDeque<WaitingCommand>,
 }
@@ -45,13 +46,13 @@ struct WaitingCommand {
 }
 
 impl Capped {
-    /// An idle device behind an empty bucket.
+    /// Creates an idle device behind empty buckets.
     pub fn new(params: &CapParams, device: Box<dyn Timing>) -> Self {
         let (empty, last) = ([Nanos(0); 2], Nanos(0));
         Self { params: *params, device, empty, last, waiting: VecDeque::new() }
     }
 
-    /// When a command that comes now is let through.
+    /// Returns when a command that arrives now is passed on.
     fn goes(&mut self, now: Nanos, len: Bytes) -> Nanos {
         let CapParams { commands, rate, burst } = self.params;
         let takes = [Nanos(1_000_000_000 / commands.max(1)), duration(len, rate)];
@@ -63,7 +64,7 @@ impl Capped {
         self.last
     }
 
-    /// What has been let through up to `to` is at the device.
+    /// Passes commands on to the device up to `to`.
     fn advance(&mut self, to: Nanos) {
         while let Some(WaitingCommand { goes, id, kind, at, len }) = self.waiting.front().copied() {
             if goes > to {

@@ -1,10 +1,10 @@
-//! Commands whose completion time is known, soonest first.
+//! Commands with known completion times, soonest first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_model::{IoId, Nanos};
 
-/// A queue by completion time; equal times in the order pushed.
+/// A priority queue by completion time; commands with equal times keep their order.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     heap: BinaryHeap<Reverse<(Nanos, u64, IoId)>>,

@@ -1,18 +1,18 @@
-//! A disk: one arm over turning platters, a scheduler, a read buffer and a write cache.
+//! Model of a hard disk: one arm over rotating platters, a scheduler, a read buffer and a write cache.
 //!
-//! - **Positioning** is a seek by cylinder distance (a measured curve), then the wait until the
-//!   sector comes around, from its true angle at that time; **transfer** goes by zone, with the
-//!   skew at every track border. `geometry.rs` has the arithmetic.
-//! - **The arm** does one thing at a time. Whenever it becomes free it takes, among the oldest
-//!   commands in the queue, the one it can begin soonest; waiting counts in a command's favour, so
-//!   that none waits much more than a second longer than younger ones.
-//! - **Reads** are followed by read-ahead until something else wants the arm, so that sequential
-//!   reads go at the media's rate although each command has an overhead.
-//! - **Writes** complete when they are in the cache, at the link's speed, while there is room;
-//!   then they wait for room, and so for the arm. The arm writes the cache out when it has
-//!   nothing else to do, and in turn with the queue when the cache is half full or a FLUSH waits.
-//! - **FLUSH** waits until what was in the cache at its submission is on the media; **FUA** goes
-//!   there directly.
+//! - **Positioning** is a seek by cylinder distance (a measured curve), then the rotational delay until the
+//!   sector arrives, from its true angle at that time; **transfer** depends on the zone, with the skew at
+//!   every track boundary. `geometry.rs` has the arithmetic.
+//! - **The arm** does one thing at a time. Whenever it becomes free, it takes, among the oldest commands in
+//!   the queue, the one it can begin soonest. Waiting time counts in a command's favour, so that none waits
+//!   much more than a second longer than younger ones.
+//! - **Reads** are followed by read-ahead until another command needs the arm, so that sequential reads run
+//!   at the media rate although each command has an overhead.
+//! - **Writes** complete when they are in the cache, at the link's speed, while there is room; then they wait
+//!   for room, and so for the arm. The arm writes the cache out when it is otherwise idle, and alternates
+//!   with the queue when the cache is half full or a FLUSH waits.
+//! - **FLUSH** waits until the cache contents at its submission are on the media; **FUA** writes directly to
+//!   the media.
 
 use crate::completions::Completions;
 use crate::pipe::{Pipe, duration};
@@ -30,7 +30,7 @@ mod write_cache;
 
 pub use params::{DiskParams, Overheads, Zone};
 
-/// A command for the arm.
+/// A command that needs the arm.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     id: IoId,
@@ -38,16 +38,16 @@ struct Pending {
     place: Place,
     len: Bytes,
     arrived: Nanos,
-    /// The controller's time for it, should it not need the arm.
+    /// The controller's time for it, if it does not need the arm.
     overhead: Nanos,
-    /// When the arm may set off for it.
+    /// Earliest time at which the arm may start moving for it.
     ready: Nanos,
 }
 
-/// What the arm is doing.
+/// The current job of the arm.
 #[derive(Clone, Copy, Debug)]
 struct Job {
-    /// When the transfer from or to the media begins.
+    /// Start of the media transfer.
     begins: Nanos,
     ends: Nanos,
     place: Place,
@@ -56,18 +56,18 @@ struct Job {
 
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// A read, which also fills the buffer, from a sector at or before its first.
+    /// A read. It also fills the buffer, from a sector at or before its first.
     Read {
         id: IoId,
         len: Bytes,
         from: Sector,
     },
     Write(IoId),
-    /// Writing out a run of the write cache.
+    /// Write-out of a run of the write cache.
     WriteOut,
 }
 
-/// How a command would be carried out.
+/// Timing of a command's execution.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     /// When the head is on the track.
@@ -75,55 +75,55 @@ struct Course {
     /// When the transfer begins.
     begins: Nanos,
     ends: Nanos,
-    /// By leaving the head to its read-ahead, instead of positioning it.
+    /// True if the command is served by the head's read-ahead, without positioning.
     reads_on: bool,
 }
 
-/// Where the head is.
+/// Position of the head.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     track: Track,
     sector: Sector,
 }
 
-/// Waiting counts as positioning saved, at this fraction: a command that has waited 640 ms longer
-/// may take 10 ms more to reach.
+/// Weight of waiting time against positioning time: a command that has waited 640 ms longer may take 10 ms
+/// longer to reach.
 const PATIENCE: u64 = 64;
 
-/// So often the arm writes out the oldest run of the cache wherever it is.
+/// Every this many write-outs, the arm writes the oldest run of the cache, wherever it is.
 const OLDEST_EVERY: u32 = 32;
 
-/// A disk's timing. A command costs one to three microseconds at queue depth 32.
+/// Timing of a disk. Cost: one to three microseconds per command at queue depth 32.
 #[derive(Debug)]
 pub struct Disk {
     params: DiskParams,
     cache: WriteCache,
     geometry: Geometry,
     seek: SeekCurve,
-    /// The latest time heard of.
+    /// Latest time passed to the model.
     clock: Nanos,
-    /// Where the head is when the arm's last job has ended.
+    /// Position of the head at the end of the arm's last job.
     head: Head,
     job: Option<Job>,
-    /// Whether the last job was to write out.
+    /// True if the last job was a write-out.
     wrote_out: bool,
-    /// Jobs of that kind so far.
+    /// Number of write-outs so far.
     write_outs: u32,
-    /// Commands for the arm, oldest first.
+    /// Commands that need the arm, oldest first.
     queue: VecDeque<Pending>,
     buffer: ReadBuffer,
     dirty: DirtyRuns,
-    /// Writes for which the cache has no room, oldest first.
+    /// Writes that do not fit into the cache, oldest first.
     throttled: VecDeque<Pending>,
     flushes: VecDeque<(IoId, Stamp)>,
-    /// Where the last write ended.
+    /// End of the last write.
     write_end: Sector,
     link: Pipe,
     done: Completions,
 }
 
 impl Disk {
-    /// An idle disk with the drive's zones, stroke and rates, holding `capacity`.
+    /// Creates an idle disk with the drive's zones, stroke and rates, and this capacity.
     pub fn new(params: &DiskParams, capacity: Bytes, cache: WriteCache) -> Self {
         Self {
             params: params.clone(),
@@ -146,15 +146,15 @@ impl Disk {
         }
     }
 
-    /// The zone a range begins in, and the time at which a head that read the whole disk from its
-    /// beginning would come upon the range and have passed it.
+    /// Returns the zone in which a range begins, and the times at which a head that read the whole disk from
+    /// its start would reach the range and have passed it.
     pub(crate) fn passes(&self, at: DeviceOffset, len: Bytes) -> (usize, Nanos, Nanos) {
         let place = self.geometry.place(at, len);
         (self.geometry.zone_of(place.first), place.begins, place.ends)
     }
 
-    /// When the arm's state changes by itself: its job ends, or its read-ahead does and cached
-    /// writes can use the time.
+    /// Returns the time of the next internal event: the job ends, or the read-ahead ends and cached writes
+    /// can use the arm.
     fn event(&self) -> Option<Nanos> {
         match (&self.job, self.buffer.stream()) {
             (Some(job), _) => Some(job.ends),
@@ -163,7 +163,7 @@ impl Disk {
         }
     }
 
-    /// Lets the arm work until `now`.
+    /// Advances the arm to `now`.
     fn advance(&mut self, now: Nanos) {
         while let Some(at) = self.event().filter(|at| *at <= now) {
             self.finish(at);
@@ -177,7 +177,7 @@ impl Disk {
         match job.work {
             Work::Read { id, len, from } => {
                 self.buffer.read(&self.geometry, now, &job.place, from);
-                // What the link has not carried by then follows.
+                // The rest of the data follows at the link's speed.
                 self.done.push(now.max(job.begins + duration(len, self.params.link_rate)), id);
             }
             Work::Write(id) => self.done.push(now, id),
@@ -204,13 +204,13 @@ impl Disk {
         }
     }
 
-    /// Completes a command that needs no more than the controller and the link.
+    /// Completes a command that needs only the controller and the link.
     fn acknowledge(&mut self, now: Nanos, p: &Pending) {
         let at = self.link.pass(now, p.overhead + duration(p.len, self.params.link_rate));
         self.done.push(at, p.id);
     }
 
-    /// Gives the arm, which is free, its next job.
+    /// Starts the next job of the arm, which is free.
     fn dispatch(&mut self, now: Nanos) {
         let head = self.head(now);
         self.wrote_out = self.may_write_out(now);
@@ -221,7 +221,7 @@ impl Disk {
         }
     }
 
-    /// Starts what can begin soonest of the queue, waiting counted in.
+    /// Starts the queued command that can begin soonest, weighted by waiting time.
     fn start_command(&mut self, now: Nanos, head: Head) {
         let mut best: Option<(i64, usize, Course)> = None;
         for (position, p) in self.queue.iter().take(self.params.queue.max(1)).enumerate() {
@@ -245,7 +245,8 @@ impl Disk {
         self.start(Job { begins: course.begins, ends: course.ends, place: p.place, work });
     }
 
-    /// Starts what can begin soonest of the write cache near the head; now and then its oldest.
+    /// Starts the write-out that can begin soonest among cached runs near the head; from time to time, the
+    /// oldest.
     fn start_write_out(&mut self, now: Nanos, head: Head) {
         self.write_outs = self.write_outs.wrapping_add(1);
         let oldest = self.dirty.oldest().filter(|_| self.write_outs.is_multiple_of(OLDEST_EVERY));
@@ -267,7 +268,8 @@ impl Disk {
         self.job = Some(job);
     }
 
-    /// Where the head is at `now`, the arm being free: it may have read on since its last job.
+    /// Returns the position of the head at `now`, while the arm is free: read-ahead may have moved it since
+    /// its last job.
     fn head(&self, now: Nanos) -> Head {
         match self.buffer.stream() {
             Some(stream) => {
@@ -278,7 +280,7 @@ impl Disk {
         }
     }
 
-    /// What it takes to carry out a command, the arm being free at `now`.
+    /// Returns the timing of a command that starts at `now`, while the arm is free.
     fn course(&self, head: Head, now: Nanos, p: &Pending) -> Course {
         let from = now.max(p.ready);
         if !p.write
@@ -290,8 +292,8 @@ impl Disk {
         Course { there, begins, ends: begins + (p.place.ends - p.place.begins), reads_on: false }
     }
 
-    /// When the head, which leaves a track at `from`, is on a place's track, and when the first
-    /// sector is under it.
+    /// Returns when the head, leaving a track at `from`, is on a place's track, and when the first sector is
+    /// under it.
     fn begin(&self, track: Track, from: Nanos, write: bool, place: &Place) -> (Nanos, Nanos) {
         let there = if place.from.number == track.number {
             from
@@ -305,8 +307,8 @@ impl Disk {
         (there, there + self.geometry.rotation(there, place.angle))
     }
 
-    /// Whether the arm's next job is to write out from the cache: when nothing else wants it, and
-    /// in turn with the queue when something waits for the cache.
+    /// Reports whether the arm's next job is a write-out: when no command needs the arm, and alternately with
+    /// the queue when something waits for the cache.
     fn may_write_out(&self, now: Nanos) -> bool {
         let pressed = !self.throttled.is_empty() || !self.flushes.is_empty() || self.dirty.half_full();
         let reading_on = self.buffer.stream().is_some_and(|stream| stream.stops() > now);

@@ -1,11 +1,11 @@
-//! The drives behind the names: their parameters, read from the files in `drives/`, which are
-//! part of the program. Each file says of every value where it is from, in `[sources]`:
+//! Named drives: their parameters, from the files in `drives/`, which are compiled into the program. Each
+//! file gives the source of every value, in `[sources]`:
 //!
 //! - *measured* on the drive, by a published tool,
 //! - *published* by the maker or a reviewer,
 //! - *recalled* from a datasheet or a paper and not read again,
-//! - *derived* from the other values as said there,
-//! - *fitted* so that the model gives a measured or published figure.
+//! - *derived* from the other values as described there,
+//! - *fitted* so that the model reproduces a measured or published figure.
 
 use crate::cap::CapParams;
 use crate::disk::{DiskParams, Overheads, Zone};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use weir_model::{Bytes, Nanos};
 
-/// A drive's file by name.
+/// Drive files by name.
 const FILES: &[(&str, &str)] = &[
     ("atlas-10k", include_str!("../drives/atlas-10k.toml")),
     ("capped-200", include_str!("../drives/capped-200.toml")),
@@ -53,7 +53,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 static DRIVES: LazyLock<BTreeMap<&'static str, Drive>> = LazyLock::new(|| {
-    // A file that cannot be read is left out; the tests see to it that none is.
+    // A file that cannot be parsed is left out; the tests ensure that there is none.
     let files = FILES.iter().filter_map(|&(name, text)| Some((name, read(text).ok()?)));
     let (mut drives, mut others) = (BTreeMap::new(), Vec::new());
     for (name, file) in files {
@@ -70,21 +70,21 @@ static DRIVES: LazyLock<BTreeMap<&'static str, Drive>> = LazyLock::new(|| {
     drives
 });
 
-/// A drive that is modelled.
+/// A modelled drive.
 #[derive(Clone, Debug)]
 pub struct Drive {
     /// Maker and model.
     pub about: String,
-    /// The write cache it has.
+    /// Kind of its write cache.
     pub cache: WriteCache,
-    /// What it is and how it is made.
+    /// Kind of drive, with its parameters.
     pub kind: DriveKind,
 }
 
-/// What a drive is.
+/// Kind of a drive.
 #[derive(Clone, Debug)]
 pub enum DriveKind {
-    /// A disk.
+    /// A hard disk.
     Disk(DiskParams),
     /// An SSD.
     Ssd(SsdParams),
@@ -92,12 +92,12 @@ pub enum DriveKind {
     Memory(MemoryParams),
     /// Another drive behind a network.
     Remote(NetworkParams, Box<Drive>),
-    /// Another drive, let through only so much.
+    /// Another drive behind a rate limit.
     Capped(CapParams, Box<Drive>),
 }
 
 impl Drive {
-    /// An idle drive's timing, with this write cache; memory has none and ignores it.
+    /// Returns the timing of the idle drive with this write cache; memory has none and ignores it.
     pub fn timing(&self, capacity: Bytes, cache: WriteCache) -> Box<dyn Timing> {
         match &self.kind {
             DriveKind::Disk(params) => Box::new(Disk::new(params, capacity, cache)),
@@ -113,12 +113,12 @@ impl Drive {
     }
 }
 
-/// The drive of this name. `None` for an unknown name.
+/// Returns the drive of this name; `None` if it is unknown.
 pub fn drive(name: &str) -> Option<&'static Drive> {
     DRIVES.get(name)
 }
 
-/// The named disk's parameters. `None` for an unknown name and for what is no disk.
+/// Returns the parameters of the named disk; `None` if the name is unknown or not a disk.
 pub fn disk(name: &str) -> Option<&'static DiskParams> {
     match &drive(name)?.kind {
         DriveKind::Disk(params) => Some(params),
@@ -126,12 +126,12 @@ pub fn disk(name: &str) -> Option<&'static DiskParams> {
     }
 }
 
-/// All drives by name, in alphabetical order.
+/// Returns all drives by name, in alphabetical order.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static Drive)> {
     DRIVES.iter().map(|(&name, drive)| (name, drive))
 }
 
-/// What a file says: a drive, or what becomes of another one.
+/// A parsed file: a drive, or a change to another one.
 enum Read {
     Whole(Drive),
     After(String, Box<dyn FnOnce(&Drive) -> Drive>),
@@ -346,7 +346,7 @@ struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// With the device there.
+    /// Puts the device behind this network.
     fn before(self, device: &Drive) -> Drive {
         let params = NetworkParams {
             delay: self.delay.into_iter().map(|(share, ns)| (share, Nanos(ns))).collect(),
@@ -371,7 +371,7 @@ struct CappedFile {
 }
 
 impl CappedFile {
-    /// With the device behind it.
+    /// Puts the device behind this rate limit.
     fn before(self, device: &Drive) -> Drive {
         let params =
             CapParams { commands: self.commands, rate: Bytes(self.rate), burst: Nanos(self.burst_ns) };
@@ -383,7 +383,7 @@ impl CappedFile {
     }
 }
 
-/// Another drive, with its cache set otherwise.
+/// Another drive with a different write cache.
 #[derive(Deserialize)]
 struct AsFile {
     about: String,

@@ -1,12 +1,12 @@
-//! Models against reality: how well a disk's model predicts service times measured on the real
-//! drive, and fitting its parameters to such times.
+//! Validation and fitting of disk models: how well a model predicts service times measured on a real drive,
+//! and fitting its parameters to such times.
 //!
-//! Given are requests with the times at which they were issued and how long they took. The model
-//! is given the times of issue alone and says how long each request takes ([`predict`]);
-//! [`compare`] holds that against what was measured. [`fit`] varies what a drive's published
-//! parameters do not say, or not exactly enough: the turn to some parts in a hundred million and
-//! the angle at which each zone begins (`spin.rs`), the controller's times, the link, and how the
-//! seeks lie to the published ones (`descent.rs`). Layout, skews and buffer stay as they are.
+//! The input is a list of requests with issue times and measured service times. The model gets only the issue
+//! times and predicts each service time ([`predict`]); [`compare`] compares the prediction with the
+//! measurement. [`fit`] adjusts the parameters that are not published, or not precisely enough: the rotation
+//! time to a few parts in a hundred million and the angle at which each zone begins (`spin.rs`), the
+//! controller's times, the link, and the offset and scale of the seek curve (`descent.rs`). Layout, skews and
+//! buffer stay unchanged.
 
 use crate::disk::DiskParams;
 use crate::{Disk, Timing, WriteCache};
@@ -18,34 +18,34 @@ mod spin;
 
 pub use accuracy::{Accuracy, compare};
 
-/// A request and how long the drive took for it.
+/// A request with its measured service time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When it was issued, from some origin.
+    /// Issue time, from some origin.
     pub at: Nanos,
-    /// A read or a write.
+    /// Read or write.
     pub kind: IoKind,
-    /// Where.
+    /// Offset of the first byte.
     pub offset: DeviceOffset,
-    /// How long.
+    /// Length.
     pub len: Bytes,
-    /// From the issue to the completion, measured.
+    /// Measured time from the issue to the completion.
     pub took: Nanos,
 }
 
-/// Which of two requests the gap in a record lies before, the first being the record's own.
+/// Position of the gap in a record, relative to the record's own request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
-    /// Between the completion of the request before and the issue of the record's.
+    /// Between the completion of the previous request and the issue of the record's.
     Before,
     /// Between the completion of the record's request and the issue of the next.
     After,
 }
 
-/// A line of a trace that is no record.
+/// A line of a trace that is not a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine(
-    /// Counted from 1.
+    /// Line number, from 1.
     pub usize,
 );
 
@@ -61,11 +61,11 @@ impl std::fmt::Display for BadLine {
 
 impl std::error::Error for BadLine {}
 
-/// Reads a validation trace of DiskSim: per line `R` or `W`, a word, first sector, sectors,
-/// measured service time and gap, both in microseconds.
+/// Parses a validation trace of DiskSim: per line `R` or `W`, a word, first sector, sectors, measured service
+/// time and gap, both in microseconds.
 ///
 /// # Errors
-/// The first line that is no such record.
+/// Returns the first line that is not such a record.
 pub fn parse(text: &str, gap: Gap) -> Result<Vec<Sample>, BadLine> {
     let mut now = Nanos(0);
     let mut samples = Vec::new();
@@ -101,7 +101,7 @@ fn record(line: &str) -> Option<(Sample, Nanos)> {
     Some((Sample { at: Nanos(0), kind, offset, len, took: nanos(took) }, nanos(pause)))
 }
 
-/// How long each request takes by the model, issued at the times given.
+/// Predicts the service time of each request with the model, at the given issue times.
 pub fn predict(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> Vec<Nanos> {
     let mut disk = Disk::new(params, params.capacity(), cache);
     let mut took = vec![Nanos(0); samples.len()];
@@ -120,7 +120,7 @@ pub fn predict(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> Ve
     took
 }
 
-/// The model fitted to these samples. Replays them some hundred times.
+/// Fits the model to these samples. It replays them about a hundred times.
 pub fn fit(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> DiskParams {
     let mut params = params.clone();
     spin::align(&mut params, cache, samples);
@@ -129,7 +129,7 @@ pub fn fit(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> DiskPa
     params
 }
 
-/// What is read, or what is written: reads and writes are judged apart.
+/// Selects the times of the reads or of the writes, which are judged separately.
 pub fn of_kind(samples: &[Sample], times: &[Nanos], reads: bool) -> Vec<Nanos> {
     let kept = samples.iter().zip(times).filter(|(sample, _)| (sample.kind == IoKind::Read) == reads);
     kept.map(|(_, &time)| time).collect()

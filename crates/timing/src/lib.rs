@@ -1,23 +1,22 @@
-//! How long a device takes: models of disks, SSDs and persistent memory as pure event machines.
+//! Timing models of hard disks, SSDs and persistent memory, as pure event machines.
 //!
-//! A model is told what was submitted and when, and says when each command completes. It holds
-//! no data and reads no clock, so the same model paces a live device (weir-device) and stands in
-//! for one in virtual time (weir-world), at some ten million commands a second for an SSD and some
-//! hundred thousand for a disk.
-//! Everything is integer arithmetic on nanoseconds: the same input gives the same output.
+//! A model gets the submissions with their times, and returns when each command completes. It keeps no data
+//! and reads no clock, so the same model paces a live device (weir-device) and simulates one in virtual time
+//! (weir-world), at about ten million commands per second for an SSD and a hundred thousand for a disk. All
+//! arithmetic is on integer nanoseconds: the same input gives the same output.
 //!
-//! | model | what it is | module |
+//! | model | drive | module |
 //! |---|---|---|
 //! | `hdd-7200` | a large nearline SATA disk | [`disk`] |
 //! | `hdd-15k` | the Seagate Cheetah 15K.5, as measured | [`disk`] |
 //! | `ssd-sata` | a SATA TLC SSD with a volatile write cache | [`ssd`] |
-//! | `ssd-nvme` | a data-centre NVMe SSD, its write cache protected | [`ssd`] |
+//! | `ssd-nvme` | a data-centre NVMe SSD with a protected write cache | [`ssd`] |
 //! | `nvm` | one module of byte-addressable persistent memory | [`memory`] |
 //! | `remote-ssd-lan` | `ssd-nvme` behind a local network | [`network`] |
-//! | `capped-200`, `capped-600` | `ssd-nvme`, let through so many commands a second | [`cap`] |
+//! | `capped-200`, `capped-600` | `ssd-nvme` limited to this many commands per second | [`cap`] |
 //!
-//! The drives' parameters, where each is from, and more drives: [`drives`].
-//! How well the model of a disk predicts real ones, and fitting it to one: [`fit`].
+//! [`drives`] has the parameters with their sources, and more drives. [`fit`] validates disk models against
+//! measurements, and fits them.
 #![forbid(unsafe_code)]
 
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
@@ -42,14 +41,14 @@ pub use network::Network;
 pub use probe::{flush_response, occupancy};
 pub use ssd::Ssd;
 
-/// A device's timing. Give it commands with [`submit`](Timing::submit); then, as long as
-/// [`next`](Timing::next) names a time that has come, call [`pop`](Timing::pop).
+/// Timing of a device. Submit commands with [`submit`](Timing::submit); then call [`pop`](Timing::pop) as
+/// long as [`next`](Timing::next) returns a time that has come.
 ///
-/// Every submitted command comes out of `pop` exactly once, never before its submission. Times
-/// handed in never go backwards from one `submit` to the next; a driver that comes late with
-/// `pop` changes nothing in the model, which goes by the times it is given.
+/// `pop` returns every submitted command exactly once, never before its submission. The times of consecutive
+/// `submit` calls must not decrease. A driver that calls `pop` late does not change the model, which depends
+/// only on the times it is given.
 ///
-/// To learn *when* a command completed although the driver is late, pop at the time `next` gave:
+/// To learn *when* a command completed although the driver is late, pop at the time that `next` returned:
 ///
 /// ```
 /// use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
@@ -63,23 +62,23 @@ pub use ssd::Ssd;
 /// }
 /// ```
 pub trait Timing: Send {
-    /// A command arrives at the device. `id` is not in flight already; `len` is zero for a
-    /// flush. Ranges past the device's end are taken as its last sectors.
+    /// Submits a command. `id` must not be in flight already; `len` is zero for a flush. Ranges beyond the
+    /// device's end are treated as its last sectors.
     fn submit(&mut self, now: Nanos, id: IoId, kind: IoKind, at: DeviceOffset, len: Bytes);
 
-    /// The earliest time at which [`pop`](Timing::pop) may give something or must be called to
-    /// let the model go on; it may be past. `None` when nothing is in flight.
+    /// Returns the earliest time at which [`pop`](Timing::pop) may return a command or must be called to
+    /// advance the model; this may be in the past. `None` if nothing is in flight.
     fn next(&self) -> Option<Nanos>;
 
-    /// A command that has completed by `now`, in order of completion. `None` when no more have.
-    /// At the time [`next`](Timing::next) gave, what comes out completed exactly then.
+    /// Returns a command that has completed by `now`, in order of completion; `None` if there are no more. At
+    /// the time that [`next`](Timing::next) returned, the command completed exactly then.
     fn pop(&mut self, now: Nanos) -> Option<IoId>;
 }
 
-/// What a device's write cache does with an acknowledged write when the power fails.
+/// Behaviour of a device's write cache at a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteCache {
-    /// None: a write completes when it is on the media.
+    /// No cache: a write completes when it is on the media.
     None,
     /// Lost unless flushed: FLUSH and FUA wait for the media.
     Volatile,
@@ -87,24 +86,23 @@ pub enum WriteCache {
     Protected,
 }
 
-/// The drives offered for pacing, one of each sort. [`model`] knows all of [`drives::all`].
+/// The drives offered for pacing, one of each kind. [`model`] knows all of [`drives::all`].
 pub const NAMES: [&str; 5] = ["hdd-7200", "hdd-15k", "ssd-sata", "ssd-nvme", "nvm"];
 
-/// The named drive's timing, with the write cache the drive has. `None` for an unknown name.
+/// Returns the timing of the named drive with its own write cache; `None` if the name is unknown.
 ///
-/// A disk of another `capacity` than the real drive's keeps its zones' rates and its full arm
-/// stroke, and has more or fewer tracks; the other models do not depend on capacity.
+/// A disk with a `capacity` other than the real drive's keeps the rates of its zones and its full arm stroke,
+/// and has more or fewer tracks; the other models do not depend on capacity.
 pub fn model(name: &str, capacity: Bytes) -> Option<Box<dyn Timing>> {
     model_with(name, capacity, write_cache(name)?)
 }
 
-/// As [`model`], with `cache` in place of the write cache the drive has. `nvm` has none and
-/// ignores it.
+/// Like [`model`], with `cache` in place of the drive's own write cache. `nvm` has none and ignores it.
 pub fn model_with(name: &str, capacity: Bytes, cache: WriteCache) -> Option<Box<dyn Timing>> {
     Some(drives::drive(name)?.timing(capacity, cache))
 }
 
-/// The write cache the named drive has. `None` for an unknown name.
+/// Returns the kind of the named drive's write cache; `None` if the name is unknown.
 pub fn write_cache(name: &str) -> Option<WriteCache> {
     Some(drives::drive(name)?.cache)
 }

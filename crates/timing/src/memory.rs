@@ -1,7 +1,7 @@
-//! Byte-addressable persistent memory: a latency, and a bandwidth per direction that all
-//! accesses share.
+//! Model of byte-addressable persistent memory: a latency, and a bandwidth per direction that all accesses
+//! share.
 //!
-//! What reached the memory controller survives a power cut, so a write is durable when it
+//! Data that has reached the memory controller survives a power failure, so a write is durable when it
 //! completes and a flush is a fence.
 
 use crate::Timing;
@@ -9,22 +9,22 @@ use crate::completions::Completions;
 use crate::pipe::{Pipe, duration};
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 
-/// What makes one memory different from another.
+/// Parameters of a memory.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryParams {
-    /// From a read's start to its first byte.
+    /// Time from a read's start to its first byte.
     pub read_latency: Nanos,
-    /// From a write's start to the point where it is durable, without its transfer.
+    /// Time from a write's start until it is durable, without its transfer.
     pub write_latency: Nanos,
-    /// Bytes a second, all reads together.
+    /// Read bandwidth, in bytes per second.
     pub read_rate: Bytes,
-    /// Bytes a second, all writes together.
+    /// Write bandwidth, in bytes per second.
     pub write_rate: Bytes,
-    /// A fence.
+    /// Time of a fence.
     pub flush: Nanos,
 }
 
-/// Persistent memory's timing. A command costs one heap operation in and one out.
+/// Timing of persistent memory. Cost per command: one heap insertion and one removal.
 #[derive(Debug)]
 pub struct PersistentMemory {
     params: MemoryParams,
@@ -34,7 +34,7 @@ pub struct PersistentMemory {
 }
 
 impl PersistentMemory {
-    /// Idle memory.
+    /// Creates an idle memory.
     pub fn new(params: &MemoryParams) -> Self {
         Self {
             params: *params,

@@ -1,13 +1,13 @@
-//! A device behind a network: a delay each way, drawn from a distribution, and a bandwidth each way that
-//! all commands share.
+//! Model of a device behind a network: a random delay and a shared bandwidth in each direction.
 //!
-//! - A **command** travels to the device, a write with its data; there it takes what the device takes; the
-//!   answer travels back, a read's with its data.
-//! - **Order** is kept each way, as on one connection: nothing overtakes.
-//! - The **delay** of each message is drawn from a table of quantiles by a generator of the model's own, so
-//!   that it is the same every run.
+//! - A **command** travels to the device, a write with its data. There it takes the device's time. The reply
+//!   travels back, a read's with its data.
+//! - **Order** is kept in each direction, as on one connection.
+//! - The **delay** of each message is drawn from a table of quantiles by the model's own random generator, so
+//!   that it is the same in every run.
 //!
-//! Not modelled: loss (it shows as a long tail in the table), other traffic, messages cut into packets.
+//! Not modelled: packet loss (it appears as a long tail in the table), other traffic, segmentation of
+//! messages into packets.
 
 use crate::Timing;
 use crate::completions::Completions;
@@ -15,28 +15,28 @@ use crate::pipe::{Pipe, duration};
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 
-/// What makes one network different from another.
+/// Parameters of a network.
 #[derive(Clone, Debug)]
 pub struct NetworkParams {
-    /// One way: so many of a thousand messages take no longer than this. Ascending in both; between two
-    /// the delay grows evenly, beyond the last it stays.
+    /// One-way delay as quantiles: this many of a thousand messages take no longer than this. Ascending in
+    /// both; linear between two entries, constant beyond the last.
     pub delay: Vec<(u32, Nanos)>,
-    /// Bytes a second, each way.
+    /// Bandwidth in each direction, in bytes per second.
     pub rate: Bytes,
-    /// Bytes of a message besides its data.
+    /// Bytes of a message in addition to its data.
     pub header: Bytes,
 }
 
-/// A device's timing behind a network. A command costs one heap operation and two of a tree besides the
-/// device's own.
+/// Timing of a device behind a network. Cost per command, in addition to the device's: one heap operation and
+/// two of a tree.
 pub struct Network {
     params: NetworkParams,
     device: Box<dyn Timing>,
     there: Way,
     back: Way,
-    /// Commands on their way to the device, in the order of their arrival.
+    /// Commands in flight to the device, in order of arrival.
     arriving: VecDeque<ArrivingCommand>,
-    /// What the answers to commands at the device carry.
+    /// Data bytes of the replies to commands at the device.
     carried: BTreeMap<IoId, Bytes>,
     answered: Completions,
     random: u64,
@@ -46,7 +46,7 @@ pub struct Network {
 #[derive(Debug, Default)]
 struct Way {
     wire: Pipe,
-    /// When the last message arrives.
+    /// Arrival of the last message.
     last: Nanos,
 }
 
@@ -60,7 +60,7 @@ struct ArrivingCommand {
 }
 
 impl Way {
-    /// When a message sent now arrives.
+    /// Sends a message now and returns its arrival time.
     fn send(&mut self, now: Nanos, on_the_wire: Nanos, delay: Nanos) -> Nanos {
         self.last = self.last.max(self.wire.pass(now, on_the_wire) + delay);
         self.last
@@ -68,7 +68,7 @@ impl Way {
 }
 
 impl Network {
-    /// An idle network with this device at its far end.
+    /// Creates an idle network in front of this device.
     pub fn new(params: &NetworkParams, device: Box<dyn Timing>) -> Self {
         Self {
             params: params.clone(),
@@ -82,7 +82,7 @@ impl Network {
         }
     }
 
-    /// The next message's delay.
+    /// Draws the delay of the next message.
     fn delay(&mut self) -> Nanos {
         const ALL: u64 = 1_000_000;
         let drawn = self.word() % ALL;
@@ -97,7 +97,7 @@ impl Network {
         before.1 + Nanos(grown)
     }
 
-    /// SplitMix64.
+    /// Returns the next random word (SplitMix64).
     fn word(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.random;
@@ -110,7 +110,7 @@ impl Network {
         duration(data + self.params.header, self.params.rate)
     }
 
-    /// What happens at the device up to `to` happens, in its order.
+    /// Processes arrivals at the device and its completions up to `to`, in order.
     fn advance(&mut self, to: Nanos) {
         loop {
             let arrival = self.arriving.front().map(|command| command.arrives);

@@ -1,13 +1,13 @@
-//! What a model answers when it is tried.
+//! Probes of a model's response times.
 
 use crate::Timing;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos, Rng, Seed};
 
-/// Write-and-flush pairs tried.
+/// Number of write-and-flush pairs measured.
 const TRIES: u64 = 5;
 
-/// How long a write of 4 KiB and the flush that makes it durable take on an idle device of this size, on
-/// average over it.
+/// Returns the mean response time of a 4 KiB write and the flush that makes it durable, on an idle device of
+/// this size.
 pub fn flush_response(timing: &mut dyn Timing, size: Bytes) -> Nanos {
     let mut now = Nanos(0);
     for number in 0..TRIES {
@@ -29,15 +29,15 @@ pub fn flush_response(timing: &mut dyn Timing, size: Bytes) -> Nanos {
     Nanos(now.0 / TRIES)
 }
 
-/// Commands in flight while a device's time is shared out.
+/// Number of commands in flight during the measurement of occupancy.
 const BUSY: u64 = 16;
-/// Commands until a device is as it stays.
+/// Number of commands until a device is in a steady state.
 const WARM_UP: u64 = 2_000;
-/// Commands measured.
+/// Number of commands measured.
 const MEASURED: u64 = 4_000;
 
-/// What a command of this kind and length takes of the time of a device of this size: the mean time between
-/// two answers while it has 16 of them all over it.
+/// Returns the device time that a command of this kind and length occupies on a device of this size: the mean
+/// time between two completions with 16 commands in flight at random positions.
 pub fn occupancy(timing: &mut dyn Timing, size: Bytes, kind: IoKind, len: Bytes) -> Nanos {
     let mut positions = Rng::new(Seed(1));
     let spots = (size.0 / len.0).max(1);

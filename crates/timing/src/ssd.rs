@@ -1,21 +1,22 @@
-//! A solid-state drive: flash dies behind a controller and a link, and a write buffer that drains into them.
+//! Model of a solid-state drive: flash dies behind a controller and a link, and a write buffer that drains
+//! into them.
 //!
-//! - **Reads** are cut into flash pages; each occupies the die its address says. It waits for the reads
-//!   before it, and where the die is programming or erasing until that is suspended, or, on drives
-//!   that cannot, until it ends.
-//! - **Writes** complete when they are in the buffer. It drains at the rate of the flash,
-//!   where a write that does not continue one of the last few costs more, for the collection it causes: in
-//!   proportion to its length, on drives before 2010 a fixed time besides.
-//!   With the buffer full, writes wait for room and so go at that rate. What drains occupies the dies in turn,
-//!   with an erase for every block that fills; reads slow it by the time they take from the dies.
-//! - **FLUSH** waits until the buffer as of its submission is drained, **FUA** for its own
-//!   program, unless the buffer is protected.
+//! - **Reads** are divided into flash pages; each occupies the die of its address. It waits for earlier reads
+//!   and, if the die is programming or erasing, until that is suspended or, on drives that cannot suspend,
+//!   until it completes.
+//! - **Writes** complete when they are in the buffer. The buffer drains at the rate of the flash, where a
+//!   write that does not continue one of the last few costs more because of the garbage collection it causes:
+//!   in proportion to its length and, on drives before 2010, by an additional fixed time. With the buffer
+//!   full, writes wait for room and so run at that rate. The drain occupies the dies in turn, with an erase
+//!   for every filled block; reads slow it by the time they take from the dies.
+//! - **FLUSH** waits until the buffer as of its submission is drained, **FUA** for its own program, unless
+//!   the buffer is protected.
 //!
-//! What a random write costs is either a parameter (the mean collection of the drive as it was measured), or,
-//! with `spare`, follows from the state of the flash: pages are mapped, blocks collected as they are needed.
+//! The cost of a random write is either a parameter (the mean cost of collection, as measured on the drive),
+//! or, with `spare`, follows from the state of the flash: pages are mapped and blocks collected as needed.
 //!
-//! Not modelled: channels between controller and dies (the link and the dies limit what they would), a
-//! pseudo-SLC region that runs full after tens of gigabytes, wear.
+//! Not modelled: channels between controller and dies (the link and the dies impose the same limits), a
+//! pseudo-SLC region that fills up after tens of gigabytes, wear.
 
 use crate::completions::Completions;
 use crate::pipe::{Pipe, duration};
@@ -28,52 +29,52 @@ use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 mod flash;
 mod log;
 
-/// What makes one SSD different from another.
+/// Parameters of an SSD.
 #[derive(Clone, Copy, Debug)]
 pub struct SsdParams {
-    /// Reads that proceed at the same time; at least 1.
+    /// Number of parallel reads; at least 1.
     pub dies: u32,
-    /// What a die reads at once; at least 1.
+    /// Bytes that a die reads at once; at least 1.
     pub page: Bytes,
-    /// Reading a page from the flash.
+    /// Time to read a page from the flash.
     pub read: Nanos,
-    /// A read's wait for a program or erase to be suspended; `None` if the drive cannot suspend them.
+    /// Time until a program or erase is suspended for a read; `None` if the drive cannot suspend them.
     pub suspend: Option<Nanos>,
-    /// Erasing a block.
+    /// Time to erase a block.
     pub erase: Nanos,
-    /// Pages of a block; at least 1.
+    /// Pages per block; at least 1.
     pub block: u32,
-    /// The controller's time per command, one after another: what limits commands a second.
+    /// The controller's serial time per command, which limits the command rate.
     pub command: Nanos,
-    /// The link towards the host, bytes a second.
+    /// Rate of the link towards the host, in bytes per second.
     pub read_rate: Bytes,
-    /// The link towards the drive, bytes a second.
+    /// Rate of the link towards the drive, in bytes per second.
     pub write_rate: Bytes,
-    /// Whether both directions of the link work at the same time.
+    /// True if both directions of the link work at the same time.
     pub duplex: bool,
-    /// From a write's arrival in the buffer to its acknowledgement.
+    /// Time from a write's arrival in the buffer to its acknowledgement.
     pub acknowledge: Nanos,
-    /// The write buffer's size.
+    /// Size of the write buffer.
     pub buffer: Bytes,
-    /// The buffer's drain into the flash, bytes a second, for sequential writes.
+    /// Drain rate of the buffer for sequential writes, in bytes per second.
     pub drain_rate: Bytes,
-    /// Writes that continue one another, told apart at the same time; at least 1.
+    /// Number of concurrent sequential write streams that the drive recognizes; at least 1.
     pub streams: usize,
-    /// What a byte of a random write costs to drain, in percent of a sequential one's.
+    /// Drain cost of a byte of a random write, in percent of a sequential one's.
     pub random_percent: u32,
-    /// What a random write costs besides, whatever its length: drives that map whole blocks copy one.
+    /// Additional cost of a random write, whatever its length: drives that map whole blocks copy one.
     pub random: Nanos,
-    /// Flash there is beyond the drive's size, as a share of both together, 0 to 1: collection follows from the
-    /// state of the flash, and `random_percent` and `random` do not count. `None` for their mean cost.
+    /// Over-provisioned flash, as a share of the total, 0 to 1: collection then follows from the state of the
+    /// flash, and `random_percent` and `random` do not count. `None` for their mean cost.
     pub spare: Option<f64>,
-    /// Programming a page: what a write that must be on the flash waits for.
+    /// Time to program a page, for which a write that must be on the flash waits.
     pub program: Nanos,
-    /// A flush with nothing to drain.
+    /// Time of a flush with an empty buffer.
     pub flush: Nanos,
 }
 
-/// An SSD's timing. Every completion time is known at submission: a command costs a heap
-/// operation in and one out, and some nanoseconds for each page.
+/// Timing of an SSD. Every completion time is known at submission. Cost per command: a heap insertion and
+/// removal, and a few nanoseconds per page.
 #[derive(Debug)]
 pub struct Ssd {
     params: SsdParams,
@@ -83,17 +84,17 @@ pub struct Ssd {
     outbound: Pipe,
     /// The flash as the target of buffered writes; free when the buffer is empty.
     drain: Pipe,
-    /// The state of the flash, if collection follows from it.
+    /// State of the flash, if collection follows from it.
     log: Option<Log>,
-    /// Where sequential writes would go on, the latest last.
+    /// Offsets at which sequential writes would continue, the latest last.
     write_ends: VecDeque<DeviceOffset>,
     done: Completions,
 }
 
 impl Ssd {
-    /// An idle drive of this size, nothing on it yet.
+    /// Creates an idle, empty drive of this size.
     pub fn new(params: &SsdParams, capacity: Bytes, cache: WriteCache) -> Self {
-        // All dies together program as fast as the buffer drains, erases included.
+        // All dies together program as fast as the buffer drains, including erases.
         let page = duration(Bytes(params.page.0 * u64::from(params.dies.max(1))), params.drain_rate);
         let block = params.block.max(1);
         let work = Work {
@@ -132,7 +133,7 @@ impl Ssd {
         if self.drain.free() > now {
             self.drain.pass(now, Nanos(lost.0 / self.flash.dies()));
         }
-        // The transfer follows the flash page by page: bound by the dies, or by the link.
+        // The transfer follows the flash page by page: limited by the dies, or by the link.
         let last = duration(Bytes(len.0.min(page)), p.read_rate);
         (sensed + last).max(sent + p.read)
     }
@@ -143,7 +144,7 @@ impl Ssd {
         let (programmed, besides) = self.costs(at, len, sequential);
         let p = &self.params;
         let charge = duration(programmed, p.drain_rate) + besides;
-        // There is room once what is ahead drains within the rest of the buffer.
+        // There is room once the data ahead drains to the size of the rest of the buffer.
         let room = self.drain.free() - (duration(p.buffer, p.drain_rate) - charge);
         self.flash.program(self.drain.free().max(now), programmed, besides);
         let drained = self.drain.pass(now, charge);
@@ -154,7 +155,8 @@ impl Ssd {
         }
     }
 
-    /// What a write programs, collection included, and what time it costs the flash besides.
+    /// Returns the number of bytes that a write programs, including collection, and the additional time on
+    /// the flash.
     fn costs(&mut self, at: DeviceOffset, len: Bytes, sequential: bool) -> (Bytes, Nanos) {
         let p = &self.params;
         let Some(log) = &mut self.log else {
@@ -170,7 +172,7 @@ impl Ssd {
         (Bytes((written + copied) * page), reads)
     }
 
-    /// Whether a write goes on where one of the last ended, which from now on is where it ends.
+    /// Reports whether a write continues one of the last ones, and records its end as the place to continue.
     fn continues(&mut self, at: DeviceOffset, len: Bytes) -> bool {
         let known = self.write_ends.iter().position(|end| *end == at);
         if let Some(known) = known {

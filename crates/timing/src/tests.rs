@@ -1,4 +1,4 @@
-//! What all models keep, and what published figures say of each.
+//! Tests of properties common to all models, and of each model against published figures.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ pub(crate) struct Load {
     pub(crate) start: Nanos,
     pub(crate) depth: u64,
     pub(crate) count: u64,
-    /// Percent of the commands that write.
+    /// Percentage of commands that write.
     pub(crate) random_writes: u32,
     pub(crate) len: Bytes,
     pub(crate) capacity: Bytes,
@@ -35,7 +35,7 @@ impl Load {
     }
 }
 
-/// How a load went.
+/// Results of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) begin: Nanos,
@@ -74,7 +74,7 @@ fn rate(name: &str, load: Load) -> f64 {
     drive(&mut *model(name, load.capacity).unwrap(), &load).per_second()
 }
 
-/// Capacities of the real drives.
+/// Returns the capacity of the real drive.
 fn real(name: &str) -> Bytes {
     Bytes(match name {
         "hdd-7200" => 18_000_000_000_000,
@@ -103,7 +103,7 @@ fn within(value: f64, low: f64, high: f64) {
 #[test]
 fn random_4k_rates_are_near_the_published_ones() {
     within(reads("hdd-15k", 1), 165.0, 200.0); // 175-200, derived
-    within(reads("hdd-7200", 1), 75.0, 90.0); // half a turn and a seek of 8 ms: 82
+    within(reads("hdd-7200", 1), 75.0, 90.0); // half a rotation and a seek of 8 ms: 82
     within(reads("hdd-7200", 16), 150.0, 190.0); // 170
     within(writes("hdd-7200", 16, 60_000), 420.0, 580.0); // 440-550
     within(reads("ssd-sata", 1), 12_500.0, 13_500.0); // 13,000
@@ -118,7 +118,8 @@ fn random_4k_rates_are_near_the_published_ones() {
     within(reads("nvm", 16), 1_500_000.0, 1_650_000.0); // 6.6 GB/s
 }
 
-/// The drives that are not paced by: rates at depth 1 and, for SSDs, where the controller is busy.
+/// Checks the drives that are not offered for pacing: rates at depth 1 and, for SSDs, at the controller's
+/// limit.
 #[test]
 fn further_drives_have_their_random_rates() {
     within(reads("mba3073", 1), 170.0, 195.0); // about 180, derived
@@ -146,7 +147,7 @@ fn further_drives_have_their_random_rates() {
     within(reads("optane-p4800x", 16), 555_000.0, 615_000.0); // 584,800
 }
 
-/// Every drive completes what it is given.
+/// Every drive completes all its commands.
 #[test]
 fn every_drive_serves() {
     for (name, _) in drives::all() {
@@ -228,8 +229,8 @@ fn an_ssds_buffer_absorbs_a_burst_then_throttles() {
     assert!(burst > 2.0 * long, "burst {burst}, long {long}");
 }
 
-/// What is left of the flash's rate is one part in the write amplification of the closed form, copies being read
-/// besides. Written in order it has all of it.
+/// The rate of random writes is the flash's rate divided by the write amplification of the closed form, with
+/// the reads of the copies added. Sequential writes get the full rate.
 #[test]
 fn random_writes_of_a_full_ssd_go_at_the_rate_collection_leaves() {
     let capacity = Bytes::mib(512);
@@ -237,11 +238,11 @@ fn random_writes_of_a_full_ssd_go_at_the_rate_collection_leaves() {
     let pages = capacity.0 / 4096;
     let writes = Load { depth: 32, random_writes: 100, count: pages, ..Load::reads(capacity) };
     let fill = drive(&mut ssd, &Load { sequential: true, ..writes });
-    // Little less than the flash takes: the controller is busy besides.
+    // Slightly below the flash's rate, because of the controller's time.
     within(fill.per_second() * 4096.0, 57e6, 71e6);
     let warm = drive(&mut ssd, &Load { start: fill.end, count: 3 * pages, ..writes });
     let steady = drive(&mut ssd, &Load { start: warm.end, count: pages, seed: 2, ..writes });
-    // 128 pages of a block, 6.9 % spare: 7.04 programs for each write, 6.04 reads.
+    // 128 pages per block, 6.9 % spare: 7.04 programs for each write, 6.04 reads.
     let expected = 1.0 / (7.04 * 4096.0 / 70e6 + 6.04 * 56.4e-6 / 20.0);
     within(steady.per_second(), 0.97 * expected, 1.05 * expected);
 }
@@ -262,7 +263,7 @@ fn programs_delay_an_ssds_reads() {
     assert!(busy > ssd.next().unwrap() - calm);
 }
 
-/// Milliseconds to a random read of 4 KiB while another client writes at random, on average.
+/// Returns the mean response, in milliseconds, of random 4 KiB reads while another client writes at random.
 fn reads_beside_writes(name: &str) -> f64 {
     let mut timing = model(name, Bytes::gib(16)).unwrap();
     let mut rng = SmallRng::seed_from_u64(5);
@@ -284,7 +285,7 @@ fn reads_beside_writes(name: &str) -> f64 {
     took.as_secs_f64() * 1e3 / f64::from(reads)
 }
 
-/// Drives that cannot suspend a program make reads wait for it; those that can hardly do.
+/// On drives that cannot suspend a program, reads wait for it; on those that can, they hardly do.
 #[test]
 fn reads_beside_writes_are_slow_on_drives_of_2008() {
     within(reads_beside_writes("intel-x25-m-g1"), 0.2, 0.8);
@@ -307,7 +308,7 @@ fn writes_in_several_places_are_sequential_up_to_a_number() {
     };
     within(rate(1), 45.0, 50.0); // 4 KiB in 85 us
     within(rate(8), 45.0, 50.0);
-    within(rate(9), 10.0, 14.0); // 3,000 a second
+    within(rate(9), 10.0, 14.0); // 3,000 per second
 }
 
 #[test]
@@ -343,7 +344,7 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// Feeds the steps; checks the promises of [`Timing`]; gives ids with completion times.
+/// Plays the steps and checks the guarantees of [`Timing`]; returns ids with completion times.
 fn run(timing: &mut dyn Timing, steps: &[Step], late: Nanos) -> Result<Vec<(IoId, Nanos)>, TestCaseError> {
     let mut in_flight = BTreeMap::new();
     let mut done = vec![];
@@ -351,7 +352,7 @@ fn run(timing: &mut dyn Timing, steps: &[Step], late: Nanos) -> Result<Vec<(IoId
     let mut drain = |timing: &mut dyn Timing, in_flight: &mut BTreeMap<IoId, Nanos>, until: Nanos| {
         let mut idle_turns = 0;
         while let Some(due) = timing.next().filter(|due| *due <= until) {
-            // Before that time there is nothing.
+            // Nothing completes before that time.
             if due.0 > 0 {
                 prop_assert_eq!(timing.pop(due - Nanos(1)), None);
             }
@@ -394,12 +395,12 @@ proptest! {
     ) {
         let fresh = || model_with(name, Bytes::mib(300), cache).unwrap();
         let punctual = run(&mut *fresh(), &steps, Nanos(0))?;
-        // A driver that collects late learns the same times.
+        // A driver that collects completions late sees the same times.
         prop_assert_eq!(&run(&mut *fresh(), &steps, Nanos(late))?, &punctual);
     }
 }
 
-/// A named SSD's parameters.
+/// Returns the parameters of a named SSD.
 fn ssd_params(name: &str) -> &'static ssd::SsdParams {
     match &drives::drive(name).expect("a drive").kind {
         drives::DriveKind::Ssd(params) => params,
@@ -407,12 +408,12 @@ fn ssd_params(name: &str) -> &'static ssd::SsdParams {
     }
 }
 
-/// The Cheetah 15K.5.
+/// Returns the parameters of the Cheetah 15K.5.
 pub(crate) fn hdd_15k() -> &'static disk::DiskParams {
     drives::disk("hdd-15k").expect("a disk")
 }
 
-/// The nearline disk.
+/// Returns the parameters of the nearline disk.
 pub(crate) fn hdd_7200() -> &'static disk::DiskParams {
     drives::disk("hdd-7200").expect("a disk")
 }

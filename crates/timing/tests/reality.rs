@@ -1,6 +1,6 @@
-//! The models of disks against real ones: fitted to the first half of service times measured on a
-//! drive, a model predicts the second half. Needs the traces (see `traces::folder`) and says so
-//! where they are not there.
+//! Tests of disk models against real disks: a model fitted to the first half of service times measured on a
+//! drive predicts the second half. The tests need the traces (see `traces::folder`) and print a note if they
+//! are missing.
 
 #![allow(
     clippy::disallowed_types,
@@ -15,11 +15,11 @@ use weir_timing::fit::{compare, fit, of_kind, predict};
 
 mod traces;
 
-/// The distributions' distance, as a share of the mean.
+/// Maximum distance of the distributions, as a share of the mean.
 const DISTANCE_MAX: f64 = 0.10;
-/// Of the 99th percentile.
+/// Maximum relative error of the 99th percentile.
 const P99_OFF_MAX: f64 = 0.25;
-/// Of reads, by Spearman.
+/// Minimum rank correlation of reads (Spearman).
 const RANK_MIN: f64 = 0.5;
 
 #[test]

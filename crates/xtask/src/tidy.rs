@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: what the compiler and clippy do not check of the code's shape.
 //!
+//! - [`book`]: pages of `docs/`, their links and their blocks of commands.
 //! - [`crates`](mod@crates): which crate may need which, from one table, of which `ARCHITECTURE.md` has a drawing.
 //! - [`circles`]: modules of a crate that need each other in a circle.
 //! - [`errors`]: error messages and the pages that list them.
@@ -12,6 +13,7 @@
 //! What is not tidy yet stands in `tidy.toml`, each with its reason or number. That list can only get shorter:
 //! an exception that is larger than it has to be is a finding as well.
 
+mod book;
 mod circles;
 mod crates;
 mod errors;
@@ -138,6 +140,7 @@ fn findings(root: &Path, write: bool) -> Result<Vec<Finding>, String> {
     findings.extend(text::check(&sources, &exceptions));
     findings.extend(rules::check(root, &sources)?);
     findings.extend(errors::check(root, &sources)?);
+    findings.extend(book::check(root)?);
     findings.sort();
     Ok(findings)
 }

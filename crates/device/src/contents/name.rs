@@ -1,5 +1,5 @@
-//! What a format is called: asked of util-linux's `blkid`, which knows some hundred file systems, volume
-//! managers and partition tables, then of the magic numbers below.
+//! Names the format of a device's contents: asks util-linux's `blkid`, which knows about a hundred file
+//! systems, volume managers and partition tables, then checks the magic numbers below.
 
 use std::fs::File;
 use std::io;
@@ -7,16 +7,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Where `blkid` may be: ordinary users often lack the `sbin` folders in their path.
+/// Paths of `blkid`: ordinary users often lack the `sbin` folders in their `PATH`.
 const PROGRAMS: [&str; 3] = ["blkid", "/usr/sbin/blkid", "/sbin/blkid"];
 /// Exit code of `blkid`: signatures of several formats were found.
 const AMBIVALENT: i32 = 8;
 
-/// Where a magic number is.
+/// Position of a magic number.
 #[derive(Clone, Copy)]
 enum At {
     Start(u64),
-    /// So many bytes before the end.
+    /// This many bytes before the end.
     End(u64),
 }
 use At::{End, Start};
@@ -77,7 +77,7 @@ const RAID: &[u8] = b"\xfc\x4e\x2b\xa9";
 const RAID_MEMBER: &str = "a member of a Linux software RAID (mdraid)";
 const ZFS_MEMBER: &str = "a member of a ZFS pool";
 
-/// Names what the device at `path`, opened as `file`, holds; `None` if that is no known format.
+/// Names the contents of the device at `path`, opened as `file`; `None` if they have no known format.
 pub(super) fn of(path: &Path, file: &File, len: u64) -> io::Result<Option<String>> {
     if let Some(named) = by_blkid(path) {
         return Ok(Some(named));
@@ -85,7 +85,7 @@ pub(super) fn of(path: &Path, file: &File, len: u64) -> io::Result<Option<String
     by_magic(|at, bytes| read(file, at, bytes), len)
 }
 
-/// Reads as much as there is.
+/// Reads as many bytes as there are.
 fn read(file: &File, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let mut read = 0;
     while read < bytes.len() {
@@ -99,7 +99,7 @@ fn read(file: &File, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
     Ok(read)
 }
 
-/// What the magic numbers say of a device of this length that `read` reads.
+/// Names the contents by magic number; `read` reads the device, which is `len` bytes long.
 fn by_magic(read: impl Fn(u64, &mut [u8]) -> io::Result<usize>, len: u64) -> io::Result<Option<String>> {
     let found = |at: u64, magic: &[u8]| -> io::Result<bool> {
         let mut bytes = [0; 32];
@@ -117,7 +117,7 @@ fn by_magic(read: impl Fn(u64, &mut [u8]) -> io::Result<usize>, len: u64) -> io:
             return Ok(Some((*what).to_owned()));
         }
     }
-    // Superblocks of RAID that are found from the end: metadata 1.0 and 0.90.
+    // RAID superblocks located from the end: metadata 1.0 and 0.90.
     let at_end =
         [(len / 512).checked_sub(16).map(|sector| (sector & !7) * 512), (len & !0xffff).checked_sub(0x10000)];
     for at in at_end.into_iter().flatten() {
@@ -128,7 +128,7 @@ fn by_magic(read: impl Fn(u64, &mut [u8]) -> io::Result<usize>, len: u64) -> io:
     Ok(is_zfs(&read, len)?.then(|| ZFS_MEMBER.to_owned()))
 }
 
-/// Whether one of the four labels of ZFS, two of them at the end, has an uberblock.
+/// Reports whether one of the four labels of ZFS, two of them at the end, has an uberblock.
 fn is_zfs(read: impl Fn(u64, &mut [u8]) -> io::Result<usize>, len: u64) -> io::Result<bool> {
     const LABEL: u64 = 256 << 10;
     const UBERBLOCKS: u64 = 128 << 10;
@@ -147,7 +147,7 @@ fn is_zfs(read: impl Fn(u64, &mut [u8]) -> io::Result<usize>, len: u64) -> io::R
     Ok(false)
 }
 
-/// What `blkid` calls it; `None` if it is not installed, fails or knows nothing.
+/// Asks `blkid`; returns `None` if it is not installed, fails or knows nothing.
 fn by_blkid(path: &Path) -> Option<String> {
     let output = PROGRAMS.iter().find_map(|program| {
         Command::new(program).args(["-p", "-o", "export", "--"]).arg(path).output().ok()
@@ -159,7 +159,7 @@ fn by_blkid(path: &Path) -> Option<String> {
     }
 }
 
-/// What `blkid -o export` found, in words.
+/// Describes the output of `blkid -o export` in words.
 fn describe(export: &str) -> String {
     let value = |key: &str| export.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     let label = value("LABEL").map(|label| format!(" labelled {label:?}")).unwrap_or_default();
@@ -182,7 +182,7 @@ fn describe(export: &str) -> String {
 }
 
 fn article(word: &str) -> &'static str {
-    // Spelled: an XFS, an LVM, an NTFS, an MBR.
+    // Some abbreviations are spelled out when read: an XFS, an LVM, an NTFS, an MBR.
     let vowel = word.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
     if vowel || word.starts_with("xfs") || word.starts_with("ntfs") || word.starts_with("f2fs") {
         "an"
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(describe(""), "a format that blkid recognises");
     }
 
-    /// Names a device of this length that holds these bytes.
+    /// Names a device of this length that contains these bytes.
     fn named(len: u64, at: u64, bytes: &[u8]) -> Option<String> {
         let read = |from: u64, into: &mut [u8]| {
             let there = len.saturating_sub(from).min(into.len() as u64) as usize;

@@ -1,8 +1,8 @@
-//! SIGBUS in a guarded mapping becomes a flag.
+//! Turns SIGBUS in a guarded mapping into a flag.
 //!
-//! The signal means that the file no longer has the page. The handler puts an empty page in its
-//! place, so that the copy under way can end, and sets the mapping's flag. Any other SIGBUS goes
-//! where it would have gone.
+//! The signal means that the file no longer has the page. The handler replaces it with an empty page, so that
+//! the current copy can finish, and sets the mapping's flag. Any other SIGBUS is passed to the previous
+//! action.
 
 use std::io;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
 
-/// Mappings guarded at once at most: as many as a pool may have devices.
+/// Maximum number of mappings guarded at once: the maximum number of devices of a pool.
 const GUARDS_MAX: usize = 256;
 
 /// A guarded range of addresses; free if `start` is zero, being taken if it is one.
@@ -27,7 +27,7 @@ static SLOTS: [Slot; GUARDS_MAX] = [const {
     Slot { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), tripped: AtomicBool::new(false) }
 }; GUARDS_MAX];
 
-/// What SIGBUS did before, and the size of a page; `None` if that could not be found out.
+/// The previous action of SIGBUS, and the page size; `None` if they could not be determined.
 static BEFORE: OnceLock<Option<Before>> = OnceLock::new();
 
 struct Before {
@@ -42,7 +42,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Guards `len` bytes from `start`, a mapping's.
+    /// Guards the `len` bytes of a mapping at `start`.
     pub(crate) fn over(start: usize, len: usize) -> io::Result<Self> {
         if BEFORE.get_or_init(install).is_none() {
             return Err(io::Error::other("no handler for SIGBUS can be had"));
@@ -57,10 +57,10 @@ impl Guard {
         Ok(Self { slot })
     }
 
-    /// Whether a page was found missing.
+    /// Reports whether a page was found missing.
     #[inline]
     pub(crate) fn has_tripped(&self) -> bool {
-        // The handler ran on the thread that asks: a compiler's ordering is enough.
+        // The handler ran on the thread that asks, so a compiler fence is enough.
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         SLOTS[self.slot].tripped.load(Ordering::Relaxed)
     }
@@ -104,7 +104,7 @@ extern "C" fn handle(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
             return;
         }
     }
-    // Not ours: the instruction is run again, under the action there was before.
-    // SAFETY: puts back what `sigaction` gave.
+    // Not ours: the instruction is run again, under the previous action. SAFETY: restores what `sigaction`
+    // gave.
     unsafe { libc::sigaction(libc::SIGBUS, &raw const before.action, std::ptr::null_mut()) };
 }

@@ -26,7 +26,7 @@ fn random_io(rng: &mut SmallRng, id: u64) -> Io {
     io(id, kind, rng.random_range(0..CAPACITY.0 / 4096) * 4096, 4096 << rng.random_range(0..8))
 }
 
-/// Submits at random times and gives each command's submission and completion by the model alone.
+/// Submits at random times and returns each command's submission and completion by the model alone.
 fn by_the_model(name: &str, ios: &[(Nanos, Io)]) -> BTreeMap<IoId, Nanos> {
     let mut timing = model(name, CAPACITY).unwrap();
     for (at, io) in ios {
@@ -41,7 +41,8 @@ fn by_the_model(name: &str, ios: &[(Nanos, Io)]) -> BTreeMap<IoId, Nanos> {
     times
 }
 
-/// The same through a pacer, real I/O taking what `real` says, the driver waking exactly when told.
+/// Does the same through a pacer; `real` returns the time of the real completion, and the driver wakes
+/// exactly on time.
 fn by_the_pacer(
     pacer: &mut Pacer,
     ios: &[(Nanos, Io)],

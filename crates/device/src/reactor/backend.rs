@@ -1,4 +1,4 @@
-//! Which ring a reactor runs on, and one face for both.
+//! The backends of a reactor, behind one interface.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -21,7 +21,7 @@ pub(super) enum Backend {
     Plain(Box<Plain>),
 }
 
-/// A device command on its way through a backend.
+/// A device command in a backend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileOp {
     pub(super) id: IoId,
@@ -29,13 +29,13 @@ pub(super) struct FileOp {
     pub(super) action: Action,
     pub(super) at: u64,
     pub(super) buffer: Buffer,
-    /// Bytes done already.
+    /// Number of bytes already moved.
     pub(super) moved: u32,
-    /// Another thread carries it out: there is no device to wait for, and it takes long.
+    /// True if another thread executes it, because there is no device to wait for and it takes long.
     pub(super) is_offloaded: bool,
 }
 
-/// What the backend is to do with the file.
+/// Operation on the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Read,
@@ -43,7 +43,7 @@ pub(super) enum Action {
     Sync,
 }
 
-/// A device command a backend is done with.
+/// A device command that a backend has completed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finished {
     pub(super) op: FileOp,
@@ -53,16 +53,16 @@ pub(super) struct Finished {
 /// How long a backend may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sleep {
-    /// Not at all: look, and return.
+    /// Not at all: poll and return.
     No,
     /// At most this long.
     For(Nanos),
-    /// Until something happens.
+    /// Until an event occurs.
     Forever,
 }
 
 impl Sleep {
-    /// How much of `time` it may take.
+    /// Returns the smaller of `time` and the sleep.
     pub(super) fn at_most(self, time: Nanos) -> Nanos {
         match self {
             Self::No => Nanos(0),
@@ -71,7 +71,7 @@ impl Sleep {
         }
     }
 
-    /// What is left of it after so much time.
+    /// Returns the rest of the sleep after `time`.
     pub(super) fn after(self, time: Nanos) -> Self {
         match self {
             Self::For(most) if time >= most => Self::No,
@@ -81,7 +81,7 @@ impl Sleep {
     }
 }
 
-/// What a backend works on in a turn.
+/// Objects that a backend works on in a turn.
 pub(super) struct World<'a> {
     pub(super) region: &'a Region,
     pub(super) disks: &'a Disks,
@@ -91,7 +91,7 @@ pub(super) struct World<'a> {
 }
 
 impl Backend {
-    /// The ring asked for, or the one to be had.
+    /// Creates the requested ring, or the one that is available.
     pub(super) fn new(
         options: &ReactorOptions,
         files: &[Option<RawFd>],
@@ -115,7 +115,7 @@ impl Backend {
         }
     }
 
-    /// Whether what was started can go out with a later turn.
+    /// Reports whether started commands can be submitted in a later turn.
     pub(super) fn can_wait(&mut self) -> bool {
         match self {
             Self::Uring(ring) => ring.can_wait(),
@@ -123,7 +123,7 @@ impl Backend {
         }
     }
 
-    /// Whether a turn could find or submit anything. Cheap, for spinning.
+    /// Reports whether a turn could find or submit anything. It is cheap enough for spinning.
     pub(super) fn has_news(&mut self) -> bool {
         match self {
             Self::Uring(ring) => ring.has_news(),
@@ -131,7 +131,7 @@ impl Backend {
         }
     }
 
-    /// Whether looking for events takes no system call.
+    /// Reports whether polling for events takes no system call.
     pub(super) const fn may_poll(&self) -> bool {
         matches!(self, Self::Uring(_))
     }
@@ -156,12 +156,12 @@ impl Backend {
     pub(super) fn stop_listening(&mut self, sockets: &Sockets) {
         match self {
             Self::Uring(ring) => ring.stop_listening(sockets),
-            // It asks anew at every turn who is listening.
+            // It looks at the list of listeners at every turn.
             Self::Plain(_) => {}
         }
     }
 
-    /// A receive or send is to be carried out (or gone on with).
+    /// Starts or continues a receive or send.
     pub(super) fn transfer(&mut self, conn: ConnId, way: Way, sockets: &mut Sockets) {
         match self {
             Self::Uring(ring) => ring.transfer(conn.index() as u32, way, sockets),
@@ -177,7 +177,7 @@ impl Backend {
         }
     }
 
-    /// Ends a receive in flight.
+    /// Cancels a receive in flight.
     pub(super) fn cancel_recv(
         &mut self,
         conn: ConnId,
@@ -193,7 +193,7 @@ impl Backend {
         }
     }
 
-    /// Whether listeners accept.
+    /// Sets whether listeners accept.
     pub(super) fn set_accepting(&mut self, accepting: bool, sockets: &Sockets) {
         match self {
             Self::Uring(ring) => ring.set_accepting(accepting, sockets),
@@ -201,7 +201,7 @@ impl Backend {
         }
     }
 
-    /// Submits, sleeps if it may and nothing has ended yet, and reaps what has.
+    /// Submits, sleeps if it may and nothing has completed yet, and reaps completions.
     pub(super) fn turn(&mut self, sleep: Sleep, world: World<'_>, signals: &Signals) {
         match self {
             Self::Uring(ring) => ring.turn(sleep, world),
@@ -209,7 +209,7 @@ impl Backend {
         }
     }
 
-    /// Ends what never ends by itself, once listening has ended and connections are closed.
+    /// Ends commands that never end by themselves, once listening has ended and connections are closed.
     pub(super) fn stop(&mut self) {
         match self {
             Self::Uring(ring) => ring.stop(),
@@ -217,7 +217,7 @@ impl Backend {
         }
     }
 
-    /// Lets go of the devices' files once nothing is in flight.
+    /// Releases the devices' files once nothing is in flight.
     pub(super) fn release(&mut self) {
         match self {
             Self::Uring(ring) => ring.release(),
@@ -225,16 +225,16 @@ impl Backend {
         }
     }
 
-    /// Gives up on what is in flight: what the kernel may still touch is never freed.
+    /// Gives up on what is in flight: memory that the kernel may still access is never freed.
     pub(super) fn leak(&mut self, region: &Region) {
         match self {
             Self::Uring(ring) => ring.leak(region),
-            // Its threads are waited for, and hold the region.
+            // Its threads are joined, and share ownership of the region.
             Self::Plain(_) => {}
         }
     }
 
-    /// Whether the kernel (or a worker) has nothing of ours any more.
+    /// Reports whether the kernel (or a worker) has completed every command.
     pub(super) fn is_idle(&self) -> bool {
         match self {
             Self::Uring(ring) => ring.is_idle(),

@@ -1,5 +1,5 @@
-//! The devices under a reactor: which commands are carried out here and now, which go to the
-//! ring, and how a finished transfer is judged.
+//! The devices under a reactor: which commands execute at once, which go to the ring, and how a completed
+//! transfer is interpreted.
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -12,35 +12,35 @@ use crate::demand::Strike;
 use crate::pace::{PaceStats, Pacer};
 use crate::{Device, Devices};
 
-/// Writes to files in memory that are at least so long are copied by another thread, while this one receives
-/// what comes next. A shorter copy takes less than the way there.
+/// Writes of at least this length to files in memory are copied by another thread, while this one receives. A
+/// shorter copy takes less time than handing it over.
 const OFFLOAD_MIN: Bytes = Bytes::kib(64);
 
 /// The devices, by id.
 #[derive(Debug)]
 pub(super) struct Disks {
     devices: Devices,
-    /// Those that are served with a modelled drive's timing.
+    /// Devices that are served with a modelled drive's timing.
     paced: Vec<DeviceId>,
-    /// Commands in flight that other threads carry out.
+    /// Number of commands in flight that other threads execute.
     offloaded: u32,
 }
 
-/// What became of a command.
+/// Outcome of starting a command.
 pub(super) enum Begun {
-    /// It is done.
+    /// It has completed.
     Done(Result<(), IoError>),
-    /// It is never answered.
+    /// It never completes.
     Never,
-    /// The backend is to carry it out.
+    /// The backend must execute it.
     Submit(FileOp),
 }
 
-/// What a transfer's outcome means.
+/// Meaning of a transfer's result.
 pub(super) enum TransferStep {
-    /// Go on with the rest (or again, if nothing was moved).
+    /// Continue with the rest (or retry, if nothing was moved).
     Again,
-    /// It is over.
+    /// The transfer is complete.
     Over(Result<(), IoError>),
 }
 
@@ -50,18 +50,18 @@ impl Disks {
         Self { devices, paced, offloaded: 0 }
     }
 
-    /// The open files, by device id.
+    /// Returns the open files, by device id.
     pub(super) fn files(&self) -> Vec<Option<RawFd>> {
         let count = self.devices.iter().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
         (0..=u8::MAX).take(count).map(|id| self.file(DeviceId(id))).collect()
     }
 
-    /// The open file of a device.
+    /// Returns the open file of a device.
     pub(super) fn file(&self, id: DeviceId) -> Option<RawFd> {
         Some(self.devices.get(id)?.file.as_raw_fd())
     }
 
-    /// Reads a device's last page, if that is what is asked for and it is in memory.
+    /// Reads a device's last page, if the command reads just that and the page is in memory.
     pub(super) fn read_tail(&mut self, io: &Io, region: &Region) -> Option<Result<(), IoError>> {
         let device = self.devices.get(io.device)?;
         let end = io.at.0.checked_add(io.len().0);
@@ -72,12 +72,12 @@ impl Disks {
         device.read_tail(io.at, unsafe { region.lent_slice(io.buffer) })
     }
 
-    /// The open device.
+    /// Returns the open device.
     pub(super) fn device(&self, id: DeviceId) -> Option<&Device> {
         self.devices.get(id)
     }
 
-    /// Checks a command, and carries it out if that is cheaper than asking the ring.
+    /// Checks a command, and executes it if that is cheaper than using the ring.
     pub(super) fn begin(&mut self, io: &Io, region: &Region) -> Begun {
         let Some(device) = self.devices.get_mut(io.device) else { return Begun::Done(Err(IoError::Lost)) };
         if let Err(error) = check(device, io) {
@@ -112,12 +112,12 @@ impl Disks {
         })
     }
 
-    /// Whether other threads are carrying out commands: they need processors.
+    /// Reports whether other threads are executing commands, for which they need processors.
     pub(super) const fn has_offloaded(&self) -> bool {
         self.offloaded > 0
     }
 
-    /// The backend is done with a command. Returns its end if that is to be reported now.
+    /// Handles a command that the backend has completed. Returns its completion if it is to be reported now.
     pub(super) fn finished(&mut self, finished: Finished) -> Option<IoDone> {
         let Finished { op, result } = finished;
         self.offloaded -= u32::from(op.is_offloaded);
@@ -129,16 +129,16 @@ impl Disks {
     }
 }
 
-/// Pacing: the real command is carried out at once, its end held back.
+/// Pacing: the real command executes at once, its completion is held back.
 impl Disks {
-    /// Notes that a command is being started; call before [`Disks::begin`].
+    /// Notes that a command is being started; call it before [`Disks::begin`].
     pub(super) fn pace(&mut self, io: &Io, now: impl FnOnce() -> Nanos) {
         if let Some(pacer) = self.pacer(io.device) {
             pacer.submit(now(), io);
         }
     }
 
-    /// The real command ended. Returns its end if that is to be reported now.
+    /// Handles the completion of the real command. Returns it if it is to be reported now.
     pub(super) fn ended(&mut self, device: DeviceId, done: IoDone) -> Option<IoDone> {
         match self.pacer(device) {
             Some(pacer) => {
@@ -149,13 +149,13 @@ impl Disks {
         }
     }
 
-    /// When [`Disks::release`] has something to do at the latest.
+    /// Returns the time by which [`Disks::release`] must be called.
     pub(super) fn due(&self) -> Option<Nanos> {
         let next = |&id: &DeviceId| self.devices.get(id)?.pacer.as_ref()?.next();
         self.paced.iter().filter_map(next).min()
     }
 
-    /// Reports the ends whose time has come.
+    /// Reports the completions that are due.
     pub(super) fn release(&mut self, now: Nanos, events: &mut Vec<Event>) {
         for &id in &self.paced {
             if let Some(pacer) = self.devices.get_mut(id).and_then(|device| device.pacer.as_mut()) {
@@ -164,7 +164,7 @@ impl Disks {
         }
     }
 
-    /// How well a paced device kept to its model.
+    /// Returns how well a paced device has kept to its model.
     pub(super) fn pace_stats(&self, id: DeviceId) -> Option<PaceStats> {
         Some(self.devices.get(id)?.pacer.as_ref()?.stats())
     }
@@ -175,7 +175,7 @@ impl Disks {
     }
 }
 
-/// Whether the device can be asked this.
+/// Checks that a command is within the device and aligned to its sectors.
 fn check(device: &Device, io: &Io) -> Result<(), IoError> {
     let mask = device.sector().0 - 1;
     if io.kind == IoKind::Flush {
@@ -189,18 +189,18 @@ fn check(device: &Device, io: &Io) -> Result<(), IoError> {
     }
 }
 
-/// Carries out a command at once.
+/// Executes a command at once.
 fn run_now(device: &mut Device, io: &Io, region: &Region) -> Result<(), IoError> {
     match io.kind {
         // SAFETY: the engine gave the buffer away until the command ends, which it does here.
         IoKind::Read => device.read_now(io.at, unsafe { region.lent_slice(io.buffer) }),
-        // Another device may be writing the same bytes: a copy.
+        // Another device may be writing the same bytes, so the slice must be shared.
         IoKind::Write { fua } => device.write_now(io.at, region.bytes(io.buffer), fua),
         IoKind::Flush => device.flush_now(),
     }
 }
 
-/// What the kernel does with a command's buffer.
+/// Returns how the kernel uses a command's buffer.
 pub(super) fn lent(action: Action) -> Lent {
     match action {
         Action::Read => Lent::Changed,
@@ -209,23 +209,23 @@ pub(super) fn lent(action: Action) -> Lent {
 }
 
 impl FileOp {
-    /// The part of the buffer that is still to be moved.
+    /// Returns the part of the buffer that is still to be moved.
     pub(super) fn rest(&self) -> Buffer {
         self.buffer.part(self.moved, self.buffer.len - self.moved)
     }
 
-    /// Where on the device the rest belongs.
+    /// Returns the device address of the rest.
     pub(super) fn rest_at(&self) -> u64 {
         self.at + u64::from(self.moved)
     }
 
-    /// Whether it is to say that something is durable: a failure, whatever its number, may be the only word of an earlier
-    /// write that was lost.
+    /// Reports whether success would promise durability. A failure of such a command, whatever its error, may
+    /// be the only report of an earlier write that was lost.
     fn promises(&self) -> bool {
         matches!(self.action, Action::Sync | Action::Write { durable: true })
     }
 
-    /// Takes note of what the kernel answered: bytes moved, or a negated error number.
+    /// Handles the kernel's result: bytes moved, or a negated error number.
     pub(super) fn step(&mut self, answer: i32) -> TransferStep {
         match answer {
             e if (e == -libc::EAGAIN || e == -libc::EINTR) && !self.promises() => TransferStep::Again,
@@ -246,8 +246,8 @@ mod tests {
     use super::*;
     use weir_model::IoId;
 
-    /// What becomes of a command to a device opened so, in a folder there; `None`, saying so, if there can be
-    /// none.
+    /// Starts a command on a device with these options in a folder there; prints a note and returns `None` if
+    /// the folder cannot be created.
     fn begun(folder: &str, pace: Option<&str>, kind: IoKind, len: Bytes) -> Option<(Disks, Begun)> {
         let Ok(folder) = tempfile::tempdir_in(folder) else {
             println!("no folder in {folder}: that part is not tested");

@@ -14,28 +14,28 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 use crate::DeviceError;
 use weir_model::Peer;
 
-/// Clients that may wait to be accepted, as far as the system allows (`net.core.somaxconn`): a unix socket
-/// refuses others at once, or has them wait where nobody's turn is counted.
+/// Maximum number of clients that wait to be accepted, as far as the system allows (`net.core.somaxconn`).
+/// Beyond it a unix socket refuses clients, or makes them wait without counting them.
 const BACKLOG: i32 = 4096;
-/// Bytes a socket may hold on their way to a client: room for the replies of a deep queue in one
-/// call, and little enough to stay in the processor's cache.
+/// Send buffer of a client's socket, in bytes: large enough for the replies of a deep queue in one call, and
+/// small enough to stay in the processor's cache.
 const SEND_BUFFER: usize = 1 << 18;
 
-/// A TCP client that is silent for so long is probed.
+/// A TCP client that is silent for this long is probed.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// Time between two probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// Probes without an answer after which the client is gone.
+/// Number of unanswered probes after which the client counts as disconnected.
 const KEEPALIVE_PROBES: u32 = 4;
-/// A TCP client that acknowledges nothing of what was sent for so long (ms) is gone.
+/// A TCP client that acknowledges nothing for this long (ms) counts as disconnected.
 const ACKNOWLEDGE_WITHIN: u32 = 120_000;
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug)]
 pub enum Listen {
     /// A unix socket.
     Unix {
-        /// Its path. Replaced if its server is dead, removed when listening ends.
+        /// Its path. The socket of a dead server is replaced; the file is removed when listening ends.
         path: PathBuf,
         /// Who may connect.
         access: SocketAccess,
@@ -45,25 +45,25 @@ pub enum Listen {
 }
 
 impl Listen {
-    /// A unix socket to which only the server's user may connect.
+    /// Makes a unix socket that only the server's user may connect to.
     pub fn private(path: PathBuf) -> Self {
         Self::Unix { path, access: SocketAccess::default() }
     }
 }
 
-/// Who may connect to a unix socket: those who may write to its file.
+/// Who may connect to a unix socket: users with write permission on its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketAccess {
-    /// The file's permissions, whatever the umask is.
+    /// The file's permissions, independent of the umask.
     pub mode: u32,
-    /// The file's owner, if it is not the server's user.
+    /// The file's owner; by default, the server's user.
     pub owner: Option<u32>,
-    /// The file's group, if it is not the server's.
+    /// The file's group; by default, the server's group.
     pub group: Option<u32>,
 }
 
 impl Default for SocketAccess {
-    /// Only the server's user.
+    /// Only the server's user may connect.
     fn default() -> Self {
         Self { mode: 0o600, owner: None, group: None }
     }
@@ -108,7 +108,7 @@ impl Listener {
         self.address
     }
 
-    /// Who is at the other end of a client's socket.
+    /// Returns the peer of a client's socket.
     pub(super) fn peer(&self, client: &OwnedFd) -> Peer {
         if self.address.is_some()
             && let Ok(Some(address)) = rustix::net::getpeername(client)
@@ -119,7 +119,7 @@ impl Listener {
         Peer::Process(process_behind(client))
     }
 
-    /// Sets a client's socket up. What is refused costs only speed.
+    /// Configures a client's socket. Refused options only cost speed.
     pub(super) fn tune(&self, client: &OwnedFd) {
         if self.address.is_some() {
             let _ = sockopt::set_tcp_nodelay(client, true);
@@ -134,8 +134,8 @@ impl Listener {
     }
 }
 
-/// The process at the other end of a unix socket, 0 if it is not known: it may live where this one sees no
-/// processes.
+/// Returns the process id of the peer of a unix socket, or 0 if it is unknown: the peer may be in another PID
+/// namespace.
 pub fn process_behind(client: &impl AsRawFd) -> u32 {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -160,7 +160,7 @@ impl Drop for Listener {
     }
 }
 
-/// Removes a dead server's socket file; refuses anything else that is there.
+/// Removes a dead server's socket file; refuses any other file that is there.
 fn clear_the_way(path: &Path) -> Result<(), DeviceError> {
     let failed = |source| DeviceError::ListenUnix { path: path.to_owned(), source };
     let there = match std::fs::symlink_metadata(path) {
@@ -174,23 +174,23 @@ fn clear_the_way(path: &Path) -> Result<(), DeviceError> {
     match UnixStream::connect(path) {
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(failed),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Answers, or is too busy to (its backlog is full), or is not ours to ask.
+        // A server answers, or is too busy to (its backlog is full), or this process may not connect.
         _ => Err(DeviceError::SocketInUse { path: path.to_owned() }),
     }
 }
 
-/// A socket with its file, which nobody can connect to: it does not listen yet.
+/// Creates a socket with its file. Nobody can connect yet: the socket does not listen.
 fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // The file gets the socket's mode, less the umask's.
+    // The file gets the socket's mode, less the umask.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
 
-/// Gives the socket's file to whom it is to belong. The file itself is changed, not what may have taken its
-/// place in a folder where others write.
+/// Sets owner, group and mode of the socket's file. It changes the file itself, not another that may have
+/// replaced it in a folder where others can write.
 fn set_access(path: &Path, access: SocketAccess) -> Result<(), DeviceError> {
     let failed = |what: String, way_out| {
         let path = path.to_owned();
@@ -214,7 +214,7 @@ fn set_access(path: &Path, access: SocketAccess) -> Result<(), DeviceError> {
         rustix::fs::chownat(&file, "", owner, group, AtFlags::EMPTY_PATH)
             .map_err(failed(what.join(" and "), way_out))?;
     }
-    // A file that is open by its path only is changed by that name of it.
+    // A file opened with O_PATH can only be changed through this name.
     let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::chmodat(CWD, by_descriptor, Mode::from_raw_mode(access.mode), AtFlags::empty())
         .map_err(failed(format!("mode {:04o}", access.mode), way_out))

@@ -1,8 +1,8 @@
-//! One thread's view of the outside: device commands, sockets, timers, signals.
+//! The reactor: device commands, sockets, timers and signals of one thread.
 //!
-//! Whoever drives the engine calls [`Reactor::wait`] in a loop, hands each [`Event`] to whom it
-//! concerns, and starts what they ask for. Nothing blocks but `wait`; what was started since is
-//! submitted there, all in one system call.
+//! The driver of the engine calls [`Reactor::wait`] in a loop, dispatches each [`Event`], and starts the
+//! commands that follow from it. Only `wait` blocks; it submits everything started since its last call, in
+//! one system call.
 
 mod backend;
 mod disk;
@@ -34,34 +34,34 @@ pub use signal::Waker;
 pub use socket::{Listen, ListenerId, SocketAccess};
 use socket::{Sockets, Way};
 
-/// Turns of a backend that may be skipped while there is other work, before what was started
-/// must go out.
+/// Number of backend turns that may be skipped while there is other work, before started commands must be
+/// submitted.
 const SKIPS_MAX: u32 = 4;
-/// How long before a paced command is due its sleep ends: a sixteenth of the sleep, within these
-/// bounds. Waking takes some 5 microseconds after a short sleep and 100 after a long one, when
-/// the processor sleeps deeper; what is left is slept again, and the last of it spun away.
+/// A sleep ends this long before a paced command is due: a sixteenth of the sleep, within these bounds.
+/// Waking takes about 5 microseconds after a short sleep and 100 after a long one, when the processor sleeps
+/// more deeply. The reactor sleeps again for the rest of the time, and spins for the last part.
 const WAKING_MIN: Nanos = Nanos::micros(15);
 const WAKING_MAX: Nanos = Nanos::micros(120);
-/// How long a reactor that is dropped waits for the kernel to let go of its buffers.
+/// How long a reactor that is dropped waits for the kernel to release its buffers.
 const LAST_WAIT: Nanos = Nanos::secs(10);
 
-/// How a reactor is made. `Default` is what a server wants.
+/// Options of a reactor. `Default` is right for a server.
 #[derive(Clone, Debug)]
 pub struct ReactorOptions {
-    /// What to run on.
+    /// The backend to use.
     pub ring: Ring,
-    /// Commands submitted at once at most; a power of two. More wait their turn, none is lost.
+    /// Maximum number of commands submitted at once; a power of two. Further ones wait, none is lost.
     pub depth: u32,
-    /// Register the buffer memory with the ring: spares the kernel finding its pages at every
-    /// direct transfer. Needs as much locked memory as the arena has (`ulimit -l`); goes on
-    /// without where that is refused.
+    /// Register the buffer memory with the ring, so that the kernel need not look up its pages at every
+    /// direct transfer. This needs as much locked memory as the arena has (`ulimit -l`); if it is refused,
+    /// the reactor works without.
     pub fixed_buffers: bool,
-    /// Report SIGTERM and SIGINT as [`Event::Stop`]. The process no longer dies of them, not even
-    /// when the reactor is gone.
+    /// Report SIGTERM and SIGINT as [`Event::Stop`]. The process no longer dies of them, not even after the
+    /// reactor is dropped.
     pub signals: bool,
-    /// Threads for device commands on the plain ring.
+    /// Number of threads for device commands on the plain ring.
     pub workers: usize,
-    /// How long to look for events before sleeping. The plain ring always sleeps at once.
+    /// How long to poll for events before sleeping. The plain ring always sleeps at once.
     pub poll: Poll,
 }
 
@@ -78,50 +78,50 @@ impl Default for ReactorOptions {
     }
 }
 
-/// What the reactor runs on.
+/// The reactor's backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ring {
-    /// io_uring, or the plain ring where that is refused; the log says which and why.
+    /// io_uring, or the plain ring where io_uring is refused; the log says which and why.
     #[default]
     Auto,
-    /// io_uring or an error.
+    /// io_uring; an error if it is refused.
     Uring,
     /// `poll` for sockets, threads for devices.
     Plain,
 }
 
-/// Something happened.
+/// An event that the reactor reports.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// A device command ended.
+    /// A device command completed.
     Io(IoDone),
     /// A client connected.
     Accepted {
-        /// Where.
+        /// The listener.
         listener: ListenerId,
         /// The connection.
         conn: ConnId,
-        /// Who it is.
+        /// The client.
         peer: Peer,
     },
-    /// A receive ended; its buffers are the caller's again.
+    /// A receive ended; its buffers belong to the caller again.
     Received {
         /// The connection.
         conn: ConnId,
-        /// Bytes received. Fewer than there was room for if so asked ([`Fill::Some`]) or at the
-        /// end of the stream; zero only at the end of the stream.
+        /// Number of bytes received. It is less than the buffers' size only with [`Fill::Some`] or at the end
+        /// of the stream, and zero only at the end of the stream.
         result: Result<usize, IoError>,
     },
-    /// A send ended: all of it was handed to the kernel, or the connection failed. Its buffers
-    /// are the caller's again.
+    /// A send ended: everything was handed to the kernel, or the connection failed. Its buffers belong to the
+    /// caller again.
     Sent {
         /// The connection.
         conn: ConnId,
-        /// Whether all was sent.
+        /// Whether everything was sent.
         result: Result<(), IoError>,
     },
-    /// The connection is gone and the kernel is done with its buffers. Comes exactly once after
-    /// [`Reactor::close`], and is the last event that names the connection.
+    /// The connection is closed and the kernel has released its buffers. It follows [`Reactor::close`]
+    /// exactly once, as the last event of the connection.
     Closed {
         /// The connection.
         conn: ConnId,
@@ -132,14 +132,14 @@ pub enum Event {
     Woken,
 }
 
-/// Devices, sockets and timers on one thread.
+/// Drives devices, sockets and timers on one thread.
 ///
-/// Buffers named in [`Reactor::start`], [`Reactor::recv`] and [`Reactor::send`] belong to the
-/// kernel until the event that ends the command: touching them meanwhile (through
-/// [`weir_model::Memory`]) panics in debug builds and reads or writes garbage in others.
+/// Buffers passed to [`Reactor::start`], [`Reactor::recv`] and [`Reactor::send`] belong to the kernel until
+/// the event that ends the command. Accessing them before that (through [`weir_model::Memory`]) panics in
+/// debug builds and reads or writes garbage in others.
 ///
-/// Stays on the thread that made it. Dropping it cancels what is in flight and waits for the
-/// kernel to let go of the buffers.
+/// A reactor stays on the thread that created it. Dropping it cancels what is in flight and waits for the
+/// kernel to release the buffers.
 #[derive(Debug)]
 pub struct Reactor {
     origin: Instant,
@@ -149,20 +149,20 @@ pub struct Reactor {
     signals: Signals,
     backend: Backend,
     polling: Polling,
-    /// Ended without the kernel's ring: reported by the next `wait`.
+    /// Events of commands that completed without the kernel's ring; the next `wait` reports them.
     ready: Vec<Event>,
     finished: Vec<Finished>,
     here: PhantomData<*const ()>,
 }
 
 impl Reactor {
-    /// A reactor over these devices and this buffer memory, for the calling thread.
+    /// Creates a reactor over these devices and this buffer memory, for the calling thread.
     ///
     /// # Errors
-    /// [`DeviceError::Ring`] if io_uring was demanded and is refused, [`DeviceError::Setup`] if
-    /// something else is missing (open files, memory).
+    /// [`DeviceError::Ring`] if io_uring was demanded and is refused, [`DeviceError::Setup`] if something
+    /// else is missing (open files, memory).
     pub fn new(options: &ReactorOptions, devices: Devices, arena: &Arena) -> Result<Self, DeviceError> {
-        // Sleeps end within about a microsecond of their time instead of fifty.
+        // With this timer slack sleeps end about a microsecond late instead of fifty.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let signals = Signals::new(options.signals)?;
         let region = arena.region().clone();
@@ -182,7 +182,7 @@ impl Reactor {
         })
     }
 
-    /// Which ring it runs on: [`Ring::Uring`] or [`Ring::Plain`].
+    /// Returns the backend in use: [`Ring::Uring`] or [`Ring::Plain`].
     pub fn ring(&self) -> Ring {
         match self.backend {
             Backend::Uring(_) => Ring::Uring,
@@ -190,16 +190,16 @@ impl Reactor {
         }
     }
 
-    /// Time since the reactor was made. Costs some twenty nanoseconds.
+    /// Returns the time since the reactor was created. Cost: about twenty nanoseconds.
     #[inline]
     pub fn now(&self) -> Nanos {
         Nanos(self.origin.elapsed().as_nanos() as u64)
     }
 
-    /// Starts a device command; ends in exactly one [`Event::Io`].
+    /// Starts a device command; it ends in exactly one [`Event::Io`].
     ///
-    /// Files in memory are read and written here and now: for these a ring only adds its own cost. But long
-    /// writes to them are copied by another thread.
+    /// Files in memory are read and written at once, since a ring would only add its own cost. Another thread
+    /// copies long writes to them.
     ///
     /// A command outside its device ends with [`IoError::Short`], one that is not a whole number of the
     /// device's sectors with `EINVAL`.
@@ -218,12 +218,12 @@ impl Reactor {
         }
     }
 
-    /// The open device with this id.
+    /// Returns the open device with this id.
     pub fn device(&self, id: DeviceId) -> Option<&crate::Device> {
         self.disks.device(id)
     }
 
-    /// How well a paced device kept to its model so far; `None` if it is not paced.
+    /// Returns how well a paced device has kept to its model; `None` if it is not paced.
     pub fn pace_stats(&self, device: DeviceId) -> Option<PaceStats> {
         self.disks.pace_stats(device)
     }
@@ -231,8 +231,8 @@ impl Reactor {
     /// Listens for clients.
     ///
     /// # Errors
-    /// [`DeviceError::SocketInUse`] if somebody answers there already; others if the address
-    /// cannot be had. A dead server's socket file is replaced.
+    /// [`DeviceError::SocketInUse`] if a server answers there already; others if the address is unavailable.
+    /// A dead server's socket file is replaced.
     pub fn listen(&mut self, at: &Listen) -> Result<ListenerId, DeviceError> {
         let id = self.sockets.listen(at)?;
         let ready = self.backend.listening(id, &self.sockets);
@@ -240,31 +240,30 @@ impl Reactor {
         Ok(id)
     }
 
-    /// The address a TCP listener has: the port found if it was asked for port 0.
+    /// Returns the address of a TCP listener, with the actual port if it was created with port 0.
     pub fn address(&self, listener: ListenerId) -> Option<SocketAddr> {
         self.sockets.address(listener)
     }
 
-    /// Accepts no more clients anywhere and removes the socket files. Connections stay.
+    /// Stops accepting clients on all listeners and removes the socket files. Connections stay open.
     pub fn stop_listening(&mut self) {
         self.backend.stop_listening(&self.sockets);
         self.sockets.stop_listening();
     }
 
-    /// Receives into the buffers, in turn; ends in [`Event::Received`]. One receive at a time
-    /// per connection. At most 1024 buffers, none of them empty. Ignored once the connection is
-    /// being closed.
+    /// Receives into the buffers, in order; ends in [`Event::Received`]. At most 1024 buffers, none of them
+    /// empty. The call is ignored once the connection is being closed.
     ///
     /// # Panics
-    /// If one is in flight.
+    /// Panics if a receive is in flight on the connection.
     pub fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: Fill) {
         if self.sockets.begin_recv(conn, into, fill, &self.region) {
             self.backend.transfer(conn, Way::In, &mut self.sockets);
         }
     }
 
-    /// Ends a receive in flight, if there is one: its [`Event::Received`] then comes soon, with what arrived
-    /// just now, or `ECANCELED`.
+    /// Cancels the receive in flight, if there is one: its [`Event::Received`] then comes soon, with the
+    /// bytes that arrived just before, or `ECANCELED`.
     pub fn cancel_recv(&mut self, conn: ConnId) {
         if self.sockets.is_receiving(conn) {
             let events = &mut self.ready;
@@ -272,19 +271,20 @@ impl Reactor {
         }
     }
 
-    /// Whether clients are accepted: one at each listener a [`wait`](Self::wait), or none from now on (but
-    /// one at each that is on its way already). The others stay in the listeners' queues.
+    /// Sets whether clients are accepted: one at each listener per [`wait`](Self::wait), or none from now on
+    /// (except one at each listener that is already being accepted). The others stay in the listeners'
+    /// queues.
     pub fn set_accepting(&mut self, accepting: bool) {
         self.backend.set_accepting(accepting, &self.sockets);
     }
 
-    /// Sends the buffers' bytes, all of them, in turn; ends in [`Event::Sent`]. One send at a
-    /// time per connection. Ignored once the connection is being closed.
+    /// Sends all bytes of the buffers, in order; ends in [`Event::Sent`]. The call is ignored once the
+    /// connection is being closed.
     ///
-    /// What the socket takes at once is sent at once.
+    /// Bytes that the socket takes at once are sent at once.
     ///
     /// # Panics
-    /// If one is in flight.
+    /// Panics if a send is in flight on the connection.
     pub fn send(&mut self, conn: ConnId, parts: &[Buffer]) {
         if self.sockets.begin_send(conn, parts, &self.region)
             && self.sockets.send_now(conn, &self.region, &mut self.ready)
@@ -293,30 +293,30 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection, whatever is in flight on it: no more [`Event::Received`] or
-    /// [`Event::Sent`] is reported for it (but those a `wait` already returned), and
-    /// [`Event::Closed`] once its buffers are free. Closing twice does nothing.
+    /// Closes a connection, whatever is in flight on it. No more [`Event::Received`] or [`Event::Sent`] is
+    /// reported for it (except those that a `wait` has already returned), and [`Event::Closed`] follows once
+    /// its buffers are free. Closing twice has no effect.
     pub fn close(&mut self, conn: ConnId) {
         if self.sockets.begin_close(conn, &mut self.ready) {
             self.backend.cancel(conn);
         }
     }
 
-    /// Appends those of `conns` whose peer has closed its end, or is gone: whether or not all it had sent was
-    /// received. Costs one system call.
+    /// Appends those of `conns` whose peer has closed its end, or is gone, whether or not everything it had
+    /// sent was received. Cost: one system call.
     pub fn hung_up(&self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
         self.sockets.hung_up(conns, gone);
     }
 
-    /// A handle with which other threads end [`Reactor::wait`].
+    /// Returns a handle with which other threads end [`Reactor::wait`].
     pub fn waker(&self) -> Waker {
         self.signals.waker()
     }
 
-    /// Submits what was started and waits until something happens or `deadline` has come
-    /// (`None`: for as long as it takes). Appends what happened to `events`; returns the time.
+    /// Submits started commands and waits until an event occurs or `deadline` has passed (`None`: without
+    /// limit). Appends the events to `events`; returns the time.
     ///
-    /// May return early without an event. Precise to some ten microseconds.
+    /// It may return early without an event. Its precision is about ten microseconds.
     pub fn wait(&mut self, deadline: Option<Nanos>, events: &mut Vec<Event>) -> Nanos {
         let before = events.len();
         loop {
@@ -328,9 +328,9 @@ impl Reactor {
             }
             let has = events.len() > before;
             let is_due = deadline.is_some_and(|at| at <= now);
-            // A caller that has more to do is given what has arrived as well, each time: events that need no ring
-            // (sends that the socket took at once) must not keep the ring from being looked at. Other clients'
-            // bytes arrive there, and device commands leave.
+            // A caller that has more work also gets new arrivals, each time: events that need no ring (sends
+            // that the socket took at once) must not keep the reactor from polling the ring, where other
+            // clients' bytes arrive and device commands leave.
             if has && !is_due && self.backend.can_wait() {
                 return now;
             }
@@ -349,13 +349,13 @@ impl Reactor {
         }
     }
 
-    /// Looks for events for a while, then sleeps.
+    /// Polls for events for a while, then sleeps.
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
         let polled = sleep.at_most(self.polling.time(now));
         if polled > Nanos(0) && self.backend.may_poll() && !self.disks.has_offloaded() {
             let end = now + polled;
-            // What was started leaves first.
+            // Started commands are submitted first.
             self.turn(Sleep::No, events);
             while events.len() == before && self.now() < end {
                 if self.backend.has_news() {
@@ -373,7 +373,7 @@ impl Reactor {
         self.polling.waited(ended, ended - now, has_event, polling::scheduled);
     }
 
-    /// One round of the backend.
+    /// Runs one round of the backend.
     fn turn(&mut self, sleep: Sleep, events: &mut Vec<Event>) {
         let world = World {
             region: &self.region,
@@ -389,7 +389,7 @@ impl Reactor {
     }
 }
 
-/// How long to sleep for a caller who waits until `deadline` and a paced command due at `due`.
+/// Returns how long to sleep if the caller waits until `deadline` and a paced command is due at `due`.
 fn until(now: Nanos, deadline: Option<Nanos>, due: Option<Nanos>) -> Sleep {
     let sleep = due.map(|due| {
         let left = due - now;

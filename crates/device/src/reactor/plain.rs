@@ -1,4 +1,4 @@
-//! Where io_uring is refused: `poll` for sockets, a few threads for devices.
+//! The backend without io_uring: `poll` for sockets, a few threads for devices.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -13,25 +13,25 @@ use super::socket::{ListenerId, Sockets, Way};
 use super::workers::Workers;
 use crate::arena::Region;
 
-/// How soon accepting is tried again after it failed for lack of something.
+/// Delay before accepting is retried after it failed for lack of a resource.
 const ACCEPT_PAUSE: Nanos = Nanos::millis(100);
 
-/// Poll and threads.
+/// The backend of `poll` and threads.
 #[derive(Debug)]
 pub(super) struct Plain {
     workers: Workers,
-    /// What `poll` is asked, and on whose behalf.
+    /// Descriptors to poll, and the source of each.
     asked: Vec<pollfd>,
     whose: Vec<Source>,
-    /// Transfers were begun since the last turn: try them before sleeping.
+    /// True if transfers were begun since the last turn: they are tried before sleeping.
     fresh: bool,
     skipped: u32,
-    /// Accepting failed: leave listeners out of this many sleeps' end.
+    /// True after accepting has failed: listeners are left out until the pause is over.
     pause_accepting: bool,
     accepting: bool,
 }
 
-/// Whose descriptor is asked about.
+/// Source of a polled descriptor.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Workers,
@@ -53,7 +53,7 @@ impl Plain {
         })
     }
 
-    /// Whether sockets can wait for a later turn.
+    /// Reports whether sockets can wait for a later turn.
     pub(super) fn can_wait(&mut self) -> bool {
         self.skipped += 1;
         self.skipped <= super::SKIPS_MAX
@@ -63,7 +63,8 @@ impl Plain {
         self.workers.start(op, disks.file(op.device));
     }
 
-    /// A client that gives up before it is accepted must not make accepting block.
+    /// Prepares a listener. It is non-blocking, so that a client that disconnects before it is accepted does
+    /// not make accepting block.
     pub(super) fn listening(&mut self, id: ListenerId, sockets: &Sockets) -> io::Result<()> {
         match sockets.listener(id) {
             Some(listener) => Ok(rustix::io::ioctl_fionbio(listener.socket(), true)?),
@@ -71,12 +72,12 @@ impl Plain {
         }
     }
 
-    /// Whether listeners accept.
+    /// Sets whether listeners accept.
     pub(super) fn set_accepting(&mut self, accepting: bool) {
         self.accepting = accepting;
     }
 
-    /// Something is to be received or sent.
+    /// Notes that a transfer has begun.
     pub(super) fn transfer(&mut self) {
         self.fresh = true;
     }
@@ -85,7 +86,7 @@ impl Plain {
         self.workers.is_idle()
     }
 
-    /// Tries what is new, sleeps if it may, and carries out what became possible.
+    /// Tries new transfers, sleeps if it may, and executes what has become possible.
     pub(super) fn turn(&mut self, sleep: Sleep, mut world: World<'_>, signals: &Signals) {
         self.skipped = 0;
         let before = world.events.len();
@@ -105,7 +106,7 @@ impl Plain {
         }
     }
 
-    /// Collects what `poll` has to watch.
+    /// Collects the descriptors to poll.
     fn ask(&mut self, sockets: &Sockets, signals: &Signals) {
         self.asked.clear();
         self.whose.clear();
@@ -134,7 +135,7 @@ impl Plain {
         self.whose.push(source);
     }
 
-    /// How many descriptors have news.
+    /// Polls; returns the number of ready descriptors.
     fn poll(&mut self, sleep: Sleep) -> i32 {
         let sleep = match sleep {
             Sleep::Forever if self.pause_accepting => Sleep::For(ACCEPT_PAUSE),

@@ -1,72 +1,73 @@
-//! How long a reactor looks for events before it sleeps.
+//! Adaptive polling: how long a reactor polls for events before it sleeps.
 //!
-//! To wake a thread costs more than a request does: a client that waits for each answer pays for it each
-//! time. So the reactor looks for a while at the ring's memory first, which takes no system call.
+//! Waking a thread costs more than a request does, and a client that waits for each reply pays this cost each
+//! time. So the reactor first polls the ring's memory for a while, without system calls.
 //!
-//! Source: halt polling of Linux's KVM (`virt/kvm/kvm_main.c`). Rule: an event that comes within
-//! [`LONGEST`], but after the reactor went to sleep, doubles the time; a wait that is longer halves it, and
-//! ends polling at last. A server without clients therefore does not poll, nor does one whose clients ask
-//! seldom.
+//! Source: halt polling of Linux's KVM (`virt/kvm/kvm_main.c`). Rule: an event that arrives within
+//! [`LONGEST`], but after the reactor went to sleep, doubles the polling time; a longer wait halves it, and
+//! eventually ends polling. So a server without clients does not poll, nor does one whose clients send
+//! requests rarely.
 //!
-//! Polling takes processor time that others may need. It is off where there is one processor, under a
-//! quota, and for a while once the thread waits for its processor, since somebody else needs it, or is
-//! preempted in every other wait. The latter is a client on the same processor: polling keeps it from
-//! asking, and a switch to it costs less than waking a processor does.
+//! Polling uses processor time that others may need. It is off on a machine with one processor and under a
+//! CPU quota. It pauses when the thread has to wait for its processor, because another thread needs it, and
+//! when the thread is preempted in every other wait. The latter means that a client runs on the same
+//! processor: polling keeps it from sending requests, and switching to it costs less than waking a processor.
 
 use std::num::NonZero;
 
 use weir_model::Nanos;
 
-/// The time at first.
+/// Initial polling time.
 const SHORTEST: Nanos = Nanos::micros(10);
-/// The longest time, as KVM's. A client on another processor follows a reply with its next request within
-/// this, also if its processor sleeps.
+/// Longest polling time, the same as KVM's. A client on another processor sends its next request within this
+/// time after a reply, even if its processor sleeps.
 const LONGEST: Nanos = Nanos::micros(200);
-/// How long there is no polling after somebody else needed the processor.
+/// How long polling pauses after another thread needed the processor.
 const YIELDED: Nanos = Nanos::secs(1);
-/// Somebody does if the thread waits for it for more than one part in so many of the time.
+/// Another thread needs the processor if this thread waits for it for more than one part in this many of the
+/// time.
 const CONTENDED: u64 = 4;
-/// Or if it is preempted in more than one of so many waits.
+/// It also does if this thread is preempted in more than one of this many waits.
 const PREEMPTED: u64 = 2;
-/// Waits between two looks at whether somebody does: that takes a system call.
+/// Number of waits between two checks of the scheduler's statistics, which take a system call.
 const LOOK_EVERY: u32 = 64;
 
-/// Whether and how long a reactor looks for events before it sleeps.
+/// Whether and how long a reactor polls for events before it sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Poll {
-    /// As long as pays, where nobody else needs the processor.
+    /// As long as polling pays, and only while no other thread needs the processor.
     #[default]
     Auto,
-    /// Not at all.
+    /// Never.
     Off,
-    /// So long, always.
+    /// Always for this time.
     For(Nanos),
 }
 
-/// The time a reactor polls for, as it learns.
+/// The current polling time and the state that adapts it.
 #[derive(Debug)]
 pub(super) struct Polling {
     mode: Poll,
     time: Nanos,
-    /// Until then there is no polling.
+    /// Polling is off until this time.
     off_until: Nanos,
-    /// Waits since the last look.
+    /// Number of waits since the last check.
     waits: u32,
-    /// When that was, and what the scheduler had done to the thread by then.
+    /// Time of the last check, and the scheduler's statistics then.
     looked: Option<(Nanos, Scheduled)>,
 }
 
-/// What the scheduler did to a thread since it began.
+/// The scheduler's statistics of a thread since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scheduled {
-    /// How long it has waited for its processor.
+    /// Total time that the thread has waited for its processor.
     delayed: Nanos,
-    /// How often its processor was given to somebody else.
+    /// Number of times that the thread was preempted.
     preempted: u64,
 }
 
 impl Polling {
-    /// `Auto` becomes `Off` where polling would take time from others.
+    /// Creates the state. `Auto` becomes `Off` where polling would take processor time from others.
     pub(super) fn new(mode: Poll) -> Self {
         let is_alone = std::thread::available_parallelism().is_ok_and(|count| count == NonZero::<usize>::MIN);
         let mode = if mode == Poll::Auto && (is_alone || has_quota()) { Poll::Off } else { mode };
@@ -74,14 +75,14 @@ impl Polling {
         Self { mode, time, off_until: Nanos(0), waits: 0, looked: None }
     }
 
-    /// How long to poll before a sleep that begins now; 0 for not at all.
+    /// Returns how long to poll before a sleep that begins now; 0 means not at all.
     #[inline]
     pub(super) fn time(&self, now: Nanos) -> Nanos {
         if now < self.off_until { Nanos(0) } else { self.time }
     }
 
-    /// A wait has ended, by an event or because its time had come, and took so long, polling included.
-    /// `scheduled` tells what the scheduler did to this thread so far.
+    /// Adapts to a wait that has ended, by an event or at its deadline. `time` is its length including
+    /// polling; `scheduled` returns the scheduler's statistics of this thread.
     #[inline]
     pub(super) fn waited(
         &mut self,
@@ -110,7 +111,7 @@ impl Polling {
             let preempted = scheduled.preempted.saturating_sub(before.preempted);
             if is_contended || preempted > u64::from(self.waits) / PREEMPTED {
                 self.off_until = now + YIELDED;
-                // What happens until then says nothing of what is polled afterwards.
+                // Statistics from the pause say nothing about the polling after it.
                 self.looked = None;
             }
         }
@@ -118,7 +119,7 @@ impl Polling {
     }
 }
 
-/// What the scheduler did to this thread so far; nothing where the kernel does not tell.
+/// Returns the scheduler's statistics of this thread; zeros where the kernel does not provide them.
 pub(super) fn scheduled() -> Scheduled {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let delayed = told.split(' ').nth(1).and_then(|delay| delay.parse().ok()).unwrap_or_default();
@@ -131,7 +132,7 @@ pub(super) fn scheduled() -> Scheduled {
     Scheduled { delayed: Nanos(delayed), preempted }
 }
 
-/// Whether a control group limits the processor time of this process.
+/// Reports whether a control group limits the processor time of this process.
 fn has_quota() -> bool {
     let Ok(groups) = std::fs::read_to_string("/proc/self/cgroup") else { return false };
     groups
@@ -143,13 +144,13 @@ fn has_quota() -> bool {
 /// A line of `/proc/self/cgroup`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Group<'l> {
-    /// That of version 1 for processor time; else the one of version 2.
+    /// True for the version 1 hierarchy of processor time, false for version 2.
     is_first: bool,
     path: &'l str,
 }
 
 impl<'l> Group<'l> {
-    /// `None` for hierarchies that do not govern processor time.
+    /// Parses a line; returns `None` for hierarchies that do not control processor time.
     fn parse(line: &'l str) -> Option<Self> {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
@@ -157,7 +158,7 @@ impl<'l> Group<'l> {
         (is_first || controllers.is_empty()).then_some(Self { is_first, path })
     }
 
-    /// Whether the group or one above it has a quota; `read` reads a file.
+    /// Reports whether the group or one above it has a quota; `read` reads a file.
     fn has_quota(&self, read: impl Fn(&str) -> Option<String>) -> bool {
         let (root, file) = match self.is_first {
             true => ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"),
@@ -209,8 +210,7 @@ mod tests {
         assert_eq!(polling.time(Nanos(0)), Nanos(0), "nobody asks at all");
     }
 
-    /// Polls until so many looks have been taken, two milliseconds apart, in each of which this became of the
-    /// thread.
+    /// Polls through `looks` checks, two milliseconds apart, with these statistics added before each.
     fn look(polling: &mut Polling, looks: u32, now: &mut Nanos, all: &mut Scheduled, each: Scheduled) {
         for _ in 0..looks {
             *now += Nanos::millis(2);
@@ -227,7 +227,7 @@ mod tests {
         let shared = Scheduled { preempted: u64::from(LOOK_EVERY), ..little };
         for needed in [contended, shared] {
             let mut polling = auto();
-            // Long ago it was delayed.
+            // The thread was delayed long ago.
             let (mut now, mut all) =
                 (Nanos::secs(5), Scheduled { delayed: Nanos::secs(4), preempted: 1_000_000 });
             look(&mut polling, 5, &mut now, &mut all, little);

@@ -1,4 +1,4 @@
-//! Waking the reactor from outside: other threads, and the signals that ask for an end.
+//! Waking the reactor from outside: from other threads, and by the signals that request a stop.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::Event;
 use crate::DeviceError;
 
-/// Ends a reactor's wait from another thread. Cheap to clone, never blocks.
+/// Ends a reactor's wait from another thread. It is cheap to clone and never blocks.
 #[derive(Clone, Debug)]
 pub struct Waker {
     counter: Arc<OwnedFd>,
@@ -21,24 +21,24 @@ pub struct Waker {
 impl Waker {
     /// Makes the reactor report [`Event::Woken`]; several calls may become one event.
     pub fn wake(&self) {
-        // The only failure is a full counter, which wakes as well.
+        // The only possible failure is a full counter, which wakes as well.
         let _ = rustix::io::write(&*self.counter, &1u64.to_ne_bytes());
     }
 }
 
-/// Where wakes and signals arrive.
+/// Receives wakes and signals.
 #[derive(Debug)]
 pub(super) struct Signals {
     waker: Waker,
-    /// Our end of the pair the signal handlers write to.
+    /// The reactor's end of the socket pair that the signal handlers write to.
     stop: Option<UnixStream>,
     handlers: Vec<SigId>,
 }
 
-/// One of the two things listened to.
+/// A source of wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bell {
-    /// Another thread calls.
+    /// Another thread called [`Waker::wake`].
     Wake,
     /// A signal arrived.
     Stop,
@@ -80,7 +80,7 @@ impl Signals {
         self.waker.clone()
     }
 
-    /// What to watch for a bell; readable when it rings.
+    /// Returns the descriptor to watch; it is readable when the bell rings.
     pub(super) fn source(&self, bell: Bell) -> Option<RawFd> {
         match bell {
             Bell::Wake => Some(self.waker.counter.as_fd().as_raw_fd()),
@@ -90,7 +90,7 @@ impl Signals {
 }
 
 impl Signals {
-    /// Takes a bell's bytes after it rang, so that it can ring again.
+    /// Consumes a bell's bytes after it rang, so that it can ring again.
     pub(super) fn silence(&self, bell: Bell) {
         let mut bytes = [0u8; 16];
         let _ = match (bell, &self.stop) {

@@ -1,4 +1,4 @@
-//! Connections: their state, shared by both rings. How they come to be is in `listen`.
+//! Connections: their state, shared by both rings. `listen` accepts them.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -15,11 +15,11 @@ use crate::arena::{Lent, Region};
 
 pub use super::listen::{Listen, SocketAccess};
 
-/// A place the reactor listens at.
+/// A listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub(super) u32);
 
-/// Which way bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     In,
@@ -47,7 +47,7 @@ impl Conn {
 #[derive(Debug, Default)]
 struct Slot {
     generation: u32,
-    /// Boxed: the kernel holds pointers into the transfers.
+    /// Boxed: the kernel has pointers into the transfers.
     conn: Option<Box<Conn>>,
 }
 
@@ -69,7 +69,7 @@ impl Sockets {
         self.listeners.get(listener.0 as usize)?.as_ref()?.address()
     }
 
-    /// The open listeners and their sockets.
+    /// Returns the open listeners and their sockets.
     pub(super) fn listeners(&self) -> impl Iterator<Item = (ListenerId, RawFd)> {
         let open = |l: &Option<Listener>| l.as_ref().map(|l| l.socket().as_raw_fd());
         (0..).zip(&self.listeners).filter_map(move |(id, l)| Some((ListenerId(id), open(l)?)))
@@ -83,7 +83,7 @@ impl Sockets {
         self.listeners.iter_mut().for_each(|l| *l = None);
     }
 
-    /// A client came.
+    /// Adds an accepted client.
     pub(super) fn accepted(&mut self, listener: ListenerId, socket: OwnedFd) -> Option<Event> {
         let at = self.listener(listener)?;
         at.tune(&socket);
@@ -99,52 +99,52 @@ impl Sockets {
         Some(Event::Accepted { listener, conn, peer })
     }
 
-    /// A connection that has not been closed.
+    /// Returns a connection that has not been closed.
     fn open(&mut self, id: ConnId) -> Option<&mut Conn> {
         let slot = self.slots.get_mut(id.index())?;
         let conn = slot.conn.as_deref_mut()?;
         (slot.generation == id.generation() && !conn.closing).then_some(conn)
     }
 
-    /// The connection a backend's command was for: there is one as long as a command is in flight.
+    /// Returns the connection of a backend's command: it exists as long as the command is in flight.
     pub(super) fn at(&mut self, index: u32) -> Option<&mut Conn> {
         self.slots.get_mut(index as usize)?.conn.as_deref_mut()
     }
 
-    /// Every connection with the number a backend knows it by.
+    /// Returns every connection with its index, by which backends refer to it.
     pub(super) fn all(&self) -> impl Iterator<Item = (u32, &Conn)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.conn.as_deref()?)))
     }
 
-    /// Every connection, by its full name.
+    /// Returns the ids of all connections.
     pub(super) fn ids(&self) -> Vec<ConnId> {
         let named = |index: u32| ConnId::new(index, self.slots[index as usize].generation);
         self.all().map(|(index, _)| named(index)).collect()
     }
 
-    /// Prepares a receive; false if there is nobody to receive from.
+    /// Prepares a receive; returns false if the connection is not open.
     pub(super) fn begin_recv(&mut self, id: ConnId, into: &[Buffer], fill: Fill, region: &Region) -> bool {
         let Some(conn) = self.open(id) else { return false };
         conn.recv.begin(into, fill == Fill::Whole, region, Lent::Changed);
         true
     }
 
-    /// Prepares a send; false if there is nobody to send to.
+    /// Prepares a send; returns false if the connection is not open.
     pub(super) fn begin_send(&mut self, id: ConnId, parts: &[Buffer], region: &Region) -> bool {
         let Some(conn) = self.open(id) else { return false };
         conn.send.begin(parts, true, region, Lent::Read);
         true
     }
 
-    /// Sends what the socket takes at once; true if the rest is the backend's.
+    /// Sends what the socket takes at once; returns true if the backend must send the rest.
     pub(super) fn send_now(&mut self, id: ConnId, region: &Region, ready: &mut Vec<Event>) -> bool {
         let Some(conn) = self.open(id) else { return false };
         let answer = conn.send.try_send(conn.socket.as_fd());
         self.moved(id.index() as u32, Way::Out, answer, region, ready)
     }
 
-    /// Notes what a transfer's system call answered (bytes, or a negated error number), and
-    /// reports its end; true if it has to go on.
+    /// Handles the result of a transfer's system call (bytes, or a negated error number) and reports its end;
+    /// returns true if the transfer must continue.
     pub(super) fn moved(
         &mut self,
         index: u32,
@@ -173,7 +173,7 @@ impl Sockets {
         false
     }
 
-    /// Those whose peer has closed its end.
+    /// Appends those of `conns` whose peer has closed its end.
     pub(super) fn hung_up(&self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
         let open = |id: ConnId| {
             let slot = self.slots.get(id.index()).filter(|slot| slot.generation == id.generation())?;
@@ -184,7 +184,7 @@ impl Sockets {
             .filter_map(|id| open(*id))
             .map(|(id, conn)| (id, PollFd::new(&conn.socket, PollFlags::RDHUP)))
             .unzip();
-        // Errors (none is to be expected) leave every connection as it is: it will be told at its next receive.
+        // On an error (none is expected) no connection is reported; each fails at its next receive instead.
         if rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok() {
             let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
             let ids = ids.into_iter().zip(&polled);
@@ -192,12 +192,12 @@ impl Sockets {
         }
     }
 
-    /// Whether a receive is in flight on an open connection.
+    /// Reports whether a receive is in flight on an open connection.
     pub(super) fn is_receiving(&mut self, id: ConnId) -> bool {
         self.open(id).is_some_and(|conn| conn.recv.is_active())
     }
 
-    /// Starts the end of a connection; true if commands in flight must be cancelled first.
+    /// Begins to close a connection; returns true if commands in flight must be cancelled first.
     pub(super) fn begin_close(&mut self, id: ConnId, ready: &mut Vec<Event>) -> bool {
         let Some(conn) = self.open(id) else { return false };
         conn.closing = true;
@@ -205,7 +205,7 @@ impl Sockets {
             self.remove(id.index() as u32, ready);
             return false;
         }
-        // Ends a receive or send in flight by itself; fails only if the peer was faster.
+        // The shutdown ends a receive or send in flight; it fails only if the peer has disconnected first.
         let _ = rustix::net::shutdown(&conn.socket, Shutdown::Both);
         true
     }
@@ -218,7 +218,7 @@ impl Sockets {
         self.free.push(index);
     }
 
-    /// Whether no connection has a command in flight.
+    /// Reports whether no connection has a command in flight.
     pub(super) fn are_idle(&self) -> bool {
         self.all().all(|(_, conn)| conn.is_idle())
     }

@@ -1,4 +1,4 @@
-//! A receive or send over several buffers: where it stands, in the form the kernel wants.
+//! The progress of a receive or send over several buffers, in the kernel's representation.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -7,29 +7,29 @@ use weir_model::{Buffer, Errno, IoError};
 
 use crate::arena::{Lent, Region};
 
-/// Buffers a single system call takes (the kernel's `UIO_MAXIOV`).
+/// Maximum number of buffers of one system call (the kernel's `UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
 
-/// A receive or send. Its memory is reused from one to the next.
+/// A receive or send. Its memory is reused by the next one.
 #[derive(Debug)]
 pub(super) struct Transfer {
     parts: Vec<(Buffer, Lent)>,
     vectors: Vec<iovec>,
     header: msghdr,
-    /// First vector that is not done.
+    /// Index of the first vector that is not complete.
     next: usize,
     left: usize,
     moved: usize,
-    /// Over only when all is moved.
+    /// True if the transfer ends only when everything has been moved.
     whole: bool,
     active: bool,
 }
 
-/// How a transfer stands after a system call.
+/// State of a transfer after a system call.
 pub(super) enum Progress {
     /// Call again.
     Again,
-    /// It is over, with so many bytes moved.
+    /// It is complete, with this many bytes moved.
     Over(Result<usize, IoError>),
 }
 
@@ -50,7 +50,7 @@ impl Default for Transfer {
 }
 
 impl Transfer {
-    /// Starts over with these buffers.
+    /// Starts a transfer with these buffers.
     pub(super) fn begin(&mut self, parts: &[Buffer], whole: bool, region: &Region, how: Lent) {
         assert!(!self.active, "one receive and one send at a time per connection");
         self.parts.clear();
@@ -76,20 +76,20 @@ impl Transfer {
         }
     }
 
-    /// The flags for a system call on the rest.
+    /// Returns the flags for a system call on the rest.
     pub(super) fn flags(&self) -> c_int {
         let all =
             if self.whole && self.vectors.len() - self.next <= PARTS_MAX { libc::MSG_WAITALL } else { 0 };
         all | libc::MSG_NOSIGNAL
     }
 
-    /// The rest, if it lies in one piece.
+    /// Returns the rest, if it is contiguous.
     pub(super) fn single(&self) -> Option<(*mut u8, u32)> {
         let [only] = &self.vectors[self.next..] else { return None };
         Some((only.iov_base.cast(), only.iov_len as u32))
     }
 
-    /// The rest as a message; valid until the transfer is changed or moved.
+    /// Returns the rest as a message; valid until the transfer is changed or moved.
     pub(super) fn header(&mut self) -> *mut msghdr {
         let rest = &mut self.vectors[self.next..];
         self.header.msg_iov = rest.as_mut_ptr();
@@ -97,12 +97,12 @@ impl Transfer {
         &raw mut self.header
     }
 
-    /// Notes what a system call answered: bytes, or a negated error number.
+    /// Handles the result of a system call: bytes, or a negated error number.
     pub(super) fn moved(&mut self, answer: i32) -> Progress {
         match answer {
             e if e == -libc::EAGAIN || e == -libc::EINTR => return Progress::Again,
             e if e < 0 => return Progress::Over(Err(IoError::Os(Errno(-e)))),
-            // A send of nothing, or the end of the stream.
+            // A send of zero bytes, or the end of the stream.
             0 => return Progress::Over(Ok(self.moved)),
             _ => self.advance(answer as usize),
         }
@@ -135,7 +135,7 @@ impl Transfer {
         answer(unsafe { libc::sendmsg(socket.as_raw_fd(), header, flags) })
     }
 
-    /// Receives what is there without waiting.
+    /// Receives what is available without waiting.
     pub(super) fn try_recv(&mut self, socket: BorrowedFd<'_>) -> c_int {
         let header = self.header();
         // SAFETY: the header's vectors point into the arena, within bounds (`Region::pointer`), to
@@ -144,7 +144,7 @@ impl Transfer {
     }
 }
 
-/// A system call's result the way io_uring reports it.
+/// Converts a system call's result to the form that io_uring uses.
 fn answer(result: isize) -> c_int {
     if result >= 0 {
         return result.try_into().unwrap_or(c_int::MAX);

@@ -1,5 +1,5 @@
-//! The ring: everything started goes out, and everything ended comes in, with one
-//! `io_uring_enter` per turn.
+//! The io_uring backend: one `io_uring_enter` per turn submits everything started and reaps everything
+//! completed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,10 +17,10 @@ use super::socket::{ListenerId, Sockets, Way};
 use super::{Event, ReactorOptions, SKIPS_MAX};
 use crate::arena::Region;
 
-/// How soon accepting is tried again after it failed for lack of something.
+/// Delay before accepting is retried after it failed for lack of a resource.
 static ACCEPT_PAUSE: Timespec = Timespec::new().nsec(100_000_000);
 
-/// The ring and what is in flight on it.
+/// The ring and its commands in flight.
 pub(super) struct Uring {
     ring: IoUring,
     /// Entries that found the submission queue full.
@@ -28,19 +28,19 @@ pub(super) struct Uring {
     /// Device commands in flight, by slot.
     ops: Vec<FileOp>,
     free: Vec<u32>,
-    /// Where bells' bytes are read to; boxed since the kernel writes there.
+    /// Buffers for the bells' bytes; boxed because the kernel writes there.
     bells: Box<[[u8; 16]; Bell::ALL.len()]>,
     bell_sources: [Option<RawFd>; Bell::ALL.len()],
-    /// Listeners that could not accept just now, until a timeout in flight ends.
+    /// Listeners that failed to accept, until a timeout in flight ends.
     paused: Vec<ListenerId>,
-    /// Listeners that accept nothing for now.
+    /// Listeners that do not accept at the moment.
     waiting: Vec<ListenerId>,
     accepting: bool,
-    /// Completions of this turn; kept for its memory.
+    /// Completions of this turn; kept to reuse its memory.
     reaped: Vec<cqueue::Entry>,
-    /// Requests the kernel will still answer: device commands, transfers, accepts, bells.
+    /// Number of entries that the kernel will still complete: device commands, transfers, accepts, bells.
     in_flight: u32,
-    /// Device commands wait for submission.
+    /// True if device commands wait for submission.
     urgent: bool,
     skipped: u32,
     has_fixed_buffer: bool,
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Uring {
     }
 }
 
-/// What an entry is, in the upper half of its user data; the lower half says which one.
+/// Kind of an entry, in the upper half of its user data; the lower half is its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum EntryKind {
@@ -90,7 +90,7 @@ impl EntryKind {
 }
 
 impl Uring {
-    /// A ring; `files` are the devices' by id.
+    /// Creates a ring; `files` are the devices' files by id.
     pub(super) fn new(
         options: &ReactorOptions,
         files: &[Option<RawFd>],
@@ -124,13 +124,13 @@ impl Uring {
         Ok(new)
     }
 
-    /// Whether what was started can go out with a later turn.
+    /// Reports whether started commands can be submitted in a later turn.
     pub(super) fn can_wait(&mut self) -> bool {
         self.skipped += 1;
         !self.urgent && self.backlog.is_empty() && self.skipped <= SKIPS_MAX
     }
 
-    /// Whether a turn could find or submit anything.
+    /// Reports whether a turn could find or submit anything.
     pub(super) fn has_news(&mut self) -> bool {
         let queue = self.ring.submission();
         let waits = queue.taskrun() || queue.cq_overflow() || !queue.is_empty();
@@ -146,8 +146,8 @@ impl Uring {
         }
     }
 
-    /// False if the kernel takes nothing just now (its completion queue is full): the entry then
-    /// waits until completions have been reaped.
+    /// Returns false if the kernel accepts no entry at the moment (its completion queue is full): the entry
+    /// then waits until completions have been reaped.
     fn make_room_and_push(&mut self, entry: &Entry) -> bool {
         self.try_push(entry) || (self.ring.submit().is_ok() && self.try_push(entry))
     }
@@ -189,7 +189,7 @@ impl Uring {
         self.push(entry.flags(flags).user_data(EntryKind::File.tag(slot)));
     }
 
-    /// Accepts one client there, now or when clients are accepted again.
+    /// Accepts one client on the listener, now or when accepting is enabled again.
     pub(super) fn listening(&mut self, id: ListenerId, sockets: &Sockets) {
         if !self.accepting {
             return self.waiting.push(id);
@@ -223,7 +223,7 @@ impl Uring {
         self.push(opcode::AsyncCancel::new(tag).build().user_data(EntryKind::Cancel.tag(0)));
     }
 
-    /// Goes on with a receive or send.
+    /// Starts or continues a receive or send.
     pub(super) fn transfer(&mut self, index: u32, way: Way, sockets: &mut Sockets) {
         let Some(conn) = sockets.at(index) else { return };
         let socket = Fd(conn.socket.as_raw_fd());
@@ -238,8 +238,8 @@ impl Uring {
         self.push(entry.user_data(EntryKind::of_way(way).tag(index)));
     }
 
-    /// Cancels what is in flight on a connection. Its socket is shut down already, which ends
-    /// most of it; this ends what waits for something else.
+    /// Cancels what is in flight on a connection. Shutting its socket down has ended most of it; this ends
+    /// entries that wait for something else.
     pub(super) fn cancel(&mut self, conn: ConnId) {
         let index = conn.index() as u32;
         self.cancel_tag(EntryKind::Recv.tag(index));
@@ -258,7 +258,7 @@ impl Uring {
         self.push(entry.user_data(EntryKind::Bell.tag(bell as u32)));
     }
 
-    /// Submits, sleeps if it may and nothing has ended yet, and reaps what has.
+    /// Submits, sleeps if it may and nothing has completed yet, and reaps completions.
     pub(super) fn turn(&mut self, sleep: Sleep, mut world: World<'_>) {
         self.drain_backlog();
         let sleep = if self.ring.completion().is_empty() { sleep } else { Sleep::No };
@@ -301,7 +301,7 @@ impl Uring {
         match entered {
             Ok(_) => Ok(()),
             Err(e) => match e.raw_os_error() {
-                // The time has come; a signal came; completions must be reaped first.
+                // The timeout expired; a signal arrived; completions must be reaped first.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
                 _ => Err(e),
             },
@@ -343,7 +343,8 @@ impl Uring {
     }
 
     fn accepted(&mut self, id: ListenerId, answer: i32, world: &mut World<'_>) {
-        // Its socket is closed: with a reactor that never waited, before the kernel has heard of the accept.
+        // The listener's socket is closed. With a reactor that never waited, this happens before the kernel
+        // has seen the accept.
         let is_over = answer == -libc::ECANCELED || world.sockets.listener(id).is_none();
         if answer >= 0 {
             // SAFETY: a fresh descriptor that the kernel made for this completion alone.
@@ -359,7 +360,7 @@ impl Uring {
         if answer >= 0 { self.listening(id, world.sockets) } else { self.pause(id) }
     }
 
-    /// Leaves a listener alone for a moment.
+    /// Pauses accepting on a listener.
     fn pause(&mut self, id: ListenerId) {
         if self.paused.is_empty() {
             let timeout = opcode::Timeout::new(&raw const ACCEPT_PAUSE).build();
@@ -374,7 +375,7 @@ impl Uring {
         }
     }
 
-    /// Cancels the bells; from now on nothing is armed again by itself.
+    /// Cancels the bells; from now on nothing is armed again automatically.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
         for bell in Bell::ALL {
@@ -382,13 +383,13 @@ impl Uring {
         }
     }
 
-    /// Lets go of the devices' files now: a closed ring does so only some time later, and their
-    /// locks would outlive the reactor.
+    /// Releases the devices' files now. A closed ring does so only some time later, and the files' locks
+    /// would outlive the reactor.
     pub(super) fn release(&mut self) {
         let _ = self.ring.submitter().unregister_files();
     }
 
-    /// Never frees what the kernel may still write to.
+    /// Leaks the memory that the kernel may still write to.
     pub(super) fn leak(&mut self, region: &Region) {
         std::mem::forget(std::mem::take(&mut self.bells));
         std::mem::forget(region.clone());
@@ -409,18 +410,18 @@ impl Uring {
     }
 }
 
-/// The ring with the best set-up this kernel knows.
+/// Creates the ring with the best setup that this kernel supports.
 fn build(depth: u32) -> io::Result<IoUring> {
     type Choose = fn(&mut io_uring::Builder) -> &mut io_uring::Builder;
-    // The kernel's part of completions is done when we ask for them, in one go (Linux 6.1), or
-    // at our next system call (5.19, which also brought the accepts used here).
+    // The kernel processes completions when we ask for them, in one batch (Linux 6.1), or at our next system
+    // call (5.19, which also introduced the accepts used here).
     let best: [Choose; 2] = [
         |b| b.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
         |b| b.setup_coop_taskrun().setup_taskrun_flag(),
     ];
     for choose in best {
         let mut builder = IoUring::builder();
-        // Completions have more room than submissions: many commands may be in flight.
+        // The completion queue is larger than the submission queue, because many commands may be in flight.
         builder.dontfork().setup_clamp().setup_submit_all().setup_cqsize(depth * 8);
         match choose(&mut builder).build(depth) {
             Ok(ring) => {
@@ -435,7 +436,7 @@ fn build(depth: u32) -> io::Result<IoUring> {
     Err(io::Error::other("this kernel's is too old, 5.19 is needed"))
 }
 
-/// Registers the buffer memory that is in use from the first; whether it worked.
+/// Registers the part of the buffer memory that is in use from the start; returns whether it succeeded.
 fn register_buffer(submitter: &Submitter<'_>, region: &Region) -> bool {
     let (start, len) = region.first_part();
     let part = libc::iovec { iov_base: start.cast(), iov_len: len };
@@ -450,7 +451,7 @@ fn register_buffer(submitter: &Submitter<'_>, region: &Region) -> bool {
     }
 }
 
-/// The flag that makes a write durable at its completion.
+/// Returns the flag that makes a write durable at its completion.
 fn dsync(durable: bool) -> i32 {
     if durable { libc::RWF_DSYNC } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! Threads that carry out device commands, one each at a time.
+//! Threads that execute device commands, each one at a time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::backend::{Action, FileOp};
 use crate::arena::Region;
 
-/// The threads, and what they have to do and have done.
+/// The threads, their queue and their results.
 #[derive(Debug)]
 pub(super) struct Workers {
     shared: Arc<Shared>,
@@ -25,7 +25,7 @@ struct Shared {
     queue: Mutex<Queue>,
     filled: Condvar,
     done: Mutex<Vec<(FileOp, i32)>>,
-    /// Readable when something is done.
+    /// Readable when a command has completed.
     bell: OwnedFd,
     region: Region,
 }
@@ -57,12 +57,12 @@ impl Workers {
     /// Hands a command to the next free thread.
     pub(super) fn start(&mut self, op: FileOp, file: Option<RawFd>) {
         self.in_flight += 1;
-        // A command only comes here for an open device; -1 would end with EBADF.
+        // A command only comes here for an open device; -1 would fail with EBADF.
         lock(&self.shared.queue).jobs.push_back((op, file.unwrap_or(-1)));
         self.shared.filled.notify_one();
     }
 
-    /// What ended, with bytes moved or a negated error number.
+    /// Returns the completed commands, with bytes moved or a negated error number.
     pub(super) fn collect(&mut self) -> impl Iterator<Item = (FileOp, i32)> + use<> {
         let _ = rustix::io::read(&self.shared.bell, &mut [0u8; 8]);
         self.collected.clear();
@@ -71,7 +71,7 @@ impl Workers {
         std::mem::take(&mut self.collected).into_iter()
     }
 
-    /// Readable when there is something to collect.
+    /// Returns the descriptor that is readable when there is something to collect.
     pub(super) fn bell(&self) -> RawFd {
         self.shared.bell.as_raw_fd()
     }
@@ -100,7 +100,7 @@ impl Shared {
         }
     }
 
-    /// The next command; `None` when there will be none.
+    /// Returns the next command; `None` when there will be no more.
     fn next(&self) -> Option<(FileOp, RawFd)> {
         let mut queue = lock(&self.queue);
         loop {
@@ -137,7 +137,8 @@ impl Shared {
     }
 }
 
-/// Nobody panics while holding one of these locks; if someone did, the data is still whole.
+/// Locks a mutex. No thread panics while holding one of these locks; if one did, the data would still be
+/// consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -64,7 +64,7 @@ fn what_has_a_second_name_or_is_found_through_a_link_is_told_apart() {
     std::fs::remove_file(&file).expect("the first name");
     let found = device.misplaced().expect("the link leads nowhere");
     assert_eq!((found.replaced, &found.found_at), (false, &None), "the system does not say where");
-    // The path is the link: what it leads to was removed.
+    // The path is a symbolic link whose target was removed.
     run(&format!("ln -sfn {} {}", name.display(), link.display()));
     assert_eq!(device.misplaced(), None, "the link leads to it again");
     std::fs::remove_file(&name).expect("the last name");

@@ -1,5 +1,4 @@
-//! What the tests of this crate share: folders on different file systems, and a reactor driven
-//! by hand.
+//! Shared parts of this crate's tests: folders on different file systems, and a reactor driven by the test.
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -17,7 +16,7 @@ pub(crate) const SIZE: Bytes = Bytes::mib(16);
 /// Long enough for any machine; only reached when something hangs.
 pub(crate) const PATIENCE: Nanos = Nanos::secs(30);
 
-/// A folder on the default file system, and one in memory where there is one.
+/// Returns a folder on the default file system, and one in memory if there is one.
 pub(crate) fn folders() -> Vec<TempDir> {
     let mut folders = vec![tempfile::tempdir().expect("a temporary folder")];
     match tempfile::tempdir_in("/dev/shm") {
@@ -27,7 +26,7 @@ pub(crate) fn folders() -> Vec<TempDir> {
     folders
 }
 
-/// The rings to be had here.
+/// Returns the rings that are available here.
 pub(crate) fn rings() -> Vec<Ring> {
     let arena = Arena::new(Bytes::mib(1)).unwrap();
     let options = ReactorOptions { ring: Ring::Uring, ..Default::default() };
@@ -48,7 +47,7 @@ pub(crate) fn open(path: &Path) -> Device {
     Device::open(path, &options()).unwrap()
 }
 
-/// A reactor, its memory, and what it reported so far.
+/// A reactor, its memory, and its events so far.
 pub(crate) struct Rig {
     pub(crate) reactor: Reactor,
     pub(crate) arena: Arena,
@@ -73,7 +72,7 @@ impl Rig {
         Self { reactor, arena, events: Vec::new(), sector, next: 0 }
     }
 
-    /// Waits until `pick` finds its event, keeps the others, in order.
+    /// Waits until `pick` accepts an event; keeps the others, in order.
     pub(crate) fn until<T>(&mut self, what: &str, mut pick: impl FnMut(&Event) -> Option<T>) -> T {
         let end = self.reactor.now() + PATIENCE;
         let mut seen = 0;
@@ -90,7 +89,7 @@ impl Rig {
         }
     }
 
-    /// Starts a command and returns its name.
+    /// Starts a command and returns its id.
     pub(crate) fn start(&mut self, kind: IoKind, at: DeviceOffset, buffer: Buffer) -> IoId {
         self.next += 1;
         let id = IoId(self.next);
@@ -128,7 +127,7 @@ impl Rig {
         result
     }
 
-    /// A buffer that begins with these bytes.
+    /// Returns a buffer that begins with these bytes.
     pub(crate) fn filled(&mut self, bytes: &[u8]) -> Buffer {
         let buffer = self.arena.take(Bytes(bytes.len() as u64)).unwrap();
         self.arena.bytes_mut(buffer.part(0, bytes.len() as u32)).copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! The whole server over real sockets, with a volume in memory.
+//! Tests of the whole server over real sockets, with a volume in memory.
 
 mod hostile;
 
@@ -48,12 +48,12 @@ impl Running {
         self.folder.path().join(name)
     }
 
-    /// A client past the handshake.
+    /// Returns a client past the handshake.
     fn client(&self) -> Client {
         self.try_client().unwrap()
     }
 
-    /// A client past the handshake, unless it is turned away.
+    /// Returns a client past the handshake, or an error if it is refused.
     fn try_client(&self) -> std::io::Result<Client> {
         let mut stream = UnixStream::connect(self.path("nbd"))?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -65,7 +65,7 @@ impl Running {
         Ok(Client { stream })
     }
 
-    /// A client past the handshake, as soon as there is room for it.
+    /// Returns a client past the handshake, once the server has room for it.
     fn patient_client(&self) -> Client {
         loop {
             match self.try_client() {
@@ -101,7 +101,7 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// The next message, which is a simple reply or a chunk.
+    /// Receives the next message, a simple reply or a chunk.
     fn hear(&mut self) -> Said {
         let mut bytes = vec![0; 16];
         self.stream.read_exact(&mut bytes).unwrap();
@@ -115,7 +115,7 @@ impl Client {
         said(&bytes).pop().unwrap()
     }
 
-    /// Whether the server has ended the connection.
+    /// Reports whether the server has closed the connection.
     fn is_over(&mut self) -> bool {
         loop {
             match self.stream.read(&mut [0; 4096]) {
@@ -223,7 +223,7 @@ fn stopping_answers_what_is_in_flight_and_closes() {
         let mut client = server.client();
         client.send(&write(1, 0, &pattern(1, 1 << 20)));
         assert_eq!(client.hear(), Said::Simple { cookie: 1, error: 0 });
-        // Half a write: nobody waits for the rest.
+        // Half a write: the stop does not wait for the rest.
         client.send(&write(2, 0, &pattern(1, 1 << 20))[..500_000]);
         server.stopper.wake();
         assert_eq!(server.end(), End::Graceful);
@@ -273,7 +273,7 @@ fn the_control_socket_answers_in_order() {
 #[test]
 fn told_twice_it_stops_at_once() {
     everywhere(Limits::default(), |server| {
-        // A client that takes nothing keeps a graceful stop waiting.
+        // A client that receives nothing delays a graceful stop.
         let mut deaf = server.client();
         deaf.send(&write(0, 0, &pattern(1, 8 << 20)));
         assert_eq!(deaf.hear(), Said::Simple { cookie: 0, error: 0 });
@@ -284,7 +284,7 @@ fn told_twice_it_stops_at_once() {
     });
 }
 
-/// A client that was cut off may have requests in a slow device: until they end, the server has
+/// A disconnected client may still have requests on a slow device: until they complete, the server has
 /// nothing to wake up for.
 #[test]
 fn once_clients_are_cut_off_nothing_is_due() {
@@ -306,7 +306,7 @@ fn once_clients_are_cut_off_nothing_is_due() {
     }
     let (session, mut outside) = server.parts();
     assert_eq!(session.begin_stop(&mut outside), StopRequest::Begun);
-    // More than they get to take their last replies.
+    // This is longer than the time clients get to receive their last replies.
     outside.now += Nanos::secs(60);
     let late = outside.now;
     assert_eq!(session.advance_stop(&mut outside), None, "its socket is still closing");
@@ -339,7 +339,7 @@ fn what_clients_ask_for_is_recorded_and_one_recording_at_a_time() {
         client.hear();
         let recording = begin(&[volume]).expect("begun");
         assert!(matches!(begin(&[volume]), Err(Answer::Failed { class: Class::Refused, .. })));
-        // A write that becomes several pieces is one request.
+        // A write that is split into several pieces is recorded as one request.
         client.send(&write(2, 512, &pattern(2, 3 << 20)));
         client.hear();
         client.send(&request(command::FLUSH, 0, 3, 0, 0));
@@ -351,7 +351,7 @@ fn what_clients_ask_for_is_recorded_and_one_recording_at_a_time() {
             recording.end(|one| heard.push((one.volume, one.op, one.offset.0, one.len.0))).unwrap();
         assert_eq!((how, dropped), (crate::recording::Heard::Whole, 0));
         assert_eq!(heard, [(0, Op::Write, 512, 3 << 20), (0, Op::Trim, 8192, 65_536)]);
-        // Whoever goes away without a word makes room for the next.
+        // A client that disconnects without ending its recording makes room for the next.
         drop(begin(&[volume]).expect("begun"));
         while begin(&[volume]).is_err() {
             std::thread::sleep(Duration::from_millis(1));

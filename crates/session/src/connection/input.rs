@@ -1,4 +1,4 @@
-//! What comes from the client: bytes become requests.
+//! The input side of a connection: bytes become requests.
 
 use super::request::{Active, NONE, Piece, State};
 use super::{Arriving, BUFFERED, Connection, Credit, Input, PIECE, Phase, Ready, Step, UNSENT, WHOLE};
@@ -7,11 +7,11 @@ use crate::nbd::transmission::{Command, Fault, HEADER_LEN, Header};
 use crate::nbd::{Export, OPTION_MAX, PAYLOAD_MAX};
 use weir_model::{BLOCK, Buffer, Bytes, Hint, Memory, Mutant, Op, Request, RequestId, VolumeOffset};
 
-/// From this length on, the rest of a payload is received by itself; below, what follows it is
-/// taken along, into the inbox, from where it has to be copied.
+/// Payload rests of at least this length are received on their own. Shorter ones are received into the inbox
+/// together with the bytes that follow, and are copied from there.
 const LONG: u32 = 32 << 10;
 
-/// Where the next bytes go.
+/// Buffers for the next receive.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     parts: [Buffer; 2],
@@ -20,13 +20,13 @@ pub struct Room {
 }
 
 impl Room {
-    /// The buffers, to be filled in turn.
+    /// Returns the buffers, to be filled in order.
     pub fn parts(&self) -> &[Buffer] {
         if self.parts[0].len == 0 { &self.parts[1..] } else { &self.parts }
     }
 }
 
-/// Bytes that have arrived and wait to be looked at.
+/// Bytes that have arrived and have not been parsed.
 #[derive(Debug)]
 pub struct Inbox {
     buffer: Buffer,
@@ -35,12 +35,12 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Room for the longest option, or a good many small requests.
+    /// Room for the longest option, or for many small requests.
     pub const LEN: u32 = 64 << 10;
-    /// Room for what wakes an idle client.
+    /// Room for the bytes that wake an idle client.
     const SMALL: u32 = BLOCK as u32;
 
-    /// A small one.
+    /// Creates a small inbox.
     pub(super) fn new<M: Memory>(memory: &mut M) -> Option<Self> {
         let buffer = memory.take(Bytes(Self::SMALL.into()))?;
         Some(Self { buffer, start: 0, end: 0 })
@@ -58,7 +58,7 @@ impl Inbox {
         self.len() == self.buffer.len
     }
 
-    /// Makes room, if there is memory.
+    /// Grows the inbox, if there is memory.
     fn grow<M: Memory>(&mut self, memory: &mut M) {
         if let Some(large) = memory.take(Bytes(Self::LEN.into())) {
             let len = self.len();
@@ -68,7 +68,7 @@ impl Inbox {
         }
     }
 
-    /// Makes an empty one small, if there is memory for that.
+    /// Shrinks an empty inbox, if there is memory for the small one.
     pub(super) fn shrink<M: Memory>(&mut self, memory: &mut M) {
         if self.is_large()
             && let Some(small) = memory.take(Bytes(Self::SMALL.into()))
@@ -97,7 +97,7 @@ impl Inbox {
         }
     }
 
-    /// Where to receive, after what is there.
+    /// Returns the free part after the bytes that are there.
     fn room<M: Memory>(&mut self, memory: &mut M) -> Buffer {
         if self.start > 0 {
             let (start, end) = (self.start as usize, self.end as usize);
@@ -108,17 +108,17 @@ impl Inbox {
     }
 }
 
-/// The memory set aside for a buffer of `len` bytes.
+/// Returns the amount of memory allocated for a buffer of `len` bytes.
 #[inline]
 pub(super) fn run(len: u64) -> u64 {
     len.next_power_of_two().max(BLOCK)
 }
 
-// The longest thing looked at as a whole fits.
+// The inbox holds the longest unit that is parsed as a whole.
 const _: () = assert!(Inbox::LEN > OPTION_MAX + 16);
 
 impl Connection {
-    /// Where the next bytes go, to be called after [`Step::Receive`]. `None` if a receive is in
+    /// Returns the buffers for the next receive; call it after [`Step::Receive`]. `None` if a receive is in
     /// flight or none is wanted.
     pub fn receive<M: Memory>(&mut self, memory: &mut M) -> Option<Room> {
         if self.receiving || self.phase != Phase::Open {
@@ -138,8 +138,8 @@ impl Connection {
         self.receiving = true;
         let inbox = self.inbox.room(memory);
         let Input::Payload { piece: Some(piece), .. } = self.input else {
-            // After a long payload most likely another one comes: its header is enough, the
-            // payload can go straight where it belongs.
+            // Another long payload is likely to follow a long one: receiving only its header lets the payload
+            // go directly to its own buffer.
             let len = if std::mem::take(&mut self.had_long) { BLOCK as u32 } else { inbox.len };
             let inbox = inbox.part(0, len.min(inbox.len));
             return Some(Room { parts: [Buffer::EMPTY, inbox], whole: false });
@@ -150,7 +150,7 @@ impl Connection {
         Some(Room { parts, whole: self.had_long })
     }
 
-    /// So many bytes arrived where [`receive`](Self::receive) said; none is the end of the stream.
+    /// Handles bytes that arrived where [`receive`](Self::receive) said; 0 means the end of the stream.
     pub fn received(&mut self, bytes: Bytes) {
         self.receiving = false;
         let mut bytes = bytes.0 as u32;
@@ -165,8 +165,8 @@ impl Connection {
         self.inbox.end += bytes;
     }
 
-    /// Looks at what has arrived until it leads to something. Call again after
-    /// [`Step::Request`]; for the others see [`Step`].
+    /// Parses what has arrived until there is an outcome. Call it again after [`Step::Request`]; for the
+    /// other outcomes see [`Step`].
     #[inline]
     pub fn step<M: Memory>(&mut self, exports: &[Export], credit: &Credit, memory: &mut M) -> Step {
         self.lacks_memory = false;
@@ -189,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// [`Self::step`] of a handshake is one option at most.
+    /// Processes at most one option: [`Self::step`] during the handshake.
     fn shake_hands<M: Memory>(&mut self, exports: &[Export], memory: &M) -> Option<Step> {
         if !self.greeting.is_empty() {
             return Some(Step::Wait);
@@ -239,7 +239,7 @@ impl Connection {
         self.begin(&header, command)
     }
 
-    /// A request has come; its payload, if it has one, has not.
+    /// Begins a request whose header has arrived; its payload, if it has one, has not.
     fn begin(&mut self, header: &Header, command: Result<Command, Fault>) -> Option<Step> {
         let (op, fua, one) = match command {
             Ok(Command::Engine { op, fua, whole }) => (Some(op), fua, whole),
@@ -279,7 +279,7 @@ impl Connection {
             }
             Some(_) => return Some(self.submit(request, header.offset, header.len, None)),
             None if failed && header.payload() > PAYLOAD_MAX => {
-                // Answered, but not worth swallowing up to 4 GiB for.
+                // The request is answered, but up to 4 GiB of payload are not worth draining.
                 self.ready.push(Ready::Request(request));
                 self.finish();
             }
@@ -289,11 +289,12 @@ impl Connection {
         None
     }
 
-    /// The next piece of a read.
+    /// Returns the next piece of a read.
     fn read_on<M: Memory>(&mut self, request: u16, credit: &Credit, memory: &mut M) -> Option<Step> {
         let (at, left, whole, long) = match self.requests.get(request) {
             Some(active) if active.taken < active.len => {
-                // Where a failure could not be told once the data has begun, it is read at once.
+                // This read is submitted at once: a failure could not be reported once its data has begun to
+                // leave.
                 let whole = active.ordered && active.len <= WHOLE;
                 (active.next(), active.len - active.taken, whole, active.len > BUFFERED)
             }
@@ -378,9 +379,8 @@ impl Connection {
         None
     }
 
-    /// A buffer for the first bytes of what is left of a payload, and how many that are: up to
-    /// the next multiple of [`PIECE`], or fewer if memory is in small pieces. `None` without
-    /// credit.
+    /// Allocates a buffer for the next bytes of a payload and returns how many it covers: up to the next
+    /// multiple of [`PIECE`], or fewer if memory is fragmented. `None` without credit.
     #[inline]
     fn take<M: Memory>(
         &mut self,

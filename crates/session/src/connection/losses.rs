@@ -1,29 +1,29 @@
-//! Which losses of acknowledged writes a client has been told of.
+//! Tracks which losses of acknowledged writes a client has seen.
 //!
-//! A disk loses writes once, and every client that uses the volume has to know: as Linux tells everybody who
-//! has a file open of an error of writing back. Each is told by the first FLUSH of its own that ends after
-//! the loss.
+//! A disk loses writes once, and every client of the volume has to see the error, just as Linux reports a
+//! writeback error to every process that has the file open. Each client gets it from its first FLUSH that
+//! completes after the loss.
 
 use super::Connection;
 use weir_engine::Loss;
 use weir_model::{Mutant, Op, Reply, RequestError, RequestId};
 
-/// What a client knows. Losses of a volume are numbered.
+/// Losses that a client has seen. The losses of a volume are numbered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heard {
-    /// The last loss when it began, unless it has said that it leaves.
+    /// The last loss before the client began; `None` once it has announced that it disconnects.
     pub(super) known: Option<u64>,
-    /// The last one that it was told of.
+    /// The last loss reported to the client.
     told: u64,
 }
 
 impl Heard {
-    /// It is let in; so many were before.
+    /// Admits the client; `number` losses happened before.
     pub(super) fn begin(&mut self, number: u64) {
         (self.known, self.told) = (Some(number), number);
     }
 
-    /// It is told of the losses up to this one; whether that is news.
+    /// Marks the losses up to `number` as reported; returns whether any of them is new to the client.
     pub(super) fn hear(&mut self, number: u64) -> bool {
         let is_news = number > self.told;
         self.told = self.told.max(number);
@@ -32,21 +32,23 @@ impl Heard {
 }
 
 impl Connection {
-    /// Before the client asks for anything: writes of its volume were lost so many times before.
+    /// Records the number of losses of its volume before the client's first request.
     pub fn note_losses_before(&mut self, number: u64) {
         self.losses.begin(number);
     }
 
-    /// How many losses of writes the client surely knows of, or need not know of; `None` if it has asked
-    /// for nothing, or said that it leaves. What it was told since may be lost with its connection.
+    /// Returns the number of losses that the client has certainly seen, or need not see; `None` if it has
+    /// requested nothing or announced that it disconnects. A report sent since may be lost with its
+    /// connection.
     pub fn losses_known(&self) -> Option<u64> {
         self.losses.known
     }
 
-    /// A reply to a FLUSH, which fails if writes were lost of which the client has not been told: by the
-    /// first FLUSH that comes to its end after that, whoever else was told before. Others are as they are.
+    /// Turns a successful FLUSH reply into a failure if the client has not seen the volume's last loss. The
+    /// first FLUSH of each client that completes after the loss fails, whichever clients have seen the error
+    /// before. Other replies are returned unchanged.
     pub fn with_losses(&mut self, reply: Reply, last: impl FnOnce() -> Option<Loss>) -> Reply {
-        // What carries data is no FLUSH.
+        // A reply with a buffer does not belong to a FLUSH.
         if reply.buffer.is_some() || !self.is_flush(reply.id) {
             return reply;
         }
@@ -58,7 +60,7 @@ impl Connection {
         Reply { result: reply.result.and(Err(RequestError::FlushFailed(loss.device))), ..reply }
     }
 
-    /// Whether the piece is a FLUSH.
+    /// Reports whether the piece is a FLUSH.
     fn is_flush(&self, id: RequestId) -> bool {
         let piece = self.pieces.get(id.0 as u16);
         let request = piece.and_then(|piece| self.requests.get(piece.request));

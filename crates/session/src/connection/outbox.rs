@@ -1,34 +1,34 @@
-//! What goes to the client in one send: headers in a buffer of their own, payloads where they are.
+//! One send to the client: headers in a buffer of their own, payloads in place.
 
 use weir_model::{BLOCK, Buffer, Bytes, Memory};
 
-/// Parts of one send at most; the kernel takes 1024.
+/// Maximum number of parts of a send; the kernel accepts 1024.
 const PARTS_MAX: usize = 512;
-/// Payload of one send beyond which no more is added, so that buffers come back soon.
+/// Payload bytes of a send above which no more is added, so that buffers become free soon.
 const PAYLOAD_MAX: u32 = 512 << 10;
 
-/// A send that is being put together, or in flight.
+/// A send that is being assembled or in flight.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// None at first, and while the client is idle.
+    /// Buffer for headers; `None` at first, and while the client is idle.
     headers: Option<Buffer>,
     used: u32,
     payload: u32,
     parts: Vec<Buffer>,
-    /// To be given back when the send is over.
+    /// Buffers to release when the send has completed.
     lent: Vec<Buffer>,
     pub(super) sending: bool,
 }
 
 impl Outbox {
-    /// Headers of a good four hundred replies.
+    /// Room for the headers of more than four hundred replies.
     pub(super) const LEN: u32 = 16 << 10;
-    /// The most bytes of headers that a single step may add: a long status, a piece full of holes.
+    /// Maximum number of header bytes that a single step may add: a long status, or a piece full of holes.
     pub(super) const STEP: u32 = 4 << 10;
-    /// The most parts a single step may add: a piece of which every other block is a hole.
+    /// Maximum number of parts that a single step may add: a piece in which every other block is a hole.
     const STEP_PARTS: usize = (super::PIECE / BLOCK as u32) as usize + 2;
 
-    /// Has a buffer for headers, or takes one; `false` if there is no memory for one.
+    /// Takes a buffer for headers unless it has one; returns `false` if there is no memory for it.
     pub(super) fn is_there<M: Memory>(&mut self, memory: &mut M) -> bool {
         if self.headers.is_none() {
             self.headers = memory.take(Bytes(Self::LEN.into()));
@@ -36,8 +36,8 @@ impl Outbox {
         self.headers.is_some()
     }
 
-    /// Gives its buffers back; with the next [`is_there`](Self::is_there) it takes them again. Nothing may be
-    /// in flight.
+    /// Releases its buffers; the next [`is_there`](Self::is_there) takes them again. Nothing may be in
+    /// flight.
     pub(super) fn rest<M: Memory>(&mut self, memory: &mut M) {
         self.give_back(memory);
         self.headers.take().into_iter().for_each(|buffer| memory.give(buffer));
@@ -48,14 +48,14 @@ impl Outbox {
         self.rest(memory);
     }
 
-    /// Starts anew. Nothing may be in flight.
+    /// Clears the send. Nothing may be in flight.
     pub(super) fn clear(&mut self) {
         debug_assert!(!self.sending && self.lent.is_empty(), "one send at a time");
         (self.used, self.payload) = (0, 0);
         self.parts.clear();
     }
 
-    /// Room for another step: [`Self::STEP`] bytes of headers and all the parts of a piece.
+    /// Reports whether another step fits: [`Self::STEP`] bytes of headers and all parts of a piece.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.used + Self::STEP <= Self::LEN
@@ -76,25 +76,25 @@ impl Outbox {
         }
     }
 
-    /// Adds payload.
+    /// Adds a part of a payload.
     #[inline]
     pub(super) fn payload(&mut self, part: Buffer) {
         self.payload += part.len;
         self.parts.push(part);
     }
 
-    /// Keeps a buffer until the send is over.
+    /// Keeps a buffer until the send has completed.
     #[inline]
     pub(super) fn lend(&mut self, buffer: Buffer) {
         self.lent.push(buffer);
     }
 
-    /// Everything, in order.
+    /// Returns all parts, in order.
     pub(super) fn parts(&self) -> &[Buffer] {
         &self.parts
     }
 
-    /// Gives what was lent back; returns how much memory that was.
+    /// Releases the kept buffers; returns the amount of memory released.
     pub(super) fn give_back<M: Memory>(&mut self, memory: &mut M) -> u64 {
         self.lent.drain(..).fold(0, |sum, buffer| {
             memory.give(buffer);

@@ -1,4 +1,4 @@
-//! What goes to the client: results become replies.
+//! The output side of a connection: results become replies.
 
 use super::input::run;
 use super::outbox::Outbox;
@@ -10,20 +10,20 @@ use crate::volumes::RunsOf;
 use weir_engine::Status;
 use weir_model::{BLOCK, Buffer, Bytes, Memory, Mutant, Op, ReadShape, Reply, RequestError, VolumeOffset};
 
-/// Block statuses answered in one send: each is a walk through the map, and others wait.
+/// Block statuses answered in one send. Each walks the map while other clients wait.
 const STATUSES_AT_ONCE: u32 = 4;
-/// Descriptors of one block status reply at most.
+/// Maximum number of descriptors in a block status reply.
 const STATUS_MAX: usize = 500;
 const _: () = assert!(24 + 8 * STATUS_MAX <= Outbox::STEP as usize);
 
 impl Connection {
-    /// The engine is done with a piece.
+    /// Handles the engine's reply to a piece.
     pub fn reply<M: Memory>(&mut self, reply: Reply, memory: &mut M) {
         let index = reply.id.0 as u16;
         self.submitted -= 1;
         let Some(piece) = self.pieces.get_mut(index) else { return };
         if let (Some(kept), None) = (std::mem::replace(&mut piece.buffer, reply.buffer), reply.buffer) {
-            // A device that does not answer still has it; the engine gives it back to the memory.
+            // A device that does not answer still uses the buffer; the engine returns it to the memory later.
             self.held -= run(kept.len.into());
         }
         let number = piece.request;
@@ -44,10 +44,10 @@ impl Connection {
         }
     }
 
-    /// A device lost writes of the volume. What was carried out of a change that is not answered yet may be
-    /// among them: the FLUSH that is told of it now came before the answer, and a later one would promise
-    /// that it is there. So the change fails (rule 1 of docs/internals/invariants.md). Of what the engine
-    /// still has it judges itself.
+    /// Handles writes of the volume that a device has lost. A change whose reply is still pending may be
+    /// among them: a FLUSH that reports the loss now precedes the reply, and a later FLUSH would promise that
+    /// the change is durable. So the change fails (rule 1 of docs/internals/invariants.md). The engine itself
+    /// decides about pieces it still has.
     pub fn note_lost_writes(&mut self, error: RequestError) {
         if self.planted.is(Mutant::LossOfPiecesHidden) {
             return;
@@ -59,14 +59,14 @@ impl Connection {
         }
     }
 
-    /// A piece of a read came back.
+    /// Handles a completed piece of a read.
     fn has_read<M: Memory>(&mut self, index: u16, shape: Option<ReadShape>, memory: &mut M) {
         let Some(piece) = self.pieces.get_mut(index) else { return };
         let number = piece.request;
         let Some(request) = self.requests.get_mut(number) else { return };
         let Some(shape) = shape else {
             piece.state = State::Failed;
-            // What has not been begun need not be.
+            // The pieces that have not been submitted need not be.
             request.taken = request.len;
             if request.ordered {
                 self.advance(number, memory);
@@ -98,7 +98,7 @@ impl Connection {
         self.enqueue(index);
     }
 
-    /// Has the data (or the failure) of a piece sent, which needs no other piece beside it.
+    /// Queues the data (or the failure) of a piece that does not depend on other pieces.
     fn enqueue(&mut self, index: u16) {
         self.count_unsent(index);
         self.ready.push(Ready::Piece(index));
@@ -109,13 +109,13 @@ impl Connection {
         self.unsent += buffer.map_or(0, |buffer| run(buffer.len.into()));
     }
 
-    /// Sends what can be sent of a read whose data goes out in order.
+    /// Sends as much as possible of a read whose data leaves in order.
     pub(super) fn advance<M: Memory>(&mut self, number: u16, memory: &mut M) {
         let Some(request) = self.requests.get(number).filter(|request| request.ordered) else { return };
         let has_begun = self.ready.opened() == Some(number);
         if request.fault.is_some() {
             if has_begun {
-                // The reply promised data that there is not: no other way to tell.
+                // The reply has promised data that does not exist; closing is the only way left to report it.
                 tracing::warn!(
                     client = self.number,
                     "closing the connection: a read failed after its reply had begun"
@@ -133,8 +133,8 @@ impl Connection {
         }
     }
 
-    /// There is no memory for the rest of a read, and none is coming back by sending. If it is the
-    /// only request, nobody else frees any: what there is of it has to go.
+    /// Begins the reply of an ordered read for which memory is lacking and no send will release any. If it is
+    /// the only request, no other request releases memory either, so the data already read has to leave.
     pub(super) fn begin_without_the_rest(&mut self, number: u16) {
         let ordered = self.requests.get(number).is_some_and(|request| request.ordered);
         if ordered && self.requests.len() == 1 && self.ready.opened().is_none() {
@@ -142,15 +142,14 @@ impl Connection {
         }
     }
 
-    /// Sends the reply of a read that is read from its beginning to its end.
+    /// Queues the reply of a read that is complete.
     fn enqueue_whole(&mut self, number: u16) {
         while let Some(index) = self.next_read(number) {
             self.enqueue(index);
         }
     }
 
-    /// Begins the reply of a read of which more is to come, if its first bytes are there and no
-    /// other reply is open.
+    /// Begins the reply of an incomplete read, if its first bytes are there and no other reply is open.
     fn begin_open(&mut self, number: u16) {
         let is_read = |piece: &super::Piece| piece.state != State::Submitted;
         let head = self.requests.get(number).and_then(|request| self.pieces.get(request.head));
@@ -160,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is read, up to the first piece that is not, of the open reply.
+    /// Queues the completed pieces of the open reply, up to the first incomplete one.
     fn continue_open(&mut self, number: u16) {
         while let Some(index) = self.next_read(number) {
             self.count_unsent(index);
@@ -171,14 +170,14 @@ impl Connection {
         }
     }
 
-    /// Takes the first piece of an ordered read that is not yet to be sent, if it is read.
+    /// Takes the next piece of an ordered read to send, if it is complete.
     fn next_read(&mut self, number: u16) -> Option<u16> {
         let request = self.requests.get_mut(number)?;
         let piece = self.pieces.get(request.head).filter(|piece| piece.state != State::Submitted)?;
         Some(std::mem::replace(&mut request.head, piece.next))
     }
 
-    /// Forgets what was read of a read that failed, and answers it once the engine is done with it.
+    /// Discards the data of a failed read, and answers it once the engine has completed its pieces.
     fn give_up_read<M: Memory>(&mut self, number: u16, memory: &mut M) {
         if let Some(request) = self.requests.get_mut(number) {
             request.head = NONE;
@@ -189,7 +188,7 @@ impl Connection {
         self.complete(number);
     }
 
-    /// Forgets a piece whose data nobody needs (any more).
+    /// Discards a piece whose data is not needed.
     fn drop_piece<M: Memory>(&mut self, index: u16, memory: &mut M) {
         let Some(piece) = self.pieces.remove(index) else { return };
         if let Some(buffer) = piece.buffer {
@@ -203,17 +202,17 @@ impl Connection {
         }
     }
 
-    /// Answers a request that has no data to send, if it is over.
+    /// Answers a request without data, if it is complete.
     fn complete(&mut self, number: u16) {
         if self.requests.get(number).is_some_and(Active::is_complete) {
             self.ready.push(Ready::Request(number));
         }
     }
 
-    /// Lays out what is to be sent next; empty if there is nothing, or a send is in flight.
+    /// Lays out the next send. The result is empty if there is nothing to send, or a send is in flight.
     /// Otherwise a send is now in flight, and [`sent`](Self::sent) ends it.
     ///
-    /// `runs_of` asks the engine where data is.
+    /// `runs_of` queries the engine for runs of data.
     pub fn gather<M: Memory>(
         &mut self,
         memory: &mut M,
@@ -244,7 +243,7 @@ impl Connection {
         self.outbox.parts()
     }
 
-    /// What [`gather`](Self::gather) laid out has left.
+    /// Handles the end of the send that [`gather`](Self::gather) laid out.
     pub fn sent<M: Memory>(&mut self, memory: &mut M) {
         self.outbox.sending = false;
         let given = self.outbox.give_back(memory);
@@ -252,7 +251,7 @@ impl Connection {
         self.unsent -= given;
     }
 
-    /// Whether there is anything to [`gather`](Self::gather).
+    /// Reports whether there is anything to [`gather`](Self::gather).
     pub fn wants_to_send(&self) -> bool {
         self.phase != Phase::Dead
             && !self.outbox.sending
@@ -287,7 +286,7 @@ impl Connection {
                     self.outbox.header(&chunk, memory);
                 }
                 None => {
-                    // Without it the client would take the next reply for this data.
+                    // Without the data, the client would take the next reply for it.
                     tracing::error!(
                         client = self.number,
                         "closing the connection: the data of a read is missing"
@@ -352,7 +351,7 @@ impl Connection {
         runs_of(RunsOf { volume, offset, len, most }, &mut runs);
         runs.truncate(most);
         if runs.is_empty() {
-            // The volume is gone.
+            // The volume has been removed.
             let fault = RequestError::NoVolume.into();
             let chunk = wire::error_chunk(request.cookie, true, request.kind, &fault, None);
             return self.outbox.header(&chunk, memory);
@@ -371,7 +370,7 @@ impl Connection {
     }
 }
 
-/// One chunk for every run of data or zeros in a piece; whether any of the payload goes out.
+/// Lays out one chunk for every run of data or zeros in a piece; returns whether any of the payload is sent.
 fn lay_out_runs<M: Memory>(
     outbox: &mut Outbox,
     cookie: u64,
@@ -387,7 +386,7 @@ fn lay_out_runs<M: Memory>(
         let rest = zeros >> from;
         let hole = rest & 1 == 1;
         let run = if hole { rest.trailing_ones() } else { rest.trailing_zeros() };
-        // Beyond bit 63 there is nothing: the run goes on to the end.
+        // The bitmap ends at bit 63: a run that reaches it continues to the end.
         let to = if run + from >= u64::BITS { end } else { (from + run).min(end) };
         let (start, stop) = piece.blocks(from, to);
         let (at, len) = (VolumeOffset(piece.offset.0 + u64::from(start)), stop - start);

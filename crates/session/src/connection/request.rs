@@ -1,65 +1,66 @@
-//! What is known of a request while it is in flight.
+//! State of requests and their pieces while they are in flight.
 
 use crate::nbd::transmission::Fault;
 use crate::nbd::wire::command;
 use weir_model::{BLOCK, Buffer, Op, VolumeOffset};
 
-/// The end of a list of pieces.
+/// Marks the end of a list of pieces.
 pub(super) const NONE: u16 = u16::MAX;
 
 /// A client's request.
 #[derive(Debug)]
 pub(super) struct Active {
     pub(super) cookie: u64,
-    /// One of [`command`], or anything a client makes up.
+    /// One of [`command`], or any other value a client sends.
     pub(super) kind: u16,
-    /// What the engine is asked, if it is.
+    /// Operation for the engine, if there is one.
     pub(super) op: Option<Op>,
     pub(super) fua: bool,
-    /// A read to be sent in order, without gaps: because replies are simple, or the client asked.
+    /// A read whose data must leave in order, without gaps: because replies are simple, or because the client
+    /// asked for it.
     pub(super) ordered: bool,
-    /// A read to be sent in one chunk, or a status of one descriptor.
+    /// A read to be answered in one chunk, or a status with one descriptor.
     pub(super) one: bool,
     pub(super) offset: VolumeOffset,
     pub(super) len: u32,
     /// Bytes that have become pieces, or were dropped.
     pub(super) taken: u32,
-    /// Pieces that have not come to their end: for data of a read being laid out for sending, for
-    /// everything else the engine's reply.
+    /// Pieces that are not complete. Data of a read completes when it is laid out for sending, everything
+    /// else with the engine's reply.
     pub(super) open: u16,
-    /// Pieces the engine has.
+    /// Pieces in the engine.
     pub(super) submitted: u16,
-    /// A piece was carried out.
+    /// True if at least one piece has been executed.
     pub(super) partly_done: bool,
     /// The first failure.
     pub(super) fault: Option<Fault>,
-    /// Ordered reads: the first and last piece that is not yet to be sent.
+    /// First and last piece of an ordered read that is not queued for sending.
     pub(super) head: u16,
     pub(super) tail: u16,
 }
 
 impl Active {
-    /// Where the next piece begins.
+    /// Returns the offset of the next piece.
     pub(super) fn next(&self) -> VolumeOffset {
         VolumeOffset(self.offset.0 + u64::from(self.taken))
     }
 
-    /// No piece is open, and none will be.
+    /// Reports whether no piece is open and none will follow.
     pub(super) fn is_complete(&self) -> bool {
         self.open == 0 && self.is_submitted()
     }
 
-    /// The engine has, or had, all of it.
+    /// Reports whether all pieces have been submitted to the engine.
     pub(super) fn is_submitted(&self) -> bool {
         self.taken == self.len
     }
 
-    /// The engine is done with all of it.
+    /// Reports whether the engine has completed all pieces.
     pub(super) fn is_done(&self) -> bool {
         self.is_submitted() && self.submitted == 0
     }
 
-    /// Failures of these are told in chunks where the client understands them.
+    /// Reports whether failures are reported in chunks to clients with structured replies.
     pub(super) fn is_answered_in_chunks(&self) -> bool {
         matches!(self.kind, command::READ | command::BLOCK_STATUS)
     }
@@ -69,44 +70,44 @@ impl Active {
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) request: u16,
-    /// Ordered reads: the piece after this one.
+    /// Next piece of an ordered read.
     pub(super) next: u16,
     pub(super) offset: VolumeOffset,
     pub(super) len: u32,
-    /// Whose it is follows from `state`.
+    /// The buffer; `state` determines its owner.
     pub(super) buffer: Option<Buffer>,
     pub(super) state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The engine has it, and the buffer.
+    /// The engine has the piece and its buffer.
     Submitted,
     /// Read. Bit *i* is set if block *i* of the buffer is all zeros.
     Read { zeros: u64 },
-    /// Failed; the request knows why.
+    /// Failed; the request has the reason.
     Failed,
 }
 
 impl Piece {
-    /// Where its first byte is in the buffer.
+    /// Returns the offset of the first byte in the buffer.
     pub(super) fn start(&self) -> u32 {
         (self.offset.0 % BLOCK) as u32
     }
 
-    /// The payload's part of the buffer.
+    /// Returns the payload's part of the buffer.
     pub(super) fn payload(&self) -> Option<Buffer> {
         self.buffer.map(|buffer| buffer.part(self.start(), self.len))
     }
 
-    /// The part of the payload in the blocks `from..to`, in bytes from the payload's start.
+    /// Returns start and end of the payload within the blocks `from..to`, in bytes from the payload's start.
     pub(super) fn blocks(&self, from: u32, to: u32) -> (u32, u32) {
         let start = self.start();
         let at = |block: u32| (block * BLOCK as u32).clamp(start, start + self.len) - start;
         (at(from), at(to))
     }
 
-    /// Blocks the payload touches.
+    /// Returns the number of blocks that the payload touches.
     pub(super) fn block_count(&self) -> u32 {
         (self.start() + self.len).div_ceil(BLOCK as u32)
     }

@@ -1,4 +1,4 @@
-//! Histories of single clients, byte by byte, and many clients' worth of random ones.
+//! Tests of single clients, byte by byte, and of random request sequences.
 
 mod held_back;
 mod lost;
@@ -16,22 +16,22 @@ use weir_model::{HeapMemory, Nanos};
 const MIB: u64 = 1 << 20;
 const CREDIT: Credit = Credit::new(4, Bytes::mib(64), Bytes::mib(1));
 
-/// A connection, a volume behind it and a client before it.
+/// A connection between a scripted client and a volume in memory.
 struct Wire {
     connection: Connection,
     memory: HeapMemory,
     free: Bytes,
     ram: Ram,
     credit: Credit,
-    /// What the client has sent and nobody has received.
+    /// Bytes that the client has sent and the connection has not received.
     input: VecDeque<u8>,
-    /// What the client has received.
+    /// Bytes that the client has received.
     output: Vec<u8>,
-    /// At most so many bytes arrive at once.
+    /// Maximum number of bytes that arrive at once.
     portion: usize,
-    /// Replies come back last first.
+    /// True if replies come back in reverse order.
     backwards: bool,
-    /// The connection waits for bytes.
+    /// True if the connection waits for bytes.
     hungry: bool,
 }
 
@@ -45,7 +45,7 @@ impl Wire {
         Self { connection, memory, free, ram, credit: CREDIT, input, output, portion, backwards, hungry }
     }
 
-    /// Past the handshake.
+    /// Creates a connection that has completed its handshake.
     fn ready(size: Bytes, structured: bool) -> Self {
         Self::ready_on(Ram::new(size), structured)
     }
@@ -57,13 +57,13 @@ impl Wire {
         wire
     }
 
-    /// Everything that happens when the client sends these bytes.
+    /// Sends these bytes and runs until nothing more happens.
     fn send(&mut self, bytes: &[u8]) {
         self.input.extend(bytes);
         while self.turn() {}
     }
 
-    /// One turn of a driver's loop; whether anything happened.
+    /// Runs one turn of a driver's loop; returns whether anything happened.
     fn turn(&mut self) -> bool {
         let mut progress = self.receive();
         let exports = self.ram.exports();
@@ -119,7 +119,7 @@ impl Wire {
         true
     }
 
-    /// Ends the connection; nothing may be left of it.
+    /// Ends the connection and checks that nothing of it is left.
     fn end(mut self) {
         self.connection.kill();
         self.reply();
@@ -198,7 +198,7 @@ fn a_reader_may_ask_for_one_chunk() {
 
 #[test]
 fn a_failed_simple_read_is_told_unless_its_reply_has_begun() {
-    // As soon as a long one is with the engine as a whole, it begins.
+    // The reply of a long read begins as soon as all its pieces are in the engine.
     for (len, at, told) in [(MIB, 0, true), (MIB, MIB - 1, true), (2 * MIB, 0, true), (2 * MIB, MIB, false)] {
         let mut ram = Ram::new(Bytes(4 * MIB));
         ram.break_at(at);
@@ -284,7 +284,7 @@ fn a_client_that_reads_nothing_holds_no_more_than_its_credit() {
     wire.credit.each = most;
     let before = wire.memory.free();
     (0..100).for_each(|cookie| wire.input.extend(request(command::READ, 0, cookie, 0, 4 << 20)));
-    // A driver whose sends never end.
+    // A driver whose sends never complete.
     let exports = wire.ram.exports();
     for _ in 0..50 {
         wire.receive();
@@ -316,7 +316,7 @@ fn any_bytes_are_read_and_written_and_none_at_all_too() {
         }
         assert_eq!(said(&wire.output), [1, 2, 3, 4, 5, 6].map(|cookie| Said::Simple { cookie, error: 0 }));
         wire.output.clear();
-        // Of no bytes, and one past the end: what comes back has no data.
+        // A read of no bytes, and one past the end: neither reply has data.
         wire.send(&request(command::READ, 0, 7, 3, 0));
         let none = match structured {
             true => b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\0\x07\0\0\0\0".to_vec(),
@@ -351,10 +351,10 @@ fn an_idle_client_keeps_one_block_and_goes_on_as_before() {
         assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Resting);
         assert_eq!(wire.free.0 - wire.memory.free().0, 4096);
         assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Resting);
-        // Now it is not: there is nothing to cancel.
+        // It no longer is: there is nothing to cancel.
         wire.hungry = true;
     }
-    // Half a write: it is not idle.
+    // Half a write has arrived: the client is not idle.
     wire.send(&write(9, 0, &pattern(9, 8192))[..5000]);
     assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Busy);
     wire.end();
@@ -436,7 +436,7 @@ fn many_greedy_clients_leave_room_for_another() {
     assert!(memory.free() >= credit.reserve, "{} is free", memory.free());
 }
 
-/// What a random client does.
+/// A request of a random client.
 #[derive(Clone, Debug)]
 struct Ask {
     kind: u16,
@@ -474,7 +474,7 @@ fn stream(asks: &[Ask]) -> Vec<u8> {
     bytes
 }
 
-/// What the volume would be, and the data and error every request should bring.
+/// Returns the expected final volume, and the expected data and error of every request.
 fn expected(asks: &[Ask], size: usize) -> Vec<(u32, Vec<u8>)> {
     let mut volume = vec![0; size];
     let answers = (0..).zip(asks).map(|(cookie, ask)| {
@@ -499,7 +499,7 @@ fn expected(asks: &[Ask], size: usize) -> Vec<(u32, Vec<u8>)> {
     answers.collect()
 }
 
-/// What a client makes of structured replies.
+/// Decodes structured replies as a client would.
 fn received(asks: &[Ask], said: &[Said]) -> Vec<(u32, Vec<u8>)> {
     let mut answers: Vec<Option<(u32, Vec<u8>)>> = vec![None; asks.len()];
     let mut finished = vec![false; asks.len()];
@@ -535,8 +535,8 @@ fn received(asks: &[Ask], said: &[Said]) -> Vec<(u32, Vec<u8>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However the bytes arrive, in whatever order the engine answers, however little memory
-    /// there is: every request gets its answer, once, and the right one.
+    /// Every request gets exactly one answer, and the right one, however the bytes arrive, in whatever order
+    /// the engine answers, and however little memory there is.
     #[test]
     fn every_client_gets_what_it_asked(
         asks in asks(), portion in prop_oneof![1..100usize, 1..300_000usize], backwards: bool, scarce: bool,
@@ -552,8 +552,8 @@ proptest! {
         wire.end();
     }
 
-    /// The same bytes in other portions lead to the same replies. (A status is what is true when
-    /// it is sent, and left out.)
+    /// The same bytes in other portions lead to the same replies. (Block statuses reflect the time at which
+    /// they are sent, and are left out.)
     #[test]
     fn portions_do_not_matter(asks in asks(), portion in 1..5000usize, structured: bool) {
         let asks: Vec<Ask> = asks.into_iter().filter(|ask| ask.kind != command::BLOCK_STATUS).collect();
@@ -569,7 +569,7 @@ proptest! {
         prop_assert!(run(usize::MAX) == run(portion));
     }
 
-    /// Whatever a client sends, the connection ends well and keeps nothing.
+    /// The connection terminates and leaks nothing, whatever a client sends.
     #[test]
     fn any_bytes_are_survived(
         start in prop_oneof![Just(vec![]), Just(hello(true)), Just(hello(false))],

@@ -1,54 +1,54 @@
 //! The handshake: from the first byte to the choice of an export.
 //!
-//! The server greets ([`greeting`]), then answers options one by one ([`Handshake::step`]) until
-//! one of them starts the transmission or ends the connection.
+//! The server sends its [`greeting`], then answers options one by one ([`Handshake::step`]) until one of them
+//! starts the transmission or ends the connection.
 
 use super::wire::{GREETING, OPTION_MAGIC, OPTION_REPLY_MAGIC};
 use super::wire::{Reader, answer, export, hello, info, option};
 use super::{Export, OPTION_MAX, PAYLOAD_MAX, find};
 use weir_model::{BLOCK, Bytes, SECTOR, VolumeId};
 
-/// The only metadata context there is.
+/// Name of the only metadata context.
 const ALLOCATION: &[u8] = b"base:allocation";
-/// The number by which replies name it.
+/// Id of that context in replies.
 pub const ALLOCATION_ID: u32 = 1;
 
-/// What client and server agreed on.
+/// Result of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The volume to serve.
     pub volume: VolumeId,
-    /// Its size when it was chosen; a volume does not shrink.
+    /// Its size at the time of the choice; a volume does not shrink.
     pub size: Bytes,
-    /// Reads are answered in structured chunks.
+    /// True if reads are answered in structured chunks.
     pub structured: bool,
-    /// Block status may be asked, for `base:allocation`.
+    /// True if block status may be requested, for `base:allocation`.
     pub allocation: bool,
 }
 
-/// What one message of the client led to. Numbers are bytes of input used up.
+/// Outcome of one message of the client. The numbers are bytes of input consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The message is not complete.
+    /// The message is incomplete.
     NeedMore,
-    /// Go on with the next message.
+    /// Continue with the next message.
     Next(usize),
     /// The transmission starts.
     Start(usize, Agreed),
-    /// Send what is to be sent, then close.
+    /// Send the pending answers, then close.
     End,
 }
 
-/// Where a handshake is. Costs nothing but itself: options are answered out of the input.
+/// State of a handshake. It allocates nothing: options are answered directly from the input.
 #[derive(Debug, Default)]
 pub struct Handshake {
     client_flags: Option<u32>,
     structured: bool,
-    /// The volume `base:allocation` was chosen for.
+    /// The volume for which the client has selected `base:allocation`.
     allocation: Option<VolumeId>,
 }
 
-/// What the server says first.
+/// Returns the server's first message.
 pub fn greeting() -> [u8; 18] {
     let mut bytes = [0; 18];
     bytes[..8].copy_from_slice(&GREETING.to_be_bytes());
@@ -58,8 +58,8 @@ pub fn greeting() -> [u8; 18] {
 }
 
 impl Handshake {
-    /// Takes the first message of `input`, adding what is to be sent to `out`: at most
-    /// [`OPTION_MAX`] bytes and 4 KiB more, except for a list, whose length is that of the names.
+    /// Consumes the first message of `input` and appends the answer to `out`: at most [`OPTION_MAX`] bytes
+    /// and 4 KiB, except for a list, whose length is that of the names.
     pub fn step(&mut self, input: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Step {
         let mut reader = Reader(input);
         if self.client_flags.is_none() {
@@ -127,7 +127,8 @@ impl Handshake {
         if self.structured { always | export::SEND_DF } else { always }
     }
 
-    /// The old way to start knows no errors: an unknown name ends the connection.
+    /// Answers EXPORT_NAME, the old way to start. It has no error replies: an unknown name ends the
+    /// connection.
     fn export_name(&self, name: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Outcome {
         let Some(chosen) = find(exports, name) else { return Outcome::End };
         out.extend_from_slice(&chosen.size.0.to_be_bytes());
@@ -152,7 +153,7 @@ impl Handshake {
         if number == option::GO { Outcome::Start(self.agreed(chosen)) } else { Outcome::Next }
     }
 
-    /// Size, flags and block sizes always; name and description where asked for.
+    /// Appends size, flags and block sizes, and name and description where the client asks for them.
     fn information(&self, number: u32, chosen: &Export, wanted: &[u8], out: &mut Vec<u8>) {
         let wants = |kind: u16| wanted.chunks_exact(2).any(|bytes| bytes == kind.to_be_bytes());
         let mut bytes = info::EXPORT.to_be_bytes().to_vec();
@@ -196,7 +197,7 @@ impl Handshake {
             return refuse(out, number, answer::ERR_UNKNOWN, "no volume of that name");
         };
         if chosen {
-            // In a list the number has no meaning and is zero.
+            // In a list the id has no meaning and is zero.
             let id = if set { ALLOCATION_ID } else { 0 };
             let mut bytes = id.to_be_bytes().to_vec();
             bytes.extend_from_slice(ALLOCATION);
@@ -209,7 +210,7 @@ impl Handshake {
     }
 }
 
-/// A [`Step`] whose input was complete.
+/// Outcome of a complete message; see [`Step`].
 enum Outcome {
     Next,
     Start(Agreed),
@@ -226,7 +227,7 @@ impl Outcome {
     }
 }
 
-/// Name and wanted kinds (two bytes each) of INFO and GO.
+/// Parses INFO and GO: the name and the requested kinds of information (two bytes each).
 fn parse_describe(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = Reader(data);
     let name = reader.string()?;
@@ -235,8 +236,8 @@ fn parse_describe(data: &[u8]) -> Option<(&[u8], &[u8])> {
     reader.is_empty().then_some((name, wanted))
 }
 
-/// Name, and whether any query selects `base:allocation`. A list may ask for everything, or for
-/// everything of `base:`; a choice must name it.
+/// Parses a context option: the name, and whether any query selects `base:allocation`. A list may ask for
+/// everything, or for everything of `base:`; a selection must name it.
 fn parse_contexts(data: &[u8], set: bool) -> Option<(&[u8], bool)> {
     let mut reader = Reader(data);
     let name = reader.string()?;

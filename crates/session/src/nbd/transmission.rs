@@ -1,9 +1,8 @@
 //! The transmission: requests in, replies out.
 //!
-//! A request is 28 bytes ([`Header::parse`]), a write's payload follows it. [`Header::command`]
-//! says what it asks, or the [`Fault`] it is to be answered with. Replies are built by
-//! [`simple_reply`] and the `*_chunk` functions; what they return goes out as it is, followed by
-//! the payload.
+//! A request is 28 bytes ([`Header::parse`]); the payload of a write follows it. [`Header::command`] returns
+//! the request's meaning, or the [`Fault`] to answer it with. [`simple_reply`] and the `*_chunk` functions
+//! build replies; their result is sent unchanged, followed by the payload.
 
 use super::PAYLOAD_MAX;
 use super::handshake::Agreed;
@@ -12,58 +11,57 @@ use thiserror::Error;
 use weir_engine::RunKind;
 use weir_model::{Bytes, Errno, IoError, IoKind, Op, RequestError, VolumeOffset};
 
-/// Bytes of a request before its payload.
+/// Length of a request without its payload, in bytes.
 pub const HEADER_LEN: usize = 28;
 
-/// The longest data a reader may ask to get in one chunk. The protocol requires 64 KiB.
+/// Longest read that a client may request as one chunk. The protocol requires at least 64 KiB.
 pub const WHOLE_MAX: u32 = 128 << 10;
 
-/// A request as it came: unchecked but for its magic number.
+/// A request as received: only its magic number has been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Bits of [`flag`].
     pub flags: u16,
     /// One of [`command`].
     pub kind: u16,
-    /// The client's name for the request, returned with the reply.
+    /// The client's identifier of the request, returned with the reply.
     pub cookie: u64,
-    /// Where.
+    /// Offset of the first byte.
     pub offset: VolumeOffset,
-    /// How much; for a write also the length of the payload that follows.
+    /// Length; for a write also that of the payload that follows.
     pub len: u32,
 }
 
-/// What a request asks.
+/// A request's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Something for the engine.
+    /// An operation for the engine.
     Engine {
-        /// What.
+        /// The operation.
         op: Op,
-        /// Durable before the reply.
+        /// True if it must be durable before the reply.
         fua: bool,
-        /// A read whose data is to be in one chunk.
+        /// True for a read whose data must be in one chunk.
         whole: bool,
     },
-    /// Where data is.
+    /// A query for the runs that hold data.
     BlockStatus {
-        /// One descriptor is enough.
+        /// True if one descriptor is enough.
         one: bool,
     },
-    /// A read or change of no bytes within the export, which succeeds and does nothing, as with
-    /// qemu-nbd.
+    /// A read or change of zero bytes within the export. It succeeds and has no effect, as in qemu-nbd.
     Nothing,
-    /// Answer what is in flight, then close.
+    /// Answer the requests in flight, then close.
     Disconnect,
 }
 
-/// Why a request failed.
+/// Reason for the failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
-    /// The engine said so, or would say so.
+    /// An error of the engine, or one that the engine would report.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// A command or flag this server did not advertise.
+    /// A command or flag that the server has not advertised.
     #[error("command {kind} with flags {flags:#x} is not supported")]
     Unsupported {
         /// The request's type.
@@ -71,19 +69,19 @@ pub enum Fault {
         /// Its flags.
         flags: u16,
     },
-    /// More payload than advertised.
+    /// The payload is longer than advertised.
     #[error("a request has {0} of payload; at most 32 MiB are accepted")]
     TooLong(Bytes),
-    /// More than fits one chunk.
+    /// The data does not fit one chunk.
     #[error("a request asks for {0} in one chunk; at most 128 KiB are sent")]
     TooLongForOneChunk(Bytes),
 }
 
 impl Fault {
-    /// The number by which the protocol names it. `kind` is the type of the request that failed:
-    /// past the end means ENOSPC to a writer, EINVAL to others; a device without room (a sparse
-    /// file on a full file system) means ENOSPC to a writer, EIO to others. Of a durable write it may mean an earlier
-    /// write that was lost: EIO.
+    /// Returns the protocol's error code. `kind` is the type of the failed request. An access beyond the end
+    /// is ENOSPC for a write and EINVAL for others. A device without free space (a sparse file on a full file
+    /// system) is ENOSPC for a write and EIO for others; for a durable write it may concern an earlier write
+    /// that was lost, so it is EIO.
     pub const fn number(&self, kind: u16) -> u32 {
         const EIO: u32 = 5;
         const EINVAL: u32 = 22;
@@ -112,8 +110,8 @@ impl Fault {
 }
 
 impl Header {
-    /// `None` if the magic number is wrong: client and server no longer agree where requests
-    /// begin, and the connection is lost.
+    /// Parses a request. Returns `None` if the magic number is wrong: client and server no longer agree where
+    /// requests begin, and the connection cannot continue.
     #[inline]
     pub fn parse(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
         let mut reader = Reader(bytes);
@@ -129,16 +127,16 @@ impl Header {
         })
     }
 
-    /// Bytes that follow the header.
+    /// Returns the number of payload bytes that follow the header.
     #[inline]
     pub const fn payload(&self) -> u32 {
         if self.kind == command::WRITE { self.len } else { 0 }
     }
 
-    /// What is asked, if it may be asked of this export.
+    /// Returns the request's meaning, if it is valid for this export.
     #[inline]
     pub fn command(&self, agreed: &Agreed) -> Result<Command, Fault> {
-        // FUA is valid, if idle, on every command.
+        // FUA is valid on every command, even where it has no effect.
         let flags = self.flags & !flag::FUA;
         let command = self.command_of_any_length(flags, agreed)?;
         let of_no_bytes = match command {
@@ -180,7 +178,7 @@ impl Header {
             }
             command::WRITE_ZEROES if flags & !(flag::NO_HOLE | flag::FAST_ZERO) == 0 => {
                 self.check_range(agreed)?;
-                // Zeros are made in the map: always fast.
+                // Zeros are written in the map, which is always fast.
                 engine(Op::WriteZeroes { no_hole: flags & flag::NO_HOLE != 0 })
             }
             command::BLOCK_STATUS if flags & !flag::REQ_ONE == 0 && agreed.allocation => {
@@ -206,7 +204,8 @@ impl Header {
     }
 }
 
-/// The whole reply to anything but a read; before the data of a read. `error` 0 is success.
+/// Builds a simple reply: the whole reply of a request other than a read, or the header before a read's data.
+/// `error` 0 is success.
 #[inline]
 pub fn simple_reply(cookie: u64, error: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
@@ -216,7 +215,7 @@ pub fn simple_reply(cookie: u64, error: u32) -> [u8; 16] {
     bytes
 }
 
-/// The start of a chunk of kind `kind` with `len` bytes to follow.
+/// Builds the header of a chunk with `len` bytes to follow.
 #[inline]
 fn chunk_head(cookie: u64, kind: u16, done: bool, len: u32) -> [u8; 20] {
     let mut bytes = [0; 20];
@@ -228,7 +227,7 @@ fn chunk_head(cookie: u64, kind: u16, done: bool, len: u32) -> [u8; 20] {
     bytes
 }
 
-/// Before `len` bytes of data from `offset`.
+/// Builds the header of `len` bytes of data at `offset`.
 #[inline]
 pub fn data_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u8; 28] {
     let mut bytes = [0; 28];
@@ -237,7 +236,7 @@ pub fn data_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u
     bytes
 }
 
-/// Says that `len` bytes from `offset` are zeros.
+/// Builds the chunk that reports `len` zero bytes at `offset`.
 #[inline]
 pub fn hole_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u8; 32] {
     let mut bytes = [0; 32];
@@ -247,7 +246,7 @@ pub fn hole_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u
     bytes
 }
 
-/// Says that a request of this kind failed, at `at` if that is known, and why.
+/// Builds the chunk that reports the failure of a request of this kind, with the offset if it is known.
 pub fn error_chunk(cookie: u64, done: bool, kind: u16, fault: &Fault, at: Option<VolumeOffset>) -> Vec<u8> {
     let number = fault.number(kind);
     let mut why = fault.to_string();
@@ -263,7 +262,7 @@ pub fn error_chunk(cookie: u64, done: bool, kind: u16, fault: &Fault, at: Option
     bytes
 }
 
-/// Before `count` [`descriptor`]s of the allocation context: the only chunk of its reply.
+/// Builds the header of `count` [`descriptor`]s of the allocation context: the only chunk of its reply.
 pub fn status_chunk(cookie: u64, count: u32) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes[..20].copy_from_slice(&chunk_head(cookie, chunk::BLOCK_STATUS, true, 4 + 8 * count));
@@ -271,7 +270,7 @@ pub fn status_chunk(cookie: u64, count: u32) -> [u8; 24] {
     bytes
 }
 
-/// What the next `len` bytes are.
+/// Builds the status descriptor of the next `len` bytes.
 pub fn descriptor(len: u32, kind: RunKind) -> [u8; 8] {
     const HOLE: u32 = 1;
     const ZERO: u32 = 2;
@@ -286,7 +285,7 @@ pub fn descriptor(len: u32, kind: RunKind) -> [u8; 8] {
     bytes
 }
 
-/// The whole structured reply to a read of no bytes.
+/// Builds the whole structured reply to a read of zero bytes.
 pub fn empty_chunk(cookie: u64) -> [u8; 20] {
     chunk_head(cookie, chunk::NONE, true, 0)
 }

@@ -1,6 +1,6 @@
-//! Numbers of the protocol, and reading big-endian fields out of bytes that may end early.
+//! Constants of the protocol, and a reader of big-endian fields.
 
-/// First eight bytes the server says.
+/// First eight bytes that the server sends.
 pub const GREETING: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 /// Starts every option, and follows the greeting.
 pub const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
@@ -51,9 +51,9 @@ pub mod answer {
     pub const INFO: u32 = 3;
     /// One metadata context.
     pub const META_CONTEXT: u32 = 4;
-    /// Option not known.
+    /// Unknown option.
     pub const ERR_UNSUP: u32 = (1 << 31) | 1;
-    /// Option malformed, or not valid now.
+    /// Malformed option, or one that is invalid at this point.
     pub const ERR_INVALID: u32 = (1 << 31) | 3;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) | 6;
@@ -67,15 +67,15 @@ pub mod info {
     pub const EXPORT: u16 = 0;
     /// Its canonical name.
     pub const NAME: u16 = 1;
-    /// A line for people.
+    /// A description for people.
     pub const DESCRIPTION: u16 = 2;
-    /// Least, preferred and largest block.
+    /// Minimum, preferred and maximum block size.
     pub const BLOCK_SIZE: u16 = 3;
 }
 
 /// Transmission flags of an export.
 pub mod export {
-    /// Flags are present.
+    /// The flags are valid.
     pub const HAS_FLAGS: u16 = 1;
     /// FLUSH is supported.
     pub const SEND_FLUSH: u16 = 1 << 2;
@@ -87,7 +87,7 @@ pub mod export {
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     /// DF is supported (with structured replies only).
     pub const SEND_DF: u16 = 1 << 7;
-    /// Several connections see one consistent volume.
+    /// All connections see one consistent volume.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
     /// FAST_ZERO is supported.
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
@@ -103,52 +103,52 @@ pub mod command {
     pub const DISC: u16 = 2;
     /// Make writes durable.
     pub const FLUSH: u16 = 3;
-    /// Give space back.
+    /// Discard data and free its space.
     pub const TRIM: u16 = 4;
-    /// Make zeros.
+    /// Write zeros.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Ask where data is.
+    /// Report which parts hold data.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
 /// Flags of requests.
 pub mod flag {
-    /// Durable before the reply.
+    /// The change is durable before the reply.
     pub const FUA: u16 = 1;
-    /// Keep the space of zeros.
+    /// Keep the space allocated.
     pub const NO_HOLE: u16 = 2;
     /// Do not fragment the reply.
     pub const DF: u16 = 4;
     /// One status descriptor is enough.
     pub const REQ_ONE: u16 = 8;
-    /// Fail rather than write zeros slowly.
+    /// Fail if writing zeros would be slow.
     pub const FAST_ZERO: u16 = 16;
 }
 
 /// Chunks of structured replies.
 pub mod chunk {
-    /// Chunk flag: the last of its reply.
+    /// Chunk flag: the last chunk of its reply.
     pub const DONE: u16 = 1;
-    /// Nothing but its flags.
+    /// A chunk without content.
     pub const NONE: u16 = 0;
-    /// Data with its offset.
+    /// Data at an offset.
     pub const OFFSET_DATA: u16 = 1;
     /// A run of zeros.
     pub const OFFSET_HOLE: u16 = 2;
     /// Status descriptors of one context.
     pub const BLOCK_STATUS: u16 = 5;
-    /// An error of the whole request.
+    /// An error that concerns the whole request.
     pub const ERROR: u16 = (1 << 15) | 1;
     /// An error at an offset.
     pub const ERROR_OFFSET: u16 = (1 << 15) | 2;
 }
 
-/// Takes fields off the front of bytes; `None` where they end early.
+/// Reads fields from the front of a byte slice; each method returns `None` if the bytes end early.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(len)?;
@@ -161,27 +161,27 @@ impl<'a> Reader<'a> {
         self.0 = rest;
         Some(*head)
     }
-    /// A 16-bit number.
+    /// Returns a 16-bit number.
     #[inline]
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
-    /// A 32-bit number.
+    /// Returns a 32-bit number.
     #[inline]
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
-    /// A 64-bit number.
+    /// Returns a 64-bit number.
     #[inline]
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
-    /// A string: its length in 32 bits, then its bytes, at most [`NAME_MAX`](super::NAME_MAX).
+    /// Returns a string: a 32-bit length followed by its bytes, at most [`NAME_MAX`](super::NAME_MAX).
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()? as usize;
         if len > super::NAME_MAX { None } else { self.take(len) }
     }
-    /// Nothing left.
+    /// Reports whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

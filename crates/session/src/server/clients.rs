@@ -1,10 +1,10 @@
-//! The NBD clients: whose turn it is, and what their sockets do.
+//! The NBD clients: scheduling their turns and driving their sockets.
 //!
-//! What a turn of the server costs depends on the clients that have something to do, not on how many
-//! there are: those are in [`Turns`], in the queue of handshakes, or among the *touched*, whose sockets
-//! are looked at when the turn ends.
+//! The cost of a server turn depends on the number of clients with work to do, not on the number of clients.
+//! Clients with work are in [`Turns`], in the queue of handshakes, or among the *touched* clients, whose
+//! sockets are processed when the turn ends.
 //!
-//! - `leave`: clients that are closed, give way, or rest.
+//! - `leave`: clients that are closed, evicted or idle.
 
 mod leave;
 
@@ -23,51 +23,51 @@ use weir_model::{
     VolumeId,
 };
 
-/// What a turn costs in which nothing came of it.
+/// Cost of a turn that produced nothing.
 const LOOK: Cost = Cost(8);
-/// Clients that wait for memory others hold, looked at each turn.
+/// Number of clients waiting for memory that are retried each turn.
 const STARVED_AT_ONCE: usize = 8;
-/// Bytes of a handshake's answer that are one step.
+/// Bytes of a handshake's answer that count as one step.
 const ANSWER_STEP: u64 = 4096;
-/// Clients asked whether their peers are there that are one step of a handshake.
+/// Number of clients polled for a hang-up that count as one step of a handshake.
 const POLLED_STEP: u64 = 64;
 const NOBODY: u16 = u16::MAX;
 
 /// All NBD clients.
 pub(super) struct Clients {
     slots: Slab<Client>,
-    /// The client of each of the reactor's connections, by their index.
+    /// Client of each of the reactor's connections, by connection index.
     by_conn: Vec<u16>,
     credit: Credit,
     admission: Admission,
     budget: Budget,
     pub(super) refused: Refused,
     handshakes_dropped: u64,
-    /// How long a client may take to say what it wants.
+    /// Time limit of a handshake.
     handshake: Nanos,
-    /// How long one may ask nothing before it gives its buffers back.
+    /// Idle time after which a client's buffers are released.
     rest: Nanos,
     turns: Turns<Party>,
-    /// Handshakes with something to do, in turn.
+    /// Handshakes with something to do, round-robin.
     greeting: VecDeque<u16>,
-    /// Clients in the handshake, the oldest first.
+    /// Clients in the handshake, oldest first.
     handshakes: BTreeSet<(Nanos, u16)>,
-    /// Clients that wait for memory others hold.
+    /// Clients that wait for memory that other clients use.
     starved: VecDeque<u16>,
-    /// Clients whose sockets have to be looked at.
+    /// Clients whose sockets must be processed at the end of the turn.
     touched: Vec<u16>,
-    /// When to look for clients that are idle.
+    /// When to check for idle clients.
     look_for_idle: Option<Nanos>,
-    /// Clients that have given their buffers back.
+    /// Number of clients that have released their buffers.
     resting: u64,
-    /// Volumes whose clients went, and how many losses of their writes these surely knew of.
+    /// Volumes of disconnected clients, and the number of losses that these clients are known to have seen.
     unheard: Vec<(VolumeId, u64)>,
-    /// Nobody is let in any more.
+    /// True if no more clients are admitted.
     finishing: bool,
     planted: Planted,
 }
 
-/// Who is treated alike: a peer's connections to a volume.
+/// A unit of fairness: the connections of one peer to one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Party {
     peer: Peer,
@@ -79,34 +79,34 @@ struct Client {
     peer: Peer,
     connection: Connection,
     since: Nanos,
-    /// When something came from it last.
+    /// When bytes last arrived from it.
     heard: Nanos,
     stage: Stage,
     waits: Waits,
-    /// It gave its buffers back.
+    /// True if it has released its buffers.
     rests: bool,
-    /// A receive is being cancelled so that it can.
+    /// True while its receive is being cancelled to release the buffers.
     cancelling: bool,
     is_touched: bool,
     socket: Socket,
 }
 
-/// How far a client has come.
+/// Stage of a client's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Handshake,
-    /// It was let in.
+    /// Admitted.
     In,
-    /// It will be closed.
+    /// About to be closed.
     Over,
 }
 
-/// What a client waits for, if it has no turn.
+/// The event that a client without a turn waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// It is among those with something to do.
+    /// None: the client has something to do.
     No,
-    /// Bytes.
+    /// More bytes from the client.
     Bytes,
     /// A reply or a send of its own.
     Own,
@@ -115,7 +115,7 @@ enum Waits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Socket {
     Open,
-    /// The kernel still has buffers.
+    /// The kernel still uses its buffers.
     Closing,
     Closed,
 }
@@ -123,7 +123,7 @@ enum Socket {
 impl Clients {
     pub(super) fn new(limits: &Limits, now: Nanos, planted: Planted) -> Self {
         Self {
-            // Those that gave way are there until the kernel is done with their buffers.
+            // Evicted clients occupy a slot until the kernel has released their buffers.
             slots: Slab::new(limits.clients + 2 * HANDSHAKES),
             by_conn: Vec::new(),
             credit: credit(limits),
@@ -150,7 +150,7 @@ impl Clients {
         self.slots.len() == 0
     }
 
-    /// How many there are of each kind.
+    /// Returns the number of clients of each kind.
     pub(super) fn counts(&self, limit: u16) -> ClientCounts {
         ClientCounts {
             clients: self.admission.count().into(),
@@ -163,7 +163,8 @@ impl Clients {
         }
     }
 
-    /// When the server has to turn at the latest, if the volumes accept requests (or do not).
+    /// Returns the time by which the server must turn next. `accepts` says whether the volumes accept
+    /// requests.
     pub(super) fn deadline(&self, now: Nanos, accepts: bool, is_listening: bool) -> Option<Nanos> {
         let more = (accepts && !self.turns.is_empty()).then_some(now);
         let greeting = (!self.greeting.is_empty()).then(|| self.budget.due(false));
@@ -173,22 +174,22 @@ impl Clients {
         all.into_iter().flatten().min()
     }
 
-    /// Whether another client may be accepted now.
+    /// Reports whether another client may be accepted now.
     pub(super) fn may_accept(&mut self, now: Nanos) -> bool {
         self.budget.may_accept(now)
     }
 
-    /// Somebody connected, to whatever.
+    /// Charges a new connection, of either socket, to the budget.
     pub(super) fn note_accepted(&mut self) {
         self.budget.spend(1);
     }
 
-    /// Clients that use a volume.
+    /// Returns the number of clients that use a volume.
     pub(super) fn using(&self, volume: VolumeId) -> usize {
         self.slots.iter().filter(|(_, client)| client.connection.volume() == Some(volume)).count()
     }
 
-    /// A client came; false if there is no room for it.
+    /// Admits a new client; returns false if there is no room for it.
     pub(super) fn accept<P: Port, M: Memory>(
         &mut self,
         conn: ConnId,
@@ -247,7 +248,7 @@ impl Clients {
         }
     }
 
-    /// The client has something to do.
+    /// Queues the client: it has something to do.
     fn wake(&mut self, number: u16) {
         let Some(client) = self.slots.get_mut(number) else { return };
         client.waits = Waits::No;
@@ -258,7 +259,7 @@ impl Clients {
         }
     }
 
-    /// What the client may have waited for has happened.
+    /// Queues the client if it waits for a reply or a send of its own.
     fn wake_waiting(&mut self, number: u16) {
         if self.slots.get(number).is_some_and(|client| client.waits == Waits::Own) {
             self.wake(number);
@@ -270,7 +271,7 @@ impl Clients {
         self.slots.get(number).filter(|client| client.conn == conn).map(|_| number)
     }
 
-    /// Bytes arrived; false if the connection is none of these.
+    /// Handles received bytes; returns false if the connection is not an NBD client.
     pub(super) fn received<P: Port, M: Memory>(
         &mut self,
         conn: ConnId,
@@ -306,7 +307,7 @@ impl Clients {
         true
     }
 
-    /// A send ended; false if the connection is none of these.
+    /// Handles the end of a send; returns false if the connection is not an NBD client.
     pub(super) fn sent<M: Memory>(
         &mut self,
         conn: ConnId,
@@ -324,7 +325,7 @@ impl Clients {
         true
     }
 
-    /// The socket is gone, and its buffers are free.
+    /// Handles the end of a connection: its socket is closed and its buffers are free.
     pub(super) fn closed<M: Memory>(&mut self, conn: ConnId, memory: &mut M) {
         let Some(number) = self.number_of(conn) else { return };
         self.by_conn[conn.index()] = NOBODY;
@@ -344,7 +345,8 @@ impl Clients {
         }
     }
 
-    /// A device lost writes of the volume: whoever uses it may have some of them in flight.
+    /// Handles writes of the volume that a device has lost: any client of the volume may have some of them in
+    /// flight.
     #[cold]
     fn note_lost_writes(&mut self, volume: VolumeId, error: RequestError) {
         for (_, client) in self.slots.iter_mut() {
@@ -354,7 +356,7 @@ impl Clients {
         }
     }
 
-    /// The engine answered.
+    /// Handles a reply of the engine.
     #[inline]
     pub(super) fn reply<V: Volumes, M: Memory>(&mut self, reply: Reply, volumes: &V, memory: &mut M) {
         let number = client_of(reply.id);
@@ -377,8 +379,8 @@ impl Clients {
         self.touch(number);
     }
 
-    /// Lets clients, in turn, submit what has arrived from them and what their credit allows, up to a
-    /// bound for all of them together, and receives from those that have nothing more.
+    /// Lets clients submit in turn what has arrived and their credit allows, up to a bound for all clients
+    /// together, and receives from those that have nothing left.
     pub(super) fn submit<V: Volumes, P: Port, M: Memory>(
         &mut self,
         volumes: &mut V,
@@ -392,7 +394,7 @@ impl Clients {
             }
         }
         self.shake_hands(volumes, exports, outside);
-        // Before whoever has just been let in asks for anything.
+        // The debt is recorded before a client that was just admitted submits its first request.
         for (volume, known) in self.unheard.drain(..) {
             if let Some(loss) = volumes.last_loss(volume).filter(|loss| loss.number > known) {
                 volumes.owe(volume, loss.device);
@@ -426,7 +428,7 @@ impl Clients {
         }
     }
 
-    /// Goes on with handshakes, in turn, as far as their budget goes.
+    /// Continues handshakes, in turn, within their budget.
     fn shake_hands<V: Volumes, P: Port, M: Memory>(
         &mut self,
         volumes: &V,
@@ -456,7 +458,7 @@ impl Clients {
         }
     }
 
-    /// The client has said which volume it wants.
+    /// Admits a client that has chosen its volume.
     fn enter<V: Volumes, P: Port, M: Memory>(
         &mut self,
         number: u16,
@@ -480,7 +482,7 @@ impl Clients {
         self.wake(number);
     }
 
-    /// Sends what there is to be sent, and closes the sockets of clients that are done.
+    /// Sends pending replies, and closes the sockets of clients that are done.
     pub(super) fn finish_turn<V: Volumes, P: Port, M: Memory>(
         &mut self,
         volumes: &V,
@@ -494,7 +496,7 @@ impl Clients {
             if client.socket == Socket::Open && client.connection.wants_to_send() {
                 let parts = client.connection.gather(outside.memory, |of, runs| volumes.runs(of, runs));
                 if parts.is_empty() {
-                    // No memory for headers: tried again when others have given some back.
+                    // There is no memory for headers; the client is retried when others have released some.
                     client.waits = Waits::Own;
                     self.starved.push_back(number);
                 } else {
@@ -510,19 +512,19 @@ impl Clients {
     }
 }
 
-/// What clients may hold of the memory.
+/// Returns the limits on the memory that clients may use.
 fn credit(limits: &Limits) -> Credit {
     Credit::new(limits.clients, limits.each, limits.reserve)
 }
 
-/// What clients' requests go to.
+/// Targets of the clients' requests.
 struct Served<'a, V> {
     volumes: &'a mut V,
     exports: &'a [Export],
     recorder: Option<&'a mut Recorder>,
 }
 
-/// How a turn ended.
+/// Outcome of a client's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     More,
@@ -532,7 +534,7 @@ enum Then {
 }
 
 impl Client {
-    /// Submits up to a bound; what that cost, and how it ended.
+    /// Submits requests up to a cost bound; returns the cost and the outcome.
     fn turn<V: Volumes, P: Port, M: Memory>(
         &mut self,
         most: Cost,

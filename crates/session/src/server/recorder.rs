@@ -1,20 +1,20 @@
-//! Requests that are recorded: a bounded queue between the clients and whoever records them.
+//! The recorder: a bounded queue of client requests, drained by a control session.
 //!
-//! A request that is taken down costs a look at what it is and 32 bytes copied: nothing is allocated or waited for. They
-//! leave in frames, so that even a busy server sends few. If the recorder takes them slower than they come the queue is full at
-//! last, and requests are dropped and counted.
+//! Recording a request costs one check of its operation and a copy of 32 bytes, without allocation or
+//! waiting. Requests leave in frames, so that a busy server sends few messages. If the session takes them
+//! more slowly than they arrive, the queue fills up, and further requests are dropped and counted.
 
 use crate::connection::Asked;
 use crate::recording::{FRAME_MAX, Recorded, frame};
 use std::collections::VecDeque;
 use weir_model::{Mutant, Nanos, Op, Planted, VolumeId};
 
-/// Requests that wait for the recorder: 8 MiB of them.
+/// Capacity of the queue, in requests: 8 MiB.
 const QUEUE: usize = 1 << 18;
-/// A request waits no longer before it is sent.
+/// Longest time a request waits before it is sent.
 const INTERVAL: Nanos = Nanos::millis(100);
 
-/// A recording under way.
+/// An active recording.
 pub(super) struct Recorder {
     volumes: Vec<VolumeId>,
     began: Nanos,
@@ -22,7 +22,7 @@ pub(super) struct Recorder {
     dropped: u64,
     /// When the last frame was sent.
     sent: Nanos,
-    /// A frame is on its way.
+    /// True while a frame is in flight.
     pub(super) sending: bool,
     state: State,
     frame: Vec<u8>,
@@ -31,9 +31,9 @@ pub(super) struct Recorder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// No request is added.
+    /// No request is added any more.
     Ending,
-    /// The last frame was sent.
+    /// The last frame has been sent.
     Ended,
 }
 
@@ -51,7 +51,7 @@ impl Recorder {
         }
     }
 
-    /// A client asked for this.
+    /// Records a client's request.
     #[inline]
     pub(super) fn note(&mut self, now: Nanos, asked: Asked, planted: Planted) {
         if self.sending && planted.is(Mutant::RecordedWithGaps) {
@@ -61,7 +61,7 @@ impl Recorder {
             Op::Read | Op::Write | Op::Trim => asked.op,
             Op::WriteZeroes { no_hole: true } => Op::Write,
             Op::WriteZeroes { no_hole: false } => Op::Trim,
-            // Not a request of a trace.
+            // A flush is not a request of a trace.
             Op::Flush => return,
         };
         let Some(volume) = self.volumes.iter().position(|volume| *volume == asked.volume) else { return };
@@ -75,19 +75,19 @@ impl Recorder {
         }
     }
 
-    /// No more requests are wanted.
+    /// Ends the recording: no more requests are added.
     pub(super) fn end(&mut self) {
         if self.state == State::Open {
             self.state = State::Ending;
         }
     }
 
-    /// Everything was sent.
+    /// Reports whether everything has been sent.
     pub(super) fn has_ended(&self) -> bool {
         self.state == State::Ended
     }
 
-    /// When the next frame is to be sent at the latest.
+    /// Returns the time by which the next frame must be sent.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let is_any = match self.state {
             State::Open => !self.queue.is_empty(),
@@ -97,7 +97,8 @@ impl Recorder {
         (is_any && !self.sending).then(|| self.sent + INTERVAL)
     }
 
-    /// What is to be sent now, if anything is. It waits until [`was_sent`](Self::was_sent).
+    /// Returns the frame to send now, if one is due. The frame stays available until
+    /// [`was_sent`](Self::was_sent).
     pub(super) fn next_frame(&mut self, now: Nanos) -> Option<&[u8]> {
         let is_due = match self.state {
             State::Open => {
@@ -116,7 +117,8 @@ impl Recorder {
         Some(&self.frame)
     }
 
-    /// What was to be sent is on its way; if not, for lack of memory, it is tried again later.
+    /// Notes whether the send of the frame has started. If it has not, for lack of memory, it is retried
+    /// later.
     pub(super) fn was_sent(&mut self, now: Nanos, on_its_way: bool) {
         self.sent = now;
         if on_its_way {

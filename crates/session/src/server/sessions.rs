@@ -1,4 +1,5 @@
-//! The control socket's clients: lines in, answers out, one at a time.
+//! Sessions of the control socket: each sends request lines and gets one answer to each, one request at a
+//! time.
 
 use super::recorder::Recorder;
 use super::{Outside, Server, Stop, StopRequest};
@@ -14,54 +15,54 @@ use weir_engine::{AdminError, AdminId, AdminReply};
 use weir_model::{Buffer, Bytes, ConnId, ErrorKind, Fill, IoError, Memory, Mutant, Nanos, VolumeOffset};
 use weir_policy::placement::TunedPolicy;
 
-/// Sessions at a time.
+/// Maximum number of concurrent sessions.
 const SESSIONS: usize = 16;
 /// Bytes received or sent at once.
 const ROOM: usize = 4096;
 
-/// Everybody at the control socket.
+/// All sessions of the control socket.
 pub(super) struct Sessions {
     open: BTreeMap<ConnId, Session>,
-    /// How long a session may be silent, or take no answer.
+    /// Timeout of a session that sends nothing, or does not take an answer.
     idle: Nanos,
-    /// Who was answered last: the others are before it.
+    /// Session that was answered last. The next search starts after it, which makes the order round-robin.
     last: Option<ConnId>,
-    /// Changes the engine is at, and who asked.
+    /// Changes that the engine is executing, and the session that requested each.
     asked: BTreeMap<u64, ConnId>,
     next: u64,
-    /// Of what clients ask for, while a session wants it.
+    /// Records client requests while a session wants them.
     recorder: Option<Box<Recorder>>,
 }
 
 struct Session {
     room: Buffer,
-    /// What has arrived and was not answered.
+    /// Bytes that have arrived and have not been answered.
     line: Vec<u8>,
-    /// The engine is at it.
+    /// True while the engine executes the session's request.
     waiting: bool,
-    /// The rest of the answer.
+    /// The unsent rest of the answer.
     answer: Vec<u8>,
-    /// In flight to the client.
+    /// Buffer of the send in flight.
     sending: Option<Buffer>,
     receiving: bool,
-    /// The client will send no more.
+    /// True if the client has closed its sending side.
     ended: bool,
-    /// It is told what clients ask for.
+    /// True if the session receives recorded requests.
     records: bool,
-    /// Its socket is being closed.
+    /// True while its socket is being closed.
     is_closing: bool,
-    /// When it came, was answered, or took (part of) an answer last.
+    /// Last time the session connected, was answered, or took (part of) an answer.
     used: Nanos,
 }
 
-/// What is left to be told of what clients ask for.
+/// State of the recorded requests that are still to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stream {
-    /// Some of it is on its way.
+    /// A frame is in flight.
     Leaving,
-    /// It is not time for more.
+    /// The next frame is not due yet.
     Waiting,
-    /// Nothing.
+    /// Everything has been sent.
     Over,
 }
 
@@ -70,18 +71,18 @@ impl Sessions {
         Self { open: BTreeMap::new(), idle, last: None, asked: BTreeMap::new(), next: 0, recorder: None }
     }
 
-    /// Whoever takes down what clients ask for.
+    /// Returns the recorder of client requests, if a session wants one.
     pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
         self.recorder.as_deref_mut()
     }
 
-    /// Sessions that are open.
+    /// Returns the number of open sessions.
     pub(super) fn count(&self) -> usize {
         self.open.len()
     }
 
-    /// When [`Self::send`] must be called at the latest, for a session that has something to answer or has
-    /// been silent for too long.
+    /// Returns the time by which [`Self::send`] must be called, because a session has a request to answer or
+    /// its timeout expires.
     pub(super) fn deadline(&self, now: Nanos) -> Option<Nanos> {
         if self.open.values().any(Session::has_line) {
             return Some(now);
@@ -92,7 +93,7 @@ impl Sessions {
         [expires, frame].into_iter().flatten().min()
     }
 
-    /// Somebody came. The one that has been idle for the longest time gives way if there are too many.
+    /// Accepts a session. If there are too many, the one that has been idle longest is closed.
     pub(super) fn accept<P: Port, M: Memory>(
         &mut self,
         conn: ConnId,
@@ -102,7 +103,7 @@ impl Sessions {
             let idle = self.open.iter().filter(|(_, session)| session.is_idle());
             let longest = idle.min_by_key(|(_, session)| session.used).map(|(conn, _)| *conn);
             let Some(longest) = longest else { return Err(Refusal::Sessions(SESSIONS)) };
-            // It is there until the kernel is done with its buffer.
+            // The session stays in the table until the kernel has released its buffer.
             if let Some(session) = self.open.get_mut(&longest) {
                 session.is_closing = true;
             }
@@ -171,7 +172,7 @@ impl Sessions {
         session.sending.into_iter().for_each(|buffer| outside.memory.give(buffer));
     }
 
-    /// A change was made or refused.
+    /// Answers the session whose change the engine has made or refused.
     pub(super) fn reply(&mut self, reply: AdminReply) {
         let answer = match reply.result {
             Ok(_) => Answer::Done,
@@ -184,7 +185,7 @@ impl Sessions {
         }
     }
 
-    /// The next request that may be answered now: of each session in turn.
+    /// Returns the next request that can be answered now, taking sessions in turn.
     pub(super) fn next_line(&mut self, now: Nanos) -> Option<(ConnId, Vec<u8>)> {
         let has_line = |(_, session): &(&ConnId, &Session)| session.has_line();
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
@@ -200,7 +201,7 @@ impl Sessions {
         Some((conn, line))
     }
 
-    /// Sends answers, receives from who has been answered, closes who is done.
+    /// Sends answers, receives from sessions that have been answered, and closes sessions that are done.
     pub(super) fn send<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         for (&conn, session) in &mut self.open {
             if session.may_expire() && session.used + self.idle <= outside.now {
@@ -242,7 +243,7 @@ impl Sessions {
 }
 
 impl Session {
-    /// Whether it has asked something that may be answered now.
+    /// Reports whether the session has sent a request that can be answered now.
     fn has_line(&self) -> bool {
         !(self.waiting || self.records || self.is_closing)
             && self.answer.is_empty()
@@ -250,18 +251,18 @@ impl Session {
             && self.line.contains(&b'\n')
     }
 
-    /// Whether nobody waits for anything of it: it can give way.
+    /// Reports whether nobody waits for the session, so that it can be closed to admit another one.
     fn is_idle(&self) -> bool {
         self.may_expire() && self.answer.is_empty() && self.sending.is_none() && !self.has_line()
     }
 
-    /// Whether it is its own fault that nothing happens. A change that the engine is at takes its time, and
-    /// what is recorded comes when clients ask for something.
+    /// Reports whether the timeout applies, because the session itself is what delays progress. It does not
+    /// apply while the engine executes a change, nor while a recording waits for client requests.
     fn may_expire(&self) -> bool {
         !(self.waiting || self.is_closing) && (!self.records || self.sending.is_some())
     }
 
-    /// Sends what was recorded, if it is time.
+    /// Sends recorded requests, if a frame is due.
     fn send_recorded<P: Port, M: Memory>(
         &mut self,
         conn: ConnId,
@@ -286,7 +287,7 @@ impl Session {
         }
     }
 
-    /// What it recorded is wanted no more.
+    /// Stops recording for this session, if it records.
     fn stop_recording(&mut self, recorder: &mut Option<Box<Recorder>>) {
         if std::mem::take(&mut self.records) {
             *recorder = None;
@@ -295,9 +296,9 @@ impl Session {
 }
 
 impl<V: Volumes, P: Port> Server<V, P> {
-    /// Answers what has been asked at the control socket, or has the engine do it.
+    /// Answers requests of the control socket, or passes them to the engine.
     pub(super) fn answer_sessions<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
-        // One in a turn: a status walks through the map, and clients wait.
+        // One request a turn: a status walks the whole map while clients wait.
         if let Some((conn, line)) = self.sessions.next_line(outside.now) {
             let answer = match Request::parse(&line) {
                 Ok(request) => self.answer(conn, &request, outside),
@@ -310,7 +311,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         }
     }
 
-    /// A volume gets a policy of its own, or the pool's.
+    /// Sets a policy of its own for a volume, or resets it to the pool's.
     fn give_policy(&mut self, name: &str, choice: Option<TunedPolicy>, now: Nanos) -> Answer {
         if !self.volumes.volumes().iter().any(|volume| volume.name == name) {
             let error = AdminError::NotFound(name.to_owned());
@@ -320,7 +321,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         Answer::Done
     }
 
-    /// The answer, unless the engine has to find it.
+    /// Returns the answer, or `None` if the engine has to produce it.
     fn answer<M: Memory>(
         &mut self,
         conn: ConnId,
@@ -375,7 +376,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         None
     }
 
-    /// Where a block is, since when and why.
+    /// Explains where a block is stored, since when and why.
     fn explain(&self, volume: &str, at: VolumeOffset) -> Answer {
         match self.volumes.explain(volume, at) {
             Ok(told) => {
@@ -386,7 +387,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         }
     }
 
-    /// Begins to record what clients ask of these volumes, for this session.
+    /// Starts to record client requests to these volumes, for this session.
     fn record(&mut self, conn: ConnId, names: &[String], now: Nanos) -> Answer {
         if self.sessions.recorder.is_some() {
             let message = "requests to this pool are being recorded already; end that recording first";

@@ -1,4 +1,4 @@
-//! The server over sockets that do what the test says, when it says so.
+//! Tests of the server over scripted sockets.
 
 use super::*;
 use crate::client::{hello, pattern, request, write};
@@ -7,10 +7,10 @@ use crate::ram::Ram;
 use std::collections::BTreeMap;
 use weir_model::{Fill, HeapMemory, Io};
 
-/// Sockets whose bytes the test brings.
+/// Scripted sockets: the test supplies the bytes that arrive.
 #[derive(Default)]
 struct Script {
-    /// Where each connection receives.
+    /// Buffers of the receive in flight on each connection.
     receiving: BTreeMap<ConnId, Vec<Buffer>>,
     sending: Vec<(ConnId, Vec<Buffer>)>,
     closing: Vec<ConnId>,
@@ -46,7 +46,7 @@ struct Scripted {
     server: Server<Ram, Script>,
     port: Script,
     memory: HeapMemory,
-    /// What each client was sent.
+    /// Bytes sent to each client.
     sent: BTreeMap<ConnId, Vec<u8>>,
 }
 
@@ -83,7 +83,7 @@ impl Scripted {
         self.settle();
     }
 
-    /// The client's bytes arrive, as far as they are received.
+    /// Delivers bytes to the connection, as far as receives are in flight.
     fn bring(&mut self, conn: ConnId, mut bytes: &[u8]) {
         while !bytes.is_empty()
             && let Some(into) = self.port.receiving.remove(&conn)
@@ -100,7 +100,7 @@ impl Scripted {
         }
     }
 
-    /// Turns until nothing is sent; what is sent is taken at once.
+    /// Turns the server until it sends nothing more; every send completes at once.
     fn settle(&mut self) {
         loop {
             self.with(|server, outside| server.turn(outside));
@@ -121,12 +121,12 @@ impl Scripted {
         }
     }
 
-    /// The error a FLUSH is answered with.
+    /// Returns the error code of a FLUSH reply.
     fn flush(&mut self, conn: ConnId) -> u32 {
         self.ask(conn, &request(command::FLUSH, 0, 7, 0, 0))
     }
 
-    /// The error a request without data is answered with.
+    /// Returns the error code of the reply to a request without data.
     fn ask(&mut self, conn: ConnId, request: &[u8]) -> u32 {
         self.bring(conn, request);
         let reply = self.sent.get(&conn).and_then(|sent| sent.last_chunk::<16>()).expect("a reply");
@@ -139,7 +139,8 @@ impl Scripted {
     }
 }
 
-/// Whoever asks first for a FLUSH is told of lost writes; that must not be all: they may be another's.
+/// The first client to FLUSH after lost writes gets an error, and so does every other client: the lost writes
+/// may be its own.
 #[test]
 fn every_client_is_told_of_a_loss() {
     const EIO: u32 = 5;
@@ -164,7 +165,7 @@ fn every_client_is_told_of_a_loss() {
     scripted.accept(later);
     scripted.bring(later, &hello(false));
     assert_eq!(scripted.flush(later), 0, "it came after that");
-    // Gone without a word it leaves nothing that its successor has to be told.
+    // The client disconnected without having written anything: its successor need not get the error.
     scripted.port.hung_up.push(later);
     let last = ConnId::new(3, 0);
     scripted.accept(last);
@@ -172,8 +173,8 @@ fn every_client_is_told_of_a_loss() {
     assert_eq!(scripted.server.volumes().owed(), None, "it knew of all losses");
 }
 
-/// A client loses its connection, connects again and asks once more for the FLUSH that failed, which it may
-/// not know.
+/// A client loses its connection, reconnects and repeats the failed FLUSH. It may not have seen the failure,
+/// so the FLUSH fails again.
 #[test]
 fn what_a_lost_connection_may_not_have_heard_is_told_again() {
     for (is_lost, says_goodbye) in [(true, false), (false, false), (true, true)] {
@@ -198,8 +199,8 @@ fn what_a_lost_connection_may_not_have_heard_is_told_again() {
     }
 }
 
-/// A client loses its connection, connects again and writes: what the server had not yet looked at of the
-/// lost one's writes must not be carried out any more.
+/// A client loses its connection, reconnects and writes. The server must not execute writes of the lost
+/// connection that it has not parsed yet.
 #[test]
 fn a_lost_connection_writes_nothing_once_its_client_is_back() {
     for (is_lost, volume) in [(true, "ram"), (false, "ram"), (true, "two")] {
@@ -217,7 +218,7 @@ fn a_lost_connection_writes_nothing_once_its_client_is_back() {
         scripted.bring(NEW, &[hello(false), write(1, 0, &pattern(2, 4096))].concat());
         assert!(scripted.first_block() == pattern(2, 4096));
         scripted.bring(OLD, &write(1, 0, &pattern(1, 4096)));
-        // Where the client is there, or the new one uses another volume, it is carried out.
+        // If the client is still connected, or the new one uses another volume, the write is executed.
         let is_ended = is_lost && volume == "ram";
         let expected = if is_ended { pattern(2, 4096) } else { pattern(1, 4096) };
         assert!(scripted.first_block() == expected, "lost: {is_lost}, of {volume}");
@@ -225,7 +226,7 @@ fn a_lost_connection_writes_nothing_once_its_client_is_back() {
     }
 }
 
-/// A client that takes no reply ends with its connection, which is closed when it has had its time.
+/// A client that accepts no reply keeps its connection only until the farewell timeout expires.
 #[test]
 fn a_stop_waits_for_no_client_beyond_the_farewell() {
     let mut scripted = Scripted::new();
@@ -255,7 +256,7 @@ fn a_stop_waits_for_no_client_beyond_the_farewell() {
     assert_eq!(end, Some(End::Graceful));
 }
 
-/// The receive of a client that rests is cancelled: the connection is not lost with it.
+/// Cancelling the receive of an idle client does not close its connection.
 #[test]
 fn an_idle_client_rests_and_is_heard_again() {
     let mut scripted = Scripted::new();
@@ -274,7 +275,7 @@ fn an_idle_client_rests_and_is_heard_again() {
     assert!(scripted.port.closing.is_empty());
     assert_eq!(scripted.flush(OLD), 0);
     assert_eq!(scripted.server.counts().idle, 0);
-    // One that nobody cancelled has failed.
+    // A receive that fails without having been cancelled means that the connection has failed.
     scripted.with(|server, outside| {
         server.received(OLD, Err(IoError::Lost), outside);
         server.turn(outside);
@@ -282,8 +283,8 @@ fn an_idle_client_rests_and_is_heard_again() {
     assert_eq!(scripted.port.closing, [OLD]);
 }
 
-/// A control session that is silent is closed when its time is over, and not before; one that is told what
-/// clients ask for has all the time it needs.
+/// The server closes a silent control session when its timeout expires, and not before. A session that
+/// records requests has no timeout while it keeps up.
 #[test]
 fn a_silent_control_session_is_closed_in_the_end() {
     let limit = Limits::default().control;
@@ -319,7 +320,7 @@ fn a_client_that_never_asks_for_anything_rests_as_well() {
     assert_eq!((scripted.server.counts().idle, scripted.server.counts().clients), (0, 0), "it is gone");
 }
 
-/// At the moment it was looked at it could not, since its answer was on its way.
+/// The client could not rest at the first check, because its reply was still in flight.
 #[test]
 fn a_client_that_takes_its_answer_late_rests_after_that() {
     let mut scripted = Scripted::new();

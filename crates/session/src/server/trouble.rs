@@ -1,27 +1,26 @@
-//! What the engine wants whoever looks after the pool to know, in the log: only so many failed
-//! commands at a time.
+//! Writes the engine's notices for the operator to the log, with a limit on the rate of failed commands.
 
 use crate::repeated::Repeated;
 use weir_engine::{Notice, SpaceKind};
 use weir_model::{DeviceId, IoError, Nanos, RequestError, VolumeId};
 
-/// Failed commands told in one stretch of time; the rest are counted.
+/// Failed commands logged per interval; further ones are counted.
 const MOST: u32 = 10;
 const STRETCH: Nanos = Nanos::secs(10);
 
-/// Keeps the log readable when a device fails by the thousand.
+/// Keeps the log readable when a device fails thousands of commands.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     began: Option<Nanos>,
     told: u32,
     untold: u32,
-    /// Requests answered with an error that says that something is not durable.
+    /// Requests that failed because data is not durable.
     failures: Repeated<RequestError>,
 }
 
 impl Trouble {
-    /// A request was answered. What clients do wrong is not an operator's business, and failing devices are
-    /// told of as such; that what was written is not durable is.
+    /// Counts a reply. A client's own mistakes do not concern the operator, and failing devices have notices
+    /// of their own; data that is not durable is reported.
     #[inline]
     pub(super) fn note_reply<T>(&mut self, result: &Result<T, RequestError>) {
         if let Err(error @ (RequestError::FlushFailed(_) | RequestError::ReadOnly)) = result {
@@ -29,12 +28,12 @@ impl Trouble {
         }
     }
 
-    /// When there is something to say of such requests.
+    /// Returns the time when a line about such requests is due.
     pub(super) fn deadline(&self, now: Nanos) -> Option<Nanos> {
         self.failures.due(now)
     }
 
-    /// Says how many such requests there were, if that is due. `name` says what a device is called.
+    /// Logs the number of such requests, if a line is due. `name` maps a device to its name.
     pub(super) fn tell_failures(&mut self, now: Nanos, name: impl Fn(DeviceId) -> String) {
         match self.failures.take_due(now) {
             Some((requests, error @ RequestError::FlushFailed(device))) => {
@@ -45,8 +44,8 @@ impl Trouble {
         }
     }
 
-    /// Puts a notice into the log; a failed command only if there were not many just before. `name`
-    /// says what a device is called, `volume_name` a volume, and `save` how to save what is on removed
+    /// Logs a notice; a failed command only if there have been few in the current interval. `name` maps a
+    /// device to its name, `volume_name` a volume; `save` is the command that saves the contents of removed
     /// devices.
     pub(super) fn tell(
         &mut self,
@@ -141,7 +140,7 @@ impl Trouble {
     }
 }
 
-/// What is lost with a device, or may be.
+/// Logs data that is lost with a device, or may be.
 fn tell_of_loss(notice: Notice, name: impl Fn(DeviceId) -> String, volume_name: impl Fn(VolumeId) -> String) {
     match notice {
         Notice::Lost { device, why } if why.is_damage() => tracing::error!(
@@ -171,12 +170,13 @@ fn tell_of_loss(notice: Notice, name: impl Fn(DeviceId) -> String, volume_name: 
             %bytes,
             "data unreachable until the device returns; the first ranges are listed above"
         ),
-        // In plain words above; never silence.
+        // Notices with a text of their own are handled above; the rest are logged as they are rather than
+        // dropped.
         other => tracing::warn!("{other:?}"),
     }
 }
 
-/// Whose policy it is, if not the pool's.
+/// Names the volume of a policy, if it is not the pool's policy.
 fn of_volume(volume: Option<VolumeId>) -> String {
     volume.map_or(String::new(), |volume| format!(" of volume number {}", volume.0))
 }

@@ -1,11 +1,11 @@
-//! When the requests of a trace come, if it does not say so or they are to come at another rate.
+//! Arrival times for traces that have none, or that are to be replayed at another rate.
 
 use crate::load::synthetic::Chance;
 use weir_model::{Nanos, Seed};
 use weir_trace::Trace;
 
-/// So many requests come a second on average: a trace's own times are stretched; where it has none, gaps are
-/// exponential, as those of many clients who know nothing of one another.
+/// Sets the mean arrival rate, in requests per second. A trace's own times are scaled; a trace without times
+/// gets exponential gaps, as from many independent clients.
 pub fn at_rate(trace: &mut Trace, rate: f64, seed: Seed) {
     let (duration, gaps) = (trace.duration(), trace.records.len().saturating_sub(1).max(1) as f64);
     if duration > Nanos(0) {
@@ -23,7 +23,8 @@ pub fn at_rate(trace: &mut Trace, rate: f64, seed: Seed) {
     }
 }
 
-/// The first half of the requests and the second, each beginning at time zero; `None` of a single one.
+/// Returns the first and the second half of the requests, each beginning at time zero; `None` for a single
+/// request.
 pub fn halves(trace: &Trace) -> Option<(Trace, Trace)> {
     let (mut first, mut second) = (trace.clone(), trace.clone());
     second.records = first.records.split_off(trace.records.len() / 2);

@@ -1,4 +1,4 @@
-//! What a set comes to when the engine runs the trace on it in virtual time.
+//! Confirms a set's forecast: runs the engine with the trace on it in virtual time.
 
 use super::{DeviceSet, EXTENT, HEADROOM, Judged, Level, Measured, Search, Several, flash_life};
 use crate::place::outcome::Outcome;
@@ -13,34 +13,34 @@ use weir_trace::Trace;
 /// How a trace is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs<'p> {
-    /// The placement policy.
+    /// Placement policy.
     pub policy: &'p str,
-    /// Requests after which a run ends, but for two rounds of the trace.
+    /// Number of requests after which a run ends, though not before two rounds of the trace.
     pub requests: u64,
-    /// For whatever is left to chance.
+    /// Random seed.
     pub seed: Seed,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    /// What the set is judged by.
+    /// The figures by which the set is judged.
     pub judged: Judged,
-    /// All there is to know of the run.
+    /// The complete outcome of the run.
     pub outcome: Outcome,
 }
 
-/// How a trace is repeated.
+/// Repetitions of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rounds {
-    /// How often it is run in all: whole, until it has taken ten minutes, as in `weir sim place`.
+    /// Total number of rounds: whole rounds, until ten minutes have passed, as in `weir sim place`.
     all: u64,
-    /// A third of them, rounded up, warms up; none if it is run once.
+    /// Number of warm-up rounds: a third, rounded up; none if the trace runs once.
     warm_up: u64,
 }
 
 impl Rounds {
-    /// Of a trace whose runs end after so many requests, but for two rounds.
+    /// Returns the repetitions for a run that ends after `requests` requests, though not before two rounds.
     fn of(trace: &Trace, requests: u64) -> Self {
         let period = Replay::new(trace.clone(), 1.0).lasts();
         match LEAST.0.div_ceil(period.0.max(1)) {
@@ -54,7 +54,7 @@ impl Rounds {
 }
 
 impl Measured {
-    /// What of a trace is measured when it is run, for so many requests at most.
+    /// Returns the measured part of a trace in a run of at most `requests` requests.
     pub fn of(trace: &Trace, requests: u64) -> Self {
         match Rounds::of(trace, requests).warm_up {
             0 => Self::LastTwoThirds,
@@ -65,11 +65,11 @@ impl Measured {
 }
 
 impl Search<'_> {
-    /// Runs a trace on a set whose devices are as much smaller as the search has them: the very trace it knows, or another one
-    /// of the same machine.
+    /// Runs a trace on a set whose devices are scaled down as in the search. The trace may be the one of the
+    /// search, or another of the same machine.
     ///
     /// # Errors
-    /// If the engine cannot run it.
+    /// Fails if the engine cannot run it.
     pub fn simulate(&self, set: &DeviceSet, trace: &Trace, runs: &Runs<'_>) -> Result<Simulated, SimError> {
         let mut load = Replay::new(trace.clone(), 1.0);
         let (period, rounds) = (load.lasts(), Rounds::of(trace, runs.requests));
@@ -97,7 +97,7 @@ impl Search<'_> {
         Ok(Simulated { judged, outcome })
     }
 
-    /// The set as a pool for so much data.
+    /// Returns the set as a pool for this much data.
     fn pool(&self, set: &DeviceSet, data: Bytes) -> PoolSpec {
         let share = |(level, several): (Level, Several)| match level {
             Level::Slow => HEADROOM / f64::from(several.count),
@@ -128,7 +128,7 @@ impl Search<'_> {
     }
 }
 
-/// What the devices of a set are called in a pool.
+/// Returns the name of a kind's devices in a pool.
 const fn names(level: Level) -> &'static str {
     match level {
         Level::Fast => "fast",
@@ -137,7 +137,7 @@ const fn names(level: Level) -> &'static str {
     }
 }
 
-/// What a device of several is called in a pool: `fast`, `fast2`.
+/// Returns the name of a device in a pool: `fast`, `fast2`.
 pub fn device_name(level: Level, number: u32) -> String {
     let names = names(level);
     if number == 1 { names.to_owned() } else { format!("{names}{number}") }
@@ -147,7 +147,7 @@ fn is_one_of(level: Level, device: &str) -> bool {
     device.starts_with(names(level))
 }
 
-/// Whether the device of this name is one of a set's fast ones, of whichever kind.
+/// Reports whether the device of this name is one of a set's fast ones, of either kind.
 pub fn is_fast(device: &str) -> bool {
     [Level::Fast, Level::Second].into_iter().any(|level| is_one_of(level, device))
 }

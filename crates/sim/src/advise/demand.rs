@@ -1,4 +1,4 @@
-//! What a trace asks, made ready for the search.
+//! A trace prepared for the search.
 
 use super::{AdviseError, EXTENT};
 use crate::cache::{BlockSize, homes};
@@ -6,32 +6,32 @@ use rustc_hash::FxHashMap;
 use weir_model::{BLOCK, Bytes, Nanos, Op};
 use weir_trace::{Record, Trace};
 
-/// A trace whose extents are numbered in the order of their addresses. Takes 32 bytes a request.
+/// A trace whose extents are numbered in address order. Uses 32 bytes per request.
 #[derive(Debug)]
 pub struct Demand {
-    /// Extents it touches.
+    /// Number of extents that it touches.
     extents: u32,
-    /// All to read and write, in order of time.
+    /// All reads and writes, in time order.
     requests: Vec<Asked>,
     measured: Measured,
-    /// From one repetition's start to the next one's.
+    /// Time between the starts of two repetitions.
     period: Nanos,
 }
 
-/// A request to read or write.
+/// A read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) at: Nanos,
     pub(super) is_write: bool,
     /// Its first extent.
     pub(super) extent: u32,
-    /// Its first byte, from the extent's.
+    /// Offset of its first byte within the extent.
     pub(super) within: Bytes,
     pub(super) len: Bytes,
 }
 
 impl Asked {
-    /// The extents it touches, and of each the blocks as bits.
+    /// Returns the extents that it touches, each with a bit mask of the blocks.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, u32)> {
         let (first, end) = (self.within.0 / BLOCK, (self.within.0 + self.len.0).div_ceil(BLOCK));
         (self.extent..).zip((0..end).step_by(BLOCKS)).map(move |(extent, start)| {
@@ -41,24 +41,24 @@ impl Asked {
     }
 }
 
-/// Blocks of an extent: as many as a number has bits.
+/// Blocks per extent: the number of bits of a mask.
 pub(super) const BLOCKS: usize = u32::BITS as usize;
 const _: () = assert!(EXTENT.bytes().0 == BLOCKS as u64 * BLOCK);
 
-/// Of a trace, what is measured.
+/// The measured part of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// What comes after the first third of the time.
+    /// Everything after the first third of the time.
     LastTwoThirds,
-    /// It is repeated: all of it after so many times.
+    /// The trace is repeated: one whole repetition after this many.
     After(u32),
 }
 
 impl Demand {
-    /// Of this trace. `measured` says what of it counts.
+    /// Prepares a trace; `measured` selects the part that counts.
     ///
     /// # Errors
-    /// If an address is out of reach, or nothing is read or written in what counts.
+    /// Fails if an address is out of range, or the measured part has no reads or writes.
     pub fn new(trace: &Trace, measured: Measured) -> Result<Self, AdviseError> {
         let requests = || trace.records.iter().filter(|record| record.op != Op::Trim);
         let grain = BlockSize::new(EXTENT.bytes()).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Demand {
             Ok(Asked {
                 at: record.at,
                 is_write: record.op == Op::Write,
-                // All are there.
+                // Every extent has a number.
                 extent: number.unwrap_or_default(),
                 within: Bytes(record.offset.0 % EXTENT.bytes().0),
                 len: record.len.max(Bytes(1)),
@@ -94,17 +94,17 @@ impl Demand {
         Ok(demand)
     }
 
-    /// The bytes of the extents it touches.
+    /// Returns the bytes of the extents that it touches.
     pub fn footprint(&self) -> Bytes {
         Bytes(u64::from(self.extents) * EXTENT.bytes().0)
     }
 
-    /// The extents it touches.
+    /// Returns the number of extents that it touches.
     pub fn extents(&self) -> u32 {
         self.extents
     }
 
-    /// How long what is measured takes.
+    /// Returns the duration of the measured part.
     pub fn lasts(&self) -> Nanos {
         match self.measured {
             Measured::LastTwoThirds => Nanos(self.period.0 - self.period.0 / 3),
@@ -112,7 +112,7 @@ impl Demand {
         }
     }
 
-    /// What comes before what is measured: so many times all, and so many requests.
+    /// Returns the warm-up: a number of whole repetitions, and a number of requests.
     pub(super) fn warm_up(&self) -> (u32, usize) {
         match self.measured {
             Measured::LastTwoThirds => {
@@ -131,12 +131,12 @@ impl Demand {
         &self.requests[self.warm_up().1..]
     }
 
-    /// Bytes written.
+    /// Returns the bytes written.
     pub fn written(&self) -> Bytes {
         let writes = self.measured_requests().iter().filter(|request| request.is_write);
         Bytes(writes.map(|request| request.len.0).sum())
     }
 }
 
-/// Homes collected before those that came twice are left out.
+/// Number of homes collected before duplicates are removed.
 const TOUCHED_MOST: usize = 1 << 24;

@@ -1,11 +1,13 @@
-//! What no other choice is better than.
+//! The Pareto frontier of choices.
 
 use super::Judged;
 
-/// Responses and lives closer than this, in proportion, are alike: models are not that good.
+/// Response times and lives that differ by less than this share count as alike, because models are not more
+/// precise.
 pub(super) const ALIKE: f64 = 0.05;
 
-/// A choice on a scale on which what is alike mostly is the same; less of each is better.
+/// Maps a choice to steps of a scale on which figures that are alike mostly coincide; smaller is better in
+/// each.
 fn steps(judged: &Judged) -> [i64; 4] {
     let step = |figure: f64| (figure.max(1e-12).ln() / ALIKE.ln_1p()).floor() as i64;
     let price = i64::try_from(judged.price.0).unwrap_or(i64::MAX);
@@ -17,15 +19,17 @@ fn steps(judged: &Judged) -> [i64; 4] {
     ]
 }
 
-/// The indices of those that no other one dominates: that none is at least as good in price, mean, p99 and life (but for the price
-/// in steps of 5 %), and better in one. Of several that are alike in all, the first. By ascending price.
+/// Returns the indices of the choices that no other dominates, by ascending price. A choice dominates another
+/// if it is at least as good in price, mean, p99 and life (all except the price in steps of 5 %), and better
+/// in one. Of several that are equal in all, the first is kept.
 pub fn frontier(choices: &[Judged]) -> Vec<usize> {
     let steps: Vec<_> = choices.iter().map(steps).collect();
     let mut order: Vec<_> = (0..choices.len()).collect();
     order.sort_by(|a, b| steps[*a].cmp(&steps[*b]).then(a.cmp(b)));
     let mut kept: Vec<usize> = Vec::new();
     for candidate in order {
-        // Whatever dominates it comes before it in this order, and if that was not kept, what dominates that does, too.
+        // Any choice that dominates it comes before it in this order; if that one was not kept, the one that
+        // dominates it in turn also dominates this one.
         let is_beaten =
             kept.iter().any(|kept| steps[*kept].iter().zip(&steps[candidate]).all(|(a, b)| a <= b));
         if !is_beaten {
@@ -42,7 +46,7 @@ mod tests {
     use proptest::prelude::*;
     use weir_model::Nanos;
 
-    /// As the definition says, each with each.
+    /// Computes the frontier by its definition, comparing each with each.
     fn naive(choices: &[Judged]) -> Vec<usize> {
         let steps: Vec<_> = choices.iter().map(steps).collect();
         let beats = |a: usize, b: usize| {

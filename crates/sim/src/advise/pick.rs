@@ -1,58 +1,58 @@
-//! Which of several sets to buy.
+//! Ranks sets of devices and picks the one to buy.
 
 use super::frontier::{ALIKE, frontier};
 use super::{Cents, Years};
 use serde::Serialize;
 use weir_model::Nanos;
 
-/// What a set is judged by.
+/// The criteria by which a set is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
-    /// What it costs.
+    /// Price.
     pub price: Cents,
-    /// The mean response.
+    /// Mean response time.
     pub mean: Nanos,
-    /// What 99 of 100 requests take at most.
+    /// 99th percentile of the response times.
     pub p99: Nanos,
-    /// How long its flash lasts.
+    /// Flash life.
     pub life: Years,
 }
 
-/// What a set must keep to. No limit unless given.
+/// Limits that a set must satisfy; each defaults to none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// The most it may cost.
+    /// Maximum price.
     pub budget: Option<Cents>,
-    /// The longest mean response.
+    /// Maximum mean response time.
     pub mean: Option<Nanos>,
-    /// The longest response of 99 of 100.
+    /// Maximum 99th percentile.
     pub p99: Option<Nanos>,
-    /// The shortest life of its flash.
+    /// Minimum flash life.
     pub life: Years,
 }
 
-/// By which rule one is picked of those that keep to the limits.
+/// Rule by which one of the sets within the limits is picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// Responses are limited: the cheapest.
+    /// Response times are limited: the cheapest.
     Cheapest,
-    /// The price is limited, and responses are not: the fastest, and of those that are as fast, the cheapest.
+    /// The price is limited, and response times are not: the fastest, and of equally fast ones the cheapest.
     Fastest,
-    /// Neither is: that with the least product of price and response. One per cent more money has to buy one per cent
-    /// shorter responses.
+    /// Neither is limited: the one with the least product of price and response time. One per cent more money
+    /// has to buy one per cent shorter response times.
     Balanced,
 }
 
 impl Judged {
-    /// The mean and the p99, which count alike, in seconds.
+    /// Returns the geometric mean of mean and p99, in seconds; both have equal weight.
     pub fn response(&self) -> f64 {
         (self.mean.as_secs_f64() * self.p99.as_secs_f64()).sqrt()
     }
 }
 
 impl Limits {
-    /// Whether the set keeps to them.
+    /// Reports whether the set satisfies the limits.
     pub fn keeps(&self, judged: &Judged) -> bool {
         self.budget.is_none_or(|most| judged.price <= most)
             && self.mean.is_none_or(|most| judged.mean <= most)
@@ -60,7 +60,7 @@ impl Limits {
             && judged.life >= self.life
     }
 
-    /// The rule that goes with them.
+    /// Returns the rule that goes with the limits.
     pub fn rule(&self) -> Rule {
         match (self.mean.or(self.p99), self.budget) {
             (Some(_), _) => Rule::Cheapest,
@@ -69,7 +69,7 @@ impl Limits {
         }
     }
 
-    /// How many times as much as allowed it comes to, where it is furthest beyond a limit; 1 if it keeps to all.
+    /// Returns the largest ratio of a figure to its limit; 1 if the set satisfies all limits.
     fn excess(&self, judged: &Judged) -> f64 {
         let times = |is: f64, most: Option<f64>| most.map_or(1.0, |most| is / most);
         let all = [
@@ -81,9 +81,9 @@ impl Limits {
         all.into_iter().fold(1.0, f64::max)
     }
 
-    /// These sets, those that keep to the limits first, by the rule, then the others, the nearest to them
-    /// first. Of those that keep to them, what another one is no worse than in anything comes last; figures
-    /// that are alike count as the same, in that and among the fastest.
+    /// Ranks the sets: those within the limits first, by the rule, then the others, the closest to the limits
+    /// first. Among those within the limits, dominated sets come last. Figures that are alike count as equal
+    /// for domination and among the fastest.
     pub fn ranked(&self, choices: &[(usize, Judged)]) -> Vec<usize> {
         let rule = self.rule();
         let mut ranked = choices.to_vec();
@@ -108,7 +108,7 @@ impl Limits {
 }
 
 impl Rule {
-    /// Less is better.
+    /// Returns the quantity that the rule minimizes.
     fn cost(self, judged: &Judged) -> f64 {
         match self {
             Self::Cheapest => judged.price.whole(),
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(picked, 0, "the p99 is the same: the mean makes the others 2.6 % faster at most");
         let judged: Vec<_> = choices.iter().map(|(_, judged)| *judged).collect();
         assert!(frontier(&judged).contains(&picked));
-        // As fast and dearer, whatever the last per cent says.
+        // Equally fast and more expensive, whatever the last per cent says.
         let choices = [(0, set(500, 1001)), (1, set(501, 1000))];
         assert_eq!(frontier(&choices.map(|(_, judged)| judged)), [0]);
         for limits in [budget, Limits::default(), Limits { p99: Some(Nanos::millis(200)), ..budget }] {

@@ -1,5 +1,5 @@
-//! How long a device takes for its part of a trace: its timing model is given the requests that come to it, at the times of
-//! the trace, so that they queue as they would.
+//! Response times of a device for its part of a trace: its timing model gets the requests that reach it, at
+//! the times of the trace, so that they queue as on the device.
 
 use super::demand::{Asked, Demand};
 use super::split::{Home, Level, Sizes, Split, split};
@@ -10,22 +10,23 @@ use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 use weir_timing::Timing;
 use weir_timing::drives::Drive;
 
-/// What is asked for in less time than this is no load that goes on.
+/// Minimum time over which the load is computed; a shorter trace is no sustained load.
 const SHORTEST: Nanos = Nanos::secs(10);
-/// Requests a model is given at most, the last of the trace: enough for one in a hundred of them to be thousands.
+/// Maximum number of requests given to a model, the last of the trace: enough for one in a hundred of them to
+/// be thousands.
 const MOST: usize = 400_000;
 
-/// Which part of a trace comes to a device.
+/// The part of a trace that reaches a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// All: there are no other devices but its like.
+    /// All of it: the set has only one kind of device.
     All,
-    /// What this one of its set's kinds answers; what is copied to it, or brought home, besides.
+    /// The requests served by this kind of the set, plus its share of copies and write-back.
     Of(Level, Sizes),
 }
 
 impl Part {
-    /// The fast devices' slots, if there are fast devices.
+    /// Returns the slots of the fast devices, if there are fast devices.
     pub fn sizes(self) -> Option<Sizes> {
         match self {
             Self::All => None,
@@ -41,20 +42,20 @@ impl Part {
     }
 }
 
-/// A kind of devices and its part of the trace: what is to be found out for a set to be judged.
+/// A kind of device and its part of the trace: one simulation that judging a set needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream {
-    /// The modelled drive.
+    /// Modelled drive.
     pub model: String,
-    /// What comes to it and to its like.
+    /// The part of the trace that reaches these devices.
     pub part: Part,
-    /// How many of them share that, extent by extent.
+    /// Number of devices that share it, extent by extent.
     pub devices: u32,
-    /// Whether the trace stands for more than it touches, so that the drive's buffers are smaller in proportion.
+    /// True if the trace represents more data than it touches, so that the drive's buffers are scaled down.
     pub is_scaled: bool,
 }
 
-/// A command to a device; of requests a client waits for the answer.
+/// A device command; a client waits for some of them.
 struct DeviceCommand {
     at: Nanos,
     kind: IoKind,
@@ -65,7 +66,7 @@ struct DeviceCommand {
 }
 
 impl Stream {
-    /// Gives the drive's model its part of a trace that was split so.
+    /// Plays the drive's part of a split trace to its model.
     pub(super) fn play(&self, demand: &Demand, split: &Split, drive: &Drive) -> Played {
         let room = Bytes(u64::from(self.extents(demand)) * EXTENT.bytes().0);
         let drive = if self.is_scaled { scaled(drive, room) } else { drive.clone() };
@@ -86,7 +87,8 @@ impl Stream {
         played
     }
 
-    /// Extents a modelled drive has: those of its slots, or room for its part of the data and [`HEADROOM`].
+    /// Returns the number of extents of a modelled drive: those of its slots, or room for its part of the
+    /// data and [`HEADROOM`].
     fn extents(&self, demand: &Demand) -> u32 {
         let all = (f64::from(demand.extents()) * HEADROOM).ceil() as u32;
         let slots = match self.part {
@@ -96,7 +98,7 @@ impl Stream {
         (slots.map_or(all, |slots| slots.0.min(all)) / self.devices).max(1)
     }
 
-    /// All commands, in order of time.
+    /// Passes all commands to `take`, in time order.
     fn each(&self, demand: &Demand, split: &Split, mut take: impl FnMut(DeviceCommand)) {
         let requests = demand.measured_requests();
         let from = requests.len().saturating_sub(MOST);
@@ -136,22 +138,23 @@ impl DeviceCommand {
     }
 }
 
-/// What devices make of their part of a trace.
+/// Response times and load of devices with their part of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Played {
     pub(super) collected: Collected,
-    /// The time until all is answered to the time in which it was asked for, of the device that takes longest.
+    /// Ratio of the time until everything is answered to the time in which it was requested, for the slowest
+    /// device.
     pub(super) load: f64,
 }
 
-/// A drive's model, and when each command came.
+/// A drive's model with the times of its commands.
 struct Device {
     timing: Box<dyn Timing>,
-    /// From the first command to the last one.
+    /// Times of the first and the last command.
     asked: Option<(Nanos, Nanos)>,
-    /// When the last one ended.
+    /// Completion of the last one.
     ended: Nanos,
-    /// Of those that a client waits for.
+    /// Start times of the commands that a client waits for.
     came: Vec<Option<Nanos>>,
     collected: Collected,
 }
@@ -185,7 +188,7 @@ impl Device {
     fn finish(mut self) -> (Collected, f64) {
         self.pass(Nanos::MAX);
         let load = self.asked.map_or(0.0, |(first, last)| {
-            // A few requests in a moment say nothing of what comes in a second.
+            // A few requests at one moment say nothing about a sustained rate.
             let asked = last.since(first).max(SHORTEST);
             self.ended.since(first).0 as f64 / asked.0 as f64
         });
@@ -193,28 +196,28 @@ impl Device {
     }
 }
 
-/// What is found out in one go: all streams of a trace that is split in one way.
+/// A unit of work: all streams of a trace that is split in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// The slots it is split at; whole if there are none.
+    /// The slots at which it is split; `None` for no split.
     pub sizes: Option<Sizes>,
-    /// What is to be played of it.
+    /// The streams to play.
     pub streams: Vec<Stream>,
 }
 
-/// What was found out by a [`Job`].
+/// Results of a [`Job`].
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Of its streams.
+    /// Results by stream.
     pub(super) responses: Vec<(Stream, Played)>,
-    /// Bytes written to each kind: the fastest, the second one, the slow one.
+    /// Bytes written to each kind: the fastest, the second, the slow one.
     pub(super) written: [Bytes; 3],
-    /// Of the reads, the shares that the fast kinds answer.
+    /// Shares of the reads that the fast kinds serve.
     pub(super) hit_shares: [f64; 2],
 }
 
 impl Job {
-    /// Splits the trace and gives each drive's model its part; those without a model are left out.
+    /// Splits the trace and plays each drive's part to its model; drives without a model are left out.
     pub(super) fn play(&self, demand: &Demand) -> Found {
         let split = self.sizes.map_or_else(Split::default, |sizes| split(demand, sizes));
         let drive = |stream: &Stream| Some((stream.clone(), weir_timing::drives::drive(&stream.model)?));
@@ -231,7 +234,7 @@ impl Job {
     }
 }
 
-/// Bytes written to each kind: by clients, copied, and brought home.
+/// Returns the bytes written to each kind: by clients, by copies, and by write-back.
 fn written(demand: &Demand, split: &Split) -> [Bytes; 3] {
     let home = Bytes(split.home.iter().map(|home| home.len.0).sum());
     let mut written = [split.copied[0], split.copied[1], home];
@@ -243,7 +246,7 @@ fn written(demand: &Demand, split: &Split) -> [Bytes; 3] {
     written
 }
 
-/// Of the reads, the shares that the fast kinds answer.
+/// Returns the shares of the reads that the fast kinds serve.
 fn hit_shares(demand: &Demand, split: &Split) -> [f64; 2] {
     let answered = demand.measured_requests().iter().zip(&split.answers);
     let reads = answered.filter(|(request, _)| !request.is_write);

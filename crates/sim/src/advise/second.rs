@@ -1,25 +1,26 @@
-//! Sets of two fast kinds, looked for beside the best of those with one.
+//! Sets with two fast kinds, derived from the best sets with one.
 //!
-//! There are as many of them as pairs of devices on the list for each slow one, and each pair is a size of its own that the trace
-//! has to be played to. So what is looked at is bounded: whoever is to be good with two is taken to be near what is good with
-//! one of them.
+//! There are as many such sets as pairs of offers for each slow kind, and each pair is a size of its own for
+//! which the trace has to be played. So the search is bounded, on the assumption that good sets with two fast
+//! kinds are close to good sets with one of the two.
 
 use super::set::{IdleReads, capacity_needed};
 use super::{AdviseError, DeviceSet, Judged, Limits, Offer, Several, Wanted, frontier};
 use std::collections::BTreeSet;
 
-/// The sets with one fast kind that are given a second one.
+/// Number of sets with one fast kind that get a second one.
 const BEST: usize = 6;
-/// The second kinds that are tried beside each.
+/// Number of second kinds tried for each.
 const EACH: usize = 12;
 
-/// Of sets that were judged, the six best with one fast kind that are on the frontier, by the rule the limits make; each with a
-/// second fast kind, before or behind the first: the faster one no larger than the other, both together too small for all
-/// data, and within the budget. Where more than twelve would do, so many from the cheapest to the dearest. So at most 72, each
-/// once.
+/// Returns sets with two fast kinds. It takes the six best judged sets with one fast kind on the frontier, by
+/// the rule of the limits, and adds a second fast kind, faster or slower than the first: the faster one is
+/// not larger than the other, both together are too small for all data, and the price is within the budget.
+/// If more than twelve qualify, it takes twelve from the cheapest to the most expensive. So there are at most
+/// 72, each once.
 ///
 /// # Errors
-/// If an offer has a model that is not known.
+/// Fails if an offer's model is unknown.
 pub fn with_second(
     offers: &[Offer],
     wanted: &Wanted,
@@ -51,7 +52,7 @@ pub fn with_second(
     Ok(found.into_iter().collect())
 }
 
-/// The two, the faster one first; `None` if they are alike, or nearly.
+/// Returns the two kinds, the faster one first; `None` if they are about equally fast.
 fn pair(reads: &IdleReads, one: Several, other: Several) -> Option<(Several, Several)> {
     match (reads.is_faster(one, other), reads.is_faster(other, one)) {
         (true, _) => Some((one, other)),
@@ -106,7 +107,7 @@ mod tests {
         let few = with_second(&offers, &less, &sets, &all, &free).expect("sets");
         let few: Vec<_> = few.iter().map(|set| set.name(&offers)).collect();
         assert_eq!(few, ["nvm + ssd + disk"], "others have room for all of it");
-        // Nothing is beside what has one kind only.
+        // A set with one kind only gets no second one.
         assert!(with_second(&offers, &wanted, &sets[..1], &all[..1], &free).expect("none").is_empty());
     }
 
@@ -120,7 +121,7 @@ mod tests {
         let wanted = Wanted { capacity: Bytes::gib(5000), active: Bytes::gib(500) };
         let fast = |offer| DeviceSet { fast: Some(several(offer)), second: None, slow: several(400) };
         let sets: Vec<_> = (0..400).map(fast).collect();
-        // Each dearer and faster than the one before.
+        // Each is more expensive and faster than the one before.
         let judged = |n: u64| Judged {
             price: Cents(1000 + n),
             mean: Nanos(1_000_000_000 / 2u64.pow(n as u32 / 20)),
@@ -153,13 +154,13 @@ mod tests {
         let mean = off(predicted.judged.mean, simulated.judged.mean);
         let p99 = off(predicted.judged.p99, simulated.judged.p99);
         assert!((0.5..2.0).contains(&mean) && (0.5..2.0).contains(&p99), "{mean} {p99}");
-        // What of the fast devices' work the faster kind does.
+        // The faster kind's share of the fast devices' work.
         let served: Vec<_> = simulated.outcome.devices.iter().map(|device| device.served).collect();
         let names: Vec<_> = simulated.outcome.devices.iter().map(|device| &device.name[..]).collect();
         assert_eq!(names, ["fast", "middle", "slow"]);
         let share = predicted.fastest_share / predicted.hit_share;
         assert!((share - served[0] / (served[0] + served[1])).abs() < 0.1, "{share} for {served:?}");
-        // Each kind is written to, and the one that wears out says how long it lasts.
+        // Each kind is written to, and the one that wears out first determines the life.
         assert!(predicted.judged.life < Years::UNWORN && simulated.judged.life < Years::UNWORN);
     }
 }

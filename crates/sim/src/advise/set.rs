@@ -1,4 +1,4 @@
-//! What is on sale, and the sets of it that are worth a look.
+//! Device offers, and the sets of devices worth considering.
 
 use super::{AdviseError, HEADROOM, Level, Wanted};
 use serde::Serialize;
@@ -7,17 +7,17 @@ use std::fmt;
 use weir_model::{BLOCK, Bytes, DeviceOffset, IoId, IoKind, Nanos};
 use weir_timing::drives::{Drive, drive};
 
-/// A price, in hundredths of whatever currency the list is in.
+/// A price, in hundredths of the list's currency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Cents(pub u64);
 
 impl Cents {
-    /// So many whole units, to the nearest hundredth; less than nothing is nothing.
+    /// Converts whole units, rounded to the nearest hundredth; negative amounts become zero.
     pub fn of(whole: f64) -> Self {
         Self((whole * 100.0).round() as u64)
     }
 
-    /// In whole units.
+    /// Returns the price in whole units.
     pub fn whole(self) -> f64 {
         self.0 as f64 / 100.0
     }
@@ -30,20 +30,20 @@ impl fmt::Display for Cents {
     }
 }
 
-/// A device on sale.
+/// A device offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// A short name that no other one has.
+    /// Short unique name.
     pub name: String,
     /// Maker and model.
     pub about: String,
-    /// How much it holds.
+    /// Capacity.
     pub size: Bytes,
-    /// What it costs.
+    /// Price.
     pub price: Cents,
-    /// Bytes that may be written to it; `None` if writing does not wear it out.
+    /// Endurance in bytes written; `None` if writes do not wear the device.
     pub endurance: Option<Bytes>,
-    /// The modelled drive it is as fast as, one of [`weir_timing::drives::all`].
+    /// Modelled drive with the same performance, one of [`weir_timing::drives::all`].
     pub model: String,
 }
 
@@ -54,17 +54,17 @@ impl Offer {
     }
 }
 
-/// Several devices of a kind.
+/// Several devices of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Several {
-    /// Which: an index into the list.
+    /// Index into the list of offers.
     pub offer: usize,
-    /// How many.
+    /// Number of devices.
     pub count: u32,
 }
 
 impl Several {
-    /// What all of them hold.
+    /// Returns their total capacity.
     pub(super) fn size(self, offers: &[Offer]) -> Bytes {
         Bytes(offers[self.offer].size.0 * u64::from(self.count))
     }
@@ -73,37 +73,37 @@ impl Several {
 /// Devices that could be bought together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceSet {
-    /// The fast ones, if not all are alike.
+    /// The fast devices, if there is more than one kind.
     pub fast: Option<Several>,
-    /// … and fast ones of a second kind, which is slower than that, if there are two.
+    /// Fast devices of a second kind, slower than `fast`, if there are any.
     pub second: Option<Several>,
-    /// Those that have room for all data.
+    /// The devices with room for all data.
     pub slow: Several,
 }
 
 impl DeviceSet {
-    /// The kinds of it, the fastest first.
+    /// Returns its kinds, the fastest first.
     pub fn kinds(&self) -> impl Iterator<Item = Several> {
         self.levels().map(|(_, several)| several)
     }
 
-    /// The same, each with what it is in the set.
+    /// Returns its kinds with their levels.
     pub fn levels(&self) -> impl Iterator<Item = (Level, Several)> {
         let kinds = [self.fast, self.second, Some(self.slow)];
         Level::ALL.into_iter().zip(kinds).filter_map(|(level, several)| Some((level, several?)))
     }
 
-    /// Its kinds with room for what is hot alone.
+    /// Returns its fast kinds, which have room for hot data only.
     pub fn fast_kinds(&self) -> impl Iterator<Item = Several> {
         self.fast.into_iter().chain(self.second)
     }
 
-    /// What all of it costs.
+    /// Returns the total price.
     pub fn price(&self, offers: &[Offer]) -> Cents {
         Cents(self.kinds().map(|several| offers[several.offer].price.0 * u64::from(several.count)).sum())
     }
 
-    /// Its devices by name: `870-evo-1tb + 2 x exos-4tb`.
+    /// Returns its devices by name: `870-evo-1tb + 2 x exos-4tb`.
     pub fn name(&self, offers: &[Offer]) -> String {
         let kind = |Several { offer, count }| match count {
             1 => offers[offer].name.clone(),
@@ -113,18 +113,18 @@ impl DeviceSet {
     }
 }
 
-/// The most devices of a kind in a set.
+/// Maximum number of devices of one kind in a set.
 const MOST: u32 = 12;
-/// The most fast devices, which share what is hot.
+/// Maximum number of fast devices, which share the hot data.
 const FAST_MOST: u32 = 2;
-/// A device is fast beside one that takes so many times as long for an idle read, as `adaptive` has it.
+/// A device is fast relative to another if its idle read is this many times as fast, as in `adaptive`.
 const FASTER: u64 = 4;
 
-/// All sets with room for what is wanted: as many of each kind as it takes, or one more; alone, or with one or two of a faster
-/// kind, which are smaller than the data (of which there is no use otherwise).
+/// Returns all sets with enough room: as few devices of a kind as suffice, or one more; alone, or with one or
+/// two of a faster kind whose capacity is smaller than the data (larger ones would be of no use).
 ///
 /// # Errors
-/// If none has room, or an offer has a model that is not known.
+/// Fails if no set has enough room, or an offer's model is unknown.
 pub fn sets(offers: &[Offer], wanted: &Wanted) -> Result<Vec<DeviceSet>, AdviseError> {
     let (room, reads) = (capacity_needed(wanted), IdleReads::of(offers)?);
     let mut sets = Vec::new();
@@ -144,19 +144,19 @@ pub fn sets(offers: &[Offer], wanted: &Wanted) -> Result<Vec<DeviceSet>, AdviseE
     Ok(sets)
 }
 
-/// Room there is to be for so much data.
+/// Returns the capacity needed for the data.
 pub(super) fn capacity_needed(wanted: &Wanted) -> Bytes {
     Bytes((wanted.capacity.0 as f64 * HEADROOM) as u64)
 }
 
-/// What each offer takes for an idle read.
+/// Idle read time of each offer.
 pub(super) struct IdleReads(Vec<Nanos>);
 
 impl IdleReads {
-    /// Of these.
+    /// Measures these offers.
     ///
     /// # Errors
-    /// If one has a model that is not known.
+    /// Fails if an offer's model is unknown.
     pub(super) fn of(offers: &[Offer]) -> Result<Self, AdviseError> {
         let mut known: BTreeMap<&str, Nanos> = BTreeMap::new();
         let mut reads = Vec::new();
@@ -167,27 +167,27 @@ impl IdleReads {
         Ok(Self(reads))
     }
 
-    /// One or two of each kind that is fast beside this one.
+    /// Returns one or two devices of each kind that is fast relative to this one.
     pub(super) fn fast_beside(&self, slow: Several) -> impl Iterator<Item = Several> {
         let limit = self.0[slow.offer].0;
         let fast = self.0.iter().enumerate().filter(move |(_, read)| read.0 * FASTER < limit);
         fast.flat_map(|(offer, _)| (1..=FAST_MOST).map(move |count| Several { offer, count }))
     }
 
-    /// Whether the one takes less than the other by a fifth at least.
+    /// Reports whether the first is faster than the second by at least a fifth.
     pub(super) fn is_faster(&self, one: Several, other: Several) -> bool {
         self.0[one.offer].0 * 5 <= self.0[other.offer].0 * 4
     }
 }
 
-/// How long the drive takes for a read of a block while it has nothing else to do: the mean of some.
+/// Returns the drive's mean response time for a one-block read when idle.
 fn idle_read(drive: &Drive) -> Nanos {
     const TRIES: u64 = 16;
     let size = Bytes::gib(1);
     let mut timing = drive.timing(size, drive.cache);
     let (mut now, mut sum) = (Nanos(0), 0);
     for number in 0..TRIES {
-        // By the golden ratio, all over it.
+        // Spread over the drive by the golden ratio.
         let at = DeviceOffset(number * 618_033_989 % size.0 / BLOCK * BLOCK);
         timing.submit(now, IoId(number), IoKind::Read, at, Bytes(BLOCK));
         let came = now;

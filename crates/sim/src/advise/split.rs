@@ -1,39 +1,41 @@
-//! Which requests fast devices answer and which slow ones, by the fast devices' size: a point of the miss-ratio curve, and
-//! what goes to and fro besides.
+//! Splits a trace's requests between fast and slow devices, by the fast devices' size: a point of the
+//! miss-ratio curve, with the resulting copies and write-back.
 //!
-//! Fast devices are modelled as the engine uses them: slots of a block each, and which blocks have one is decided by an eviction
-//! policy. A read of what is not there goes to the slow devices and is copied. Writes go to the fast ones; when a block that
-//! was written leaves, it goes home with all others of its extent that were.
+//! Fast devices are modelled in the way the engine uses them: slots of one block each, assigned by an
+//! eviction policy. A read miss goes to the slow devices and is copied. Writes go to the fast ones; when a
+//! written block is evicted, it is written back with all other written blocks of its extent.
 //!
-//! Before the trace begins all is as the engine lays it out: whole extents in order of addresses, the first on the fast devices.
+//! Before the trace begins, the data is placed as the engine fills a pool: whole extents in address order,
+//! the first on the fast devices.
 //!
-//! Of two fast kinds `adaptive` makes one: what is worth a slot has one on either, and what comes takes the place of what leaves. So
-//! the blocks of both are those of one cache of both sizes, and the faster kind has its part of them.
+//! `adaptive` treats two fast kinds as one: a block worth a slot has one on either, and a new block takes the
+//! place of an evicted one. So the cached blocks are those of one cache with the sum of both sizes, and the
+//! faster kind holds its part of them.
 
 use super::demand::{Asked, BLOCKS, Demand};
 use weir_model::{BLOCK, Bytes, Nanos};
 use weir_policy::eviction::{Block, Eviction, Insertion, Room, Use, WTinyLfu};
 
-/// Extents there is room for on fast devices.
+/// Capacity of fast devices, in extents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slots(pub u32);
 
 /// Slots of the fast devices of a set, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sizes {
-    /// Of the fastest kind.
+    /// Slots of the fastest kind.
     pub fast: Slots,
-    /// Of the second one; none if there is none.
+    /// Slots of the second kind; zero if there is none.
     pub second: Slots,
 }
 
 impl Sizes {
-    /// Slots of both together.
+    /// Returns the slots of both kinds together.
     pub fn total(self) -> Slots {
         Slots(self.fast.0 + self.second.0)
     }
 
-    /// Of a kind; `None` of the slow one, which has room for everything.
+    /// Returns the slots of a kind; `None` for the slow one, which has room for everything.
     pub(super) fn of(self, level: Level) -> Option<Slots> {
         match level {
             Level::Fast => Some(self.fast),
@@ -43,14 +45,14 @@ impl Sizes {
     }
 }
 
-/// One of a set's kinds, the fastest first.
+/// A kind of device in a set, the fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// The fastest.
     Fast,
-    /// The second of two fast ones.
+    /// The second of two fast kinds.
     Second,
-    /// That with room for everything.
+    /// The kind with room for all data.
     Slow,
 }
 
@@ -58,27 +60,27 @@ impl Level {
     pub(super) const ALL: [Self; 3] = [Self::Fast, Self::Second, Self::Slow];
 }
 
-/// What becomes of a request.
+/// How a request is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// The slowest that has a part of it.
+    /// The slowest kind that serves a part of it.
     pub(super) by: Level,
-    /// Where it is copied to, if it had to be had from a slow device.
+    /// The kind it is copied to, if a slow device had to serve it.
     pub(super) copied_to: Option<Level>,
 }
 
-/// What came of the measured requests.
+/// Results for the measured requests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
-    /// Of each what became of it.
+    /// How each request is served.
     pub(super) answers: Vec<Answer>,
-    /// What is written to slow devices in the background, in order of time.
+    /// Background writes to slow devices, in time order.
     pub(super) home: Vec<Home>,
-    /// Bytes copied to the fastest devices and to the second ones.
+    /// Bytes copied to the fastest devices and to the second kind.
     pub(super) copied: [Bytes; 2],
 }
 
-/// What of an extent is brought home.
+/// A write-back of blocks of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Home {
     pub(super) at: Nanos,
@@ -86,18 +88,18 @@ pub(super) struct Home {
     pub(super) len: Bytes,
 }
 
-/// Splits what a trace asks at so many slots: at least one, in all at most as many as it has extents.
+/// Splits a trace at these slots: at least one, and in total at most as many as the trace has extents.
 pub(super) fn split(demand: &Demand, sizes: Sizes) -> Split {
     split_by(WTinyLfu::new(cache_of(demand, sizes.total())), demand, sizes)
 }
 
-/// How many blocks there are, and how many have room.
+/// Returns the number of blocks and the capacity of the cache.
 pub(super) fn cache_of(demand: &Demand, slots: Slots) -> Room {
     let [blocks, capacity] = [demand.extents(), slots.0].map(|extents| extents * BLOCKS as u32);
     Room { blocks, capacity }
 }
 
-/// With any policy.
+/// Splits with any eviction policy.
 pub(super) fn split_by(cache: impl Eviction, demand: &Demand, sizes: Sizes) -> Split {
     let dirty = vec![0; demand.extents() as usize];
     let place = |extent: u32| if extent < sizes.fast.0 { 0 } else { u32::MAX };
@@ -118,9 +120,9 @@ pub(super) fn split_by(cache: impl Eviction, demand: &Demand, sizes: Sizes) -> S
 
 struct Tier<E> {
     cache: E,
-    /// Of each extent the blocks that are on the fast devices alone, as bits.
+    /// Blocks of each extent that are only on the fast devices, as bit masks.
     dirty: Vec<u32>,
-    /// … and, of those on fast devices, the blocks on the second kind.
+    /// Cached blocks of each extent that are on the second kind, as bit masks.
     second: Vec<u32>,
     now: Nanos,
     split: Split,
@@ -140,7 +142,7 @@ impl<E: Eviction> Tier<E> {
         self.split.answers.push(answer);
     }
 
-    /// What has a block of an extent, or takes it.
+    /// Serves one block of an extent; returns the kind that has it or receives it.
     fn touch(&mut self, extent: u32, block: u32, is_write: bool) -> Answer {
         let number = Block(extent * BLOCKS as u32 + block);
         let is_there = self.cache.hit(number, if is_write { Use::Write } else { Use::Read });

@@ -14,25 +14,25 @@ fn trace(records: Vec<Record>) -> Trace {
     Trace { name: "t".into(), format, records, disks: vec!["0".into()], tally: Tally::default() }
 }
 
-/// One request a millisecond.
+/// Makes a record; one request a millisecond.
 fn record(number: u64, op: Op, first: u64, blocks: u64) -> Record {
     let (offset, len) = (VolumeOffset(first * BLOCK), Bytes(blocks * BLOCK));
     Record { at: Nanos::millis(number), disk: Disk(0), op, offset, len }
 }
 
-/// The cache as it is described: slots under LRU, and the blocks that are dirty.
+/// A naive cache: slots under LRU, and the dirty blocks.
 struct Naive {
     slots: usize,
-    /// The latest used first.
+    /// Most recently used first.
     order: VecDeque<u64>,
     dirty: BTreeSet<u64>,
     brought_home: u64,
-    /// Of the blocks that are there, those on the second kind.
+    /// Cached blocks that are on the second kind of device.
     second: BTreeSet<u64>,
 }
 
 impl Naive {
-    /// Whether the block was there.
+    /// Accesses a block; returns whether it was cached.
     fn touch(&mut self, block: u64, is_write: bool) -> bool {
         let is_there = self.order.contains(&block);
         self.order.retain(|other| *other != block);
@@ -57,7 +57,7 @@ impl Naive {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// Beside caches of every size.
+    /// Compares the split with naive caches of every size.
     #[test]
     fn a_split_is_what_a_cache_of_that_size_hits_copies_and_brings_home(
         asked in prop::collection::vec((any::<bool>(), 0..12 * BLOCKS, 1..2 * BLOCKS), 3..200)
@@ -68,7 +68,7 @@ proptest! {
                 record(number, if *write { Op::Write } else { Op::Read }, *first, *blocks)
             })
             .collect();
-        // All of it counts, the second time.
+        // All of the second round is measured.
         let demand = Demand::new(&trace(records.clone()), Measured::After(1)).expect("a demand");
         let extents = |record: &Record| BlockSize::new(EXTENT.bytes()).expect("a size").touched(record);
         let touched: BTreeSet<_> = records.iter().flat_map(extents).collect();
@@ -76,7 +76,7 @@ proptest! {
         for (slots, fast) in (1..=touched.len()).flat_map(|slots| [(slots, slots), (slots, slots.div_ceil(2))]) {
             let sizes = Sizes { fast: Slots(fast as u32), second: Slots((slots - fast) as u32) };
             let blocks = slots * BLOCKS as usize;
-            // The first extents are there, whole, the first of them on the fastest devices.
+            // The first extents are cached entirely, the first of them on the fastest devices.
             let order: VecDeque<_> =
                 touched.iter().flat_map(|extent| extent * BLOCKS..(extent + 1) * BLOCKS).take(blocks).collect();
             let second = order.iter().skip(fast * BLOCKS as usize).copied().collect();
@@ -141,7 +141,7 @@ fn offers() -> Vec<Offer> {
     ]
 }
 
-/// Reads and writes of 64 MiB, nine of ten to the first tenth, twenty a second for ten minutes.
+/// Reads and writes over 64 MiB, nine of ten to the first tenth, twenty a second for ten minutes.
 pub(super) fn skewed() -> Trace {
     let record = |number: u64| {
         let draw = Rng::new(Seed(number)).below(16_384);

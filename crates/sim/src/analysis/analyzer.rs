@@ -1,4 +1,4 @@
-//! All of a trace's figures, in one pass.
+//! Computes all figures of a trace in one pass.
 
 use super::arrivals::{ArrivalTimes, Arrivals};
 use super::blocks::{Blocks, LookedAt, ReuseTimes};
@@ -15,11 +15,11 @@ use weir_policy::admission::{Admission, Asked};
 use weir_policy::eviction::{Room, Use};
 use weir_trace::Record;
 
-/// Takes a trace request by request and tells what it is like.
+/// Analyses a trace request by request.
 ///
-/// Memory does not grow with requests, and with the blocks that are accessed up to a limit: about 50 bytes a block that is [looked
-/// at](Settings::blocks), up to twice as much while tables grow, 24 to 48 bytes for each 4 MiB of the disks that are touched, and the
-/// [sample](Sampler). An access takes time in proportion to the logarithm of the number of blocks.
+/// Memory does not grow with requests, and grows with accessed blocks up to a limit: about 50 bytes per
+/// [tracked](Settings::blocks) block, up to twice as much while tables grow, 24 to 48 bytes for each 4 MiB
+/// touched, and the [sample](Sampler). An access takes time logarithmic in the number of blocks.
 #[derive(Debug)]
 pub struct Analyzer {
     timed: bool,
@@ -39,91 +39,92 @@ pub struct Analyzer {
     error: Option<BlockTraceError>,
 }
 
-/// Requests of a kind.
+/// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Distinct blocks they touch; of trims none is counted.
+    /// Number of distinct blocks they touch; not counted for trims.
     pub blocks: u64,
 }
 
-/// What a trace is like. Times are in nanoseconds, blocks of 4 KiB.
+/// Characteristics of a trace. Times are in nanoseconds, blocks have 4 KiB.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
-    /// Requests to read.
+    /// Reads.
     pub reads: Counted,
-    /// Requests to write.
+    /// Writes.
     pub writes: Counted,
-    /// Trims. They do not count in anything else.
+    /// Trims. They do not count in any other figure.
     pub trims: Counted,
-    /// Reads to reads and writes, of requests.
+    /// Share of reads among reads and writes.
     pub read_share: f64,
-    /// The share of requests that begin and end with a block.
+    /// Share of requests that are aligned to blocks at both ends.
     pub aligned_share: f64,
     /// Accesses to blocks: one for each block of each request.
     pub accesses: u64,
-    /// Distinct blocks: the footprint.
+    /// Number of distinct blocks: the footprint.
     pub blocks: u64,
-    /// The blocks that figures of blocks are from, if these are not all.
+    /// The tracked blocks behind the figures of blocks, if these are not all.
     pub looked_at: Option<LookedAt>,
-    /// The share of accesses that are not the first of their blocks.
+    /// Share of accesses that are not the first of their blocks.
     pub reaccess_share: f64,
-    /// For each admission policy the smallest cache that never evicts what it admits.
+    /// For each admission policy, the smallest cache that never evicts a block it admits.
     pub critical: Vec<Critical>,
-    /// Bytes of reads.
+    /// Sizes of reads, in bytes.
     pub read_sizes: Spread,
-    /// … of writes.
+    /// Sizes of writes, in bytes.
     pub write_sizes: Spread,
-    /// How requests follow one another.
+    /// Sequentiality of requests.
     pub sequentiality: Sequentiality,
-    /// When they come, if the trace says so.
+    /// Arrival times, if the trace has them.
     pub arrivals: Option<Arrivals>,
-    /// Accesses to a block one after the other, and the time between them; nothing without times.
+    /// Times between consecutive accesses to a block; `None` without times.
     pub reuse_times: Option<ReuseTimes>,
-    /// Other blocks accessed between two accesses to a block.
+    /// Numbers of other blocks accessed between two accesses to a block.
     pub reuse_distances: Spread,
-    /// How uneven blocks are asked for.
+    /// Skew of accesses over blocks.
     pub popularity: Popularity,
-    /// What happened when and where.
+    /// Accesses by time and region.
     pub timeline: Timeline,
-    /// Miss ratios by size: LRU's from the blocks looked at, others' from the sample.
+    /// Miss ratios by size: LRU's from the tracked blocks, those of other policies from the sample.
     pub curves: Vec<Curve>,
 }
 
-/// A cache that has room for all that is admitted.
+/// A cache with room for all admitted blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Critical {
-    /// The admission policy.
+    /// Admission policy.
     pub admission: &'static str,
-    /// The cache's size: distinct blocks that are admitted.
+    /// Cache size: the number of distinct blocks that are admitted.
     pub blocks: u64,
 }
 
-/// How a trace is to be analysed.
+/// Settings of an analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Whether it says when requests were made.
+    /// Whether the trace has arrival times.
     pub timed: bool,
-    /// So many blocks are looked at one by one. If there are more, about this many to half of them stand for all.
+    /// Number of blocks to track. If there are more, between half this number and all of it are tracked and
+    /// stand for all.
     pub blocks: u32,
-    /// What curves of other policies than LRU are from.
+    /// Sampling for the curves of policies other than LRU.
     pub sampling: Sampling,
 }
 
 impl Default for Settings {
-    /// With times; 2^22 blocks, which are 16 GiB.
+    /// Arrival times are present; 2^22 blocks are tracked, which are 16 GiB.
     fn default() -> Self {
         Self { timed: true, blocks: 1 << 22, sampling: Sampling::default() }
     }
 }
 
 impl Analyzer {
-    /// Nothing seen yet.
+    /// Creates an analyzer.
     pub fn new(settings: Settings) -> Self {
-        // A cache that never evicts never asks which of two blocks is worth more.
+        // A cache that never evicts never compares two blocks, so the size does not matter.
         let room = Room { blocks: 1, capacity: 1 };
         let admissions = AdmissionPolicy::ALL.iter().map(|policy| policy.admission(room));
         Self {
@@ -145,7 +146,7 @@ impl Analyzer {
         }
     }
 
-    /// The next request. What cannot be had is told by [`Self::finish`].
+    /// Adds the next request. Errors are reported by [`Self::finish`].
     pub fn take(&mut self, record: &Record) {
         if self.error.is_none() {
             self.error = self.add(record).err();
@@ -184,10 +185,10 @@ impl Analyzer {
         Ok(())
     }
 
-    /// What the trace is like, and the sample its other curves are from.
+    /// Returns the characteristics of the trace, and the sample for further curves.
     ///
     /// # Errors
-    /// If there was too much, or nothing.
+    /// Fails if a request was invalid or there were too many, or none.
     pub fn finish(self) -> Result<(Analysis, Sample), BlockTraceError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -233,10 +234,10 @@ impl Analyzer {
 }
 
 impl Analysis {
-    /// A policy's miss ratios at the sizes of the other curves.
+    /// Estimates a policy's miss ratios at the sizes of the other curves.
     ///
     /// # Errors
-    /// If the sample has more accesses than can be played.
+    /// Fails if the sample has more accesses than can be played.
     pub fn curve(&self, sample: &Sample, policy: &'static EvictionPolicy) -> Result<Curve, BlockTraceError> {
         Curve::sampled(sample, policy, &sizes(self.blocks))
     }

@@ -1,72 +1,73 @@
-//! When requests come: the gaps between them, and how much they come in bursts.
+//! Arrival times of requests: the gaps between them and their burstiness.
 //!
-//! Measures: the coefficient of variation of the gaps (standard deviation to mean; 1 for a Poisson process), and for
-//! windows of several lengths the index of dispersion for counts, variance to mean of the requests in a window (1 for
-//! a Poisson process at every length; a value that grows with the length means bursts of bursts), after R. Gusella,
-//! "Characterizing the variability of arrival processes with indexes of dispersion", IEEE JSAC 9(2), 1991; and the fullest
-//! window to the mean.
+//! Measures: the coefficient of variation of the gaps (standard deviation to mean; 1 for a Poisson process),
+//! and for windows of several lengths the index of dispersion for counts, variance to mean of the requests in
+//! a window (1 for a Poisson process at every length; a value that grows with the length means bursts of
+//! bursts), after R. Gusella, "Characterizing the variability of arrival processes with indexes of
+//! dispersion", IEEE JSAC 9(2), 1991; and the ratio of the fullest window to the mean.
 
 use super::spread::{Spread, Spreading};
 use serde::Serialize;
 use weir_model::Nanos;
 
-/// Collects times of requests, of any number in constant memory.
+/// Collects arrival times, of any number of requests in constant memory.
 #[derive(Debug)]
 pub(super) struct ArrivalTimes {
     first: Nanos,
     last: Nanos,
     count: u64,
     gaps: Spreading,
-    /// Their squares, in seconds.
+    /// Sum of the squared gaps, in seconds.
     squares: f64,
     back: u64,
     windows: [Window; 3],
 }
 
-/// Windows of a length, one after the other from the first request on.
+/// Consecutive windows of one length, from the first request on.
 #[derive(Debug)]
 struct Window {
     length: Nanos,
-    /// The number of the present one, and requests in it.
+    /// Number of the current window, and its requests.
     present: u64,
     count: u64,
-    /// Of those that are over: all requests, squares of their numbers, the greatest.
+    /// Over the complete windows: requests, squares of their counts, the maximum.
     past: u64,
     squares: f64,
     most: u64,
 }
 
-/// What times of requests came to.
+/// Statistics of arrival times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Arrivals {
-    /// From the first to the last.
+    /// Time from the first request to the last.
     pub seconds: f64,
-    /// Requests a second; nothing if all have the same time, as in a short trace whose times are whole seconds.
+    /// Requests per second; `None` if all have the same time, as in a short trace whose times are whole
+    /// seconds.
     pub rate: Option<f64>,
-    /// Requests whose time was before that of the one above; they count as made at the same time.
+    /// Requests with an earlier time than their predecessor; they count as made at the same time.
     pub out_of_order: u64,
     /// Gaps, in nanoseconds.
     pub gaps: Spread,
-    /// Their standard deviation to their mean; nothing if all are 0.
+    /// Coefficient of variation of the gaps; `None` if all are 0.
     pub variation: Option<f64>,
-    /// By the length of windows, where there are at least ten whole ones.
+    /// Burstiness by window length, for lengths with at least ten whole windows.
     pub bursts: Vec<Burstiness>,
 }
 
-/// How uneven windows of one length are.
+/// Burstiness in windows of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Burstiness {
-    /// Their length.
+    /// Window length.
     pub window_seconds: f64,
-    /// Variance to mean of the requests in a window.
+    /// Index of dispersion: variance to mean of the requests in a window.
     pub dispersion: f64,
-    /// Requests in the fullest to the mean.
+    /// Ratio of the fullest window to the mean.
     pub peak_to_mean: f64,
 }
 
-/// The lengths of windows.
+/// Window lengths.
 const LENGTHS: [Nanos; 3] = [Nanos::millis(100), Nanos::secs(1), Nanos::secs(60)];
-/// Fewer windows tell nothing.
+/// Minimum number of windows for a meaningful figure.
 const WINDOWS_LEAST: u64 = 10;
 
 impl Default for ArrivalTimes {
@@ -85,7 +86,7 @@ impl Default for ArrivalTimes {
 }
 
 impl ArrivalTimes {
-    /// Another request; since the first, by a clock that does not go back.
+    /// Adds a request; returns its time since the first one, by a clock that does not go back.
     pub(super) fn add(&mut self, at: Nanos) -> Nanos {
         if self.count == 0 {
             (self.first, self.last) = (at, at);
@@ -102,7 +103,7 @@ impl ArrivalTimes {
         since
     }
 
-    /// What they came to; nothing for fewer than two.
+    /// Returns the statistics; `None` for fewer than two requests.
     pub(super) fn finish(self) -> Option<Arrivals> {
         if self.count < 2 {
             return None;
@@ -131,7 +132,7 @@ impl Window {
         self.count += 1;
     }
 
-    /// The present one is over.
+    /// Ends the current window.
     fn end(&mut self) {
         self.past += self.count;
         self.squares += (self.count as f64).powi(2);
@@ -139,7 +140,7 @@ impl Window {
         self.count = 0;
     }
 
-    /// Of the windows that are whole.
+    /// Computes the burstiness of the whole windows.
     fn burstiness(&self) -> Option<Burstiness> {
         let windows = self.present;
         let mean = self.past as f64 / windows as f64;

@@ -1,9 +1,9 @@
-//! What is known of single blocks, of so many at most.
+//! Statistics of single blocks, for a bounded number of blocks.
 //!
-//! While there is room all blocks are looked at. Whenever there are too many, the half of them with the greater hashes is given up, and
-//! what is counted from then on of each of the others counts twice as much: the fixed-size variant of SHARDS (C. A. Waldspurger et al.,
-//! FAST 2015, section 3.2) with a rate that is a power of two. Which blocks are looked at depends on their addresses alone,
-//! so that of each of them every access is known.
+//! As long as they fit, all blocks are tracked. Whenever there are too many, the half with the greater hashes
+//! is dropped, and each of the others counts twice as much from then on: the fixed-size variant of SHARDS (C.
+//! A. Waldspurger et al., FAST 2015, section 3.2) with a rate that is a power of two. Only a block's address
+//! decides whether it is tracked, so every access to a tracked block is known.
 
 use super::distances::Distances;
 use super::sample::hash;
@@ -12,7 +12,7 @@ use crate::cache::{Numbers, Stack};
 use serde::Serialize;
 use weir_model::Nanos;
 
-/// Takes about 50 bytes for each block it looks at, up to twice as much while tables grow.
+/// The tracked blocks. Memory: about 50 bytes per block, up to twice as much while tables grow.
 #[derive(Debug)]
 pub(super) struct Blocks {
     most: usize,
@@ -24,22 +24,22 @@ pub(super) struct Blocks {
     halvings: u32,
 }
 
-/// What is known of a block.
+/// State of a tracked block.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// When it was last accessed, doubled, and 1 more if it was written.
+    /// Time of the last access, doubled, plus 1 if it was a write.
     last: u64,
     accesses: u32,
-    /// [`READ`], [`WRITTEN`], and a bit for each admission policy that would have it in.
+    /// [`READ`], [`WRITTEN`], and one bit for each admission policy that would have admitted it.
     flags: u16,
 }
 
 const READ: u16 = 1;
 const WRITTEN: u16 = 2;
-/// The bit of the first admission policy.
+/// Bit of the first admission policy.
 const ADMITTED: u32 = 2;
 
-/// Times between an access to a block and the one before it, by what they were.
+/// Times between consecutive accesses to a block, by their kinds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReuseTimes {
     /// From a write to a read.
@@ -52,19 +52,19 @@ pub struct ReuseTimes {
     pub write_after_read: Spread,
 }
 
-/// The blocks that stand for all, where there were too many.
+/// The tracked blocks, if they stand for a larger number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LookedAt {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Their share of all: one half, or one quarter, and so on.
+    /// Their share of all: one half, one quarter, and so on.
     pub share: f64,
-    /// One standard error of numbers of blocks, as a share of the number of all.
+    /// One standard error of block counts, as a share of the number of all blocks.
     pub error: f64,
 }
 
 impl Blocks {
-    /// Nothing accessed yet; looks at so many blocks.
+    /// Creates an empty table that tracks at most `most` blocks.
     pub(super) fn new(most: u32) -> Self {
         Self {
             most: most.clamp(1, MOST) as usize,
@@ -77,7 +77,8 @@ impl Blocks {
         }
     }
 
-    /// An access, and the admission policies that would have had the block in: a bit each.
+    /// Records an access; `admitted` has one bit for each admission policy that would have admitted the
+    /// block.
     #[inline]
     pub(super) fn access(&mut self, key: u64, is_write: bool, at: Nanos, admitted: u16) {
         if !is_kept(key, self.halvings) {
@@ -103,7 +104,7 @@ impl Blocks {
         }
     }
 
-    /// Gives up half of the blocks.
+    /// Drops half of the blocks.
     #[cold]
     fn halve(&mut self) {
         self.halvings += 1;
@@ -124,27 +125,27 @@ impl Blocks {
         self.all_like(self.states.iter().filter(|state| state.flags & flag != 0).count())
     }
 
-    /// Distinct blocks.
+    /// Returns the number of distinct blocks.
     pub(super) fn count(&self) -> u64 {
         self.all_like(self.states.len())
     }
 
-    /// … that were read.
+    /// Returns the number of distinct blocks that were read.
     pub(super) fn read(&self) -> u64 {
         self.with(READ)
     }
 
-    /// … that were written.
+    /// Returns the number of distinct blocks that were written.
     pub(super) fn written(&self) -> u64 {
         self.with(WRITTEN)
     }
 
-    /// … that the nth admission policy would have had in.
+    /// Returns the number of distinct blocks that the nth admission policy would have admitted.
     pub(super) fn admitted(&self, nth: usize) -> u64 {
         self.with(1 << (ADMITTED + nth as u32))
     }
 
-    /// Accesses to each block that is looked at.
+    /// Returns the number of accesses to each tracked block.
     pub(super) fn accesses(&self) -> impl ExactSizeIterator<Item = u32> {
         self.states.iter().map(|state| state.accesses)
     }
@@ -159,20 +160,20 @@ impl Blocks {
         ReuseTimes { read_after_write, write_after_write, read_after_read, write_after_read }
     }
 
-    /// Nothing if these are all.
+    /// Describes the tracked blocks; `None` if these are all.
     pub(super) fn looked_at(&self) -> Option<LookedAt> {
         let (blocks, share) = (self.states.len() as u64, 1.0 / self.distances.unit() as f64);
-        // Each block is one of them with this chance: a binomial distribution.
+        // Each block is tracked with this probability: a binomial distribution.
         let error = ((1.0 - share) / (blocks as f64).max(1.0)).sqrt();
         (self.halvings > 0).then_some(LookedAt { blocks, share, error })
     }
 }
 
-/// Whether a block is looked at after so many halvings.
+/// Reports whether a block is tracked after this many halvings.
 #[inline]
 fn is_kept(key: u64, halvings: u32) -> bool {
     hash(key).leading_zeros() >= halvings
 }
 
-/// At most so many blocks: they have numbers of 32 bits.
+/// Maximum number of blocks, which have 32-bit numbers.
 const MOST: u32 = u32::MAX - (1 << 16);

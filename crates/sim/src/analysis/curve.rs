@@ -1,14 +1,17 @@
-//! Miss-ratio curves: which share of the accesses a cache misses, by its size.
+//! Miss-ratio curves: the share of accesses that a cache misses, by its size.
 //!
-//! Of LRU from stack distances, exactly if all blocks are looked at; of any policy from a [`Sample`], whose accesses are played to caches that are as much
-//! smaller as it is: C. A. Waldspurger et al., "Cache modeling and optimization using miniature simulations", USENIX ATC 2017.
-//! What a sample misses is multiplied by all blocks to its blocks, and compared with all accesses, which are known; not with
-//! the accesses that happen to be in it, since a single block that is asked for very often may be among its blocks or not
-//! (the authors' SHARDS-adj removes that error, too, by the accesses that were to be expected).
+//! For LRU the curve comes from stack distances, exactly if all blocks are tracked. For any policy it comes
+//! from a [`Sample`], whose accesses are played to proportionally smaller caches: C. A. Waldspurger et al.,
+//! "Cache modeling and optimization using miniature simulations", USENIX ATC 2017. The misses of the sample
+//! are multiplied by the ratio of all blocks to its blocks, and divided by the number of all accesses, which
+//! is known; not by the accesses that happen to be in the sample, because a single very hot block may or may
+//! not be among its blocks (the authors' SHARDS-adj also removes that error, by using the expected number of
+//! accesses).
 //!
-//! The error that is stated is one standard error, found in the sample itself: its blocks are dealt out to eight
-//! groups by their hash, each is played like a sample of its own, and how far these are apart tells how far their mean may
-//! be off (random groups; K. M. Wolter, "Introduction to variance estimation", 2nd edition 2007, chapter 2).
+//! The stated error is one standard error, estimated from the sample itself: its blocks are divided into
+//! eight groups by their hash, each group is played like a sample of its own, and the spread of their results
+//! gives the error of their mean (random groups; K. M. Wolter, "Introduction to variance estimation", 2nd
+//! edition 2007, chapter 2).
 
 use super::{Distances, LookedAt, Sample};
 use crate::cache::{AdmissionPolicy, BlockTraceError, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
@@ -17,36 +20,36 @@ use weir_model::{BLOCK, Bytes, Nanos, Op, VolumeOffset};
 use weir_policy::eviction::{Block, Use};
 use weir_trace::{Disk, Record};
 
-/// Miss ratios of caches of several sizes, which take in every miss.
+/// Miss ratios of caches of several sizes that admit every miss.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Curve {
-    /// The eviction policy.
+    /// Eviction policy.
     pub policy: &'static str,
-    /// The share of the blocks it is from; 1 if it is exact.
+    /// The sampled share of the blocks; 1 if the curve is exact.
     pub rate: f64,
-    /// Blocks it is from.
+    /// Number of blocks sampled.
     pub sampled_blocks: u64,
-    /// By ascending size.
+    /// Points by ascending size.
     pub points: Vec<Point>,
 }
 
 /// A cache of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Blocks it holds.
+    /// Capacity in blocks.
     pub size_blocks: u64,
-    /// Misses to accesses.
+    /// Ratio of misses to accesses.
     pub miss_ratio: f64,
-    /// One standard error of that; 0 if it is exact, nothing if the sample is too small to tell.
+    /// One standard error of that; 0 if it is exact, `None` if the sample is too small to estimate it.
     pub error: Option<f64>,
 }
 
 const LRU: &str = "lru";
-/// Groups of a sample.
+/// Number of groups of a sample.
 const GROUPS: u64 = 8;
 
-/// The sizes of a curve, in blocks: 0.1, 0.2 and 0.5 % of those a trace touches, and 1 to 100 % in steps of 1 %; ascending, at
-/// least 1, each once.
+/// Returns the sizes of a curve, in blocks: 0.1, 0.2 and 0.5 % of a trace's blocks, and 1 to 100 % in steps
+/// of 1 %; ascending, at least 1, without duplicates.
 pub fn sizes(blocks: u64) -> Vec<u64> {
     let thousandths = [1, 2, 5].into_iter().chain((1..=100).map(|percent| percent * 10));
     let mut sizes: Vec<_> = thousandths.map(|n| (u128::from(blocks) * n / 1000).max(1) as u64).collect();
@@ -55,13 +58,13 @@ pub fn sizes(blocks: u64) -> Vec<u64> {
 }
 
 impl Curve {
-    /// LRU's, exactly.
+    /// Computes the exact curve of LRU.
     pub fn exact(distances: &Distances, sizes: &[u64]) -> Self {
         Self::of_lru(distances, distances.accesses(), None, sizes)
     }
 
-    /// LRU's, of so many accesses: exactly, or from some of the blocks. How far off it may be then is told by a smaller sample:
-    /// errors shrink with the root of the number of blocks.
+    /// Computes LRU's curve over `accesses` accesses: exactly, or from some of the blocks. A smaller sample
+    /// then gives its error, as errors shrink with the square root of the number of blocks.
     pub(super) fn of_lru(
         distances: &Distances,
         accesses: u64,
@@ -84,10 +87,10 @@ impl Curve {
         Self { policy: LRU, rate, sampled_blocks: blocks, points: points.collect() }
     }
 
-    /// A policy's, from a sample; sizes ascend.
+    /// Estimates a policy's curve from a sample; sizes ascend.
     ///
     /// # Errors
-    /// If the sample has more accesses than can be played.
+    /// Fails if the sample has more accesses than can be played.
     pub fn sampled(
         sample: &Sample,
         policy: &'static EvictionPolicy,
@@ -95,7 +98,7 @@ impl Curve {
     ) -> Result<Self, BlockTraceError> {
         let whole = Part::new(sample, sample.accesses().collect());
         let ratios = whole.miss_ratios(policy, sizes)?;
-        // All blocks are in it: nothing is estimated.
+        // All blocks are in it, so nothing is estimated.
         let errors =
             if sample.rate() >= 1.0 { vec![Some(0.0); sizes.len()] } else { errors(sample, policy, sizes)? };
         let point = |((size, ratio), error): ((&u64, f64), Option<f64>)| Point {
@@ -111,7 +114,7 @@ impl Curve {
         })
     }
 
-    /// The mean distance of two curves of the same sizes.
+    /// Returns the mean distance of two curves of the same sizes.
     pub fn distance(&self, other: &Self) -> f64 {
         let pairs = self.points.iter().zip(&other.points);
         let sum: f64 = pairs.map(|(a, b)| (a.miss_ratio - b.miss_ratio).abs()).sum();
@@ -119,7 +122,7 @@ impl Curve {
     }
 }
 
-/// One standard error at each size.
+/// Returns one standard error at each size.
 fn errors(
     sample: &Sample,
     policy: &'static EvictionPolicy,
@@ -131,16 +134,16 @@ fn errors(
     let error = |at: usize| {
         let mean = groups.iter().map(|ratios| ratios[at]).sum::<f64>() / count;
         let squares: f64 = groups.iter().map(|ratios| (ratios[at] - mean).powi(2)).sum();
-        // What is in the sample is known.
+        // Finite-population correction: the sampled part of the blocks has no error.
         (squares / (count * (count - 1.0)) * (1.0 - sample.rate())).sqrt()
     };
     let is_enough = sample.blocks() as u64 >= GROUPS;
     Ok((0..sizes.len()).map(|at| is_enough.then(|| error(at))).collect())
 }
 
-/// One standard error of LRU's curve, from that of a smaller sample of the same trace.
+/// Returns one standard error of LRU's curve, from that of a smaller sample of the same trace.
 fn lru_errors(looked_at: LookedAt, sample: &Sample, sizes: &[u64]) -> Vec<Option<f64>> {
-    // Of what is not known of the blocks, which comes to nothing if all are looked at.
+    // The relative error from the blocks that are not in a sample; zero if all are.
     let open = |share: f64, blocks: f64| ((1.0 - share) / blocks.max(1.0)).sqrt();
     let of_sample = open(sample.rate(), sample.blocks() as f64);
     let factor = open(looked_at.share, looked_at.blocks as f64) / of_sample;
@@ -156,7 +159,7 @@ fn lru_errors(looked_at: LookedAt, sample: &Sample, sizes: &[u64]) -> Vec<Option
 struct Part {
     /// Its share of all blocks.
     rate: f64,
-    /// Accesses of the whole trace.
+    /// Number of accesses of the whole trace.
     seen: u64,
     distances: Distances,
     accesses: Vec<(Block, Use)>,
@@ -195,13 +198,14 @@ impl Part {
             loader.take(&Record { at: Nanos(0), disk: Disk(0), op, offset, len: Bytes(BLOCK) });
         }
         let trace = match loader.finish() {
-            // Of nothing nothing is missed.
+            // An empty sample misses nothing.
             Err(BlockTraceError::Empty) => return Ok(vec![0; sizes.len()]),
             trace => trace?,
         };
         let mut known: Option<(u32, u64)> = None;
         let misses = sizes.iter().map(|capacity| match known {
-            // Several sizes may become the same, and nothing misses less than a cache that holds all.
+            // Several sizes may become equal after scaling, and no cache misses less than one that holds all
+            // blocks.
             Some((same, misses)) if same == *capacity || same >= trace.blocks() => misses,
             _ => {
                 let admission = &AdmissionPolicy::ALL[0];

@@ -1,18 +1,18 @@
-//! Where and when: accesses by windows of time and regions of the disks, each as fine as fits.
+//! Accesses by time windows and disk regions, each as fine as the bounds allow.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Collects what happened in at most [`WINDOWS`] windows and [`REGIONS`] regions: both begin fine, and become twice as
-/// wide whenever there are more. Constant memory, however long and large a trace is.
+/// Collects accesses in at most [`WINDOWS`] windows and [`REGIONS`] regions: both start fine, and double
+/// their width whenever there are too many. Memory is constant, however long and large the trace is.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Windows are 2^this long.
     window: u32,
-    /// Regions are of 2^this blocks.
+    /// Regions have 2^this blocks.
     region: u32,
-    /// The first block and the last.
+    /// The first and the last block.
     span: Option<(u64, u64)>,
     windows: BTreeMap<u64, Window>,
 }
@@ -26,41 +26,42 @@ struct Window {
     accesses: BTreeMap<u64, u64>,
 }
 
-/// What happened when and where.
+/// Accesses by time and region.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
-    /// How long a window is: in nanoseconds, or in requests if the trace has no times.
+    /// Window length: in nanoseconds, or in requests if the trace has no times.
     pub window: u64,
-    /// One after the other.
+    /// Consecutive windows.
     pub windows: Vec<Stretch>,
-    /// How many blocks a region has.
+    /// Blocks per region.
     pub region_blocks: u64,
-    /// The first region's first block, counted from the start of the disk; disks lie above one another.
+    /// First block of the first region, counted from the start of the disk; disks are stacked.
     pub first_block: u64,
-    /// For each window the accesses to each region: the hot-spot map.
+    /// Accesses to each region in each window: the heat map.
     pub heat: Vec<Vec<u64>>,
 }
 
-/// A window of time.
+/// A time window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stretch {
-    /// Since the first request, in the same unit as its length.
+    /// Start since the first request, in the unit of its length.
     pub start: u64,
-    /// Requests to read.
+    /// Number of reads.
     pub reads: u64,
-    /// Requests to write.
+    /// Number of writes.
     pub writes: u64,
-    /// Distinct blocks accessed until its end.
+    /// Number of distinct blocks accessed up to its end.
     pub footprint: u64,
 }
 
-/// At most so many windows.
+/// Maximum number of windows.
 pub const WINDOWS: u64 = 128;
-/// At most so many regions.
+/// Maximum number of regions.
 pub const REGIONS: u64 = 64;
 
 impl Places {
-    /// A request to blocks of a disk at this time, which does not go back; with it so many blocks were accessed so far.
+    /// Adds a request to blocks of a disk at a time that does not go back; `footprint` is the number of
+    /// distinct blocks accessed so far, including its own.
     pub(super) fn add(&mut self, at: u64, blocks: RangeInclusive<u64>, is_write: bool, footprint: u64) {
         let (first, last) = (*blocks.start(), *blocks.end());
         let span = self.span.map_or((first, last), |(least, most)| (least.min(first), most.max(last)));
@@ -104,7 +105,7 @@ impl Places {
         }
     }
 
-    /// What happened; windows without a request among them.
+    /// Returns the timeline, including windows without requests.
     pub(super) fn finish(self) -> Timeline {
         let Some((least, most)) = self.span else { return Timeline::default() };
         let (first, last) = (least >> self.region, most >> self.region);

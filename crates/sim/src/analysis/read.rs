@@ -1,4 +1,4 @@
-//! A trace's analysis, from its reader.
+//! Analyses a trace from its reader.
 
 use super::{Analysis, Analyzer, LookedAt, Sample, Sampling, Settings};
 use crate::cache::{BlockTraceError, EvictionPolicy};
@@ -7,48 +7,48 @@ use thiserror::Error;
 use weir_model::BLOCK;
 use weir_trace::{Reader, Tally, TraceError};
 
-/// What a trace came to: the document that `weir trace analyze --json` prints.
+/// The analysis of a trace: the document that `weir trace analyze --json` prints.
 #[derive(Debug, Serialize)]
 pub struct TraceAnalysis {
-    /// Its name.
+    /// Trace name.
     pub trace: String,
     /// The format it was read as.
     pub format: String,
-    /// Whether it says when requests were made.
+    /// Whether it has arrival times.
     pub timed: bool,
-    /// The disks that were looked at.
+    /// The analysed disks.
     pub disks: Vec<String>,
-    /// What could not be used as it is.
+    /// Notes about data that could not be used as it is.
     pub notes: Vec<String>,
-    /// The size of the blocks of which figures are.
+    /// Size of the blocks to which figures refer.
     pub block_bytes: u64,
     /// The figures.
     #[serde(flatten)]
     pub analysis: Analysis,
 }
 
-/// Why a trace cannot be analysed. Messages have the form "what is wrong; the way out".
+/// Why a trace cannot be analysed. Messages have the form "what is wrong; what to do".
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum AnalyzeError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// It has no such disk.
+    /// The trace has no such disk.
     #[error("{trace} has no disk {disk:?}; name one of {disks}")]
     NoDisk {
-        /// The trace's name.
+        /// Trace name.
         trace: String,
-        /// The disk that was asked for.
+        /// The requested disk.
         disk: String,
-        /// Those there are.
+        /// The disks of the trace.
         disks: String,
     },
-    /// What is in it cannot be had.
+    /// The trace's requests cannot be analysed.
     #[error("{trace} cannot be analysed: {error}")]
     Blocks {
-        /// The trace's name.
+        /// Trace name.
         trace: String,
-        /// What it is.
+        /// The reason.
         error: BlockTraceError,
     },
 }
@@ -64,8 +64,8 @@ fn of_some(some: &LookedAt) -> String {
 }
 
 impl TraceAnalysis {
-    /// Reads a trace to its end, of one disk or of all; and the sample that [`Self::add_curve`] needs. At most so many `blocks`
-    /// are looked at one by one: [`Settings::blocks`].
+    /// Analyses a trace to its end, for one disk or all; also returns the sample that [`Self::add_curve`]
+    /// needs. At most `blocks` blocks are tracked: see [`Settings::blocks`].
     ///
     /// # Errors
     /// As [`Tally::read`] and [`Analyzer::finish`], and if there is no such disk.
@@ -93,7 +93,8 @@ impl TraceAnalysis {
         };
         let (analysis, sample) = match (analyzer.finish(), tally.cut.clone()) {
             (Ok(analysed), _) => analysed,
-            // Damaged data may unpack to any request: where it is damaged says more.
+            // Damaged data may unpack to arbitrary requests, so the location of the damage is more
+            // informative.
             (Err(_), Some(cut)) => return Err(cut.into()),
             (Err(error), None) => return Err(AnalyzeError::Blocks { trace, error }),
         };
@@ -119,7 +120,7 @@ impl TraceAnalysis {
         Ok((analysis, sample))
     }
 
-    /// Adds a policy's miss ratios, or a note why there are none; LRU's are there.
+    /// Adds a policy's miss ratios, or a note on why there are none; LRU's already exist.
     pub fn add_curve(&mut self, sample: &Sample, policy: &'static EvictionPolicy) {
         if self.analysis.curves.iter().any(|known| known.policy == policy.name) {
             return;
@@ -133,7 +134,7 @@ impl TraceAnalysis {
         }
     }
 
-    /// What the trace calls a disk.
+    /// Returns the trace's name of a disk.
     pub fn disk(&self, number: u32) -> &str {
         let only = (self.disks.len() == 1).then_some(0);
         self.disks.get(only.unwrap_or(number as usize)).map_or("", |name| name)

@@ -1,4 +1,4 @@
-//! Sequential runs: requests each of which begins where one shortly before it ended.
+//! Sequential runs: sequences of requests that each begin where a recent one ended.
 
 use super::spread::{Spread, Spreading};
 use rustc_hash::FxHashMap;
@@ -6,8 +6,8 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use weir_trace::Record;
 
-/// Finds runs among what goes on at the same time: a request continues one of the last 32 of its disk. Takes less than a KiB
-/// a disk.
+/// Finds runs among interleaved streams: a request continues one of the last 32 of its disk. Memory: less
+/// than 1 KiB per disk.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     disks: FxHashMap<u32, VecDeque<End>>,
@@ -18,12 +18,12 @@ pub(super) struct Runs {
     counts: Spreading,
 }
 
-/// Where a request ended, and the run it is the last of so far.
+/// End of a request, and the run whose last request it is so far.
 #[derive(Clone, Copy, Debug)]
 struct End {
     at: u64,
     run: Run,
-    /// Another one has continued the run.
+    /// True if another request has continued the run.
     is_continued: bool,
 }
 
@@ -33,24 +33,24 @@ struct Run {
     bytes: u64,
 }
 
-/// What runs came to.
+/// Statistics of runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sequentiality {
-    /// The share of requests that begin where the one before, of the same disk, ended.
+    /// Share of requests that begin where the previous one of the same disk ended.
     pub after_previous: f64,
-    /// … where any of the last 32 ended.
+    /// Share of requests that begin where any of the last 32 ended.
     pub after_recent: f64,
-    /// Bytes of each run; a request that nothing continues is a run of one.
+    /// Bytes per run; a request that is not continued is a run of one.
     pub run_bytes: Spread,
-    /// Requests of each.
+    /// Requests per run.
     pub run_requests: Spread,
 }
 
-/// Requests of a disk that may be continued.
+/// Number of recent requests per disk that may be continued.
 const RECENT: usize = 32;
 
 impl Runs {
-    /// The next request.
+    /// Adds the next request.
     pub(super) fn add(&mut self, record: &Record) {
         let recent = self.disks.entry(record.disk.0).or_default();
         let (start, len) = (record.offset.0, record.len.0);
@@ -68,7 +68,7 @@ impl Runs {
         self.end(forgotten);
     }
 
-    /// Nothing will continue this.
+    /// Ends a run that nothing will continue.
     fn end(&mut self, end: Option<End>) {
         if let Some(End { run, is_continued: false, .. }) = end {
             self.bytes.add(run.bytes);
@@ -76,7 +76,7 @@ impl Runs {
         }
     }
 
-    /// What they came to.
+    /// Returns the statistics.
     pub(super) fn finish(mut self) -> Sequentiality {
         for end in std::mem::take(&mut self.disks).into_values().flatten() {
             self.end(Some(end));

@@ -1,4 +1,4 @@
-//! Hot spots: how much of what is asked for goes to how few blocks, and where they are.
+//! Hot spots: the skew of accesses over blocks, and the hottest regions.
 
 use crate::cache::place;
 use rustc_hash::FxHashMap;
@@ -6,49 +6,50 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
 
-/// How uneven blocks are asked for.
+/// Skew of accesses over blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Popularity {
-    /// Shares of the accesses that go to shares of the blocks, the most popular ones first.
+    /// Shares of the accesses that go to shares of the blocks, the most popular blocks first.
     pub shares: Vec<Share>,
-    /// The regions with most accesses, most first; at most [`REGIONS`].
+    /// Regions with the most accesses, most first; at most [`REGIONS`].
     pub regions: Vec<Region>,
-    /// So many accesses to each of the regions may be missing, 0 if there are no more than [`COUNTED`] regions.
+    /// Maximum number of accesses missing from each region's count; 0 if there are no more than [`COUNTED`]
+    /// regions.
     pub regions_miss: u64,
 }
 
 /// The most popular blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Share {
-    /// Of the blocks; at least one.
+    /// Share of the blocks; at least one block.
     pub of_blocks: f64,
-    /// Of the accesses.
+    /// Share of the accesses.
     pub of_accesses: f64,
 }
 
 /// A region of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Region {
-    /// The number of the disk, in the order of appearance.
+    /// Number of the disk, in order of appearance.
     pub disk: u32,
     /// The first block, counted from the start of the disk.
     pub first_block: u64,
-    /// Accesses to its blocks.
+    /// Number of accesses to its blocks.
     pub accesses: u64,
-    /// Distinct blocks of it that are accessed.
+    /// Number of distinct blocks accessed.
     pub blocks: u32,
 }
 
-/// As many regions are named.
+/// Number of regions listed.
 pub(super) const REGIONS: usize = 10;
-/// A region is of so many blocks: 1 MiB.
+/// Blocks per region: 1 MiB.
 pub const REGION_BLOCKS: u64 = 256;
-/// Accesses are counted of so many regions: 64 GiB.
+/// Number of regions whose accesses are counted: 64 GiB.
 pub const COUNTED: usize = 1 << 16;
 
 const SHARES: [f64; 4] = [0.001, 0.01, 0.1, 0.2];
 
-/// From the accesses to each block.
+/// Computes the shares from the number of accesses to each block.
 pub(super) fn shares(accesses: impl Iterator<Item = u32>) -> Vec<Share> {
     let mut counts: Vec<_> = accesses.collect();
     counts.sort_unstable_by_key(|count| Reverse(*count));
@@ -61,16 +62,18 @@ pub(super) fn shares(accesses: impl Iterator<Item = u32>) -> Vec<Share> {
     SHARES.map(share).into()
 }
 
-/// Counts accesses by region, of at most so many regions. When there are more, the median of the counts is taken off all of them, and
-/// what has nothing left is forgotten: a region with many accesses stays, and misses no more than was taken off.
+/// Counts accesses by region, for a bounded number of regions. When there are more, the median of the counts
+/// is subtracted from all of them, and regions with nothing left are dropped: a region with many accesses
+/// stays, and misses no more than was subtracted.
 ///
-/// Source: J. Misra, D. Gries, "Finding repeated elements", Science of Computer Programming 2, 1982; by the median as in D.
-/// Anderson et al., "A high-performance algorithm for identifying frequent items in data streams", IMC 2017: of n accesses at
-/// most n divided by half of the regions that are counted are missing. Takes 50 to 100 bytes a region.
+/// Source: J. Misra, D. Gries, "Finding repeated elements", Science of Computer Programming 2, 1982; with the
+/// median as in D. Anderson et al., "A high-performance algorithm for identifying frequent items in data
+/// streams", IMC 2017: of n accesses at most n divided by half the number of counted regions are missing.
+/// Memory: 50 to 100 bytes per region.
 #[derive(Debug)]
 pub(super) struct Regions {
     most: usize,
-    /// By the numbers of their blocks, divided by those of a region.
+    /// Regions by number: the home of their blocks divided by the size of a region.
     counted: FxHashMap<u64, Counted>,
     taken_off: u64,
 }
@@ -78,7 +81,7 @@ pub(super) struct Regions {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     accesses: u64,
-    /// Its blocks that were accessed: a bit each.
+    /// Accessed blocks of the region: one bit each.
     blocks: [u64; REGION_BLOCKS as usize / 64],
 }
 
@@ -87,7 +90,7 @@ impl Regions {
         Self { most, counted: FxHashMap::default(), taken_off: 0 }
     }
 
-    /// An access to each of these blocks, as they are called by [`homes`](crate::cache::homes).
+    /// Counts an access to each of these blocks, given as [`homes`](crate::cache::homes).
     pub(super) fn add(&mut self, homes: RangeInclusive<u64>) {
         let (first, last) = homes.into_inner();
         for region in first / REGION_BLOCKS..=last / REGION_BLOCKS {
@@ -116,7 +119,7 @@ impl Regions {
         });
     }
 
-    /// The regions with most accesses, and how many accesses each of them may miss.
+    /// Returns the regions with the most accesses, and how many accesses each may miss.
     pub(super) fn hottest(&self) -> (Vec<Region>, u64) {
         let region = |(region, counted): (&u64, &Counted)| {
             let (disk, first_block) = place(region * REGION_BLOCKS);

@@ -1,9 +1,9 @@
-//! How numbers are spread: a histogram by powers of two, and percentiles.
+//! Distribution of numbers: a histogram by powers of two, and percentiles.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Collects numbers; exact to 1 %. Takes a few KiB, however many there are.
+/// Collects numbers with a precision of 1 %. Memory: a few KiB, for any number of values.
 #[derive(Clone, Debug)]
 pub(super) struct Spreading {
     counted: Histogram<u64>,
@@ -12,33 +12,33 @@ pub(super) struct Spreading {
     max: u64,
 }
 
-/// What numbers came to.
+/// A distribution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// How many.
+    /// Number of values.
     pub count: u64,
-    /// Their mean; 0 if there is none.
+    /// Mean; 0 without values.
     pub mean: f64,
-    /// The least.
+    /// Minimum.
     pub min: u64,
-    /// Half are not above this.
+    /// Median.
     pub p50: u64,
-    /// … nine of ten.
+    /// 90th percentile.
     pub p90: u64,
-    /// … 99 of 100.
+    /// 99th percentile.
     pub p99: u64,
-    /// The greatest.
+    /// Maximum.
     pub max: u64,
-    /// By powers of two, without empty ones before the first and after the last.
+    /// Buckets by powers of two, without empty ones before the first and after the last.
     pub buckets: Vec<Bucket>,
 }
 
-/// Numbers from one power of two to below the next; the first also has zeros.
+/// The values from one power of two to below the next; the first bucket also has zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Bucket {
-    /// The power.
+    /// Lower bound.
     pub from: u64,
-    /// How many.
+    /// Number of values.
     pub count: u64,
 }
 
@@ -50,30 +50,30 @@ impl Default for Spreading {
 }
 
 impl Spreading {
-    /// Another number; above 2^62 it counts as that.
+    /// Adds a value; values above 2^62 are clamped.
     #[inline]
     pub(super) fn add(&mut self, number: u64) {
         self.add_many(number, 1);
     }
 
-    /// The same number so many times.
+    /// Adds a value several times.
     #[inline]
     pub(super) fn add_many(&mut self, number: u64, times: u64) {
         let number = number.min(MOST);
-        // It grows as it needs to.
+        // The histogram resizes itself.
         let _ = self.counted.record_n(number, times);
         (self.min, self.max) = (self.min.min(number), self.max.max(number));
         self.sum += number as f64 * times as f64;
     }
 
-    /// What they came to.
+    /// Returns the distribution.
     pub(super) fn spread(&self) -> Spread {
         let count = self.counted.len();
         if count == 0 {
             return Spread::default();
         }
         let (min, max) = (self.min, self.max);
-        // Of numbers that are not told apart the least: powers of two are exact.
+        // The lowest value of each histogram bin: powers of two are exact.
         let at = |share| self.counted.lowest_equivalent(self.counted.value_at_quantile(share)).max(min);
         let power = |number: u64| number.max(1).ilog2();
         let buckets = (power(min)..=power(max)).map(|power| {

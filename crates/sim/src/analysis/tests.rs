@@ -1,4 +1,4 @@
-//! Figures made by hand, and whatever is clever beside something naive.
+//! Tests on figures computed by hand, and of optimized code against naive implementations.
 
 mod bounded;
 
@@ -37,7 +37,7 @@ fn setup(eviction: &str, admission: &str, capacity: u32) -> Setup {
     }
 }
 
-/// The stack itself, the block used last first.
+/// A naive stack, most recently used block first.
 fn naive(accesses: &[u32]) -> Vec<Option<u32>> {
     let mut stack: Vec<u32> = Vec::new();
     let mut distance = |block: &u32| {
@@ -49,7 +49,7 @@ fn naive(accesses: &[u32]) -> Vec<Option<u32>> {
     accesses.iter().map(&mut distance).collect()
 }
 
-/// Long enough that slots run out several times; some blocks more often than others.
+/// Access sequences long enough to exhaust the slots several times, with skewed frequencies.
 fn accesses() -> impl Strategy<Value = Vec<u32>> {
     (1u32..900).prop_flat_map(|blocks| {
         prop::collection::vec((0..blocks, 0..blocks).prop_map(|(a, b)| a.min(b)), 1..4_000)
@@ -82,7 +82,7 @@ proptest! {
         prop_assert_eq!(found, naive(&accesses));
     }
 
-    /// A cache of each size misses what the distances say.
+    /// The exact curve equals the misses of simulated caches of each size.
     #[test]
     fn the_exact_curve_is_what_lru_misses(records in records()) {
         let (analysis, _) = analyse(&records, Sampling::default());
@@ -94,7 +94,7 @@ proptest! {
         }
     }
 
-    /// Of all blocks nothing is estimated, whatever the policy.
+    /// A sample of all blocks involves no estimation, whatever the policy.
     #[test]
     fn a_whole_sample_is_the_trace(records in records()) {
         let (analysis, sample) = analyse(&records, Sampling::fixed(1.0));
@@ -109,7 +109,7 @@ proptest! {
         }
     }
 
-    /// A rate that is lowered on the way gives what the lower one would have given from the start.
+    /// Lowering the rate later gives the same result as the lower rate from the start.
     #[test]
     fn what_is_left_out_later_was_never_in(
         accesses in accesses(),
@@ -134,7 +134,7 @@ proptest! {
         prop_assert!((lowered.all - distinct).abs() <= 3.0, "{} of {distinct}", lowered.all);
     }
 
-    /// A cache as large as said never evicts, and one block less is too few.
+    /// A cache of the critical size never evicts, and one block less is too few.
     #[test]
     fn critical_caches_are_just_large_enough(records in records()) {
         let (analysis, _) = analyse(&records, Sampling::default());
@@ -144,14 +144,14 @@ proptest! {
                 play(&trace, &setup("fifo", critical.admission, blocks as u32)).evicted
             };
             prop_assert_eq!(evicted(critical.blocks.max(1)), 0, "{:?}", critical);
-            // TinyLFU refuses instead.
+            // TinyLFU rejects blocks instead.
             if critical.blocks > 1 && critical.admission != "tinylfu" {
                 prop_assert!(evicted(critical.blocks - 1) > 0, "{:?}", critical);
             }
         }
     }
 
-    /// However often windows and regions were widened, they hold what such windows and regions hold.
+    /// Windows and regions hold the right counts however often they were widened.
     #[test]
     fn windows_and_regions_hold_what_happened_there(
         requests in prop::collection::vec((0u64..1 << 20, 0u64..1 << 24, 1u64..600, any::<bool>()), 1..200),
@@ -213,7 +213,7 @@ fn figures_of_a_small_trace_are_those_made_by_hand() {
     assert_eq!(only(&times.write_after_read), (1, 3 * ms, 3 * ms));
     assert_eq!(only(&times.write_after_write), (1, 4 * ms, 4 * ms));
     assert_eq!(only(&times.read_after_read), (0, 0, 0));
-    // Of blocks 0 1 | 0 | 1 | 0 | other disk | 0.
+    // The accesses are blocks 0 1 | 0 | 1 | 0 | other disk | 0.
     assert_eq!((analysis.reuse_distances.count, analysis.reuse_distances.max), (4, 1));
     assert_eq!(analysis.sequentiality.after_previous, 1.0 / 6.0, "block 1 after block 0");
     assert_eq!(analysis.sequentiality.run_requests.count, 5);
@@ -242,7 +242,8 @@ fn runs_are_found_among_what_goes_on_at_the_same_time() {
     assert_eq!((found.run_bytes.max, found.run_bytes.min), (20 * 4096, 4096));
 }
 
-/// A Poisson process has a coefficient of variation and an index of dispersion of 1; requests by the hundred have not.
+/// A Poisson process has a coefficient of variation and an index of dispersion of 1; requests that arrive by
+/// the hundred do not.
 #[test]
 fn bursts_are_told_from_a_steady_stream() {
     let mut random = weir_model::Rng::new(weir_model::Seed(7));
@@ -276,11 +277,12 @@ fn spreads_are_exact_at_powers_of_two() {
     assert_eq!(full, [(1, 3), (2, 1), (4096, 5), (1 << 62, 1)]);
 }
 
-/// The mean of a sample's curve is near the exact one, and the error it states is about as large as it is.
+/// The mean of a sample's curve is near the exact one, and its stated error is about as large as its actual
+/// error.
 #[test]
 fn samples_say_how_far_they_may_be_off() {
     let mut random = weir_model::Rng::new(weir_model::Seed(3));
-    // Many blocks, some more often than others.
+    // Many blocks with skewed frequencies.
     let mut draw = || {
         let share = random.word() as f64 / 2f64.powi(64);
         (share.powi(3) * 100_000.0) as u64

@@ -10,7 +10,7 @@ use weir_policy::admission::Asked;
 use weir_policy::eviction::{Block, Future, Use};
 use weir_trace::{Reader, Record, Tally, TraceError};
 
-/// The size of a cache's blocks: a power of two from 512 bytes to 1 GiB, 4 KiB unless told otherwise.
+/// Block size of a cache: a power of two from 512 bytes to 1 GiB; by default 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockSize {
     shift: u8,
@@ -23,38 +23,39 @@ impl Default for BlockSize {
 }
 
 impl BlockSize {
-    /// The smallest.
+    /// The smallest block size.
     pub const MIN: Bytes = Bytes(512);
-    /// The largest.
+    /// The largest block size.
     pub const MAX: Bytes = Bytes(1 << 30);
 
-    /// `None` unless `bytes` is a power of two from [`Self::MIN`] to [`Self::MAX`].
+    /// Creates a block size; `None` unless `bytes` is a power of two from [`Self::MIN`] to [`Self::MAX`].
     pub fn new(bytes: Bytes) -> Option<Self> {
         let is_one = bytes.0.is_power_of_two() && (Self::MIN..=Self::MAX).contains(&bytes);
         is_one.then_some(Self { shift: bytes.0.trailing_zeros() as u8 })
     }
 
-    /// The size itself.
+    /// Returns the size in bytes.
     #[inline]
     pub const fn bytes(self) -> Bytes {
         Bytes(1 << self.shift)
     }
 
-    /// The blocks, counted from the start of the disk, that a record touches: partly covered ones at its ends, too.
+    /// Returns the blocks that a record touches, counted from the start of the disk, including partly covered
+    /// ones.
     pub fn touched(self, record: &Record) -> RangeInclusive<u64> {
         let first = record.offset.0 >> self.shift;
         first..=(record.offset.0 + record.len.0.max(1) - 1) >> self.shift
     }
 
-    /// The end of what can be told apart on a disk.
+    /// Returns the end of the addressable part of a disk.
     fn reach(self) -> Bytes {
         Bytes(1 << (BLOCK_BITS + u32::from(self.shift)).min(62))
     }
 }
 
-/// A trace's accesses to blocks, in the order of its records, made by a [`Loader`].
+/// A trace's accesses to blocks, in the order of its records, built by a [`Loader`].
 ///
-/// Takes 4 bytes an access, 12 a request and 8 a block.
+/// Memory: 4 bytes per access, 12 per request and 8 per block.
 #[derive(Debug, Default)]
 pub struct BlockTrace {
     block: BlockSize,
@@ -68,18 +69,18 @@ pub struct BlockTrace {
     stop: Arc<AtomicBool>,
 }
 
-/// A request to read or write.
+/// A read or write request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// The index after that of its last access.
+    /// The index after its last access.
     end: u32,
-    /// Bytes of the first block before the request.
+    /// Bytes of the first block that precede the request.
     before: u32,
-    /// Bytes of the last block behind it; [`WRITE`] besides for a write.
+    /// Bytes of the last block that follow the request; plus [`WRITE`] for a write.
     behind: u32,
 }
 
-/// More than any part of a block.
+/// Flag above all possible lengths of a part of a block.
 const WRITE: u32 = 1 << 31;
 
 impl Request {
@@ -88,13 +89,13 @@ impl Request {
         if self.behind & WRITE == 0 { Use::Read } else { Use::Write }
     }
 
-    /// Bytes of its first block that are not part of it.
+    /// Returns the bytes of its first block that are not part of the request.
     #[inline]
     pub(super) fn before(self) -> u64 {
         u64::from(self.before)
     }
 
-    /// Bytes of its last block that are not part of it.
+    /// Returns the bytes of its last block that are not part of the request.
     #[inline]
     pub(super) fn behind(self) -> u64 {
         u64::from(self.behind & !WRITE)
@@ -106,79 +107,79 @@ impl Request {
     }
 }
 
-/// Blocks become unused between two requests.
+/// Blocks that become unused between two requests.
 #[derive(Clone, Copy, Debug)]
 struct Trim {
-    /// The index of the request after it.
+    /// Index of the following request.
     before: u32,
-    /// The index after its last in `trimmed`.
+    /// The index after its last block in `trimmed`.
     end: u32,
 }
 
-/// What a trace cannot have. Messages have the form "what is wrong; the way out".
+/// Why a trace cannot be loaded. Messages have the form "what is wrong; what to do".
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BlockTraceError {
-    /// Too many accesses, or blocks that are trimmed.
+    /// There are too many accesses or trimmed blocks.
     #[error(
         "there are more than {} accesses to blocks, or trims of them; take a shorter trace",
         BlockTrace::MOST
     )]
     TooLong,
-    /// An address or a disk's number is too large.
+    /// An address or a disk number is too large.
     #[error(
         "disk {disk} at byte {offset} is out of reach (16384 disks of {reach} each); \
          check the format of the trace (--format)"
     )]
     TooFar {
-        /// The number of the disk, in the order of appearance.
+        /// Number of the disk, in order of appearance.
         disk: u32,
-        /// The offset.
+        /// Offset of the request.
         offset: u64,
-        /// How far blocks of the size go.
+        /// Largest supported offset with this block size.
         reach: Bytes,
     },
-    /// A request longer than any machine makes: rather a line that is damaged.
+    /// A request is longer than real ones are, which suggests a damaged line.
     #[error(
         "a request at byte {offset} of disk {disk} has {len} bytes, more than 4 GiB; check the format of the trace (--format)"
     )]
     TooLarge {
-        /// The number of the disk, in the order of appearance.
+        /// Number of the disk, in order of appearance.
         disk: u32,
-        /// The offset.
+        /// Offset of the request.
         offset: u64,
-        /// Its length.
+        /// Length of the request.
         len: u64,
     },
-    /// Nothing is read or written.
+    /// The trace has no reads or writes.
     #[error("nothing is read or written in it; take another trace")]
     Empty,
 }
 
-/// Why a trace cannot be played.
+/// Why a trace cannot be read or loaded.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// What is in it cannot be had.
+    /// The trace cannot be loaded.
     #[error("{trace} cannot be played: {error}")]
     Blocks {
-        /// The trace's name.
+        /// Trace name.
         trace: String,
-        /// What it is.
+        /// The reason.
         error: BlockTraceError,
     },
 }
 
-/// Bits of a home that are the block's; the disk's are above them.
+/// Number of bits of a home that hold the block; the disk is above them.
 const BLOCK_BITS: u32 = 50;
-/// Bytes of the longest request to read or write.
+/// Length of the longest read or write, in bytes.
 const LONGEST: u64 = 4 << 30;
 
-/// What the blocks a record touches are called: by disk and block in one number.
+/// Returns the homes of the blocks that a record touches: disk and block in one number.
 ///
 /// # Errors
-/// If they are out of reach, or too many to be meant.
+/// Fails if they are out of range or implausibly many.
 pub(crate) fn homes(record: &Record, block: BlockSize) -> Result<RangeInclusive<u64>, BlockTraceError> {
     let (disk, offset, len) = (record.disk.0, record.offset.0, record.len.0.max(1));
     let reach = block.reach();
@@ -194,46 +195,46 @@ pub(crate) fn homes(record: &Record, block: BlockSize) -> Result<RangeInclusive<
     Ok(disk + first..=disk + last)
 }
 
-/// The disk, and the block on it, that are called so.
+/// Returns the disk and the block of a home.
 pub(crate) const fn place(home: u64) -> (u32, u64) {
     ((home >> BLOCK_BITS) as u32, home & ((1 << BLOCK_BITS) - 1))
 }
 
-/// Accesses are numbered as soon as there are so many: loads of what they are numbered by overlap.
+/// Number of accesses that are numbered together, so that their memory loads overlap.
 const PENDING: usize = 4096;
 
-/// So many requests are played without looking whether to stop.
+/// Number of requests played between two checks for a stop.
 const PIECE: usize = 1 << 16;
 
-/// Makes a [`BlockTrace`], record by record. Takes up to 12 bytes a block more than that.
+/// Builds a [`BlockTrace`], record by record. Uses up to 12 bytes per block in addition to the trace.
 #[derive(Debug, Default)]
 pub struct Loader {
     trace: BlockTrace,
-    /// Of homes.
+    /// Numbers of homes.
     numbers: Numbers,
-    /// The homes of the last accesses, which have no numbers yet.
+    /// Homes of the last accesses, not numbered yet.
     pending: Vec<u64>,
     error: Option<BlockTraceError>,
 }
 
 impl Loader {
-    /// For blocks of this size.
+    /// Creates a loader for blocks of this size.
     pub fn new(block: BlockSize) -> Self {
         Self { trace: BlockTrace { block, ..BlockTrace::default() }, ..Self::default() }
     }
 
-    /// Adds what a record asks for. Blocks that are trimmed whole leave caches then; trims of blocks not accessed before
-    /// change nothing. What cannot be had is told by [`Self::finish`].
+    /// Adds a record. Entirely trimmed blocks leave caches at this point; trims of blocks that were not
+    /// accessed before have no effect. Errors are reported by [`Self::finish`].
     pub fn take(&mut self, record: &Record) {
         if self.error.is_none() {
             self.error = self.add(record).err();
         }
     }
 
-    /// The trace.
+    /// Returns the trace.
     ///
     /// # Errors
-    /// If there was too much, or nothing.
+    /// Fails if a record was invalid or there were too many, or none.
     pub fn finish(mut self) -> Result<BlockTrace, BlockTraceError> {
         self.number_pending();
         match self.error {
@@ -295,7 +296,7 @@ impl Loader {
 }
 
 impl BlockTrace {
-    /// The most accesses a trace can have.
+    /// Maximum number of accesses of a trace.
     pub const MOST: u32 = u32::MAX - (1 << 16);
 
     /// Reads a trace to its end, in blocks of this size.
@@ -305,7 +306,7 @@ impl BlockTrace {
     pub fn read(mut reader: Reader<'_>, block: BlockSize, strict: bool) -> Result<(Self, Tally), ReadError> {
         let mut loader = Loader::new(block);
         let tally = Tally::read(&mut reader, strict, |record| loader.take(&record))?;
-        // Damaged data may unpack to any request: where it is damaged says more.
+        // Damaged data may unpack to arbitrary requests, so the location of the damage is more informative.
         let cannot = |error| match tally.cut.clone() {
             Some(cut) => ReadError::Trace(cut),
             None => ReadError::Blocks { trace: reader.name().to_owned(), error },
@@ -313,37 +314,38 @@ impl BlockTrace {
         Ok((loader.finish().map_err(cannot)?, tally))
     }
 
-    /// As soon as this is set, whoever plays the trace meets its end, within [`PIECE`] requests: what comes of it is of no use then.
+    /// Makes a run over the trace end early once the flag is set, within [`PIECE`] requests. The run's
+    /// results are then meaningless.
     pub fn stop_when(&mut self, stop: Arc<AtomicBool>) {
         self.stop = stop;
     }
 
-    /// The size of its blocks.
+    /// Returns the block size.
     pub fn block(&self) -> BlockSize {
         self.block
     }
 
-    /// Distinct blocks accessed.
+    /// Returns the number of distinct blocks accessed.
     pub fn blocks(&self) -> u32 {
         self.homes.len() as u32
     }
 
-    /// Accesses to blocks, in order.
+    /// Returns the accesses to blocks, in order.
     pub fn accesses(&self) -> &[Block] {
         &self.accesses
     }
 
-    /// Requests to read or write.
+    /// Returns the number of reads and writes.
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// When each access's block is used next; found out on the first call.
+    /// Returns the next use of each access's block; computed on the first call.
     pub(super) fn future(&self) -> &Future {
         self.future.get_or_init(|| Future::new(&self.accesses, self.blocks()))
     }
 
-    /// Stretches of requests, each with the blocks that are trimmed after it; none after the trace was stopped.
+    /// Returns runs of requests, each with the blocks trimmed after it; none after the trace was stopped.
     pub(super) fn stretches(&self) -> impl Iterator<Item = (&[Request], &[Block])> {
         let (mut request, mut trimmed) = (0, 0);
         let last = Trim { before: self.requests.len() as u32, end: self.trimmed.len() as u32 };
@@ -357,7 +359,7 @@ impl BlockTrace {
         stretches.take_while(|_| !self.stop.load(Ordering::Relaxed))
     }
 
-    /// A request as admission sees it; its first access has this index.
+    /// Returns a request in the form that admission policies take; `first` is the index of its first access.
     #[inline]
     pub(super) fn asked(&self, request: Request, first: usize) -> Asked {
         let home = self.homes[self.accesses[first].index()];

@@ -1,22 +1,22 @@
-//! What a cache is to be like, as the program and the Python package are told it.
+//! Configuration of a cache, shared by the program and the Python package.
 
 use super::{AdmissionPolicy, BlockTrace, EvictionPolicy, Setup, Size, WriteMode};
 
-/// A cache of any trace.
+/// The configuration of a cache, independent of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheConfig {
-    /// Which block leaves.
+    /// Eviction policy.
     pub eviction: &'static EvictionPolicy,
-    /// Which blocks come in.
+    /// Admission policy.
     pub admission: &'static AdmissionPolicy,
-    /// How large it is.
+    /// Cache size.
     pub size: Size,
-    /// Where writes go.
+    /// Write mode.
     pub mode: WriteMode,
 }
 
 impl CacheConfig {
-    /// The cache of this trace.
+    /// Returns the setup of the cache for this trace.
     pub fn setup(&self, trace: &BlockTrace) -> Setup {
         let Self { eviction, admission, size, mode } = *self;
         Setup { eviction, admission, capacity: size.of(trace), mode }
@@ -24,10 +24,10 @@ impl CacheConfig {
 }
 
 impl WriteMode {
-    /// The names of all.
+    /// Names of all write modes.
     pub const NAMES: [&str; 3] = ["through", "around", "back"];
 
-    /// The one of this name; what may be dirty matters to `back` only.
+    /// Returns the mode of this name; `dirty` matters to `back` only.
     pub fn named(name: &str, dirty: f64) -> Option<Self> {
         match name {
             "through" => Some(Self::Through),
@@ -37,7 +37,7 @@ impl WriteMode {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Through => "through",
@@ -46,7 +46,7 @@ impl WriteMode {
         }
     }
 
-    /// The share of the cache that may be dirty, if writes go back.
+    /// Returns the share of the cache that may be dirty with write-back.
     pub const fn dirty(&self) -> Option<f64> {
         match self {
             Self::Back { dirty } => Some(*dirty),

@@ -3,32 +3,33 @@
 use rustc_hash::FxHashMap;
 use weir_policy::eviction::Block;
 
-/// Keys that are looked up together: their loads from memory overlap.
+/// Number of keys looked up together, so that their memory loads overlap.
 const BATCH: usize = 128;
-/// Keys side by side that share a page, as a power of two.
+/// Number of adjacent keys that share a page, as a power of two.
 const PAGE_BITS: u32 = 8;
 const PAGE: usize = 1 << PAGE_BITS;
-/// Pages have at most so many entries for each key, besides [`SPARSE_ENTRIES`]: then a hash table takes less
-/// memory.
+/// Maximum number of page entries per key, in addition to [`SPARSE_ENTRIES`]; above it a hash table takes
+/// less memory.
 const SPARSE: usize = 3;
-/// 16 MiB of entries, for traces that touch a disk far and wide before they come back.
+/// 16 MiB of entries, for traces that touch scattered blocks of a disk before they return to them.
 const SPARSE_ENTRIES: usize = 4 << 20;
-/// No number.
+/// Marks the absence of a number.
 const NONE: u32 = u32::MAX;
 
-/// Numbers keys in the order in which they come, from 0. Takes 14 to 20 bytes a key, and up to 16 MiB.
+/// Numbers keys in the order of their first appearance, from 0. Uses 14 to 20 bytes per key, and up to 16
+/// MiB.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     keys: Vec<u64>,
     index: Index,
 }
 
-/// How a key's number is found.
+/// Index from keys to numbers.
 #[derive(Debug)]
 enum Index {
-    /// For keys that lie close together, as blocks of a disk do.
+    /// For clustered keys, such as the blocks of a disk.
     Pages(Pages),
-    /// For keys that are scattered.
+    /// For scattered keys.
     Hashed(Table),
 }
 
@@ -38,16 +39,16 @@ impl Default for Index {
     }
 }
 
-/// The numbers of [`PAGE`] keys side by side each.
+/// A table of pages; each holds the numbers of [`PAGE`] adjacent keys.
 #[derive(Debug, Default)]
 struct Pages {
-    /// Where a page's entries begin, as a multiple of [`PAGE`].
+    /// Start of a page's entries, as a multiple of [`PAGE`].
     directory: FxHashMap<u64, u32>,
     entries: Vec<u32>,
 }
 
 impl Pages {
-    /// Where the key's number is, or is to be.
+    /// Returns the entry of the key, adding a page if needed.
     #[inline]
     fn slot(&mut self, key: u64) -> usize {
         let entries = &mut self.entries;
@@ -59,32 +60,32 @@ impl Pages {
         page as usize * PAGE + key as usize % PAGE
     }
 
-    /// The key's number, if it has one.
+    /// Returns the key's number, if it has one.
     fn find(&self, key: u64) -> Option<u32> {
         let page = *self.directory.get(&(key >> PAGE_BITS))? as usize;
         Some(self.entries[page * PAGE + key as usize % PAGE]).filter(|number| *number != NONE)
     }
 
-    /// Whether a hash table of so many keys would take less memory.
+    /// Reports whether a hash table of this many keys would take less memory.
     fn are_sparse(&self, keys: usize) -> bool {
         self.entries.len() > SPARSE * keys + SPARSE_ENTRIES
     }
 }
 
-/// An open hash table of numbers: the key of each is in `keys`. Unlike a table of a library, it can look a
-/// batch of keys up in steps of which none waits for another key's.
+/// An open-addressing hash table of numbers; the key of each is in `keys`. Unlike a library's table, it can
+/// look up a batch of keys in steps in which no key waits for another.
 #[derive(Debug)]
 struct Table {
-    /// A power of two; at most two thirds are in use.
+    /// Length is a power of two; at most two thirds are in use.
     slots: Vec<u32>,
-    /// A hash shifted right by this is a slot.
+    /// Right shift that turns a hash into a slot.
     shift: u32,
 }
 
 impl Table {
     const LEAST: usize = 64;
 
-    /// Of these keys.
+    /// Creates a table of these keys.
     fn of(keys: &[u64]) -> Self {
         let len = (keys.len() * 3 / 2 + 1).next_power_of_two().max(Self::LEAST);
         let mut table = Self { slots: vec![NONE; len], shift: 64 - len.trailing_zeros() };
@@ -95,13 +96,13 @@ impl Table {
         table
     }
 
-    /// Where a key's number is, unless others' are there.
+    /// Returns the preferred slot of a key.
     #[inline]
     fn home(&self, key: u64) -> usize {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// The first slot from here on that is meant.
+    /// Returns the first matching slot from `slot` on.
     #[inline]
     fn probe(&self, mut slot: usize, is_meant: impl Fn(u32) -> bool) -> usize {
         while !is_meant(self.slots[slot]) {
@@ -110,13 +111,13 @@ impl Table {
         slot
     }
 
-    /// The key's slot, or the free one where it belongs.
+    /// Returns the key's slot, or the free slot for it.
     #[inline]
     fn slot(&self, keys: &[u64], key: u64, home: usize) -> usize {
         self.probe(home, |number| number == NONE || keys[number as usize] == key)
     }
 
-    /// Makes room for another key.
+    /// Grows the table if another key would not fit.
     #[inline]
     fn grow(&mut self, keys: &[u64]) {
         if keys.len() * 3 > self.slots.len() * 2 {
@@ -126,7 +127,7 @@ impl Table {
 }
 
 impl Numbers {
-    /// Appends the numbers of keys, new ones for those that have none. There may be 2^32 - 1 at most.
+    /// Appends the numbers of keys, with new numbers for new keys. There may be at most 2^32 - 1 numbers.
     pub(crate) fn number_all(&mut self, keys: &[u64], numbers: &mut Vec<Block>) {
         for batch in keys.chunks(BATCH) {
             match &mut self.index {
@@ -137,7 +138,7 @@ impl Numbers {
         }
     }
 
-    /// The number of a key, a new one if it has none.
+    /// Returns the number of a key, a new one if it is new.
     #[inline]
     pub(crate) fn number(&mut self, key: u64) -> Block {
         let known = self.keys.len();
@@ -165,7 +166,7 @@ impl Numbers {
         }
     }
 
-    /// The number of a key, if it has one.
+    /// Returns the number of a key, if it has one.
     pub(crate) fn find(&self, key: u64) -> Option<Block> {
         match &self.index {
             Index::Pages(pages) => pages.find(key).map(Block),
@@ -176,7 +177,7 @@ impl Numbers {
         }
     }
 
-    /// Forgets the other keys and numbers these anew, in the same order; the numbers they had.
+    /// Removes the other keys and renumbers the remaining ones in the same order; returns their old numbers.
     pub(crate) fn retain(&mut self, keep: impl Fn(u64) -> bool) -> Vec<u32> {
         let kept: Vec<_> = (0..).zip(&self.keys).filter(|(_, key)| keep(**key)).map(|(old, _)| old).collect();
         self.keys.retain(|key| keep(*key));
@@ -186,18 +187,18 @@ impl Numbers {
         kept
     }
 
-    /// The keys, by number.
+    /// Returns the keys, by number.
     pub(crate) fn keys(&self) -> &[u64] {
         &self.keys
     }
 
-    /// The same; what else is known is given up.
+    /// Returns the keys, by number, and drops the index.
     pub(crate) fn into_keys(self) -> Vec<u64> {
         self.keys
     }
 }
 
-/// In three steps, of which none waits for another key's.
+/// Looks up a batch in three steps; within a step no key waits for another.
 fn number_by_pages(pages: &mut Pages, keys: &mut Vec<u64>, batch: &[u64], numbers: &mut Vec<Block>) {
     let (mut slots, mut found) = ([0; BATCH], [NONE; BATCH]);
     for (slot, key) in slots.iter_mut().zip(batch) {
@@ -208,14 +209,14 @@ fn number_by_pages(pages: &mut Pages, keys: &mut Vec<u64>, batch: &[u64], number
     }
     for ((number, slot), key) in found.iter_mut().zip(slots).zip(batch) {
         if *number == NONE {
-            // It may have come twice in the batch.
+            // The key may occur twice in the batch.
             *number = number_at(&mut pages.entries[slot], keys, *key).0;
         }
     }
     numbers.extend(found[..batch.len()].iter().map(|number| Block(*number)));
 }
 
-/// The number that is there, or a new one.
+/// Returns the entry's number, or assigns a new one.
 #[inline]
 fn number_at(entry: &mut u32, keys: &mut Vec<u64>, key: u64) -> Block {
     if *entry == NONE {
@@ -225,7 +226,7 @@ fn number_at(entry: &mut u32, keys: &mut Vec<u64>, key: u64) -> Block {
     Block(*entry)
 }
 
-/// The same: most keys are in their home slots.
+/// Looks up a batch in the hash table in the same way; most keys are in their preferred slots.
 fn number_by_hash(table: &mut Table, keys: &mut Vec<u64>, batch: &[u64], numbers: &mut Vec<Block>) {
     let (mut homes, mut found, mut there) = ([0; BATCH], [NONE; BATCH], [0; BATCH]);
     for (home, key) in homes.iter_mut().zip(batch) {
@@ -255,7 +256,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Keys near each other, and far apart, in pieces of any length; kept by pages and by hashes.
+        /// Keys near each other and far apart, in pieces of any length, indexed by pages and by hashes.
         #[test]
         fn keys_are_numbered_in_the_order_in_which_they_come(
             pieces in prop::collection::vec(prop::collection::vec((0u64..4, 0u64..600), 0..300), 0..8),
@@ -307,7 +308,7 @@ mod tests {
         assert!(matches!(numbers.index, Index::Hashed(_)));
         assert_eq!(numbers.find(scattered(77)), Some(Block(77)));
         let mut numbers = Numbers::default();
-        // The blocks of a disk of 16 GiB, in an order of their own.
+        // The blocks of a disk of 16 GiB, in permuted order.
         numbers.number_all(&(0..1 << 22).map(|n| n * 7 % (1 << 22)).collect::<Vec<_>>(), &mut Vec::new());
         assert!(matches!(numbers.index, Index::Pages(_)));
         assert_eq!(numbers.find(7), Some(Block(1)));

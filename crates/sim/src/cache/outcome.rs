@@ -1,42 +1,42 @@
-//! What a cache came to.
+//! The outcome of a cache simulation.
 
 use super::{BlockSize, BlockTrace, Setup};
 use serde::{Deserialize, Serialize};
 use weir_model::Bytes;
 use weir_policy::eviction::Use;
 
-/// What was asked for in one direction or both, and what of it the cache had not.
+/// Counts of one direction or both: accesses and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Blocks of requests.
+    /// Accesses to blocks.
     pub accesses: u64,
-    /// Of them, missed.
+    /// Missed accesses.
     pub misses: u64,
     /// Requests.
     pub requests: u64,
-    /// Of them, with a block that was missed.
+    /// Requests with at least one missed block.
     #[serde(rename = "missed_requests")]
     pub missed: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: u64,
-    /// Of them, in blocks that were missed.
+    /// Bytes requested in missed blocks.
     pub missed_bytes: u64,
 }
 
 impl Counts {
-    /// Misses to accesses; 0 if there was none.
+    /// Returns the ratio of misses to accesses; 0 without accesses.
     pub fn miss_ratio(&self) -> f64 {
         share(self.misses, self.accesses)
     }
-    /// Hits to accesses.
+    /// Returns the ratio of hits to accesses.
     pub fn hit_ratio(&self) -> f64 {
         share(self.accesses - self.misses, self.accesses)
     }
-    /// Requests of which every block was hit, to all.
+    /// Returns the share of requests whose blocks were all hit.
     pub fn request_hit_ratio(&self) -> f64 {
         share(self.requests - self.missed, self.requests)
     }
-    /// Bytes in blocks that were hit, to all.
+    /// Returns the share of bytes in blocks that were hit.
     pub fn byte_hit_ratio(&self) -> f64 {
         share(self.bytes - self.missed_bytes, self.bytes)
     }
@@ -57,39 +57,39 @@ fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
 }
 
-/// What a trace came to with one cache. Numbers are of blocks, written whole, unless they say otherwise.
+/// The outcome of a trace with one cache. Numbers are of whole blocks, unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheOutcome {
-    /// The eviction policy.
+    /// Eviction policy.
     pub policy: &'static str,
-    /// The admission policy.
+    /// Admission policy.
     pub admission: &'static str,
-    /// The size of blocks.
+    /// Block size.
     pub block: BlockSize,
-    /// The capacity.
+    /// Capacity in blocks.
     pub size_blocks: u32,
-    /// Of reads.
+    /// Counts of reads.
     pub reads: Counts,
-    /// Of writes. Written around, all of them count as missed.
+    /// Counts of writes. With write-around, all writes count as missed.
     pub writes: Counts,
-    /// Blocks written to the cache because a read missed them.
+    /// Blocks written to the cache because of read misses.
     pub filled: u64,
-    /// Blocks written to the cache because they were written by the user.
+    /// Blocks written to the cache because of user writes.
     pub written: u64,
-    /// Blocks that left for others.
+    /// Blocks evicted for others.
     pub evicted: u64,
-    /// Blocks written to the disk behind the cache when the user wrote them.
+    /// Blocks written to the disk at the time of the user's write.
     pub back_end_direct: u64,
-    /// Dirty blocks written there because there were too many.
+    /// Dirty blocks written back because there were too many.
     pub back_end_flushed: u64,
-    /// Dirty blocks written there because they left.
+    /// Dirty blocks written back at their eviction.
     pub back_end_evicted: u64,
     /// Dirty blocks at the end.
     pub dirty: u64,
 }
 
 impl CacheOutcome {
-    /// That nothing happened yet.
+    /// Creates an outcome with all counts zero.
     pub(super) fn of_setup(trace: &BlockTrace, setup: &Setup) -> Self {
         Self {
             policy: setup.eviction.name,
@@ -100,12 +100,12 @@ impl CacheOutcome {
         }
     }
 
-    /// The capacity.
+    /// Returns the capacity in bytes.
     pub fn size(&self) -> Bytes {
         Bytes(u64::from(self.size_blocks) * self.block.bytes().0)
     }
 
-    /// Of reads and writes.
+    /// Returns the counts of reads and writes together.
     pub fn all(&self) -> Counts {
         self.reads.plus(&self.writes)
     }
@@ -117,29 +117,29 @@ impl CacheOutcome {
         }
     }
 
-    /// Blocks written to the cache.
+    /// Returns the number of blocks written to the cache.
     pub fn cache_writes(&self) -> u64 {
         self.filled + self.written
     }
 
-    /// Cache-level write amplification: blocks written to the cache for each the user wrote (HEC);
-    /// `None` if the user wrote none.
+    /// Returns the cache-level write amplification: blocks written to the cache per block written by the user
+    /// (HEC); `None` without user writes.
     pub fn clwa(&self) -> Option<f64> {
         (self.writes.accesses > 0).then(|| self.cache_writes() as f64 / self.writes.accesses as f64)
     }
 
-    /// Blocks read from the disk behind the cache: those that reads missed.
+    /// Returns the number of blocks read from the disk: the read misses.
     pub fn back_end_reads(&self) -> u64 {
         self.reads.misses
     }
 
-    /// Blocks written to the disk behind the cache; what is dirty at the end is not.
+    /// Returns the number of blocks written to the disk, excluding blocks still dirty at the end.
     pub fn back_end_writes(&self) -> u64 {
         self.back_end_direct + self.back_end_flushed + self.back_end_evicted
     }
 }
 
-/// What a cache came to, as `--json` shows it: totals and ratios first.
+/// The outcome of a cache in the form of `--json`: totals and ratios first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "they are those of the outcome; docs/reference/sim-cache.md has them all")]
 pub struct CacheFigures {
@@ -162,7 +162,7 @@ pub struct CacheFigures {
     pub dirty_at_end: u64,
 }
 
-/// Counts, and what they are of one another.
+/// Counts and their ratios.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "they are those of the counts")]
 pub struct Ratios {

@@ -1,4 +1,4 @@
-//! One trace played to caches.
+//! Plays a trace to caches.
 
 use super::blocks::Request;
 use super::{AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy, sizes};
@@ -8,46 +8,48 @@ use weir_policy::eviction::{Block, Eviction, Fifo, Insertion, Room, Use};
 /// A cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Which block leaves.
+    /// Eviction policy.
     pub eviction: &'static EvictionPolicy,
-    /// Which blocks come in.
+    /// Admission policy.
     pub admission: &'static AdmissionPolicy,
-    /// Blocks it holds; at least 1.
+    /// Capacity in blocks; at least 1.
     pub capacity: u32,
-    /// Where writes go.
+    /// Write mode.
     pub mode: WriteMode,
 }
 
-/// Where writes go.
+/// Treatment of writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WriteMode {
-    /// To the disk, and to the cache if the block is there or admitted.
+    /// Write-through: to the disk, and to the cache if the block is cached or admitted.
     Through,
-    /// To the disk; the block leaves the cache.
+    /// Write-around: to the disk; the block leaves the cache.
     Around,
-    /// To the cache if the block is there or admitted, else to the disk. What is in the cache only is dirty: it is written to
-    /// the disk when it leaves, and when there is too much of it, what has been dirty for longest first.
+    /// Write-back: to the cache if the block is cached or admitted, otherwise to the disk. A block that is
+    /// only in the cache is dirty: it is written to the disk when it is evicted, and when there are too many
+    /// dirty blocks, oldest first.
     Back {
-        /// The share of the capacity that may be dirty, above 0, to 1; at least one block may.
+        /// Share of the capacity that may be dirty, above 0 and up to 1; at least one block may.
         dirty: f64,
     },
 }
 
-/// Plays a trace to a cache, empty at the start. Takes memory for each block of the trace: the eviction policy's
-/// ([`weir_policy::eviction`]), and 8 bytes more if writes go back.
+/// Plays a trace to an initially empty cache. Memory per block of the trace: that of the eviction policy
+/// ([`weir_policy::eviction`]), and 8 bytes more with write-back.
 pub fn play(trace: &BlockTrace, setup: &Setup) -> CacheOutcome {
     play_warmed(trace, setup, 0)
 }
 
-/// The same, but the first so many requests, or all if there are fewer, only warm the cache: they are not counted, and what
-/// admission learnt from them is forgotten.
+/// Like [`play`], but the first `warm_up` requests, or all if there are fewer, only warm the cache: they are
+/// not counted, and the admission policy's state from them is discarded.
 pub fn play_warmed(trace: &BlockTrace, setup: &Setup, warm_up: usize) -> CacheOutcome {
     let setup = Setup { capacity: setup.capacity.max(1), ..*setup };
     (setup.eviction.play)(Player { trace, setup, warm_up: warm_up.min(trace.requests()) })
 }
 
-/// Which of these caches [`play_pass`] plays in one pass over the trace, by index: LRU caches of all sizes where every miss comes
-/// in and writes do not go back are one pass, if there are [enough](sizes::PAYS) of them; any other cache is one of its own.
+/// Groups caches into the passes that [`play_pass`] runs, by index. LRU caches of all sizes that admit every
+/// miss and do not write back share one pass, if there are [enough](sizes::PAYS) of them; any other cache has
+/// a pass of its own.
 pub fn passes(setups: &[Setup]) -> Vec<Vec<usize>> {
     let mut passes: Vec<Vec<usize>> = Vec::new();
     for (at, setup) in setups.iter().enumerate() {
@@ -67,7 +69,7 @@ pub fn passes(setups: &[Setup]) -> Vec<Vec<usize>> {
     passes.into_iter().flat_map(apart).collect()
 }
 
-/// Plays a trace to the caches of one of the [`passes`]. The counts are those of [`play`].
+/// Plays a trace to the caches of one of the [`passes`]. The counts equal those of [`play`].
 pub fn play_pass(trace: &BlockTrace, setups: &[Setup]) -> Vec<CacheOutcome> {
     match setups {
         [first, _, ..] if setups.iter().all(|setup| sizes::fits(setup) && setup.mode == first.mode) => {
@@ -77,12 +79,12 @@ pub fn play_pass(trace: &BlockTrace, setups: &[Setup]) -> Vec<CacheOutcome> {
     }
 }
 
-/// What is played, for an eviction policy yet to come.
+/// The arguments of a run, before its eviction policy is known.
 #[derive(Clone, Copy)]
 pub(super) struct Player<'t> {
     pub(super) trace: &'t BlockTrace,
     setup: Setup,
-    /// Requests.
+    /// Number of warm-up requests.
     warm_up: usize,
 }
 
@@ -116,14 +118,14 @@ struct Run<'t, E> {
     cache: E,
     /// `None` admits every miss.
     admission: Option<Box<dyn Admission>>,
-    /// `None` unless writes go back.
+    /// `None` without write-back.
     dirty: Option<Dirty>,
     around: bool,
     outcome: CacheOutcome,
 }
 
 impl<E: Eviction> Run<'_, E> {
-    /// Plays all of it; `counts` is called when so many requests have warmed the cache.
+    /// Plays the whole trace; `counts` is called after `warm_up` requests.
     fn play(&mut self, warm_up: usize, counts: impl Fn(&mut Self)) {
         let (mut first, mut to_warm) = (0, warm_up);
         for (requests, trimmed) in self.trace.stretches() {
@@ -143,7 +145,7 @@ impl<E: Eviction> Run<'_, E> {
         }
     }
 
-    /// Plays requests of which the first begins with this access; the access after them.
+    /// Plays requests whose accesses begin at `first`; returns the index after their last access.
     fn requests(&mut self, requests: &[Request], mut first: usize) -> usize {
         for request in requests {
             self.request(*request, first);
@@ -185,7 +187,7 @@ impl<E: Eviction> Run<'_, E> {
             misses * block - if missed_first { before } else { 0 } - if missed_last { behind } else { 0 };
     }
 
-    /// One block of a request; whether it was hit.
+    /// Accesses one block of a request; returns whether it was hit.
     #[inline]
     fn access(&mut self, block: Block, used: Use, admitted: bool) -> bool {
         if self.around && used == Use::Write {
@@ -202,7 +204,7 @@ impl<E: Eviction> Run<'_, E> {
         is_hit
     }
 
-    /// Whether a missed block came in.
+    /// Offers a missed block to the cache; returns whether it was inserted.
     #[inline]
     fn take_in(&mut self, block: Block) -> bool {
         let Self { cache, admission, .. } = self;
@@ -219,7 +221,7 @@ impl<E: Eviction> Run<'_, E> {
         insertion != Insertion::Refused
     }
 
-    /// A block was written, which is in the cache or not.
+    /// Handles the write of a block; `is_in` says whether it is in the cache.
     #[inline]
     fn written(&mut self, block: Block, is_in: bool) {
         self.outcome.written += u64::from(is_in);
@@ -230,7 +232,7 @@ impl<E: Eviction> Run<'_, E> {
     }
 }
 
-/// Which blocks are dirty: a queue in the order in which they became so, of at most as many as may be.
+/// The dirty blocks: a queue in the order in which they became dirty, bounded by the allowed number.
 struct Dirty {
     queue: Fifo,
     len: u64,
@@ -242,7 +244,7 @@ impl Dirty {
         Self { queue: Fifo::new(Room { capacity: most.clamp(1, room.capacity), ..room }), len: 0 }
     }
 
-    /// A block is dirty; whether another one had to be written to the disk for it.
+    /// Marks a block dirty; returns whether another had to be written to the disk for it.
     fn add(&mut self, block: Block) -> bool {
         if self.queue.hit(block, Use::Write) {
             return false;
@@ -252,7 +254,7 @@ impl Dirty {
         flushed
     }
 
-    /// A block is not dirty any more; whether it was.
+    /// Marks a block clean; returns whether it was dirty.
     fn forget(&mut self, block: Block) -> bool {
         let was = self.queue.remove(block);
         self.len -= u64::from(was);

@@ -1,4 +1,4 @@
-//! The policies a cache may have, by name.
+//! Cache policies by name.
 
 use super::CacheOutcome;
 use super::play::Player;
@@ -9,9 +9,9 @@ use weir_policy::eviction::{self, Belady, Room};
 /// An eviction policy.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictionPolicy {
-    /// Its name.
+    /// Policy name.
     pub name: &'static str,
-    /// Plays a trace to a cache that has it.
+    /// Plays a trace to a cache with this policy.
     pub(super) play: fn(Player<'_>) -> CacheOutcome,
 }
 
@@ -34,10 +34,10 @@ macro_rules! all {
 }
 
 impl EvictionPolicy {
-    /// Every one; the last is the bound.
+    /// All eviction policies; the last is the offline bound.
     pub const ALL: &[Self] = every_eviction_policy!(all);
 
-    /// The one of this name.
+    /// Returns the policy of this name.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|policy| policy.name == name)
     }
@@ -46,14 +46,14 @@ impl EvictionPolicy {
 /// An admission policy.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionPolicy {
-    /// Its name.
+    /// Policy name.
     pub name: &'static str,
     /// `None` if it admits every miss.
     pub(super) new: fn(Room) -> Option<Box<dyn Admission>>,
 }
 
 impl AdmissionPolicy {
-    /// Every one; the first admits every miss.
+    /// All admission policies; the first admits every miss.
     pub const ALL: &[Self] = &[
         Self { name: "all", new: |_| None },
         Self { name: "sequential", new: |_| Some(Box::new(Sequential::default())) },
@@ -65,12 +65,12 @@ impl AdmissionPolicy {
         Self { name: "tinylfu", new: |room| Some(Box::new(TinyLfu::new(room))) },
     ];
 
-    /// The policy, for a cache of this size.
+    /// Creates the policy for a cache of this size.
     pub(crate) fn admission(&self, room: Room) -> Box<dyn Admission> {
         (self.new)(room).unwrap_or_else(|| Box::new(All))
     }
 
-    /// The one of this name.
+    /// Returns the policy of this name.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|policy| policy.name == name)
     }

@@ -1,23 +1,23 @@
-//! Sizes of caches and of their blocks, and shares, as people write them.
+//! Parsing of cache sizes, block sizes and shares.
 
 use super::{BlockSize, BlockTrace};
 use crate::units;
 use std::fmt;
 use weir_model::Bytes;
 
-/// A cache's size, as people write it.
+/// A cache size in the form the user gave it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// So many hundredths of the blocks a trace touches, rounded down.
+    /// Percentage of the blocks that a trace touches, rounded down.
     Percent(f64),
-    /// So many bytes; what is left of a block over is not used.
+    /// Number of bytes; a remainder smaller than a block is unused.
     Bytes(Bytes),
-    /// So many blocks.
+    /// Number of blocks.
     Blocks(u32),
 }
 
 impl Size {
-    /// In blocks, at least one.
+    /// Returns the size in blocks, at least one.
     pub fn of(self, trace: &BlockTrace) -> u32 {
         match self {
             Self::Percent(percent) => (f64::from(trace.blocks()) * percent / 100.0) as u32,
@@ -27,7 +27,7 @@ impl Size {
         .max(1)
     }
 
-    /// Whether there is such a cache of these blocks.
+    /// Reports whether the size is valid for blocks of this size.
     pub fn fits(self, block: BlockSize) -> bool {
         match self {
             Self::Bytes(bytes) => (1..=u64::from(u32::MAX)).contains(&(bytes.0 / block.bytes().0)),
@@ -37,7 +37,7 @@ impl Size {
 }
 
 impl fmt::Display for Size {
-    /// As [`size`] reads it.
+    /// Prints the size in the form that [`size`] parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Percent(percent) => write!(f, "{percent}%"),
@@ -47,10 +47,10 @@ impl fmt::Display for Size {
     }
 }
 
-/// Reads `10%`, `1GiB`, `26921blk`.
+/// Parses `10%`, `1GiB`, `26921blk`.
 ///
 /// # Errors
-/// What is allowed.
+/// Returns a description of the allowed forms.
 pub fn size(text: &str) -> Result<Size, String> {
     let parsed = if let Some(percent) = text.strip_suffix('%') {
         let percent = percent.parse().ok().filter(|percent| *percent > 0.0 && *percent <= 1e6);
@@ -65,19 +65,19 @@ pub fn size(text: &str) -> Result<Size, String> {
     })
 }
 
-/// Reads `4KiB`.
+/// Parses `4KiB`.
 ///
 /// # Errors
-/// What is allowed.
+/// Returns a description of the allowed forms.
 pub fn block_size(text: &str) -> Result<BlockSize, String> {
     let block = units::size(text).ok().and_then(BlockSize::new);
     block.ok_or_else(|| "write a power of two from 512B to 1GiB: 4KiB, 64KiB".into())
 }
 
-/// Reads `50%` as 0.5.
+/// Parses `50%` as 0.5.
 ///
 /// # Errors
-/// What is allowed.
+/// Returns a description of the allowed forms.
 pub fn share(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').and_then(|percent| percent.parse().ok());
     percent

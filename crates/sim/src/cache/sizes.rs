@@ -5,18 +5,18 @@ use super::stack::Stack;
 use super::{BlockTrace, CacheOutcome, Counts, Setup, WriteMode};
 use weir_policy::eviction::{Block, Use};
 
-/// Whether a setup is one of those that [`play`] takes: LRU where every miss comes in. What is dirty depends on what leaves, so
-/// that writing back takes a pass of its own.
+/// Reports whether [`play`] accepts the setup: LRU that admits every miss. Write-back is excluded: the dirty
+/// blocks depend on the evictions, so each size needs its own pass.
 pub(super) fn fits(setup: &Setup) -> bool {
     let is_back = matches!(setup.mode, WriteMode::Back { .. });
     setup.eviction.name == "lru" && setup.admission.name == "all" && !is_back
 }
 
-/// From so many caches on one pass takes less time than a pass each.
+/// Minimum number of caches for which one common pass is faster than a pass each.
 pub(super) const PAYS: usize = 5;
 
-/// Plays a trace to caches that differ in nothing but their capacity and [fit](fits). The counts are those of separate runs.
-/// Takes time in the logarithm of the number of sizes.
+/// Plays a trace to caches that [fit](fits) and differ only in their capacity. The counts equal those of
+/// separate runs. Time per access is logarithmic in the number of sizes.
 pub(super) fn play(trace: &BlockTrace, setups: &[Setup]) -> Vec<CacheOutcome> {
     let mut sizes: Vec<_> = setups.iter().map(|setup| setup.capacity).collect();
     sizes.sort_unstable();
@@ -36,7 +36,7 @@ pub(super) fn play(trace: &BlockTrace, setups: &[Setup]) -> Vec<CacheOutcome> {
     setups.iter().map(|setup| run.outcome(setup, &held)).collect()
 }
 
-/// What is asked for in one direction. What is told by zone is of blocks that lie deeper than so many of the sizes.
+/// Counts of one direction. An entry by zone counts the blocks whose depth exceeds that many of the sizes.
 struct Direction {
     asked: Counts,
     misses: Vec<u64>,
@@ -51,7 +51,7 @@ impl Direction {
         Self { asked: Counts::default(), misses: zones(), missed_bytes: zones(), missed: zones() }
     }
 
-    /// What the cache of the nth size counts.
+    /// Returns the counts of the cache of the nth size.
     fn counts(&self, nth: usize) -> Counts {
         let deeper = |zones: &[u64]| zones[nth + 1..].iter().sum();
         Counts {
@@ -66,13 +66,13 @@ impl Direction {
 struct Run<'t> {
     trace: &'t BlockTrace,
     stack: Stack,
-    /// Whether what is written leaves the cache.
+    /// True if a written block leaves the cache (write-around).
     around: bool,
-    /// Ascending.
+    /// Sizes in ascending order.
     sizes: Vec<u32>,
     reads: Direction,
     writes: Direction,
-    /// Blocks that were taken out, by zone.
+    /// Removed blocks, by zone.
     removed: Vec<u64>,
 }
 
@@ -111,7 +111,7 @@ impl Run<'_> {
         direction.asked.bytes += blocks.len() as u64 * block_size - request.before() - request.behind();
     }
 
-    /// Asks for a block; how many of the sizes are too small for it.
+    /// Accesses a block; returns the number of sizes that are too small for it.
     #[inline]
     fn access(&mut self, block: Block, used: Use) -> usize {
         if self.around && used == Use::Write {
@@ -141,7 +141,7 @@ impl Run<'_> {
         }
     }
 
-    /// What a cache came to, if those of the sizes hold so many blocks at the end.
+    /// Returns the outcome of a cache; `held` is the number of blocks in the cache of each size at the end.
     fn outcome(&self, setup: &Setup, held: &[u32]) -> CacheOutcome {
         let nth = self.sizes.partition_point(|size| *size < setup.capacity);
         let (reads, writes) = (self.reads.counts(nth), self.writes.counts(nth));

@@ -1,48 +1,51 @@
-//! How deep each block lies below those used after it: one number for all sizes of an LRU cache.
+//! LRU stack depth of every access: one number that serves all sizes of an LRU cache.
 //!
-//! Source: R. L. Mattson, J. Gecsei, D. R. Slutz, I. L. Traiger, "Evaluation techniques for storage hierarchies", IBM
-//! Systems Journal 9(2), 1970; moments counted by a tree as in B. T. Bennett, V. J. Kruskal, "LRU stack processing",
-//! IBM Journal of Research and Development 19(4), 1975, here P. M. Fenwick's (1994) over bits.
+//! Source: R. L. Mattson, J. Gecsei, D. R. Slutz, I. L. Traiger, "Evaluation techniques for storage
+//! hierarchies", IBM Systems Journal 9(2), 1970; moments counted by a tree as in B. T. Bennett, V. J.
+//! Kruskal, "LRU stack processing", IBM Journal of Research and Development 19(4), 1975, here P. M. Fenwick's
+//! (1994) over bits.
 //!
-//! Rule: an LRU cache of n blocks has the n used last, so a block is hit by all caches that hold as many as it lies deep, and
-//! by no smaller one. What is taken out leaves a *hole*, which is room in the caches that had the block. The next use of a block that
-//! lies deeper, or is new, fills the highest hole and leaves one where the block was: caches as large as that still have room, those
-//! between the two had some and have none now.
+//! Rule: an LRU cache of n blocks contains the n most recently used, so an access hits in every cache at
+//! least as large as the block's depth, and in no smaller one. A removed block leaves a *hole*, which is free
+//! space in the caches that contained the block. The next access to a deeper or new block fills the highest
+//! hole and leaves one at the block's old position: caches as large as that still have free space; those
+//! between the two had some and now have none.
 
 use std::collections::BinaryHeap;
 use weir_policy::eviction::Block;
 
-/// Of a block that is not in the stack.
+/// Marks a block that is not in the stack.
 const NEVER: u32 = u32::MAX;
-/// Moments that have one counter of the tree, in words of 64.
+/// Number of words of 64 moments per counter of the tree.
 const WORDS: usize = 8;
 const GROUP: usize = 64 * WORDS;
 
-/// Groups for so many entries: between two renumberings there are as many uses as blocks.
+/// Returns the number of groups for this many entries: between two renumberings there are as many uses as
+/// blocks.
 const fn groups(entries: u32) -> usize {
     (2 * entries as usize).div_ceil(GROUP) + 1
 }
 
-/// Blocks in the order of their last uses. Takes 4 bytes a block, and two bits.
+/// Blocks in the order of their last uses. Memory: 4 bytes and two bits per block.
 ///
-/// A use takes time in the logarithm of the number of blocks.
+/// A use takes time logarithmic in the number of blocks.
 #[derive(Debug)]
 pub struct Stack {
-    /// When each block was used last.
+    /// Moment of each block's last use.
     used: Vec<u32>,
-    /// The moments from which a block or a hole is in the stack: a bit each.
+    /// One bit per moment: set if a block or a hole dates from it.
     marks: Vec<u64>,
-    /// How many bits are set in each group of words, as Fenwick's tree: from 1.
+    /// Number of set bits in each group of words, as a Fenwick tree: from 1.
     tree: Vec<u32>,
     now: u32,
-    /// Blocks and holes.
+    /// Number of blocks and holes.
     entries: u32,
-    /// The highest first.
+    /// Moments of the holes, the highest first.
     holes: BinaryHeap<u32>,
 }
 
 impl Stack {
-    /// Empty, with room for blocks with numbers below `blocks`; more is made for others.
+    /// Creates an empty stack with room for block numbers below `blocks`; it grows for others.
     pub fn new(blocks: u32) -> Self {
         let groups = groups(blocks);
         Self {
@@ -55,7 +58,7 @@ impl Stack {
         }
     }
 
-    /// Uses a block; how deep it lay, from 1. `None` if it was not in.
+    /// Uses a block; returns its depth before, from 1. `None` if it was not in the stack.
     #[inline]
     pub fn touch(&mut self, block: Block) -> Option<u32> {
         if self.now as usize == 64 * self.marks.len() {
@@ -84,7 +87,7 @@ impl Stack {
         depth
     }
 
-    /// Takes a block out; how deep it lay.
+    /// Removes a block; returns its depth.
     pub(super) fn take_out(&mut self, block: Block) -> Option<u32> {
         let last = std::mem::replace(self.used.get_mut(block.index())?, NEVER);
         let depth = self.depth(last);
@@ -94,8 +97,7 @@ impl Stack {
         depth
     }
 
-    /// Only these blocks, whose numbers ascend, were ever used: they are numbered anew from 0. What left a hole is forgotten,
-    /// too.
+    /// Keeps only these blocks, whose numbers ascend, and renumbers them from 0. Holes are dropped as well.
     pub(crate) fn retain(&mut self, kept: &[u32]) {
         let moment = |old: &u32| self.used.get(*old as usize).copied().unwrap_or(NEVER);
         let mut order: Vec<_> = (0..).zip(kept).map(|(new, old)| (moment(old), Block(new))).collect();
@@ -107,7 +109,7 @@ impl Stack {
         }
     }
 
-    /// The blocks that caches of these sizes have.
+    /// Returns the number of blocks in caches of these sizes.
     pub(super) fn held(&self, sizes: &[u32]) -> Vec<u32> {
         let mut holes: Vec<_> = self.holes.iter().filter_map(|hole| self.depth(*hole)).collect();
         holes.sort_unstable();
@@ -116,13 +118,13 @@ impl Stack {
         sizes.iter().map(held).collect()
     }
 
-    /// How deep what dates from a moment lies.
+    /// Returns the depth of the entry that dates from a moment.
     #[inline]
     fn depth(&self, moment: u32) -> Option<u32> {
         (moment != NEVER).then(|| self.entries - self.before(moment))
     }
 
-    /// Entries that are older.
+    /// Returns the number of older entries.
     #[inline]
     fn before(&self, moment: u32) -> u32 {
         let (word, group) = (moment as usize / 64, moment as usize / GROUP);
@@ -139,7 +141,7 @@ impl Stack {
         sum
     }
 
-    /// There is an entry of a moment now, or not any more.
+    /// Sets or clears the mark of a moment.
     #[inline]
     fn mark(&mut self, moment: u32, is: bool) {
         self.marks[moment as usize / 64] ^= 1 << (moment % 64);
@@ -151,7 +153,7 @@ impl Stack {
         }
     }
 
-    /// Moments become the ranks of what dates from them.
+    /// Replaces moments by their ranks.
     #[cold]
     fn renumber(&mut self) {
         let holes = std::mem::take(&mut self.holes);
@@ -180,11 +182,11 @@ mod tests {
     use weir_policy::eviction::{Eviction, Lru, Room, Use};
 
     proptest! {
-        /// Beside LRU caches of every size.
+        /// Compares the depths with LRU caches of every size.
         #[test]
         fn depth_tells_the_sizes_that_hit(steps in prop::collection::vec((0u32..40, 0u8..8), 0..3000)) {
             let blocks = 40;
-            // Room for more blocks is made on the way.
+            // The stack has to grow during the test.
             let mut stack = Stack::new(blocks / 4);
             let mut caches: Vec<_> =
                 (1..=50).map(|capacity| (capacity, 0, Lru::new(Room { blocks, capacity }))).collect();

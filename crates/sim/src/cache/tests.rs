@@ -1,4 +1,4 @@
-//! Small traces with counts made by hand, and every setup beside a naive twin.
+//! Tests on small traces with counts computed by hand, and of every setup against a naive implementation.
 
 use super::*;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn requests_touch_every_block_they_overlap() {
     assert_eq!(numbers, [0, 1, 0, 1, 2, 3], "blocks are numbered as they appear, each disk's for itself");
     assert_eq!((trace.blocks(), trace.requests()), (4, 4));
     let all = play(&trace, &setup("lru", "all", 4, WriteMode::Through));
-    // The first request misses two blocks, of which it asks for parts; the last is missed whole.
+    // The first request misses two blocks, both partly covered; the last misses a whole one.
     let reads = Counts {
         accesses: 5,
         misses: 4,
@@ -85,7 +85,7 @@ fn only_sizes_of_plain_lru_share_a_pass() {
         setup("lru", "all", 5, WriteMode::Through),
         setup("lru", "all", 6, WriteMode::Through),
     ];
-    // Four are too few to pay.
+    // Four setups are too few for a common pass.
     let apart: [&[usize]; 9] = [&[0], &[3], &[7], &[8], &[1], &[2], &[4], &[5], &[6]];
     assert_eq!(passes(&setups), apart);
     setups.push(setup("lru", "all", 7, WriteMode::Through));
@@ -95,7 +95,7 @@ fn only_sizes_of_plain_lru_share_a_pass() {
 
 #[test]
 fn bytes_of_missed_ends_are_those_asked_for() {
-    // A block hit in the middle, the ends missed.
+    // The block in the middle is hit, both ends are missed.
     let trace = load(&[record(Op::Read, 4096, 4096), record(Op::Read, 4000, 4096 + 196)]);
     let outcome = play(&trace, &setup("lru", "all", 4, WriteMode::Through));
     assert_eq!((outcome.reads.bytes, outcome.reads.missed_bytes), (4096 + 4292, 4096 + 96 + 100));
@@ -119,10 +119,11 @@ fn dirty_blocks_are_written_back_when_they_leave_or_are_too_many() {
     let writes: Vec<_> = [0, 0, 1, 2, 3, 0, 4].map(|block| record(Op::Write, block * 4096, 4096)).into();
     let trace = load(&writes);
     let whole = play(&trace, &setup("fifo", "all", 4, WriteMode::Back { dirty: 1.0 }));
-    // Block 4 makes block 0 leave, which is dirty.
+    // Block 4 evicts block 0, which is dirty.
     assert_eq!((whole.back_end_evicted, whole.back_end_flushed, whole.dirty), (1, 0, 4));
     let half = play(&trace, &setup("fifo", "all", 4, WriteMode::Back { dirty: 0.5 }));
-    // Blocks 2, 3, 0 and 4 each cause the longest dirty one to be written: 0, 1, 2, 3 while 0 leaves dirty before 4 comes.
+    // Blocks 2, 3, 0 and 4 each cause the oldest dirty block to be written back: 0, 1, 2, 3; block 0 is
+    // evicted dirty before 4 is inserted.
     assert_eq!((half.back_end_evicted, half.back_end_flushed, half.dirty), (1, 3, 2));
     assert_eq!((half.back_end_direct, half.cache_writes(), half.clwa()), (0, 7, Some(1.0)));
 }
@@ -131,7 +132,7 @@ fn dirty_blocks_are_written_back_when_they_leave_or_are_too_many() {
 fn what_is_trimmed_is_gone_and_need_not_be_written_back() {
     let trace = load(&[
         record(Op::Write, 0, 8192),
-        // Covers block 0 whole and block 1 in part; block 7 nobody knows.
+        // The trim covers block 0 entirely and block 1 in part; block 7 is unknown.
         record(Op::Trim, 0, 8000),
         record(Op::Trim, 7 * 4096, 4096),
         record(Op::Read, 0, 8192),
@@ -147,7 +148,7 @@ fn long_runs_stay_out_and_touched_segments_come_in() {
     let scan: Vec<_> = (0..64).map(|i| record(Op::Read, i << 18, 1 << 18)).collect();
     let trace = load(&scan);
     let filled = |admission| play(&trace, &setup("lru", admission, 4096, WriteMode::Through)).filled;
-    // 16 MiB, of which 4 MiB are no long run; of each 4 MiB but the first request's blocks.
+    // 16 MiB, of which 4 MiB are not part of long runs; of each 4 MiB all but the first request's blocks.
     assert_eq!((filled("all"), filled("sequential")), (4096, 1024));
     assert_eq!((filled("touch_count"), filled("sequential+touch_count")), (4096 - 256, 1024 - 64));
     assert_eq!(filled("tinylfu"), 4096, "while there is room all comes in");
@@ -155,7 +156,7 @@ fn long_runs_stay_out_and_touched_segments_come_in() {
 
 #[test]
 fn a_trace_that_is_stopped_ends() {
-    // Many pieces.
+    // Enough requests for many pieces.
     let records: Vec<_> = (0..200_000).map(|n| record(Op::Read, n % 7 * 4096, 4096)).collect();
     let (mut trace, stop) = (load(&records), Arc::new(AtomicBool::new(false)));
     trace.stop_when(stop.clone());
@@ -191,7 +192,7 @@ fn requests_that_warm_the_cache_are_not_counted_and_teach_admission_nothing() {
     assert_eq!(counts("all", 2), (2, 1, 1), "block 0 is there, block 1 is not any more");
     assert_eq!(counts("all", 3), (1, 1, 1));
     assert_eq!(counts("all", 9), (0, 0, 0), "nothing is left to count");
-    // All in one segment: the first touch of it stays out, before as after.
+    // All blocks are in one segment, whose first touch is not admitted, with and without a warm-up.
     assert_eq!((counts("touch_count", 0), counts("touch_count", 2)), ((4, 4, 3), (2, 2, 1)));
 }
 
@@ -211,10 +212,10 @@ fn what_cannot_be_had_is_refused() {
     assert_eq!(finish(Some(record(Op::Read, (1 << 62) - 4096, 4096))), Ok(1), "the last block in reach");
 }
 
-/// A cache that is a set of dirty and clean blocks in the order of use.
+/// A naive cache: the dirty and clean blocks in order of use.
 #[derive(Default)]
 struct Twin {
-    /// The latest use last; since when dirty.
+    /// Most recently used last; the number is the time since when the block is dirty.
     blocks: Vec<(u64, Option<u64>)>,
     accesses: u64,
     misses: u64,
@@ -298,7 +299,7 @@ proptest! {
         }
     }
 
-    /// Many sizes of LRU in one pass have the counts of a pass each.
+    /// Many sizes of LRU in one pass give the same counts as a pass each.
     #[test]
     fn sizes_in_one_pass_are_those_apart(
         records in records(),
@@ -315,7 +316,7 @@ proptest! {
         }
     }
 
-    /// Whatever the policy, what comes in, leaves and goes back adds up.
+    /// Insertions, evictions and write-backs balance under every policy.
     #[test]
     fn books_balance(records in records(), capacity in 1u32..16, dirty in 0.01..1.0f64) {
         let mut loader = Loader::default();

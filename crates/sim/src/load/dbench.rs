@@ -1,9 +1,9 @@
-//! What dbench does, from its own load file: the operations of one client of a file server, as recorded.
+//! The dbench load: the recorded operations of one client of a file server, from dbench's own load file.
 //!
-//! The load file is dbench's `client.txt` (version 4; Debian has it in its package dbench), a line an
-//! operation: its name, its arguments, the answer it had. Operations on files that are there do what they do
-//! to them; the others, and looking for names, take their processor time only, for directories are in
-//! memory. A flush syncs its file.
+//! The load file is dbench's `client.txt` (version 4; part of Debian's package dbench). Each line is an
+//! operation: its name, its arguments, and the recorded result. Operations on existing files access them;
+//! other operations and name lookups only take processor time, because directories are in memory. A flush
+//! syncs its file.
 
 use super::files::{Ask, FileId, Files};
 use super::process::{Program, ProgramStep};
@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use weir_model::Nanos;
 
-/// A file's name, by its number.
+/// Number of a file name.
 type Name = u32;
-/// A file that is open, by the number the recording gave it.
+/// Number of an open file in the recording.
 type Handle = u32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,29 +32,29 @@ enum Line {
     Touch(Handle),
     Unlink(Name),
     Rename(Name, Name),
-    /// All below it.
+    /// Removes a directory with everything below it.
     RemoveTree,
-    /// Whatever asks for nothing.
+    /// An operation without I/O.
     Other,
 }
 
-/// A load file that was read.
+/// A parsed load file.
 #[derive(Clone, Debug)]
 pub struct Recording {
     lines: Arc<[Line]>,
-    /// Of each name the one of the directory it is in.
+    /// For each name, that of its directory.
     parents: Arc<[Name]>,
 }
 
-/// What is wrong with a load file.
+/// Why a load file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// Nothing in it is an operation on a file.
+    /// It contains no file operation.
     #[error(
         "this is no load file of dbench; take the client.txt of its version 4, which Debian has in its package dbench"
     )]
     Empty,
-    /// A line makes no sense.
+    /// A line is malformed.
     #[error("line {0} of the load file cannot be read; take the client.txt of dbench 4, unchanged")]
     Line(usize),
 }
@@ -81,10 +81,10 @@ impl Names {
 }
 
 impl Recording {
-    /// Reads a load file.
+    /// Parses a load file.
     ///
     /// # Errors
-    /// If it is none.
+    /// Fails if the text is not a load file.
     pub fn read(text: &str) -> Result<Self, RecordingError> {
         let mut names = Names::default();
         let lines = text.lines().enumerate();
@@ -96,25 +96,25 @@ impl Recording {
         Ok(Self { lines: lines.into(), parents: names.parents.into() })
     }
 
-    /// How many operations it has.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// It has none, which cannot be.
+    /// Reports whether there are no operations, which is never the case.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 }
 
-/// A line's meaning; nothing if it has none.
+/// Parses a line; returns `None` if it is malformed.
 fn line(text: &str, names: &mut Names) -> Option<Line> {
     let text = text.trim();
     let (operation, _) = text.split_once(' ').unwrap_or((text, ""));
     if !text.ends_with("NT_STATUS_OK") {
         return Some(Line::Other);
     }
-    // What is not in quotation marks, and what is.
+    // The text outside quotation marks, and the text inside.
     let quoted: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
     let numbers = || {
         let after = text.rsplit('"').next().unwrap_or(text).split_ascii_whitespace();
@@ -158,25 +158,25 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// A client that does what was recorded, again and again. Counts the bytes it reads and writes, as dbench
-/// does.
+/// A client that repeats the recorded operations endlessly. Its unit of work is the byte read or written, as
+/// in dbench.
 #[derive(Debug)]
 pub struct Dbench {
     recording: Recording,
     next: usize,
     takes: Nanos,
-    /// By name.
+    /// Files by name.
     files: FxHashMap<Name, FileId>,
     open: FxHashMap<Handle, FileId>,
 }
 
 impl Dbench {
-    /// From the recording's start; operations take so much processor time.
+    /// Creates a client at the start of the recording; each operation takes `takes` of processor time.
     pub fn new(recording: Recording, takes: Nanos) -> Self {
         Self { recording, next: 0, takes, files: FxHashMap::default(), open: FxHashMap::default() }
     }
 
-    /// The file of that name, made if need be.
+    /// Returns the file of that name, which is created if needed.
     fn file(&mut self, name: Name, files: &mut Files, asked: &mut VecDeque<Ask>) -> FileId {
         if let Some(file) = self.files.get(&name) {
             return *file;
@@ -288,7 +288,7 @@ Unlink "\clients\client1\c" 0x6 NT_STATUS_OK
             let mut asked = VecDeque::new();
             let steps: Vec<_> = (0..10).map(|_| dbench.step(&mut files, &mut asked)).collect();
             assert_eq!(steps.iter().map(|step| step.work).sum::<u64>(), 10_100);
-            // The file's three blocks and its inode, synced; inodes are read before they are looked at.
+            // The file's three blocks and its inode are synced; inodes are read before they are used.
             let written: u64 = asked.iter().filter(|ask| ask.op == Op::Write).map(|ask| ask.count).sum();
             assert_eq!(written, 4, "{round}: {asked:?}");
             assert!(asked.iter().all(|ask| ask.op == Op::Write), "{asked:?}");

@@ -1,13 +1,13 @@
-//! A file system and the memory before it, as far as a disk notices them: what becomes of files' reads and
-//! writes.
+//! A model of a file system and its page cache, as far as they determine the I/O that reaches the disk.
 //!
-//! After ext2: block groups, each with a bitmap, inodes and data; a file's blocks as close to one another as
-//! there is space. Blocks that were read or written stay in memory, those used longest ago leave it first. A
-//! write changes memory only; changed blocks are written back when they are old or many, or when they are synced:
-//! file by file, that first which changed first, a file's blocks and those of the file system's own in order of
-//! addresses, as Linux did in the papers' days (with changed blocks right behind them, as an elevator adds). With a journal, as ext3 has it, a sync writes the changed blocks of the file
-//! system's own there instead, and then, when they are there, the record that commits them. Data that was
-//! removed before it was written is never written.
+//! It follows ext2: block groups, each with a bitmap, inodes and data; a file's blocks are allocated as close
+//! to one another as possible. Blocks that were read or written stay in memory; the least recently used leave
+//! first. A write changes memory only. Dirty blocks are written back when they are old or many, or when they
+//! are synced: file by file, the one that became dirty first comes first; a file's blocks and the file
+//! system's metadata blocks are each in address order, as in Linux at the time of the papers (dirty blocks
+//! directly behind them are included, as an elevator does). With a journal, as in ext3, a sync writes the
+//! dirty metadata blocks to the journal instead, followed by the commit record once they are there. Data that
+//! is removed before it was written back is never written.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,95 +15,95 @@ use std::ops::Range;
 use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Nanos, Op};
 use weir_policy::Lru;
 
-/// What a disk is asked for: blocks.
+/// An I/O request to the disk, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// [`Op::Read`], [`Op::Write`] or [`Op::Trim`].
     pub op: Op,
     /// The first block.
     pub first: u64,
-    /// How many.
+    /// Number of blocks.
     pub count: u64,
 }
 
-/// A file, while it exists.
+/// Identifier of a file, valid while the file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(usize);
 
-/// Blocks of a group.
+/// Blocks per group.
 const GROUP: u64 = 8192;
-/// … of which inodes, after the bitmap.
+/// Inode blocks per group, after the bitmap.
 const INODE_BLOCKS: u64 = 64;
-/// Inodes in a block.
+/// Inodes per block.
 const INODES: u64 = 32;
-/// Entries of a directory in a block.
+/// Directory entries per block.
 const ENTRIES: u64 = 128;
-/// The longest run written back, or read ahead.
+/// Longest run written back or read ahead, in blocks.
 const RUN: u64 = 32;
 
-/// How many blocks of a file are written back before the next file has its turn.
+/// Number of blocks of a file written back before the next file has its turn.
 const TURN: usize = 1024;
 
-/// Changed blocks that are kept in memory although they were used longest ago, before one is written back for
+/// Number of least recently used but dirty blocks that are kept in memory before one is written back to free
 /// its place.
 const SPARED: usize = 64;
 
-/// How a file system and its memory are made.
+/// Parameters of a file system and its memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// The file system.
+    /// Size of the file system.
     pub size: Bytes,
     /// Memory for blocks.
     pub memory: Bytes,
-    /// Of it, what may be changed before writers write back themselves.
+    /// Share of the memory that may be dirty before writers must write back themselves.
     pub dirty: f64,
-    /// Of it, what may be changed before writing back begins.
+    /// Share of the memory that may be dirty before background write-back begins.
     pub background: f64,
-    /// Changed blocks are written back when they are so old.
+    /// Age at which dirty blocks are written back.
     pub age: Nanos,
-    /// The journal; none if zero.
+    /// Size of the journal; zero disables it.
     pub journal: Bytes,
-    /// Whether the disk is told which blocks are free again.
+    /// Whether freed blocks are trimmed.
     pub trim: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct File {
     exists: bool,
-    /// The block with its inode, and the one with its entry.
+    /// The block that contains its inode, and the one with its directory entry.
     inode: u64,
     entry: u64,
     group: u64,
     blocks: Vec<u64>,
-    /// Where the last read ended: what goes on there reads ahead.
+    /// End of the last read: a read that continues there reads ahead.
     read_to: u64,
 }
 
-/// See the module.
+/// The model; see the module documentation.
 #[derive(Debug)]
 pub struct Files {
     shape: Shape,
     groups: u64,
-    /// Which blocks are taken, a bit each.
+    /// Allocated blocks, one bit each.
     taken: Vec<u64>,
     files: Vec<File>,
     free: Vec<usize>,
     memory: Lru<u64, ()>,
-    /// Changed blocks, and since when; and in the order in which they became so.
+    /// Dirty blocks and the time when they became dirty; and the same in the order of that time.
     dirty: BTreeMap<u64, Nanos>,
     oldest: VecDeque<(Nanos, u64)>,
-    /// Whose each block is: a file's, or the file system's own.
+    /// Owner of each block: a file, or the file system itself.
     owners: Vec<Option<u32>>,
-    /// What is being written back of a file, in order of addresses.
+    /// Blocks of the current file to write back, in address order.
     turn: VecDeque<u64>,
-    /// Where the journal goes on, and which blocks of the file system's own changed since.
+    /// Next position in the journal, and the metadata blocks changed since the last record.
     head: u64,
     unlogged: BTreeSet<u64>,
     now: Nanos,
 }
 
 impl Files {
-    /// An empty one.
+    /// Creates an empty file system.
     pub fn new(shape: Shape) -> Self {
         let groups = (shape.size.0 / BLOCK).div_ceil(GROUP).max(1);
         let mut files = Self {
@@ -129,17 +129,17 @@ impl Files {
         files
     }
 
-    /// The volume's size.
+    /// Returns the size of the volume.
     pub fn size(&self) -> Bytes {
         Bytes(self.journal().end * BLOCK)
     }
 
-    /// The time, which never goes backwards.
+    /// Sets the time, which never goes backwards.
     pub fn at(&mut self, now: Nanos) {
         self.now = self.now.max(now);
     }
 
-    /// The extents with something in them, as runs in ascending order.
+    /// Returns the extents that contain data, as runs in ascending order.
     pub fn extents(&self, extent: ExtentSize) -> Vec<Range<ExtentIndex>> {
         let blocks = u64::from(extent.blocks());
         let mut runs: Vec<Range<ExtentIndex>> = Vec::new();
@@ -154,7 +154,7 @@ impl Files {
         runs
     }
 
-    /// Everything is on the disk as it is in memory.
+    /// Marks everything as clean: the disk has the same contents as memory.
     pub fn settle(&mut self) {
         self.dirty.clear();
         self.oldest.clear();
@@ -162,7 +162,7 @@ impl Files {
         self.unlogged.clear();
     }
 
-    /// Nothing is in memory any more that is on the disk.
+    /// Drops all clean blocks from memory.
     pub fn forget(&mut self) {
         let clean: Vec<u64> = self.memory.iter().map(|(block, ())| block).collect();
         for block in clean.iter().filter(|block| !self.dirty.contains_key(block)) {
@@ -170,7 +170,7 @@ impl Files {
         }
     }
 
-    /// Makes an empty file, in a directory if one is named; a directory is a file itself.
+    /// Creates an empty file, in a directory if one is given; a directory is itself a file.
     pub fn create(&mut self, directory: Option<FileId>, asked: &mut VecDeque<Ask>) -> FileId {
         let id = self.free.pop().unwrap_or(self.files.len());
         if id == self.files.len() {
@@ -189,7 +189,7 @@ impl Files {
         FileId(id)
     }
 
-    /// The block of a directory in which the so manieth entry is.
+    /// Returns the block of a directory that contains entry `number`.
     fn entry(&mut self, directory: FileId, number: u64, asked: &mut VecDeque<Ask>) -> u64 {
         let has = self.files[directory.0].blocks.len() as u64;
         let wants = (number / ENTRIES).min(has);
@@ -199,7 +199,7 @@ impl Files {
         self.files[directory.0].blocks.get(wants as usize).copied().unwrap_or(0)
     }
 
-    /// A file's length in whole blocks.
+    /// Returns a file's length in whole blocks.
     pub fn len(&self, file: FileId) -> Bytes {
         Bytes(self.files[file.0].blocks.len() as u64 * BLOCK)
     }
@@ -229,7 +229,7 @@ impl Files {
         self.free.push(file.0);
     }
 
-    /// Looks at a file's inode.
+    /// Reads a file's inode.
     pub fn look(&mut self, file: FileId, asked: &mut VecDeque<Ask>) {
         let inode = self.files[file.0].inode;
         self.fetch(inode..inode + 1, asked);
@@ -241,12 +241,12 @@ impl Files {
         self.change_own(inode, asked);
     }
 
-    /// Reads bytes of a file, as far as it has them: what is not in memory is asked for.
+    /// Reads a range of a file, up to its end; blocks that are not in memory are read from the disk.
     pub fn read(&mut self, file: FileId, bytes: Range<u64>, asked: &mut VecDeque<Ask>) {
         let File { blocks, read_to, .. } = &mut self.files[file.0];
         let has = blocks.len() as u64;
         let range = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK).min(has);
-        // What goes on where the last read ended reads ahead.
+        // A read that continues the last one reads ahead.
         let ahead =
             if range.start > 0 && *read_to == range.start { range.end.next_multiple_of(RUN) } else { 0 };
         *read_to = range.end;
@@ -257,7 +257,7 @@ impl Files {
         }
     }
 
-    /// Writes bytes of a file, which grows as far as it has to.
+    /// Writes a range of a file, extending it if needed.
     pub fn write(&mut self, file: FileId, bytes: Range<u64>, asked: &mut VecDeque<Ask>) {
         let had = self.files[file.0].blocks.len() as u64;
         let range = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);
@@ -273,14 +273,14 @@ impl Files {
         let inode = self.files[file.0].inode;
         self.change_own(inode, asked);
         if self.dirty.len() > self.most(self.shape.dirty) {
-            // Who writes too much writes back himself.
+            // A writer above the limit must write back itself.
             for _ in 0..8 {
                 asked.extend(self.sweep());
             }
         }
     }
 
-    /// Writes a file's changes back.
+    /// Syncs a file.
     pub fn sync(&mut self, file: FileId, asked: &mut VecDeque<Ask>) {
         let changed: Vec<u64> =
             self.files[file.0].blocks.iter().filter(|b| self.dirty.contains_key(b)).copied().collect();
@@ -303,7 +303,7 @@ impl Files {
         }
     }
 
-    /// Writes what changed of the file system's own to the journal.
+    /// Writes the changed metadata blocks to the journal.
     fn log(&mut self, asked: &mut VecDeque<Ask>) {
         let journal = self.journal();
         let len = journal.end - journal.start;
@@ -318,14 +318,14 @@ impl Files {
         }
     }
 
-    /// What is to be written back now, if anything is old enough or there is too much of it.
+    /// Returns the next write-back, if any block is old enough or too many are dirty.
     pub fn write_back(&mut self) -> Option<Ask> {
         self.changed_first();
         let old = self.oldest.front().is_some_and(|(since, _)| *since + self.shape.age <= self.now);
         (old || self.dirty.len() > self.most(self.shape.background)).then(|| self.sweep()).flatten()
     }
 
-    /// The next run of changed blocks: of the file whose turn it is, or of the one that changed first.
+    /// Returns the next run of dirty blocks: of the current file, or of the one that became dirty first.
     fn sweep(&mut self) -> Option<Ask> {
         loop {
             while let Some(first) = self.turn.pop_front() {
@@ -342,7 +342,7 @@ impl Files {
         }
     }
 
-    /// The block that has been changed longest.
+    /// Returns the block that has been dirty longest.
     fn changed_first(&mut self) -> Option<u64> {
         loop {
             let (since, block) = *self.oldest.front()?;
@@ -353,7 +353,7 @@ impl Files {
         }
     }
 
-    /// Changed blocks of a block's file, or those of the file system's own, in order of addresses.
+    /// Returns the dirty blocks of a block's file, or the dirty metadata blocks, in address order.
     fn changed_with(&self, block: u64) -> VecDeque<u64> {
         let owner = |block: &u64| self.owners.get(*block as usize).copied().flatten();
         match owner(&block) {
@@ -367,7 +367,7 @@ impl Files {
         }
     }
 
-    /// Blocks a file has at least.
+    /// Extends a file to at least this many blocks.
     fn grow(&mut self, file: FileId, blocks: u64, asked: &mut VecDeque<Ask>) {
         let group = self.files[file.0].group;
         while (self.files[file.0].blocks.len() as u64) < blocks {
@@ -381,7 +381,7 @@ impl Files {
         }
     }
 
-    /// The first free block from a goal on, around the end.
+    /// Finds the first free block from `goal` on, wrapping around at the end.
     fn find(&self, goal: u64) -> Option<u64> {
         let words = self.taken.len() as u64;
         let goal = goal % (words * 64);
@@ -399,7 +399,7 @@ impl Files {
         None
     }
 
-    /// A block is changed in memory; it is as old as its first change.
+    /// Marks a block dirty in memory; its age counts from the first change.
     fn change(&mut self, block: u64, asked: &mut VecDeque<Ask>) {
         self.remember(block, asked);
         if let Entry::Vacant(vacant) = self.dirty.entry(block) {
@@ -408,7 +408,7 @@ impl Files {
         }
     }
 
-    /// A block of the file system's own is changed.
+    /// Marks a metadata block dirty.
     fn change_own(&mut self, block: u64, asked: &mut VecDeque<Ask>) {
         self.change(block, asked);
         if !self.journal().is_empty() {
@@ -416,7 +416,7 @@ impl Files {
         }
     }
 
-    /// Blocks side by side are read, as far as they are not in memory.
+    /// Reads adjacent blocks, as far as they are not in memory.
     fn fetch(&mut self, range: Range<u64>, asked: &mut VecDeque<Ask>) {
         let absent = range.clone().filter(|block| self.memory.get(block).is_none());
         for run in runs(absent.collect::<Vec<_>>().into_iter(), RUN) {
@@ -430,7 +430,7 @@ impl Files {
             return;
         }
         let mut gone = self.memory.insert(block, ()).map(|(gone, ())| gone);
-        // What is not changed leaves first; in the end something has to.
+        // Clean blocks leave first; after enough attempts a dirty one has to.
         for _ in 0..SPARED {
             let Some(changed) = gone.filter(|gone| self.dirty.contains_key(gone)) else { return };
             gone = self.memory.insert(changed, ()).map(|(gone, ())| gone);
@@ -444,7 +444,7 @@ impl Files {
         (share * self.memory.most() as f64) as usize
     }
 
-    /// After the last group.
+    /// Returns the blocks of the journal, after the last group.
     fn journal(&self) -> Range<u64> {
         let first = self.groups * GROUP;
         first..first + self.shape.journal.0 / BLOCK
@@ -459,7 +459,7 @@ impl Files {
     }
 }
 
-/// Ascending numbers as ranges of at most so many.
+/// Groups ascending numbers into ranges of at most `most`.
 fn runs(numbers: impl Iterator<Item = u64>, most: u64) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for number in numbers {

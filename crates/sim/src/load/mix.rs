@@ -1,7 +1,7 @@
 //! A program that uses many files at random, in given proportions: NFS clients, mail servers, Postmark.
 //!
-//! Which file is next is drawn by Zipf's law, or all alike. A file that is made takes the number of none that
-//! is there; the number of files stays about the same as long as as many are made as removed.
+//! The next file is drawn by Zipf's law, or uniformly. A new file takes the number of a file that does not
+//! exist; the number of files stays about the same as long as as many are created as removed.
 
 use super::files::{Ask, FileId, Files};
 use super::process::{Program, ProgramStep};
@@ -11,53 +11,53 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use weir_model::Nanos;
 
-/// What is done, each in proportion to its weight.
+/// Weights of the operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weights {
-    /// A file's attributes are asked for.
+    /// Reading a file's attributes.
     pub look: u32,
-    /// … or changed.
+    /// Changing a file's attributes.
     pub touch: u32,
-    /// A file is read.
+    /// Reading a file.
     pub read: u32,
-    /// Something is written after its end, as far as it is not of the largest size.
+    /// Appending to a file, up to the largest size.
     pub append: u32,
-    /// … or somewhere in it.
+    /// Overwriting a part of a file.
     pub overwrite: u32,
-    /// A file is made and written.
+    /// Creating and writing a file.
     pub make: u32,
-    /// … or removed.
+    /// Removing a file.
     pub remove: u32,
 }
 
 /// How a program uses files.
 #[derive(Clone, Debug)]
 pub struct Mix {
-    /// What it does.
+    /// Weights of its operations.
     pub weights: Weights,
-    /// How many files there are at first, at least one.
+    /// Initial number of files, at least one.
     pub files: u64,
-    /// Directories they are in, at least one.
+    /// Number of directories, at least one.
     pub directories: u64,
-    /// Their sizes in bytes.
+    /// File sizes in bytes.
     pub sizes: RangeInclusive<u64>,
-    /// Sizes are spread evenly on a logarithmic scale, so that most are small; otherwise evenly.
+    /// True if sizes are distributed evenly on a logarithmic scale, so that most are small; otherwise evenly.
     pub mostly_small: bool,
-    /// Zipf's exponent; 0 for all alike.
+    /// Zipf's exponent; 0 for a uniform choice of files.
     pub theta: f64,
     /// Bytes read at once; `None` for the whole file.
     pub read: Option<RangeInclusive<u64>>,
     /// Bytes written at once.
     pub write: RangeInclusive<u64>,
-    /// Reading changes the inode, which says when it was.
+    /// True if reading updates the access time in the inode.
     pub dated: bool,
-    /// Changes are synced.
+    /// True if changes are synced.
     pub sync: bool,
     /// Processor time of a step.
     pub takes: Nanos,
 }
 
-/// See the module.
+/// The program; see the module documentation.
 #[derive(Debug)]
 pub struct Mixed {
     mix: Mix,
@@ -68,7 +68,7 @@ pub struct Mixed {
 }
 
 impl Mixed {
-    /// With its files made.
+    /// Creates the program and its files.
     pub fn new(mix: Mix, files: &mut Files, seed: u64) -> Self {
         let law = (mix.theta > 0.0).then(|| Zipf::new(mix.files as f64, mix.theta).ok()).flatten();
         let mut asked = VecDeque::new();
@@ -94,7 +94,7 @@ impl Mixed {
         (least * (most / least).powf(self.random.share())) as u64
     }
 
-    /// One of the files: its number among them.
+    /// Picks one of the files and returns its number.
     fn pick(&mut self) -> usize {
         let count = self.files.len() as u64;
         let drawn = match self.law {

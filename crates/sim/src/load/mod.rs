@@ -1,5 +1,5 @@
-//! What is asked of a pool: from a trace ([`Replay`]) or synthetic ([`Synthetic`], [`Postmark`], several of
-//! them side by side), block by block or by programs that use [`files`].
+//! Loads: sources of requests to a pool, from a trace ([`Replay`]) or synthetic ([`Synthetic`], [`Postmark`],
+//! several of them concurrently), block by block or by programs that use [`files`].
 
 pub mod dbench;
 pub mod files;
@@ -19,36 +19,36 @@ pub use synthetic::Synthetic;
 use std::ops::Range;
 use weir_model::{Bytes, ExtentIndex, ExtentSize, Nanos, Op, VolumeOffset};
 
-/// A request that arrives.
+/// An arriving request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, counted from the load's start.
+    /// Arrival time, from the start of the load.
     pub at: Nanos,
-    /// To which of the load's volumes.
+    /// Index of the load's volume.
     pub volume: usize,
     /// [`Op::Read`], [`Op::Write`], [`Op::Trim`] or [`Op::Flush`].
     pub op: Op,
-    /// Its first byte, a multiple of 512.
+    /// Offset of its first byte, a multiple of 512.
     pub offset: VolumeOffset,
-    /// Its length, a multiple of 512, at least 512; a flush has none.
+    /// Length, a multiple of 512, at least 512; a flush has none.
     pub len: Bytes,
 }
 
-/// One of those who ask in a closed loop, counted from 0: it waits for the answer before it asks again.
+/// A client of a closed loop, numbered from 0: it waits for the reply before its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client(pub usize);
 
-/// What a client does next.
+/// The next action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It asks for this, then.
+    /// It sends this request at the request's time.
     Ask(Arrival),
-    /// It asks for nothing before then, which is later than now.
+    /// It sends nothing before this time, which is in the future.
     Wait(Nanos),
 }
 
 impl Next {
-    /// When.
+    /// Returns the time of the action.
     pub const fn at(&self) -> Nanos {
         match self {
             Self::Ask(arrival) => arrival.at,
@@ -57,22 +57,22 @@ impl Next {
     }
 }
 
-/// What one volume has of the load's data.
+/// The load's data on one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// The volume's size.
+    /// Size of the volume.
     pub size: Bytes,
-    /// The extents that hold data before the load begins, as runs in ascending order.
+    /// Extents that contain data before the load begins, as runs in ascending order.
     pub extents: Vec<Range<ExtentIndex>>,
 }
 
 impl Space {
-    /// How many extents hold data.
+    /// Returns the number of extents that contain data.
     pub fn count(&self) -> u64 {
         self.extents.iter().map(|run| run.end.0 - run.start.0).sum()
     }
 
-    /// What either of two loads has on the same volume.
+    /// Returns the union of two loads' data on the same volume.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         let size = self.size.max(other.size);
@@ -88,7 +88,7 @@ impl Space {
         Self { size, extents }
     }
 
-    /// All bytes from the volume's start.
+    /// Makes a space with data in all bytes from the volume's start.
     pub fn all(size: Bytes, extent: ExtentSize) -> Self {
         let count = extent.count(size);
         Self {
@@ -98,26 +98,26 @@ impl Space {
     }
 }
 
-/// A source of requests, endless.
+/// An endless source of requests.
 pub trait Load {
-    /// Its volumes, and what of them holds data, in extents of this size.
+    /// Returns its volumes and their data, in extents of this size.
     fn spaces(&self, extent: ExtentSize) -> Vec<Space>;
 
-    /// How long it takes by its own clock; what comes then is a repetition.
+    /// Returns the duration of one repetition, by the load's own clock.
     fn lasts(&self) -> Nanos;
 
-    /// The next request of an open loop. `now` is the time of the last arrival since the load's start;
-    /// times never go backwards.
+    /// Returns the next request of an open loop. `now` is the time of the last arrival since the load's
+    /// start; times never go backwards.
     fn next(&mut self, now: Nanos) -> Arrival;
 
-    /// The next request in a closed loop of a client that has none under way at `now`: it comes at once, or
-    /// when the client has thought about the last answer.
+    /// Returns the next action of a client of a closed loop that has no request in flight at `now`: a request
+    /// at once, or after the client's think time.
     fn next_of(&mut self, client: Client, now: Nanos) -> Next {
         let Client(_) = client;
         Next::Ask(Arrival { at: now, ..self.next(now) })
     }
 
-    /// What has been done so far, in the load's own measure (transactions, operations), if it has one.
+    /// Returns the work done so far, in the load's own unit (transactions, operations), if it has one.
     fn done(&self) -> Option<u64> {
         None
     }

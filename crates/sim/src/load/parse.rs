@@ -1,4 +1,4 @@
-//! Synthetic loads, parsed from their words.
+//! Parses synthetic loads from their words.
 
 use super::side_by_side::{SideBySide, Thinking};
 use super::synthetic::PATTERNS;
@@ -7,7 +7,7 @@ use crate::SimError;
 use weir_model::{Bytes, Nanos, Op};
 use weir_trace::{Disk, Record};
 
-/// A load's requests until `until`, as a trace has them: without flushes, volume by volume a disk.
+/// Returns a load's requests until `until` as trace records: without flushes; each volume is a disk.
 pub fn records(load: &mut dyn Load, until: Nanos) -> impl Iterator<Item = Record> {
     let mut now = Nanos(0);
     std::iter::from_fn(move || {
@@ -24,24 +24,24 @@ pub fn records(load: &mut dyn Load, until: Nanos) -> impl Iterator<Item = Record
     })
 }
 
-/// Whether these words could be meant as a synthetic load, and not as a file's name.
+/// Reports whether the words look like a synthetic load, as opposed to a file name.
 pub fn is_synthetic(words: &str) -> bool {
     let first = words.split([' ', '/']).next().unwrap_or_default();
     first == Postmark::NAME || PATTERNS.contains(&first) || NAMED_LOADS.iter().any(|load| load.name == first)
 }
 
-/// A whole load that has a name.
+/// A predefined load.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedLoad {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
     /// The words it stands for.
     pub words: &'static str,
-    /// What it is like.
+    /// Description.
     pub about: &'static str,
 }
 
-/// All loads that have a name.
+/// All predefined loads.
 pub const NAMED_LOADS: &[NamedLoad] = &[
     NamedLoad {
         name: "phases",
@@ -62,13 +62,13 @@ pub const NAMED_LOADS: &[NamedLoad] = &[
     },
 ];
 
-/// The load these words describe: one of [`NAMED_LOADS`], or see [`synthetic`](super::synthetic) and
-/// [`postmark`](super::postmark); several side by side are parted by `|` if each has a volume of its own, by
-/// `&` if they ask the same one. With `think=` clients of a closed loop wait so long after each answer. Sizes
-/// and times are read by `size` and `time`, which on refusal say what is allowed.
+/// Parses a load: one of [`NAMED_LOADS`], or the words of [`synthetic`](super::synthetic) and
+/// [`postmark`](super::postmark). Concurrent loads are separated by `|` if each has a volume of its own, by
+/// `&` if they use the same one. `think=` sets the think time of the clients of a closed loop. `size` and
+/// `time` parse sizes and times and return what is allowed on an error.
 ///
 /// # Errors
-/// What is wrong with the first word that makes no sense, and what would.
+/// Returns what is wrong with the first invalid word, and what would be right.
 pub fn parse(
     words: &str,
     seed: u64,
@@ -79,7 +79,7 @@ pub fn parse(
     let on_one = |(number, words): (u64, &str)| {
         let seed = seed.wrapping_add(number);
         let loads = (0..).zip(words.split('&')).map(|(number, words): (u64, &str)| {
-            // Apart from those with volumes of their own.
+            // These seeds differ from those of loads with volumes of their own.
             one(words, seed.wrapping_add(number << 32), &size, &time)
         });
         Ok(several(loads.collect::<Result<_, _>>()?, SideBySide::on_the_same))

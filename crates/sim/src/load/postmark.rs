@@ -1,21 +1,21 @@
-//! A load after Postmark (Katcher, NetApp TR-3022): many small files, read, appended to, made and removed,
-//! as a journalling file system asks for them on its disk.
+//! A load after Postmark (Katcher, NetApp TR-3022): many small files are read, appended to, created and
+//! removed, with the disk I/O of a journalling file system.
 //!
-//! A transaction reads a whole file or appends a block to it, and makes or removes one, each by a
-//! coin's toss. Made files are written whole. Inodes that change are written in their places, in order,
-//! once a hundred have; before that the journal has them, one record after the other. With `sync`, as a mail
-//! server does it, each change is in the journal and flushed before the next. What a file system's memory would have
-//! answered is not asked for: inodes are not read, nor are files as far as `memory` says.
+//! A transaction reads a whole file or appends a block to it, and creates or removes one, each by a coin
+//! toss. New files are written whole. Changed inodes are written in place, in order, after a hundred changes;
+//! until then the journal has them, one record after the other. With `sync`, as a mail server does, each
+//! change is in the journal and flushed before the next. I/O that the file system's memory would absorb is
+//! left out: inodes are not read, nor are files to the extent that `memory` says.
 //!
 //! | word | meaning | unless given |
 //! |---|---|---|
-//! | `files=` | how many there are room for; at first half of them exist | `20000` |
-//! | `size=` | of files, from one to the other, evenly: `1KiB-10KiB` | `1KiB-10KiB` |
-//! | `appends=` | of reads and appends, the share of appends | `50%` |
-//! | `makes=` | the share of transactions that make or remove a file | `100%` |
-//! | `memory=` | the share of reads that memory answers | `0%` |
-//! | `sync` | flushes after changes | no |
-//! | `rate=` | transactions a second, for an open loop | `100` |
+//! | `files=` | maximum number of files; at first half of them exist | `20000` |
+//! | `size=` | range of file sizes, uniformly distributed: `1KiB-10KiB` | `1KiB-10KiB` |
+//! | `appends=` | share of appends among reads and appends | `50%` |
+//! | `makes=` | share of transactions that create or remove a file | `100%` |
+//! | `memory=` | share of reads served from memory | `0%` |
+//! | `sync` | flush after each change | no |
+//! | `rate=` | transactions per second, for an open loop | `100` |
 
 use super::synthetic::{Chance, words::share};
 use crate::{Arrival, Load, SimError, Space};
@@ -23,33 +23,33 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 
-/// Bytes of an inode on disk.
+/// Size of an inode on disk, in bytes.
 const INODE: u64 = 256;
-/// What a change that is flushed writes to the journal.
+/// Bytes that a flushed change writes to the journal.
 const RECORD: Bytes = Bytes(8192);
-/// Changes after which inodes are written in their places.
+/// Number of changes after which inodes are written in place.
 const CHECKPOINT: u32 = 100;
-/// What is written to the journal at once.
+/// Bytes written to the journal at once.
 const PIECE: Bytes = Bytes::kib(128);
-/// The share of the files' space the journal has.
+/// The journal's size is this fraction of the files' space.
 const JOURNAL_SHARE: u64 = 32;
 const JOURNAL_MIN: Bytes = Bytes::mib(1);
-/// The longest file.
+/// Maximum file size.
 const SIZE_MAX: Bytes = Bytes::mib(16);
 const FILES_MAX: u64 = 100_000_000;
 
-/// What transactions do, in shares from 0 to 1.
+/// Proportions of transactions; shares are from 0 to 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// Of reads and appends, appends.
+    /// Share of appends among reads and appends.
     pub appends: f64,
-    /// Transactions that make or remove a file.
+    /// Share of transactions that create or remove a file.
     pub makes: f64,
-    /// Reads that memory answers.
+    /// Share of reads served from memory.
     pub memory: f64,
-    /// Changes are flushed.
+    /// True if changes are flushed.
     pub sync: bool,
-    /// Transactions a second, in an open loop.
+    /// Transactions per second, in an open loop.
     pub rate: f64,
 }
 
@@ -59,31 +59,31 @@ impl Default for Mix {
     }
 }
 
-/// See the module.
+/// The load; see the module documentation.
 #[derive(Clone, Debug)]
 pub struct Postmark {
     sizes: RangeInclusive<u64>,
     mix: Mix,
     random: Chance,
-    /// Blocks each file has, and none if it does not exist.
+    /// Number of blocks of each file; zero if it does not exist.
     files: Vec<u32>,
-    /// Room for one file.
+    /// Space reserved for one file.
     slot: Bytes,
     journal: Bytes,
-    /// Where the journal goes on.
+    /// Next position in the journal.
     head: u64,
-    /// Blocks of inodes changed since they were written, and the changes.
+    /// Inode blocks changed since they were written, and the number of changes.
     changed: BTreeSet<u64>,
     changes: u32,
-    /// What is left of the present transaction.
+    /// The rest of the current transaction.
     asked: VecDeque<(Op, VolumeOffset, Bytes)>,
 }
 
 impl Postmark {
-    /// The word such a load begins with.
+    /// The word with which such a load begins.
     pub const NAME: &'static str = "postmark";
 
-    /// With room for so many files, at least 2, of these sizes in bytes.
+    /// Creates a load with room for `files` files, at least 2, of these sizes in bytes.
     pub fn new(files: u64, sizes: RangeInclusive<u64>, mix: Mix, seed: u64) -> Self {
         // Room for appending.
         let slot = Bytes((2 * *sizes.end()).next_multiple_of(BLOCK));
@@ -106,11 +106,11 @@ impl Postmark {
         postmark
     }
 
-    /// The load these words describe; the first is [`Self::NAME`]. Sizes are read by `size`, which on
-    /// refusal says what is allowed.
+    /// Parses a load from its words, the first of which is [`Self::NAME`]. `size` parses sizes and returns
+    /// what is allowed on an error.
     ///
     /// # Errors
-    /// What is wrong with the first word that makes no sense, and what would.
+    /// Returns what is wrong with the first invalid word, and what would be right.
     pub fn parse(
         words: &str,
         seed: u64,
@@ -158,7 +158,7 @@ impl Postmark {
         Ok(Self::new(files, sizes, mix, seed))
     }
 
-    /// Blocks of a new file.
+    /// Returns the number of blocks of a new file.
     fn blocks(&mut self) -> u32 {
         let span = self.sizes.end() - self.sizes.start() + 1;
         (self.sizes.start() + self.random.below(span)).div_ceil(BLOCK).max(1) as u32
@@ -172,7 +172,7 @@ impl Postmark {
         VolumeOffset(self.journal.0 + self.inodes().0 + file as u64 * self.slot.0)
     }
 
-    /// A file that exists, or one that does not; `None` if a few draws find none.
+    /// Picks a file that exists, or one that does not; `None` if a few draws find none.
     fn pick(&mut self, exists: bool) -> Option<usize> {
         (0..64).find_map(|_| {
             let file = self.random.below(self.files.len() as u64) as usize;
@@ -218,7 +218,7 @@ impl Postmark {
         self.change(file);
     }
 
-    /// A file's inode has changed.
+    /// Marks a file's inode as changed.
     fn change(&mut self, file: usize) {
         self.changed.insert(self.journal.0 + file as u64 * INODE / BLOCK * BLOCK);
         self.changes += 1;
@@ -229,7 +229,7 @@ impl Postmark {
         if self.changes.is_multiple_of(CHECKPOINT) {
             let changed = std::mem::take(&mut self.changed);
             if !self.mix.sync {
-                // What they are, and that they are all there.
+                // A descriptor of the blocks and a commit record.
                 self.log(Bytes((changed.len() as u64 + 2) * BLOCK));
             }
             let writes = changed.into_iter().map(|at| (Op::Write, VolumeOffset(at), Bytes(BLOCK)));
@@ -237,7 +237,7 @@ impl Postmark {
         }
     }
 
-    /// Writes to the journal, from its start again where it ends.
+    /// Writes to the journal, wrapping around at its end.
     fn log(&mut self, len: Bytes) {
         let mut left = len.0.min(self.journal.0);
         while left > 0 {
@@ -293,11 +293,11 @@ mod tests {
                     _ => data += 1,
                 }
             }
-            // A transaction: half a read, half an append, half a file made, half one removed: 1.5 changes.
+            // A transaction: half a read, half an append, half a creation, half a removal: 1.5 changes.
             let transactions = f64::from(reads) * 2.0;
             let of_each = |count: u64| count as f64 / transactions;
             assert!((of_each(data) - 1.0).abs() < 0.05, "{data} data, {reads} reads");
-            // A hundred changes meet nearly all of the 63 blocks of inodes.
+            // A hundred changes touch nearly all of the 63 blocks of inodes.
             assert!((0.60..0.90).contains(&of_each(inode_writes)), "{inode_writes} inodes, {reads} reads");
             let (flushed, journal) = if sync { (1.5, 3.0) } else { (0.0, 0.78) };
             assert!((of_each(flushes) - flushed).abs() < 0.05, "{flushes} flushes, {reads} reads");

@@ -1,8 +1,9 @@
-//! A load of programs that use files: what they ask of a disk is what their memory leaves of it.
+//! A load of programs that use files: their memory absorbs a part of their I/O, and the rest reaches the
+//! disk.
 //!
-//! In a closed loop the first clients are the programs' processes, each waiting for what it reads or syncs,
-//! each with its processor time; the others write back. As an open loop the processes ask in turn, as fast as
-//! they can.
+//! In a closed loop the first clients are the programs' processes, each with its own processor time, waiting
+//! for its reads and syncs; the other clients write back. In an open loop the processes take turns and run as
+//! fast as they can.
 
 use super::files::{Ask, Files};
 use super::{Client, Next};
@@ -11,46 +12,46 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, VolumeOffset};
 
-/// What a process does, step by step, for ever.
+/// A program: an endless sequence of steps.
 pub trait Program {
-    /// The next step: what has to be read or written before it is done goes to `asked`.
+    /// Executes the next step; appends to `asked` the I/O that must complete before the step does.
     fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> ProgramStep;
 }
 
-/// A step that was taken.
+/// An executed step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramStep {
     /// Processor time.
     pub takes: Nanos,
-    /// What it counts, in the program's own measure.
+    /// Work done, in the program's own unit.
     pub work: u64,
 }
 
-/// How often those who write back look whether there is something to do.
+/// Interval at which the write-back clients check for work.
 const LOOK: Nanos = Nanos::millis(100);
-/// How much processor time is spent before the clock is looked at.
+/// Processor time of a process between two looks at the clock.
 const SPELL: Nanos = Nanos::micros(200);
 
-/// A program's run.
+/// A running program.
 struct Process {
     program: Box<dyn Program>,
     begins: Nanos,
     asked: VecDeque<Ask>,
 }
 
-/// See the module.
+/// The load; see the module documentation.
 pub struct Processes {
     files: Files,
     processes: Vec<Process>,
-    /// When each processor is free, if they are shared.
+    /// When each shared processor becomes free; empty if each process has its own.
     processors: Vec<Nanos>,
-    /// When no process does anything.
+    /// Time in which no process runs.
     pause: Range<Nanos>,
     done: u64,
 }
 
 impl Processes {
-    /// Of these programs, at least one, on these files.
+    /// Creates the load of these programs, at least one, on these files.
     pub fn new(files: Files, programs: Vec<Box<dyn Program>>) -> Self {
         let process = |program| Process { program, begins: Nanos(0), asked: VecDeque::new() };
         Self {
@@ -62,21 +63,21 @@ impl Processes {
         }
     }
 
-    /// Each process begins at its time; those for which there is none at once.
+    /// Sets the start time of each process; processes without one start at once.
     #[must_use]
     pub fn beginning(mut self, times: &[Nanos]) -> Self {
         self.processes.iter_mut().zip(times).for_each(|(process, at)| process.begins = *at);
         self
     }
 
-    /// The processes share so many processors, first come, first served; otherwise each has one of its own.
+    /// Makes the processes share this many processors, first come, first served; by default each has its own.
     #[must_use]
     pub fn sharing(mut self, processors: usize) -> Self {
         self.processors = vec![Nanos(0); processors];
         self
     }
 
-    /// In this time no process does anything; what they wrote before is still written back.
+    /// Sets a time in which no process runs; earlier writes are still written back in it.
     #[must_use]
     pub fn pausing(mut self, pause: Range<Nanos>) -> Self {
         self.pause = pause;
@@ -94,7 +95,7 @@ impl Processes {
         if self.pause.contains(&now) {
             return Next::Wait(self.pause.end);
         }
-        // The processor that is free first, or one of its own.
+        // The processor that becomes free first, or one of its own.
         let mut own = now;
         let processor = self.processors.iter_mut().min().unwrap_or(&mut own);
         let begin = now.max(*processor);

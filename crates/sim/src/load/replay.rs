@@ -1,25 +1,25 @@
-//! A trace as a load: again and again, if it is short.
+//! A trace as a load; a short trace is repeated.
 
 use crate::{Arrival, Load, Space};
 use std::ops::Range;
 use weir_model::{Bytes, ExtentIndex, ExtentSize, Nanos, SECTOR, VolumeOffset};
 use weir_trace::{Record, Trace};
 
-/// Repeats a trace's requests, each disk of it a volume. Ranges are rounded outwards to sectors.
+/// Repeats a trace's requests; each of its disks is a volume. Ranges are rounded outwards to sectors.
 #[derive(Clone, Debug)]
 pub struct Replay {
     trace: Trace,
-    /// Times are multiplied by this.
+    /// Factor for all times.
     stretch: f64,
-    /// From one repetition's start to the next one's.
+    /// Time between the starts of two repetitions.
     period: Nanos,
     next: usize,
     round: u64,
 }
 
 impl Replay {
-    /// From the trace's first request, `stretch` times as slow as it was recorded. A repetition begins
-    /// one mean gap after the last request of the one before.
+    /// Creates the load from the trace's first request on, `stretch` times as slow as recorded. A repetition
+    /// begins one mean gap after the last request of the one before.
     pub fn new(trace: Trace, stretch: f64) -> Self {
         let gaps = (trace.records.len() as u64 - 1).max(1);
         let duration = trace.duration();
@@ -32,7 +32,7 @@ fn scaled(time: Nanos, by: f64) -> Nanos {
     Nanos((time.0 as f64 * by) as u64)
 }
 
-/// The range of whole sectors a record touches.
+/// Returns the whole sectors that a record touches.
 fn sectors(record: &Record) -> Range<u64> {
     let end = (record.offset.0 + record.len.0).next_multiple_of(SECTOR);
     record.offset.0 / SECTOR * SECTOR..end

@@ -1,22 +1,22 @@
-//! Loads made of others: several at the same time, with volumes of their own or the same ones, and one whose clients
-//! think.
+//! Composed loads: several concurrent loads, on volumes of their own or the same ones, and a load whose
+//! clients have think time.
 
 use super::{Client, Next};
 use crate::{Arrival, Load, Space};
 use weir_model::{ExtentSize, Nanos};
 
-/// Several loads at the same time, each with volumes of its own, or all with the same. In a closed loop clients are dealt out to
-/// them in turn: as many clients as loads are as many processes, each with its own files.
+/// Several concurrent loads, each on volumes of its own, or all on the same. In a closed loop clients are
+/// assigned to the loads in turn: with as many clients as loads, each is a process with its own files.
 pub(crate) struct SideBySide {
     loads: Vec<Box<dyn Load>>,
-    /// How many volumes come before those of each.
+    /// Number of volumes that precede those of each load.
     before: Vec<usize>,
-    /// In an open loop the next request of each.
+    /// The next request of each load in an open loop.
     next: Vec<Arrival>,
 }
 
 impl SideBySide {
-    /// Of these, at least one, each with volumes of its own.
+    /// Combines these loads, at least one, each on volumes of its own.
     pub(crate) fn new(loads: Vec<Box<dyn Load>>) -> Self {
         let mut volumes = 0;
         let before = loads.iter().map(|load| {
@@ -27,7 +27,7 @@ impl SideBySide {
         Self { before: before.collect(), next: Vec::new(), loads }
     }
 
-    /// Of these, at least one, which ask the same volumes.
+    /// Combines these loads, at least one, on the same volumes.
     pub(crate) fn on_the_same(loads: Vec<Box<dyn Load>>) -> Self {
         Self { before: vec![0; loads.len()], next: Vec::new(), loads }
     }
@@ -78,7 +78,7 @@ impl Load for SideBySide {
     }
 }
 
-/// A load whose clients, in a closed loop, think after each answer.
+/// A load whose clients think after each reply in a closed loop.
 pub(crate) struct Thinking {
     load: Box<dyn Load>,
     think: Nanos,

@@ -1,26 +1,30 @@
-//! Synthetic loads of phases, so that whoever has no trace can try, and anybody can try the same.
+//! Synthetic loads in phases, which everyone can reproduce without a trace.
 //!
 //! A load is one or several *phases*, written as words: `zipf theta=1.1 reads=70% size=4KiB over=1GiB`.
-//! Phases are parted by `/` and follow one another, each for its time; after the last one the first
-//! follows again.
+//! Phases are separated by `/` and follow one another, each for its time; after the last one the first begins
+//! again.
 //!
-//! | word | meaning | unless given |
+//! | word | meaning | default |
 //! |---|---|---|
-//! | `zipf`, `hotcold`, `uniform`, `scan`, `sweep` | which blocks: few often (Zipf's law), some hot and the others cold, all alike, one after the other; reads of all alike and writes in order with gaps, as a memory writes back | required, first |
+//! | `zipf` | blocks with frequencies by Zipf's law | one of these five is required, first |
+//! | `hotcold` | some blocks hot, the others cold | |
+//! | `uniform` | all blocks equally often | |
+//! | `scan` | blocks in sequence | |
+//! | `sweep` | uniform reads, and writes in address order with gaps, as from a page cache | |
 //! | `theta=` | Zipf's exponent, 0.1 to 5 | `1.1` |
-//! | `hot=` | which blocks are the frequent ones: another number, others; `first`: the first one most often, then the next | `0` |
-//! | `part=`, `hits=` | the share of the blocks that is hot, and of the requests that go there; for `hotcold` | `20%`, `80%` |
-//! | `run=` | requests, of one direction, that follow one another from a place before another is drawn; not for a scan | `1` |
-//! | `streams=` | scans at the same time, evenly spaced | `1` |
-//! | `pieces=` | what a scan reads in one go: all requests of a piece come together, pieces at even intervals, in each round in another order, drawn at random | all, in order |
-//! | `gap=` | the most a sweep leaves out between two writes; evenly distributed | `64KiB` |
-//! | `reads=` | the share of reads | `100%` |
-//! | `size=` | a request's size; several with their weights: `4KiB:3,64KiB:1` | `4KiB` (`256KiB` for a scan) |
-//! | `writes=` | sizes of writes, where they differ | as `size=` |
-//! | `over=` | how much data | `1GiB`, or that of the phase before |
-//! | `at=` | where on the volume the data begins | its start |
-//! | `rate=` | requests a second, for an open loop; their gaps are exponential | `1000` |
-//! | `for=` | how long the phase goes on | `600s` |
+//! | `hot=` | a number that selects the hot blocks; `first`: frequency by block order | `0` |
+//! | `part=`, `hits=` | share of hot blocks, and share of requests to them; for `hotcold` | `20%`, `80%` |
+//! | `run=` | consecutive requests of one direction from one position; not for a scan | `1` |
+//! | `streams=` | concurrent scans, evenly spaced | `1` |
+//! | `pieces=` | scan in pieces of this size, see [`Pattern::Pieces`] | all in sequence |
+//! | `gap=` | largest gap between two writes of a sweep; uniformly distributed | `64KiB` |
+//! | `reads=` | share of reads | `100%` |
+//! | `size=` | request size; or several with weights: `4KiB:3,64KiB:1` | `4KiB` (`256KiB` for a scan) |
+//! | `writes=` | write sizes, if they differ | as `size=` |
+//! | `over=` | amount of data | `1GiB`, or that of the previous phase |
+//! | `at=` | offset of the data on the volume | its start |
+//! | `rate=` | requests per second, for an open loop, with exponential gaps | `1000` |
+//! | `for=` | duration of the phase | `600s` |
 
 use crate::{Arrival, Load, SimError, Space};
 use rand::RngCore;
@@ -33,19 +37,19 @@ pub struct Synthetic {
     phases: Vec<Phase>,
     size: Bytes,
     random: Chance,
-    /// When the present phase ends, from the load's start, and which it is.
+    /// End of the current phase, from the load's start, and its index.
     ends: Nanos,
     phase: usize,
-    /// Where each stream of a scan goes on, and whose turn it is.
+    /// Next position of each stream of a scan, and the stream whose turn it is.
     streams: Vec<u64>,
     turn: usize,
-    /// The pieces that a scan has not come to in this round.
+    /// Pieces that a scan has not read in this round.
     pieces: Vec<u64>,
-    /// What is left of a run.
+    /// The rest of a run.
     run: Option<RequestRun>,
 }
 
-/// A run under way: what follows where.
+/// A run in progress.
 #[derive(Clone, Copy, Debug)]
 struct RequestRun {
     op: Op,
@@ -53,62 +57,61 @@ struct RequestRun {
     left: u64,
 }
 
-/// A stretch of time in which a load keeps its character.
+/// A phase of a load: a time in which its character stays the same.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// Which blocks.
+    /// Access pattern.
     pub pattern: Pattern,
-    /// The share of reads, 0 to 1.
+    /// Share of reads, 0 to 1.
     pub reads: f64,
-    /// Sizes of requests, whole sectors, with their weights.
+    /// Request sizes in whole sectors, with their weights.
     pub sizes: Vec<(Bytes, u32)>,
-    /// … of writes, where they differ.
+    /// Write sizes, if they differ.
     pub write_sizes: Option<Vec<(Bytes, u32)>>,
-    /// Requests that follow one another from a place; at least 1.
+    /// Number of consecutive requests from one position; at least 1.
     pub run: u32,
-    /// How much data.
+    /// Amount of data.
     pub over: Bytes,
-    /// Where on the volume it begins; whole sectors.
+    /// Offset of the data on the volume; whole sectors.
     pub at: VolumeOffset,
-    /// Requests a second, in an open loop.
+    /// Requests per second, in an open loop.
     pub rate: f64,
-    /// How long.
+    /// Duration.
     pub lasts: Nanos,
 }
 
-/// Which blocks a phase asks for.
+/// Access pattern of a phase.
 #[derive(Clone, Copy, Debug)]
 pub enum Pattern {
-    /// The k-th most frequent block in proportion to 1 / k^theta; which one that is, [`Scatter`] says.
+    /// The k-th most frequent block in proportion to 1 / k^theta; [`Scatter`] maps ranks to blocks.
     Zipf {
         /// Draws the rank.
         law: Zipf<f64>,
-        /// Says which block has it.
+        /// Maps ranks to blocks.
         blocks: Scatter,
     },
-    /// A few alike, and the others alike.
+    /// A set of equally hot blocks; the others are equally cold.
     HotCold {
-        /// How many are hot: ranks below this.
+        /// Number of hot blocks: those with ranks below this.
         hot: u64,
-        /// The share of the requests that go there.
+        /// Share of the requests to hot blocks.
         hits: f64,
-        /// Says which block has which rank.
+        /// Maps ranks to blocks.
         blocks: Scatter,
     },
-    /// All alike.
+    /// All blocks equally often.
     Uniform,
-    /// So many streams, each one request after the other.
+    /// This many streams, each reading sequentially.
     Scan(usize),
-    /// Pieces of so much, a whole number of requests, each once in a round, in an order drawn at random. All requests of a
-    /// piece come together, and pieces at even intervals.
+    /// Pieces of this size, a whole number of requests, each once a round, in random order. All requests of a
+    /// piece arrive together, and the pieces at even intervals.
     Pieces(Bytes),
-    /// Reads as [`Pattern::Uniform`]; writes in order of addresses with gaps of at most so much, again and
-    /// again.
+    /// Reads as with [`Pattern::Uniform`]; writes repeatedly in address order with gaps of at most this size.
     Sweep(Bytes),
 }
 
 impl Synthetic {
-    /// These phases, one after the other; at least one.
+    /// Creates a load of these phases, one after the other; at least one.
     pub fn new(phases: Vec<Phase>, seed: u64) -> Self {
         let size = phases.iter().map(|phase| Bytes(phase.at.0 + phase.over.0)).max().unwrap_or(Bytes(BLOCK));
         Self {
@@ -124,11 +127,11 @@ impl Synthetic {
         }
     }
 
-    /// The load these words describe; sizes and times are read by `size` and `time`, which on refusal say
-    /// what is allowed.
+    /// Parses a load from its words; `size` and `time` parse sizes and times and return what is allowed on an
+    /// error.
     ///
     /// # Errors
-    /// What is wrong with the first word that makes no sense, and what would.
+    /// Returns what is wrong with the first invalid word, and what would be right.
     pub fn parse(
         words: &str,
         seed: u64,
@@ -155,7 +158,7 @@ impl Synthetic {
     }
 }
 
-/// The words phases begin with.
+/// The words with which phases begin.
 pub(crate) const PATTERNS: [&str; 5] = ["zipf", "hotcold", "uniform", "scan", "sweep"];
 
 impl Load for Synthetic {
@@ -181,7 +184,7 @@ impl Load for Synthetic {
         }
         let op = if random.share() < phase.reads { Op::Read } else { Op::Write };
         let len = phase.size(op, random).min(phase.over);
-        // Where requests of this length may begin.
+        // Number of positions at which requests of this length may begin.
         let places = (phase.over.0 / len.0.max(1)).max(1);
         let mut follow = u64::from(phase.run);
         let place = match phase.pattern {
@@ -234,7 +237,7 @@ impl Phase {
         (self.over.0 / BLOCK).max(1)
     }
 
-    /// The time before the next request, which continues a run or not.
+    /// Returns the time before the next request; `continues` says whether it continues a run.
     fn gap(&self, continues: bool, random: &mut Chance) -> Nanos {
         let gaps = match self.pattern {
             Pattern::Pieces(_) if continues => 0.0,
@@ -264,7 +267,7 @@ impl Phase {
     }
 }
 
-/// Which block has which rank, one to one: unless in order, neighbours in rank are not neighbours on the volume.
+/// A bijection from ranks to blocks: unless in order, neighbours in rank are not neighbours on the volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Scatter {
     blocks: u64,
@@ -273,9 +276,11 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// For so many blocks, at least one; another `hot`, others first.
+    /// Creates a mapping for `blocks` blocks, at least one; different values of `hot` give different
+    /// mappings.
     pub fn new(blocks: u64, hot: u64) -> Self {
-        // The golden ratio's share of all, so that ranks lie apart; without a common factor.
+        // The step is near the golden ratio's share of all blocks, so that consecutive ranks are far apart,
+        // and coprime to their number.
         let mut step = (blocks as f64 * 0.618_033_988_75) as u64 | 1;
         while gcd(step, blocks) != 1 {
             step += 2;
@@ -283,12 +288,12 @@ impl Scatter {
         Self { blocks, first: Rng::new(Seed(hot)).below(blocks), step }
     }
 
-    /// In order: the first block has the first rank.
+    /// Creates the mapping in order: the first block has the first rank.
     pub const fn in_order(blocks: u64) -> Self {
         Self { blocks, first: 0, step: 1 }
     }
 
-    /// The block of a rank, from 0.
+    /// Returns the block of a rank, from 0.
     pub fn of_rank(&self, rank: u64) -> u64 {
         let Self { blocks, first, step } = *self;
         ((u128::from(rank) * u128::from(step) + u128::from(first)) % u128::from(blocks.max(1))) as u64
@@ -302,7 +307,7 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The policies' generator as distributions want it.
+/// The policies' random generator, for the distributions of `rand`.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(Rng);
 
@@ -311,17 +316,17 @@ impl Chance {
         Self(Rng::new(Seed(seed)))
     }
 
-    /// A number from 0 to `limit - 1`.
+    /// Returns a number from 0 to `limit - 1`.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0.below(limit)
     }
 
-    /// From 0 to below 1.
+    /// Returns a number from 0 to below 1.
     pub(crate) fn share(&mut self) -> f64 {
         (self.0.word() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Between two events of which one is to be expected.
+    /// Returns an exponentially distributed gap with mean 1.
     pub(crate) fn gap(&mut self) -> f64 {
         Exp1.sample(self)
     }

@@ -1,13 +1,13 @@
-//! Offline bounds: the least a load could have cost a policy that knew it in advance.
+//! Offline bounds: the least that a load could have cost a policy that knew all requests in advance.
 //!
-//! All are under one model ([`cost`]) in which commands cost what they take of a device's time, each by
-//! itself: neither seeks that are shorter in order nor queues count. [`DeviceCost::of_commands`] gives what a
-//! policy came to under it, its moves included.
+//! All bounds use one cost model ([`cost`]), in which every command costs its own service time: neither
+//! shorter seeks in address order nor queueing count. [`DeviceCost::of_commands`] computes the cost of a
+//! policy's commands, including its migrations, under this model.
 //!
-//! - [`Hindsight::static_cost`]: the least that a placement of whole extents costs that never changes
-//!   ([`static_placement`]).
-//!   [`Hindsight::static_policy`] is that placement as a policy, to be run, so that seeks and queues count.
-//! - [`Hindsight::dynamic_bound`]: what no policy can cost less than ([`dynamic_bound`]).
+//! - [`Hindsight::static_cost`]: the least cost of a placement of whole extents that never changes
+//!   ([`static_placement`]). [`Hindsight::static_policy`] returns that placement as a policy, to be simulated
+//!   with seeks and queueing.
+//! - [`Hindsight::dynamic_bound`]: a lower bound on the cost of any policy ([`dynamic_bound`]).
 
 mod assigned;
 pub mod cost;
@@ -28,13 +28,13 @@ use std::collections::BTreeMap;
 use weir_model::{Bytes, DeviceId, ExtentIndex};
 use weir_policy::placement::Placement;
 
-/// How closely the dynamic bound is sought.
+/// Effort of the search for the dynamic bound.
 const EFFORT: Effort = Effort { periods: 48, rounds: 40 };
 
-/// Picoseconds in a second.
+/// Picoseconds per second.
 const PICOSECONDS: f64 = 1e12;
 
-/// The bounds of one load on one pool, in seconds of devices' time.
+/// The bounds for one load on one pool, in seconds of device time.
 #[derive(Clone, Debug)]
 pub struct Hindsight {
     /// The cost of the best static placement: each extent stays on one device.
@@ -48,7 +48,7 @@ impl Hindsight {
     /// Computes the bounds for these requests to a pool with these volumes.
     ///
     /// # Errors
-    /// If the pool is not possible, or too small.
+    /// Fails if the pool is invalid or too small.
     pub fn of(pool: &PoolSpec, spaces: &[Space], arrivals: &[Arrival]) -> Result<Self, SimError> {
         let layout = pool.lay_out(spaces)?;
         let events = Events::of(arrivals, pool.extent);
@@ -69,16 +69,16 @@ impl Hindsight {
         Ok(Self { static_cost, dynamic_bound, placement })
     }
 
-    /// Returns the best static placement as a policy, to be replayed.
+    /// Returns the best static placement as a policy, to be simulated.
     pub fn static_policy(&self) -> Box<dyn Placement> {
         Box::new(Assigned::new(&self.placement))
     }
 }
 
-/// Returns the device time, in seconds, of a policy's data commands, moves included.
+/// Returns the device time, in seconds, of a policy's data commands, including migrations.
 ///
 /// # Errors
-/// If the pool is not possible for these volumes.
+/// Fails if the pool is invalid for these volumes.
 pub fn cost(pool: &PoolSpec, spaces: &[Space], outcome: &Outcome) -> Result<f64, SimError> {
     let layout = pool.lay_out(spaces)?;
     Ok(device_costs(&layout).zip(&outcome.commands).map(|(cost, commands)| cost.of_commands(commands)).sum())
@@ -89,7 +89,7 @@ fn device_costs(layout: &Layout) -> impl Iterator<Item = DeviceCost> {
     drives.map(|(drive, superblock)| DeviceCost::of(drive, superblock.size))
 }
 
-/// Returns the devices' costs and capacities, for so many extents of so many blocks each.
+/// Returns the devices' costs and capacities, for `extents` extents of `blocks` blocks each.
 fn tiers(layout: &Layout, extents: u64, blocks: u64) -> Vec<Tier> {
     let tier = |(cost, superblock): (DeviceCost, &weir_map::Superblock)| {
         let data = u64::from(superblock.data_extents);
@@ -98,7 +98,7 @@ fn tiers(layout: &Layout, extents: u64, blocks: u64) -> Vec<Tier> {
     device_costs(layout).zip(&layout.superblocks).map(tier).collect()
 }
 
-/// Returns what each extent costs on each device.
+/// Returns the cost of each extent on each device.
 fn extent_costs(
     events: &Events,
     filled: &Filled<'_>,
@@ -108,7 +108,7 @@ fn extent_costs(
     let mut of = vec![0.0; extents.len() * tiers.len()];
     for block in events.by_block() {
         let key = block.first().map(|event| filled.extent_of(event.id));
-        // What never holds anything is on no device.
+        // An extent that never holds data is on no device.
         let Some(number) = key.and_then(|key| extents.binary_search(&key).ok()) else { continue };
         let costs = &mut of[number * tiers.len()..][..tiers.len()];
         for event in filled.that_reach_devices(block) {

@@ -1,5 +1,5 @@
-//! A device that keeps its metadata and forgets its data: as long as nobody looks at what users wrote,
-//! millions of requests need not copy it.
+//! A device that keeps its metadata and discards its data: millions of requests need not copy user data that
+//! nothing reads.
 
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -7,9 +7,9 @@ use weir_model::{DeviceOffset, Io, IoDone, IoId, IoKind, Memory as _, Nanos};
 use weir_timing::Timing;
 use weir_world::{Device, Rng, Stop, Storage, WorldMemory};
 
-/// A modelled drive without faults. Reads of its data area leave the buffer as it is.
+/// A modelled drive without faults. Reads of its data area leave the buffer unchanged.
 pub(crate) struct Hollow {
-    /// What lies outside the data area.
+    /// Contents outside the data area.
     storage: Storage,
     data: Range<DeviceOffset>,
     timing: Box<dyn Timing>,
@@ -60,7 +60,7 @@ impl Device for Hollow {
         &mut self.storage
     }
 
-    /// Its metadata is volatile in no cache.
+    /// No write cache is modelled for the metadata, so it survives as it is.
     fn after_power_loss(&self, _: &mut Rng) -> Storage {
         self.storage.clone()
     }

@@ -1,4 +1,4 @@
-//! What stands in for a machine: the real engine over modelled devices, in virtual time.
+//! A simulated machine: the real engine over modelled devices, in virtual time.
 
 use super::hollow::Hollow;
 use super::metered::Metered;
@@ -16,15 +16,15 @@ use weir_policy::placement::Placement;
 use weir_timing::drives::Drive;
 use weir_world::{Device, Storage, World};
 
-/// Buffer memory: requests beyond it wait, as a client without credit does.
+/// Buffer memory: requests beyond it wait, like those of a client without credit.
 const MEMORY: Bytes = Bytes::mib(256);
-/// The longest piece of a request.
+/// Maximum length of a piece of a request.
 pub(super) const PIECE: Bytes = Bytes::mib(1);
-/// A modelled drive is never given up, however long its queue.
+/// I/O deadline: the engine never gives a modelled drive up, however long its queue.
 const DEADLINE: Nanos = Nanos::secs(365 * 86_400);
-/// How many steps may pass at one instant before the engine counts as running in circles.
+/// Maximum number of steps at one instant; beyond it the engine is considered stuck in a loop.
 const STEPS_MAX: u32 = 1_000_000;
-/// Requests under way while data is laid out.
+/// Number of requests in flight during the fill.
 const FILL_DEPTH: usize = 32;
 
 /// An engine with its devices and volumes.
@@ -37,11 +37,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A new pool with these volumes; what they hold is laid out as if it had been written once, in
-    /// order of addresses.
+    /// Creates a pool with these volumes and fills it: every extent that holds data is written once, in
+    /// address order.
     ///
     /// # Errors
-    /// If the pool is not possible, or too small.
+    /// Fails if the pool is invalid or too small.
     pub fn new(
         pool: &PoolSpec,
         policy: Box<dyn Placement>,
@@ -56,13 +56,13 @@ impl Machine {
             .map(|i| DeviceSettings {
                 volatile_cache: layout.is_volatile(DeviceId(i)),
                 deadline: DEADLINE,
-                // They hold no data, nor superblocks.
+                // These devices keep neither data nor superblocks.
                 verified_within: None,
                 ..DeviceSettings::default()
             })
             .collect();
         let options = Options {
-            // As a pool file that does not say otherwise.
+            // The defaults of a pool file.
             space: SpaceRules { extra: Some(EXTRA_SPACE), quiet: Some(QUIET), ..SpaceRules::default() },
             mover_share: pool.mover_share,
             extent_cache: pool.extent_cache,
@@ -85,27 +85,27 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> Nanos {
         self.outside.world.now()
     }
 
-    /// Of the seed and everything that happened.
+    /// Returns a digest of the seed and all events.
     pub(crate) fn digest(&self) -> u64 {
         self.outside.world.digest()
     }
 
-    /// The engine, to look at.
+    /// Returns the engine, for inspection.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// When something happens by itself next.
+    /// Returns the time of the next event.
     pub(crate) fn next(&self) -> Option<Nanos> {
         [self.outside.world.next_event(), self.engine.deadline()].into_iter().flatten().min()
     }
 
-    /// Time moves on to `to`, and what is due by then happens.
+    /// Advances the time to `to` and handles the events due by then.
     pub(crate) fn advance(&mut self, to: Nanos) -> Result<(), SimError> {
         let before = self.now();
         let mut done = std::mem::take(&mut self.done);
@@ -122,12 +122,12 @@ impl Machine {
         Ok(())
     }
 
-    /// What is to be done at this instant is done.
+    /// Lets the engine do the work that is due now.
     pub(crate) fn pump(&mut self) {
         self.engine.pump(&mut self.outside);
     }
 
-    /// The next answer; its buffer is free again.
+    /// Takes the next reply and releases its buffer.
     pub(crate) fn reply(&mut self) -> Option<Reply> {
         let reply = self.engine.next_reply()?;
         if let Some(buffer) = reply.buffer {
@@ -136,7 +136,8 @@ impl Machine {
         Some(reply)
     }
 
-    /// Submits a request in pieces that all have this number; how many, or `None` if it has to wait.
+    /// Submits a request as pieces that share its id; returns the number of pieces, or `None` if the request
+    /// has to wait.
     pub(crate) fn submit(&mut self, id: RequestId, ask: &Arrival) -> Option<u32> {
         if !self.engine.can_accept() {
             return None;
@@ -186,7 +187,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Writes every extent that is to hold data, and makes it durable.
+    /// Writes every extent that holds data before the load, and flushes.
     fn fill(&mut self, spaces: &[Space]) -> Result<(), SimError> {
         let extent = self.engine.map().extent();
         let all = spaces.iter().enumerate().flat_map(|(volume, space)| {
@@ -213,7 +214,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Goes on to the next event; how many answers came.
+    /// Advances to the next event; returns the number of replies.
     fn settle_some(&mut self) -> Result<usize, SimError> {
         self.pump();
         let mut answers = 0;

@@ -1,21 +1,21 @@
-//! What a device did, and how long it had something to do.
+//! Counts a device's commands and its busy time.
 
 use weir_model::{Bytes, IoKind, Nanos};
 
-/// Counts of one device, from which differences are taken.
+/// Cumulative counts of one device; differences give those of a period.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
     pub(crate) reads: Direction,
     pub(crate) writes: Direction,
-    /// Of both, what was for the map.
+    /// The metadata part of both.
     pub(crate) metadata_reads: Direction,
     pub(crate) metadata_writes: Direction,
-    /// Time with something under way.
+    /// Time with at least one command in flight.
     pub(crate) busy: Nanos,
-    /// Commands under way, summed over time: nanoseconds.
+    /// Commands in flight, integrated over time: nanoseconds.
     pub(crate) queued: u64,
     under_way: u64,
-    /// The time up to which `busy` and `queued` count.
+    /// Time up to which `busy` and `queued` are counted.
     counted: Nanos,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Meter {
 pub(crate) struct Direction {
     pub(crate) count: u64,
     pub(crate) bytes: Bytes,
-    /// Sum of their responses.
+    /// Sum of their response times.
     pub(crate) response: Nanos,
 }
 
@@ -43,14 +43,14 @@ impl Direction {
         }
     }
 
-    /// Mean response; zero without commands.
+    /// Returns the mean response time; zero without commands.
     pub(crate) fn mean(self) -> Nanos {
         Nanos(self.response.0.checked_div(self.count).unwrap_or(0))
     }
 }
 
 impl Meter {
-    /// Time has passed.
+    /// Accounts for the time that has passed.
     #[inline]
     pub(crate) fn pass(&mut self, now: Nanos) {
         let time = now.since(self.counted);
@@ -82,12 +82,12 @@ impl Meter {
         }
     }
 
-    /// Bytes of the map's, read or written.
+    /// Returns the bytes of metadata read or written.
     pub(crate) fn metadata(&self) -> Bytes {
         self.metadata_reads.bytes + self.metadata_writes.bytes
     }
 
-    /// What was counted since `earlier`.
+    /// Returns the difference to an earlier state.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             reads: self.reads.since(earlier.reads),

@@ -1,4 +1,4 @@
-//! Modelled devices whose commands are metered.
+//! Modelled devices with meters on their commands.
 
 use super::meter::Meter;
 use weir_engine::Driver;
@@ -6,13 +6,13 @@ use weir_map::Superblock;
 use weir_model::{Bytes, DeviceId, Io, IoDone, IoError, IoKind, Nanos};
 use weir_world::{World, WorldMemory};
 
-/// A world, and what its devices did.
+/// A simulated world and the meters of its devices.
 pub(crate) struct Metered {
     pub(super) world: World,
     pub(super) superblocks: Vec<Superblock>,
-    /// By device.
+    /// Meters by device.
     pub(crate) meters: Vec<Meter>,
-    /// By the number of a device command.
+    /// Commands in flight, by command number.
     in_flight: Vec<InFlight>,
 }
 
@@ -26,13 +26,13 @@ struct InFlight {
 }
 
 impl Metered {
-    /// Devices with these superblocks that have done nothing yet.
+    /// Creates meters at zero for devices with these superblocks.
     pub(super) fn new(world: World, superblocks: Vec<Superblock>) -> Self {
         let meters = vec![Meter::default(); superblocks.len()];
         Self { world, superblocks, meters, in_flight: Vec::new() }
     }
 
-    /// Time moves on to `to`; what devices answer by then is pushed to `done`.
+    /// Advances the time to `to`; completions due by then are appended to `done`.
     pub(super) fn advance(&mut self, to: Nanos, done: &mut Vec<IoDone>) {
         self.world.advance(to, done);
         let now = self.world.now();

@@ -1,7 +1,7 @@
-//! Experiments with a pool: the real engine over modelled devices, and what it came to.
+//! Experiments with a pool: the real engine over modelled devices, and the measured outcome.
 //!
-//! [`machine`](mod@machine) stands in for the world, [`run`] is the course of an experiment, [`outcome`]
-//! what is measured, [`hindsight`] what any policy could have come to.
+//! [`machine`](mod@machine) simulates the machine, [`run`] runs an experiment, [`outcome`] holds the
+//! measurements, [`hindsight`] computes bounds for any policy.
 
 pub mod hindsight;
 mod hollow;

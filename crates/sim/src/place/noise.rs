@@ -1,8 +1,8 @@
-//! Noise: a modelled drive whose responses vary as real ones do.
+//! Noise: a modelled drive whose responses vary as those of real drives do.
 //!
-//! A model answers the same command alike each time. A real device does not: each response is somewhat longer, a few are far
-//! longer, and for seconds at a time a device is slower than its twin. Policies that compare devices must not take that for a
-//! difference between them.
+//! A model always responds to the same command in the same time. A real device does not: each response takes
+//! somewhat longer, a few take much longer, and for seconds at a time one device is slower than an identical
+//! one. Policies that compare devices must not mistake this for a difference between the devices.
 
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -10,31 +10,31 @@ use std::collections::BinaryHeap;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos, Rng, Seed};
 use weir_timing::Timing;
 
-/// How much longer responses are than the model says.
+/// Parameters of the noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
-    /// Up to this part of a response is added to each, evenly distributed.
+    /// Maximum share of the response added to each response, uniformly distributed.
     pub jitter: f64,
-    /// One response in so many is a burst …
+    /// One response in this many is a burst.
     pub burst_every: u64,
-    /// … and takes so many times as long.
+    /// Factor by which the response of a burst is longer.
     pub burst: f64,
-    /// In one of three stretches of this time, drawn from the seed, …
+    /// Length of a slow phase. A third of the phases of this length, drawn from the seed, are slow.
     pub stretch: Nanos,
-    /// … each response takes longer by this part of it.
+    /// Share of the response added to each response in a slow phase.
     pub slower: f64,
-    /// What is drawn.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Noise {
-    /// As was seen of files in memory on a machine that had other things to do: responses vary by half, one in 200 takes ten
+    /// Noise observed with files in memory on a busy machine: responses vary by half, one in 200 takes ten
     /// times as long, and a device is a fifth slower for a second and a half at a time.
     pub const fn of_a_busy_machine(seed: u64) -> Self {
         Self { jitter: 0.5, burst_every: 200, burst: 10.0, stretch: Nanos::millis(1500), slower: 0.2, seed }
     }
 
-    /// Whether the device is slower at this time.
+    /// Reports whether the device is in a slow phase at this time.
     fn is_slow(&self, now: Nanos) -> bool {
         let stretch = now.0 / self.stretch.0.max(1);
         Rng::new(Seed(self.seed ^ stretch.wrapping_mul(0x9e37_79b9_7f4a_7c15))).below(3) == 0
@@ -47,7 +47,7 @@ pub(crate) struct Noisy {
     noise: Noise,
     random: Rng,
     begun: FxHashMap<IoId, Nanos>,
-    /// What the drive has completed and is still to be answered.
+    /// Completed commands whose completion is still held back.
     held: BinaryHeap<Reverse<(Nanos, u64)>>,
 }
 
@@ -57,7 +57,7 @@ impl Noisy {
         Self { drive, noise, random, begun: FxHashMap::default(), held: BinaryHeap::new() }
     }
 
-    /// What is added to a response that ended at this time.
+    /// Returns the time added to a response that ended at this time.
     fn more(&mut self, ended: Nanos, response: Nanos) -> Nanos {
         let mut part = self.noise.jitter * self.random.below(1000) as f64 / 1000.0;
         if self.noise.burst_every > 0 && self.random.below(self.noise.burst_every) == 0 {
@@ -97,7 +97,7 @@ impl Timing for Noisy {
 mod tests {
     use super::*;
 
-    /// Every command is answered once, never sooner than the drive does.
+    /// Every command completes exactly once, never earlier than on the drive.
     #[test]
     fn responses_are_longer_and_none_is_lost() {
         let drive = || weir_timing::model("ssd-sata", Bytes::mib(64)).expect("a drive");

@@ -1,4 +1,4 @@
-//! What an experiment came to.
+//! The outcome of an experiment.
 
 use super::meter::Meter;
 use hdrhistogram::Histogram;
@@ -7,137 +7,137 @@ use serde::ser::SerializeStruct as _;
 use weir_engine::Spread;
 use weir_model::{Bytes, Nanos};
 
-/// What one policy came to. In JSON times are nanoseconds and end in `_ns`, sizes are bytes and end in
+/// The outcome of one policy. In JSON, times are nanoseconds and end in `_ns`, sizes are bytes and end in
 /// `_bytes`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// The policy.
+    /// Policy name.
     pub policy: String,
     /// Virtual time measured, after the warm-up.
     #[serde(rename = "measured_ns", serialize_with = "nanos")]
     pub measured: Nanos,
     /// Requests that arrived in that time.
     pub requests: u64,
-    /// Of them, not answered within as much time again: the pool could not keep up.
+    /// Of these, requests not answered within the same time again: the pool could not keep up.
     pub unanswered: u64,
-    /// Requests answered a second.
+    /// Requests answered per second.
     #[serde(rename = "requests_per_second")]
     pub rate: f64,
-    /// Bytes of them a second.
+    /// Their bytes per second.
     #[serde(rename = "bytes_per_second")]
     pub bytes_rate: f64,
-    /// What the load counts of its own work (transactions, operations) a second, if it does.
+    /// The load's own unit of work (transactions, operations) per second, if it has one.
     #[serde(rename = "work_per_second", skip_serializing_if = "Option::is_none")]
     pub work_rate: Option<f64>,
-    /// Responses to all, to reads and to writes (TRIMs among them).
+    /// Response times of all requests, of reads, and of writes (including TRIMs).
     pub all: Responses,
-    /// See there.
+    /// Response times of reads.
     pub reads: Responses,
-    /// See there.
+    /// Response times of writes.
     pub writes: Responses,
     /// The devices, in the pool's order.
     pub devices: Vec<DeviceOutcome>,
-    /// Bytes copied from one place to another.
+    /// Bytes that the mover copied.
     #[serde(rename = "moved_bytes", serialize_with = "bytes")]
     pub moved: Bytes,
-    /// What moving and redirecting came to by the engine's own estimate; `None` if it could not judge.
+    /// The engine's own estimate of the effect of migration and redirection; `None` if it could not judge.
     pub estimate: Option<EstimateOutcome>,
-    /// How extents lie on the devices at the end.
+    /// Distribution of extents over the devices at the end.
     #[serde(skip)]
     pub spread: Spread,
-    /// How often the engine stopped moves for it.
+    /// Number of times the engine stopped migration because of it.
     pub stops: u32,
-    /// The same, as it went, warm-up included.
+    /// The same figures over time, including the warm-up.
     pub windows: Vec<Window>,
-    /// By device, its commands for data from the load's start to the end, the mover's among them.
+    /// Data commands by device from the start of the load to the end, including the mover's.
     #[serde(skip)]
     pub commands: Vec<Commands>,
-    /// Of the seed and everything that happened: two runs share it only if they were the same.
+    /// Digest of the seed and all events: two runs have the same digest only if they were identical.
     #[serde(serialize_with = "hexadecimal")]
     pub digest: u64,
 }
 
-/// What the commands of sampled extents took, by their price, and would have taken had nothing moved.
+/// Estimated service times of the commands of sampled extents: actual, and counterfactual without migration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct EstimateOutcome {
-    /// How many there were.
+    /// Number of commands.
     pub commands: u64,
-    /// What one took on average.
+    /// Mean service time.
     #[serde(rename = "mean_ns", serialize_with = "nanos")]
     pub mean: Nanos,
-    /// … and would have taken.
+    /// Mean counterfactual service time without migration.
     #[serde(rename = "without_ns", serialize_with = "nanos")]
     pub without: Nanos,
 }
 
-/// How long requests took. In JSON times are `null` if there were none: no request took no time.
+/// Response times of requests. In JSON, times are `null` if there were no requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Responses {
-    /// Requests.
+    /// Number of requests.
     pub count: u64,
-    /// Their mean response.
+    /// Mean response time.
     pub mean: Nanos,
-    /// Half of them took no longer.
+    /// Median.
     pub p50: Nanos,
-    /// … 99 of 100.
+    /// 99th percentile.
     pub p99: Nanos,
-    /// … 999 of 1000.
+    /// 99.9th percentile.
     pub p999: Nanos,
-    /// The longest.
+    /// Maximum.
     pub max: Nanos,
 }
 
-/// What a device did.
+/// Measurements of a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceOutcome {
-    /// Its name.
+    /// Device name.
     pub name: String,
-    /// The drive it is modelled after.
+    /// Modelled drive.
     pub model: String,
-    /// Room for data.
+    /// Space for data.
     #[serde(rename = "room_bytes", serialize_with = "bytes")]
     pub room: Bytes,
-    /// Of it, taken at the end.
+    /// Space used at the end.
     #[serde(rename = "used_bytes", serialize_with = "bytes")]
     pub used: Bytes,
-    /// What of all devices' reads and writes it carried out, 0 to 1.
+    /// Its share of all devices' reads and writes, 0 to 1.
     pub share: f64,
-    /// … of clients' alone.
+    /// Its share of clients' reads and writes alone.
     pub served: f64,
-    /// The share of time in which it had something to do, 0 to 1.
+    /// Utilization, 0 to 1.
     pub load: f64,
-    /// Commands it had on average.
+    /// Mean queue depth.
     pub queue: f64,
-    /// Reads, their bytes and their mean response.
+    /// Reads, their bytes and their mean response time.
     pub reads: DirectionOutcome,
-    /// Writes likewise.
+    /// Writes, their bytes and their mean response time.
     pub writes: DirectionOutcome,
-    /// Bytes of the map's, read or written.
+    /// Bytes of metadata read or written.
     #[serde(rename = "metadata_bytes", serialize_with = "bytes")]
     pub metadata: Bytes,
 }
 
-/// A device's commands in one direction. In JSON the mean is `null` if there were none.
+/// A device's commands in one direction. In JSON, the mean is `null` if there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DirectionOutcome {
-    /// How many.
+    /// Number of commands.
     pub count: u64,
     /// Their bytes.
     pub bytes: Bytes,
-    /// Mean response.
+    /// Mean response time.
     pub mean: Nanos,
 }
 
-/// A device's commands for data.
+/// A device's data commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commands {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Their bytes.
+    /// Bytes read.
     pub read: Bytes,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Their bytes.
+    /// Bytes written.
     pub written: Bytes,
 }
 
@@ -149,38 +149,38 @@ impl Commands {
     }
 }
 
-/// A stretch of time. In JSON its responses are `null` if nothing was answered in it.
+/// Measurements of a time window. In JSON, its response times are `null` if no request was answered in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    /// Its start, from the load's.
+    /// Start of the window, from the start of the load.
     pub start: Nanos,
-    /// Requests answered in it a second.
+    /// Requests answered per second.
     pub rate: f64,
-    /// What the load counts of its own work, a second.
+    /// The load's own unit of work, per second.
     pub work: f64,
-    /// Their mean response; zero if there were none.
+    /// Mean response time; zero if there were no requests.
     pub mean: Nanos,
-    /// … and what 99 of 100 took at most.
+    /// 99th percentile of the response times.
     pub p99: Nanos,
-    /// Bytes moved in it.
+    /// Bytes that the mover copied.
     pub moved: Bytes,
-    /// The share of time each device had something to do.
+    /// Utilization of each device.
     pub loads: Vec<f64>,
-    /// What each device carried out of all reads and writes.
+    /// Share of each device in all reads and writes.
     pub shares: Vec<f64>,
 }
 
 impl Responses {
-    /// A time of theirs; `None` if there were none.
+    /// Returns one of the response times; `None` if there were no requests.
     pub fn known(&self, time: Nanos) -> Option<Nanos> {
         (self.count > 0).then_some(time)
     }
 
-    /// What is to be said where the slowest of 100 requests make up most of the mean: it is far above what 99
-    /// of 100 take.
+    /// Returns a warning if the slowest 1 % of the requests account for most of the mean, which is then far
+    /// above the 99th percentile.
     pub fn heavy_tail(&self) -> Option<String> {
         let Self { mean, p99, p999, max, .. } = *self;
-        // The others take this much of the mean at most.
+        // The largest possible contribution of the other requests to the mean.
         let others = 0.99 * p99.as_secs_f64();
         let share = 1.0 - others / mean.as_secs_f64().max(f64::MIN_POSITIVE);
         (self.count > 0 && share > 0.5).then(|| {
@@ -235,7 +235,7 @@ impl Serialize for Window {
 }
 
 impl Outcome {
-    /// What is to be said where the pool could not keep up: by how much.
+    /// Returns a warning with figures if the pool could not keep up.
     pub fn cannot_keep_up(&self) -> Option<String> {
         (self.unanswered > 0).then(|| {
             let seconds = self.measured.as_secs_f64().max(1e-9);
@@ -265,25 +265,25 @@ fn hexadecimal<S: serde::Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Er
     to.collect_str(&format_args!("{number:016x}"))
 }
 
-/// Responses as they are collected.
+/// Collects response times.
 #[derive(Clone, Debug)]
 pub(crate) struct Collected(Histogram<u64>);
 
 impl Collected {
     pub(crate) fn new() -> Self {
-        // Three digits, as long as times go.
+        // Three digits, over the whole range of times.
         Self(Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are possible")))
     }
 
     #[inline]
     pub(crate) fn add(&mut self, response: Nanos) {
-        // It grows to hold whatever comes.
+        // The histogram resizes itself, so recording never fails.
         let _always = self.0.record(response.0);
     }
 
-    /// With what another one has.
+    /// Adds the times of another collection.
     pub(crate) fn merge(&mut self, other: &Self) {
-        // It grows to hold whatever comes.
+        // The histogram resizes itself, so adding never fails.
         let _always = self.0.add(&other.0);
     }
 
@@ -309,19 +309,19 @@ impl Collected {
     }
 }
 
-/// What each device carried out of all reads and writes.
+/// Returns each device's share of all reads and writes.
 pub(crate) fn shares(meters: &[Meter]) -> Vec<f64> {
     let counts: Vec<_> = meters.iter().map(|meter| meter.reads.count + meter.writes.count).collect();
     parts(&counts)
 }
 
-/// Each count as a part of all.
+/// Returns each count as a share of the sum.
 pub(crate) fn parts(counts: &[u64]) -> Vec<f64> {
     let all = counts.iter().sum::<u64>().max(1) as f64;
     counts.iter().map(|count| *count as f64 / all).collect()
 }
 
-/// The share of `time` in which each device had something to do.
+/// Returns the utilization of each device over `time`.
 pub(crate) fn loads(meters: &[Meter], time: Nanos) -> Vec<f64> {
     meters.iter().map(|meter| meter.busy.0 as f64 / time.0.max(1) as f64).collect()
 }

@@ -1,4 +1,4 @@
-//! The pool an experiment is made with: modelled drives, and how much room each has.
+//! The pool of an experiment: modelled drives and their sizes.
 
 use crate::{Noise, SimError, Space};
 use weir_engine::Percent;
@@ -8,50 +8,51 @@ use weir_policy::harm::Moves;
 use weir_timing::WriteCache;
 use weir_timing::drives::{Drive, DriveKind, drive};
 
-/// A pool to be tried.
+/// The pool of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolSpec {
-    /// Its extent size.
+    /// Extent size.
     pub extent: ExtentSize,
     /// Its devices, at least one, with distinct names.
     pub devices: Vec<DeviceSpec>,
-    /// Of each device's time, what moves may take while clients use it.
+    /// Share of each device's time that the mover may use while clients use the device.
     pub mover_share: Percent,
-    /// Memory for whole extents; none: no extent cache.
+    /// Memory for the cache of whole extents; zero disables it.
     pub extent_cache: Bytes,
-    /// Whether policies' moves are judged, and how.
+    /// Whether and how the policy's migrations are judged.
     pub moves: Moves,
 }
 
-/// A device of it.
+/// A device of the pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceSpec {
-    /// Its name.
+    /// Device name.
     pub name: String,
-    /// The modelled drive: one of [`weir_timing::drives::all`].
+    /// Modelled drive: one of [`weir_timing::drives::all`].
     pub model: String,
-    /// How large it is.
+    /// Size.
     pub size: DeviceSize,
-    /// Whether the map may live on it; `None` lets the pool choose.
+    /// Whether the map may be placed on it; `None` lets the pool choose.
     pub metadata: Option<bool>,
-    /// How its responses vary; as the model has them unless given.
+    /// Noise added to its responses; none by default.
     pub noise: Option<Noise>,
 }
 
-/// How large a device is.
+/// Size of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeviceSize {
-    /// So many bytes, metadata and all.
+    /// This many bytes, including metadata.
     Size(Bytes),
-    /// So large that of what holds data before the load begins this share has room on it. Its buffers
-    /// are smaller, too.
+    /// Room for this share of the data that exists before the load begins. The drive's buffers are scaled
+    /// down as well.
     Share(f64),
-    /// As [`DeviceSize::Share`], with the buffers the drive has.
+    /// Like [`DeviceSize::Share`], with the drive's real buffers.
     Part(f64),
 }
 
 impl DeviceSize {
-    /// How many extents of data it is to hold, if that is said, of so many there are.
+    /// Returns the number of data extents that the device must hold, if the size is relative to the `data`
+    /// extents of the load.
     fn wanted(self, data: u64) -> Option<u64> {
         match self {
             Self::Size(_) => None,
@@ -60,20 +61,20 @@ impl DeviceSize {
     }
 }
 
-/// Extents a device has at least, however small its share.
+/// Minimum number of extents of a device, however small its share.
 const EXTENTS_MIN: u64 = 8;
 
-/// The size at which drives are compared.
+/// Device size at which drives are compared.
 const PROBED: Bytes = Bytes::gib(1);
-/// Responses to a flush closer than this count as equal; the device named first wins.
+/// Flush responses that differ by less than this count as equal; the first device wins.
 const GRAIN: Nanos = Nanos::micros(50);
 
-/// What a drive that was scaled to a load has of buffers, as a share of its size: more than real drives
-/// have, and still not enough to hold what the load asks for.
+/// Divisor of a scaled drive's size that gives its buffers: a larger share than real drives have, and still
+/// too small to hold the load's data.
 const BUFFER_SHARE: u64 = 1000;
-/// … but no less than this.
+/// Minimum buffer size of a scaled drive.
 const BUFFER_MIN: Bytes = Bytes::kib(256);
-/// The shortest segment of a disk's read buffer.
+/// Minimum segment size of a disk's read buffer.
 const SEGMENT_MIN: Bytes = Bytes::kib(64);
 
 impl DeviceSpec {
@@ -86,23 +87,23 @@ impl DeviceSpec {
     }
 }
 
-/// What a [`PoolSpec`] came to.
+/// The result of laying out a [`PoolSpec`].
 pub(crate) struct Layout {
     pub(crate) superblocks: Vec<Superblock>,
     pub(crate) drives: Vec<Drive>,
-    /// By device.
+    /// Noise by device.
     pub(crate) noises: Vec<Option<Noise>>,
 }
 
 impl Layout {
-    /// Whether the device's writes are volatile until flushed.
+    /// Reports whether the device's writes are volatile until flushed.
     pub(crate) fn is_volatile(&self, device: DeviceId) -> bool {
         self.drives[device.index()].cache == WriteCache::Volatile
     }
 }
 
 impl PoolSpec {
-    /// Lays the pool out for a load whose volumes are these.
+    /// Lays the pool out for a load with these volumes.
     pub(crate) fn lay_out(&self, spaces: &[Space]) -> Result<Layout, SimError> {
         let data = spaces.iter().map(Space::count).sum();
         let drives = self.devices.iter().map(DeviceSpec::drive).collect::<Result<Vec<_>, _>>()?;
@@ -119,7 +120,7 @@ impl PoolSpec {
             metadata: self.metadata(&drives),
         };
         let mut superblocks = weir_map::create::layout(&pool)?;
-        // What the metadata takes of a device depends on how large all are: a few rounds settle it.
+        // The size of the metadata on a device depends on the sizes of all devices; a few rounds converge.
         for _ in 0..8 {
             let mut settled = true;
             for ((new, spec), superblock) in pool.devices.iter_mut().zip(&self.devices).zip(&superblocks) {
@@ -159,7 +160,7 @@ impl PoolSpec {
     fn device(&self, spec: &DeviceSpec, drive: &Drive, data: u64) -> NewDevice {
         let size = match spec.size {
             DeviceSize::Size(size) => size,
-            // With something for the metadata, which is corrected once it is known.
+            // An allowance for the metadata, which is corrected once its size is known.
             DeviceSize::Share(share) | DeviceSize::Part(share) => {
                 Bytes(extents(share, data) * self.extent.bytes().0) + Bytes::mib(8)
             }
@@ -173,7 +174,7 @@ impl PoolSpec {
         NewDevice { name: spec.name.clone(), size, class }
     }
 
-    /// Where the map goes: as when a pool of paced devices is created.
+    /// Chooses the devices of the map by the same rule as the creation of a pool of paced devices.
     fn metadata(&self, drives: &[&Drive]) -> Vec<DeviceId> {
         let numbered = || self.devices.iter().zip((0u8..).map(DeviceId));
         let declared: Vec<_> =
@@ -197,13 +198,14 @@ impl PoolSpec {
     }
 }
 
-/// Pages of metadata for volumes whose data lies far apart, besides what a pool of its devices' size has:
-/// loads touch little of large disks, and a page of the map knows some 500 neighbours.
+/// Returns the number of extra metadata pages for volumes with scattered data, beyond those of a pool of its
+/// devices' size. Loads touch small parts of large disks, and a map page covers about 500 neighbouring
+/// extents.
 fn pages_for_sparse(spaces: &[Space]) -> u64 {
     const NEIGHBOURS: u64 = 256;
     let mut pages = 0;
     for space in spaces {
-        // Extents by their page, pages by the one above them, up to one for all.
+        // Extents by their page, pages by their parent, up to the root.
         let mut under_one = NEIGHBOURS;
         loop {
             let of_level = parts(space, under_one);
@@ -214,11 +216,11 @@ fn pages_for_sparse(spaces: &[Space]) -> u64 {
             under_one = under_one.saturating_mul(NEIGHBOURS);
         }
     }
-    // Three versions, and the tables that name them.
+    // Three versions, and the tables that refer to them.
     4 * pages
 }
 
-/// Of the volume's parts of so many extents, how many hold data.
+/// Counts the parts of the volume, of `len` extents each, that hold data.
 fn parts(space: &Space, len: u64) -> u64 {
     let mut last = None;
     let mut count = 0;
@@ -230,8 +232,8 @@ fn parts(space: &Space, len: u64) -> u64 {
     count
 }
 
-/// The drive with buffers that go with this size. A load of tens of megabytes stands for one of terabytes;
-/// with buffers as they are the drive's cache would serve it all.
+/// Returns the drive with buffers scaled to this size. A load of tens of megabytes stands for one of
+/// terabytes; with its real buffers, the drive's cache would serve all of it.
 pub(crate) fn scaled(drive: &Drive, size: Bytes) -> Drive {
     let most = Bytes((size.0 / BUFFER_SHARE).max(BUFFER_MIN.0));
     let mut drive = drive.clone();

@@ -1,5 +1,5 @@
-//! The course of an experiment: data is laid out, the load begins, its first third (or as much as the plan
-//! says) warms up, the rest is measured.
+//! Runs an experiment: the pool is filled, the load begins, its first third (or as much as the plan says)
+//! warms up, and the rest is measured.
 
 use super::machine::Machine;
 use super::meter::Meter;
@@ -18,37 +18,37 @@ use weir_policy::placement::Placement;
 /// When requests are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// When the load says so, whether or not those before have been answered.
+    /// At the load's own times, whether or not earlier requests have been answered.
     Open,
-    /// Of so many clients, each when it has the answer to its last: from these times on, ascending, the first
-    /// zero.
+    /// By a number of clients, each after the reply to its last request. The pairs give the number of clients
+    /// from a time on, in ascending order; the first time is zero.
     Closed(Vec<(Nanos, usize)>),
 }
 
-/// How an experiment goes.
+/// Parameters of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// When requests are made.
     pub mode: Mode,
-    /// How long the load goes on. A shorter one is repeated, a longer one cut.
+    /// Duration of the load. A shorter load is repeated, a longer one is cut off.
     pub lasts: Nanos,
-    /// … unless so many requests come first.
+    /// Maximum number of requests; the load ends when it is reached.
     pub requests: u64,
-    /// How long of it warms up; a third of it unless given.
+    /// Duration of the warm-up; a third of the load by default.
     pub warm_up: Option<Nanos>,
-    /// Stretches of time that are told apart.
+    /// Number of time windows that are reported separately.
     pub windows: u32,
-    /// For whatever is left to chance.
+    /// Random seed.
     pub seed: Seed,
 }
 
-/// Loads go on for at least so long.
+/// Minimum duration of loads.
 pub const LEAST: Nanos = Nanos::secs(600);
 
 /// Runs a load over a pool under a policy.
 ///
 /// # Errors
-/// If the pool is not possible for that load, or something fails that never should.
+/// Fails if the pool is invalid for the load, or on an internal error.
 pub fn place(
     pool: &PoolSpec,
     policy: Box<dyn Placement>,
@@ -58,7 +58,7 @@ pub fn place(
     place_and_record(pool, policy, load, plan, None)
 }
 
-/// Like [`place`]; records the requests in the order in which the engine took them.
+/// Like [`place`]; also records the requests in the order in which the engine accepted them.
 ///
 /// # Errors
 /// As [`place`].
@@ -78,7 +78,7 @@ pub fn place_and_record(
     Ok(run.outcome(name, pool))
 }
 
-/// A request under way.
+/// A request in flight.
 struct Pending {
     arrived: Nanos,
     op: Op,
@@ -88,35 +88,35 @@ struct Pending {
     client: Option<Client>,
 }
 
-/// The clients of a closed loop who have no request in flight.
+/// The clients of a closed loop that have no request in flight.
 #[derive(Default)]
 struct Clients {
-    /// How many there have been.
+    /// Number of clients so far.
     known: usize,
-    /// Those who are about to ask.
+    /// Clients about to send a request.
     idle: Vec<Client>,
-    /// Those who are thinking, and what they will do then.
+    /// Clients in their think time, and their next action.
     thinking: Vec<(Client, Next)>,
 }
 
 struct PlaceRun<'p> {
     machine: Machine,
     plan: &'p Plan,
-    /// When the load began.
+    /// Start of the load.
     start: Nanos,
-    /// When measuring began.
+    /// Start of the measurement.
     warm: Option<Nanos>,
     end: Option<Nanos>,
     pending: Slab<Pending>,
-    /// Arrived, and not yet taken by the engine.
+    /// Requests that have arrived and that the engine has not accepted yet.
     waiting: VecDeque<(Arrival, Option<Client>)>,
-    /// Where to record requests the engine took.
+    /// Recording of the requests that the engine accepted.
     record: Option<&'p mut Vec<Arrival>>,
-    /// In an open loop, what comes next.
+    /// Next arrival of an open loop.
     next: Option<Arrival>,
     clients: Clients,
     arrived: u64,
-    /// Measured and not answered.
+    /// Measured requests that have not been answered.
     owed: u64,
     measured: u64,
     answered: u64,
@@ -126,7 +126,7 @@ struct PlaceRun<'p> {
     all: Collected,
     window: Collected,
     windows: Vec<Window>,
-    /// What the load counts of its own work.
+    /// The load's own count of its work.
     done: Option<u64>,
     at_start: Mark,
     at_warm: Mark,
@@ -134,11 +134,11 @@ struct PlaceRun<'p> {
     at_window: Mark,
 }
 
-/// Counts as of a moment.
+/// Counts at a point in time.
 #[derive(Clone, Default)]
 struct Mark {
     meters: Vec<Meter>,
-    /// Clients' commands each device has completed.
+    /// Clients' commands that each device has completed.
     served: Vec<u64>,
     moved: Bytes,
     judged: Estimate,
@@ -184,13 +184,13 @@ impl<'p> PlaceRun<'p> {
         self.machine.now() - self.start
     }
 
-    /// When so many of so many parts of the plan's time have passed.
+    /// Returns the time when `part` of `of` parts of the plan's duration have passed.
     fn due(&self, part: u64, of: u64) -> Nanos {
         let time = (u128::from(self.plan.lasts.0) * u128::from(part)).div_ceil(u128::from(of.max(1)));
         self.start + Nanos(time as u64)
     }
 
-    /// Whether so many of so many parts of the plan are done.
+    /// Reports whether `part` of `of` parts of the plan are done.
     fn is_past(&self, part: u64, of: u64) -> bool {
         let requests = u128::from(self.plan.requests) * u128::from(part);
         self.machine.now() >= self.due(part, of) || u128::from(self.arrived) * u128::from(of) >= requests
@@ -221,7 +221,7 @@ impl<'p> PlaceRun<'p> {
         }
     }
 
-    /// Measuring begins and ends; windows end.
+    /// Begins and ends the measurement and the windows when they are due.
     fn look_at_the_clock(&mut self) {
         if self.warm.is_none() && self.is_warm() {
             self.at_warm = self.mark();
@@ -236,13 +236,13 @@ impl<'p> PlaceRun<'p> {
         }
     }
 
-    /// Until when it waits for what was measured.
+    /// Returns the time until which it waits for measured requests.
     fn patience(&self) -> Option<Nanos> {
         let (end, warm) = (self.end?, self.warm?);
         Some(end + (end - warm))
     }
 
-    /// When to look again at the latest.
+    /// Returns the time by which the run must be advanced.
     fn until(&self) -> Option<Nanos> {
         let now = self.machine.now();
         let later = |at: &Nanos| *at > now;
@@ -264,7 +264,7 @@ impl<'p> PlaceRun<'p> {
         until
     }
 
-    /// Takes from the load what comes now.
+    /// Takes the arrivals that are due from the load.
     fn arrive(&mut self, load: &mut dyn Load) {
         let now = self.since_start();
         match &self.plan.mode {
@@ -284,7 +284,7 @@ impl<'p> PlaceRun<'p> {
         }
     }
 
-    /// The first so many clients ask, if they have no request under way and are not thinking.
+    /// Lets the first `depth` clients send requests, unless they have one in flight or are thinking.
     fn ask_clients(&mut self, load: &mut dyn Load, depth: usize) {
         let now = self.since_start();
         let Clients { known, idle, .. } = &mut self.clients;
@@ -302,7 +302,8 @@ impl<'p> PlaceRun<'p> {
         self.done = load.done();
     }
 
-    /// Those who have thought for long enough ask; whether some only waited, and are to be asked again.
+    /// Lets clients whose think time has passed continue; returns whether some only waited and must be asked
+    /// again.
     fn come(&mut self, now: Nanos) -> bool {
         let thinking = std::mem::take(&mut self.clients.thinking);
         let (come, still): (Vec<_>, Vec<_>) = thinking.into_iter().partition(|(_, next)| next.at() <= now);
@@ -347,7 +348,7 @@ impl<'p> PlaceRun<'p> {
         }
     }
 
-    /// Takes answers; whether there were any.
+    /// Takes replies; returns whether there were any.
     fn collect(&mut self) -> Result<bool, SimError> {
         let mut any = false;
         while let Some(reply) = self.machine.reply() {

@@ -1,9 +1,9 @@
-//! Axes: where a value lies, and which values are marked on them, with their units.
+//! Axes: positions of values, and ticks with their units.
 
-/// What values are of.
+/// Kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// Numbers.
+    /// Plain numbers.
     Plain,
     /// Shares, 0 to 1.
     Percent,
@@ -16,12 +16,12 @@ pub(super) enum Unit {
 const SIZES: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const TIMES: [(&str, f64); 7] =
     [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9), ("days", 86_400e9)];
-/// About as many ticks as an axis has.
+/// Approximate number of ticks per axis.
 const TICKS: f64 = 6.0;
-/// The steps between ticks, by their first digit.
+/// First digits of the steps between ticks.
 const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
 
-/// From one value to another one, with ticks.
+/// An axis with ticks.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     from: f64,
@@ -32,10 +32,10 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// A linear one.
+    /// Creates a linear axis.
     pub(super) fn linear(name: &str, from: f64, to: f64, unit: Unit) -> Self {
         let to = if to > from { to } else { from + 1.0 };
-        // Parts of a size are told in the next smaller unit: 512 MiB, not 0.5 GiB.
+        // Fractions of a size are shown in the next smaller unit: 512 MiB, not 0.5 GiB.
         let (scale, suffix) = unit.of(if unit == Unit::Bytes { to / 2.0 } else { to });
         let step = unit.step((to - from) / TICKS / scale, suffix) * scale;
         let first = (from / step - 1e-9).ceil();
@@ -50,7 +50,8 @@ impl Axis {
         Self { from, to, is_logarithmic: false, name: name.to_owned(), ticks }
     }
 
-    /// A logarithmic one, of what is above 0. Its ends are moved outwards to ticks or halves between them.
+    /// Creates a logarithmic axis for positive values. Its ends are moved outwards to ticks or halves between
+    /// them.
     pub(super) fn logarithmic(name: &str, from: f64, to: f64, unit: Unit) -> Self {
         let from = from.max(f64::MIN_POSITIVE);
         let to = to.max(from * 2.0);
@@ -64,20 +65,20 @@ impl Axis {
         Self { from, to, is_logarithmic: true, name: name.to_owned(), ticks }
     }
 
-    /// Where a value lies: 0 at the axis's beginning, 1 at its end, and what is outside at the nearer one.
+    /// Returns the position of a value: 0 at the start of the axis, 1 at its end; values outside are clamped.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = if self.is_logarithmic {
             (value.max(f64::MIN_POSITIVE) / self.from).ln() / (self.to / self.from).ln()
         } else {
             (value - self.from) / (self.to - self.from)
         };
-        // What is no number lies nowhere better.
+        // NaN has no meaningful position.
         if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
     }
 }
 
 impl Unit {
-    /// The unit in which a value is told, and how much one of it is.
+    /// Returns the factor and name of the unit in which a value is shown.
     fn of(self, value: f64) -> (f64, &'static str) {
         match self {
             Self::Plain if value >= 1e9 => (1e9, "G"),
@@ -98,7 +99,7 @@ impl Unit {
         }
     }
 
-    /// A step between ticks, at least as long as this one.
+    /// Returns a step between ticks that is at least `least`.
     fn step(self, least: f64, unit: &str) -> f64 {
         let least = least.max(1e-12);
         if self == Self::Bytes && least >= 1.0 {
@@ -117,7 +118,7 @@ impl Unit {
     }
 }
 
-/// Powers of two, of the same step, not more than fit on an axis.
+/// Returns equally spaced powers of two, no more than fit on an axis.
 fn powers_of_two(from: f64, to: f64) -> Vec<f64> {
     let (first, last) = ((from.log2() - 1e-9).ceil() as i32, (to.log2() + 1e-9).floor() as i32);
     let steps = [1, 2, 3, 5, 10];
@@ -127,7 +128,7 @@ fn powers_of_two(from: f64, to: f64) -> Vec<f64> {
     if all.is_empty() { vec![from, to] } else { all }
 }
 
-/// Powers of ten, or halves and fifths of them where there are few.
+/// Returns powers of ten, or halves and fifths of them where there are few.
 fn powers_of_ten(from: f64, to: f64) -> Vec<f64> {
     let decades = (to / from).log10();
     let powers = (from.log10().floor() as i32)..=(to.log10().ceil() as i32);
@@ -142,7 +143,7 @@ fn powers_of_ten(from: f64, to: f64) -> Vec<f64> {
     all.filter(|at| (from * (1.0 - 1e-9)..=to * (1.0 + 1e-9)).contains(at)).collect()
 }
 
-/// A multiple of `step` with as many decimal places as that has.
+/// Formats a multiple of `step` with as many decimal places as the step has.
 fn decimal(value: f64, step: f64) -> String {
     let places = (0..9).find(|places| {
         let scaled = step * 10f64.powi(*places);
@@ -152,7 +153,7 @@ fn decimal(value: f64, step: f64) -> String {
     if text.trim_start_matches(['-', '0', '.']).is_empty() { "0".into() } else { text }
 }
 
-/// A number with no more digits than it takes, never with an exponent.
+/// Formats a number with no more digits than needed, never with an exponent.
 fn significant(value: f64) -> String {
     let places = (3 - value.abs().max(1e-12).log10().floor() as i32).clamp(0, 12) as usize;
     let text = format!("{value:.places$}");

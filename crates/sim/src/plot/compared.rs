@@ -1,25 +1,26 @@
-//! Ratios beside one another: what was published, and what came out here.
+//! Plots published ratios beside reproduced ones.
 
 use super::sheet::{Look, Shape, Svg, WIDTH};
 use super::text;
 
-/// A ratio as published, where it was, and here.
+/// A ratio as published and as reproduced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// What it is of what.
+    /// Description of the ratio.
     pub what: String,
-    /// As published.
+    /// Published value.
     pub published: Option<f64>,
-    /// Here.
+    /// Reproduced value.
     pub here: f64,
 }
 
-/// Where the words end and the scale begins.
+/// Horizontal position where the text ends and the scale begins.
 const WORDS: f64 = 430.0;
 const FONT: f64 = 12.5;
 const LINE: f64 = 16.0;
 
-/// Draws, as SVG, a row for each ratio on a logarithmic scale: a ring as published, a disc here.
+/// Draws, as SVG, a row for each ratio on a logarithmic scale: a ring for the published value, a disc for the
+/// reproduced one.
 pub fn compared_svg(title: &str, rows: &[Compared]) -> String {
     let mut svg = Svg::titled(title);
     let (ring, disc) = (Look::colored("#222222"), Look::of(0));

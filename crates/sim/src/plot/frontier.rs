@@ -1,37 +1,37 @@
-//! The frontier of what could be bought: price against responses and flash life.
+//! Plots the frontier of device sets: price against response times and flash life.
 
 use super::axis::{Axis, Unit};
 use super::sheet::{Look, Mark, Panel, Shape, Sheet};
 use crate::advise::Judged;
 
-/// Sets of devices, to be drawn.
+/// Device sets to plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frontier {
-    /// What prices are in.
+    /// Currency of the prices.
     pub currency: String,
-    /// All of them.
+    /// All sets.
     pub sets: Vec<Shown>,
 }
 
-/// A set.
+/// One device set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// Its name.
+    /// Set name.
     pub name: String,
-    /// What it is expected to come to.
+    /// Predicted figures.
     pub predicted: Judged,
-    /// What the engine made of it, if it was tried and can keep up.
+    /// Simulated figures, if the set was simulated and can keep up.
     pub simulated: Option<Judged>,
-    /// Whether it can keep up with the trace, as far as is known: if not it has no responses to be drawn.
+    /// Whether it can keep up with the trace, as far as is known; otherwise it has no response times to plot.
     pub keeps_up: bool,
-    /// Whether no other one is better in everything.
+    /// Whether it is on the frontier.
     pub is_on_frontier: bool,
-    /// Whether it is the one to buy.
+    /// Whether it is the recommended set.
     pub is_pick: bool,
 }
 
 const HEIGHT: f64 = 230.0;
-/// Lives are drawn up to this, in years: all that does not wear out lies there.
+/// Largest flash life drawn, in years: devices that do not wear out are drawn there.
 const LIFE_MOST: f64 = 100.0;
 
 type Figure = fn(&Judged) -> f64;
@@ -51,7 +51,7 @@ fn around(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 impl Frontier {
-    /// As SVG.
+    /// Draws the plot as SVG.
     pub fn svg(&self, title: &str) -> String {
         let panels: [(&str, Unit, Figure); 3] = [
             ("mean response", Unit::Nanos, |judged| judged.mean.0.max(1) as f64),
@@ -99,7 +99,7 @@ impl Frontier {
         marks.extend(
             able().filter(|set| set.is_on_frontier).map(|set| point(&blue, Shape::Disc(4.5), &set.predicted)),
         );
-        // There the top is the best: a set that cannot keep up has no place among lives.
+        // In the panel of lives the top is the best, so sets that cannot keep up are not drawn there.
         let is_shown = |set: &&Shown| !set.keeps_up && unit == Unit::Nanos;
         for set in self.sets.iter().filter(is_shown) {
             let top = (price(&set.predicted), most);

@@ -1,26 +1,26 @@
-//! A picture as SVG: a title, what the colours mean, and panels with axes below one another.
+//! An SVG page: a title, a legend, and panels with axes, one below the other.
 
 use super::axis::Axis;
 use super::text;
 use std::fmt::Write as _;
 
-/// Of a picture, in points: it can be read at its own size.
+/// Width of the page in points, readable at its natural size.
 pub(super) const WIDTH: f64 = 800.0;
 const MARGIN: f64 = 16.0;
 const TITLE: f64 = 17.0;
 const WORDS: f64 = 13.0;
 const TICKS: f64 = 12.0;
-/// What a line of letters takes, in their size.
+/// Height of a line of text, as a multiple of the font size.
 const LINE: f64 = 1.35;
 
 const INK: &str = "#222222";
 const FRAME: &str = "#888888";
 const MESH: &str = "#e4e4e4";
-/// Colours that can be told apart, by colour-blind people too.
+/// Colours that remain distinguishable for colour-blind readers.
 const COLORS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6f4e37", "#666666"];
 
-/// How a line or a point looks.
+/// Style of a line or a point.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Look {
     pub(super) color: &'static str,
@@ -30,7 +30,7 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Of the series of this number.
+    /// Returns the style of the series of this number.
     pub(super) fn of(number: usize) -> Self {
         let is_dashed = number / COLORS.len() % 2 == 1;
         Self { color: COLORS[number % COLORS.len()], opacity: 1.0, width: 2.0, is_dashed }
@@ -65,29 +65,29 @@ impl Look {
     }
 }
 
-/// What points and legends are drawn as.
+/// Shapes of points and legend entries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Shape {
     Line,
     Bar,
-    /// Of this radius.
+    /// A disc of this radius.
     Disc(f64),
     Ring(f64),
     Cross(f64),
 }
 
-/// Something in a panel, at values of its axes.
+/// A mark in a panel, at values of its axes.
 #[derive(Clone, Debug)]
 pub(super) enum Mark {
     Line(Look, Vec<(f64, f64)>),
-    /// From one corner to the opposite one.
+    /// A rectangle between two opposite corners.
     Bar(Look, [(f64, f64); 2]),
     Point(Look, Shape, (f64, f64)),
-    /// Beside a point.
+    /// A label beside a point.
     Name(Look, String, (f64, f64)),
 }
 
-/// Axes and what is drawn between them.
+/// Axes and the marks between them.
 #[derive(Clone, Debug)]
 pub(super) struct Panel {
     pub(super) x: Axis,
@@ -97,7 +97,7 @@ pub(super) struct Panel {
     pub(super) marks: Vec<Mark>,
 }
 
-/// A whole picture.
+/// A whole page.
 #[derive(Clone, Debug)]
 pub(super) struct Sheet<'a> {
     pub(super) title: &'a str,
@@ -105,15 +105,15 @@ pub(super) struct Sheet<'a> {
     pub(super) panels: Vec<Panel>,
 }
 
-/// SVG as it is written, from top to bottom.
+/// SVG in the making, from top to bottom.
 pub(super) struct Svg {
     body: String,
-    /// Where the next thing may begin.
+    /// Vertical position of the next element.
     pub(super) y: f64,
 }
 
 impl Sheet<'_> {
-    /// As SVG, as high as it needs to be.
+    /// Draws the page as SVG, as high as needed.
     pub(super) fn svg(&self) -> String {
         let mut svg = Svg::titled(self.title);
         svg.legend(&self.legend);
@@ -127,7 +127,7 @@ impl Sheet<'_> {
 }
 
 impl Svg {
-    /// A picture with a title, in as many lines as it takes.
+    /// Starts a page with a title, on as many lines as needed.
     pub(super) fn titled(title: &str) -> Self {
         let mut svg = Self { body: String::new(), y: MARGIN };
         for line in text::lines(title, TITLE, WIDTH - 2.0 * MARGIN) {
@@ -138,7 +138,7 @@ impl Svg {
         svg
     }
 
-    /// The whole document.
+    /// Returns the whole document.
     pub(super) fn finish(self) -> String {
         let height = (self.y + MARGIN).ceil();
         format!(
@@ -149,7 +149,7 @@ impl Svg {
         )
     }
 
-    /// A line of words whose baseline is at this point.
+    /// Draws a line of text whose baseline is at this point.
     pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: &str, size: f64, color: &str, words: &str) {
         let words = escaped(words);
         let _ = writeln!(
@@ -158,7 +158,7 @@ impl Svg {
         );
     }
 
-    /// What colours and shapes mean, in as many lines as it takes.
+    /// Draws the legend, on as many lines as needed.
     pub(super) fn legend(&mut self, entries: &[(Look, Shape, String)]) {
         let mut x = MARGIN;
         for (look, shape, name) in entries {
@@ -232,7 +232,7 @@ impl Svg {
             }
             self.text((left - 6.0, y(*at) + TICKS * 0.35), "end", TICKS, INK, label);
         }
-        // Labels that would touch the one before are left out.
+        // Labels that would touch the previous one are left out.
         let mut free = f64::MIN;
         for (at, label) in &panel.x.ticks {
             if panel.has_mesh {
@@ -276,7 +276,7 @@ impl Svg {
                     true => (at.0 + 12.0, "start"),
                     false => ((at.0 - 12.0).max(MARGIN + width), "end"),
                 };
-                // A white edge, so that it can be read on what it lies on.
+                // A white edge keeps the label readable over other marks.
                 let edge = "<g paint-order=\"stroke\" stroke=\"#ffffff\" stroke-width=\"4\">\n";
                 self.body += edge;
                 self.text((to, at.1 - 8.0), anchor, WORDS, look.color, name);
@@ -286,7 +286,7 @@ impl Svg {
     }
 }
 
-/// Text as it stands in XML; what XML has no letters for is left out.
+/// Escapes text for XML; characters that XML does not allow are dropped.
 fn escaped(text: &str) -> String {
     let mut xml = String::with_capacity(text.len());
     for letter in text.chars() {

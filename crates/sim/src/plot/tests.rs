@@ -15,7 +15,7 @@ fn window(second: u64, rate: f64) -> Window {
     }
 }
 
-/// All numbers that an attribute has in a document.
+/// Returns all numeric values of an attribute in a document.
 fn attribute(svg: &str, name: &str) -> Vec<f64> {
     let name = format!(" {name}=\"");
     let values = svg.split(&name).skip(1).filter_map(|rest| rest.split('"').next());
@@ -90,8 +90,8 @@ fn a_set_that_cannot_keep_up_is_drawn_apart_and_not_as_the_best() {
     let sets = vec![shown("disk", 5_000, 0, false), shown("ssd + disk", 90_000, 1_000_000, true)];
     let drawn = Frontier { currency: "EUR".into(), sets }.svg("t");
     assert_nothing_is_cut(&drawn);
-    // One cross in each panel of responses and one in the legend: among lives the top would be the best. A ring for the
-    // other set, the legend has two.
+    // One cross in each panel of response times and one in the legend; in the panel of lives, the top would
+    // be the best. One ring for the other set; the legend has two.
     assert_eq!(drawn.matches("<path ").count(), 3, "{drawn}");
     assert_eq!(drawn.matches("r=\"7\"").count(), 3 + 2, "{drawn}");
     assert!(!drawn.contains(" ns<"), "no axis goes down to nothing:\n{drawn}");

@@ -1,6 +1,6 @@
-//! How much room text takes in a picture.
+//! Width of text in a plot.
 
-/// Widths of the printable ASCII characters of Noto Sans, from the space on, in thousandths of the font's size.
+/// Widths of the printable ASCII characters of Noto Sans, from the space on, in thousandths of the font size.
 const WIDTHS: [u16; 95] = [
     260, 269, 408, 646, 572, 831, 732, 225, 300, 300, 551, 572, 268, 322, 268, 372, 572, 572, 572, 572, 572,
     572, 572, 572, 572, 572, 268, 268, 572, 572, 572, 434, 899, 639, 650, 632, 730, 556, 519, 728, 741, 339,
@@ -8,12 +8,12 @@ const WIDTHS: [u16; 95] = [
     444, 281, 561, 615, 480, 615, 564, 344, 615, 618, 258, 258, 534, 258, 935, 618, 605, 615, 615, 413, 479,
     361, 618, 508, 786, 529, 510, 470, 380, 551, 380, 572,
 ];
-/// Of the others: wide enough for Latin, Greek and Cyrillic letters.
+/// Width of other characters: enough for Latin, Greek and Cyrillic letters.
 const OTHER: u16 = 700;
-/// Of those that fill a square.
+/// Width of characters that fill a square.
 const SQUARE: u16 = 1000;
 
-/// The room text takes at a font size. Other fonts than Noto Sans may take a little more.
+/// Returns the width of text at a font size. Fonts other than Noto Sans may need a little more.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(|letter| f64::from(letter_width(letter))).sum::<f64>() * size / 1000.0
 }
@@ -23,7 +23,7 @@ fn letter_width(letter: char) -> u16 {
     printable.copied().unwrap_or(if letter > '\u{2e80}' { SQUARE } else { OTHER })
 }
 
-/// Lines of whole words that are not wider than `most`; a longer word is broken.
+/// Breaks text into lines of whole words that are not wider than `most`; a longer word is broken.
 pub(super) fn lines(text: &str, size: f64, most: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

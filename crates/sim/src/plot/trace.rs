@@ -1,46 +1,47 @@
-//! Pictures of what a trace is like.
+//! Plots of a trace's characteristics.
 
 use super::axis::{Axis, Unit};
 use super::sheet::{Look, Mark, Panel, Shape, Sheet};
 use crate::analysis::{Curve, Spread, Timeline, TraceAnalysis};
 use weir_model::BLOCK;
 
-/// What is drawn.
+/// A plot.
 #[derive(Clone, Debug)]
 pub enum TracePicture<'a> {
-    /// Miss ratios by cache size, up to a cache of so many blocks.
+    /// Miss ratios by cache size, up to a cache of this many blocks.
     MissRatios(&'a [Curve], u64),
-    /// Accesses by time and place, darker where there are more, by their logarithm; whether the trace has times.
+    /// Accesses by time and address, on a logarithmic scale of darkness; the flag says whether the trace has
+    /// times.
     HotSpots(&'a Timeline, bool),
-    /// Distinct blocks accessed so far; whether the trace has times.
+    /// Distinct blocks accessed so far; the flag says whether the trace has times.
     Footprint(&'a Timeline, bool),
-    /// How numbers of this unit are spread, by powers of two; each with its name.
+    /// Distributions of numbers of this unit, by powers of two, each with its name.
     Spreads(&'a str, Vec<(&'a str, &'a Spread)>),
 }
 
 impl TraceAnalysis {
-    /// A picture of its curves.
+    /// Returns a plot of its miss-ratio curves.
     pub fn miss_ratios(&self) -> TracePicture<'_> {
         TracePicture::MissRatios(&self.analysis.curves, self.analysis.blocks)
     }
 
-    /// A picture of accesses by time and place.
+    /// Returns a plot of accesses by time and address.
     pub fn hot_spots(&self) -> TracePicture<'_> {
         TracePicture::HotSpots(&self.analysis.timeline, self.timed)
     }
 
-    /// A picture of the footprint over time.
+    /// Returns a plot of the footprint over time.
     pub fn footprint(&self) -> TracePicture<'_> {
         TracePicture::Footprint(&self.analysis.timeline, self.timed)
     }
 }
 
 const HEIGHT: f64 = 320.0;
-/// Cache sizes that span more than this are drawn on a logarithmic axis.
+/// Cache sizes that span more than this factor are drawn on a logarithmic axis.
 const WIDE_SPAN: f64 = 30.0;
 
 impl TracePicture<'_> {
-    /// As SVG.
+    /// Draws the plot as SVG.
     pub fn svg(&self, title: &str) -> String {
         let (legend, panel) = match self {
             Self::MissRatios(curves, blocks) => miss_ratios(curves, *blocks),
@@ -74,7 +75,7 @@ fn miss_ratios(curves: &[Curve], blocks: u64) -> (Legend, Panel) {
     };
     let (mut legend, mut marks) = (Vec::new(), Vec::new());
     for (number, curve) in curves.iter().enumerate() {
-        // Nothing hits in no cache, for which a logarithmic axis has no place.
+        // A cache of size zero hits nothing; a logarithmic axis has no position for it.
         let zero = (!is_wide).then_some((0.0, 1.0));
         let points = curve.points.iter().filter(|point| point.size_blocks > 0);
         let points = points.map(|point| (size(point.size_blocks), point.miss_ratio));
@@ -84,7 +85,7 @@ fn miss_ratios(curves: &[Curve], blocks: u64) -> (Legend, Panel) {
     (legend, panel(x, Axis::linear("miss ratio", 0.0, 1.02, Unit::Plain), marks))
 }
 
-/// An axis of what passes: time, or requests where there are no times.
+/// Returns the horizontal axis: time, or requests if the trace has no times.
 fn clock(timed: bool, end: f64) -> Axis {
     let (name, unit) = if timed { ("time", Unit::Nanos) } else { ("requests", Unit::Plain) };
     Axis::linear(name, 0.0, end, unit)
@@ -108,7 +109,7 @@ fn hot_spots(timeline: &Timeline, timed: bool) -> Panel {
     let most = timeline.heat.iter().flatten().copied().max().unwrap_or(1) as f64;
     let cells = timeline.heat.iter().enumerate().flat_map(|(window, row)| {
         row.iter().enumerate().filter(|(_, accesses)| **accesses > 0).map(move |(region, accesses)| {
-            // Even one access can be seen.
+            // Even a single access is visible.
             let dark = 0.12 + 0.88 * (*accesses as f64).ln_1p() / most.ln_1p();
             let corners = [(time(window), place(region)), (time(window + 1), place(region + 1))];
             Mark::Bar(Look::colored("#a0001e").opacity(dark), corners)
@@ -122,7 +123,7 @@ fn hot_spots(timeline: &Timeline, timed: bool) -> Panel {
 
 fn bars(unit: &str, spreads: &[(&str, &Spread)]) -> (Legend, Panel) {
     let buckets = || spreads.iter().flat_map(|(_, spread)| &spread.buckets);
-    // Blocks are told as the sizes they have.
+    // Blocks are shown as sizes.
     let (unit, factor) = match unit {
         "bytes" => (Unit::Bytes, 1.0),
         "nanoseconds" => (Unit::Nanos, 1.0),

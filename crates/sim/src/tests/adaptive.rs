@@ -1,4 +1,4 @@
-//! `adaptive` settles after a change of load, and then stays as it is.
+//! Tests that `adaptive` settles after a change of load, and then stays stable.
 
 use super::{pool, run};
 use crate::{Mode, Outcome, Plan, PoolSpec};
@@ -17,7 +17,7 @@ fn plan(seconds: u64, window: u64) -> Plan {
     }
 }
 
-/// In each window the bytes moved for each byte of users'.
+/// Returns the bytes moved per byte of user I/O in each window.
 fn moved(outcome: &Outcome, seconds: f64) -> Vec<f64> {
     let share = |w: &crate::Window| w.moved.0 as f64 / (w.rate * seconds * REQUEST).max(1.0);
     outcome.windows.iter().map(share).collect()
@@ -34,7 +34,7 @@ fn adaptive(pool: &PoolSpec, load: &str, plan: &Plan) -> Outcome {
 
 #[test]
 fn it_settles_within_a_minute_of_a_change_of_load() {
-    // What is hot changes half-way, and so does the share of reads.
+    // The hot set changes half-way, and so does the share of reads.
     let load = "zipf theta=1.2 hot=1 reads=70% size=4KiB over=128MiB rate=60 for=300s / zipf theta=1.2 hot=2 reads=95% \
                 size=4KiB over=128MiB rate=60 for=300s";
     let outcome = adaptive(&pool(0.2, 1.2), load, &plan(600, 20));
@@ -48,7 +48,7 @@ fn it_settles_within_a_minute_of_a_change_of_load() {
     }
 }
 
-/// A pool of one device, or of devices that are alike, is no worse off than with a policy that moves nothing.
+/// A pool of one device, or of identical devices, performs no worse than with a policy that moves nothing.
 #[test]
 fn where_there_is_nothing_to_gain_nothing_is_lost() {
     let load = "zipf theta=1.1 reads=60% size=4KiB over=32MiB rate=60";
@@ -67,11 +67,11 @@ fn it_does_not_swing_over_an_hour() {
     let load = "zipf theta=1.1 reads=80% size=4KiB over=16MiB rate=20";
     let outcome = adaptive(&pool(0.2, 1.2), load, &plan(3600, 60));
     let moved = moved(&outcome, 60.0);
-    // The disk is idle nearly always, so copies cost next to nothing, and more are made than of a busy one.
+    // The disk is idle nearly always, so copies cost next to nothing, and more are made than on a busy disk.
     let share = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let (first, last) = (share(&moved[1..30]), share(&moved[30..]));
     assert!(last < 0.1 && last < 1.1 * first, "{first} in the first half, {last} in the second: {moved:.3?}");
-    // Nor do responses: no later window is far from what is usual.
+    // Response times are stable as well: no later window is far from the median.
     let mut means: Vec<f64> = outcome.windows[10..].iter().map(|w| w.mean.as_secs_f64()).collect();
     means.sort_by(f64::total_cmp);
     let usual = means[means.len() / 2];

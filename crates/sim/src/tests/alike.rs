@@ -1,4 +1,5 @@
-//! `adaptive` on devices that are alike: it loses nothing to `stripe`, in throughput, space or order.
+//! Tests of `adaptive` on identical devices: it loses nothing against `stripe` in throughput, space or
+//! sequential order.
 
 use super::{made_up, pool};
 use crate::{DeviceSize, DeviceSpec, Mode, Noise, Outcome, Plan, PoolSpec, place};
@@ -6,12 +7,13 @@ use weir_model::{Bytes, DeviceId, Nanos, Seed};
 use weir_policy::placement::{Access, Moment, Placement, Stripe, Watches, WriteTo, by_name};
 
 const DATA: Bytes = Bytes::mib(64);
-/// Seconds of load, and then of quiet before everything is read in order.
+/// Seconds of load, of idle time after it, and of sequential reads at the end.
 const LOAD: u64 = 3;
 const QUIET: u64 = 5;
 const READ: u64 = 2;
 
-/// So many drives of a model, each with room for twice the data, whose responses vary as on a busy machine.
+/// Makes a pool of identical drives of a model, each with room for twice the data, with the noise of a busy
+/// machine.
 fn alike(model: &str, count: usize, seed: u64) -> PoolSpec {
     let device = |number: usize| DeviceSpec {
         name: format!("d{number}"),
@@ -23,7 +25,7 @@ fn alike(model: &str, count: usize, seed: u64) -> PoolSpec {
     PoolSpec { devices: (0..count).map(device).collect(), ..pool(1.0, 1.0) }
 }
 
-/// 32 clients, nobody for a while, then four that read everything in order.
+/// Runs 32 clients, then none for a while, then four that read everything sequentially.
 fn run(pool: &PoolSpec, policy: &str, words: &str, seed: u64) -> Outcome {
     run_with(pool, by_name(policy).expect("a policy"), words, seed)
 }
@@ -44,12 +46,12 @@ fn run_with(pool: &PoolSpec, policy: Box<dyn Placement>, words: &str, seed: u64)
     place(pool, policy, &mut made_up(&words), &plan).expect("an outcome")
 }
 
-/// Space taken, in parts of the data.
+/// Returns the used space, as a multiple of the data.
 fn space(outcome: &Outcome) -> f64 {
     outcome.devices.iter().map(|device| device.used.0).sum::<u64>() as f64 / DATA.0 as f64
 }
 
-/// Requests a second while the load went on, and while everything was read in order.
+/// Returns the requests per second during the load, and during the sequential reads.
 fn rates(outcome: &Outcome) -> [f64; 2] {
     let rate = |from: u64, to: u64| {
         let windows = &outcome.windows[from as usize..to as usize];
@@ -58,7 +60,8 @@ fn rates(outcome: &Outcome) -> [f64; 2] {
     [rate(0, LOAD), rate(LOAD + QUIET, LOAD + QUIET + READ)]
 }
 
-/// What `adaptive` and `stripe` came to over several seeds: requests a second of the load and of the reading in order.
+/// Compares `adaptive` and `stripe` over several seeds: requests per second of the load and of the sequential
+/// reads.
 fn compare(model: &str, count: usize, words: &str) {
     let mut all = [[0.0; 2]; 2];
     for seed in 1..=2 {
@@ -92,8 +95,8 @@ fn disks_that_are_alike_are_used_as_stripe_does() {
     LOADS.iter().for_each(|words| compare("hdd-7200", 3, words));
 }
 
-/// An SSD and disks: what is on the SSD besides is there on purpose, and is no more than has room there. On the disks each
-/// extent has one place, and after a quiet time none is in pieces there.
+/// An SSD and disks: the copies on the SSD are intentional and fit there. On the disks each extent has one
+/// location, and after an idle time none is fragmented.
 #[test]
 fn where_devices_differ_the_slow_ones_hold_the_data_once() {
     for disks in [1, 2] {
@@ -117,7 +120,8 @@ fn where_devices_differ_the_slow_ones_hold_the_data_once() {
     }
 }
 
-/// What an earlier policy left in pieces is whole again after a quiet time, and read in order as fast as if it had never been.
+/// Extents that an earlier policy left fragmented are whole again after an idle time, and are then read
+/// sequentially as fast as if they had never been fragmented.
 #[test]
 fn what_is_in_pieces_is_put_together_in_idle_time() {
     for words in &LOADS[..1] {
@@ -142,7 +146,7 @@ fn what_is_in_pieces_is_put_together_in_idle_time() {
     }
 }
 
-/// Writes each block to slots of a device drawn at random, as long as it may.
+/// Writes each block to slots of a randomly chosen device, as long as it is enabled.
 #[derive(Debug, Default)]
 pub(super) struct Tears(Stripe);
 

@@ -1,4 +1,4 @@
-//! `adaptive` makes no room on the fast device in a burst that the disk just answers.
+//! Tests that `adaptive` makes no room on the fast device during a burst that the disk can just keep up with.
 
 use super::pool;
 use crate::{Mode, Outcome, Plan, place};
@@ -6,7 +6,8 @@ use weir_model::Seed;
 use weir_model::{Bytes, Nanos};
 use weir_policy::placement::by_name;
 
-/// In five seconds of twenty, large reads, most of them once, as many as the disk just answers, and small writes.
+/// Bursts of five seconds in twenty: large reads, most of them once, as many as the disk can just serve, and
+/// small writes.
 const BURSTS: &str = "uniform size=64KiB run=4 over=2GiB rate=600 for=5s / uniform size=64KiB run=4 over=2GiB rate=1 for=15s | \
                       uniform reads=0% over=2GiB rate=100 for=5s / uniform reads=0% over=2GiB rate=0.1 for=15s";
 

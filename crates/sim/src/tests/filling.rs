@@ -1,4 +1,4 @@
-//! A write-back area that fills up: writes then go on at what the slow device takes, at least.
+//! Tests a write-back area that fills up: writes must then continue at least at the slow device's speed.
 
 use super::{closed, pool, run};
 use crate::{Outcome, Plan};
@@ -6,7 +6,7 @@ use weir_model::{Nanos, Seed};
 
 const LOAD: &str = "uniform reads=0% size=4KiB over=1024MiB";
 
-/// Windows of five seconds, 16 writes at a time.
+/// Plans windows of five seconds with 16 writes in flight.
 fn plan(windows: u32) -> Plan {
     Plan {
         mode: closed(16),

@@ -1,4 +1,4 @@
-//! Do no harm: what the engine estimates moves to be worth, and what it does about it.
+//! Tests of "do no harm": the engine's estimate of the benefit of migrations, and its reaction.
 
 use super::alike::Tears;
 use super::{closed, made_up, plan, pool, run};
@@ -7,7 +7,7 @@ use weir_model::{BlockRange, Bytes, DeviceId, Nanos, PlaceId, PlaceKind};
 use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::{Access, Action, Moment, Placement, Watches};
 
-/// For small loads.
+/// Rules for small loads.
 const RULES: Rules = Rules {
     sample: 8,
     window: Nanos::secs(20),
@@ -17,7 +17,7 @@ const RULES: Rules = Rules {
     longest_pause: Nanos::secs(600),
 };
 
-/// Puts new data on the first device, the fast one, and moves what is asked for to the slow one.
+/// Places new data on the first device, the fast one, and moves accessed data to the slow one.
 #[derive(Debug)]
 struct Backwards;
 
@@ -88,7 +88,7 @@ fn the_estimate_is_on_the_right_side_in_a_closed_loop_too() {
     assert!(ratio(&free) > 1.5, "{}", ratio(&free));
 }
 
-/// Redirected writes tear extents of devices that are alike apart: what is read then takes several commands.
+/// Redirected writes split extents on identical devices; a later read then takes several commands.
 #[test]
 fn who_tears_extents_apart_is_stopped() {
     let rules = Rules { window: Nanos::secs(2), ..RULES };

@@ -1,15 +1,14 @@
-//! Where sectors are on a disk, and when they pass the head.
+//! Geometry of a disk: positions of sectors, and the times at which they pass the head.
 //!
-//! The trick that keeps everything short is the *sequential clock*: the time at which a head
-//! that reads the whole disk from sector 0 on reaches a sector. Every track takes one turn plus
-//! the skew to the next one, defective sectors included, so
+//! The *sequential clock* of a sector is the time at which a head that reads the whole disk from sector 0 on
+//! reaches it. Every track takes one rotation plus the skew to the next one, including defective sectors, so
 //!
 //! - a transfer takes the difference of two clock values, however many tracks it crosses, and
-//! - a sector's angle is its clock value modulo the turn, skew included.
+//! - a sector's angle is its clock value modulo the rotation time, including skew.
 //!
-//! Tracks are numbered in the order of addresses. They run along one surface for some cylinders,
-//! then back along the next (serpentine; with one cylinder to a leg: surface by surface), zone by
-//! zone from the outer edge inwards. A *group* is as many tracks as it takes to use all surfaces.
+//! Tracks are numbered in address order. They run along one surface for some cylinders, then back along the
+//! next (serpentine; with one cylinder per leg: surface by surface), zone by zone from the outer edge
+//! inwards. A *group* is the number of tracks after which all surfaces have been used.
 
 use super::{DiskParams, Zone};
 use weir_model::{Bytes, DeviceOffset, Nanos, SECTOR};
@@ -17,28 +16,28 @@ use weir_model::{Bytes, DeviceOffset, Nanos, SECTOR};
 /// A sector number, counted from the start of the disk.
 pub(super) type Sector = u64;
 
-/// A run of sectors, located.
+/// A run of sectors with its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) first: Sector,
     /// One past the last sector.
     pub(super) end: Sector,
-    /// The sequential clock when the first sector comes under the head.
+    /// Sequential clock when the first sector reaches the head.
     pub(super) begins: Nanos,
-    /// The sequential clock when the last sector has passed.
+    /// Sequential clock when the last sector has passed.
     pub(super) ends: Nanos,
-    /// The angle of the first sector, as a part of the turn.
+    /// Angle of the first sector, as a part of the rotation time.
     pub(super) angle: Nanos,
     pub(super) from: Track,
     pub(super) to: Track,
 }
 
-/// Where the arm stands.
+/// Position of the arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Track {
-    /// In the order of addresses.
+    /// Track number in address order.
     pub(super) number: u64,
-    /// In cylinders of the real drive, whatever the capacity.
+    /// Cylinder of the real drive, whatever the capacity.
     pub(super) cylinder: u64,
 }
 
@@ -51,29 +50,29 @@ struct Span {
     tracks: u64,
     sectors_per_track: u64,
     first_cylinder: u64,
-    /// Cylinders of the real drive the zone spans.
+    /// Number of cylinders of the real drive in the zone.
     stroke: u64,
-    /// Cylinders it has at this capacity.
+    /// Number of cylinders at this capacity.
     cylinders: u64,
-    /// The sequential clock at its first track.
+    /// Sequential clock at its first track.
     begins: u64,
-    /// The sequential clock's advance from track to track: a turn and a skew.
+    /// Advance of the sequential clock from track to track: a rotation and a skew.
     step: u64,
-    /// What it advances more where a group of tracks ends.
+    /// Additional advance at the end of a group of tracks.
     group_step: u64,
-    /// Addresses at which sectors are left out, counted from the zone's beginning, and how many
-    /// have been by then, ascending.
+    /// Addresses at which sectors are skipped, counted from the zone's beginning, and the total skipped up to
+    /// there, ascending.
     slips: Vec<(u64, u64)>,
 }
 
 impl Span {
-    /// Where on the zone an address is, in sectors, the defective ones counted.
+    /// Returns the physical position of an address in the zone, in sectors, including defective ones.
     fn physical(&self, within: u64) -> u64 {
         let passed = self.slips.partition_point(|slip| slip.0 <= within);
         within + passed.checked_sub(1).map_or(0, |last| self.slips[last].1)
     }
 
-    /// The first address at or after a physical sector.
+    /// Returns the first address at or after a physical sector.
     fn address(&self, physical: u64) -> u64 {
         let (mut low, mut high) = (0, self.end - self.first_sector);
         if self.slips.is_empty() {
@@ -92,15 +91,15 @@ impl Span {
 pub(super) struct Geometry {
     turn: u64,
     surfaces: u64,
-    /// Cylinders of a serpentine's leg.
+    /// Cylinders per leg of the serpentine.
     leg: u64,
     spans: Vec<Span>,
     sectors: Sector,
 }
 
 impl Geometry {
-    /// The drive's zones: as they are for its own capacity, otherwise with the number of tracks
-    /// changed so that they hold `capacity`, and no defective sectors.
+    /// Creates the layout of the drive's zones: unchanged for its own capacity; otherwise with the number of
+    /// tracks scaled to `capacity`, and without defective sectors.
     pub(super) fn new(params: &DiskParams, capacity: Bytes) -> Self {
         let own = capacity == params.capacity();
         let surfaces = u64::from(params.surfaces.max(1));
@@ -118,7 +117,7 @@ impl Geometry {
         };
         let mut tracks = 0;
         for (zone, stroke) in params.spans() {
-            // Scaled at the zone's end, so that rounding does not add up.
+            // Scaled at the zone's end, so that rounding errors do not accumulate.
             let end = scale((zone.first_cylinder + stroke) * surfaces);
             let first = if own { zone.first_cylinder * surfaces } else { tracks };
             if end > first {
@@ -136,7 +135,7 @@ impl Geometry {
         let of_a_turn = |sectors: f64| (sectors / spt as f64 * self.turn as f64).round().max(0.0) as u64;
         let track_skew = of_a_turn(zone.track_skew);
         let (first_track, mut begins) = self.spans.last().map_or((0, 0), |last| {
-            // The spare tracks at a zone's end are passed over.
+            // The spare tracks at a zone's end are skipped.
             let used = last.physical(last.end - last.first_sector - 1) / last.sectors_per_track + 1;
             (last.first_track + last.tracks, last.begins + self.advance(last, used))
         });
@@ -168,7 +167,7 @@ impl Geometry {
         self.sectors += sectors;
     }
 
-    /// Rounding left a few tracks too few: the innermost zone gets them.
+    /// Extends the innermost zone by the few tracks that rounding has lost.
     fn fill_up(&mut self, params: &DiskParams, wanted: u64) {
         let missing = wanted.saturating_sub(self.sectors);
         let Some(zone) = params.zones.last().filter(|_| missing > 0) else { return };
@@ -184,12 +183,12 @@ impl Geometry {
         self.push_span(zone, stroke, tracks, false);
     }
 
-    /// The sequential clock's advance over so many tracks from the zone's beginning.
+    /// Returns the advance of the sequential clock over `tracks` tracks from the zone's beginning.
     fn advance(&self, span: &Span, tracks: u64) -> u64 {
         tracks * span.step + tracks / (self.leg * self.surfaces) * span.group_step
     }
 
-    /// Locates a byte range, widened to sectors and cut at the disk's end.
+    /// Locates a byte range, widened to sectors and clamped to the disk's end.
     pub(super) fn place(&self, at: DeviceOffset, len: Bytes) -> Place {
         let first = (at.0 / SECTOR).min(self.sectors - 1);
         let end = at.0.saturating_add(len.0).div_ceil(SECTOR).clamp(first + 1, self.sectors);
@@ -203,7 +202,7 @@ impl Geometry {
         Place { first, end, begins, ends, angle: self.angle(begins), from, to }
     }
 
-    /// A sector's track, and the sequential clock at its start and end.
+    /// Returns a sector's track, and the sequential clock at its start and end.
     fn locate(&self, sector: Sector) -> (Track, Nanos, Nanos) {
         let span = &self.spans[self.spans.partition_point(|span| span.first_sector <= sector) - 1];
         let within = span.physical(sector - span.first_sector);
@@ -224,12 +223,12 @@ impl Geometry {
         }
     }
 
-    /// The track a sector is on; for the disk's end, the last one.
+    /// Returns the track of a sector; for the disk's end, the last one.
     pub(super) fn track_of(&self, sector: Sector) -> Track {
         self.locate(sector.min(self.sectors - 1)).0
     }
 
-    /// The first sector that has not wholly passed at a value of the sequential clock.
+    /// Returns the first sector that has not completely passed at a value of the sequential clock.
     pub(super) fn sector_at(&self, clock: Nanos) -> Sector {
         let span = &self.spans[self.spans.partition_point(|span| span.begins <= clock.0).saturating_sub(1)];
         let group = self.leg * self.surfaces;
@@ -241,8 +240,8 @@ impl Geometry {
         (span.first_sector + span.address(physical)).min(span.end)
     }
 
-    /// The first sector that passes wholly when the head is on the track this much before
-    /// `sector` comes.
+    /// Returns the first sector that passes completely if the head is on the track this much before `sector`
+    /// arrives.
     pub(super) fn passed_before(&self, sector: Sector, early: Nanos) -> Sector {
         let span = &self.spans[self.zone_of(sector)];
         let physical = span.physical(sector - span.first_sector);
@@ -251,25 +250,25 @@ impl Geometry {
         (span.first_sector + span.address(first)).min(sector)
     }
 
-    /// The angle under the head at a time, or of a value of the sequential clock.
+    /// Returns the angle under the head at a time, or of a value of the sequential clock.
     #[inline]
     pub(super) fn angle(&self, at: Nanos) -> Nanos {
         Nanos(at.0 % self.turn)
     }
 
-    /// How long after `now` an angle comes under the head.
+    /// Returns how long after `now` an angle arrives under the head.
     #[inline]
     pub(super) fn rotation(&self, now: Nanos, angle: Nanos) -> Nanos {
         let here = self.angle(now);
         if angle >= here { angle - here } else { Nanos(angle.0 + self.turn - here.0) }
     }
 
-    /// The time of one turn.
+    /// Returns the rotation time.
     pub(super) fn turn(&self) -> Nanos {
         Nanos(self.turn)
     }
 
-    /// The zone a sector is in, counted from the outer edge.
+    /// Returns the zone of a sector, counted from the outer edge.
     pub(super) fn zone_of(&self, sector: Sector) -> usize {
         self.spans.partition_point(|span| span.first_sector <= sector) - 1
     }
@@ -279,13 +278,13 @@ impl Geometry {
         self.spans[zone].first_sector
     }
 
-    /// Sectors on the disk: at least the capacity asked for.
+    /// Returns the number of sectors: at least the requested capacity.
     pub(super) fn sectors(&self) -> Sector {
         self.sectors
     }
 }
 
-/// Seek time by distance: points of a measured curve, straight lines between them.
+/// Seek time by distance: points of a measured curve, with linear interpolation.
 #[derive(Debug)]
 pub(super) struct SeekCurve(Vec<(u64, Nanos)>);
 
@@ -294,7 +293,7 @@ impl SeekCurve {
         Self(points.to_vec())
     }
 
-    /// Moving the arm over `cylinders` of the real drive.
+    /// Returns the time to move the arm over `cylinders` of the real drive.
     pub(super) fn time(&self, cylinders: u64) -> Nanos {
         if cylinders == 0 {
             return Nanos(0);

@@ -1,41 +1,41 @@
-//! What a disk's buffer holds of what it has read: segments, and the one the head is still
-//! filling because it reads on after a request.
+//! Contents of a disk's read buffer: segments, and the one that the head is still filling by read-ahead.
 
 use super::geometry::{Geometry, Place, Sector};
 use std::collections::VecDeque;
 use weir_model::Nanos;
 
-/// The head reads on from an anchor: the sequential clock's value at a time.
+/// Read-ahead in progress, described by an anchor: a value of the sequential clock and its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     /// First sector kept.
     begin: Sector,
     anchor_clock: Nanos,
     anchor_time: Nanos,
-    /// One past the last sector there is room for.
+    /// One past the last sector for which there is room.
     limit: Sector,
     limit_clock: Nanos,
 }
 
 impl Stream {
-    /// When the head has passed a value of the sequential clock; past for what is buffered.
+    /// Returns when the head passes a value of the sequential clock; this is in the past for buffered
+    /// sectors.
     fn time_at(&self, clock: Nanos) -> Nanos {
         self.anchor_time + clock.since(self.anchor_clock)
     }
-    /// The sequential clock reached at `now`.
+    /// Returns the sequential clock reached at `now`.
     pub(super) fn reached(&self, now: Nanos) -> Nanos {
         (self.anchor_clock + now.since(self.anchor_time)).min(self.limit_clock)
     }
-    /// When the room is used up and the head stands still.
+    /// Returns when the room is used up and read-ahead stops.
     pub(super) fn stops(&self) -> Nanos {
         self.time_at(self.limit_clock)
     }
 }
 
-/// The read buffer: a running stream, and older segments.
+/// The read buffer: the read-ahead in progress, and older segments.
 #[derive(Debug)]
 pub(super) struct ReadBuffer {
-    /// Sectors read ahead of the last request, and kept per segment.
+    /// Sectors read ahead of the last request; also the sectors kept per segment.
     ahead: u64,
     segments_max: usize,
     segments: VecDeque<(Sector, Sector)>,
@@ -51,8 +51,7 @@ impl ReadBuffer {
         self.stream.as_ref()
     }
 
-    /// A media read of `place` ended at `now`, having begun to fill the buffer at `from`, and the
-    /// head reads on.
+    /// Starts read-ahead: a media read of `place` ended at `now`, having filled the buffer from `from`.
     pub(super) fn read(&mut self, geometry: &Geometry, now: Nanos, place: &Place, from: Sector) {
         let limit = (place.end + self.ahead).min(geometry.sectors());
         self.stream = Some(Stream {
@@ -64,8 +63,8 @@ impl ReadBuffer {
         });
     }
 
-    /// Whether all of `place` is buffered at `now`. If the running stream has it, what lies
-    /// before it is dropped and the head reads on further.
+    /// Reports whether all of `place` is buffered at `now`. If the read-ahead in progress contains it,
+    /// everything before it is dropped and read-ahead continues further.
     pub(super) fn hit(&mut self, geometry: &Geometry, now: Nanos, place: &Place) -> bool {
         let Some(stream) = self.stream.filter(|s| s.begin <= place.first && place.ends <= s.reached(now))
         else {
@@ -75,7 +74,7 @@ impl ReadBuffer {
         let limit_clock = geometry.place_sectors(limit - 1, limit).ends;
         let mut next = Stream { begin: place.first, limit, limit_clock, ..stream };
         if stream.stops() <= now && limit > stream.limit {
-            // It stood still: the next sector has to come around again.
+            // Read-ahead had stopped: the next sector has to come around again.
             let resume = geometry.place_sectors(stream.limit, stream.limit + 1);
             next.anchor_clock = resume.begins;
             next.anchor_time = now + geometry.rotation(now, resume.angle);
@@ -84,8 +83,8 @@ impl ReadBuffer {
         true
     }
 
-    /// When the stream will have read `place`, if by `from` the head has passed its beginning or
-    /// will soon, and has not stopped.
+    /// Returns when read-ahead will have read `place`, if by `from` the head has passed its beginning or will
+    /// soon, and has not stopped.
     pub(super) fn continues(&self, geometry: &Geometry, from: Nanos, place: &Place) -> Option<Nanos> {
         let stream = self.stream.as_ref()?;
         let soon = from + Nanos(geometry.turn().0 / 2);
@@ -93,14 +92,14 @@ impl ReadBuffer {
         (begun && from <= stream.stops()).then(|| stream.time_at(place.ends).max(from))
     }
 
-    /// The head goes elsewhere at `now`: what was read becomes a segment.
+    /// Ends read-ahead at `now`, because the head moves: the sectors read become a segment.
     pub(super) fn stop(&mut self, geometry: &Geometry, now: Nanos) {
         let Some(stream) = self.stream.take() else { return };
         let end = geometry.sector_at(stream.reached(now)).min(stream.limit);
         self.keep(stream.begin, end);
     }
 
-    /// These sectors are in the buffer: a segment of their own.
+    /// Adds a segment with these sectors.
     pub(super) fn keep(&mut self, first: Sector, end: Sector) {
         self.segments.push_back((first, end));
         if self.segments.len() > self.segments_max {

@@ -9,7 +9,7 @@ const READ: IoKind = IoKind::Read;
 const WRITE: IoKind = IoKind::Write { fua: false };
 const FUA: IoKind = IoKind::Write { fua: true };
 
-/// Pops the only command in flight; its completion time.
+/// Completes the only command in flight; returns its completion time.
 fn finish(disk: &mut Disk) -> Nanos {
     loop {
         let due = disk.next().expect("a command in flight");
@@ -26,7 +26,7 @@ fn one(disk: &mut Disk, now: Nanos, kind: IoKind, at: u64, len: Bytes) -> Nanos 
 
 #[test]
 fn the_mean_rotational_wait_is_half_a_turn() {
-    // One track, so nothing but rotation; writes to the media, so no buffer helps.
+    // One track, so there are no seeks; writes to the media, so no buffer helps.
     let mut disk = Disk::new(hdd_15k(), Bytes(700 * SECTOR), WriteCache::None);
     let mut rng = SmallRng::seed_from_u64(1);
     let (mut now, mut waited, n) = (Nanos(0), 0, 20_000);
@@ -39,8 +39,8 @@ fn the_mean_rotational_wait_is_half_a_turn() {
     assert!((half_turns - 1.0).abs() < 0.02, "{half_turns} half turns");
 }
 
-/// Each zone's rate over a sequential run inside it, at depth 1 although every command has an
-/// overhead, against sectors a track over turn and skew.
+/// The rate of a sequential run within each zone, at depth 1 with every command's overhead, equals the
+/// sectors per track over rotation time and skew.
 #[test]
 fn sequential_reads_stream_at_each_zones_rate() {
     for params in [hdd_15k(), hdd_7200()] {
@@ -122,7 +122,7 @@ fn flush_waits_for_what_was_cached_before_it() {
     }
 }
 
-/// New writes go on arriving next to the arm while a flush waits for one far away.
+/// New writes keep arriving near the arm while a flush waits for a distant one.
 #[test]
 fn flush_is_not_starved_by_later_writes() {
     let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Volatile);
@@ -169,7 +169,7 @@ fn what_was_read_or_written_lately_is_served_from_the_buffer() {
     }
 }
 
-/// A far command among an endless supply of near ones.
+/// A distant command among an endless supply of near ones.
 #[test]
 fn the_scheduler_starves_nobody() {
     let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Volatile);

@@ -1,11 +1,11 @@
-//! What a disk's write cache holds: runs of dirty sectors, merged where they touch.
+//! Contents of a disk's write cache: runs of dirty sectors, merged where they are adjacent.
 
 use super::geometry::Sector;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use weir_model::{Bytes, SECTOR};
 
-/// Counts entries into the cache; later is larger.
+/// Order of entry into the cache; later is larger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp(u64);
 
@@ -14,24 +14,23 @@ pub(super) struct Stamp(u64);
 struct Dirty {
     /// One past the last sector.
     end: Sector,
-    /// Of its oldest write.
+    /// Stamp of its oldest write.
     stamp: Stamp,
 }
 
-/// The cache. Space is taken when a write is admitted and given back when its run has landed
-/// on the media.
+/// The cache. Space is taken when a write is admitted and released when its run is on the media.
 #[derive(Debug)]
 pub(super) struct DirtyRuns {
     sectors_max: u64,
-    /// Runs are merged up to this many sectors.
+    /// Maximum length of a merged run, in sectors.
     run_max: u64,
     runs_max: usize,
-    /// Sectors taken, by runs here or landing.
+    /// Sectors in use, by cached runs and the run being written out.
     sectors: u64,
     runs: BTreeMap<Sector, Dirty>,
-    /// Every run in `runs`, oldest first; entries whose stamp no longer fits are gone ones.
+    /// Every run in `runs`, oldest first; entries whose stamp no longer matches are obsolete.
     order: VecDeque<(Stamp, Sector)>,
-    /// The run on its way to the media.
+    /// The run being written to the media.
     landing: Option<(Stamp, u64)>,
     last: Stamp,
 }
@@ -50,12 +49,12 @@ impl DirtyRuns {
         }
     }
 
-    /// Whether so long a write can be cached at all.
+    /// Reports whether a write of this length can be cached at all.
     pub(super) fn could_hold(&self, first: Sector, end: Sector) -> bool {
         end - first <= self.sectors_max
     }
 
-    /// Takes a write in, if there is room.
+    /// Adds a write, if there is room; returns whether there was.
     pub(super) fn admit(&mut self, first: Sector, end: Sector) -> bool {
         let room_for_a_run = self.runs.len() + usize::from(self.landing.is_some()) < self.runs_max;
         let before = self.runs.range_mut(..=first).next_back();
@@ -77,12 +76,12 @@ impl DirtyRuns {
         true
     }
 
-    /// Whether one run holds all of `first..end`.
+    /// Reports whether one run contains all of `first..end`.
     pub(super) fn holds(&self, first: Sector, end: Sector) -> bool {
         self.runs.range(..=first).next_back().is_some_and(|(_, run)| run.end >= end)
     }
 
-    /// Runs near `at` by address: half of `window`, rounded up, on either side.
+    /// Returns runs near `at` by address: half of `window`, rounded up, on either side.
     pub(super) fn near(&self, at: Sector, window: usize) -> impl Iterator<Item = Range<Sector>> {
         let side = window.div_ceil(2);
         let above = self.runs.range(at..).take(side);
@@ -90,13 +89,13 @@ impl DirtyRuns {
         above.chain(below).map(|(&start, run)| start..run.end)
     }
 
-    /// The run that has been in the cache longest.
+    /// Returns the run that has been in the cache longest.
     pub(super) fn oldest(&self) -> Option<Range<Sector>> {
         let (_, start) = self.order.front()?;
         self.runs.get(start).map(|run| *start..run.end)
     }
 
-    /// A run goes to the media. One at a time.
+    /// Starts writing a run to the media. Only one can be in progress.
     pub(super) fn start(&mut self, first: Sector) {
         if let Some(run) = self.runs.remove(&first) {
             self.landing = Some((run.stamp, run.end - first));
@@ -109,19 +108,19 @@ impl DirtyRuns {
         }
     }
 
-    /// The run started last is on the media.
+    /// Completes the run started last: it is on the media.
     pub(super) fn landed(&mut self) {
         if let Some((_, sectors)) = self.landing.take() {
             self.sectors -= sectors;
         }
     }
 
-    /// Covers every write admitted so far.
+    /// Returns a stamp that covers every write admitted so far.
     pub(super) fn last(&self) -> Stamp {
         self.last
     }
 
-    /// Whether everything up to `stamp` is on the media.
+    /// Reports whether everything up to `stamp` is on the media.
     pub(super) fn settled(&self, stamp: Stamp) -> bool {
         let landing = self.landing.is_none_or(|(landing, _)| landing > stamp);
         landing && self.order.front().is_none_or(|(oldest, _)| *oldest > stamp)

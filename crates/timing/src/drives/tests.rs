@@ -10,8 +10,7 @@ fn every_file_is_a_drive() {
     assert!(drive("no such drive").is_none());
 }
 
-/// Every value has a source, every source is of a known sort, and no source is of a value that is
-/// not there.
+/// Every value has a source, every source is of a known kind, and every source belongs to an existing value.
 #[test]
 fn every_value_has_its_source() {
     for (name, text) in FILES {

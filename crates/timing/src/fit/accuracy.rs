@@ -1,38 +1,38 @@
-//! How far predicted times are from measured ones.
+//! Accuracy of predicted times against measured ones.
 
 use weir_model::Nanos;
 
-/// How well times were predicted.
+/// Accuracy of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Accuracy {
-    /// How many.
+    /// Number of requests.
     pub count: usize,
     /// Mean of the measured times.
     pub mean: Nanos,
     /// Mean of the predicted times.
     pub predicted_mean: Nanos,
-    /// Root mean square of the horizontal distance between the two distributions, as a share of
-    /// the measured mean: Ruemmler and Wilkes' demerit figure.
+    /// Root mean square of the horizontal distance between the two distributions, as a share of the measured
+    /// mean: Ruemmler and Wilkes' demerit figure.
     pub distance: f64,
-    /// The 99th percentile of the measured times.
+    /// 99th percentile of the measured times.
     pub p99: Nanos,
-    /// The 99th percentile of the predicted times.
+    /// 99th percentile of the predicted times.
     pub predicted_p99: Nanos,
-    /// Spearman's rank correlation, request by request, from -1 to 1.
+    /// Spearman's rank correlation over the requests, from -1 to 1.
     pub rank: f64,
-    /// Mean of the differences request by request, without sign, as a share of the measured mean.
+    /// Mean absolute difference over the requests, as a share of the measured mean.
     pub error: f64,
 }
 
 impl Accuracy {
-    /// How far the predicted 99th percentile is off, as a share of the measured.
+    /// Returns the relative error of the predicted 99th percentile.
     pub fn p99_error(&self) -> f64 {
         self.predicted_p99.0 as f64 / self.p99.0.max(1) as f64 - 1.0
     }
 }
 
-/// Holds predicted against measured times of the same requests; as many of the one as of the
-/// other. Takes n log n.
+/// Compares predicted and measured times of the same requests; both slices have the same length. Time: n log
+/// n.
 pub fn compare(measured: &[Nanos], predicted: &[Nanos]) -> Accuracy {
     let count = measured.len().min(predicted.len()).max(1);
     let sorted = |times: &[Nanos]| {
@@ -59,7 +59,7 @@ pub fn compare(measured: &[Nanos], predicted: &[Nanos]) -> Accuracy {
     }
 }
 
-/// Each time's rank; equal times share the mean of theirs.
+/// Returns each time's rank; equal times share the mean of their ranks.
 fn ranks(times: &[Nanos]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..times.len()).collect();
     order.sort_by_key(|&i| times[i]);

@@ -1,11 +1,11 @@
-//! The controller's times, the link and the seeks: whatever brings the prediction closest.
+//! Fits the controller's times, the link and the seek curve by coordinate descent.
 
 use super::{Sample, compare, of_kind, predict};
 use crate::WriteCache;
 use crate::disk::DiskParams;
 use weir_model::{Bytes, Nanos};
 
-/// What is varied, by a signed number of nanoseconds.
+/// Changes one parameter by a signed number of nanoseconds.
 type Vary = fn(&mut DiskParams, i64);
 
 const VARIED: [Vary; 9] = [
@@ -22,7 +22,7 @@ const VARIED: [Vary; 9] = [
         let longest = p.seek.last().map_or(1, |last| last.1.0.max(1)) as i64;
         p.seek.iter_mut().for_each(|(_, time)| shift(time, time.0 as i64 * by / longest));
     },
-    // The link by this time for 16 KiB.
+    // The link, by this time per 16 KiB.
     |p, by| {
         let mut time = Nanos(16_384 * 1_000_000_000 / p.link_rate.0.max(1));
         shift(&mut time, by);
@@ -34,11 +34,11 @@ fn shift(time: &mut Nanos, by: i64) {
     time.0 = time.0.saturating_add_signed(by);
 }
 
-/// First and last size of a step, in nanoseconds.
+/// First and last step size, in nanoseconds.
 const STEPS: (i64, i64) = (160_000, 5_000);
 
-/// Coordinate descent with steps that halve: one parameter after the other goes up or down while
-/// that helps.
+/// Runs coordinate descent with halving steps: each parameter in turn is raised or lowered while that
+/// improves the fit.
 pub(super) fn descend(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) {
     let mut least = misfit(params, cache, samples);
     let mut step = STEPS.0;
@@ -60,8 +60,8 @@ pub(super) fn descend(params: &mut DiskParams, cache: WriteCache, samples: &[Sam
     }
 }
 
-/// What is to become small: for reads and for writes, the distance between the distributions and
-/// the differences request by request.
+/// Returns the objective to minimize: for reads and for writes, the distance between the distributions and
+/// the differences over the requests.
 fn misfit(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> f64 {
     let times: Vec<Nanos> = samples.iter().map(|s| s.took).collect();
     let predicted = predict(params, cache, samples);

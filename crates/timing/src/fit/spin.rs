@@ -1,9 +1,9 @@
-//! The turn, exactly, and the angle at which each zone begins.
+//! Fits the exact rotation time, and the angle at which each zone begins.
 //!
-//! When a transfer from or to the media ends, a known sector is under the head: the end of a
-//! request tells the platter's angle at that time. Angles of requests that are far apart tell the
-//! turn the more exactly, but only modulo whole turns, so the turn is looked for among requests
-//! close together first, then further and further apart.
+//! When a media transfer ends, a known sector is under the head: the end of a request gives the platter's
+//! angle at that time. The further two requests are apart, the more precisely their angles give the rotation
+//! time, but only modulo whole rotations. So the search begins with requests close together, then continues
+//! with ones further and further apart.
 
 use super::Sample;
 use crate::WriteCache;
@@ -12,26 +12,26 @@ use crate::pipe::duration;
 use std::f64::consts::TAU;
 use weir_model::{IoKind, Nanos};
 
-/// A time at which a certain angle was under the head.
+/// A time at which a known angle was under the head.
 #[derive(Clone, Copy, Debug)]
 struct Sighting {
-    /// Which of the samples.
+    /// Index of the sample.
     index: usize,
     zone: usize,
     time: f64,
-    /// In turns.
+    /// Angle in rotations.
     angle: f64,
 }
 
-/// Sightings are compared with as many of those that follow in the same zone.
+/// Number of later sightings in the same zone with which each is compared.
 const PARTNERS: usize = 12;
 
-/// Sets the turn and the zones' offsets such that media transfers end when the samples say.
-/// Leaves them as they are if there are too few to tell.
+/// Sets the rotation time and the zones' offsets so that media transfers end when the samples say. Leaves
+/// them unchanged if there are too few samples.
 pub(super) fn align(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) {
     let sightings = sightings(params, cache, samples);
     let mut turn = params.turn.0 as f64;
-    // Published turns are right to some parts in a thousand.
+    // Published rotation times are accurate to a few parts in a thousand.
     let mut reach = 0.004;
     for window in [2, 8, 30, 100, 300, 1_000, samples.len()] {
         let pairs = pairs(&sightings, params.zones.len(), window);
@@ -59,13 +59,14 @@ pub(super) fn align(params: &mut DiskParams, cache: WriteCache, samples: &[Sampl
     }
 }
 
-/// Every sample that waited for the media, by what is known of the angle at its end.
+/// Returns a sighting for every sample that waited for the media.
 fn sightings(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) -> Vec<Sighting> {
     for zone in &mut params.zones {
         zone.offset.get_or_insert(0.0);
     }
     let disk = Disk::new(params, params.capacity(), cache);
-    // Cached writes do not wait for the media; others do so exactly.
+    // With a write cache, writes do not wait for the media but reads do; without one, writes give the exact
+    // end of the transfer.
     let reads = cache != WriteCache::None;
     let waited = |sample: &Sample| sample.took.0 * 10 > params.turn.0 * 6;
     let used = samples.iter().enumerate().filter(|(_, s)| (s.kind == IoKind::Read) == reads && waited(s));
@@ -73,15 +74,15 @@ fn sightings(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) -> 
         let (zone, begins, ends) = disk.passes(sample.offset, sample.len);
         let link = duration(sample.len, params.link_rate);
         let end = sample.at + sample.took;
-        // Behind a slow link the end tells when the transfer began.
+        // Behind a slow link, the end gives the start of the transfer.
         let (time, clock) = if reads && link > ends - begins { (end - link, begins) } else { (end, ends) };
         Sighting { index, zone, time: time.0 as f64, angle: clock.0 as f64 / params.turn.0 as f64 }
     })
     .collect()
 }
 
-/// Time and angle from one sighting to a later one in the same zone, no more than `window` samples
-/// further on.
+/// Returns time and angle from each sighting to later ones in the same zone, at most `window` samples further
+/// on.
 fn pairs(sightings: &[Sighting], zones: usize, window: usize) -> Vec<(f64, f64)> {
     let mut by_zone: Vec<Vec<Sighting>> = vec![Vec::new(); zones];
     for sighting in sightings {
@@ -91,7 +92,7 @@ fn pairs(sightings: &[Sighting], zones: usize, window: usize) -> Vec<(f64, f64)>
     for zone in by_zone {
         for (i, a) in zone.iter().enumerate() {
             let near = zone[i + 1..].iter().take_while(|b| b.index - a.index <= window);
-            // Of many, evenly chosen ones.
+            // Of many, evenly spaced ones.
             let every = near.clone().count().div_ceil(PARTNERS).max(1);
             let chosen = near.skip(every - 1).step_by(every);
             pairs.extend(chosen.map(|b| (b.time - a.time, b.angle - a.angle)));
@@ -100,7 +101,7 @@ fn pairs(sightings: &[Sighting], zones: usize, window: usize) -> Vec<(f64, f64)>
     pairs
 }
 
-/// How much angles, in turns, agree, from 0 to 1, and their mean.
+/// Returns how well angles, in rotations, agree, from 0 to 1, and their mean.
 fn coherence(angles: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut x, mut y, mut n) = (0.0, 0.0, 0.0_f64);
     for angle in angles {

@@ -22,19 +22,19 @@ fn accuracy_of_known_times() {
     let same = compare(&times(&[3, 1, 2]), &times(&[3, 1, 2]));
     assert_eq!((same.distance, same.error, same.p99_error()), (0.0, 0.0, 0.0));
     assert!((same.rank - 1.0).abs() < 1e-9);
-    // The same distribution in the opposite order: nothing but the requests is wrong.
+    // The same distribution in reverse order: only the individual requests are wrong.
     let turned = compare(&times(&[1, 2, 3]), &times(&[3, 2, 1]));
     assert_eq!(turned.distance, 0.0);
     assert!((turned.rank + 1.0).abs() < 1e-9 && (turned.error - 2.0 / 3.0).abs() < 1e-9);
-    // All later by a tenth of the mean.
+    // All are later by a tenth of the mean.
     let late = compare(&times(&[10, 20, 30]), &times(&[12, 22, 32]));
     assert!((late.distance - 0.1).abs() < 1e-9 && (late.rank - 1.0).abs() < 1e-9);
     // Equal times share their rank.
     assert!((compare(&times(&[1, 1, 2]), &times(&[5, 5, 9])).rank - 1.0).abs() < 1e-9);
 }
 
-/// Samples from a model with other parameters than the published ones: the fit finds the turn and
-/// predicts what it was not fitted to.
+/// Samples come from a model with parameters other than the published ones: the fit finds the rotation time
+/// and predicts samples it was not fitted to.
 #[test]
 fn a_fit_finds_the_drive_the_samples_are_from() {
     let published = disk("hp-c2247a").unwrap();

@@ -1,23 +1,23 @@
-//! The dies of an SSD: what reads get of them, and what programming and erasing take.
+//! The dies of an SSD: the times of reads, and the times that programs and erases occupy them.
 //!
-//! A page is on the die its address says, rows of pages being turned against one another so that no
-//! stride meets one die only. What is written goes to the dies in turn, as a log does. Reads go before
-//! programs that have not begun; one that has is suspended, or waited for where the drive cannot.
+//! A page's address determines its die; rows of pages are rotated against one another so that no stride hits
+//! a single die. Writes go to the dies in turn, as in a log. Reads go before programs that have not begun; a
+//! program in progress is suspended, or waited for if the drive cannot suspend it.
 
 use weir_model::{Bytes, Nanos};
 
-/// What a die does of its own.
+/// Times of a die's own operations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
-    /// Reading a page.
+    /// Time to read a page.
     pub(super) read: Nanos,
-    /// Programming one: with the others as fast as the drive writes in the long run.
+    /// Time to program a page: all dies together program as fast as the drive writes sustainedly.
     pub(super) program: Nanos,
-    /// Erasing a block.
+    /// Time to erase a block.
     pub(super) erase: Nanos,
-    /// Pages of a block; at least 1.
+    /// Pages per block; at least 1.
     pub(super) block: u32,
-    /// Until a program or erase is suspended for a read; `None` if it has to end.
+    /// Time until a program or erase is suspended for a read; `None` if it must complete first.
     pub(super) suspend: Option<Nanos>,
 }
 
@@ -28,21 +28,21 @@ pub(super) struct Flash {
     page: Bytes,
     /// The die that programs next.
     next: usize,
-    /// Bytes to be programmed that do not fill a page yet.
+    /// Bytes to program that do not fill a page yet.
     rest: Bytes,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Die {
-    /// When it has answered its reads.
+    /// When it has completed its reads.
     reads: Nanos,
     /// When its own work is done.
     until: Nanos,
-    /// How long the last piece of it takes, which stands for all.
+    /// Duration of the last unit of its work, which represents all.
     piece: Nanos,
-    /// The last erase.
+    /// Start and end of the last erase.
     erase: (Nanos, Nanos),
-    /// Pages programmed since.
+    /// Pages programmed since then.
     programmed: u32,
 }
 
@@ -52,23 +52,23 @@ impl Flash {
         Self { work, dies, page: Bytes(page.0.max(1)), next: 0, rest: Bytes(0) }
     }
 
-    /// Dies.
+    /// Returns the number of dies.
     pub(super) fn dies(&self) -> u64 {
         self.dies.len() as u64
     }
 
-    /// Reads a page, the command being there at `now`: when it is read, and what of the time the die's own
-    /// work lost.
+    /// Reads a page with a command that arrives at `now`; returns when it is read, and the time that the
+    /// die's own work lost.
     pub(super) fn read(&mut self, now: Nanos, page: u64) -> (Nanos, Nanos) {
         let count = self.dies();
         let (row, column) = (page / count, page % count);
-        // The golden ratio's multiples lie far apart.
+        // Multiples of the golden ratio are well distributed.
         let turned = column + (row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % count;
         self.dies[(turned % count) as usize].read(now, &self.work)
     }
 
-    /// So much is to be programmed from `now` on, and besides work for all dies that takes so long, which one
-    /// of them does.
+    /// Programs `len` bytes from `now` on; `besides` is the duration of additional work for all dies, which
+    /// one of them does.
     pub(super) fn program(&mut self, now: Nanos, len: Bytes, besides: Nanos) {
         self.rest += len;
         let mut besides = Nanos(besides.0 * self.dies());
@@ -101,13 +101,13 @@ impl Die {
         if self.until <= begin {
             return (self.reads, Nanos(0));
         }
-        // Waiting for a piece to end is no loss to it.
+        // Waiting for a unit to end costs the die's own work no time.
         let lost = work.read + work.suspend.unwrap_or_default();
         self.until += lost;
         (self.reads, lost)
     }
 
-    /// How long a read waits for the die's own work.
+    /// Returns how long a read waits for the die's own work.
     fn wait(&self, now: Nanos, suspend: Option<Nanos>) -> Nanos {
         let (from, until) = self.erase;
         let left = if (from..until).contains(&now) {

@@ -1,14 +1,14 @@
-//! The flash as a log: pages are written one after the other, never in place, and blocks are collected when
-//! few are left: the one with fewest valid pages (greedy), whose pages are written again.
+//! The flash as a log: pages are written sequentially, never in place, and when few blocks are free, garbage
+//! collection takes the block with the fewest valid pages (greedy) and rewrites those pages.
 //!
-//! What a write costs besides its own page follows from the state, as the flash's does: from how full it
-//! is, and from what was overwritten. Written and copied pages share one open block.
+//! The additional cost of a write follows from the state, as in real flash: from its fill level and from the
+//! pages overwritten. Written and copied pages share one open block.
 //!
-//! Memory: eight bytes for each page of the drive. Cost: some ten nanoseconds a page.
+//! Memory: eight bytes per page of the drive. Cost: about ten nanoseconds per page.
 
 const NONE: u32 = u32::MAX;
 
-/// What a page's write caused.
+/// Side effects of a page's write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Caused {
     /// Pages copied, each a read and a program.
@@ -17,22 +17,22 @@ pub(super) struct Caused {
     pub(super) erased: u32,
 }
 
-/// Blocks not yet open: collection keeps so many.
+/// Number of free blocks that garbage collection keeps.
 const RESERVE: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Log {
-    /// Pages of a block.
+    /// Pages per block.
     block: u32,
-    /// Where each page of the drive is; and whose each page of the flash is.
+    /// Flash page of each page of the drive; and the drive page of each page of the flash.
     places: Vec<u32>,
     owners: Vec<u32>,
-    /// Valid pages of each block.
+    /// Number of valid pages of each block.
     valid: Vec<u32>,
-    /// Full blocks by their valid pages, and where in its list each is.
+    /// Full blocks by their number of valid pages, and each block's index in its list.
     by_valid: Vec<Vec<u32>>,
     at: Vec<u32>,
-    /// No full block has fewer valid pages.
+    /// Lower bound of the number of valid pages of full blocks.
     fewest: usize,
     free: Vec<u32>,
     /// The page written next.
@@ -40,11 +40,12 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Of a drive with so many pages, whose flash has more: `spare` of all but the reserve, 0 to 1.
+    /// Creates the flash of a drive with this many pages. `spare` is the share of over-provisioned space in
+    /// all but the reserve, 0 to 1.
     pub(super) fn new(pages: u32, block: u32, spare: f64) -> Self {
         let block = block.max(2);
         let in_use = (f64::from(pages) / (1.0 - spare.clamp(0.01, 0.9)) / f64::from(block)).ceil() as u32;
-        // One that is open, and the reserve.
+        // One open block, and the reserve.
         let blocks = in_use + 1 + RESERVE as u32;
         Self {
             block,
@@ -119,7 +120,8 @@ impl Log {
         }
     }
 
-    /// Copies what is valid of the block with least of it; how many pages. `None` if none would be won.
+    /// Copies the valid pages of the block with the fewest; returns their number. `None` if no space would be
+    /// gained.
     fn collect(&mut self) -> Option<u32> {
         while self.by_valid.get(self.fewest)?.is_empty() {
             self.fewest += 1;
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A generator of its own, so that the figures stay.
+    /// A generator of its own, so that the figures do not change.
     struct Draw(u64);
 
     impl Draw {
@@ -173,8 +175,8 @@ mod tests {
         1.0 + write(measured) as f64 / (measured * u64::from(pages)) as f64
     }
 
-    /// Uniform random writes: the exact mean field of greedy collection for infinitely many blocks; so few lie
-    /// half a percent below.
+    /// Uniform random writes against the exact mean field of greedy collection for infinitely many blocks;
+    /// the few blocks here give half a percent less.
     #[test]
     fn write_amplification_is_what_the_closed_form_says() {
         for (block, spare, exact) in [
@@ -199,8 +201,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Every page written is in one place, which is its own; counts of valid pages are right; and a block is
-        /// free, listed or open.
+        /// Every written page has exactly one location of its own; the counts of valid pages are right; and
+        /// every block is free, listed or open.
         #[test]
         fn a_page_is_in_one_place(
             block in 2u32..12, pages in 1u32..200, spare in 0.05f64..0.5, writes in prop::collection::vec(0u64..200, 0..1500)

@@ -1,19 +1,19 @@
-//! Clients that take more than their share, or hold what they do not use. What is counted is turns and
-//! clients, not time.
+//! Tests of clients that take more than their share, or occupy resources they do not use. They count turns
+//! and clients, not time.
 
 use super::*;
 use weir_session::admission::HANDSHAKES;
 use weir_session::turns::Cost;
 
 impl Running {
-    /// Clients, handshakes, idle clients, refused clients, control sessions.
+    /// Returns the numbers of clients, handshakes, idle clients, refused clients and control sessions.
     fn counts(&self) -> [u64; 5] {
         let answer = control::ask(&self.path("control"), &Request::Status);
         let Ok(Answer::Status(counts)) = answer else { panic!("{answer:?}") };
         serde_json::from_value(counts).unwrap()
     }
 
-    /// Waits until the counts are as wanted.
+    /// Waits until the counts satisfy `wanted`.
     fn await_counts(&self, wanted: impl Fn(&[u64; 5]) -> bool) -> [u64; 5] {
         loop {
             let counts = self.counts();
@@ -71,7 +71,7 @@ fn control_sessions_that_ask_nothing_give_way() {
         let connect = || UnixStream::connect(server.path("control")).unwrap();
         let mut silent: Vec<_> = (0..100).map(|_| connect()).collect();
         for session in &mut silent {
-            // Some have been closed already.
+            // Some sessions are already closed.
             let _ = session.write_all(b"{\"do\":");
         }
         let counts = server.counts();
@@ -88,14 +88,14 @@ fn control_sessions_that_are_silent_or_take_no_answer_are_closed() {
         let (silent, mut half, mut deaf) = (connect(), connect(), connect());
         half.write_all(b"{\"do\":\"sta").unwrap();
         deaf.set_nonblocking(true).unwrap();
-        // Until neither side's buffers take any more.
+        // Writes until the buffers of both sides are full.
         let questions = b"{\"do\":\"dance\"}\n".repeat(1000);
         while deaf.write_all(&questions).is_ok() {}
         for session in [&silent, &half] {
             let mut session = session;
             assert_eq!(session.read(&mut [0; 16]).unwrap_or(0), 0);
         }
-        // The answers it did not take are all there is.
+        // The answers that it did not take are all that is left.
         deaf.set_nonblocking(false).unwrap();
         let _ = deaf.read_to_end(&mut Vec::new());
         server.await_counts(|counts| counts[4] == 1);
@@ -110,7 +110,8 @@ fn whoever_records_and_takes_nothing_makes_room_for_others() {
         let mut client = server.client();
         let names = ["ram".to_owned()];
         let mut cookie = 0;
-        // Requests enough to fill its socket; then it is closed, and the next one may record.
+        // Enough requests to fill the recorder's socket; its session is then closed, and the next one may
+        // record.
         while let Err(answer) = crate::recording::Recording::begin(&server.path("control"), &names).unwrap() {
             assert!(matches!(answer, Answer::Failed { class: Class::Refused, .. }), "{answer:?}");
             for _ in 0..1000 {
@@ -122,7 +123,7 @@ fn whoever_records_and_takes_nothing_makes_room_for_others() {
     });
 }
 
-/// A server that is turned by hand.
+/// A server whose turns the test drives.
 struct Turned {
     _folder: tempfile::TempDir,
     server: Server<Ram>,
@@ -131,7 +132,7 @@ struct Turned {
 }
 
 impl Turned {
-    /// With so many clients past the handshake.
+    /// Creates a server with `count` clients past the handshake.
     fn with_clients(count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let limits = Limits::default();
@@ -165,8 +166,8 @@ impl Turned {
     }
 }
 
-/// Twenty connections have a hundred flushes each in their sockets; another one asks for 32 blocks. They
-/// are all of one party: the worst case.
+/// Twenty connections have a hundred flushes each in their sockets; one more requests 32 blocks. All belong
+/// to one party, which is the worst case.
 #[test]
 fn a_flood_of_flushes_has_its_turns_and_no_more() {
     let mut turned = Turned::with_clients(21);
@@ -181,14 +182,14 @@ fn a_flood_of_flushes_has_its_turns_and_no_more() {
     let submitted = turned.server.session.volumes().submitted();
     let last = submitted.iter().rposition(|(_, op)| *op == Op::Read).unwrap();
     let before = submitted[..last].iter().filter(|(_, op)| *op == Op::Flush).count();
-    // A round in which some had not arrived, and one in which all had.
+    // One round in which some flushes had not arrived, and one in which all had.
     assert!(before <= 40, "{before} flushes were before 32 reads");
-    // They were not put off either.
+    // The flushes were not postponed either.
     assert!(submitted.iter().filter(|(_, op)| *op == Op::Flush).count() == 2000);
 }
 
-/// Others are heard while a flood goes on: what the flood's own sends report at once is no reason not to look
-/// for what has arrived.
+/// The server receives from other clients during a flood: the flood's own sends, which complete at once, must
+/// not keep it from polling for arrivals.
 #[test]
 fn a_client_is_heard_amid_a_flood() {
     let mut turned = Turned::with_clients(3);
@@ -217,7 +218,7 @@ fn a_client_is_heard_amid_a_flood() {
     assert!(flushes < 2000, "the flood is not over: {flushes}");
 }
 
-/// However many clients have much to ask, the engine goes to work after a turn's worth.
+/// The engine runs after one turn's worth of requests, however many clients have requests.
 #[test]
 fn one_turn_is_bounded_for_all_clients_together() {
     let mut turned = Turned::with_clients(10);

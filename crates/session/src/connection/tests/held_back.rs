@@ -1,5 +1,5 @@
-//! A simple reply that has begun while a device is slow: what is held back behind it, and that nobody
-//! else is held up.
+//! Tests of a simple reply that has begun while a device is slow: replies held back behind it, and other
+//! clients, which must not be delayed.
 
 use super::streams::{Ask, Done, Plan, World};
 use crate::nbd::wire::command;
@@ -16,7 +16,7 @@ fn simple(asks: Vec<Ask>) -> Plan {
     Plan { structured: false, half_closes: false, asks, broken: None }
 }
 
-/// A long read, and everything else a client may ask.
+/// Returns a long read, followed by every other kind of request.
 fn long_read_and_others() -> Vec<Ask> {
     let mut asks = vec![
         ask(command::READ, 0, 2 * MIB),
@@ -32,10 +32,10 @@ fn long_read_and_others() -> Vec<Ask> {
     asks
 }
 
-/// Everything but the second half of the first client's long read has been done.
+/// Runs until everything but the second half of the first client's long read has completed.
 fn held(plans: Vec<Plan>, spare: Bytes) -> World {
     let mut world = World::new(plans, Bytes::mib(16), spare, 1);
-    // The long read begins; then everything else is done.
+    // First the long read begins, then everything else completes.
     world.settle(|done| done.client == 0 && (done.offset >= MIB || done.reply.buffer.is_none()));
     world.settle(slow);
     assert!(!world.done.is_empty());
@@ -58,7 +58,8 @@ fn nothing_comes_between_the_parts_of_a_reply_that_has_begun() {
 
 #[test]
 fn what_is_held_back_leaves_other_clients_their_memory() {
-    // Structured or not, and though there is no more memory than all are entitled to.
+    // The other client uses structured replies or simple ones, and the memory is no more than the sum of the
+    // entitlements.
     let mut other = simple(long_read_and_others());
     other.asks.push(ask(command::READ, 0, 5 * MIB));
     let structured = Plan { structured: true, ..other.clone() };
@@ -99,7 +100,7 @@ fn a_client_that_goes_while_replies_are_held_back_leaves_nothing() {
 fn a_device_that_dies_ends_the_connection_whose_reply_has_begun_and_no_other() {
     let mut world =
         held(vec![simple(long_read_and_others()), simple(long_read_and_others())], Bytes::mib(64));
-    // The engine gives the device up; the memory comes back later, past the connection.
+    // The engine gives up the device; the memory returns later, without passing through the connection.
     for done in std::mem::take(&mut world.done) {
         let Done { client, offset, mut reply } = done;
         let buffer = reply.buffer.take().expect("of a read");

@@ -1,4 +1,4 @@
-//! Writes that a device has lost, and who is told.
+//! Tests of writes that a device has lost, and of the replies that report it.
 
 use super::*;
 use weir_model::{DeviceId, Planted, Reply, RequestError};
@@ -13,7 +13,7 @@ fn a_change_of_which_a_part_was_lost_before_the_rest_was_done_fails() {
     assert_eq!(wire.ram.contents()[..4096], pattern(1, 300 << 10)[..4096], "the first piece is carried out");
     wire.connection.note_lost_writes(RequestError::FlushFailed(DeviceId(0)));
     wire.send(rest);
-    // Nothing of this one can have been lost.
+    // No part of this write can have been lost.
     wire.send(&write(2, 0, &pattern(2, 300 << 10)));
     let answers = [Said::Simple { cookie: 1, error: 5 }, Said::Simple { cookie: 2, error: 0 }];
     assert_eq!(said(&wire.output), answers);

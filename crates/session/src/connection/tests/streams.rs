@@ -1,5 +1,5 @@
-//! Several clients on one memory, with events in any order: requests of all sizes, the engine's
-//! replies, sends that take long. An independent parser reads what each client receives.
+//! Tests of several clients on one memory, with events in random order: requests of all sizes, the engine's
+//! replies, slow sends. An independent parser reads each client's stream.
 
 use super::super::*;
 use crate::client::{hello, request};
@@ -10,18 +10,18 @@ use proptest::prelude::*;
 use std::ops::Range;
 use weir_model::{HeapMemory, Nanos, Reply, RequestId};
 
-/// What each client has of the volume.
+/// Size of each client's region of the volume.
 const REGION: usize = 6 << 20;
-/// The start of a region, which is never changed. Broken blocks are here.
+/// Size of the read-only start of a region, which contains the broken blocks.
 const FIXED: usize = 2 << 20;
-/// Reads up to this length fail with a reply, as long as memory is not scarce.
+/// Reads up to this length fail with an error reply, unless memory is scarce.
 const BUFFERED: u32 = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub(super) kind: u16,
     pub(super) flags: u16,
-    /// Within the client's region.
+    /// Offset within the client's region.
     pub(super) offset: usize,
     pub(super) len: u32,
 }
@@ -29,7 +29,7 @@ pub(super) struct Ask {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) structured: bool,
-    /// The client closes its sending side after the last request.
+    /// True if the client closes its sending side after the last request.
     pub(super) half_closes: bool,
     pub(super) asks: Vec<Ask>,
     /// A block that cannot be read.
@@ -73,7 +73,8 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
     prop::collection::vec(plan, 1..4)
 }
 
-/// What a write with this cookie puts there: no two writes have eight bytes in common.
+/// Fills `bytes` with the data of the write with this cookie; no two writes have an aligned eight-byte word
+/// in common.
 fn fill(cookie: u64, bytes: &mut [u8]) {
     for (number, word) in (1u64..).zip(bytes.chunks_mut(8)) {
         let value = ((number << 24) | (cookie + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
@@ -81,7 +82,7 @@ fn fill(cookie: u64, bytes: &mut [u8]) {
     }
 }
 
-/// What there is before the first request: data and holes.
+/// Returns the initial contents of the region: data and holes.
 fn initial(client: usize) -> Vec<u8> {
     let mut bytes = vec![0; REGION];
     for (number, part) in (0..).zip(bytes.chunks_mut(300 << 10)) {
@@ -99,7 +100,7 @@ pub(super) struct Client {
     arrived: usize,
     closed: bool,
     hungry: bool,
-    /// What is being sent, and how much of it the client has.
+    /// The send in flight, and the number of bytes of it that the client has.
     sending: Vec<Buffer>,
     taken: usize,
     output: Vec<u8>,
@@ -111,17 +112,17 @@ pub(super) struct World {
     free: Bytes,
     credit: Credit,
     pub(super) clients: Vec<Client>,
-    /// What the engine has done and not said.
+    /// Requests that the engine has executed and not answered.
     pub(super) done: Vec<Done>,
-    /// What the engine was asked.
+    /// Requests that the engine has received.
     ops: Vec<Op>,
     random: u64,
 }
 
-/// What the engine has done.
+/// A request that the engine has executed.
 pub(super) struct Done {
     pub(super) client: usize,
-    /// Within the client's region.
+    /// Offset within the client's region.
     pub(super) offset: usize,
     pub(super) reply: Reply,
 }
@@ -170,7 +171,7 @@ impl World {
         Self { ram, memory, free, credit, clients, done: Vec::new(), ops: Vec::new(), random: seed }
     }
 
-    /// SplitMix64.
+    /// Returns a random number below `end` (SplitMix64).
     fn below(&mut self, end: usize) -> usize {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -179,7 +180,7 @@ impl World {
         ((z ^ (z >> 31)) % end as u64) as usize
     }
 
-    /// Events at random, then each in turn until nothing happens any more.
+    /// Runs random events, then every kind of event in turn until nothing happens any more.
     fn run(&mut self) {
         for _ in 0..200 * self.clients.len() {
             let client = self.below(self.clients.len());
@@ -207,7 +208,7 @@ impl World {
         self.settle(|_| false);
     }
 
-    /// Whatever can happen, until nothing more does, but for replies of the engine that are kept.
+    /// Runs all events until nothing happens any more, except replies of the engine that `keeps` holds back.
     pub(super) fn settle(&mut self, keeps: impl Fn(&Done) -> bool) {
         let mut quiet = false;
         while !std::mem::replace(&mut quiet, true) {
@@ -293,7 +294,7 @@ impl World {
         !client.sending.is_empty()
     }
 
-    /// The client takes some of what is being sent; buffers are free when it has all of it.
+    /// Lets the client take some of the send in flight; its buffers are free when the client has all of it.
     fn send(&mut self, client: usize, most: usize) -> bool {
         let client = &mut self.clients[client];
         let len: usize = client.sending.iter().map(|part| part.len as usize).sum();
@@ -315,22 +316,22 @@ impl World {
         true
     }
 
-    /// Every client has the answers it should have, and no memory is kept. With `scarce` memory a
-    /// failure may end a connection that would otherwise be told.
+    /// Checks that every client has its answers and that no memory is leaked. With `scarce` memory a failure
+    /// may end a connection that would otherwise get an error reply.
     pub(super) fn check(mut self, scarce: bool) {
         assert!(self.done.is_empty());
         (0..self.clients.len()).for_each(|number| self.check_client(number, scarce));
         self.end();
     }
 
-    /// As [`Self::check`], but for one client, whose connection has ended.
+    /// Like [`Self::check`], except for one client whose connection has ended.
     pub(super) fn check_others(mut self, ended: usize) {
         assert!(self.clients[ended].connection.is_over());
         (0..self.clients.len()).filter(|&number| number != ended).for_each(|n| self.check_client(n, false));
         self.end();
     }
 
-    /// Requests that the engine was given.
+    /// Returns the number of matching requests that the engine has received.
     pub(super) fn asked(&self, which: impl Fn(Op) -> bool) -> usize {
         self.ops.iter().filter(|&&op| which(op)).count()
     }
@@ -339,7 +340,7 @@ impl World {
         let client = &self.clients[number];
         let over = client.connection.is_over();
         let expected = expected(&client.plan, number);
-        // A reply that has begun cannot tell of a failure: the connection ends.
+        // A reply that has begun cannot report a failure: the connection ends.
         let cannot_be_told = |(ask, expected): (&Ask, &(u32, Vec<u8>))| {
             !client.plan.structured && expected.0 == 5 && (scarce || ask.len > BUFFERED)
         };
@@ -390,7 +391,7 @@ fn put(ram: &mut Ram, memory: &mut HeapMemory, at: u64, buffer: Buffer) {
     ram.submit(Nanos(0), request, memory);
 }
 
-/// All that a client sends.
+/// Returns all bytes that the client sends.
 fn stream(plan: &Plan, base: usize) -> Vec<u8> {
     let mut bytes = hello(plan.structured);
     for (cookie, ask) in (0..).zip(&plan.asks) {
@@ -405,7 +406,7 @@ fn stream(plan: &Plan, base: usize) -> Vec<u8> {
     bytes
 }
 
-/// The error and data every request should bring.
+/// Returns the expected error and data of every request.
 fn expected(plan: &Plan, client: usize) -> Vec<(u32, Vec<u8>)> {
     let mut region = initial(client);
     let answer = |(cookie, ask): (u64, &Ask)| {
@@ -436,13 +437,13 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
 }
 
 impl Client {
-    /// What has come since the handshake.
+    /// Returns the bytes received since the handshake.
     pub(super) fn transmission(&self) -> Option<&[u8]> {
         after_the_handshake(&self.output, self.plan.structured)
     }
 
-    /// The answers as a client understands them that knows nothing of the server: byte after byte,
-    /// as the protocol says. A stream that is `cut` may end anywhere.
+    /// Decodes the replies as an independent client does: byte by byte, as the protocol specifies. A stream
+    /// that is `cut` may end anywhere.
     pub(super) fn answers(&self, cut: bool) -> Vec<Option<(u32, Vec<u8>)>> {
         let (asks, base) = (&self.plan.asks, self.connection.number as usize * REGION);
         let rest = self.transmission();
@@ -461,7 +462,7 @@ impl Client {
     }
 }
 
-/// Takes one message; its length, or `None` if it is not complete.
+/// Decodes one message; returns its length, or `None` if it is incomplete.
 fn message(
     rest: &[u8],
     asks: &[Ask],
@@ -505,7 +506,7 @@ fn message(
     Some(20 + len)
 }
 
-/// What follows the server's part of the handshake, if there is anything.
+/// Returns the bytes after the server's part of the handshake, if there are any.
 fn after_the_handshake(output: &[u8], structured: bool) -> Option<&[u8]> {
     let mut at = 18;
     for _ in 0..if structured { 3 } else { 0 } {
@@ -534,8 +535,8 @@ fn rounds() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(rounds()))]
 
-    /// Whatever is asked, in whatever order the engine answers, however the sockets take it: each
-    /// client can follow its stream, finds the right bytes, and gets every answer.
+    /// Each client can follow its stream, finds the right bytes, and gets every reply, whatever the requests,
+    /// the order of the engine's replies and the pace of the sockets.
     #[test]
     fn every_stream_can_be_followed(
         plans in plans(),

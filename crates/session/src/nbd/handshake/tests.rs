@@ -33,7 +33,7 @@ fn contexts(name: &str, queries: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// A history of a handshake after the client's flags: what is answered, and the last step.
+/// A handshake after the client's flags, with its answers.
 struct History {
     machine: Handshake,
     out: Vec<u8>,
@@ -49,7 +49,7 @@ impl History {
     fn feed(&mut self, bytes: &[u8]) -> Step {
         self.machine.step(bytes, &self.exports, &mut self.out)
     }
-    /// Sends an option; returns the types and data of the answers.
+    /// Sends an option; returns the types and data of the answers, and the last step.
     fn option(&mut self, number: u32, data: &[u8]) -> (Vec<(u32, Vec<u8>)>, Step) {
         self.out.clear();
         let step = self.feed(&option_bytes(number, data));

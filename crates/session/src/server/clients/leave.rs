@@ -1,4 +1,4 @@
-//! Clients that leave: closed by the server, or giving way to others; and those that rest.
+//! Clients that leave: closed by the server or evicted in favour of others; and clients that are idle.
 
 use super::{Client, Clients, POLLED_STEP, Socket, Stage};
 use crate::connection::Rest;
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use weir_model::{ConnId, Memory, Mutant, Peer};
 
 impl Clients {
-    /// Which handshake gives way to another one: of the peer that has the most, one that has said nothing if
-    /// there is one, and the oldest of these.
+    /// Returns the handshake to evict for a new one: of the peer with the most handshakes, preferably one
+    /// that has sent nothing, and the oldest of these.
     pub(super) fn who_gives_way(&self) -> Option<u16> {
         let all =
             || self.handshakes.iter().filter_map(|(_, n)| self.slots.get(*n).map(|client| (*n, client)));
@@ -21,7 +21,7 @@ impl Clients {
         silent.or_else(|| of_peer().next()).map(|(number, _)| number)
     }
 
-    /// A handshake is given up.
+    /// Closes a handshake that has been given up.
     pub(super) fn drop_handshake(&mut self, number: u16) {
         self.handshakes_dropped += 1;
         tracing::debug!(client = number, "closing the connection: the handshake took too long");
@@ -36,7 +36,7 @@ impl Clients {
         }
     }
 
-    /// Takes a client out of the queues it is in. Whoever is over has no more turns.
+    /// Removes a client from the queues it is in. A client that is over gets no more turns.
     pub(super) fn retire(&mut self, number: u16) {
         let Some(client) = self.slots.get_mut(number) else { return };
         let before = std::mem::replace(&mut client.stage, Stage::Over);
@@ -60,8 +60,8 @@ impl Clients {
         }
     }
 
-    /// A client is gone that may not have heard that writes were lost. Connected again it would ask for the
-    /// FLUSH that failed once more, and must not be told then that all is well.
+    /// Records that a client disconnected without having seen a loss of its writes. After it reconnects, it
+    /// would repeat the failed FLUSH, which must not succeed then.
     pub(super) fn note_unheard(&mut self, number: u16) {
         let Some(client) = self.slots.get_mut(number).filter(|client| client.stage == Stage::Over) else {
             return;
@@ -74,9 +74,8 @@ impl Clients {
         }
     }
 
-    /// Ends the volume's clients whose peer is gone: of what they had sent nothing more is carried out. A client
-    /// that lost its connection and has another one now must not have writes that it gave up overwrite those to
-    /// come.
+    /// Ends the volume's clients whose peer has disconnected; nothing more of their requests is executed. If
+    /// such a client has reconnected, writes that it gave up must not overwrite its new ones.
     pub(super) fn end_abandoned<P: Port, M: Memory>(
         &mut self,
         newcomer: u16,
@@ -103,7 +102,7 @@ impl Clients {
         }
     }
 
-    /// Closes the sockets of those touched that are done.
+    /// Closes the sockets of touched clients that are done.
     pub(super) fn close_touched<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         for number in std::mem::take(&mut self.touched) {
             let Some(client) = self.slots.get_mut(number) else { continue };
@@ -117,7 +116,8 @@ impl Clients {
         }
     }
 
-    /// Gives up handshakes that take too long; has clients rest that have been idle for a while.
+    /// Drops handshakes that exceed their time limit, and releases the buffers of clients that have been idle
+    /// long enough.
     pub(super) fn expire<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         while let Some(&(since, number)) = self.handshakes.first()
             && since + self.handshake <= outside.now
@@ -136,7 +136,7 @@ impl Clients {
         for (number, _) in &idle {
             self.rest_one(*number, outside);
         }
-        // Those that could not are looked at again.
+        // Clients that could not release their buffers are checked again later.
         let again = idle.iter().any(|(number, _)| self.slots.get(*number).is_some_and(awake));
         let again = again.then(|| outside.now + self.rest);
         self.look_for_idle = others.into_iter().map(|(_, due)| due).chain(again).min();
@@ -159,14 +159,14 @@ impl Clients {
         }
     }
 
-    /// No client may ask for more.
+    /// Lets no client submit more requests.
     pub(in crate::server) fn finish(&mut self) {
         self.finishing = true;
         let all: Vec<u16> = self.slots.iter_mut().map(finish).collect();
         all.into_iter().for_each(|number| self.touch(number));
     }
 
-    /// No client gets anything more.
+    /// Disconnects all clients; none gets another reply.
     pub(in crate::server) fn kill_all<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
         let all: Vec<u16> = self.slots.iter().map(|(number, _)| number).collect();
         all.into_iter().for_each(|number| self.kill(number));

@@ -1,4 +1,5 @@
-//! Analyses of more blocks than are looked at, beside a naive twin and beside what is exact.
+//! Tests of analyses of more blocks than are tracked, against a naive implementation and against exact
+//! results.
 
 use super::*;
 use crate::analysis::spots::{Regions, shares};
@@ -9,23 +10,24 @@ fn bounded(records: &[Record], blocks: u32) -> Analysis {
     analyzer.finish().expect("a trace").0
 }
 
-/// The addresses of a request's blocks, each with a number of its own.
+/// Returns the keys of a request's blocks, each a unique number.
 fn keys(record: &Record) -> impl Iterator<Item = u64> {
     let (disk, first) = (u64::from(record.disk.0) << 50, record.offset.0 / 4096);
     (first..first + record.len.0 / 4096).map(move |block| disk | block)
 }
 
-/// What fixed-size SHARDS counts, with a list for a stack.
+/// A naive fixed-size SHARDS, with a list as its stack.
 #[derive(Default)]
 struct Twin {
     halvings: u32,
     stack: Vec<u64>,
-    /// Accesses, whether there was a read and a write, and the last one, doubled, and 1 more for a write; by block.
+    /// By block: the number of accesses, whether it was read and written, and the time of the last one,
+    /// doubled, plus 1 for a write.
     blocks: BTreeMap<u64, (u32, [bool; 2], u64)>,
-    /// The distance, and the accesses it stands for.
+    /// Distances, each with the number of accesses it stands for.
     distances: Vec<(u64, u64)>,
     first: u64,
-    /// Accesses after one of another kind, by kinds, and times since.
+    /// Accesses after one of each kind, and the times between them.
     after: [u64; 4],
 }
 
@@ -81,7 +83,7 @@ proptest! {
         let counts = [times.read_after_read, times.read_after_write, times.write_after_read, times.write_after_write];
         prop_assert_eq!(counts.map(|spread| spread.count), twin.after);
         for point in &found.curves[0].points {
-            // Blocks that the cache of those that are looked at has.
+            // Size of the scaled cache for the tracked blocks.
             let small = ((point.size_blocks + unit / 2) / unit).max(1);
             let deep = twin.distances.iter().filter(|(distance, _)| distance / unit >= small);
             let misses = twin.first + deep.map(|(_, weight)| weight).sum::<u64>();
@@ -90,7 +92,7 @@ proptest! {
         prop_assert_eq!(found.popularity.shares, shares(twin.blocks.values().map(|(accesses, ..)| *accesses)));
     }
 
-    /// What does not depend on blocks is exact, however few are looked at.
+    /// Figures that do not depend on blocks are exact, however few blocks are tracked.
     #[test]
     fn what_is_counted_by_request_is_exact(records in records(), most in 4u32..100) {
         let (some, all) = (bounded(&records, most), bounded(&records, u32::MAX));
@@ -101,7 +103,7 @@ proptest! {
         prop_assert_eq!(&some.popularity.regions, &all.popularity.regions);
     }
 
-    /// No region seems to have more than it has, and none misses more than is said, which is little.
+    /// No region is counted too high, and none misses more accesses than stated, which is few.
     #[test]
     fn regions_miss_at_most_what_they_say(
         accesses in prop::collection::vec((0u64..60, 0u64..60, 1u64..600), 1..400),
@@ -128,7 +130,7 @@ proptest! {
     }
 }
 
-/// Figures from one block of sixteen are as far off as they say.
+/// Errors of figures from one block of sixteen are as large as stated.
 #[test]
 fn figures_from_some_blocks_are_near_those_from_all() {
     let mut random = weir_model::Rng::new(weir_model::Seed(5));
@@ -151,7 +153,7 @@ fn figures_from_some_blocks_are_near_those_from_all() {
     some.critical.iter().zip(&all.critical).for_each(|(some, all)| near(some.blocks, all.blocks));
     let (found, truth) = (&some.curves[0], &all.curves[0]);
     assert_eq!((found.rate, found.sampled_blocks), (looked_at.share, looked_at.blocks));
-    // Their sizes are a little apart.
+    // The sizes of the two curves differ slightly.
     let truth_at = |size: u64| {
         let after =
             truth.points.partition_point(|point| point.size_blocks < size).clamp(1, truth.points.len() - 1);
@@ -167,7 +169,7 @@ fn figures_from_some_blocks_are_near_those_from_all() {
     assert!(near.count() * 10 >= found.points.len() * 9, "{:?}", found.points);
 }
 
-/// A few blocks with more accesses than there is room for: the sample ends there, and says so.
+/// A few blocks with more accesses than fit: the sample ends there, and says so.
 #[test]
 fn a_sample_that_has_no_room_ends() {
     let sampled = |sampling| {

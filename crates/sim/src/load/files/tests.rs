@@ -86,7 +86,8 @@ fn a_sync_writes_the_file_and_its_inode_or_the_journal() {
         let file = files.create(None, &mut asked);
         files.write(file, 0..12_288, &mut asked);
         files.sync(file, &mut asked);
-        // Three blocks and the inode; or three, and bitmap and inode with a head and an end in the journal.
+        // Three blocks and the inode; or, with a journal, three blocks, and bitmap and inode between a
+        // descriptor and a commit record.
         assert_eq!(writes(&asked), if journal.0 == 0 { 4 } else { 3 + 4 }, "{asked:?}");
         asked.clear();
         files.sync(file, &mut asked);
@@ -109,7 +110,7 @@ fn who_writes_more_than_memory_may_hold_writes_back() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Each block belongs to one file, and what files have is what is taken.
+    /// Each block belongs to one file, and the files' blocks are exactly the allocated ones.
     #[test]
     fn no_block_belongs_to_two(steps in prop::collection::vec((0u8..4, 0usize..12, 1u64..200_000), 1..200)) {
         let mut files = Files::new(shape(512));

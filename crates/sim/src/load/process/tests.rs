@@ -33,7 +33,7 @@ fn load(weights: Weights) -> Processes {
     Processes::new(files, programs)
 }
 
-/// Every process has its processor time, reads what memory does not have, and others write back.
+/// Every process gets its processor time and reads what memory does not contain; other clients write back.
 #[test]
 fn processes_ask_for_what_memory_leaves_and_count_what_they_do() {
     let weights = Weights { look: 2, touch: 1, read: 4, append: 1, overwrite: 1, make: 1, remove: 1 };
@@ -60,13 +60,13 @@ fn processes_ask_for_what_memory_leaves_and_count_what_they_do() {
         }
     }
     assert!(reads > 1_000 && written > 200, "{reads} reads, {written} writes");
-    // Each step takes 50 us of a process's time at least.
+    // Each step takes at least 50 us of a process's time.
     let most = 2.0 * clients[0].as_secs_f64() / 50e-6;
     let done = load.done().unwrap_or(0) as f64;
     assert!(done > 0.05 * most && done < 1.05 * most, "{done} of {most}");
 }
 
-/// In an experiment processes that find everything in memory are held up by nothing.
+/// In an experiment, nothing delays processes that find everything in memory.
 #[test]
 fn processes_that_wait_are_asked_again_when_they_said() {
     use crate::{DeviceSize, DeviceSpec, Mode, Plan, PoolSpec, place};
@@ -95,7 +95,7 @@ fn processes_that_wait_are_asked_again_when_they_said() {
     let policy = weir_policy::placement::by_name("sequential").expect("a policy");
     let mut load = load(Weights { look: 1, ..Weights::default() });
     let outcome = place(&pool, policy, &mut load, &plan).expect("an outcome");
-    // Two processes, 50 us a step.
+    // Two processes at 50 us per step.
     let rate = outcome.work_rate.unwrap_or(0.0);
     assert!((39_000.0..41_000.0).contains(&rate), "{rate}");
 }

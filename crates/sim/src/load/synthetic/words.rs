@@ -1,21 +1,21 @@
-//! A phase, from its words.
+//! Parses a phase of a synthetic load from its words.
 
 use super::{PATTERNS, Pattern, Phase, Scatter};
 use rand_distr::Zipf;
 use weir_model::{BLOCK, Bytes, Nanos, SECTOR, VolumeOffset};
 
-/// Requests are no longer.
+/// Maximum request size.
 const SIZE_MAX: Bytes = Bytes::mib(16);
-/// Volumes are no larger.
+/// Maximum volume size.
 const OVER_MAX: Bytes = Bytes::gib(64 << 10);
 
-/// No more requests follow one another.
+/// Maximum number of requests in a run.
 const RUN_MAX: u32 = 100_000;
-/// Sweeps leave out no more.
+/// Maximum gap of a sweep.
 const GAP_MAX: Bytes = Bytes::gib(1);
-/// No more scans at the same time.
+/// Maximum number of concurrent scans.
 const STREAMS_MAX: u32 = 1024;
-/// A scan has no more pieces.
+/// Maximum number of pieces of a scan.
 const PIECES_MAX: u64 = 1_000_000;
 
 const AT: &str = "whole sectors of 512 bytes, up to 64TiB";
@@ -23,7 +23,7 @@ const AT: &str = "whole sectors of 512 bytes, up to 64TiB";
 const KEYS: &str =
     "theta, hot, part, hits, run, streams, pieces, gap, reads, size, writes, over, at, rate, for, think";
 
-/// What was wrong with a word, and what would be right.
+/// What is wrong with a word, and what would be right.
 type Mistake = String;
 
 pub(super) fn phase(
@@ -99,7 +99,7 @@ pub(super) fn phase(
     phase.pattern = match pattern {
         "zipf" => Pattern::Zipf { law: law(theta, blocks)?, blocks: scatter() },
         "hotcold" if blocks > 1 => {
-            // Some of either.
+            // At least one block of each kind.
             let hot = ((blocks as f64 * part) as u64).clamp(1, blocks - 1);
             Pattern::HotCold { hot, hits, blocks: scatter() }
         }
@@ -113,9 +113,9 @@ pub(super) fn phase(
     Ok(phase)
 }
 
-/// Refuses a first word that no phase begins with.
+/// Refuses a first word with which no phase begins.
 fn known(pattern: &str, is_first: bool) -> Result<(), Mistake> {
-    // As in `rate=1000/s`: what follows the slash is the next phase.
+    // For input such as `rate=1000/s`: the text after the slash is the next phase.
     let after = if is_first { "" } else { "; a slash begins the next phase, and no unit" };
     match PATTERNS.contains(&pattern) {
         true => Ok(()),
@@ -126,7 +126,7 @@ fn known(pattern: &str, is_first: bool) -> Result<(), Mistake> {
     }
 }
 
-/// A scan in pieces, if they can be had.
+/// Returns a scan in pieces, if the piece size is valid.
 fn in_pieces(phase: &Phase, pieces: Bytes, streams: usize) -> Result<Pattern, Mistake> {
     let whole = match (&phase.sizes[..], &phase.write_sizes) {
         ([(size, _)], None) => size.0 > 0 && pieces >= *size && pieces.0.is_multiple_of(size.0),
@@ -155,7 +155,7 @@ fn count(text: &str, most: u32) -> Option<u32> {
     text.parse().ok().filter(|number| (1..=most).contains(number))
 }
 
-/// `70%` or `0.7`.
+/// Parses `70%` or `0.7`.
 pub(crate) fn share(text: &str) -> Option<f64> {
     match text.strip_suffix('%') {
         Some(percent) => Some(number(percent, 0.0, 100.0)? / 100.0),
@@ -163,7 +163,7 @@ pub(crate) fn share(text: &str) -> Option<f64> {
     }
 }
 
-/// `4KiB`, or `4KiB:3,64KiB:1`.
+/// Parses `4KiB`, or `4KiB:3,64KiB:1`.
 fn sizes_of(text: &str, size: &impl Fn(&str) -> Result<Bytes, String>) -> Result<Vec<(Bytes, u32)>, String> {
     let one = |part: &str| {
         let (bytes, weight) = part.split_once(':').unwrap_or((part, "1"));

@@ -1,18 +1,19 @@
-//! A placement that was settled beforehand, as a policy.
+//! A precomputed placement as a policy.
 
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use weir_model::{DeviceId, ExtentIndex, ExtentKey, VolumeId};
 use weir_policy::placement::{Access, Moment, Placement};
 
-/// Each extent goes where it was assigned, if there is room, and stays there.
+/// Places each extent on its assigned device, if there is room, and never moves it.
 #[derive(Debug)]
 pub(super) struct Assigned {
     by_extent: FxHashMap<ExtentKey, DeviceId>,
 }
 
 impl Assigned {
-    /// By the load's volume, in order, and the extent in it.
+    /// Creates the policy from the device of each extent; the key is the load's volume, by order, and the
+    /// extent in it.
     pub(super) fn new(by_extent: &BTreeMap<(usize, ExtentIndex), DeviceId>) -> Self {
         let key = |(volume, index): &(usize, ExtentIndex)| ExtentKey {
             volume: VolumeId(*volume as _),

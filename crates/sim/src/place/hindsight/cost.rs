@@ -1,29 +1,29 @@
-//! The additive cost model: a command costs a fixed part and a part for each byte, regardless of queueing.
+//! The additive cost model: a command has a fixed cost and a cost per byte, regardless of queueing.
 
 use crate::place::outcome::Commands;
 use weir_model::{Bytes, IoKind};
 use weir_timing::drives::Drive;
 use weir_timing::occupancy;
 
-/// The lengths at which service times are measured.
+/// Lengths at which service times are measured.
 const SHORT: Bytes = Bytes::kib(4);
 const LONG: Bytes = Bytes::kib(256);
 
-/// The cost of a device's commands in one direction.
+/// Cost of a device's commands in one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CommandCost {
-    /// Seconds a command.
+    /// Seconds per command.
     pub command: f64,
-    /// Seconds a byte.
+    /// Seconds per byte.
     pub byte: f64,
 }
 
-/// The cost of a device's commands.
+/// Cost of a device's commands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceCost {
-    /// The cost of reads.
+    /// Cost of reads.
     pub read: CommandCost,
-    /// The cost of writes.
+    /// Cost of writes.
     pub write: CommandCost,
 }
 
@@ -36,7 +36,7 @@ impl CommandCost {
         Self { command: (short - byte * SHORT.0 as f64).max(0.0), byte }
     }
 
-    /// Returns the cost, in seconds, of so many commands with so many bytes in total.
+    /// Returns the cost, in seconds, of this many commands with this many bytes in total.
     pub fn of_all(&self, commands: u64, bytes: Bytes) -> f64 {
         self.command * commands as f64 + self.byte * bytes.0 as f64
     }
@@ -51,7 +51,7 @@ impl DeviceCost {
         }
     }
 
-    /// Returns the device time, in seconds, that these commands take.
+    /// Returns the device time, in seconds, of these commands.
     pub fn of_commands(&self, commands: &Commands) -> f64 {
         let Commands { reads, read, writes, written } = *commands;
         self.read.of_all(reads, read) + self.write.of_all(writes, written)

@@ -1,37 +1,38 @@
-//! A lower bound on the cost of any policy, also one that knows all requests in advance and copies and moves
-//! blocks at any time.
+//! A lower bound on the cost of any policy, including one that knows all requests in advance and copies and
+//! moves blocks at any time.
 //!
-//! A block is in one or several places. A read costs that of the cheapest of them, a write that of all that
-//! hold the block afterwards. What has just been read or written is copied for a write along with its extent,
-//! anything else for a read of its bytes as well; to drop a copy costs nothing.
+//! A block is on one or several devices. A read costs as much as on the cheapest of them; a write costs the
+//! sum over all devices that hold the block afterwards. Copying a block that was just read or written costs a
+//! write as part of its extent; copying any other block also costs a read of its bytes. Dropping a copy costs
+//! nothing.
 //!
-//! Where space is scarce a block pays a price for the time it stays there (Lagrange's multipliers). Then no
-//! block minds the others, and the cheapest course of each is found by dynamic programming. With any prices,
-//! what these come to less the price of all space there is costs no more than any courses that fit together.
-//! Prices go up where more space is wanted than there is, and down where less is. With one scarce device and
-//! a price for each request the best prices come to what the best courses cost, since the linear program
-//! behind it has a solution in whole numbers: Belady's rule, with costs.
+//! On a scarce device, a block pays a price for the time it stays there (Lagrange multipliers). Then the
+//! blocks are independent of each other, and dynamic programming finds the cheapest course of each. For any
+//! prices, the sum of these costs minus the price of all available space is a lower bound on the cost of
+//! feasible courses. Prices rise where demand exceeds the space, and fall where it does not. With one scarce
+//! device and one price per request, the best prices give the cost of the optimum, because the underlying
+//! linear program has an integral solution: Belady's rule, with costs.
 
 use super::cost::DeviceCost;
 use super::events::{Access, Event, Events, Filled};
 
-/// How many devices there may be.
+/// Maximum number of devices.
 pub(super) const DEVICES_MAX: usize = 4;
-/// How many sets of them there are; a set has a bit for each.
+/// Number of sets of devices; a set has one bit for each device.
 const SETS: usize = 1 << DEVICES_MAX;
-/// What a price changes by in the first round, as the power of e; less in later ones.
+/// Exponent of the price adjustment in the first round; it decreases in later rounds.
 const STEP: f64 = 0.7;
 
-/// A device: what commands cost there, and how much it holds.
+/// A device: its command costs and its capacity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tier {
     pub(super) cost: DeviceCost,
-    /// Blocks it holds at most; `None` if that is enough for all.
+    /// Capacity in blocks; `None` if all blocks fit.
     pub(super) capacity: Option<u64>,
 }
 
 impl Tier {
-    /// What the block's share of a command costs here.
+    /// Returns the block's share of the cost of a command on this device.
     pub(super) fn share(&self, event: &Event) -> f64 {
         let of = match event.access {
             Access::Read => self.cost.read,
@@ -42,10 +43,10 @@ impl Tier {
     }
 }
 
-/// How closely the prices are sought.
+/// Precision of the search for prices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    /// Stretches of as many requests, with prices of their own.
+    /// Number of periods of equally many requests; each period has its own prices.
     pub(super) periods: u32,
     pub(super) rounds: u32,
 }
@@ -72,8 +73,7 @@ pub(super) fn bound(events: &Events, filled: &Filled<'_>, tiers: &[Tier], effort
     best
 }
 
-/// What the last block that fits would gain on the best device, for the time of one request: prices to begin
-/// with.
+/// Returns the initial price: the gain per request of the last block that fits on the best device.
 fn first_price(events: &Events, tiers: &[Tier]) -> f64 {
     let gain = |event: &Event| {
         let shares = tiers.iter().map(|tier| tier.share(event));
@@ -87,7 +87,7 @@ fn first_price(events: &Events, tiers: &[Tier]) -> f64 {
     last.max(most * 1e-3) / f64::from(events.requests.max(1))
 }
 
-/// All requests, in stretches of a power of two.
+/// All requests, divided into periods whose length is a power of two.
 #[derive(Clone, Copy, Debug)]
 struct Periods {
     shift: u32,
@@ -96,28 +96,28 @@ struct Periods {
 }
 
 impl Periods {
-    /// No more than so many, of requests of which there is at least one.
+    /// Divides `requests`, at least one, into at most `most` periods.
     fn new(most: u32, requests: u32) -> Self {
         let shift = requests.div_ceil(most.max(1)).next_power_of_two().trailing_zeros();
         Self { shift, count: (u64::from(requests)).div_ceil(1 << shift) as u32, requests }
     }
 
-    /// The first request of a period, or, of the one after the last, the end.
+    /// Returns the first request of a period; for the period after the last one, the end.
     fn start(self, period: u32) -> u32 {
         (u64::from(period) << self.shift).min(self.requests.into()) as u32
     }
 
-    /// The period a request is in; the end is in the last.
+    /// Returns the period of a request; the end belongs to the last period.
     fn of(self, at: u32) -> u32 {
         (at >> self.shift).min(self.count - 1)
     }
 }
 
-/// What a block pays for the time of a request, by device and period.
+/// Price of a block per request, by device and period.
 struct Prices {
     periods: Periods,
     by_device: Vec<Vec<f64>>,
-    /// The sum over all requests before each period.
+    /// Sum of the prices over all requests before each period.
     before: Vec<Vec<f64>>,
 }
 
@@ -143,14 +143,14 @@ impl Prices {
         }
     }
 
-    /// From the first request to this one.
+    /// Returns the sum of the prices up to a request.
     fn up_to(&self, device: usize, at: u32) -> f64 {
         let period = self.periods.of(at);
         let within = f64::from(at - self.periods.start(period));
         self.before[device][period as usize] + within * self.by_device[device][period as usize]
     }
 
-    /// Of all space there is.
+    /// Returns the price of all available space.
     fn of_space(&self, tiers: &[Tier]) -> f64 {
         let of = |(before, tier): (&Vec<f64>, &Tier)| {
             tier.capacity.map_or(0.0, |blocks| blocks as f64 * before.last().copied().unwrap_or(0.0))
@@ -158,7 +158,7 @@ impl Prices {
         self.before.iter().zip(tiers).map(of).sum()
     }
 
-    /// Up where more is used than there is, down where less is.
+    /// Raises prices where demand exceeds the space and lowers them elsewhere.
     fn adjust(&mut self, tiers: &[Tier], used: &Used, step: f64) {
         for (device, tier) in tiers.iter().enumerate() {
             let Some(blocks) = tier.capacity else { continue };
@@ -173,12 +173,12 @@ impl Prices {
     }
 }
 
-/// How long blocks were on each device, in requests, by period.
+/// Space used on each device, in blocks times requests, by period.
 struct Used {
     periods: Periods,
-    /// By device and period, what stays that begin or end within it come to there.
+    /// Contributions of stays that begin or end within a period, by device and period.
     parts: Vec<Vec<f64>>,
-    /// Stays that fill whole periods: how many more there are than in the period before.
+    /// Stays that cover whole periods: the difference to the number in the period before.
     more: Vec<Vec<i64>>,
 }
 
@@ -188,7 +188,7 @@ impl Used {
         Self { periods, parts: vec![vec![0.0; count]; devices], more: vec![vec![0; count]; devices] }
     }
 
-    /// By period.
+    /// Returns the used space by period.
     fn of(&self, device: usize) -> impl Iterator<Item = f64> {
         let whole = self.more[device].iter().scan(0, |count, more| {
             *count += more;
@@ -218,22 +218,22 @@ impl Used {
     }
 }
 
-/// What moves cost, and when they may pay.
+/// Costs of moves, and the conditions under which they can pay.
 struct Courses<'a> {
     tiers: &'a [Tier],
     periods: Periods,
-    /// Sets of the devices there are.
+    /// Number of sets of devices.
     sets: usize,
-    /// A copy of a block made along with its extent's: the write, by device.
+    /// Cost of the write of a copy made as part of its extent, by device.
     copy_to: Vec<f64>,
-    /// The read for it, by the set it is read from.
+    /// Cost of the read for a copy, by the set it is read from.
     copy_from: [f64; SETS],
-    /// With several scarce devices a block may change between them while nobody asks for it, when prices
+    /// True with several scarce devices: a block may then move between two of its accesses, when prices
     /// change.
     changes_between: bool,
 }
 
-/// Where a block came from, by where it is.
+/// Previous set of a block, by its current set.
 type From = [u8; SETS];
 
 impl<'a> Courses<'a> {
@@ -256,7 +256,7 @@ impl<'a> Courses<'a> {
         }
     }
 
-    /// What the cheapest courses cost, prices included, and the space they use.
+    /// Returns the cost of the cheapest courses, including prices, and the space they use.
     fn all(&self, events: &Events, filled: &Filled<'_>, prices: &Prices) -> (f64, Used) {
         let mut used = Used::new(self.tiers.len(), self.periods);
         let mut cost = 0.0;
@@ -268,7 +268,7 @@ impl<'a> Courses<'a> {
         (cost, used)
     }
 
-    /// The cheapest course of one block.
+    /// Finds the cheapest course of one block.
     fn one(
         &self,
         events: &[Event],
@@ -278,8 +278,8 @@ impl<'a> Courses<'a> {
         used: &mut Used,
     ) -> f64 {
         trail.clear();
-        // By the set of devices that hold it, none while it holds nothing. Where it is at first costs
-        // nothing.
+        // Costs by the set of devices that hold the block; the empty set while it holds no data. The initial
+        // placement costs nothing.
         let mut costs = [f64::INFINITY; SETS];
         if holds_data {
             costs[1..self.sets].fill(0.0);
@@ -307,7 +307,7 @@ impl<'a> Courses<'a> {
         costs[last]
     }
 
-    /// Time passes until that request.
+    /// Lets the time pass until a request.
     fn pass(
         &self,
         costs: &mut [f64; SETS],
@@ -337,7 +337,7 @@ impl<'a> Courses<'a> {
         }
     }
 
-    /// It is served where it is from then on, until the request has ended.
+    /// Serves a request from the block's set until the request ends.
     fn serve(&self, costs: &mut [f64; SETS], event: &Event) -> From {
         let mut from = same();
         match event.access {
@@ -367,7 +367,7 @@ impl<'a> Courses<'a> {
         from
     }
 
-    /// Copies and drops where that pays, reading a copy's source at this cost.
+    /// Copies and drops where that pays; `read` is the cost of reading a copy's source.
     fn copy_and_drop(&self, costs: &mut [f64; SETS], from: &mut From, read: &[f64; SETS]) {
         // A second copy may be made of the first.
         for _ in 2..self.tiers.len() + 1 {
@@ -385,7 +385,7 @@ impl<'a> Courses<'a> {
     }
 }
 
-/// Goes from one set to another where that is cheaper than what is known.
+/// Moves from one set to another if that is cheaper than the known cost.
 fn take(costs: &mut [f64; SETS], from: &mut From, a: usize, b: usize, cost: f64) {
     if costs[a] + cost < costs[b] {
         costs[b] = costs[a] + cost;

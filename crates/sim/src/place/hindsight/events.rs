@@ -1,19 +1,19 @@
 //! The accesses to each block, in order.
 //!
-//! A block here is what all requests access as a whole: 4 KiB, or more where all of them are longer and
-//! aligned.
+//! A block is the largest unit that all requests access as a whole: 4 KiB, or more if all requests are longer
+//! and aligned.
 
 use crate::place::machine::PIECE;
 use crate::{Arrival, Space};
 use std::collections::BTreeSet;
 use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Op, VolumeOffset};
 
-/// What a request does to a block.
+/// Effect of a request on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
     Write,
-    /// It holds nothing from then on.
+    /// The block holds no data from then on.
     Clear,
 }
 
@@ -28,12 +28,12 @@ pub(super) struct BlockId {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) id: BlockId,
-    /// The number of the request.
+    /// Number of the request.
     pub(super) at: u32,
     pub(super) access: Access,
-    /// Blocks the command is about, this one among them.
+    /// Number of blocks of the command, including this one.
     pub(super) blocks: u16,
-    /// Bytes of this block that it is about.
+    /// Bytes of this block that the command accesses.
     pub(super) bytes: u32,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Event {
 pub(super) struct Events {
     pub(super) all: Vec<Event>,
     pub(super) requests: u32,
-    /// The length of a block.
+    /// Length of a block.
     pub(super) block: Bytes,
 }
 
@@ -66,7 +66,7 @@ impl Events {
                 let (first, after) = (start / block, end.div_ceil(block));
                 for number in first..after {
                     let bytes = end.min((number + 1) * block) - start.max(number * block);
-                    // What is cleared in part stays.
+                    // A partly cleared block keeps its data.
                     if access == Access::Clear && bytes < block {
                         continue;
                     }
@@ -80,17 +80,17 @@ impl Events {
         Self { all, requests: arrivals.len() as u32, block: Bytes(block) }
     }
 
-    /// Iterates over blocks, each with its events.
+    /// Iterates over the blocks, each with its events.
     pub(super) fn by_block(&self) -> impl Iterator<Item = &[Event]> {
         self.all.chunk_by(|a, b| a.id == b.id)
     }
 }
 
-/// Which blocks hold data before the load begins.
+/// The blocks that hold data before the load begins.
 pub(super) struct Filled<'a> {
     pub(super) spaces: &'a [Space],
     pub(super) extent: ExtentSize,
-    /// The length of a block.
+    /// Length of a block.
     pub(super) block: Bytes,
 }
 
@@ -102,12 +102,12 @@ impl Filled<'_> {
         space.extents.get(run).is_some_and(|run| run.start <= index)
     }
 
-    /// The volume and the extent in it.
+    /// Returns the volume of a block and the extent in it.
     pub(super) fn extent_of(&self, id: BlockId) -> (usize, ExtentIndex) {
         (id.volume as usize, self.extent.index(VolumeOffset(id.block * self.block.0)))
     }
 
-    /// Those that hold data and those that are written later, in order.
+    /// Returns the extents that hold data before the load or are written later, in order.
     pub(super) fn extents_with(&self, events: &Events) -> Vec<(usize, ExtentIndex)> {
         let runs =
             self.spaces.iter().enumerate().flat_map(|(v, space)| space.extents.iter().map(move |r| (v, r)));
@@ -118,7 +118,7 @@ impl Filled<'_> {
         filled.chain(written).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Those of a block's events that reach a device: where nothing is, nothing is read.
+    /// Returns the events of a block that reach a device: a read of a block without data does not.
     pub(super) fn that_reach_devices<'e>(&self, block: &'e [Event]) -> impl Iterator<Item = &'e Event> {
         let mut holds = block.first().is_some_and(|event| self.holds(event.id));
         block.iter().filter(move |event| {

@@ -1,18 +1,18 @@
-//! The best static placement: of all placements that never change, the one that costs least.
+//! The best static placement: the cheapest of all placements that never change.
 //!
-//! Each extent is on one device for good. At first all are where they cost least; while a device has more
-//! than it has room for, one extent goes from it to one that has room, by the cheapest way: it may go in the
-//! place of another, which goes on. By successive shortest paths, as in Ahuja, Magnanti and Orlin's *Network
-//! Flows* (section 9.7), this ends with an optimum.
+//! Each extent stays on one device. At first all extents are where they cost least. While a device has more
+//! extents than it has room for, one extent moves from it to a device with room, along the cheapest path: it
+//! may take the place of another extent, which moves on. By successive shortest paths, as in Ahuja, Magnanti
+//! and Orlin's *Network Flows* (section 9.7), the result is optimal.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What extents cost on each device, in picoseconds: whole numbers, since sums that are not exact could make
-/// a way that leads in a circle look cheap.
+/// Costs of extents on each device, in picoseconds. They are integers, because rounding errors of sums could
+/// make a cyclic path look cheap.
 pub(super) struct Costs {
     pub(super) devices: usize,
-    /// Extent by extent, each device's.
+    /// Costs by extent and device.
     pub(super) of: Vec<i64>,
 }
 
@@ -26,7 +26,7 @@ impl Costs {
     }
 }
 
-/// The device of each extent, for devices that hold so many; `None` if they do not hold all.
+/// Returns the device of each extent, for devices of these capacities; `None` if the extents do not fit.
 pub(super) fn best(costs: &Costs, capacity: &[u64]) -> Option<Vec<u8>> {
     if capacity.iter().sum::<u64>() < costs.extents() as u64 {
         return None;
@@ -45,7 +45,8 @@ struct Flow<'a> {
     costs: &'a Costs,
     at: Vec<u8>,
     count: Vec<u64>,
-    /// What it costs an extent to go from one device to another, the cheapest first; some have left.
+    /// Cost of moving an extent from one device to another, cheapest first; some of the extents have already
+    /// moved.
     leaving: Vec<BinaryHeap<Reverse<(i64, u32)>>>,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Who would go from one device to another, at which cost.
+    /// Returns the cheapest extent to move from one device to another, with its cost.
     fn next(&mut self, from: usize, to: usize) -> Option<(i64, u32)> {
         let heap = &mut self.leaving[from * self.costs.devices + to];
         while let Some(Reverse((cost, extent))) = heap.peek() {
@@ -94,7 +95,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The devices on the cheapest way to one that is not full (Bellman and Ford).
+    /// Returns the devices on the cheapest path to one that is not full (Bellman and Ford).
     fn cheapest_way(&mut self, from: usize, capacity: &[u64]) -> Option<Vec<usize>> {
         let devices = self.costs.devices;
         let mut cost = vec![None; devices];

@@ -1,4 +1,4 @@
-//! The bounds beside what an exhaustive search finds, and beside what real policies come to.
+//! Tests of the bounds against an exhaustive search and against the costs of real policies.
 
 use super::cost::{CommandCost, DeviceCost};
 use super::dynamic_bound::{Effort, Tier, bound};
@@ -12,7 +12,7 @@ use weir_policy::placement::{ALL, by_name};
 
 const EXTENT: ExtentSize = ExtentSize::DEFAULT;
 
-/// One block each, of extents of their own.
+/// Makes a request of one block; each block is in an extent of its own.
 fn arrival(block: u64, op: Op) -> Arrival {
     let offset = VolumeOffset(block * EXTENT.bytes().0);
     Arrival { at: Nanos(0), volume: 0, op, offset, len: Bytes(BLOCK) }
@@ -23,7 +23,7 @@ fn tier(read: f64, write: f64, byte: f64, capacity: Option<u64>) -> Tier {
     Tier { cost: DeviceCost { read: of(read), write: of(write) }, capacity }
 }
 
-/// Of two devices, with tier for these shares of the data.
+/// Makes a pool of two devices with room for these shares of the data.
 fn pool(fast: (&str, f64), slow: (&str, f64)) -> PoolSpec {
     let device = |name: &str, (model, share): (&str, f64)| DeviceSpec {
         name: name.into(),
@@ -47,11 +47,11 @@ fn spaces(filled: u64) -> Vec<Space> {
     vec![Space { size: Bytes::mib(1), extents }]
 }
 
-/// The dynamic optimum by exhaustion: every state of all blocks together, after every request.
+/// Finds the dynamic optimum by exhaustive search: every state of all blocks after every request.
 struct Exhaustive<'a> {
     tiers: &'a [Tier],
     blocks: usize,
-    /// What it costs a block to go from one set of places to another; and right after it was read.
+    /// The cost of moving a block between two sets of devices, in general and right after the block was read.
     moves: Vec<Vec<f64>>,
     moves_read: Vec<Vec<f64>>,
 }
@@ -66,7 +66,7 @@ impl<'a> Exhaustive<'a> {
         1 << self.tiers.len()
     }
 
-    /// By Floyd and Warshall, over single copies and drops.
+    /// Computes the costs of moves from those of single copies and drops (Floyd and Warshall).
     fn moves(tiers: &[Tier], costs_read: bool) -> Vec<Vec<f64>> {
         let sets = 1usize << tiers.len();
         let mut cost = vec![vec![f64::INFINITY; sets]; sets];
@@ -110,8 +110,9 @@ impl<'a> Exhaustive<'a> {
         (0..self.sets().pow(self.blocks as u32)).filter(|state| self.fits(*state)).collect()
     }
 
-    /// What a block costs that is in one set during one request and in another during the next, which touches
-    /// it or not; it was touched by the one before or not.
+    /// Returns the cost of a block that is in one set of devices during one request and in another during the
+    /// next. `event` is the next request's access to the block, if it has one; `was_touched` says whether the
+    /// request before accessed it.
     fn step(&self, from: usize, to: usize, was_touched: bool, event: Option<&Event>) -> f64 {
         let moved = if was_touched { self.moves_read[from][to] } else { self.moves[from][to] };
         let members = (0..self.tiers.len()).filter(move |d| to >> d & 1 == 1);
@@ -126,7 +127,7 @@ impl<'a> Exhaustive<'a> {
         }
     }
 
-    /// The least cost of these requests, of blocks of which the first so many hold data.
+    /// Returns the least cost of these requests; the first `filled` blocks hold data.
     fn least(&self, events: &Events, filled: u64) -> f64 {
         let states = self.states();
         let free = |state: usize| {
@@ -179,7 +180,7 @@ fn dynamic(tiers: &[Tier], requests: &[(u64, u8)], filled: u64, rounds: u32) -> 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// With one scarce device it is the optimum itself, as far as prices are found.
+    /// With one scarce device the bound is the optimum itself, up to the precision of the prices.
     #[test]
     fn nothing_costs_less_than_the_dynamic_bound(
         requests in requests(3),
@@ -246,13 +247,13 @@ fn a_block_that_is_read_often_enough_is_worth_its_copy() {
     // A copy costs 3.2 / 32 + 0; each read saves 0.9.
     let tiers = [tier(0.1, 3.2, 0.0, Some(1)), tier(1.0, 1.0, 0.0, None)];
     let of = |requests: &[(u64, u8)]| dynamic(&tiers, requests, 2, 400);
-    // It may be there from the start.
+    // The block may be on the fast device from the start.
     let once = of(&[(0, 0)]);
     assert!((once - 0.1).abs() < 1e-9, "{once}");
-    // Two, twice each: one is there from the start, the other is copied in its place.
+    // Two blocks, read twice each: one is there from the start, the other is copied in its place.
     let twice = of(&[(0, 0), (0, 0), (1, 0), (1, 0)]);
     assert!((twice - (0.2 + 0.1 + 0.2)).abs() < 0.01, "{twice}");
-    // In turn, there is always one that is not there.
+    // With alternating reads, one block is always missing.
     let in_turn = of(&[(0, 0), (1, 0), (0, 0), (1, 0)]);
     assert!((in_turn - (0.4 + 3.0 * 0.1)).abs() < 0.01, "{in_turn}");
 }
@@ -304,7 +305,8 @@ fn no_policy_beats_the_bounds_of_what_it_was_asked() {
     }
 }
 
-/// The length of a block; of each event the block, what is done, the blocks of its command, and bytes.
+/// Returns the length of a block, and for each event its block, access, the number of blocks of its command,
+/// and its bytes.
 fn events_of(op: Op, offset: u64, len: u64) -> (u64, Vec<(u64, Access, u16, u32)>) {
     let asked = [Arrival { at: Nanos(0), volume: 0, op, offset: VolumeOffset(offset), len: Bytes(len) }];
     let events = Events::of(&asked, EXTENT);

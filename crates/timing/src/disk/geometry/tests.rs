@@ -41,7 +41,7 @@ fn seeks_never_get_shorter_with_distance() {
     }
 }
 
-/// The sequential clock by walking the tracks one by one.
+/// The sequential clock agrees with a walk over the tracks one by one.
 #[test]
 fn the_sequential_clock_agrees_with_walking() {
     let g = Geometry::new(hdd_15k(), Bytes::mib(64));
@@ -68,8 +68,8 @@ fn the_sequential_clock_agrees_with_walking() {
     assert_eq!(sector, g.sectors());
 }
 
-/// The published layouts of drives in their own size: addresses, defective and spare sectors,
-/// against a walk over all of a zone's sectors.
+/// The published layouts of drives at their own size: addresses, defective and spare sectors, against a walk
+/// over all of a zone's sectors.
 #[test]
 fn defective_and_spare_sectors_hold_no_addresses() {
     for name in ["cheetah-9lp", "atlas-10k", "hp-c2247a"] {
@@ -95,7 +95,7 @@ fn defective_and_spare_sectors_hold_no_addresses() {
     assert_eq!([own("cheetah-9lp"), own("atlas-10k"), own("hp-c2247a")], [17_783_240, 17_938_986, 2_054_864]);
 }
 
-/// A head that comes to a track early has the sectors before the wanted one, of this track only.
+/// A head that reaches a track early passes the sectors before the wanted one, of this track only.
 #[test]
 fn what_passes_before_a_sector_is_on_its_track() {
     let params = hdd_15k();

@@ -16,9 +16,9 @@ fn neighbours_merge_up_to_the_limit() {
 }
 
 proptest! {
-    /// Against a list of writes not yet on the media: space is what the runs take, a stamp is
-    /// settled exactly when no run up to it is here or landing, and there is something to write
-    /// out as long as the cache is not empty.
+    /// Compares the cache with a list of writes not yet on the media: the space in use is that of the runs, a
+    /// stamp is settled exactly when no run up to it is cached or being written, and there is something to
+    /// write out unless the cache is empty.
     #[test]
     fn space_and_stamps_are_true(ops in prop::collection::vec((0u8..4, 0u64..64, 1u64..12), 1..200)) {
         let mut c = cache(100, 16);
