@@ -135,13 +135,13 @@ fn a_blank_device_takes_the_place_of_any_that_is_gone() {
         server.stop("TERM");
         pool.run(["pool", "check"]);
         let said = pool.refused(&["pool", "restore", "before.dump", "--accept-rollback"], REFUSED);
-        assert!(said.contains(&format!("before device {lost} (")), "{said}");
+        assert!(said.contains(&format!("older than the replacement of device {lost} (")), "{said}");
         // The old one is not taken for it any more.
         std::fs::rename(pool.path(&format!("{lost}.img")), pool.path("new.img")).expect("it was there");
         std::fs::rename(pool.path("old.img"), pool.path(&format!("{lost}.img"))).expect("it was kept");
         let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], REFUSED);
         assert!(
-            said.contains(&format!("found as device {lost} (")) && said.contains("taken the place"),
+            said.contains(&format!("device {lost} (")) && said.contains("is the old one, which another"),
             "{said}"
         );
         std::fs::rename(pool.path("new.img"), pool.path(&format!("{lost}.img"))).expect("it was kept");
@@ -192,6 +192,6 @@ fn a_device_is_not_replaced_while_it_alone_has_data_nor_by_one_that_does_not_do(
     assert!(said.contains("three.img holds") && said.contains("--force"), "{said}");
     pool.run(["pool", "replace", "three", "--force"]);
     let said = pool.refused(&["pool", "replace", "four"], 2);
-    assert!(said.contains("no device four"), "{said}");
+    assert!(said.contains("no device \"four\""), "{said}");
     pool.run(["pool", "check"]);
 }

@@ -124,7 +124,7 @@ fn a_create_that_fails_leaves_files_as_they_were() {
     assert!(!pool.path("fast.img").exists(), "it was made and is removed again");
     assert_eq!(std::fs::metadata(pool.path("slow.img")).expect("it stays").len(), 0, "empty as before");
     std::fs::remove_file(pool.path("third.img")).expect("removed");
-    says(&pool.refused(&["pool", "create"], USAGE), &["third.img", "give it a `size`"]);
+    says(&pool.refused(&["pool", "create"], USAGE), &["third.img", "add `size`"]);
     assert!(!pool.path("fast.img").exists());
     assert_eq!(std::fs::metadata(pool.path("slow.img")).expect("it stays").len(), 0, "empty as before");
 }
@@ -141,7 +141,7 @@ fn all_devices_that_cannot_be_used_are_told_at_once() {
     let refused = pool.refused(&["pool", "create"], USAGE);
     says(
         &refused,
-        &["\"typo\"", "/dev/weir-typo", "\"kernel\"", "/proc/weir-typo", "\"absent\"", "give it a `size`"],
+        &["\"typo\"", "/dev/weir-typo", "\"kernel\"", "/proc/weir-typo", "\"absent\"", "add `size`"],
     );
     assert!(!pool.path("good.img").exists(), "as before");
 }

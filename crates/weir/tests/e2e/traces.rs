@@ -138,7 +138,7 @@ fn what_cannot_be_made_up_is_refused() {
     says(&["zipf", "part=101%", "--out", "out"], USAGE, "part must be from 0% to 100%");
     says(&["zipf", "at=100B", "--out", "out"], USAGE, "at must be whole sectors");
     says(&["zipf", "--out", "out", "--format", "hpl"], USAGE, "not written as hpl");
-    says(&["zipf", "--out", "."], REFUSED, "no ordinary file");
+    says(&["zipf", "--out", "."], REFUSED, "not a regular file");
     says(&["zipf", "--out", "out.gz"], USAGE, "out.gz would be packed twice");
 }
 
@@ -278,7 +278,7 @@ fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
     );
     says(&["bad", "text", "--from", "mqsim"], REFUSED, &["text already exists", "--force"]);
     says(&["bad", "out.gz", "--from", "mqsim"], USAGE, &["out.gz would be packed twice", "leave .gz off"]);
-    says(&["bad", ".", "--from", "mqsim", "--force"], REFUSED, &["no ordinary file"]);
+    says(&["bad", ".", "--from", "mqsim", "--force"], REFUSED, &["not a regular file"]);
     says(&["bad", "out", "--from", "mqsim", "--strict"], USAGE, &["bad, line 2"]);
     let told = pool.json(&["trace", "convert", "bad", "text", "--from", "mqsim", "--force"]);
     assert_eq!((&told["requests"], &told["bad"]), (&2.into(), &1.into()), "{told}");

@@ -14,7 +14,7 @@ const CURVES: &str = "Miss-ratio curves";
 const CONVERT_EXAMPLES: &str = "Examples:
   weir trace convert recorded.blktrace.gz recorded.weirtrace
   weir trace convert day.weirtrace - --to fio-3 --end 10min
-  weir trace convert log.csv log.weirtrace --from csv:time_us,disk,op,offset,size";
+  weir trace convert log.csv - --from csv:time_us,disk,op,offset,size";
 
 const GENERATE_EXAMPLES: &str = "Examples:
   weir trace generate oltp --out oltp.weirtrace --duration 10min
