@@ -5,7 +5,7 @@
 //! planted, and each query whether one is planted is the constant `false`.
 //!
 //! `cargo xtask mutants` plants each in turn and runs the tests that must find it; see
-//! `docs/internals/crash-testing.md`.
+//! `docs/internals/mutation-testing.md`.
 
 use std::fmt;
 
