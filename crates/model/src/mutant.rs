@@ -211,7 +211,7 @@ mutants! {
     CachesNotFlushedWhenOpening = "caches-not-flushed-when-opening", rules::RECOVERY, Net::Campaign;
 
     // Space.
-    /// Space is reused when it is given up, not when that is durable.
+    /// Space is reused as soon as it is released, before the release is durable.
     ReusedBeforeDurable = "reused-before-durable", rules::QUARANTINE, Net::Campaign;
     /// Space is reused while commands submitted against it are in flight.
     ReusedWhileInUse = "reused-while-in-use", rules::QUARANTINE, Net::Campaign;

@@ -66,7 +66,7 @@ fn touches_are_forgotten_map_by_map() {
     // The second map begins, and the touches in the first one still count.
     assert!(!policy.request(asked(10 * MIB, 4096)) && policy.request(here));
     assert!(!policy.request(asked(11 * MIB, 4096)));
-    // With the third map the first is gone: one touch in the second is left.
+    // The third bitmap replaces the first: only one touch, in the second, is left.
     assert!(!policy.request(here));
     assert!(policy.request(here));
 }

@@ -10,8 +10,8 @@
 //! A block that is new or not in S becomes LIR while there are few, else HIR.
 //!
 //! Constants: Q is a hundredth of the capacity, at least a block, and S is at most twice the capacity, beyond
-//! which it forgets the blocks that left longest ago: as in libCacheSim. Otherwise the paper's rule: a hit in
-//! Q that is not in S makes nothing leave, which in libCacheSim it does.
+//! which it forgets the blocks that left longest ago: as in libCacheSim. Otherwise the policy follows
+//! the paper: a hit in Q that is not in S evicts nothing, although it does in libCacheSim.
 //!
 //! When not: where the working set changes permanently: LIR blocks stay until others prove better.
 

@@ -57,7 +57,7 @@ pub(super) struct Heat {
     /// Parts read in this epoch, and those of them read again.
     read: Mask,
     reread: Mask,
-    /// Whether all of it is there in a whole place.
+    /// Whether the extent has a whole place on the fast device.
     pub(super) whole: bool,
     epoch: u32,
 }
@@ -349,7 +349,7 @@ impl Table {
         Some(heat)
     }
 
-    /// Sets the parts of the extent on the fast device; `whole`: they are in a whole place.
+    /// Sets the parts of the extent on the fast device; `whole`: it has a whole place there.
     pub(super) fn set_resident(&mut self, key: ExtentKey, parts: Mask, whole: bool) {
         if parts == 0 && !whole && self.heat.get(&key).is_none() {
             return;

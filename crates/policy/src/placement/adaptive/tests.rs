@@ -270,8 +270,8 @@ fn several_fast_devices_are_one() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Whatever is asked: the fast device is never filled beyond its brim, what is counted is what there is,
-    /// and no block is lost.
+    /// Under random requests the policy never fills the fast device beyond its limit, counts the space in use
+    /// correctly, and loses no block.
     #[test]
     fn it_keeps_to_its_room(steps in prop::collection::vec((0u64..256, 0u16..32, 1u16..33, 0u8..4, 1u8..6), 1..200)) {
         let (mut pool, mut policy) = (pool(), policy());
