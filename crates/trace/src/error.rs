@@ -62,9 +62,9 @@ pub enum TraceError {
         line: u64,
         /// Byte within the line, from 1.
         column: usize,
-        /// What was expected.
+        /// The expected value.
         wanted: &'static str,
-        /// What was found.
+        /// The value found.
         found: Found,
         /// The format it was read as.
         format: String,
@@ -78,7 +78,7 @@ pub enum TraceError {
         line: u64,
         /// The unit counted: `line` or `record`.
         unit: &'static str,
-        /// What happened.
+        /// The error that ended it.
         why: String,
     },
     /// The trace has no requests.

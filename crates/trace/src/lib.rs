@@ -30,7 +30,7 @@
 //!
 //! [`Writer`] writes records in another format.
 //!
-//! [`Reader::within`] selects a time span and [`Reader::numbered`] records by number; [`seek`] and
+//! [`Reader::within`] selects a time span and [`Reader::numbered`] records by number; [`seek()`] and
 //! [`seek_number`] find them in a trace in weir's own format without reading the rest.
 //!
 //! The crate is pure: it opens no file.

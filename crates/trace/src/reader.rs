@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Selects the records within a time span, counted from `first`: the time of the trace's first record, if
-    /// this is only a [part](crate::seek) of it.
+    /// this is only a [part](crate::seek()) of it.
     #[must_use]
     pub fn within(self, span: Span, first: Option<Nanos>) -> Self {
         Self { within: Some((span, first)), ..self }

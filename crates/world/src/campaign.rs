@@ -1,6 +1,6 @@
 //! Histories from seeds: pools and the steps to execute, for tests and long campaigns.
 //!
-//! A seed gives a [`History`]: plain data that can be run, printed, [shrunk](shrink) and run again.
+//! A seed gives a [`History`]: plain data that can be run, printed, [shrunk](shrink()) and run again.
 
 mod ask;
 mod audits;

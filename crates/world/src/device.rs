@@ -68,7 +68,7 @@ struct UnderWay {
     io: Io,
     /// Number of the buffer's bytes that took effect at submission.
     early: u32,
-    /// The rest of a write's bytes as of its submission, and its spoilt sectors.
+    /// The rest of a write's bytes as of its submission, and its damaged sectors.
     late: Box<[u8]>,
     late_spoilt: Spoilt,
     /// The writes that a flush covers.

@@ -143,9 +143,9 @@ pub struct Driver {
     commands: Option<commands::Commands>,
     /// True if writes may go astray.
     astray: bool,
-    /// Devices left out when the pool is opened.
+    /// Devices that are missing when the pool is opened.
     absence: Absence,
-    /// By volume: whether every request must succeed, whichever devices are left out. If empty, none must.
+    /// By volume: whether every request must succeed, whichever devices are missing. If empty, none must.
     redundant: Vec<bool>,
     /// Number of checks of all volumes so far.
     checks: u64,

@@ -46,7 +46,7 @@ pub enum Fault {
         regrow: bool,
     },
     /// The device accepts this many bytes that were never written before, then fails such writes with
-    /// [`ENOSPC`]: a sparse file on a file system that fills up.
+    /// [`Errno::ENOSPC`]: a sparse file on a file system that fills up.
     Full {
         /// Room for new bytes, in whole 4 KiB pages.
         room: Bytes,
@@ -116,7 +116,7 @@ pub struct Faulty<D> {
     giving_up: BTreeSet<IoId>,
     /// Pages written, while there is room.
     pages: FxHashSet<u64>,
-    /// What it did since the last query.
+    /// The faults it has injected since the last query.
     struck: Vec<Strike>,
 }
 

@@ -1,11 +1,11 @@
-//! Buffer memory that tracks its [spoilt](Spoilt) sectors.
+//! Buffer memory that tracks its [damaged](Spoilt) sectors.
 
 use crate::Spoilt;
 use std::borrow::Cow;
 use std::ops::Range;
 use weir_model::{Buffer, Bytes, HeapMemory, Memory, SECTOR};
 
-/// The byte that clients of a server receive in place of the bytes of spoilt sectors. No write has such
+/// The byte that clients of a server receive in place of the bytes of damaged sectors. No write has such
 /// contents.
 pub const SPOILT: u8 = 0xd5;
 
@@ -24,24 +24,24 @@ impl WorldMemory {
         Self { memory: HeapMemory::new(size), spoilt: Spoilt::default(), shows_zeros: false }
     }
 
-    /// [Marks](SPOILT) spoilt zeros in place from now on: a server passes zeros on without their bytes.
+    /// [Marks](SPOILT) damaged zeros in place from now on: a server passes zeros on without their bytes.
     pub const fn show_spoilt_zeros(&mut self) {
         self.shows_zeros = true;
     }
 
-    /// Frees everything, whoever took it.
+    /// Frees all buffers, regardless of their owners.
     pub fn reset(&mut self) {
         self.memory.reset();
         self.spoilt = Spoilt::default();
     }
 
-    /// Returns the spoilt sectors of a buffer.
+    /// Returns the damaged sectors of a buffer.
     #[must_use]
     pub fn spoilt(&self, buffer: Buffer) -> Spoilt {
         self.spoilt.part(sectors(buffer))
     }
 
-    /// Returns the bytes of a buffer as they are sent to a client: spoilt sectors are [marked](SPOILT),
+    /// Returns the bytes of a buffer as they are sent to a client: damaged sectors are [marked](SPOILT),
     /// because only the devices know of them.
     #[must_use]
     pub fn sent(&self, buffer: Buffer) -> Cow<'_, [u8]> {
@@ -59,7 +59,7 @@ impl WorldMemory {
         Cow::Owned(marked)
     }
 
-    /// Sets the spoilt sectors of a buffer.
+    /// Sets the damaged sectors of a buffer.
     pub fn spoil(&mut self, buffer: Buffer, spoilt: &Spoilt) {
         self.spoilt.put(sectors(buffer), spoilt);
         if !self.shows_zeros || spoilt.is_empty() {
@@ -95,7 +95,7 @@ impl Memory for WorldMemory {
     fn bytes(&self, buffer: Buffer) -> &[u8] {
         self.memory.bytes(buffer)
     }
-    /// The caller fills the buffer, so it is no longer spoilt.
+    /// The caller fills the buffer, so it is no longer damaged.
     fn bytes_mut(&mut self, buffer: Buffer) -> &mut [u8] {
         if !self.spoilt.is_empty() {
             self.spoil(buffer, &Spoilt::default());

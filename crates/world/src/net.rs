@@ -50,7 +50,7 @@ pub enum Leave {
     Politely,
     /// It closes its sending side, and continues to receive.
     HalfClosed,
-    /// It closes its end in whatever state.
+    /// It closes its end in any state.
     AtOnce,
     /// It closes its end as soon as it is in the middle of sending something.
     Midway,

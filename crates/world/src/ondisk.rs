@@ -36,7 +36,7 @@ pub struct Defect {
     pub what: &'static str,
     /// Its position.
     pub at: u64,
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub why: String,
 }
 

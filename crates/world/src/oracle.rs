@@ -110,11 +110,11 @@ pub struct Difference {
     pub volume: usize,
     /// Offset of the sector.
     pub offset: VolumeOffset,
-    /// What was read.
+    /// The data that was read.
     pub found: Found,
     /// The admissible contents, in words.
     pub admissible: Vec<String>,
-    /// What is known of the data found: why it is wrong.
+    /// Facts about the data found that explain why it is wrong.
     pub known: Vec<String>,
 }
 
@@ -464,7 +464,7 @@ impl Oracle {
         self.note_settled(volume, ticket);
     }
 
-    /// Registers the failure of a flush: it guarantees nothing. What it should have made durable may be lost,
+    /// Registers the failure of a flush: it guarantees nothing. The writes it covers may be lost,
     /// and a later flush guarantees nothing about it either.
     pub fn flush_failed(&mut self, ticket: Ticket) {
         for (_, volume) in self.flushes.extract_if(.., |(open, _)| *open == ticket) {
@@ -472,8 +472,8 @@ impl Oracle {
         }
     }
 
-    /// Registers a crash. Requests in flight are never answered, and what was not durable may be gone or not,
-    /// sector by sector. After a power loss everything that remains is durable; after a kill it may still be
+    /// Registers a crash. Requests in flight are never answered, and volatile data may be lost or not, sector
+    /// by sector. After a power loss everything that remains is durable; after a kill it may still be
     /// lost to a power loss, until it is written again or [settled](Self::settled).
     pub fn crash(&mut self, how: Stop) {
         let now = self.next_moment();

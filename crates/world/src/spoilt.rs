@@ -1,15 +1,15 @@
 //! Sectors whose contents differ from what was last written there.
 //!
-//! A lost write, a misdirected write (at its target and where it went) and bit rot *spoil* sectors. The mark
-//! follows the bytes wherever they are copied, through buffers to other devices, and is removed when
-//! something else is written. So for every sector that a client reads it is known whether it is affected by
-//! damage that the engine could not notice without checksums.
+//! A lost write, a misdirected write (at its target and at its actual location) and bit rot damage sectors.
+//! The mark follows the bytes to all their copies, through buffers to other devices; a later write removes
+//! it. So for every sector that a client reads, the test knows whether it is affected by damage that the
+//! engine cannot detect without checksums.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use weir_model::SECTOR;
 
-/// Spoilt sectors, by number; almost always empty.
+/// Damaged sectors, by number; almost always empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spoilt(BTreeSet<u64>);
 
@@ -38,19 +38,19 @@ impl Spoilt {
         self.0.len()
     }
 
-    /// Reports whether this sector is spoilt.
+    /// Reports whether this sector is damaged.
     #[must_use]
     pub fn contains(&self, sector: u64) -> bool {
         self.0.contains(&sector)
     }
 
-    /// Reports whether any of these sectors is spoilt.
+    /// Reports whether any of these sectors is damaged.
     #[must_use]
     pub fn touches(&self, sectors: Range<u64>) -> bool {
         !sectors.is_empty() && self.0.range(sectors).next().is_some()
     }
 
-    /// Returns the spoilt sectors of a range, counted from its start.
+    /// Returns the damaged sectors of a range, counted from its start.
     #[must_use]
     pub fn part(&self, sectors: Range<u64>) -> Self {
         if self.is_empty() || sectors.is_empty() {
@@ -59,7 +59,7 @@ impl Spoilt {
         Self(self.0.range(sectors.clone()).map(|sector| sector - sectors.start).collect())
     }
 
-    /// Replaces a range by other contents, whose spoilt sectors are counted from its start.
+    /// Replaces a range by other contents, whose damaged sectors are counted from its start.
     pub fn put(&mut self, sectors: Range<u64>, with: &Self) {
         if self.touches(sectors.clone()) {
             self.0.retain(|sector| !sectors.contains(sector));

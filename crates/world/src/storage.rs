@@ -35,7 +35,7 @@ pub struct Storage {
     /// Writes that a failed flush gave up: still readable, never made durable by a later flush.
     forsaken: Vec<Write>,
     writes: u64,
-    /// Spoilt sectors of the live and of the durable bytes.
+    /// Damaged sectors of the live and of the durable bytes.
     spoilt: [Spoilt; 2],
 }
 
@@ -151,7 +151,7 @@ impl Storage {
 
     /// Truncates the device to this length, a multiple of 512, like a file: bytes behind it can no longer be
     /// read, until a write behind the end extends the device again, with zeros where it does not write. The
-    /// removed sectors are spoilt.
+    /// removed sectors are damaged.
     pub fn truncate(&mut self, len: Bytes) {
         if len.0 >= self.len {
             return;
@@ -197,7 +197,7 @@ impl Storage {
         self.write_spoilt(at, bytes, &Spoilt::default(), fua);
     }
 
-    /// Writes bytes of which some sectors are spoilt, counted from their start.
+    /// Writes bytes of which some sectors are damaged, counted from their start.
     pub fn write_spoilt(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &Spoilt, fua: bool) {
         if self.write_live(at, bytes, spoilt, fua) {
             self.cache(at, bytes.into(), spoilt.clone());
@@ -237,20 +237,21 @@ impl Storage {
         self.write_spoilt(DeviceOffset(write.at), &write.bytes, &write.spoilt, false);
     }
 
-    /// Loses a write: the old contents stay, and are spoilt. The range must have passed [`Self::check`].
+    /// Loses a write: the old contents stay, and count as damaged. The range must have passed
+    /// [`Self::check`].
     pub fn spoil(&mut self, at: DeviceOffset, len: Bytes, fua: bool) {
         let mut bytes = vec![0; len.0 as usize];
         self.read(at, &mut bytes);
         self.write_spoilt(at, &bytes, &Spoilt::first(len.0 / SECTOR), fua);
     }
 
-    /// Returns the spoilt sectors of a range of live bytes, counted from its start.
+    /// Returns the damaged sectors of a range of live bytes, counted from its start.
     #[must_use]
     pub fn spoilt(&self, at: DeviceOffset, len: Bytes) -> Spoilt {
         self.spoilt[Side::Live as usize].part(sectors(&(at.0..at.0 + len.0)))
     }
 
-    /// Reports whether any live sector in a range is spoilt.
+    /// Reports whether any live sector in a range is damaged.
     #[must_use]
     pub fn is_spoilt(&self, range: Range<DeviceOffset>) -> bool {
         self.spoilt[Side::Live as usize].touches(sectors(&(range.start.0..range.end.0)))
@@ -288,7 +289,7 @@ impl Storage {
         self.flip(at, bits, &Spoilt::first(1));
     }
 
-    /// Restores the bits, for a sector that nothing else has spoilt.
+    /// Restores the bits, for a sector with no other damage.
     pub fn put_right(&mut self, at: DeviceOffset, bits: u8) {
         self.flip(at, bits, &Spoilt::default());
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what the compiler and clippy do not check of the code's shape.
+//! `cargo xtask tidy`: checks of the code's structure that the compiler and clippy do not have.
 //!
 //! - [`crates`](mod@crates): which crate may need which, from one table, of which `ARCHITECTURE.md` has a
 //!   drawing.

@@ -172,7 +172,7 @@ pub(super) fn oracle(bytes: &[u8]) -> (usize, Parsed<'_>) {
     record(ORACLE, bytes, line)
 }
 
-// Page numbers, and nothing else.
+// Formats that consist of page numbers only.
 
 const PAGE_32: usize = 4;
 /// Maximum plausible page number: text read as numbers gives larger ones, and so does random data.

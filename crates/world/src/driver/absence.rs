@@ -1,7 +1,7 @@
 //! Devices that are lost permanently, and devices that return: tested on copies of a pool.
 //!
 //! A test begins at a quiet moment, with everything durable and, in volumes with two copies, in two
-//! locations. The pool's devices are copied, the power of the copy is cut, and one of its devices is made
+//! locations. The pool's devices are copied, the copy suffers a power loss, and one of its devices is made
 //! blank. So nothing is repaired in the pool itself, which continues as if nothing had been requested.
 //!
 //! The copy must refuse to open until the loss is accepted, and must open then. Without the device, every
@@ -16,7 +16,7 @@ use crate::{Seed, Stop, Storage, World};
 use weir_map::{MapError, OpenOptions};
 use weir_model::{DeviceId, DeviceSet, Op, RequestError};
 
-/// Devices left out when a pool is opened, and whether the operator accepts that.
+/// Devices that are missing when a pool is opened, and whether the operator accepts that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Absence {
     /// The missing devices.
@@ -69,8 +69,8 @@ impl Driver {
     }
 
     /// Tests, on an unopened copy whose power failed while metadata members did, the loss of one of two
-    /// members. The other one is refused as outdated, as devices without metadata know, or it knows
-    /// everything that was acknowledged.
+    /// members. Either the other one is refused as outdated, as devices without metadata
+    /// record, or it has every acknowledged change.
     pub(super) fn try_other_member(&mut self) -> Result<(), Failure> {
         if !self.setup.mirrored
             || self.replacing.is_some()
@@ -152,9 +152,9 @@ impl Driver {
         self.audit()
     }
 
-    /// Lets a member return without the one with which the pool continued. All devices that know better
-    /// refuse it. If none does, it may continue alone, if that is accepted, and then never joins the others
-    /// again.
+    /// Lets a member return without the one with which the pool continued. Devices that recorded the change
+    /// of members refuse it. If none does, it may continue alone with the operator's consent, and never joins
+    /// the others again.
     fn returns_alone(&mut self, mut world: World, member: DeviceId, left: &Storage) -> Result<(), Failure> {
         if let Some(storage) = world.storage(member) {
             *storage = left.clone();

@@ -19,7 +19,7 @@ const SPARE: Bytes = Bytes::kib(256);
 /// A command of an operator. Volumes are given by index, modulo their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Remove a volume, whatever its clients are doing.
+    /// Remove a volume, even while clients use it.
     Remove(usize),
     /// Create the successor of a volume whose removal was requested.
     Succeed(usize),
@@ -196,8 +196,8 @@ impl Commands {
 }
 
 impl Driver {
-    /// Submits everything in turn, then waits for the answers. With failing devices they may never come: then
-    /// the power is cut to repair the devices.
+    /// Submits everything in order, then waits for the answers. With failing devices they may never arrive:
+    /// then a power loss repairs the devices.
     pub(super) fn submit_all(&mut self, all: &[Submission]) -> Result<(), Failure> {
         self.commands = Some(Commands::of(&self.volumes));
         let submitted = all.iter().try_for_each(|submission| match submission {

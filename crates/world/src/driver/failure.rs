@@ -24,7 +24,7 @@ pub enum Failure {
     Difference {
         /// The read.
         ask: Ask,
-        /// What was wrong with the data.
+        /// The difference between expected and actual data.
         difference: Box<Difference>,
     },
     /// A request failed without a reason in the request or the devices.
@@ -169,7 +169,7 @@ pub enum Failure {
     Stored {
         /// A read of the examined range.
         ask: Ask,
-        /// What was wrong with the data.
+        /// The difference between expected and actual data.
         difference: Box<Difference>,
     },
     /// Two locations of a block hold different bytes.

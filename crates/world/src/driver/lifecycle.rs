@@ -246,8 +246,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Reports whether the pool may fail to open with this error: devices fail, and not only those that are
-    /// left out.
+    /// Reports whether the pool may fail to open with this error: devices fail, and not only the missing
+    /// ones.
     fn may_fail_to_open(&self, error: &MapError) -> bool {
         self.health == Health::Broken && self.absence.devices.is_empty() && is_of_devices(error)
     }
@@ -274,8 +274,8 @@ impl Driver {
         Err(Failure::Volumes { found: format!("{found:?}"), expected: format!("{expected:?}") })
     }
 
-    /// Replaces a volume by a new one of the same size. With failing devices this may not complete: then the
-    /// power is cut to repair the devices.
+    /// Replaces a volume by a new one of the same size. With failing devices this may not complete: then a
+    /// power loss repairs the devices.
     pub(super) fn replace(&mut self, replace: &Replace) -> Result<(), Failure> {
         match self.try_to_replace(replace.volume % self.volumes.len(), &replace.meanwhile) {
             Err(Failure::Admin { .. }) if self.health == Health::Broken => {

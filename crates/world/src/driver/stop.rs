@@ -7,8 +7,8 @@ use weir_model::DeviceSet;
 impl Driver {
     /// Stops everything. A power loss repairs the devices.
     pub(super) fn stop(&mut self, how: Stop) {
-        // Only a server knows which flushes have failed, until it has made durable what is in doubt: the loss
-        // of that knowledge with the server (decision 10) is not tested here.
+        // Only a server knows which flushes have failed, until it has made the doubtful data durable: the
+        // loss of that knowledge with the server (decision 10) is not tested here.
         let takes_along = how == Stop::Kill && !(self.is_serving && self.engine.is_settled());
         self.is_serving = false;
         self.world.stop(how);

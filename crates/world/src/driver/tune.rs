@@ -28,8 +28,8 @@ impl Driver {
         }
     }
 
-    /// Changes a volume's hardening. With failing devices this may not complete: then the power is cut to
-    /// repair the devices.
+    /// Changes a volume's hardening. With failing devices this may not complete: then a power loss
+    /// repairs the devices.
     fn harden(&mut self, volume: usize, hardening: Hardening) -> Result<(), Failure> {
         if hardening == Hardening::Flush {
             self.oracle.first_writes_are_not_durable(volume);

@@ -73,7 +73,7 @@ pub(super) struct Connection {
     receives_at: Nanos,
     /// True if it sends nothing more, and still receives.
     is_silent: bool,
-    /// True if the sockets have been told so.
+    /// True if its end of the connection is half-closed in the simulated sockets.
     is_half_closed: bool,
     /// True if it sends DISC once everything else is sent.
     says_goodbye: bool,
@@ -564,7 +564,7 @@ impl Connection {
     }
 }
 
-/// Tells the oracle that a request failed, which it may.
+/// Reports to the oracle that a request failed, as is allowed.
 fn failed(ask: &Ask, ticket: Ticket, error: u32, own: &[Ticket], oracle: &mut Oracle, turn: &mut Turn) {
     let no_space = error == nbd::ENOSPC;
     turn.no_space += u64::from(no_space);

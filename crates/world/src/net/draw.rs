@@ -91,8 +91,8 @@ fn limit(seed: Seed, history: &mut History) {
     }
 }
 
-/// Before one crash in four, clients write much at once with FUA, and the power is cut as soon as that is
-/// answered: no flush makes up for what the writes failed to make durable. It has a random stream of its own.
+/// Before one crash in four, clients write much at once with FUA, and power is lost as soon as that is
+/// answered: no flush hides a write that failed to become durable. It has a random stream of its own.
 fn bursts(seed: Seed, history: &History) -> Vec<HistoryStep> {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 7));
     let mut all = Vec::with_capacity(history.steps.len() + 100);

@@ -114,7 +114,7 @@ pub struct Served {
     jump: Option<(u64, Nanos)>,
     /// The operator's request whose outcome is unknown.
     unsettled: Option<Asked>,
-    /// True if the server was told to stop.
+    /// True if the server was asked to stop.
     is_stopping: bool,
     done: Vec<IoDone>,
     reports: Vec<Report>,

@@ -148,7 +148,7 @@ struct Losses {
     devices: std::ops::Range<usize>,
     /// Probability that all of them fail at the same time.
     two: f64,
-    /// Probability that clients are idle for seconds, and that the power is cut.
+    /// Probability that clients are idle for seconds, and probability of a power loss.
     lull: f64,
     cut: f64,
     reads: u64,

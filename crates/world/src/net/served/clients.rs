@@ -118,7 +118,7 @@ impl Served {
         }
     }
 
-    /// Closes a client's connection, in whatever state.
+    /// Closes a client's connection, in any state.
     pub(super) fn forget(&mut self, number: usize) {
         let Some(client) = self.clients[number].take() else { return };
         self.sockets.leave(client.conn);
