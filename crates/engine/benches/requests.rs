@@ -1,13 +1,12 @@
-//! The engine alone: 4 KiB requests at depth 32 against a device in memory, one core.
+//! The engine alone: 4 KiB requests at queue depth 32 to a device in memory, on one core.
 //!
-//! `copied`: the device copies every block, as memory does. `counted`: it answers without touching
-//! data, which leaves the engine's own cost. The working set (8 MiB of a 256 MiB volume) fits the
-//! processor's cache, so that it is not main memory that is measured. The target is 2 million
-//! requests a second.
+//! `copied`: the device copies every block, as memory does. `counted`: it answers without touching data,
+//! which isolates the engine's own cost. The working set (8 MiB of a 256 MiB volume) fits the processor's
+//! cache, so that main memory is not measured. The target is 2 million requests per second.
 //!
-//! `placement`: the same with two devices that answer without touching data, for each policy; what a policy
-//! adds is the difference from `sequential`, which decides nothing but where new data goes. The target is
-//! 150 ns a request. `bench/placement-overhead` makes the table.
+//! `placement`: the same with two devices that answer without touching data, for each policy; the cost of a
+//! policy is the difference from `sequential`, which decides nothing but the device of new data. The target
+//! is 150 ns per request. `bench/placement-overhead` makes the table.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -39,7 +38,7 @@ impl Store for Disks {
     }
 }
 
-/// Devices that answer at once, whose data is copied or not.
+/// Devices that answer at once, with or without copying data.
 struct Outside {
     disks: Disks,
     memory: HeapMemory,
@@ -71,20 +70,21 @@ struct Bench {
     engine: Engine,
     outside: Outside,
     buffers: Vec<Buffer>,
-    /// How long a round takes.
+    /// The virtual duration of a round.
     round: Nanos,
     random: u64,
 }
 
 impl Bench {
-    /// One device, whose every block is copied or not.
+    /// Creates a benchmark with one device that copies blocks or not.
     fn one(copies: bool) -> Self {
         let mut bench = Self::new("sequential", &[VOLUME + (64 << 20)], Nanos(100));
         bench.outside.copies = copies;
         bench
     }
 
-    /// Two devices, the first with room for half of the volume, in about the time it takes here.
+    /// Creates a benchmark with two devices, the first with space for half of the volume. A round takes about
+    /// its real time.
     fn two(policy: &str) -> Self {
         Self::new(policy, &[VOLUME / 2, VOLUME + (64 << 20)], Nanos::micros(2))
     }
@@ -129,7 +129,7 @@ impl Bench {
         bench
     }
 
-    /// Every extent whole, so that overwrites are in place.
+    /// Fills every extent, so that overwrites are in place.
     fn fill(&mut self) {
         let large = self.outside.memory.take(Bytes::kib(128)).expect("memory");
         for at in (0..VOLUME).step_by(128 << 10) {
@@ -149,7 +149,7 @@ impl Bench {
         self.engine.submit(self.outside.now, request, &mut self.outside.memory);
     }
 
-    /// One round of a driver: commands carried out, replies collected. Whether anything happened.
+    /// Runs one round of a driver: executes commands and collects replies. Returns whether anything happened.
     fn round(&mut self) -> bool {
         self.outside.now += self.round;
         self.outside.any = false;
@@ -169,7 +169,7 @@ impl Bench {
     fn run(&mut self, op: Op) {
         for _ in 0..BATCH / DEPTH {
             for i in 0..DEPTH as usize {
-                // A linear congruential generator: cheap, and the same every run.
+                // A linear congruential generator: cheap, and the same in every run.
                 self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let at = (self.random >> 33) % (WORKING_SET / 4096) * 4096;
                 self.submit(op, at, Some(self.buffers[i]));
@@ -184,7 +184,7 @@ fn requests(c: &mut Criterion) {
     group.throughput(Throughput::Elements(BATCH));
     for (name, op) in [("read", Op::Read), ("overwrite", Op::Write)] {
         for (device, copies) in [("counted", false), ("copied", true)] {
-            // Made only if the row is asked for, and once.
+            // Created once, and only if the row is requested.
             let mut made = None;
             group.bench_function(format!("{name}/{device}"), |b| {
                 let bench = made.get_or_insert_with(|| Bench::one(copies));

@@ -1,4 +1,4 @@
-//! Volumes made, changed and removed while the pool is served.
+//! Administrative commands: volumes are created, changed and removed while the pool is served.
 
 use crate::core::Core;
 use crate::ids::{AdminId, AdminStep, Waiter};
@@ -17,49 +17,49 @@ use weir_model::{
 };
 use weir_policy::placement::{Placement, TunedPolicy};
 
-/// What is to be done to the pool.
+/// An administrative command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminCommand {
-    /// Makes a thin volume.
+    /// Creates a thin volume.
     CreateVolume {
-        /// 1 to 128 bytes, no control characters, not in use.
+        /// The name: 1 to 128 bytes, no control characters, not in use.
         name: String,
-        /// A multiple of 512 bytes.
+        /// The size: a multiple of 512 bytes.
         size: Bytes,
-        /// When its map changes are durable.
+        /// When its map changes become durable.
         hardening: Hardening,
-        /// Copies kept of every block, on as many devices: 1 or 2.
+        /// The number of copies of every block, each on another device: 1 or 2.
         copies: u8,
     },
-    /// Changes when a volume's map changes are durable. In force once that is durable itself.
+    /// Changes when a volume's map changes become durable. It takes effect once it is durable itself.
     SetHardening {
-        /// Its name.
+        /// The volume's name.
         name: String,
-        /// From now on.
+        /// The new setting.
         hardening: Hardening,
     },
-    /// Removes a volume and gives its space back. Requests to it fail from now on.
+    /// Removes a volume and frees its space. Requests to it fail from now on.
     RemoveVolume {
-        /// Its name.
+        /// The volume's name.
         name: String,
     },
 }
 
-/// Why a command was not carried out.
+/// The reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError {
-    /// The name cannot be one.
+    /// The name is invalid.
     #[error("{0:?} is no volume name: use 1 to {NAME_MAX} bytes without control characters")]
     BadName(String),
-    /// The size cannot be one.
+    /// The size is invalid.
     #[error(
         "a volume of {0} is not possible: its size must be a multiple of 512 bytes, from 4096 bytes to 4 EiB"
     )]
     BadSize(Bytes),
-    /// So many copies cannot be kept.
+    /// The number of copies is invalid.
     #[error("{0} copies of a volume are not possible: keep 1, or 2 on two devices")]
     BadCopies(u8),
-    /// Two copies on one device.
+    /// Two copies need two devices.
     #[error("two copies need two devices, and this pool has one; create a pool of several devices")]
     OneDevice,
     /// The map itself would be lost with one device.
@@ -68,16 +68,16 @@ pub enum AdminError {
          metadata = true for two devices in the pool file and create the pool anew"
     )]
     MapNotMirrored,
-    /// The name is taken.
+    /// The name is in use.
     #[error("there is a volume {0:?} already; choose another name or remove it first")]
     Exists(String),
-    /// There is no such volume.
+    /// No volume has this name.
     #[error("there is no volume {0:?}; `weir volume list` shows those there are")]
     NotFound(String),
     /// The pool's devices failed.
     #[error("the change could not be made durable: {0}")]
     Failed(RequestError),
-    /// The engine is being stopped, and the volume's removal has begun.
+    /// The engine is stopping, and the volume's removal has begun.
     #[error(
         "volume {0:?} is not removed yet: the server is stopping, and goes on with it when it starts again"
     )]
@@ -91,7 +91,7 @@ pub enum AdminError {
 }
 
 impl AdminError {
-    /// What the caller must do.
+    /// Returns the kind of the error.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::BadName(_) | Self::BadSize(_) | Self::BadCopies(_) | Self::NotFound(_) => ErrorKind::Usage,
@@ -101,12 +101,12 @@ impl AdminError {
     }
 }
 
-/// The end of a command.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminReply {
     /// The command's id.
     pub id: AdminId,
-    /// The volume made, changed or removed.
+    /// The volume created, changed or removed.
     pub result: Result<VolumeId, AdminError>,
 }
 
@@ -119,22 +119,23 @@ pub struct VolumeInfo {
     pub name: String,
     /// Its size.
     pub size: Bytes,
-    /// Space it takes on the devices, as its extents are in effect: every place counts, so copies, cached
-    /// ones, and what is kept, do too.
+    /// The space it occupies on the devices in the visible state. Every place counts, including copies,
+    /// cached copies, and reserved space.
     pub allocated: Bytes,
-    /// When its map changes are durable.
+    /// When its map changes become durable.
     pub hardening: Hardening,
-    /// Copies kept of every block.
+    /// The number of copies of every block.
     pub copies: u8,
     /// Its own placement policy, if it has one.
     pub policy: Option<&'static str>,
-    /// What the moves of that policy came to.
+    /// The measured effect of that policy's moves.
     pub moves: Option<MovesStatus>,
-    /// Space in extents that have blocks with fewer copies; with one copy kept, none.
+    /// The space of extents that have blocks with too few copies; zero for volumes with one copy.
     pub degraded: Bytes,
-    /// Which extents those are is still being looked for.
+    /// Whether the walk that finds those extents is still in progress.
     pub looking: bool,
-    /// What its superblock says is metadata; `None` if no policy wants to know, or there is no superblock.
+    /// The amount of file-system metadata according to its superblock; `None` if no policy uses it, or there
+    /// is no superblock.
     pub metadata: Option<Bytes>,
 }
 
@@ -142,13 +143,13 @@ pub struct VolumeInfo {
 enum Stage {
     /// The intent is becoming durable.
     Intent,
-    /// Requests under way are ending.
+    /// Requests in flight are ending.
     Draining,
-    /// Its extents are given back.
+    /// Its extents are being freed.
     Clearing,
-    /// The volume's end is becoming durable.
+    /// The deletion of the volume is becoming durable.
     Dropping,
-    /// A device failed on the way; the next start of the pool takes it up again.
+    /// A device failed; the next start of the pool resumes the removal.
     Stuck,
 }
 
@@ -159,7 +160,7 @@ struct Removal {
     stage: Stage,
 }
 
-/// Commands under way.
+/// The commands in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Admin {
     removals: Vec<Removal>,
@@ -170,7 +171,7 @@ pub(crate) struct Admin {
 impl Task for Admin {
     type On = Engine;
 
-    /// Whether some volume whose last requests have ended is to be cleared.
+    /// Whether a volume whose last requests have ended must be cleared.
     fn can_run(engine: &Engine) -> bool {
         let removals = &engine.admin.removals;
         engine.data.base.core.stopped_changes.is_none()
@@ -185,7 +186,7 @@ impl Task for Admin {
             })
     }
 
-    /// Begins clearing volumes whose last requests have ended.
+    /// Begins to clear volumes whose last requests have ended.
     fn run<M: Memory>(engine: &mut Engine, _: &mut M) {
         if engine.data.base.core.stopped_changes.is_some() {
             return;
@@ -200,7 +201,7 @@ impl Task for Admin {
             engine.admin.set_stage(volume, Stage::Clearing);
             let Some(size) = engine.data.base.core.map.volume(volume).map(|v| v.size) else { continue };
             let extent = engine.data.base.core.map.extent();
-            // Whole extents, so that a volume that ends within a block leaves none behind.
+            // The request covers whole extents, so that a volume that ends within a block leaves none behind.
             let len = Bytes(extent.count(size) * extent.bytes().0);
             let request = Request {
                 id: RequestId(u64::MAX),
@@ -219,19 +220,19 @@ impl Task for Admin {
 }
 
 impl Admin {
-    /// Whether a volume is on its way out.
+    /// Whether a volume is being removed.
     pub(crate) fn is_removing(&self) -> bool {
         !self.removals.is_empty()
     }
 
-    /// Removals a previous run began.
+    /// Resumes the removals that a previous run began.
     pub(crate) fn resume_removals(&mut self, core: &mut Core, requests: &mut Requests) {
         let intents = core.map.catalogue().intents.values();
         let volumes: Vec<_> =
             intents.filter(|i| i.kind == IntentKind::RemoveVolume).map(|i| i.volume).collect();
         for volume in volumes {
             if core.map.volume(volume).is_none() {
-                // The power went between the last two steps.
+                // The power failed between the last two steps.
                 core.map.queue(Delta::EndIntent { id: volume.0 });
                 continue;
             }
@@ -257,8 +258,8 @@ impl Admin {
 }
 
 impl Admin {
-    /// No more changes are accepted: removals that wait for requests in flight do not go on before the
-    /// next start.
+    /// Fails removals that wait for requests in flight, because no more changes are accepted; the next start
+    /// resumes them.
     pub(crate) fn fail_draining_removals(&mut self, core: &Core, verification: &Verification) {
         let draining = self.removals.iter().filter(|r| r.stage == Stage::Draining);
         let volumes: Vec<_> = draining.map(|r| r.volume).collect();
@@ -273,8 +274,8 @@ fn volume_named(core: &Core, requests: &Requests, name: String) -> Result<Volume
     volume.ok_or(AdminError::NotFound(name))
 }
 
-/// Two copies need two devices for the data, and for the map that says where they are. Of a device that
-/// is absent it is not known how much it holds: it counts.
+/// Checks that the pool can keep this many copies: two need two devices for the data, and two for the map. An
+/// absent device counts as having space, because its capacity is unknown.
 fn check_copies(core: &Core, copies: u8) -> Result<(), AdminError> {
     let absent = core.map.absent();
     let may_hold = |sb: &&Superblock| sb.data_extents > 0 || absent.contains(sb.device);
@@ -294,14 +295,14 @@ fn is_quiet(core: &Core, requests: &Requests, mover: &Mover, volume: VolumeId) -
     core.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || mover.moves_in(volume))
 }
 
-/// Why a change failed, in the words that help.
+/// Converts the failure of a change to the most helpful error.
 fn failure(core: &Core, verification: &Verification, error: RequestError) -> AdminError {
     let name = |device: DeviceId| core.map.devices()[device.index()].device_name.clone();
     let damaged = verification.metadata_damage(core).map(name);
     damaged.map_or(AdminError::Failed(error), AdminError::Damaged)
 }
 
-/// Why a removal goes no further now that no more changes are accepted.
+/// Returns why a removal cannot continue now that no more changes are accepted.
 fn why_removal_stops(core: &Core, verification: &Verification, volume: VolumeId) -> AdminError {
     match (core.stopped_changes, core.map.volume(volume)) {
         (Some(StoppedChanges::Stopping), Some(volume)) => AdminError::Stopping(volume.name.clone()),
@@ -310,7 +311,7 @@ fn why_removal_stops(core: &Core, verification: &Verification, volume: VolumeId)
 }
 
 impl Engine {
-    /// Carries out a command. Its reply comes from [`Self::next_admin_reply`] when it is durable.
+    /// Begins a command. Its reply comes from [`Self::next_admin_reply`] once it is durable.
     pub fn admin(&mut self, now: Nanos, id: AdminId, command: AdminCommand) {
         self.data.base.core.now = now;
         let refused = match command {
@@ -325,34 +326,34 @@ impl Engine {
         }
     }
 
-    /// The next finished command.
+    /// Returns the next finished command.
     pub fn next_admin_reply(&mut self) -> Option<AdminReply> {
         self.admin.replies.pop_front()
     }
 
-    /// From now on this policy decides, but for volumes that have their own. Nothing is moved by that:
-    /// what is where stays there until the new one asks.
+    /// Replaces the pool's policy, which decides for all volumes without their own. This moves nothing: data
+    /// stays in place until the new policy requests moves.
     pub fn set_policy(&mut self, now: Nanos, policy: Box<dyn Placement>) {
         self.data.base.core.now = now;
         self.data.base.host.set_policy(&self.data.base.core, policy);
     }
 
-    /// From now on the volume of this name has its own policy, made as it is chosen; without a choice, the
-    /// pool's. If there is none of that name, the next one made has. Nothing is moved by that.
+    /// Chooses a policy for the volume of this name; `None`: the pool's. If no volume has that name, the
+    /// choice applies to the next one created with it. This moves nothing.
     pub fn set_volume_policy(&mut self, now: Nanos, name: &str, choice: Option<TunedPolicy>) {
         self.data.base.core.now = now;
         self.data.base.host.set_volume_policy(&self.data.base.core, name, choice);
     }
 
-    /// Looks for all extents that lack a copy at once: where nobody serves the pool, no task does. Takes as
-    /// long as reading the records of all volumes with two copies.
+    /// Finds all extents that lack a copy, synchronously: without a server no task does. Cost: reads the
+    /// records of all volumes with two copies.
     pub fn look_for_all_lacking(&mut self) {
         while self.data.base.durability.lacking.is_looking() {
             self.data.base.durability.lacking.walk(&self.data.base.core);
         }
     }
 
-    /// The pool's volumes, in order of creation; not those being removed.
+    /// Returns the pool's volumes in order of creation, without those being removed.
     pub fn volumes(&self) -> impl Iterator<Item = VolumeInfo> + '_ {
         let extent = self.data.base.core.map.extent().bytes();
         let all = self.data.base.core.map.catalogue().volumes.iter();
@@ -437,13 +438,13 @@ impl Engine {
         self.data.base.core.map.queue(Delta::Intent { id: volume.0, intent });
         self.data.base.requests.removing.push(volume);
         self.admin.removals.push(Removal { volume, reply: Some(id), stage: Stage::Intent });
-        // Those of its writes that wait for space would keep it.
+        // Its writes that wait for space would delay the removal.
         self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
         self.data.base.durability.wait_for_commit(Waiter::Admin(AdminStep::RemovalBegun(volume)));
         Ok(())
     }
 
-    /// Every extent of a volume being removed has been given back, durably.
+    /// Continues a removal whose extents have all been freed durably.
     pub(crate) fn clearing_ended(&mut self, volume: VolumeId, error: Option<RequestError>) {
         if let Some(error) = error {
             return self

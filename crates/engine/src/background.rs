@@ -1,4 +1,4 @@
-//! What the engine does by itself while clients use the pool.
+//! Background tasks: work that the engine does on its own while clients use the pool.
 
 pub(crate) mod consolidate;
 pub(crate) mod probe;
@@ -11,18 +11,18 @@ use crate::task::Task;
 use crate::{DataPath, Engine};
 use weir_model::{Memory, Nanos};
 
-/// A background task: as a [`Task`], with its state in [`Background`].
+/// A background task: like a [`Task`], with its state in [`Background`].
 pub(crate) trait BackgroundTask {
-    /// When its next step is due, if time decides that.
+    /// Returns the time of its next step, if time decides that.
     fn due(&self, _: &DataPath) -> Option<Nanos> {
         None
     }
 
-    /// Makes one bounded step, if there is anything to be done.
+    /// Makes one bounded step, if there is work.
     fn run<M: Memory>(&mut self, _: &mut DataPath, _: &mut M) {}
 }
 
-/// Defines [`Background`] from a list of tasks: it holds their state, and runs them in that order.
+/// Defines [`Background`] from a list of tasks: it contains their state, and runs them in that order.
 macro_rules! background {
     ($($name:ident: $task:ty),* $(,)?) => {
         /// All background tasks.

@@ -11,8 +11,8 @@ use crate::request::mirror::Mirror;
 use crate::space::Space;
 use crate::verify::Verification;
 
-/// The lowest layer. It knows none of those above it: what concerns them is raised as an
-/// [`Effect`](crate::effect::Effect).
+/// The lowest layer. It knows none of the layers above; it raises an [`Effect`](crate::effect::Effect) for
+/// events that concern them.
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) core: Core,

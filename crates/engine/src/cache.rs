@@ -1,17 +1,17 @@
-//! The extent cache: whole extents in memory, write-through. Off unless it is given memory.
+//! The extent cache: whole extents in memory, write-through. It is off unless it has memory.
 //!
 //! Source: Wardrop balancing (the dissertation behind it, chapter III): "a read miss fetches the whole
 //! extent".
 //!
-//! A read that is not answered from here fetches all that lies around it in the same place, in one command,
-//! and is answered from that. What a write puts into blocks of a cached extent is put here as well, and
-//! counts once the write has ended well. The extent used longest ago makes way.
+//! A read miss fetches, in one command, the longest run around its blocks in the same place, and is answered
+//! from that. A write to blocks of a cached extent updates the cache, and counts once it has succeeded. The
+//! least recently used extent is evicted.
 //!
-//! What is here is what a read of the devices would find: blocks that begin to be written or cleared, and
-//! those that come into doubt, are here no more. An extent is fetched while nobody changes its blocks; what
-//! somebody begins to change before the fetched bytes are there is not taken from them.
+//! The cache answers what a read of the devices would: blocks leave it when a write or clear of them begins,
+//! and when they come into doubt. An extent is fetched only while no change of it is in flight; blocks that
+//! begin to change before the fetch ends are not taken from it.
 //!
-//! Policies do not see reads that are answered from here: no device does anything for them.
+//! Policies do not see cache hits, because no device does any work for them.
 
 use crate::ids::{CachedId, PieceId};
 use crate::request::Requests;
@@ -22,48 +22,48 @@ use weir_map::BlockSet;
 use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentKey, Memory, Mutant, Planted, VolumeId};
 use weir_policy::Lru;
 
-/// Extents beyond any memory.
+/// The maximum number of extents, far beyond any memory.
 const EXTENTS_MAX: usize = u32::MAX as usize - 1;
-/// The oldest extents looked at for one that may make way.
+/// The number of least recently used extents examined for eviction.
 const LOOKS: usize = 4;
 
-/// An extent in memory.
+/// A cached extent.
 #[derive(Debug)]
 struct Cached {
     key: ExtentKey,
-    /// As long as the extent.
+    /// The buffer, as long as the extent.
     buffer: Buffer,
-    /// Blocks that are as a read of the devices would find them.
+    /// Blocks whose bytes equal a read of the devices.
     valid: BlockSet,
-    /// Blocks that will be, if the write that put them here ends well.
+    /// Blocks that become valid if the write that put them here succeeds.
     coming: BlockSet,
     fetch: Option<Fetch>,
 }
 
-/// Blocks on their way from a device.
+/// A fetch in flight.
 #[derive(Debug)]
 pub(crate) struct Fetch {
     run: BlockRange,
-    /// What others began to change since.
+    /// Blocks that began to change since the fetch began.
     stale: BlockSet,
-    /// Reads that want some of them.
+    /// Reads that wait for the fetch.
     pub(crate) waiting: SmallVec<[PieceId; 2]>,
 }
 
-/// What the extent cache holds, and what it was good for since the start.
+/// The size of the extent cache, and its counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus {
-    /// The most it may hold; none: it is off.
+    /// The maximum size; zero: the cache is off.
     pub size: Bytes,
-    /// The memory it holds.
+    /// The memory in use.
     pub held: Bytes,
-    /// Reads of an extent, or of a part of one, answered from it.
+    /// Hits: reads of an extent, or of part of one, answered from the cache.
     pub hits: u64,
-    /// Reads of an extent, or of a part of one, that the devices answered.
+    /// Misses: reads of an extent, or of part of one, that the devices answered.
     pub misses: u64,
 }
 
-/// See the module.
+/// The extent cache.
 #[derive(Debug)]
 pub(crate) struct ExtentCache {
     extents: Slab<Cached>,
@@ -77,13 +77,13 @@ impl ExtentCache {
         Self { extents: Slab::new(), order: Lru::new(EXTENTS_MAX), counts: CacheStatus::default(), planted }
     }
 
-    /// Keeps up to so many bytes of extents in memory, which it takes from the buffer memory as it goes; none
-    /// for no cache. To be called before the first request.
+    /// Sets the maximum size, which is allocated from the buffer memory as needed; zero turns the cache off.
+    /// Call it before the first request.
     pub(crate) fn set_size(&mut self, size: Bytes) {
         self.counts.size = size;
     }
 
-    /// Whether anything is cached at all.
+    /// Whether the cache is on.
     #[inline]
     pub(crate) const fn is_on(&self) -> bool {
         self.counts.size.0 > 0
@@ -93,7 +93,7 @@ impl ExtentCache {
         self.counts
     }
 
-    /// The blocks begin to change, or are not known any more.
+    /// Invalidates the blocks: they begin to change, or are in doubt.
     #[inline]
     pub(crate) fn forget(&mut self, key: ExtentKey, range: BlockRange) {
         if let Some(id) = self.order.get(&key) {
@@ -108,7 +108,7 @@ impl ExtentCache {
         }
     }
 
-    /// The blocks have been written: what was put here of them counts.
+    /// Makes the bytes of a write that succeeded valid.
     #[inline]
     pub(crate) fn written(&mut self, key: ExtentKey, range: BlockRange) {
         let Some(id) = self.order.get(&key) else { return };
@@ -122,7 +122,8 @@ impl ExtentCache {
         cached.coming.remove(range);
     }
 
-    /// Where bytes for these blocks may be put: the extent is cached, and nothing else is being put there.
+    /// Returns where to copy the bytes of these blocks: `None` if the extent is not cached, or is being
+    /// fetched.
     pub(crate) fn room_for(&mut self, key: ExtentKey, range: BlockRange) -> Option<Buffer> {
         let cached = &mut self.extents[self.order.get(&key)?.0];
         if cached.fetch.is_some() {
@@ -135,14 +136,14 @@ impl ExtentCache {
         Some(part_of(cached.buffer, range))
     }
 
-    /// The bytes of these blocks, if all are here.
+    /// Returns the bytes of these blocks, if all are cached.
     pub(crate) fn find(&mut self, key: ExtentKey, range: BlockRange) -> Option<Buffer> {
         let id = *self.order.touch(key)?;
         let cached = &self.extents[id.0];
         cached.valid.contains_all(range).then(|| part_of(cached.buffer, range))
     }
 
-    /// Whether the blocks are on their way: then the piece waits for them.
+    /// Makes the piece wait for a fetch in flight of these blocks. Returns `false` if there is none.
     pub(crate) fn wait_for(&mut self, key: ExtentKey, range: BlockRange, piece: PieceId) -> bool {
         let Some(id) = self.order.get(&key) else { return false };
         let Some(fetch) = &mut self.extents[id.0].fetch else { return false };
@@ -154,8 +155,8 @@ impl ExtentCache {
         comes
     }
 
-    /// A run of an extent begins to be fetched for a piece: where to. `None` if there is no memory, or it is
-    /// being fetched already.
+    /// Begins to fetch a run of an extent for a piece. Returns where to read it to; `None` if there is no
+    /// memory, or a fetch is in flight.
     pub(crate) fn begin<M: Memory>(
         &mut self,
         key: ExtentKey,
@@ -179,7 +180,7 @@ impl ExtentCache {
         if cached.fetch.is_some() {
             return None;
         }
-        // Nobody changes a block now: what was put here and did not come to count never will.
+        // No change of the extent is in flight: bytes that have not become valid never will.
         cached.coming = BlockSet::none(blocks);
         cached.valid.remove(run);
         let stale = BlockSet::none(blocks);
@@ -187,7 +188,7 @@ impl ExtentCache {
         Some((id, part_of(cached.buffer, run)))
     }
 
-    /// Memory for an extent: new, or that of one used long ago.
+    /// Takes memory for an extent: new, or that of an evicted extent.
     fn take<M: Memory>(&mut self, blocks: u16, memory: &mut M) -> Option<Buffer> {
         let len = Bytes(u64::from(blocks) * BLOCK);
         if self.counts.held + len <= self.counts.size
@@ -203,7 +204,7 @@ impl ExtentCache {
         Some(self.extents.remove(id.0).buffer)
     }
 
-    /// The run has been fetched, or could not be; who waits for it.
+    /// Ends a fetch, successful or not. Returns the extent and the waiting reads.
     pub(crate) fn end(&mut self, id: CachedId, fetched: bool) -> Option<(ExtentKey, Fetch)> {
         let cached = &mut self.extents[id.0];
         let fetch = cached.fetch.take()?;
@@ -214,7 +215,7 @@ impl ExtentCache {
         Some((cached.key, fetch))
     }
 
-    /// The extent is not cached any more; its memory.
+    /// Removes the extent from the cache. Returns its memory.
     pub(crate) fn remove(&mut self, key: ExtentKey) -> Option<Buffer> {
         let id = self.order.remove(&key)?;
         let buffer = self.extents.remove(id.0).buffer;
@@ -222,14 +223,14 @@ impl ExtentCache {
         Some(buffer)
     }
 
-    /// Its volume is gone.
+    /// Invalidates the extents of a removed volume.
     pub(crate) fn forget_volume(&mut self, volume: VolumeId) {
         for (_, cached) in self.extents.iter_mut().filter(|(_, cached)| cached.key.volume == volume) {
             cached.valid = cached.valid.none_of_these();
         }
     }
 
-    /// Gives all memory back.
+    /// Returns all memory.
     pub(crate) fn give<M: Memory>(self, memory: &mut M) {
         self.extents.into_iter().for_each(|(_, cached)| memory.give(cached.buffer));
     }
@@ -240,7 +241,8 @@ pub(crate) fn part_of(buffer: Buffer, range: BlockRange) -> Buffer {
 }
 
 impl ExtentCache {
-    /// A write begins: what it covers of a cached extent is put there, and counts when it has ended well.
+    /// Copies the blocks that a beginning write covers to the cached extent; they become valid when the write
+    /// succeeds.
     #[inline(never)]
     pub(crate) fn note_write<M: Memory>(&mut self, requests: &Requests, id: PieceId, memory: &mut M) {
         let Piece { key, range, span, buffer, .. } = requests.pieces[id.0 as usize];

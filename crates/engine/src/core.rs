@@ -1,5 +1,5 @@
-//! What every part of the engine needs: the time, the map, the devices, the commands under way, and what is
-//! told. It stands below all others and knows none of them.
+//! The state that every part of the engine needs: time, map, devices, commands in flight, notices. It is
+//! below all other modules and uses none of them.
 
 mod retry;
 
@@ -13,7 +13,7 @@ use crate::notice::Notices;
 use weir_map::{Chunk, Hardening, Map, Slot};
 use weir_model::{Bytes, DeviceId, ExtentKey, IoKind, Mutant, Nanos, VolumeId};
 
-/// See the module. Its fields are open: whoever uses two of them at a time borrows them apart.
+/// The shared state. Its fields are `pub(crate)` so that a caller can borrow two of them at a time.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) now: Nanos,
@@ -24,7 +24,7 @@ pub(crate) struct Core {
     pub(crate) commands: Commands,
     pub(crate) abandoned: Abandoned,
     pub(crate) notices: Notices,
-    /// Why changes are no longer accepted.
+    /// The reason why changes are no longer accepted, if they are not.
     pub(crate) stopped_changes: Option<StoppedChanges>,
 }
 
@@ -36,7 +36,7 @@ impl Core {
         Self { now, map, devices, views, commands, abandoned, notices, stopped_changes: None }
     }
 
-    /// Has the views show what is free, and which devices can be used.
+    /// Updates the views with each device's free space and availability.
     #[inline]
     pub(crate) fn fill_in_views(&mut self) {
         self.views.fill_in(&self.map, &self.devices);
@@ -48,7 +48,8 @@ impl Core {
         self.map.planted().is(mutant)
     }
 
-    /// Space for data on the devices that are there: what is taken of it by what is in effect, and all of it.
+    /// Returns the used and the total space for data on the devices that are present. Visible allocations
+    /// count as used.
     pub(crate) fn data_space(&self) -> (Bytes, Bytes) {
         let extent = self.map.extent().bytes().0;
         let all = self.map.devices().iter().zip(&self.devices);
@@ -61,12 +62,12 @@ impl Core {
         (Bytes(used * extent), Bytes(total * extent))
     }
 
-    /// Extents of a device that nothing in effect is in, and that cannot be handed out yet.
+    /// Returns the extents of a device that nothing visible uses and that cannot be allocated yet.
     pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
         self.map.releasing_extents(device) + self.devices[device.index()].quarantined.extents()
     }
 
-    /// Extents of the devices that are there which can be handed out, now or once their release is durable.
+    /// Returns the extents on usable devices that can be allocated, now or once their release is durable.
     pub(crate) fn available_extents(&self) -> u64 {
         let there = self.map.devices().iter().map(|sb| sb.device).filter(|id| self.is_usable(*id));
         there.map(|id| u64::from(self.map.space(id).free() + self.releasing_extents(id))).sum()
@@ -77,7 +78,7 @@ impl Core {
         !self.devices[device.index()].is_lost()
     }
 
-    /// Whether changes in flight are refused, too: the metadata failed.
+    /// Whether changes in flight are refused too, because the metadata failed.
     pub(crate) fn changes_have_stopped(&self) -> bool {
         self.stopped_changes == Some(StoppedChanges::MetadataFailed)
     }
@@ -93,13 +94,13 @@ impl Core {
         self.devices[device.index()].is_lost()
     }
 
-    /// Queues a device command; the driver gets it from [`crate::Engine::pump`], and its end comes to
+    /// Queues a device command. The driver gets it from [`crate::Engine::pump`] and reports its end to
     /// [`crate::Engine::complete`].
     pub(crate) fn launch(&mut self, io: NewIo, purpose: Purpose) {
         self.start(io.flight(purpose));
     }
 
-    /// Queues a device command.
+    /// Queues a device command whose flight already exists.
     #[inline(always)]
     pub(crate) fn start(&mut self, mut flight: Flight) {
         let device = &mut self.devices[flight.device.index()];
@@ -120,15 +121,15 @@ impl Core {
         self.commands.send(flight);
     }
 
-    /// Whether a reply must wait until the changes that it made in the map are durable. A write that changes
-    /// nothing in the map waits for no commit: with FUA it is a durable write of its device.
+    /// Whether a reply must wait until its changes to the map are durable. A write that changes nothing in
+    /// the map waits for no commit: with FUA it is a durable write of its device.
     #[inline]
     pub(crate) fn map_is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
         let hardens = |v: &weir_map::Volume| v.hardening == Hardening::Write;
         fua || self.map.volume(volume).is_some_and(hardens) && !self.is_planted(Mutant::HardeningIgnored)
     }
 
-    /// Free slots side by side, at most so many.
+    /// Allocates up to `most` adjacent free slots.
     pub(crate) fn adjacent_slots(&mut self, device: DeviceId, most: u16) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::new();
         if !self.map.has_fine_places() {

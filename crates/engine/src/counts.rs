@@ -6,7 +6,7 @@ pub(crate) mod written;
 use residence::Since;
 use written::Written;
 
-/// See the module.
+/// The counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) since: Since,

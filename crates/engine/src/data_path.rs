@@ -4,8 +4,8 @@ use crate::base::Base;
 use crate::mover::Mover;
 use crate::read::Reads;
 
-/// The middle layer: the state of [`crate::read`] and [`crate::mover`]; [`mod@crate::write`] has none here. A
-/// read may carry a move's data, and a write wait for one; a move calls neither.
+/// The middle layer: the state of [`crate::read`] and [`crate::mover`]; [`mod@crate::write`] has no state of
+/// its own. A read may carry a move's data, and a write may wait for a move; a move calls neither.
 #[derive(Debug)]
 pub(crate) struct DataPath {
     pub(crate) base: Base,

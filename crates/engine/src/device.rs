@@ -1,4 +1,4 @@
-//! What the engine keeps per device: measurements, flush epochs, and which space must still rest.
+//! The engine's state of each device: measurements, flush epochs, pacing, and quarantined space.
 
 pub(crate) mod abandoned;
 pub(crate) mod deadline;
@@ -29,39 +29,39 @@ use weir_model::{IoKind, Nanos, Planted};
 use weir_policy::harm::Use;
 use weir_policy::placement::MeasuredCommand;
 
-/// What is declared about a device; speed never is.
+/// The declared properties of a device. Its speed is measured, never declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSettings {
-    /// Completed writes need a flush (or FUA) to be durable: it has a write cache that a power cut
-    /// empties, or a file system above it that owes records of its own.
+    /// Whether completed writes need a flush (or FUA) to be durable: the device has a volatile write cache,
+    /// or a file system above it has metadata of its own to write.
     pub volatile_cache: bool,
-    /// Its smallest write in bytes: 512 to 4096. Shorter ones are read-modify-write.
+    /// The device's smallest write in bytes, 512 to 4096. Shorter writes are read-modify-write.
     pub sector: u16,
-    /// A command not answered within this time has the device given up. More than the slowest answer
-    /// of a device in good order, retries in the operating system included.
+    /// The time after which a device with an unanswered command is given up. It must exceed the slowest
+    /// response of a healthy device, including retries in the operating system.
     pub deadline: Nanos,
-    /// How a durable write is carried out.
+    /// The way a durable write is carried out.
     pub durable_writes: DurableWrites,
-    /// How old the last check that the device still is what its superblock says may be when a FLUSH or a
-    /// durable change is acknowledged; `None`: it is never checked, as a device that holds no superblock. See
+    /// The maximum age of the last check that the device still matches its superblock, when a FLUSH or a
+    /// durable change is acknowledged. `None`: it is never checked, because it has no superblock. See
     /// [`crate::verify`].
     pub verified_within: Option<Nanos>,
 }
 
-/// How a device makes a single write durable.
+/// The way a device makes a single write durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DurableWrites {
-    /// By one command ([`IoKind::Write`] with `fua`). Whatever error it answers, a lack of space included,
-    /// may be about an earlier write that was lost.
+    /// One command ([`IoKind::Write`] with `fua`). Any error it returns, a lack of space included, may
+    /// concern an earlier write that was lost.
     #[default]
     OneCommand,
-    /// By a plain write and, once that has ended well, a flush: of a file. A lack of space that the write
-    /// reports is about that write alone; one that the flush reports is a lost write.
+    /// A plain write followed, once it has succeeded, by a flush; used for files. A lack of space reported by
+    /// the write concerns that write alone; one reported by the flush means a lost write.
     WriteThenFlush,
 }
 
 impl DeviceSettings {
-    /// The deadline unless another is asked for: as long as Linux waits for a SCSI disk.
+    /// The default deadline: as long as Linux waits for a SCSI disk.
     pub const DEADLINE: Nanos = Nanos::secs(30);
 }
 
@@ -77,16 +77,16 @@ impl Default for DeviceSettings {
     }
 }
 
-/// Commands that failed, a retried one each time.
+/// The number of failed commands; each attempt counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorCounts {
-    /// Reads.
+    /// Failed reads.
     pub reads: u64,
-    /// Writes.
+    /// Failed writes.
     pub writes: u64,
-    /// Flushes.
+    /// Failed flushes.
     pub flushes: u64,
-    /// Plain writes for which there was no space below: these have not failed, they did nothing.
+    /// Plain writes for which the storage below had no space. They did nothing, and do not count as failed.
     pub no_space: u64,
 }
 
@@ -99,33 +99,33 @@ impl ErrorCounts {
         }
     }
 
-    /// All that failed.
+    /// Returns the number of all failed commands.
     pub const fn total(self) -> u64 {
         self.reads + self.writes + self.flushes
     }
 }
 
-/// How a device responded to 4 KiB reads when the pool was idle.
+/// The response times of 4 KiB reads while the pool was idle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Idle {
-    /// The median; as long as can be if they failed. `None` as long as nobody has asked.
+    /// The median; `Nanos::MAX` if the reads failed, `None` before the first measurement.
     pub(crate) response: Option<Nanos>,
     /// The first and the third quartile.
     pub(crate) quartiles: Option<[Nanos; 2]>,
 }
 
-/// Whether a device is used.
+/// Whether a device is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Availability {
     InUse,
-    /// It gets no more commands until the pool is opened again.
+    /// The device gets no more commands until the pool is opened again.
     Lost {
         why: LostWhy,
         since: Nanos,
     },
 }
 
-/// A device as the engine sees it.
+/// The engine's state of one device.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) settings: DeviceSettings,
@@ -160,7 +160,7 @@ impl Device {
         }
     }
 
-    /// A command begins, which is told when and among which it does.
+    /// Notes that a command begins, and stores in its flight when and in which generation it does.
     #[inline]
     pub(crate) fn begin(&mut self, now: Nanos, flight: &mut Flight) {
         flight.taken = self.load.begin(now);
@@ -170,7 +170,7 @@ impl Device {
         flight.depth = self.load.in_flight();
     }
 
-    /// A command ended. `share` is the mover's of the device's time.
+    /// Notes that a command has ended. `share` is the mover's share of the device's time.
     #[inline(always)]
     pub(crate) fn end(&mut self, now: Nanos, flight: &Flight, whose: Whose, share: Percent) -> Ended {
         let started = flight.started;
@@ -181,17 +181,17 @@ impl Device {
         ended
     }
 
-    /// What has been done with its time since the start.
+    /// Returns how the device's time was used since the start.
     pub(crate) fn used(&self, now: Nanos) -> Use {
         Use { busy: self.load.busy(now), moved: self.pacing.taken() }
     }
 
-    /// Commands in flight.
+    /// Returns the number of commands in flight.
     pub(crate) fn in_flight(&self) -> u32 {
         self.load.in_flight()
     }
 
-    /// Measures a command that ended well.
+    /// Measures a command that succeeded.
     #[inline]
     pub(crate) fn measure(&mut self, kind: IoKind, command: &MeasuredCommand, now: Nanos) {
         match kind {
@@ -202,8 +202,8 @@ impl Device {
         self.load.note(command);
     }
 
-    /// A flush failed: what is not durable never will be, by itself; it is returned. Writes under way
-    /// prove nothing by completing.
+    /// Handles a failed flush: returns the writes that are not durable and never will be without being
+    /// rewritten. Writes in flight prove nothing by completing.
     pub(crate) fn doubt(&mut self) -> Vec<Unflushed> {
         self.epochs.doubt(self.outstanding.close())
     }
@@ -213,28 +213,28 @@ impl Device {
         self.quarantined.add(chunk, &mut self.outstanding);
     }
 
-    /// The next space that no command can touch any more.
+    /// Returns the next space that no command can touch any more.
     pub(crate) fn released(&mut self) -> Option<Chunk> {
         self.quarantined.next(&self.outstanding)
     }
 
-    /// Whether no client uses it.
+    /// Whether no client uses the device.
     pub(crate) fn is_idle(&self, now: Nanos) -> bool {
         self.pacing.is_idle(now)
     }
 
-    /// Whether it gets no more commands.
+    /// Whether the device gets no more commands.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self.state, Availability::Lost { .. })
     }
 
-    /// When to look next whether some command is overdue.
+    /// Returns the next time to check for overdue commands.
     pub(crate) fn watch(&self) -> Option<Nanos> {
         self.watch.due().filter(|_| !self.is_lost() && self.outstanding.any())
     }
 
-    /// Whether it is time to look whether some command is overdue.
+    /// Whether it is time to check for overdue commands.
     #[inline]
     pub(crate) fn is_watch_due(&self, now: Nanos) -> bool {
         self.watch.due().is_some_and(|due| due <= now) && !self.is_lost()

@@ -1,5 +1,5 @@
-//! What makes changes durable: group commits, checkpoints on both metadata members, write intents, and what a
-//! failed flush leaves in doubt.
+//! Durability: group commits, checkpoints on both metadata members, write intents, and blocks in doubt after
+//! a failed flush.
 
 pub(crate) mod checkpoint;
 pub(crate) mod commit;
@@ -17,7 +17,7 @@ use intents::Intents;
 use lacking::Lacking;
 use members::Members;
 
-/// See the module.
+/// The state of durability.
 #[derive(Debug)]
 pub(crate) struct Durability {
     pub(crate) commits: Commits,

@@ -1,4 +1,5 @@
-//! The engine's entry points: they pass what comes in to its owner, and handle the effects that follow.
+//! The engine's entry points: they pass requests and completions to the module in charge, and handle the
+//! effects that follow.
 
 mod completions;
 pub(crate) mod devices;
@@ -10,7 +11,7 @@ use crate::Engine;
 use crate::effect::Effect;
 
 impl Engine {
-    /// Handles all effects.
+    /// Handles all pending effects.
     pub(crate) fn handle_effects(&mut self) {
         while let Some(effect) = self.data.base.effects.next() {
             self.handle(effect);

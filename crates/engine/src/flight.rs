@@ -1,4 +1,4 @@
-//! Device commands under way: what each is for, and how far it is.
+//! Device commands in flight: the purpose and progress of each.
 
 use crate::ids::{CachedId, MoveId, PieceId};
 use weir_map::{Epoch, PLACES_MAX};
@@ -6,23 +6,23 @@ use weir_model::{
     Buffer, Bytes, DeviceId, DeviceOffset, Errno, IoError, IoKind, Mutant, Nanos, Planted, RequestError,
 };
 
-/// Whose a command is.
+/// The party that a device command serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// It carries a client's data.
+    /// The command carries a client's data.
     Client,
-    /// The mover's.
+    /// The command belongs to the mover.
     Mover,
-    /// Nobody's who waits for it alone.
+    /// Nobody waits for this command alone.
     Other,
 }
 
-/// Devices that could not deliver a block: there are no more places to try than these and one.
+/// The devices that failed to deliver a block. A block has at most one more place than these.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tried([Option<DeviceId>; PLACES_MAX - 1]);
 
 impl Tried {
-    /// These, and one more; `None` if that is as many as there can be.
+    /// Returns this set with one more device, or `None` if the set is full.
     pub(crate) fn and(mut self, device: DeviceId) -> Option<Self> {
         *self.0.iter_mut().find(|slot| slot.is_none())? = Some(device);
         Some(self)
@@ -33,7 +33,7 @@ impl Tried {
     }
 }
 
-/// What a device command is for, by its owner: whoever began it finishes it.
+/// The purpose of a device command, grouped by the module that issued it and handles its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// A client's read (`read/`).
@@ -46,78 +46,78 @@ pub(crate) enum Purpose {
     Metadata(MetadataIo),
     /// Makes an epoch's data durable (`durability/commit.rs`).
     DataFlush(Epoch),
-    /// Verifies that the device still is what its superblock says (`verify.rs`).
+    /// Verifies that the device still matches its superblock (`verify.rs`).
     Verify,
-    /// A block that may say what is a file system's metadata (`background/survey.rs`).
+    /// Reads a block that may describe a file system's metadata (`background/survey.rs`).
     Survey,
-    /// Measures an idle device: the how manieth time (`background/probe.rs`).
+    /// Measures an idle device; the number counts the probes (`background/probe.rs`).
     Probe(u32),
-    /// Adds to the curve of a device that nothing else adds to (`policy/harm.rs`).
+    /// Adds a point to the latency curve of a device that has no other load (`policy/harm.rs`).
     CurveProbe,
-    /// Nothing any more: whoever waited was told that its device is lost.
+    /// Nobody waits for the result any more: it was answered when the device was lost.
     Abandoned,
 }
 
-/// What a command of a read is for.
+/// The purpose of a read's device command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReadIo {
-    /// A run of the piece's blocks.
+    /// Reads a run of the piece's blocks.
     Run(PieceId),
-    /// Several runs, with the holes between them ([`crate::read::gap_read`]).
+    /// Reads several runs together with the holes between them ([`crate::read::gap_read`]).
     Gap(PieceId),
-    /// What other places could not deliver.
+    /// Reads blocks that other places failed to deliver.
     Failover(PieceId, Tried),
-    /// What lies around the blocks of a read, for the cache.
+    /// Reads the blocks around a read, for the cache.
     Fetch(CachedId),
 }
 
-/// What a command of a write is for.
+/// The purpose of a write's device command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WriteIo {
-    /// The piece's bytes.
+    /// Writes the piece's bytes.
     Data(PieceId),
-    /// An old block, for the part of it that the write does not carry.
+    /// Reads an old block whose remaining part the write does not carry.
     Old(PieceId),
-    /// An old block that other places could not deliver.
+    /// Reads an old block that other places failed to deliver.
     OldFailover(PieceId, Tried),
 }
 
-/// What a command of a move is for.
+/// The purpose of a move's device command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MoverIo {
-    /// What is copied.
+    /// Reads the source.
     Read(MoveId),
-    /// The copy.
+    /// Writes the destination.
     Write(MoveId),
 }
 
-/// What a command to a metadata member is for.
+/// The purpose of a command to a metadata member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetadataIo {
-    /// A journal frame.
+    /// Writes a journal frame.
     Frame,
-    /// Pages of a checkpoint.
+    /// Writes pages of a checkpoint.
     Pages,
     /// Makes a checkpoint's pages durable.
     PagesFlush,
-    /// The root of a checkpoint.
+    /// Writes the root of a checkpoint.
     Root,
-    /// A superblock that says which member was left behind.
+    /// Writes a superblock that records which member was left behind.
     Superblock,
 }
 
 impl Purpose {
-    /// A client's read, of a run of the piece's blocks.
+    /// Returns the purpose of a client's read of a run of the piece's blocks.
     pub(crate) const fn run(id: PieceId) -> Self {
         Self::Read(ReadIo::Run(id))
     }
 
-    /// A client's write, of the piece's bytes.
+    /// Returns the purpose of a client's write of the piece's bytes.
     pub(crate) const fn data(id: PieceId) -> Self {
         Self::Write(WriteIo::Data(id))
     }
 
-    /// The client's piece whose bytes it carries, or those that are needed to write these.
+    /// Returns the client's piece that this command serves, directly or by reading old blocks for it.
     pub(crate) const fn piece(&self) -> Option<PieceId> {
         match self {
             Self::Read(ReadIo::Run(id) | ReadIo::Gap(id) | ReadIo::Failover(id, _))
@@ -126,7 +126,7 @@ impl Purpose {
         }
     }
 
-    /// The piece whose bytes it writes.
+    /// Returns the piece whose bytes this command writes.
     pub(crate) const fn written(&self) -> Option<PieceId> {
         match self {
             Self::Write(WriteIo::Data(id)) => Some(*id),
@@ -134,7 +134,7 @@ impl Purpose {
         }
     }
 
-    /// Whose the command is, as far as devices' time is concerned.
+    /// Returns the party to which the command's device time is charged.
     pub(crate) const fn whose(&self) -> Whose {
         match self {
             Self::Read(_) | Self::Write(_) => Whose::Client,
@@ -154,30 +154,30 @@ pub(crate) struct Flight {
     pub(crate) buffer: Buffer,
     pub(crate) started: Nanos,
     pub(crate) generation: u64,
-    /// What each command had taken of the device's time when it began.
+    /// The busy time that each class of commands had used on the device when this command began.
     pub(crate) taken: Nanos,
-    /// Commands at the device when it began, itself included.
+    /// Commands at the device when this one began, itself included.
     pub(crate) depth: u32,
-    /// Its number among the flushes and durable writes of its device, if it is one.
+    /// The sequence number among the device's flushes and durable writes, if this is one.
     pub(crate) promise: Option<u64>,
-    /// How often it has been tried, this time included.
+    /// The number of attempts, this one included.
     pub(crate) attempt: u8,
-    /// Of a durable write that takes two commands: which of them the device has.
+    /// The current step of a durable write that takes two commands.
     pub(crate) step: DurableStep,
 }
 
-/// How far a device command is.
+/// The step of a device command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DurableStep {
-    /// It is one command.
+    /// The command is sent as a single device command.
     Whole,
-    /// A durable write: the bytes are being written.
+    /// The bytes of a durable write are being written.
     Writing,
-    /// A durable write: the bytes are written, and the device is being flushed.
+    /// The bytes of a durable write are written, and the device is being flushed.
     Flushing,
 }
 
-/// A device command to be started.
+/// A device command to start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewIo {
     pub(crate) device: DeviceId,
@@ -212,13 +212,13 @@ impl NewIo {
 }
 
 impl Flight {
-    /// Bytes transferred.
+    /// Returns the bytes transferred.
     pub(crate) fn len(&self) -> Bytes {
         Bytes(self.buffer.len.into())
     }
 
-    /// The devices that could not deliver what it was to read, if it has failed; `None` if there can be no
-    /// other.
+    /// Returns the devices that failed to deliver this read, given that it failed; `None` if no other place
+    /// can exist.
     pub(crate) fn tried(&self) -> Option<Tried> {
         let before = match self.purpose {
             Purpose::Read(ReadIo::Failover(_, tried)) | Purpose::Write(WriteIo::OldFailover(_, tried)) => {
@@ -229,7 +229,7 @@ impl Flight {
         before.and(self.device)
     }
 
-    /// What the device has of it.
+    /// Returns the command that the device is executing.
     #[inline]
     pub(crate) const fn command(&self) -> IoKind {
         match self.step {
@@ -239,19 +239,19 @@ impl Flight {
         }
     }
 
-    /// Whether it is to say that something is durable.
+    /// Whether success of the command means that data is durable.
     #[inline]
     pub(crate) const fn promises(&self) -> bool {
         matches!(self.kind, IoKind::Flush | IoKind::Write { fua: true })
     }
 
-    /// Whether its failure may report that an earlier write was lost. That of the first step of a durable
-    /// write does not.
+    /// Whether a failure may report that an earlier write was lost. The first step of a durable write cannot
+    /// report that.
     pub(crate) const fn fails_promise(&self) -> bool {
         self.promises() && !matches!(self.step, DurableStep::Writing)
     }
 
-    /// What a client is told.
+    /// Converts a device error to the error for the client.
     pub(crate) fn error(&self, error: IoError) -> RequestError {
         let kind = self.command();
         if is_full(kind, error, Planted::NONE) {
@@ -261,8 +261,8 @@ impl Flight {
     }
 }
 
-/// Whether a command did nothing because there is no space below: a plain write to a sparse file on a file
-/// system that is full, or to a thin device. A durable write may have met an earlier one's error.
+/// Whether the command did nothing because the storage below has no space: a plain write to a sparse file on
+/// a full file system, or to a thin device. A durable write may instead report an earlier write's error.
 pub(crate) fn is_full(command: IoKind, error: IoError, planted: Planted) -> bool {
     let did_nothing = match command {
         IoKind::Write { fua } => !fua || planted.is(Mutant::FullDurableWriteIgnored),

@@ -1,4 +1,4 @@
-//! What people can ask of an engine: status, where a block is, what it is doing, and notices.
+//! Queries of an engine: status, location of a block, current activity, and notices.
 
 pub(crate) mod activity;
 pub(crate) mod explain;
@@ -12,39 +12,39 @@ use weir_policy::harm::Estimate;
 use weir_policy::placement::DeviceView;
 
 impl Engine {
-    /// What the mover has done.
+    /// Returns the mover's counters.
     pub fn mover_status(&self) -> MoverStatus {
         self.data.mover_status()
     }
 
-    /// How full the pool is.
+    /// Returns the pool's space use.
     pub fn space_status(&self) -> SpaceStatus {
         self.data.base.space_status()
     }
 
-    /// Clients' commands each device has completed, the mover's and the map's left out.
+    /// Returns the number of clients' commands that each device has completed, without those of the mover and
+    /// the map.
     pub fn served(&self) -> impl Iterator<Item = u64> {
         self.data.base.core.views.all().iter().map(DeviceView::completed)
     }
 
-    /// What all windows of the pool's policy came to.
+    /// Returns the estimate of all windows of the pool's policy.
     pub fn judged(&self) -> Estimate {
         self.data.base.host.moves_status(&self.data.base.core, Which(0)).all
     }
 
-    /// The device because of which data of some volume, or the metadata, that was durable is gone, or will
-    /// be once the device is closed. `None` if no device is damaged, or all that was on it is durable
-    /// elsewhere.
+    /// Returns a device whose damage makes durable data of some volume, or the metadata, unavailable now or
+    /// once it is closed. `None` if no device is damaged, or if all of its data is durable elsewhere.
     pub fn damaged_device(&self) -> Option<DeviceId> {
         self.data.base.damaged_device()
     }
 
-    /// Superblocks are being written because a member was left behind.
+    /// Whether superblocks are being written because a member was left behind.
     pub fn is_recording(&self) -> bool {
         self.data.base.durability.members.are_recording()
     }
 
-    /// The last time that acknowledged writes of the volume were lost, if they ever were since the start.
+    /// Returns the last loss of acknowledged writes of the volume since the start, if there was one.
     pub fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
         self.data.base.durability.doubt.last_loss(volume)
     }

@@ -1,4 +1,4 @@
-//! Device commands in flight: their table, and how they are coalesced.
+//! Device commands in flight: their table, and coalescing.
 
 pub(crate) mod coalesce;
 pub(crate) mod commands;

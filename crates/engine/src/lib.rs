@@ -1,8 +1,8 @@
-//! The data path of volumes: split, look up, place, acknowledge.
+//! The data path of volumes: it splits requests, looks up blocks, selects places and acknowledges.
 //!
-//! Sans-I/O. [`Request`]s and completions go in; device commands and [`Reply`]s come out; time is an
-//! argument. Whoever drives it owns the real world (the reactor of weir-serve) or a simulated one
-//! (weir-world):
+//! The engine is sans-I/O. [`Request`]s and completions go in; device commands and [`Reply`]s come out; time
+//! is an argument. The caller drives it: the reactor of weir-serve in the real world, weir-world in a
+//! simulated one.
 //!
 //! ```text
 //! engine.submit(now, request, memory);          // from a client
@@ -11,44 +11,45 @@
 //! while let Some(reply) = engine.next_reply() { … }
 //! ```
 //!
-//! Three layers, each a type that holds the one below and cannot name what is above it:
+//! The engine has three layers. Each is a type that contains the one below and cannot name the one above:
 //!
-//! - [`base`]: the lowest layer. Its owners, from below: [`core`], [`request`], [`verify`],
+//! - [`base`]: the lowest layer. It contains, from the bottom up: [`core`], [`request`], [`verify`],
 //!   [`cache`], [`policy`], [`counts`], [`space`], [`durability`].
 //! - [`data_path`]: reads, writes and moves.
-//! - [`Engine`]: the face, administration, inspection, background tasks.
+//! - [`Engine`]: entry points, administration, inspection, background tasks.
 //!
-//! Who does what:
+//! The modules:
 //!
-//! - [`face`]: the entry points. Requests are cut into *pieces*, one per extent, which begin; ended device
-//!   commands go to whoever began them; lost devices are given up; the engine stops. [`face::pump`]
-//!   does what is due and hands device commands to the [`Driver`].
-//! - [`effect`]: events that a layer raises for those above it. The face handles them.
-//! - [`request`]: checks a request and answers it. A changing piece first takes its blocks
+//! - [`face`]: the entry points. It cuts requests into *pieces*, one per extent, and begins them; it passes
+//!   completions to the module that issued the command, gives up lost devices and stops the engine.
+//!   [`face::pump`] runs due tasks and hands device commands to the [`Driver`].
+//! - [`effect`]: events that a layer raises for the layers above it. [`face`] handles them.
+//! - [`request`]: checks requests and answers them. A piece that changes data first locks its blocks
 //!   ([`request::block_locks`]).
-//! - [`lookup`]: where blocks are, as the map has it. [`flight`]: what device commands are for. [`ids`]: what
-//!   things in flight are known by. [`notice`]: what whoever looks after the pool should know.
-//! - [`read`]: a read piece becomes device reads at once, each to the place the policy prefers or that is
-//!   expected to answer soonest ([`policy::route`]); what a device could not deliver is read elsewhere
+//! - [`lookup`]: finds blocks in the map. [`flight`]: the purpose of each device command. [`ids`]: ids of
+//!   things in flight. [`notice`]: events for the administrator.
+//! - [`read`]: turns a read piece into device reads at once, each from the place that the policy prefers or
+//!   that is expected to answer soonest ([`policy::route`]); it reads from another place when a device fails
 //!   (`read_elsewhere`). [`cache`]: whole extents in memory.
-//! - [`mod@write`]: selects the target ([`write::target`]), completes part-blocks and writes; volumes with
-//!   two copies write both ([`write::copies`]), a duplexed write-back area two slots ([`write::duplex`]);
-//!   [`write::clear`] trims and zeroes.
-//! - `Core::launch` queues a device command; [`io`] hands it out and coalesces it with others.
-//! - [`device`]: what is measured of a device, and when it is given up: lost or silent.
-//! - [`verify`]: whether devices still hold their superblocks; every FLUSH and durable change is acknowledged
-//!   there.
-//! - [`durability`]: completed changes are visible at once; commits make them durable, which FLUSH and FUA
-//!   wait for. Checkpoints, metadata members, write intents, and what a failed flush leaves in doubt.
-//! - [`space`]: admission of new data; where there is no space left copies give way to it
-//!   ([`space::reclaim`]).
-//! - [`mover`]: copies, moves and drops, as policies and background tasks ask.
-//! - [`task`]: what the engine does by itself, step by step; all tasks are listed at the end of this file.
-//! - [`background`]: second copies made anew, unreachable data, file systems' metadata, probes.
-//! - [`policy`]: the host of the placement policies, and the guard that stops harmful moves.
-//! - [`inspect`], [`admin`]: what people ask of the engine, and have it do.
+//! - [`mod@write`]: selects the target ([`write::target`]), does the read-modify-write of part-blocks, and
+//!   writes. Volumes with two copies write both ([`write::copies`]), a duplexed write-back area writes two
+//!   slots ([`write::duplex`]); [`write::clear`] trims and zeroes.
+//! - `Core::launch` queues a device command; [`io`] coalesces it with adjacent ones and hands it out.
+//! - [`device`]: measurements of a device, and its loss: gone or unresponsive.
+//! - [`verify`]: checks that devices still contain their superblocks before a FLUSH or a durable change is
+//!   acknowledged.
+//! - [`durability`]: a completed change is visible at once; commits make it durable, and FLUSH and FUA wait
+//!   for them. Also checkpoints, metadata members, write intents, and blocks that a failed flush leaves in
+//!   doubt.
+//! - [`space`]: admission of new data; when space runs out, copies are evicted ([`space::reclaim`]).
+//! - [`mover`]: copies, moves and drops that policies and background tasks request.
+//! - [`task`]: periodic work, step by step; the end of this file lists all tasks.
+//! - [`background`]: restores second copies, surveys unreachable data and file-system metadata, probes
+//!   devices.
+//! - [`policy`]: hosts the placement policies, and the guard that stops harmful moves.
+//! - [`inspect`], [`admin`]: status queries and administrative commands.
 //!
-//! Pure: no I/O, no clock, no threads.
+//! The crate is pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -119,10 +120,10 @@ use weir_map::Map;
 use weir_model::{Bytes, Memory, Nanos, Reply, Request, Rng};
 use weir_policy::placement::Placement;
 
-/// Requests in flight beyond which [`Engine::can_accept`] asks to wait.
+/// The number of requests in flight above which [`Engine::can_accept`] returns false.
 const REQUESTS_MAX: usize = 8192;
 
-/// The buffer memory an engine sets aside when it starts.
+/// The buffer memory that an engine reserves when it starts.
 pub const RESERVED_MEMORY: Bytes = Bytes::mib(3);
 
 /// The engine of one pool. See the crate's documentation.
@@ -133,42 +134,44 @@ pub struct Engine {
     admin: admin::Admin,
 }
 
-/// Why the engine accepts no more changes.
+/// The reason why the engine accepts no more changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StoppedChanges {
-    /// It is being stopped.
+    /// The engine is stopping.
     Stopping,
-    /// Its metadata cannot be written.
+    /// The metadata cannot be written.
     MetadataFailed,
 }
 
-/// Why an engine could not be started.
+/// An error that keeps an engine from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The buffer memory is too small.
     #[error("{have} of buffer memory is too little; the engine alone needs {least}")]
     Memory {
-        /// What is free.
+        /// The free buffer memory.
         have: Bytes,
-        /// What it needs.
+        /// The buffer memory that the engine needs.
         least: Bytes,
     },
-    /// Settings for a different number of devices.
+    /// The settings are for a different number of devices.
     #[error("settings for {given} devices, the pool has {expected}")]
     Devices {
-        /// Settings given.
+        /// The number of settings given.
         given: usize,
-        /// Devices of the pool.
+        /// The number of devices in the pool.
         expected: usize,
     },
 }
 
 impl Engine {
-    /// An engine for an opened map. Takes [`RESERVED_MEMORY`] of buffers for itself. `devices` are the
-    /// settings of the pool's devices, by id; `options` hold as long as the engine does.
+    /// Creates an engine for an opened map.
+    ///
+    /// The engine takes [`RESERVED_MEMORY`] of buffers for itself. `devices` are the settings of the pool's
+    /// devices, by id; `options` are fixed for the engine's lifetime.
     ///
     /// # Errors
-    /// If there is too little memory, or the settings do not fit the pool.
+    /// Fails if there is too little memory, or if the settings do not fit the pool.
     pub fn new<M: Memory>(
         now: Nanos,
         map: Map,
@@ -218,7 +221,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Begins what an engine does as soon as it is there.
+    /// Starts the tasks that run from the beginning.
     fn begin_tasks(&mut self) {
         self.background.probing.start(&mut self.data.base.core, &mut self.data.base.space);
         self.admin.resume_removals(&mut self.data.base.core, &mut self.data.base.requests);
@@ -229,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// From now on these options hold. What was known of policies' moves is forgotten.
+    /// Replaces the options. This resets the measurements of policies' moves.
     fn set_options(&mut self, options: Options) {
         let Options { space, mover_share, extent_cache, moves, flushes, seed } = options;
         self.data.base.space.set_space_rules(&mut self.data.base.core, space);
@@ -240,49 +243,49 @@ impl Engine {
         self.data.base.host.random = Rng::new(seed);
     }
 
-    /// Takes a request. Its reply comes from [`Self::next_reply`], exactly once. What waits for a commit
-    /// (FLUSH, FUA) goes on in [`Self::pump`].
+    /// Submits a request. Its reply comes from [`Self::next_reply`], exactly once. Requests that wait for a
+    /// commit (FLUSH, FUA) continue in [`Self::pump`].
     pub fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M) {
         self.data.base.core.now = now;
         self.accept(request, memory);
     }
 
-    /// The next finished request.
+    /// Returns the next finished request.
     #[inline]
     pub fn next_reply(&mut self) -> Option<Reply> {
         self.data.base.requests.replies.pop_front()
     }
 
-    /// The next thing whoever looks after the pool should know.
+    /// Returns the next event for the administrator.
     pub fn next_notice(&mut self) -> Option<Notice> {
         self.data.base.core.notices.pop()
     }
 
-    /// When [`Self::pump`] must be called at the latest.
+    /// Returns the latest time at which [`Self::pump`] must be called.
     pub fn deadline(&self) -> Option<Nanos> {
         if self.can_run_tasks() { Some(self.data.base.core.now) } else { self.tasks_due() }
     }
 
-    /// Whether requests should be submitted at all: back-pressure, not a promise.
+    /// Whether the caller should submit requests now. This is back-pressure, not a guarantee.
     pub fn can_accept(&self) -> bool {
         self.data.base.requests.active.len() < REQUESTS_MAX
             && !self.data.base.core.devices.iter().any(|device| device.epochs.is_behind())
     }
 
-    /// Returns the buffers taken at the start. For a driver that goes on using the memory.
+    /// Returns the reserved buffers to a memory that outlives the engine.
     pub fn release_memory<M: Memory>(self, memory: &mut M) {
         self.data.base.verification.give(memory);
         self.data.base.cache.give(memory);
         self.data.base.space.scratch.give(memory);
     }
 
-    /// The map, to look at.
+    /// Returns the map, read-only.
     pub fn map(&self) -> &Map {
         &self.data.base.core.map
     }
 }
 
-// In this order: what becomes possible by one of them is done by those behind it in the same tick.
+// The order matters: a task enables work of those below it, which they do in the same tick.
 task::tasks!(
     space::SpaceState,
     face::devices::Deadlines,

@@ -1,37 +1,37 @@
-//! Where blocks are: the record of an extent, which of its places has them, and at which address of a device.
+//! Look-up of blocks: the record of an extent, its place for a block, and the address on a device.
 //!
-//! All of it follows from the map alone. Which of several places is read or written is decided elsewhere
-//! (`policy/route.rs`, `write/target.rs`).
+//! Everything here follows from the map alone. Other modules decide which of several places is read or
+//! written (`policy/route.rs`, `write/target.rs`).
 
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use weir_map::{Found, Location, Map, PLACES_MAX, Place, Record, Slot, Value, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind};
 
-/// Where a run of blocks is.
+/// The location of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) device: DeviceId,
     pub(crate) at: DeviceOffset,
 }
 
-/// Blocks side by side, and where they are; what is nowhere is zeros.
+/// A run of blocks and its location; without a location it is zeros.
 pub(crate) type BlockRun = (BlockRange, Option<Source>);
 
 /// All runs of a read's blocks, in order.
 pub(crate) type Plan = SmallVec<[BlockRun; 2]>;
 
-/// Where the blocks of a piece are, or are put.
+/// The location of a piece's blocks, present or future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     /// In a whole place.
     Whole(Whole),
-    /// In slots side by side.
+    /// In adjacent slots.
     Slots {
         device: DeviceId,
-        /// That of the piece's first block.
+        /// The slot of the piece's first block.
         first: Slot,
-        /// They are not the extent's yet.
+        /// Whether the slots do not belong to the extent yet.
         fresh: bool,
     },
 }
@@ -44,12 +44,12 @@ impl Address {
         }
     }
 
-    /// Whether it holds nothing of the extent yet.
+    /// Whether no block of the extent is valid there yet.
     pub(crate) const fn is_fresh(self) -> bool {
         matches!(self, Self::Slots { fresh: true, .. })
     }
 
-    /// As the map names it, for a part of a run of blocks that begins here.
+    /// Returns the map's form of the address, for a part of a run that begins here.
     pub(crate) fn location_of(self, run: BlockRange, part: BlockRange) -> Location {
         match self {
             Self::Whole(whole) => Location::Whole(whole),
@@ -60,7 +60,7 @@ impl Address {
         }
     }
 
-    /// As the map names it, for a run of blocks.
+    /// Returns the map's form of the address, for a run of blocks.
     pub(crate) fn location(self, count: u16) -> Location {
         match self {
             Self::Whole(whole) => Location::Whole(whole),
@@ -72,7 +72,7 @@ impl Address {
     }
 }
 
-/// The places of a record, those to be read first in front.
+/// The places of a record, in the order in which reads prefer them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     order: [u8; PLACES_MAX],
@@ -80,28 +80,28 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The first `places` places of a record, in this order.
+    /// Creates a route of a record's first `places` places, in this order.
     pub(crate) fn new(order: [u8; PLACES_MAX], places: usize) -> Self {
         Self { order, places: places as u8 }
     }
 
-    /// The record's places in this order.
+    /// Returns the record's places in this order.
     pub(crate) fn of<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a Place> {
         self.order[..usize::from(self.places)].iter().map(|at| &record.places[usize::from(*at)])
     }
 
-    /// What was at `at` comes first.
+    /// Moves the place at index `at` to the front.
     pub(crate) fn prefer(&mut self, at: usize) {
         self.order[..=at].rotate_right(1);
     }
 }
 
-/// Everything known of the extent's places; `None` if it has none and nothing is noted.
+/// Returns the record of the extent; `None` if it has neither places nor other state.
 pub(crate) fn record(map: &Map, key: ExtentKey) -> Option<Record> {
     lent(map, key).map(Cow::into_owned)
 }
 
-/// As [`record`], borrowed where the map has a record. Cost: a look-up then.
+/// Like [`record`], but borrowed where the map has a record. Cost: a look-up then.
 #[inline]
 pub(crate) fn lent(map: &Map, key: ExtentKey) -> Option<Cow<'_, Record>> {
     match map.find(key) {
@@ -111,7 +111,7 @@ pub(crate) fn lent(map: &Map, key: ExtentKey) -> Option<Cow<'_, Record>> {
     }
 }
 
-/// The runs of these blocks, each to be read in one command or all zeros.
+/// Splits these blocks into runs, each of which one command can read or which is all zeros.
 pub(crate) fn plan(map: &Map, record: &Record, route: &Route, range: BlockRange) -> Plan {
     let mut plan = Plan::new();
     let mut at = range.first;
@@ -123,8 +123,7 @@ pub(crate) fn plan(map: &Map, record: &Record, route: &Route, range: BlockRange)
     plan
 }
 
-/// The longest run from the first block of `range` that can be read in one command, or is all
-/// zeros.
+/// Returns the longest run from the first block of `range` that one command can read, or that is all zeros.
 pub(crate) fn run(
     map: &Map,
     record: &Record,
@@ -148,7 +147,7 @@ pub(crate) fn run(
     (BlockRange { first: range.first, count }, first)
 }
 
-/// Where a block is: of several places that hold it, the first on the route.
+/// Returns the location of a block: in the first place on the route that is valid for it.
 pub(crate) fn source(map: &Map, record: &Record, route: &Route, block: u16) -> Option<Source> {
     let place = route.of(record).find(|p| p.valid.contains(block))?;
     let device = place.at.id().device;
@@ -157,7 +156,8 @@ pub(crate) fn source(map: &Map, record: &Record, route: &Route, block: u16) -> O
     Some(Source { device, at })
 }
 
-/// Where the bytes of an address are: `within` counts from the start of `range`'s first block.
+/// Returns the device offset of a byte of an address: `within` counts from the start of `range`'s first
+/// block.
 pub(crate) fn device_offset(map: &Map, address: Address, range: BlockRange, within: u32) -> DeviceOffset {
     match address {
         Address::Whole(whole) => map.address(whole, u32::from(range.first) * BLOCK as u32 + within),
@@ -168,7 +168,8 @@ pub(crate) fn device_offset(map: &Map, address: Address, range: BlockRange, with
     }
 }
 
-/// The address of these blocks, if one place holds all of them, side by side, and no other any.
+/// Returns the address of these blocks if exactly one place is valid for any of them, and it has all,
+/// adjacent.
 #[inline(always)]
 pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Address> {
     let is_one = range.count == 1;
@@ -192,7 +193,7 @@ pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Address> {
     }
 }
 
-/// The whole places of a record.
+/// Returns the whole places of a record.
 pub(crate) fn wholes(record: &Record) -> impl Iterator<Item = Whole> + '_ {
     record.places.iter().filter_map(|p| match p.at {
         Location::Whole(whole) => Some(whole),

@@ -1,18 +1,16 @@
-//! The mover: copies made, refreshed, moved and dropped, as policies ask.
+//! The mover: it makes, refreshes, moves and drops copies, as policies request.
 //!
-//! A move goes in runs of at most one scratch buffer: read from wherever the blocks are, write to
-//! the new place, tell the map. It takes no blocks: what somebody else takes between the read and
-//! the end of the write is left out, its truth stays where it was written, and the rest counts. So
-//! no request waits for a move, with one exception: a write that would use the very location a
-//! mover's write has been submitted to waits for that one write.
-//! After the last run a move, unlike a copy, drops the blocks from all other places ([`drops`]). Emptied
-//! places are released when nobody is in the extent.
+//! A move proceeds in runs of at most one scratch buffer: it reads the blocks from their places, writes them
+//! to the new place, and updates the map. It locks no blocks: blocks that a client locks between the read and
+//! the end of the write are left out and stay valid where they were written; the rest counts. So no request
+//! waits for a move, with one exception: a write to the very location of a mover's write in flight waits for
+//! that one write. After the last run a move, unlike a copy, drops the blocks from all other places
+//! ([`drops`]). Emptied places are released when the extent is idle.
 //!
 //! While clients use a device, moves have a bounded share of its time ([`crate::device::pacing`]).
 //!
-//! What is on its way while the power fails is lost, and nothing else: the map names a copy only
-//! when it is durable and so is what it was copied from, and drops follow copies in the order of the
-//! extent's versions.
+//! A power loss loses only the runs in flight: the map names a copy only when it is durable and so is its
+//! source, and drops follow copies in the order of the extent's versions.
 
 pub(crate) mod drops;
 pub(crate) mod piggyback;
@@ -37,20 +35,20 @@ use weir_model::{
     VolumeId,
 };
 
-/// Commits a move waits for, until it may write where it wants to, before it gives up.
+/// The number of commits that a move waits for permission to write before it gives up.
 const COMMITS_MAX: u8 = 8;
 
-/// Moves in flight, and what has been done.
+/// The moves in flight, and counters.
 #[derive(Debug, Default)]
 pub(crate) struct Mover {
     moves: Slab<Move>,
     share: Share,
-    /// Moves that wait for the bytes of a client's read.
+    /// The number of moves that wait for the bytes of a client's read.
     piggybacked: usize,
     counts: MoverStatus,
 }
 
-/// Of each device's time, what moves may take while clients use it, unless told otherwise.
+/// The default share of each device's time that moves may use while clients use the device.
 pub const MOVER_SHARE: Percent = Percent(20);
 
 #[derive(Clone, Copy, Debug)]
@@ -62,36 +60,36 @@ impl Default for Share {
     }
 }
 
-/// What the mover has done since the start.
+/// The mover's counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoverStatus {
-    /// Moves, copies and refreshes under way.
+    /// Moves, copies and refreshes in flight.
     pub under_way: usize,
     /// Blocks copied.
     pub copied: u64,
     /// Blocks dropped from a place.
     pub dropped: u64,
-    /// Blocks left out because somebody wrote them meanwhile.
+    /// Blocks left out because a client wrote them during the move.
     pub left_out: u64,
-    /// Blocks that a client's read brought.
+    /// Blocks piggybacked on a client's read.
     pub piggybacked: u64,
 }
 
 impl Mover {
-    /// Of each device's time, what moves may take while clients use it.
+    /// Returns the share of each device's time that moves may use while clients use the device.
     #[inline]
     pub(crate) fn share(&self) -> Percent {
         self.share.0
     }
 
-    /// From now on moves take at most this share of each device's time while clients use it.
+    /// Sets that share.
     pub(crate) fn set_share(&mut self, share: Percent) {
         self.share = Share(share);
     }
 }
 
 impl Mover {
-    /// Something is being moved in the volume.
+    /// Whether a move is in flight in the volume.
     pub(crate) fn moves_in(&self, volume: VolumeId) -> bool {
         self.moves.iter().any(|(_, m)| m.key.volume == volume)
     }
@@ -102,7 +100,7 @@ impl Mover {
         self.piggybacked > 0
     }
 
-    /// A move that waits for the bytes of this read, the run it is to have, and where to.
+    /// Takes the move that waits for the bytes of this read, its run, and its buffer.
     pub(crate) fn take_piggybacked(&mut self, piece: PieceId) -> Option<(MoveId, BlockRange, Buffer)> {
         let mut piggybacked = self
             .moves
@@ -113,12 +111,12 @@ impl Mover {
         Some((MoveId(id), run, buffer.part(0, u32::from(run.count) * BLOCK as u32)))
     }
 
-    /// A client's read has brought so many blocks of a move.
+    /// Counts the blocks that a client's read delivered to a move.
     pub(crate) fn note_piggybacked(&mut self, blocks: u16) {
         self.counts.piggybacked += u64::from(blocks);
     }
 
-    /// Until when a move has to wait for time of the devices it uses, if it has to.
+    /// Returns until when a move must wait for time of its devices, if it must.
     fn must_wait(&mut self, core: &mut Core, key: ExtentKey, devices: [DeviceId; 2]) -> Option<Nanos> {
         if core.is_mirrored(key) {
             return None;
@@ -129,15 +127,15 @@ impl Mover {
         Some(source.max(to)).filter(|at| *at > now)
     }
 
-    /// Whether a mover's write is on its way to some of these blocks of a place.
+    /// Whether a mover's write to some of these blocks of a place is in flight.
     pub(crate) fn mover_writes(&mut self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
         self.moves.iter_mut().any(|(_, m)| m.writes(key, place, run).is_some())
     }
 }
 
 impl Mover {
-    /// Whether the piece has to wait: a mover's write is on its way to the very blocks of a whole
-    /// place it would write.
+    /// Whether the piece must wait, because a mover's write is in flight to the very blocks of a whole place
+    /// that it would write.
     pub(crate) fn waits_for_mover(
         &mut self,
         core: &Core,
@@ -158,16 +156,16 @@ impl Mover {
     }
 }
 
-/// The blocks of a range that the extent has, and the device exists.
+/// Returns the part of a range within the extent, or `None` if that is empty or the device does not exist.
 pub(crate) fn sound(core: &Core, blocks: BlockRange, place: PlaceId) -> Option<BlockRange> {
     let end = blocks.end().min(core.map.extent().blocks());
     let count = end.checked_sub(blocks.first).filter(|count| *count > 0)?;
     (place.device.index() < core.devices.len()).then_some(BlockRange { first: blocks.first, count })
 }
 
-/// Whether the metadata area has room for what a move adds. For two whole places of what has a record
-/// there is always some, or bringing blocks home would wait for what only that can release; a second copy
-/// is owed.
+/// Whether the metadata area has space for the places that a move adds. For whole places of an extent that
+/// has a record there always is, because a write-back must not wait for space that only it can free; a second
+/// copy is always allowed as well.
 fn has_room_for_move(core: &Core, key: ExtentKey, to: PlaceId) -> bool {
     let is_owed = core.is_mirrored(key) || matches!(core.map.find(key), Found::Record(_));
     if to.kind == PlaceKind::Whole && is_owed {
@@ -177,13 +175,13 @@ fn has_room_for_move(core: &Core, key: ExtentKey, to: PlaceId) -> bool {
     }
 }
 
-/// How often devices have lost writes.
+/// Returns how often devices have lost writes.
 fn doubts(core: &Core) -> u32 {
     core.devices.iter().map(|device| device.epochs.doubts()).sum()
 }
 
 impl DataPath {
-    /// What the mover has done.
+    /// Returns the mover's counters.
     pub(crate) fn mover_status(&self) -> MoverStatus {
         MoverStatus {
             under_way: self.mover.moves.len(),
@@ -192,7 +190,7 @@ impl DataPath {
         }
     }
 
-    /// The mover is done with the extent: places that hold nothing go when nobody else is there.
+    /// Ends the mover's work in the extent; empty places are released when it is idle.
     fn leave_extent(&mut self, key: ExtentKey) {
         self.base.requests.locks.tidy_later(key);
         if self.base.requests.locks.end_move(key) {
@@ -211,7 +209,7 @@ impl DataPath {
     ) {
         let Some(blocks) = sound(&self.base.core, blocks, to) else { return };
         let all = self.base.core.map.extent().blocks();
-        // Where two copies are wanted they are all that is.
+        // Volumes with two copies have whole places only, and keep both.
         if self.base.core.is_mirrored(key) && (alone || to.kind == PlaceKind::Fine) {
             return;
         }
@@ -239,7 +237,8 @@ impl DataPath {
         self.next_run(id, client_read);
     }
 
-    /// Begins the next run, or ends the move if there is none. A read that has just begun may bring it.
+    /// Begins the next run, or ends the move if there is none. The read of a client that has just begun may
+    /// deliver it.
     fn next_run(&mut self, id: MoveId, client_read: Option<PiggybackRead>) {
         let task = &self.mover.moves[id.0];
         let (key, to, most) = (task.key, task.to, (u64::from(task.buffer.len) / BLOCK) as u16);
@@ -273,8 +272,8 @@ impl DataPath {
         {
             return self.end_move(id);
         }
-        // What is read here may be of a cache whose writes are lost already: it never goes where a block
-        // could come back to, were it so.
+        // The data read here may come from a cache whose writes are already lost. It must never be written
+        // where a block could become valid again in that case.
         let may_return = |core: &Core| {
             core.map.may_come_back(key, to, run) && !core.is_planted(Mutant::MoveOverReturningPlace)
         };
@@ -282,7 +281,7 @@ impl DataPath {
         if to.kind == PlaceKind::Whole && !is_free() {
             return self.wait_to_move(id);
         }
-        // What a client's read brings costs its device nothing.
+        // A read by a client costs the move no device time.
         let client_read = client_read.filter(|client_read| client_read.brings(run, source));
         let reads_from = if client_read.is_some() { to.device } else { source.device };
         if let Some(until) = self.mover.must_wait(&mut self.base.core, key, [reads_from, to.device]) {
@@ -309,7 +308,7 @@ impl DataPath {
         self.base.core.launch(io, Purpose::Mover(MoverIo::Read(id)));
     }
 
-    /// The move goes on after the next commit, if that makes a difference.
+    /// Makes the move wait for the next commit, unless it has waited too often.
     fn wait_to_move(&mut self, id: MoveId) {
         let task = &mut self.mover.moves[id.0];
         task.commits += 1;
@@ -321,7 +320,8 @@ impl DataPath {
         self.base.durability.commits.wait_to_move(key);
     }
 
-    /// Something has become durable, or never will: moves that waited for it go on.
+    /// Continues the moves that waited for something to become durable, or for the certainty that it never
+    /// will.
     pub(crate) fn retry_waiting_moves(&mut self) {
         if self.mover.moves.is_empty() {
             return;
@@ -334,12 +334,12 @@ impl DataPath {
         }
     }
 
-    /// Where the next run goes, and for how many of its blocks there is room there.
+    /// Selects the destination of the next run, and how many of its blocks have space there.
     fn destination(&mut self, id: MoveId, record: &Record, count: u16) -> Option<(Destination, u16)> {
         let task = &self.mover.moves[id.0];
         let (device, is_mirrored) = (task.to.device, record.copies > 1);
         let is_there = record.place(task.to).is_some() && task.to.kind == PlaceKind::Whole;
-        // Who moves all of an extent takes space for two only as long as that lasts.
+        // A move of a whole extent takes space for two places only while it lasts.
         let moves_all = task.alone
             && task.to.kind == PlaceKind::Whole
             && task.blocks.count == self.base.core.map.extent().blocks();
@@ -369,7 +369,7 @@ impl DataPath {
         Some((Destination { address: Address::Whole(whole), fresh: true }, count))
     }
 
-    /// What the mover wanted to copy has been read.
+    /// Handles the end of a move's read.
     pub(crate) fn move_read_ended(&mut self, id: MoveId, result: Result<(), IoError>) {
         let task = &mut self.mover.moves[id.0];
         let (key, to, buffer) = (task.key, task.to, task.buffer);
@@ -401,7 +401,7 @@ impl DataPath {
         self.mover.moves[id.0].stage = Stage::Writes(run, writing);
     }
 
-    /// A command of a move has ended.
+    /// Handles the end of a command of a move.
     pub(crate) fn mover_io_ended(&mut self, io: MoverIo, flight: &Flight, result: Result<(), IoError>) {
         match io {
             MoverIo::Read(id) => self.move_read_ended(id, result),
@@ -409,14 +409,14 @@ impl DataPath {
         }
     }
 
-    /// A part of the copy has been written.
+    /// Handles the end of one write of a move.
     fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
         let (doubts, planted) = (doubts(&self.base.core), self.base.core.map.planted());
         let device = &mut self.base.core.devices[flight.device.index()];
         let Move { key, failed, stage, .. } = &mut self.mover.moves[id.0];
         let Stage::Writes(_, writing) = stage else { return };
         match result {
-            // The last one's epoch is that of them all, or later.
+            // The epoch of the last write is that of all of them, or later.
             Ok(()) if planted.is(Mutant::MoveNeedsFirstWrite) => {
                 let needs = device.epochs.wrote(flight.device, false);
                 writing.needs = writing.needs.or(needs);
@@ -431,8 +431,8 @@ impl DataPath {
         let Stage::Writes(run, Writing { submitted, needs, waiting, .. }) = std::mem::take(stage) else {
             return;
         };
-        // A flush that failed meanwhile may have lost what was written, and the epoch its source must be
-        // flushed for never will be. What was read may be in doubt.
+        // A flush that failed in the meantime may have lost the written data, and the epoch that the source
+        // must be flushed for will never be durable. The data read may be in doubt.
         if !planted.is(Mutant::MoveIgnoresLostWrites) {
             *failed |= doubts != run.doubts || self.base.durability.doubt.has(*key);
         }
@@ -446,7 +446,7 @@ impl DataPath {
         self.end_run(id, run, needs, &good);
     }
 
-    /// The blocks of the run that are `good` are in the new place from now on; then the next run.
+    /// Makes the `good` blocks of the run valid in the new place, and begins the next run.
     fn end_run(&mut self, id: MoveId, run: CopyRun, needs: Option<Needs>, good: &BlockSet) {
         let CopyRun { blocks: run, destination: Destination { address, mut fresh }, mut source, .. } = run;
         let task = &mut self.mover.moves[id.0];
@@ -476,7 +476,7 @@ impl DataPath {
         self.next_run(id, None);
     }
 
-    /// Quarantines what was taken for a run and is not the extent's.
+    /// Quarantines the space taken for a run that the extent does not use.
     fn give_up_rest(&mut self, address: Address, run: BlockRange, kept: &BlockSet) {
         match address {
             Address::Whole(whole) => self.base.quarantine(Chunk::Whole(whole)),

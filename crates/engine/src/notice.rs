@@ -1,4 +1,4 @@
-//! What whoever looks after the pool should know, for the log.
+//! Events for the administrator, to be logged.
 
 use crate::units::Percent;
 use std::collections::VecDeque;
@@ -6,36 +6,36 @@ use std::fmt;
 use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind, Nanos, VolumeId, VolumeOffset};
 use weir_policy::harm::Estimate;
 
-/// Notices nobody fetched, beyond which the oldest are forgotten.
+/// The number of unfetched notices kept; older ones are dropped.
 const KEPT: usize = 64;
 
-/// What a pool may run out of.
+/// The space that a pool may run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceKind {
     /// Space for data.
     Data,
-    /// Space for the map: many small pieces of large volumes are in use.
+    /// Space for the map: many small ranges of large volumes are in use.
     Metadata,
 }
 
-/// Why a device is lost.
+/// The reason why a device is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostWhy {
-    /// It did not answer a command within its deadline.
+    /// The device did not answer a command within its deadline.
     Hung,
-    /// It is gone.
+    /// The device is gone.
     Gone,
-    /// It was not there when the pool was opened.
+    /// The device was absent when the pool was opened.
     Absent,
-    /// It has become shorter than its superblock says: a file that was truncated.
+    /// The device is shorter than its superblock says: its file was truncated.
     CutShort,
-    /// Its last page no longer holds its superblock: a file that was truncated and has grown again, or
-    /// something else wrote there.
+    /// The device's last page no longer contains its superblock: its file was truncated and has grown again,
+    /// or another program wrote there.
     Replaced,
 }
 
 impl LostWhy {
-    /// Whether data that was durable is gone with it, or may be.
+    /// Whether durable data is lost with the device, or may be.
     pub const fn is_damage(self) -> bool {
         matches!(self, Self::CutShort | Self::Replaced)
     }
@@ -55,132 +55,133 @@ impl fmt::Display for LostWhy {
     }
 }
 
-/// Something whoever looks after the pool should know.
+/// An event for the administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A warning threshold was passed.
+    /// A space warning threshold was passed.
     Filling {
-        /// What is filling up.
+        /// The space that is filling up.
         room: SpaceKind,
         /// The threshold.
         at: Percent,
-        /// How much is used.
+        /// The space used.
         used: Bytes,
-        /// Of how much.
+        /// The total space.
         total: Bytes,
     },
-    /// A write needed space and got none, for want of this.
+    /// A write found no space of this kind.
     Full(SpaceKind),
-    /// A write got space after one that got none.
+    /// A write got space after an earlier one got none.
     RoomAgain,
     /// A device command failed.
     Failed {
         /// The device.
         device: DeviceId,
-        /// What it was asked.
+        /// The command.
         kind: IoKind,
-        /// Where.
+        /// Its offset on the device.
         at: DeviceOffset,
-        /// How much.
+        /// Its length.
         len: Bytes,
-        /// What it answered.
+        /// The error.
         error: IoError,
-        /// It is tried again.
+        /// Whether the command is retried.
         again: bool,
     },
-    /// Writes since the device's last good flush are lost, or may be.
+    /// Writes since the device's last successful flush are lost, or may be.
     Doubt {
         /// The device.
         device: DeviceId,
-        /// Blocks whose only copy is concerned: they read as EIO until they are rewritten.
+        /// Blocks whose only copy is affected: they read as EIO until they are rewritten.
         blocks: u64,
     },
     /// A device is no longer used.
     Lost {
         /// The device.
         device: DeviceId,
-        /// Why.
+        /// The reason.
         why: LostWhy,
     },
-    /// There was no space for a write below a device: its file system is full, or a thin device.
+    /// A write found no space below a device: its file system is full, or its thin device is.
     FullBelow {
         /// The device.
         device: DeviceId,
-        /// Where on it.
+        /// The write's offset on the device.
         at: DeviceOffset,
-        /// How much was to be written.
+        /// The write's length.
         len: Bytes,
-        /// What the write met.
+        /// The error.
         error: IoError,
     },
-    /// A device's file was removed, or another took its place: it is used until it is closed, and gone then.
+    /// A device's file was removed or replaced. The device stays in use until it is closed; then its data is
+    /// gone.
     Removed {
         /// The device.
         device: DeviceId,
     },
-    /// Lost devices alone hold these bytes: they cannot be read until the pool is opened with the device, or
-    /// they are written again.
+    /// Only lost devices contain these bytes. They are unreadable until the pool is opened with the device,
+    /// or until they are rewritten.
     Unreachable {
-        /// One of the lost devices that hold them.
+        /// One of the lost devices that contain them.
         device: DeviceId,
-        /// Whose they are.
+        /// The volume.
         volume: VolumeId,
-        /// Where they begin.
+        /// The offset in the volume.
         offset: VolumeOffset,
-        /// How many.
+        /// The length.
         len: Bytes,
     },
-    /// There are more such ranges than were told one by one.
+    /// There are more unreachable ranges than were reported one by one.
     UnreachableInAll {
-        /// All of them.
+        /// The number of all ranges.
         ranges: u64,
-        /// Their bytes.
+        /// The bytes of all ranges.
         bytes: Bytes,
     },
-    /// What a policy moves made requests slower: it moves nothing for now.
+    /// A policy's moves made requests slower, so its moves are paused.
     MovesStopped {
-        /// The volume whose own policy it is; the pool's without one.
+        /// The volume that has this policy as its own; `None` for the pool's policy.
         volume: Option<VolumeId>,
         /// The policy.
         policy: &'static str,
-        /// What the sampled commands took, and would have taken.
+        /// The measured and the counterfactual cost of the sampled commands.
         estimate: Estimate,
-        /// For how long.
+        /// The length of the pause.
         pause: Nanos,
     },
-    /// It may move again.
+    /// A policy's moves are no longer paused.
     MovesAgain {
-        /// As above.
+        /// The volume that has this policy as its own; `None` for the pool's policy.
         volume: Option<VolumeId>,
         /// The policy.
         policy: &'static str,
     },
-    /// A policy has something to say: it cannot be done as it was asked for.
+    /// A policy cannot do as configured, and says why.
     Remark {
-        /// As above.
+        /// The volume that has this policy as its own; `None` for the pool's policy.
         volume: Option<VolumeId>,
         /// The policy.
         policy: &'static str,
-        /// What it is.
+        /// The explanation.
         remark: &'static str,
     },
-    /// That is over.
+    /// An earlier remark no longer applies.
     RemarkOver {
-        /// As above.
+        /// The volume that has this policy as its own; `None` for the pool's policy.
         volume: Option<VolumeId>,
         /// The policy.
         policy: &'static str,
-        /// What it was.
+        /// The explanation.
         remark: &'static str,
     },
     /// The map can no longer be made durable: changes are refused until the pool is opened again.
     ReadOnly {
-        /// What failed last.
+        /// The last error.
         error: IoError,
     },
 }
 
-/// Notices nobody has fetched yet.
+/// The notices that have not been fetched.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(VecDeque<Notice>);
 

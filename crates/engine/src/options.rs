@@ -1,4 +1,4 @@
-//! How an engine does its work, as far as whoever starts it may choose.
+//! The engine's options.
 
 use crate::durability::commit::FlushRules;
 use crate::mover::MOVER_SHARE;
@@ -7,22 +7,23 @@ use crate::units::Percent;
 use weir_model::{Bytes, Seed};
 use weir_policy::harm::Moves;
 
-/// What an engine is told once, when it starts. The default is what a pool file asks for that says nothing of
-/// it, but for [`SpaceRules::extra`] and [`SpaceRules::quiet`].
+/// The options of an engine, set once at its start. The defaults equal those of a pool file, except
+/// [`SpaceRules::extra`] and [`SpaceRules::quiet`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How the pool deals with running out of space.
+    /// The rules for a pool that runs out of space.
     pub space: SpaceRules,
-    /// What moves take of each device's time, at most, while clients use it. All of it: they are not paced.
+    /// The maximum share of each device's time that moves take while clients use it. 100 %: moves are not
+    /// paced.
     pub mover_share: Percent,
-    /// The most memory that the extent cache keeps extents in, taken from the buffer memory as it goes; none:
-    /// it is off.
+    /// The maximum memory of the extent cache, allocated from the buffer memory as needed. Zero turns the
+    /// cache off.
     pub extent_cache: Bytes,
     /// Whether policies' moves are judged, and by which rules.
     pub moves: Moves,
-    /// How devices are flushed that no client asks to be.
+    /// The rules for flushes that no client requests.
     pub flushes: FlushRules,
-    /// What policies draw at random comes from this seed.
+    /// The seed of the policies' random numbers.
     pub seed: Seed,
 }
 

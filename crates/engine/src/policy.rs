@@ -1,5 +1,5 @@
-//! The host of the placement policies: what they are shown, asked and told, and the guard that stops harmful
-//! moves.
+//! The host of the placement policies: it shows them devices and accesses, asks for decisions, and stops
+//! harmful moves.
 
 pub(crate) mod actions;
 pub(crate) mod advice;
@@ -20,7 +20,7 @@ use weir_map::Map;
 use weir_model::{Nanos, Rng, Seed};
 use weir_policy::placement::Placement;
 
-/// See the module.
+/// The state of the host.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) policies: Policies,
@@ -28,7 +28,7 @@ pub(crate) struct Host {
     pub(crate) actions: Actions,
     pub(crate) harm: Harm,
     pub(crate) inference: Inference,
-    /// What the policies may draw from.
+    /// The random numbers of the policies.
     pub(crate) random: Rng,
 }
 

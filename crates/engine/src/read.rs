@@ -1,4 +1,4 @@
-//! Reads: each block from a place that holds the truth for it; blocks true nowhere are zeros.
+//! Reads: each block comes from a place that is valid for it; a block valid nowhere reads as zeros.
 
 pub(crate) mod fetch;
 pub(crate) mod gap_read;
@@ -19,7 +19,7 @@ use weir_map::{BlockSet, Found, Record, Whole};
 use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant};
 use weir_policy::placement::Places;
 
-/// See the module.
+/// The state of reads.
 #[derive(Debug)]
 pub(crate) struct Reads {
     pub(crate) again: restart::Again,
@@ -33,7 +33,7 @@ impl Reads {
 }
 
 impl Reads {
-    /// What is to be read for these blocks, perhaps through holes; `None` if they are true nowhere.
+    /// Plans the reads of these blocks, perhaps as a gap read; `None` if no place is valid for any of them.
     fn plan_read(
         &mut self,
         core: &Core,
@@ -62,7 +62,7 @@ impl Reads {
     }
 }
 
-/// One more command of a read piece is about to begin.
+/// Counts one more command of a read piece that is about to begin.
 pub(crate) fn expect_read(requests: &mut Requests, id: PieceId) {
     if let PieceState::Reads(reading) = &mut requests.pieces[id.0 as usize].state {
         reading.left += 1;
@@ -70,7 +70,7 @@ pub(crate) fn expect_read(requests: &mut Requests, id: PieceId) {
 }
 
 impl DataPath {
-    /// Begins a read: from the cache if it can, else from the devices.
+    /// Begins a read: from the cache if possible, else from the devices.
     #[inline]
     pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let goes_past = !self.base.cache.is_on()
@@ -80,7 +80,8 @@ impl DataPath {
         }
     }
 
-    /// Reads the devices: in one command if one place alone has all blocks, else as planned (`read_found`).
+    /// Reads from the devices: in one command if a single place has all blocks, else as planned
+    /// (`read_found`).
     #[inline]
     pub(crate) fn read_past_cache<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let key = self.base.requests.pieces[id.0 as usize].key;
@@ -100,8 +101,9 @@ impl DataPath {
         }
     }
 
-    /// Where all of a piece is to be read, if one place of a record has it alone, side by side, and it need
-    /// not wait for copies being written; and, if the policy is to be told, where its blocks are.
+    /// Returns the source of the whole piece, if exactly one place of a record is valid for it, its blocks
+    /// are adjacent there, and the read need not wait for copies being written. Also returns the block
+    /// locations if the policy wants reports.
     #[inline(never)]
     fn alone(&self, id: PieceId, record: &Record) -> Option<(Source, Places)> {
         let Piece { key, range, takes_blocks, reported, .. } = self.base.requests.pieces[id.0 as usize];
@@ -125,13 +127,13 @@ impl DataPath {
         self.read_one(id, Source { device: whole.device, at });
     }
 
-    /// Whether a read of these blocks has to wait for writes to both copies.
+    /// Whether a read of these blocks must wait for writes to both copies.
     #[inline]
     fn is_being_copied(&self, key: ExtentKey, range: BlockRange) -> bool {
         self.base.mirror.is_writing(key, range) && !self.base.core.is_planted(Mutant::ReadBesideCopies)
     }
 
-    /// Reads all of the piece in one command.
+    /// Reads the whole piece in one command.
     #[inline(always)]
     fn read_one(&mut self, id: PieceId, source: Source) {
         let piece = &mut self.base.requests.pieces[id.0 as usize];
@@ -141,7 +143,7 @@ impl DataPath {
         self.piggyback_move(id, source);
     }
 
-    /// Reads a piece whatever it is that the map has, and though there may be doubt.
+    /// Reads a piece in the general case: any map entry, and blocks that may be in doubt.
     #[inline(never)]
     fn read_found<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.base.requests.pieces[id.0 as usize];
@@ -170,8 +172,8 @@ impl DataPath {
         }
     }
 
-    /// The piece is all zeros. They are filled in only if another piece of the request may hold data:
-    /// a request that is all zeros says so instead.
+    /// Answers a piece that is all zeros. Zeros are written to the buffer only if another piece of the
+    /// request may have data: a request that is all zeros carries a flag instead.
     fn read_zeros<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.base.requests.pieces[id.0 as usize];
         piece.state = PieceState::Reads(Reading::new(0, (false, true)));
@@ -204,9 +206,10 @@ impl DataPath {
         }
     }
 
-    /// Reads what a device could not deliver from other places; blocks that have become zeros meanwhile are
-    /// zeros. At once, unless the device may still change the buffer or copies are being written: then the
-    /// piece begins again. `false` if some block is held by no other usable device.
+    /// Reads from other places the blocks that a device failed to deliver; blocks that were cleared in the
+    /// meantime are zeros. The reads begin at once, unless the device may still change the buffer or copies
+    /// are being written: then the piece restarts. Returns `false` if some block is on no other usable
+    /// device.
     fn read_elsewhere<M: Memory>(
         &mut self,
         id: PieceId,
@@ -248,8 +251,8 @@ impl DataPath {
         true
     }
 
-    /// What one copy could not deliver has been read from the other: the former is to be written anew,
-    /// and holds nothing until then.
+    /// Marks the copy of a mirrored volume that could not be read as invalid for these blocks, so that it is
+    /// rewritten from the other copy.
     fn replace_unreadable(&mut self, id: PieceId, flight: &Flight) {
         let Piece { key, range, buffer, .. } = self.base.requests.pieces[id.0 as usize];
         if !self.base.core.is_mirrored(key) || self.base.requests.locks.is_taken(key) {
@@ -267,7 +270,7 @@ impl DataPath {
         self.base.durability.note_change(&self.base.core);
     }
 
-    /// A command of a read has ended: hands it to what it was for.
+    /// Passes the end of a read command to the code for its purpose.
     pub(crate) fn read_io_ended<M: Memory>(
         &mut self,
         io: ReadIo,
@@ -282,7 +285,7 @@ impl DataPath {
         }
     }
 
-    /// A plain command of a read has ended: if it failed, other places are read.
+    /// Handles the end of a plain read command: if it failed, other places are read.
     pub(crate) fn read_ended<M: Memory>(
         &mut self,
         id: PieceId,
@@ -298,7 +301,7 @@ impl DataPath {
         }
         let saved = result.is_err_and(|error| self.read_elsewhere(id, flight, error, memory));
         if let (Err(error), false) = (result, saved) {
-            // The device may have been given up meanwhile, with writes to these blocks.
+            // The device may have been given up in the meantime, with writes to these blocks.
             let error = self
                 .base
                 .durability
@@ -309,7 +312,7 @@ impl DataPath {
         self.part_read(id, memory);
     }
 
-    /// Counts an ended command of a read piece; the last one ends the piece, or begins it again.
+    /// Counts the end of one command of a read piece; the last one ends the piece, or restarts it.
     #[inline]
     pub(crate) fn part_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.base.requests.pieces[id.0 as usize];

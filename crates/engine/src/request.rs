@@ -20,7 +20,7 @@ use slab::Slab;
 use std::collections::VecDeque;
 use weir_model::{BLOCK, Buffer, Op, Planted, ReadShape, Reply, Request, RequestError, VolumeId};
 
-/// What is in flight of clients' requests.
+/// The state of clients' requests in flight.
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub(crate) active: Slab<Active>,
@@ -29,9 +29,9 @@ pub(crate) struct Requests {
     pub(crate) ranges: Ranges,
     pub(crate) ready: Ready,
     pub(crate) replies: VecDeque<Reply>,
-    /// Requests that are to be answered once what they have read is in one buffer.
+    /// Requests to answer once everything they have read is in one buffer.
     pub(crate) scattered: Vec<ActiveId>,
-    /// Volumes that are being removed, which take no more requests.
+    /// Volumes that are being removed; they take no more requests.
     pub(crate) removing: Vec<VolumeId>,
 }
 
@@ -102,7 +102,7 @@ impl Base {
         Ok(())
     }
 
-    /// No more pieces are coming.
+    /// Notes that no more pieces of the request will be made.
     pub(crate) fn piece_made(&mut self, id: ActiveId) {
         self.requests.active[id.0].left -= 1;
         if self.requests.active[id.0].left == 0 {
@@ -110,8 +110,8 @@ impl Base {
         }
     }
 
-    /// All pieces have ended: replies, or waits for the commit, or, with FUA, until the devices are
-    /// verified.
+    /// Ends a request whose pieces have all ended: it replies, or waits for a commit, or, with FUA, until the
+    /// devices are verified.
     #[inline(always)]
     pub(crate) fn request_ended(&mut self, id: ActiveId) {
         let active = &self.requests.active[id.0];
@@ -125,10 +125,10 @@ impl Base {
         }
     }
 
-    /// Answers the request and forgets it.
+    /// Answers the request and removes it.
     #[inline(always)]
     pub(crate) fn reply(&mut self, id: ActiveId) {
-        // Only what is needed is copied out of the table: an entry is large.
+        // Only the fields needed are copied out of the table, because an entry is large.
         let Active { request, submitted, error, found, answer, .. } = self.requests.active[id.0];
         if answer == Answer::Gathered {
             return self.requests.scattered.push(id);

@@ -1,10 +1,10 @@
-//! Space for new data: who gets it, who waits for it, and what is said about it.
+//! Admission of new data: space allocation, waiting for space, and reports about it.
 //!
-//! Running out of it is a state with a way back. Reads go on, and writes to extents that have their
-//! space; a write that needs more is refused with NoSpace or waits a while ([`WhenFull`]), holding
-//! nothing but its own blocks. What gives space back (TRIM, write-zeroes, removing volumes) needs
-//! none; for the one case that might, see `zero_in_place` in [`crate::write::clear`]. Whoever waits tries
-//! again whenever some has come back.
+//! Running out of space is a recoverable state. Reads continue, and so do writes to extents that have their
+//! space; a write that needs more is refused with NoSpace or waits a while ([`WhenFull`]), keeping only its
+//! block locks. The operations that free space (TRIM, write-zeroes, removing volumes) need none; for the one
+//! exception see `zero_in_place` in [`crate::write::clear`]. Waiting pieces retry whenever some space has
+//! been freed.
 
 use crate::Base;
 use crate::core::Core;
@@ -32,16 +32,16 @@ use fill_rate::FillRate;
 use gauge::Gauge;
 use lack::Lack;
 
-/// See the module.
+/// The state of the pool's space.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) state: SpaceState,
     pub(crate) reclaim: reclaim::Reclaim,
     pub(crate) extra: extra::Extra,
     pub(crate) scratch: scratch::Scratch,
-    /// Blocks that places have given up to others since the start.
+    /// Blocks dropped from places since the start.
     pub(crate) dropped: u64,
-    /// Idle responses of devices are still being measured: allocation waits for them.
+    /// Whether idle response times of devices are still being measured; allocation waits for them.
     pub(crate) awaits_probes: bool,
 }
 
@@ -59,40 +59,40 @@ impl Space {
     }
 }
 
-/// Pieces that may wait for space to be freed by somebody: fewer than a client may have in flight,
-/// so that one whose every write waits can still read, overwrite and trim.
+/// The maximum number of pieces that wait until space is freed. It is smaller than the number that a client
+/// may have in flight, so that a client whose writes all wait can still read, overwrite and trim.
 const WAITING_MAX: usize = 64;
-/// The buffer memory that pieces waiting for space may hold, for the same reason.
+/// The maximum buffer memory of pieces that wait for space, for the same reason.
 const WAITING_BYTES_MAX: Bytes = Bytes::mib(8);
-/// The least time between two notices that the pool is full, or is no longer.
+/// The minimum time between two notices that the pool is full, or is no longer.
 const NOTICE_AFTER: Nanos = Nanos::secs(10);
 
-/// What becomes of a write that needs space when there is none.
+/// The handling of a write that needs space when there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// It is refused at once.
     #[default]
     Error,
-    /// It waits until some is freed, and is refused this long after it was submitted. At most 64
-    /// pieces (each within one extent) and 8 MiB wait at a time; more are refused at once.
+    /// It waits until space is freed, and is refused this long after it was submitted. At most 64 pieces
+    /// (each within one extent) and 8 MiB wait at a time; more are refused at once.
     Wait {
-        /// How long.
+        /// The maximum wait.
         at_most: Nanos,
     },
 }
 
-/// How a pool deals with running out of space.
+/// The rules for a pool that runs out of space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceRules {
-    /// What becomes of writes that need space.
+    /// The handling of writes that need space.
     pub when_full: WhenFull,
-    /// How full it is when its users are to be warned, ascending.
+    /// The warning thresholds, ascending.
     pub warn_at: Vec<Percent>,
-    /// Of its space for data, what may be taken beyond one place an extent where the policy keeps none on
-    /// purpose; without a bound unless given.
+    /// The share of the pool's space that may be used beyond one place per extent, on devices where the
+    /// policy keeps no copies on purpose. `None`: unbounded.
     pub extra: Option<Percent>,
-    /// How long clients must have asked for nothing before extents in pieces are put together; they never are
-    /// unless given.
+    /// The time without client requests after which extents in several places are consolidated. `None`:
+    /// never.
     pub quiet: Option<Nanos>,
 }
 
@@ -107,40 +107,41 @@ impl Default for SpaceRules {
     }
 }
 
-/// How full a pool is: for status, log and metrics.
+/// The space use of a pool, for status, log and metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpaceStatus {
-    /// The sizes of all volumes together, times their copies: what clients may come to use.
+    /// The total size of all volumes, times their copies: the space that clients may come to use.
     pub promised: Bytes,
     /// Space for data on the devices.
     pub total: Bytes,
-    /// Of it, taken by what is in effect.
+    /// Space in visible use.
     pub used: Bytes,
     /// The highest warning threshold that space for data has passed.
     pub warning: Option<Percent>,
     /// The highest warning threshold that space for metadata has passed.
     pub metadata_warning: Option<Percent>,
-    /// The last write that needed space got none, for want of this, and none has become free since.
+    /// The kind of space that the last write lacked, if none has become free since.
     pub full: Option<SpaceKind>,
     /// Pieces of writes waiting for space.
     pub waiting: usize,
-    /// Pieces of writes refused for want of space since the start.
+    /// Pieces of writes refused for lack of space since the start.
     pub refused: u64,
-    /// Net bytes taken per second of late, given back ones subtracted; negative while space is freed.
+    /// The recent rate of net allocation in bytes per second; negative while space is freed.
     pub fill_rate: f64,
-    /// When all space is taken if this goes on; `None` if it would never be, or is, or nobody can tell: too
-    /// little was seen, or it grows much faster or slower now than over the last half hour.
+    /// The time until the pool is full at the recent rate. `None` if it will not fill, is full, or no
+    /// forecast is possible: too short a history, or a rate that differs much from that of the last half
+    /// hour.
     pub full_in: Option<Nanos>,
 }
 
-/// Who waits, and how full the pool is.
+/// The pieces that wait for space, and the pool's space use.
 #[derive(Debug)]
 pub(crate) struct SpaceState {
     pub(crate) rules: SpaceRules,
-    /// Pieces waiting: until probes are done, until a release is durable, until somebody frees some.
+    /// Pieces that wait: until probes are done, until a release is durable, or until space is freed.
     waiting: VecDeque<PieceId>,
     waiting_bytes: Bytes,
-    /// When the first of them has waited long enough.
+    /// The time at which the first of them expires.
     expires: Option<Nanos>,
     data: Gauge,
     metadata: Gauge,
@@ -148,7 +149,7 @@ pub(crate) struct SpaceState {
     lack: Lack,
     refused: u64,
     rate: FillRate,
-    /// What was last said of it, and when.
+    /// The last report, and its time.
     reported: Option<(Option<SpaceKind>, Nanos)>,
 }
 
@@ -169,13 +170,13 @@ impl SpaceState {
         }
     }
 
-    /// The rules there are.
+    /// Returns the rules.
     #[inline]
     pub(crate) fn rules(&self) -> &SpaceRules {
         &self.rules
     }
 
-    /// Whether somebody waits.
+    /// Whether a piece waits for space.
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty()
@@ -185,12 +186,12 @@ impl SpaceState {
 impl Task for SpaceState {
     type On = Base;
 
-    /// When the first piece has waited long enough.
+    /// Returns the time at which the first waiting piece expires.
     fn due(base: &Base) -> Option<Nanos> {
         base.space.state.expires
     }
 
-    /// Refuses what has waited long enough.
+    /// Refuses the pieces that have waited too long.
     fn run<M: Memory>(base: &mut Base, _: &mut M) {
         if base.space.state.expires.is_some_and(|at| at <= base.core.now) {
             base.space.retry_waiting_space(&mut base.requests);
@@ -199,13 +200,13 @@ impl Task for SpaceState {
 }
 
 impl Space {
-    /// From now on these are the rules for running out of space.
+    /// Replaces the rules for running out of space.
     pub(crate) fn set_space_rules(&mut self, core: &mut Core, rules: SpaceRules) {
         self.state.rules = rules;
         self.note_used(core);
     }
 
-    /// Whether there is room again since a write last got none for want of this.
+    /// Whether space is available again, after a write lacked this kind.
     fn has_room_again(&self, core: &Core, lacking: SpaceKind) -> bool {
         match lacking {
             SpaceKind::Data => self.state.lack.is_over(core.available_extents()),
@@ -213,7 +214,7 @@ impl Space {
         }
     }
 
-    /// Space was found: the pool is not full.
+    /// Notes that a write found space: the pool is not full.
     fn note_room(&mut self, core: &mut Core) {
         self.state.full = None;
         self.reclaim.note_room();
@@ -228,8 +229,8 @@ impl Space {
         self.report_full(core);
     }
 
-    /// Says whether the pool is full if that is not what was said last; not at once, since a pool at
-    /// its limit may be full and not full many times a second.
+    /// Reports a change between full and not full. Reports are rate-limited, because a pool at its limit may
+    /// change many times a second.
     fn report_full(&mut self, core: &mut Core) {
         let (reported, recently) = match self.state.reported {
             Some((reported, at)) => (reported, core.now.since(at) < NOTICE_AFTER),
@@ -241,7 +242,7 @@ impl Space {
         }
     }
 
-    /// How much is taken has changed.
+    /// Notes that the space use has changed.
     pub(crate) fn note_used(&mut self, core: &mut Core) {
         if self.state.full.is_some_and(|lacking| self.has_room_again(core, lacking)) {
             self.state.full = None;
@@ -268,8 +269,8 @@ impl Space {
         space.expires = space.expires.into_iter().chain(until).min();
     }
 
-    /// Space has come back, or some piece has waited long enough, or none is on its way any more:
-    /// whoever waits tries again, in the same order.
+    /// Makes all waiting pieces retry, in the same order: space was freed, a piece has waited too long, or no
+    /// more space is expected.
     pub(crate) fn retry_waiting_space(&mut self, requests: &mut Requests) {
         self.state.expires = None;
         self.state.waiting_bytes = Bytes(0);
@@ -277,14 +278,14 @@ impl Space {
         waiting.into_iter().for_each(|id| requests.go_on(id));
     }
 
-    /// Whether copies may take space there: not what requests wait for, nor the last of it.
+    /// Whether copies may take space there: not while requests wait for space, and not the last reserve.
     pub(crate) fn has_reserve(&self, core: &Core, device: DeviceId) -> bool {
         let there = core.map.space(device);
         !self.state.is_waited_for() && there.free() > there.extents() / RESERVE
     }
 
-    /// Of so many slots, how many copies may take there: where no more extents may be cut, those of extents
-    /// that are.
+    /// Returns how many of `count` slots copies may take on the device: below the reserve, only slots of
+    /// extents already divided into slots.
     pub(crate) fn slots_for_copies(&self, core: &Core, device: DeviceId, count: u16) -> u16 {
         let there = if self.state.is_waited_for() { 0 } else { core.map.space(device).free_slots() };
         if self.has_reserve(core, device) { count } else { count.min(there.try_into().unwrap_or(u16::MAX)) }
@@ -292,7 +293,7 @@ impl Space {
 }
 
 impl Base {
-    /// How full the pool is.
+    /// Returns the pool's space use.
     pub(crate) fn space_status(&self) -> SpaceStatus {
         let (used, total) = self.core.data_space();
         let (need, room) = self.core.map.metadata_need();
@@ -319,7 +320,8 @@ impl Base {
         Bytes(sizes.fold(0, u64::saturating_add))
     }
 
-    /// Space for an extent; without any the piece waits or fails, and there is nothing more to do.
+    /// Allocates space for an extent. Without space the piece waits or fails, and the caller has nothing more
+    /// to do.
     pub(crate) fn allocate(&mut self, id: PieceId, key: ExtentKey) -> Option<Whole> {
         if self.space.awaits_probes {
             self.space.wait_for_space(&mut self.requests, id, None);
@@ -332,14 +334,14 @@ impl Base {
             }
             Err(lacking) => lacking,
         };
-        // Space may be on its way: given up, but its release not durable yet, or a command that may
-        // still touch it not ended. What is quarantined on a lost device may stay so for good.
+        // Space may be about to become free: its release is not durable yet, or a command that may still
+        // touch it has not ended. Space quarantined on a lost device may stay there forever.
         let releasing = self.core.map.releasing() > 0;
         if releasing {
             self.durability.request_commit();
         }
         if releasing || self.core.devices.iter().any(|d| d.quarantined.any() && !d.is_lost()) {
-            // Past its time it still waits for that, but no longer for anybody else.
+            // After its time the piece still waits for this space, but no longer for clients to free some.
             let until = self.may_wait_until(id).filter(|until| *until > self.core.now);
             self.space.wait_for_space(&mut self.requests, id, until);
             return None;
@@ -373,7 +375,7 @@ impl Base {
         chosen.and_then(|device| self.core.map.allocate(device)).ok_or(SpaceKind::Data)
     }
 
-    /// How long the piece's request may wait for others to free some space; `None` if not at all.
+    /// Returns until when the piece's request may wait for others to free space; `None` if not at all.
     fn may_wait_until(&self, id: PieceId) -> Option<Nanos> {
         let WhenFull::Wait { at_most } = self.space.state.rules.when_full else { return None };
         let active = &self.requests.active[self.requests.pieces[id.0 as usize].request.0];

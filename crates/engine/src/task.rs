@@ -1,40 +1,40 @@
-//! What the engine does by itself, besides answering requests and commands: a bounded step at a time.
+//! Periodic and background work of the engine, in bounded steps.
 
 use crate::{Base, DataPath, Engine};
 use weir_model::{Memory, Nanos};
 
-/// Something the engine does by itself. All tasks are listed once, in `lib.rs`, in the order in which they
-/// run; [`Engine::tick`], [`Engine::deadline`] and the end of a stop follow from that list.
+/// A piece of work that the engine does on its own. `lib.rs` lists all tasks once, in the order in which they
+/// run; [`Engine::tick`], [`Engine::deadline`] and the end of a stop derive from that list.
 pub(crate) trait Task {
-    /// The layer it works on.
+    /// The layer that the task works on.
     type On: Layer;
 
-    /// When its next step is due, if time decides that.
+    /// Returns the time of the next step, if time decides that.
     fn due(_on: &Self::On) -> Option<Nanos> {
         None
     }
 
-    /// Whether it could make a step now, whatever the time.
+    /// Whether the task could make a step now, whatever the time.
     fn can_run(_on: &Self::On) -> bool {
         false
     }
 
-    /// Makes one bounded step, if there is anything to be done.
+    /// Makes one bounded step, if there is work.
     fn run<M: Memory>(on: &mut Self::On, memory: &mut M);
 
-    /// Whether nothing of it keeps a stop from ending: it has nothing in flight, and nothing is left to be
-    /// done before the devices may be closed.
+    /// Whether the task lets a stop end: it has nothing in flight, and nothing to do before the devices are
+    /// closed.
     fn is_idle(_on: &Self::On) -> bool {
         true
     }
 }
 
-/// A layer of the engine: itself, or one of those below.
+/// A layer of the engine: `Engine` itself, or one below it.
 pub(crate) trait Layer {
-    /// The layer of this engine.
+    /// Returns this layer of the engine.
     fn of(engine: &Engine) -> &Self;
 
-    /// The layer of this engine.
+    /// Returns this layer of the engine, mutably.
     fn of_mut(engine: &mut Engine) -> &mut Self;
 }
 
@@ -68,8 +68,8 @@ impl Layer for Base {
     }
 }
 
-/// Makes of a list of tasks what the engine's face needs of them all. They are named, not looked up: no call
-/// is indirect, and a task without a step of some kind costs nothing.
+/// Generates the methods that run and query all tasks of a list. The calls are static: none is indirect, and
+/// a task without a step of some kind costs nothing.
 macro_rules! tasks {
     ($($task:ty),* $(,)?) => {
         impl $crate::Engine {
@@ -86,13 +86,13 @@ macro_rules! tasks {
                 false $(|| <$task as $crate::task::Task>::can_run($crate::task::Layer::of(self)))*
             }
 
-            /// When the first task is due.
+            /// Returns the time at which the first task is due.
             fn tasks_due(&self) -> Option<::weir_model::Nanos> {
                 let due = [$(<$task as $crate::task::Task>::due($crate::task::Layer::of(self))),*];
                 due.into_iter().flatten().min()
             }
 
-            /// Whether no task keeps a stop from ending.
+            /// Whether every task lets a stop end.
             fn tasks_are_idle(&self) -> bool {
                 true $(&& <$task as $crate::task::Task>::is_idle($crate::task::Layer::of(self)))*
             }

@@ -1,5 +1,5 @@
-//! Short histories of one engine over devices in memory: what is asked of the devices, and in which
-//! order. Rng histories, power cuts and an oracle are in weir-world.
+//! Short histories of one engine over devices in memory: the commands that devices receive, and their order.
+//! Random histories, power losses and an oracle are in weir-world.
 
 mod admin;
 mod advice;
@@ -47,12 +47,12 @@ fn what_is_written_is_read_and_holes_are_zeros() {
     let (shape, bytes) = h.read(1000 * 512, 4096);
     assert_eq!(shape, ReadShape::Data);
     assert!(bytes[..1024].iter().all(|b| *b == 0) && bytes[1024..2560].iter().all(|b| *b == 7));
-    // A read over written and unwritten blocks, and over an extent border.
+    // A read over written and unwritten blocks, and across an extent boundary.
     h.write(128 << 10, &[9; 8192]);
     let (shape, bytes) = h.read((128 << 10) - 4096, 12288);
     assert_eq!(shape, ReadShape::Mixed);
     assert!(bytes[..4096].iter().all(|b| *b == 0) && bytes[4096..].iter().all(|b| *b == 9));
-    // A read of two extents, one of which holds nothing.
+    // A read of two extents, one of which has no data.
     let (shape, bytes) = h.read(128 << 10, 256 << 10);
     assert_eq!(shape, ReadShape::Mixed);
     assert!(bytes[8192..].iter().all(|b| *b == 0));
@@ -155,7 +155,7 @@ fn a_full_pool_says_so_and_goes_on_overwriting() {
     let full = u64::from(extents) * (128 << 10);
     assert_eq!(h.request(Op::Write, full, &[1; 4096], false), Err(RequestError::NoSpace));
     h.write(0, &[2; 4096]);
-    // Space that is being given back is waited for.
+    // The write waits for the space that is being freed.
     h.request(Op::Trim, 0, &[0; 128 << 10], false).expect("a trim");
     h.write(full, &[3; 4096]);
     assert_eq!(h.read(full, 4096).1, [3; 4096]);

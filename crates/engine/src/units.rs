@@ -1,5 +1,5 @@
-//! Units of what may be chosen.
+//! Units of configurable values.
 
-/// Hundredths of the whole: 0 to 100.
+/// A percentage, 0 to 100.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percent(pub u8);

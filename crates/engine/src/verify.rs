@@ -1,31 +1,32 @@
-//! Verification: whether devices still are what their superblocks say.
+//! Verification: checks that devices still match their superblocks.
 //!
-//! A file can be truncated while it is served, and the next write behind its end makes it grow again: what
-//! was in it reads as zeros then, without an error. So the engine reads the last page of a device, which
-//! holds its second superblock, and compares pool, device number and size. The page is missing from a file
-//! that was truncated, and is zeros in one that has grown again. Such a device is lost
+//! A file can be truncated while it is served, and the next write beyond its end makes it grow again: its old
+//! content then reads as zeros, without an error. So the engine reads the last page of a device, which
+//! contains its second superblock, and compares pool, device number and size. The page is missing from a
+//! truncated file, and is zeros in one that has grown again. Such a device is lost
 //! ([`crate::LostWhy::CutShort`], [`crate::LostWhy::Replaced`]).
 //!
-//! - No FLUSH, and no durable change, is acknowledged before every device was verified: by a check that began
-//!   after the FLUSH was submitted, or is not older than [`crate::DeviceSettings::verified_within`]. Checks
-//!   run beside the flushes of a commit. That is enough: a truncation after the check began could as well
-//!   have come after the acknowledgement.
+//! - No FLUSH and no durable change is acknowledged before every device was verified: by a check that began
+//!   after the FLUSH was submitted, or that is not older than [`crate::DeviceSettings::verified_within`].
+//!   Checks run in parallel with the flushes of a commit. That suffices: a truncation after the check began
+//!   could as well have come after the acknowledgement.
 //! - While clients use the pool, devices are verified at intervals ([`INTERVAL`]); and once more when
 //!   everything is at rest after a stop.
-//! - Once a device was found to be damaged in this way, FLUSH and durable changes fail for every volume with
-//!   a single copy, since data that was durable is gone; volumes with two copies go on with the other one,
-//!   until a second device is damaged.
-//! - What operators change is in the metadata alone: it is durable as long as one of its members is whole.
-//! - A file that was removed, or that another took the place of, is damaged as well, but not lost: it is
-//!   whole as long as it is open, and read and written on, so that nothing is missing from it when somebody
-//!   copies it. It may be truncated as well, so it is verified still. Metadata goes on with the other member,
-//!   if there is one.
+//! - Once a device was found damaged in this way, FLUSH and durable changes fail for every volume with a
+//!   single copy, because durable data is gone; volumes with two copies continue with the other one, until a
+//!   second device is damaged.
+//! - Administrative changes are in the metadata alone: they are durable as long as one of its members is
+//!   intact.
+//! - A file that was removed or replaced by another is damaged as well, but not lost: it is intact as long as
+//!   it is open, and reads and writes continue, so that an administrator can still make a complete copy of
+//!   it. It may also be truncated, so it is verified still. Metadata continues on the other member, if there
+//!   is one.
 //!
-//! A device that carries the record of a member left behind is checked before that record is written to its
-//! last page: on a truncated device it would stand for the page that is gone.
+//! Before the record of a member left behind is written to a device's last page, the device is checked: on a
+//! truncated device the record would replace the missing page.
 //!
-//! A check whose read fails with another error says nothing: the page is there, or the device is about to be
-//! given up for other reasons.
+//! A check whose read fails with another error proves nothing: the page is there, or the device is about to
+//! be given up for other reasons.
 
 pub(crate) mod last_check;
 
@@ -43,60 +44,59 @@ use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceSet, IoError, IoKind, Memory, Mutant, Nanos, RequestError, VolumeId,
 };
 
-/// How often devices are verified while clients use the pool.
+/// The minimum interval of verification while clients use the pool.
 const INTERVAL: Nanos = Nanos::secs(1);
 
-/// The time between checks of a device whose checks count for so long: the next one is there before a FLUSH
-/// needs it.
+/// Returns the time between checks of a device whose checks are valid for `within`, such that a valid one
+/// exists before a FLUSH needs it.
 fn interval(within: Nanos) -> Nanos {
     INTERVAL.max(Nanos(within.0 / 2))
 }
 
-/// Names a moment among the checks: whoever waits for it waits for checks that began later.
+/// A point in the sequence of checks. A party that waits for it waits for checks that began later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Round(u64);
 
 /// The checks of one device.
 #[derive(Debug)]
 pub(super) struct Checks {
-    /// What its last page is read to.
+    /// The buffer for its last page.
     buffer: Buffer,
-    /// The age at which a check no longer counts.
+    /// The age at which a check is no longer valid.
     within: Nanos,
-    /// When the last check that found it whole began.
+    /// The start of the last check that found it intact.
     whole_at: Option<Nanos>,
-    /// When the last check began.
+    /// The start of the last check.
     began: Nanos,
-    /// The last round it is to be checked for, the one the check in flight is for, and the last one it was
-    /// checked for.
+    /// The last round requested, the round of the check in flight, and the last round completed.
     asked: Round,
     in_flight: Option<Round>,
     done: Round,
-    /// It is lost or removed: nothing more is to be learnt of it.
+    /// Whether it is lost or removed, so that a further check could show nothing new.
     is_over: bool,
 }
 
-/// The checks of all devices, and who waits for them.
+/// The checks of all devices, and the parties that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Verification {
-    /// By device; `None` if it is not verified.
+    /// The checks by device; `None` if it is not verified.
     devices: Vec<Option<Checks>>,
     round: Round,
     waiting: Vec<(Round, Waiter)>,
-    /// Devices that lost data which was durable, or will when they are closed.
+    /// Devices that lost durable data, or will when they are closed.
     damaged: DeviceSet,
-    /// Of them those whose files were removed.
+    /// Those of them whose files were removed.
     removed: DeviceSet,
-    /// A client has used the pool since the last checks at intervals began.
+    /// Whether a client has used the pool since the last periodic checks began.
     used: bool,
-    /// How far the check is that ends a stop.
+    /// The state of the check that ends a stop.
     last_check: LastCheck,
 }
 
-/// How far the check that ends a stop is.
+/// The state of the check that ends a stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LastCheck {
-    /// Nothing is being stopped.
+    /// No stop has begun.
     #[default]
     NotWanted,
     /// It begins once everything else is at rest.
@@ -105,7 +105,8 @@ pub(crate) enum LastCheck {
 }
 
 impl Verification {
-    /// For devices with these settings, by id. `None`, taking nothing, if there is too little memory.
+    /// Creates the checks of devices with these settings, by id. Returns `None`, taking nothing, if memory is
+    /// insufficient.
     pub(crate) fn take<'a, M: Memory>(
         devices: impl IntoIterator<Item = &'a DeviceSettings>,
         memory: &mut M,
@@ -129,12 +130,12 @@ impl Verification {
         Some(new)
     }
 
-    /// Gives its buffers back.
+    /// Returns the buffers.
     pub(crate) fn give<M: Memory>(self, memory: &mut M) {
         self.devices.into_iter().flatten().for_each(|checks| memory.give(checks.buffer));
     }
 
-    /// The device is lost.
+    /// Notes that the device is lost.
     pub(crate) fn lost(&mut self, device: DeviceId, why: LostWhy) {
         if why.is_damage() {
             self.damaged.insert(device);
@@ -142,7 +143,7 @@ impl Verification {
         self.checked_enough(device);
     }
 
-    /// Whether a device was damaged.
+    /// Whether a device is damaged.
     pub(crate) fn any_damaged(&self) -> bool {
         !self.damaged.is_empty()
     }
@@ -158,18 +159,18 @@ impl Verification {
         }
     }
 
-    /// A client uses the pool.
+    /// Notes that a client uses the pool.
     #[inline]
     pub(crate) fn note_use(&mut self) {
         self.used = true;
     }
 
-    /// Whether every device has been verified as of a round.
+    /// Whether every device has been verified for a round.
     pub(super) fn is_over(&self, round: Round) -> bool {
         self.devices.iter().flatten().all(|checks| checks.done >= round || checks.done >= checks.asked)
     }
 
-    /// Who waits for nothing any more.
+    /// Takes the parties whose wait is over.
     fn take_over(&mut self) -> Vec<Waiter> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let over: Vec<_> =
@@ -182,7 +183,7 @@ impl Verification {
 impl Task for Verification {
     type On = Base;
 
-    /// When devices are to be verified next because clients use the pool.
+    /// Returns the time of the next periodic check.
     fn due(base: &Base) -> Option<Nanos> {
         if !base.verification.used {
             return None;
@@ -191,7 +192,7 @@ impl Task for Verification {
         checked.map(|checks| checks.began + interval(checks.within)).min()
     }
 
-    /// Has the devices verified whose turn it is because clients use the pool.
+    /// Begins the periodic checks that are due.
     fn run<M: Memory>(base: &mut Base, _: &mut M) {
         if <Self as Task>::due(base).is_none_or(|due| due > base.core.now) {
             return;
@@ -213,14 +214,15 @@ impl Task for Verification {
 }
 
 impl Verification {
-    /// Has every device verified whose last check is older than it may be, by checks that begin now or later.
+    /// Requests a check of every device whose last check is no longer valid; checks that begin now or later
+    /// count. Returns the round to wait for.
     pub(crate) fn verify_devices(&mut self, core: &mut Core) -> Round {
         self.verify_unless(core, |checks, now| {
             checks.within > Nanos(0) && checks.whole_at.is_some_and(|at| now.since(at) <= checks.within)
         })
     }
 
-    /// As above; but no device is verified whose checks so far are good enough.
+    /// Like `verify_devices`, but exempts the devices whose checks satisfy `is_fresh`.
     pub(super) fn verify_unless(
         &mut self,
         core: &mut Core,
@@ -243,7 +245,7 @@ impl Verification {
         round
     }
 
-    /// Begins a check of this device; `None` if it is not verified, or lost.
+    /// Begins a check of this device. Returns `None` if it is not verified, or lost.
     pub(crate) fn check_device(&mut self, core: &mut Core, device: DeviceId) -> Option<Round> {
         if core.is_planted(Mutant::TruncationNotChecked) {
             return None;
@@ -258,7 +260,7 @@ impl Verification {
         Some(self.round)
     }
 
-    /// Whether the check has ended, or nothing is to be learnt of the device any more.
+    /// Whether the check has ended, or could show nothing new.
     pub(crate) fn is_checked(&self, device: DeviceId, round: Round) -> bool {
         let checks = self.devices.get(device.index()).and_then(Option::as_ref);
         checks.is_none_or(|checks| checks.is_over || checks.done >= round)
@@ -277,7 +279,8 @@ impl Verification {
         core.launch(io, Purpose::Verify);
     }
 
-    /// The only metadata member, if it is damaged: nothing can be made durable without it.
+    /// Returns a damaged metadata member once it is the only one left: nothing can be made durable without
+    /// it.
     pub(crate) fn metadata_damage(&self, core: &Core) -> Option<DeviceId> {
         let members = core.map.members().iter().copied();
         { members }.find(|device| self.damaged.contains(*device))
@@ -285,8 +288,8 @@ impl Verification {
 }
 
 impl Base {
-    /// A check has ended. Returns whether the device no longer is the one it was; the caller goes on with
-    /// [`Self::verified`].
+    /// Handles the end of a check. Returns whether the device is no longer the same; the caller continues
+    /// with [`Self::verified`].
     pub(crate) fn is_found_replaced<M: Memory>(
         &mut self,
         device: DeviceId,
@@ -305,7 +308,7 @@ impl Base {
         !is_whole
     }
 
-    /// Goes on after a check whose result has been dealt with.
+    /// Continues after a check whose result has been handled.
     pub(crate) fn verified<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
         let asked_again = |checks: &Checks| !checks.is_over && checks.asked > checks.done;
         if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
@@ -315,7 +318,7 @@ impl Base {
         self.durability.write_superblock(&mut self.core, &mut self.verification, &mut self.space, memory);
     }
 
-    /// The device's file was removed, or another took its place: what is on it is gone once it is closed.
+    /// Handles the removal or replacement of the device's file: its data is gone once it is closed.
     pub(crate) fn removed(&mut self, device: DeviceId) {
         if self.core.is_lost(device) || self.verification.removed.contains(device) {
             return;
@@ -327,9 +330,9 @@ impl Base {
         self.record_damage(device);
     }
 
-    /// What may be found under the device's name later does not count unless it is what is open now: all
-    /// superblocks say so, and until they do, durably, nothing is acknowledged that an older file does not
-    /// have.
+    /// Records the damage in all superblocks, so that a file later found under the device's name does not
+    /// count unless it is the one open now. Until the record is durable, nothing is acknowledged that an
+    /// older file does not have.
     pub(crate) fn record_damage(&mut self, device: DeviceId) {
         if !self.core.is_planted(Mutant::DamageNotRecorded) {
             self.core.map.note_damaged(device);
@@ -337,8 +340,8 @@ impl Base {
         }
     }
 
-    /// Acknowledges a FLUSH or a durable change, which nothing else stands in the way of, once every device
-    /// has been verified as of `round`; with an error if durable data was found to be gone.
+    /// Acknowledges a FLUSH or a durable change once every device has been verified for `round`; with an
+    /// error if durable data was found to be gone. Nothing else may delay the acknowledgement.
     pub(crate) fn acknowledge(&mut self, who: Waiter, round: Round) {
         if self.verification.is_over(round) && !self.durability.is_recording_damage(&self.verification) {
             self.answer_if_whole(who);
@@ -347,7 +350,7 @@ impl Base {
         }
     }
 
-    /// Answers those that waited for checks, or for the record of what these found, and no longer do.
+    /// Answers the parties that waited for checks, or for the record of damage, and no longer do.
     pub(crate) fn answer_verified(&mut self) {
         if self.durability.is_recording_damage(&self.verification) {
             return;
@@ -379,9 +382,8 @@ impl Base {
         }
     }
 
-    /// The device because of which data of some volume, or the metadata, that was durable is gone, or will
-    /// be once the device is closed. `None` if no device is damaged, or all that was on it is durable
-    /// elsewhere.
+    /// Returns a device whose damage makes durable data of some volume, or the metadata, unavailable now or
+    /// once it is closed. `None` if no device is damaged, or if all of its data is durable elsewhere.
     pub(crate) fn damaged_device(&self) -> Option<DeviceId> {
         let volumes = self.core.map.catalogue().volumes.keys();
         self.verification
@@ -389,7 +391,7 @@ impl Base {
             .or_else(|| volumes.copied().find_map(|volume| self.damaged_for(volume)))
     }
 
-    /// Why nothing of the volume can be acknowledged as durable any more.
+    /// Returns the error that prevents acknowledging anything of the volume as durable.
     pub(crate) fn damage(&self, volume: VolumeId) -> Option<RequestError> {
         self.verification
             .metadata_damage(&self.core)
@@ -397,16 +399,17 @@ impl Base {
             .map(RequestError::FlushFailed)
     }
 
-    /// A damaged device because of which durable data of the volume is gone: it is gone with as many
-    /// devices as it has copies, or may be, since copies are missing for other reasons: with a device that
-    /// is lost or absent, or not made yet.
+    /// Returns a damaged device because of which durable data of the volume is lost. It is lost when as many
+    /// devices are damaged as the volume has copies; a copy that is missing for another reason (a device lost
+    /// or absent, or a copy not made yet) counts like a damaged device.
     fn damaged_for(&self, volume: VolumeId) -> Option<DeviceId> {
         let damaged = &self.verification.damaged;
         let device = damaged.iter().next()?;
         let copies = self.core.map.volume(volume).map_or(1, |volume| usize::from(volume.copies));
         let is_lost = |device: DeviceId| self.core.is_lost(device);
         let mut devices = self.core.map.devices().iter().map(|superblock| superblock.device);
-        // A damaged device that is lost as well leaves all it held degraded: that says nothing more.
+        // A damaged device that is also lost degrades everything on it, so degraded extents prove nothing
+        // then.
         let is_degraded = || {
             !damaged.iter().any(is_lost) && self.durability.lacking.degraded(&self.core, volume).0 > Bytes(0)
         };
@@ -415,8 +418,8 @@ impl Base {
     }
 }
 
-/// Whether a page is the superblock of this device. Its generation may be an older one: where a record of a
-/// member left behind is being written, the second copy comes last.
+/// Whether a page is the superblock of this device. Its generation may be older: when a record of a member
+/// left behind is written, the second copy comes last.
 fn is_of(expected: &Superblock, page: &[u8]) -> bool {
     let Reading::Good(found) = Superblock::decode(page) else { return false };
     (found.pool, found.device, found.size) == (expected.pool, expected.device, expected.size)

@@ -1,8 +1,8 @@
-//! Writes: in place, where the policy redirects them, or on newly allocated space.
+//! Writes: in place, to the place that the policy selects, or to newly allocated space.
 //!
-//! A write shorter than a block to a block that is not valid there completes the block: with zeros
-//! if it is valid nowhere, else with the old block, read first. To a block that is valid there the
-//! sectors alone are written, if the device can.
+//! A write of part of a block that is not valid in the target completes the block: with zeros if the block is
+//! valid nowhere, else with the old block, which is read first (read-modify-write). If the block is valid in
+//! the target, only its sectors are written, provided that the device's sectors are that small.
 
 pub(crate) mod clear;
 pub(crate) mod copies;
@@ -31,9 +31,9 @@ use weir_model::{
 };
 use weir_policy::placement::{Access, Places, WriteTo};
 
-/// The address at which the piece can be overwritten, if one usable place alone holds all its blocks side by
-/// side; `None` for two copies, or if a pending or durable state has them in several places. Most writes take
-/// this path, so nothing is copied. `know` gets what the map found.
+/// Returns the address at which the piece can be overwritten, if exactly one usable place has all its blocks,
+/// adjacent; `None` for two copies, or if a pending or durable state has the blocks in several places. Most
+/// writes take this path, so it copies nothing. `know` receives the map entry.
 #[inline(always)]
 fn plain_address(
     core: &Core,
@@ -49,7 +49,7 @@ fn plain_address(
         Found::Record(record) => alone_in(record, range)?,
     };
     let place = address.place();
-    // What is durable is the only state there is: it has the blocks in one place.
+    // Without pending changes the durable state is the only one, and it has the blocks in one place.
     let may = core.map.pending() == 0 || core.map.may_overwrite(key, place, range);
     debug_assert!(!may || core.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
     if !may || !core.is_usable(place.device) {
@@ -59,7 +59,7 @@ fn plain_address(
     Some(address)
 }
 
-/// Whether [`DataPath::select_target`] comes to the same where the policy leaves the piece where it is.
+/// Whether [`DataPath::select_target`] returns the same address if the policy leaves the piece in place.
 fn goes_there_anyway(core: &Core, requests: &Requests, id: PieceId, address: Address) -> bool {
     let Piece { key, range, .. } = requests.pieces[id.0 as usize];
     let current = lookup::record(&core.map, key)
@@ -67,7 +67,7 @@ fn goes_there_anyway(core: &Core, requests: &Requests, id: PieceId, address: Add
     current == Some((address, range)) && core.map.may_overwrite(key, address.place(), range)
 }
 
-/// Where the old bytes of a block are; `None` if it is valid nowhere.
+/// Returns the source of a block's old bytes; `None` if it is valid nowhere.
 fn old_block(
     core: &Core,
     host: &Host,
@@ -85,7 +85,7 @@ fn old_block(
     route::source_of(core, host, volume, record, block)
 }
 
-/// Where else an old block is that a device could not deliver, if it is anywhere.
+/// Returns another source of an old block that a device failed to deliver, if there is one.
 fn merge_source(
     core: &Core,
     requests: &Requests,
@@ -103,7 +103,7 @@ fn merge_source(
     Some((route::source_of(core, host, volume, &record, block)?, tried))
 }
 
-/// Writes the piece's bytes to the target's address; how many commands that takes.
+/// Writes the piece's bytes to the target's address. Returns the number of commands.
 pub(crate) fn issue_writes(
     core: &mut Core,
     requests: &Requests,
@@ -123,7 +123,7 @@ pub(crate) fn issue_writes(
     1
 }
 
-/// Writes zeros to the piece's target, as many at a time as there are in memory.
+/// Writes zeros to the piece's target, at most the size of the shared zero buffer at a time.
 fn write_zeros(core: &mut Core, requests: &Requests, space: &Space, id: PieceId, target: Target) -> u32 {
     let zeros = space.scratch.zeros();
     let starts = (target.start..target.end).step_by(zeros.len as usize);
@@ -144,7 +144,7 @@ fn write_bytes(
 ) {
     let piece = &requests.pieces[id.0 as usize];
     let fua = requests.active[piece.request.0].request.fua;
-    // What changes the map waits for a commit, which flushes the device.
+    // A write that changes the map waits for a commit, which flushes the device; it needs no FUA.
     let ignored = piece.work == (Work::Write { zeros: true }) && core.is_planted(Mutant::FuaIgnoredForZeros);
     let kind = IoKind::Write { fua: fua && !target.changes && !ignored };
     let at = lookup::device_offset(
@@ -157,8 +157,8 @@ fn write_bytes(
 }
 
 impl DataPath {
-    /// Begins a write that has its blocks. It ends in `overwrite`, `write_to` or `write_mirrored`, or the
-    /// piece waits or fails.
+    /// Begins a write that has locked its blocks. It ends in `overwrite`, `write_to` or `write_mirrored`, or
+    /// the piece waits or fails.
     pub(crate) fn start_write<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.base.requests.pieces[id.0 as usize];
         let (key, zeros) = (piece.key, piece.work == Work::Write { zeros: true });
@@ -194,7 +194,7 @@ impl DataPath {
         if zeros
             && !record.as_ref().is_some_and(|r| r.places.iter().any(|p| p.valid.contains_any(piece.range)))
         {
-            // The zeros may be the work of an earlier request and not durable yet.
+            // An earlier request may have cleared the blocks, and its change may not be durable yet.
             if !self.base.core.is_planted(Mutant::ZerosNotAwaited) {
                 self.base.requests.wait_for_pending(&self.base.core, id);
             }
@@ -204,13 +204,14 @@ impl DataPath {
             return self.write_mirrored(id, memory);
         }
         let Some(chosen) = self.select_target(id, record.as_ref(), decision) else { return };
-        // It may have been given a place just now.
+        // `select_target` may have given the extent a place.
         let record =
             lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
         self.write_to(id, chosen.address, chosen.second, Some(&record), memory);
     }
 
-    /// Where the piece is simply overwritten, and where the policy wants it.
+    /// Returns the address at which the piece can simply be overwritten, if there is one, and the policy's
+    /// decision.
     #[inline(never)]
     fn plain_address_and_decision(&mut self, id: PieceId, which: Which) -> Option<(Address, WriteTo)> {
         let blocks = self.base.core.map.extent().blocks();
@@ -222,8 +223,8 @@ impl DataPath {
         Some((address, self.report_and_ask(id, which, &access)))
     }
 
-    /// Overwrites blocks in place that no other place holds: what most writes are, and nothing to decide if
-    /// the blocks are whole.
+    /// Overwrites blocks in place that no other place is valid for. Most writes take this path; nothing is
+    /// left to decide if they cover whole blocks.
     fn overwrite<M: Memory>(&mut self, id: PieceId, address: Address, memory: &mut M) {
         debug_assert!(
             goes_there_anyway(&self.base.core, &self.base.requests, id, address),
@@ -242,7 +243,7 @@ impl DataPath {
         self.base.core.launch(NewIo { device: address.place().device, kind, at, buffer }, Purpose::data(id));
     }
 
-    /// Decides what is written to a place, or two, and what must be read first. `record` is `None` if every
+    /// Writes to one address or two, and reads old blocks first if necessary. `record` is `None` if every
     /// block is valid there.
     fn write_to<M: Memory>(
         &mut self,
@@ -267,8 +268,8 @@ impl DataPath {
         self.complete_blocks(id, writing, record, sector, valid_here, memory);
     }
 
-    /// Reads what is needed to write to the target, and writes it. Part-blocks can be written as they are, in
-    /// units of `sector`, where the block is `valid_here`: wherever the target goes.
+    /// Reads the old blocks that the target needs, and writes it. `sector` is the unit in which part of a
+    /// block can be written where the block is `valid_here` for every address of the target.
     pub(crate) fn complete_blocks<M: Memory>(
         &mut self,
         id: PieceId,
@@ -290,7 +291,7 @@ impl DataPath {
             writing.target.widen(edge);
             match old_block(&self.base.core, &self.base.host, key.volume, address, record, range, edge) {
                 Some(source) => reads.push((edge, source)),
-                // Valid nowhere: the rest of the block is zeros.
+                // The block is valid nowhere: the rest of it is zeros.
                 None => pads(buffer, range, edge, span).for_each(|(part, _)| memory.bytes_mut(part).fill(0)),
             }
         }
@@ -300,8 +301,8 @@ impl DataPath {
         self.read_old(id, writing, &reads);
     }
 
-    /// Reads the old blocks a write completes, into scratch blocks. Without enough of these the piece
-    /// waits for some, and chooses anew.
+    /// Reads the old blocks of a read-modify-write into scratch blocks. Without enough scratch blocks the
+    /// piece waits for some, and selects its target again.
     fn read_old(&mut self, id: PieceId, mut writing: Writing, reads: &[(u16, Source)]) {
         let Some(blocks) = self.base.space.scratch.blocks(reads.len()) else {
             let addresses = writing.addresses();
@@ -323,7 +324,7 @@ impl DataPath {
         self.base.requests.pieces[id.0 as usize].state = PieceState::Completes(writing);
     }
 
-    /// Tells a command's end to the step it was for: the write itself, or the reading of old blocks.
+    /// Passes the end of a write command to its step: the write itself, or the read of old blocks.
     pub(crate) fn write_io_ended<M: Memory>(
         &mut self,
         io: WriteIo,
@@ -369,7 +370,7 @@ impl DataPath {
             return if failed { self.base.change_failed(id) } else { self.begin_anew(id) };
         }
         if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {
-            // What was read has come into doubt meanwhile.
+            // The old block has come into doubt since it was read.
             self.put_back_scratch(id);
             return self.base.piece_failed(id, error);
         }
@@ -390,14 +391,14 @@ impl DataPath {
         self.write_target(id, writing);
     }
 
-    /// The piece, which has written nothing that counts, chooses anew where it goes.
+    /// Makes a piece that has written nothing that counts select its target again.
     pub(crate) fn begin_anew(&mut self, id: PieceId) {
         let addresses = self.base.requests.pieces[id.0 as usize].take_addresses();
         self.base.give_up_addresses(id, &addresses);
         self.base.requests.go_on(id);
     }
 
-    /// Writes the piece's bytes to its target, or to both.
+    /// Writes the piece's bytes to its target, or to both places.
     fn write_target(&mut self, id: PieceId, writing: Writing) {
         let first_old = writing.old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
         let target = writing.target;
@@ -409,7 +410,7 @@ impl DataPath {
             issue_writes(core, requests, space, id, target, first_old)
         };
         if left == 0 {
-            // Every place has failed meanwhile.
+            // Every place has failed in the meantime.
             return self.finish_copies(id, target);
         }
         if let Some(writing) = self.base.requests.pieces[id.0 as usize].writing() {
@@ -427,7 +428,7 @@ impl DataPath {
     }
 }
 
-/// Whether a write to blocks that are in this address alone is one in place.
+/// Whether a write stays in place, given that its blocks are valid at this address only.
 fn stays(address: Address, decision: WriteTo) -> bool {
     match decision {
         WriteTo::InPlace => true,
@@ -437,7 +438,7 @@ fn stays(address: Address, decision: WriteTo) -> bool {
     }
 }
 
-/// The blocks at a span's ends that it covers in part: at most one each.
+/// Returns the blocks at a span's ends that it covers in part: at most one at each end.
 fn edges(span: Span, range: BlockRange) -> impl Iterator<Item = u16> {
     let block = BLOCK as u32;
     let head = (!span.start.is_multiple_of(block)).then_some(range.first);
@@ -445,8 +446,8 @@ fn edges(span: Span, range: BlockRange) -> impl Iterator<Item = u16> {
     head.into_iter().chain(tail.filter(|tail| head != Some(*tail)))
 }
 
-/// The parts of a piece's buffer that belong to a touched block but are not in the span, each with
-/// where in the block it begins: at most one before and one behind.
+/// Returns the parts of a piece's buffer that belong to a touched block but lie outside the span, each with
+/// its offset in the block: at most one before and one after.
 fn pads(buffer: Buffer, range: BlockRange, block: u16, span: Span) -> impl Iterator<Item = (Buffer, u32)> {
     let size = BLOCK as u32;
     let base = u32::from(range.first) * size;

@@ -1,12 +1,12 @@
-//! How much memory a map takes per terabyte, and how long it takes to open.
+//! The memory of a map per terabyte, and the time to open it.
 //!
-//! Three maps: *dense* (every extent fully written), *scattered* (one 4 KiB block written in each
-//! extent, in random order), *mixed* (dense, a tenth of the extents with two places). Each is
-//! counted twice: by an allocator that counts every byte handed out, and by what the map says of
-//! itself. Opening is timed against a store in memory, so it is the map's own part of recovery.
+//! Three maps: *dense* (every extent fully written), *scattered* (one 4 KiB block written in each extent, in
+//! random order), *mixed* (dense, a tenth of the extents with two places). Each is measured twice: by an
+//! allocator that counts every byte, and by the map's own report. Opening is timed against a store in memory,
+//! so it is the map's own part of recovery.
 //!
-//! `cargo bench -p weir-map --bench memory` maps one terabyte; as a test it maps 8 GB. Either way the
-//! limits are asserted.
+//! `cargo bench -p weir-map --bench memory` maps one terabyte; as a test it maps 8 GB. Either way the limits
+//! are asserted.
 #![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 #![allow(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
 
@@ -17,12 +17,12 @@ use support::{DENSE_MAX, EXTENT, Kind, Pool, SMOKE, TERABYTE, forget_peak, in_ea
 use weir_map::OpenOptions;
 use weir_model::{Bytes, VolumeId};
 
-/// A record of one or two places may take this much.
+/// The maximum memory of a record of one or two places.
 const RECORD_MAX: u64 = 64;
-/// What any map takes, however small: the frame being built, reserves of growing tables.
+/// The fixed memory of any map: the frame being built, reserves of growing tables.
 const FIXED: u64 = 1 << 20;
 
-/// What a map costs.
+/// The memory and time of a map.
 struct Cost {
     extents: u64,
     pending: u64,
@@ -30,10 +30,10 @@ struct Cost {
     /// Counted by the allocator: the map as it grew, and as it was opened.
     grown: u64,
     opened: u64,
-    /// Said by the map.
+    /// Reported by the map.
     said: u64,
     said_records: u64,
-    /// Beyond that, while opening.
+    /// The additional peak while opening.
     peak: u64,
     open: Duration,
     read: Bytes,

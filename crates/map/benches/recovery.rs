@@ -1,18 +1,16 @@
-//! How long a pool takes to open, and in how much memory.
+//! The time and memory to open a pool.
 //!
-//! *Dense*: every extent of 1, 4 and 16 TB fully written, and closed cleanly. *Aged*: the same after so
-//! many checkpoints that the map's pages lie in any order. *Full journal*: aged, and the power went
-//! when the journal could hold no more. *Scattered*: one 4 KiB block in every extent of a terabyte, so
-//! that each has a record.
+//! *Dense*: every extent of 1, 4 and 16 TB fully written, and closed cleanly. *Aged*: the same after so many
+//! checkpoints that the map's pages are in no order. *Full journal*: aged, and the power failed when the
+//! journal was full. *Scattered*: one 4 KiB block in every extent of a terabyte, so that each has a record.
 //!
-//! The devices are in memory, so it is the map's own part of recovery; a device adds what it takes to
-//! read the bytes shown, in as many reads. `cargo bench -p weir-map --bench recovery [-- ROW...]`; as a
-//! test it opens the same pools, 1/128 as large. Limits on memory and on what is read are asserted, time
-//! is not.
+//! The devices are in memory, so the time is the map's own part of recovery; a real device adds the time to
+//! read the bytes shown, in as many reads. `cargo bench -p weir-map --bench recovery [-- ROW...]`; as a test
+//! it opens the same pools, 1/128 as large. Limits on memory and on the bytes read are asserted, time is not.
 //!
 //! `WEIR_IMAGE=FOLDER cargo bench -p weir-map --bench recovery -- ROW` writes the first such pool into the
-//! folder, as sparse files with their `pool.toml`, instead of opening it: for `weir pool status` and
-//! `weir serve` to be timed.
+//! folder, as sparse files with their `pool.toml`, instead of opening it, so that `weir pool status` and
+//! `weir serve` can be timed.
 #![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark looks at its environment")]
 #![allow(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
@@ -29,16 +27,16 @@ use weir_map::open::Recovery;
 use weir_map::{Found, OpenOptions, PAGE};
 use weir_model::{ExtentIndex, ExtentKey, VolumeId};
 
-/// Openings of each pool; the median is shown.
+/// The number of openings of each pool; the median is shown.
 const TRIES: usize = 3;
-/// More than this much above [`DENSE_MAX`] is too much, in percent.
+/// The tolerance above [`DENSE_MAX`], in percent.
 const TOLERANCE: u64 = 10;
-/// What a record may take beyond that.
+/// The additional maximum per record.
 const RECORD_MAX: u64 = 64;
-/// What any map takes, however small.
+/// The fixed memory of any map.
 const FIXED: u64 = 1 << 20;
 
-/// What became of a pool after it was filled.
+/// The history of a pool after it was filled.
 #[derive(Clone, Copy, PartialEq)]
 enum Life {
     Closed,
@@ -66,7 +64,7 @@ fn relocate(pool: &mut Pool, index: u64) {
     pool.map.give_back(key);
 }
 
-/// A long life: checkpoint after checkpoint writes some map pages, until they lie in any order.
+/// Ages the pool: checkpoint after checkpoint writes some map pages, until they are in no order.
 fn age(pool: &mut Pool) {
     let mut random = Rng(1);
     for _ in 0..64 {
@@ -80,7 +78,7 @@ fn age(pool: &mut Pool) {
     }
 }
 
-/// Changes extents here and there until the journal is full.
+/// Changes extents at random until the journal is full.
 fn fill_journal(pool: &mut Pool) {
     let mut random = Rng(2);
     while pool.map.has_journal_room() {
@@ -91,7 +89,7 @@ fn fill_journal(pool: &mut Pool) {
     }
 }
 
-/// A linear congruential generator: the same every run.
+/// A linear congruential generator: the same in every run.
 struct Rng(u64);
 
 impl Rng {
@@ -104,13 +102,13 @@ impl Rng {
 struct Opening {
     recovery: Recovery,
     reads: u64,
-    /// Bytes of what both roots reach, and of the journal.
+    /// The bytes that both roots reach, and those of the journal.
     needed: u64,
     records: u64,
-    /// Bytes of memory the opened map takes, and the most there were on the way.
+    /// The memory of the opened map in bytes, and the peak while opening.
     memory: u64,
     peak: u64,
-    /// Of the processor: openings take as long where nothing else runs and the devices are quick.
+    /// Processor time: the time of an opening if no other program runs and the devices are fast.
     time: Duration,
 }
 
@@ -151,7 +149,7 @@ fn measure(name: &str, terabytes: u64, kind: Kind, life: Life) {
         println!("{name}, {terabytes} TB: written to {folder}");
         return;
     }
-    // The first opening writes a checkpoint; a full journal is there only once.
+    // The first opening writes a checkpoint, so a full journal exists only once.
     let tries = if life == Life::FullJournal { 1 } else { TRIES };
     let mut openings: Vec<_> = (0..tries).map(|_| open(&mut pool)).collect();
     openings.sort_by_key(|o| o.time);
@@ -171,14 +169,14 @@ fn measure(name: &str, terabytes: u64, kind: Kind, life: Life) {
     openings.iter().for_each(|opening| check(mapped, opening));
 }
 
-/// What must hold however fast the machine is.
+/// Checks the limits that hold however fast the machine is.
 fn check(mapped: u64, opening: &Opening) {
     let dense = mapped / 1000 * DENSE_MAX / (TERABYTE / 1000);
     let limit = dense * (100 + TOLERANCE) / 100 + opening.records * RECORD_MAX + FIXED;
     assert!(opening.memory <= limit, "{} bytes for {mapped} mapped: more than {limit}", opening.memory);
 
-    // Nothing is read that need not be. Pages of older roots lie between, and are read along where that
-    // is quicker than another command.
+    // Few unnecessary bytes are read. Pages of older roots are in between, and are read along where that is
+    // faster than another command.
     let limit = 2 * opening.needed + FIXED;
     assert!(opening.recovery.read.0 <= limit, "{} read, more than {limit} bytes", opening.recovery.read);
 }

@@ -1,5 +1,5 @@
-//! How the map changes: places, copies, what is withdrawn, what a commit says. Plain writes, clearing,
-//! placing and giving back are in [`crate::Map`] itself.
+//! Changes of the map: places, copies, withdrawal, commits. Plain writes, clearing, placing and releasing are
+//! in [`crate::Map`] itself.
 
 pub mod commit;
 pub(crate) mod narrow;

@@ -1,36 +1,36 @@
-//! Why a map could not be created, opened or changed.
+//! Errors of creating, opening and changing a map.
 
 use thiserror::Error;
 use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, ErrorKind, IoError};
 
-/// What went wrong with the map's own storage.
+/// An error of the map's own storage.
 #[derive(Debug, Error)]
 pub enum MapError {
-    /// A device failed under the map.
+    /// A device failed while the map used it.
     #[error("device {device}: metadata {what} at {at} failed: {error}")]
     Io {
         /// The device.
         device: DeviceId,
         /// "read", "write" or "flush".
         what: &'static str,
-        /// Where.
+        /// The offset.
         at: DeviceOffset,
-        /// How it failed.
+        /// The device's error.
         error: IoError,
     },
-    /// What is stored is not what was written.
+    /// Stored metadata is damaged.
     #[error("device {device}: {what} at {at} is damaged: {why}; nothing was changed")]
     Damaged {
         /// The device.
         device: DeviceId,
-        /// What should be there.
+        /// The structure.
         what: &'static str,
-        /// Where.
+        /// The offset.
         at: DeviceOffset,
-        /// How it shows.
+        /// The evidence of the damage.
         why: String,
     },
-    /// Written by a newer weir.
+    /// The metadata was written by a newer weir.
     #[error(
         "device {device}: {what} {found:#x} is not known to this version of weir (it knows {known:#x}); use the version that wrote it, or a newer one"
     )]
@@ -39,23 +39,23 @@ pub enum MapError {
         device: DeviceId,
         /// "format version" or "incompatible feature bits".
         what: &'static str,
-        /// What is stored.
+        /// The stored value.
         found: u64,
-        /// What would be understood.
+        /// The value that this version supports.
         known: u64,
     },
     /// Two copies or two devices contradict each other.
     #[error("the devices do not belong together: {0}")]
     Mismatch(String),
-    /// No device at hand has the pool's metadata, which is not mirrored.
+    /// No present device has the pool's metadata, which is not mirrored.
     #[error("the only copy of the pool's metadata is on a device that is not there")]
     MetadataAbsent {
-        /// The devices that are not there: one of them has it.
+        /// The absent devices; one of them has it.
         absent: DeviceSet,
-        /// Those that are.
+        /// The present devices.
         present: DeviceSet,
     },
-    /// A device that holds data only is not there.
+    /// A device that contains only data is absent.
     #[error(
         "device {device} does not exist or is left out, and it holds data of the pool; bring it back, or \
          open the pool without it (--without NAME): what is on it then gives I/O errors; if it is gone for \
@@ -65,7 +65,7 @@ pub enum MapError {
         /// The device.
         device: DeviceId,
     },
-    /// One of the two metadata members is not there, and nothing says that the other went on without it.
+    /// One of the two metadata members is absent, and nothing records that the other continued without it.
     #[error(
         "device {device} does not exist or is left out, and it has a copy of the pool's metadata that may be newer than the one at hand; bring it back, or go on with the one at hand (--accept-rollback): changes only the absent one knows are then lost for good"
     )]
@@ -73,19 +73,19 @@ pub enum MapError {
         /// The absent member.
         device: DeviceId,
     },
-    /// The metadata at hand is not the newest: the pool has gone on without it.
+    /// The present metadata is not the newest: the pool has continued without it.
     #[error(
         "device {knows} knows that the pool went on with the metadata on device {newest} alone, which is not there; bring it back: what the devices at hand hold is older (generation {generation})"
     )]
     Stale {
-        /// The device that knows.
+        /// The device whose superblock records this.
         knows: DeviceId,
-        /// A member that holds the newest metadata.
+        /// A member with the newest metadata.
         newest: DeviceId,
-        /// The generation that left the present ones behind.
+        /// The generation that left the present members behind.
         generation: u64,
     },
-    /// A device is there as an older file, which alone holds data.
+    /// A device is present as an older file, and only it has some data.
     #[error(
         "what is found as device {device} is older than what the pool has used: the device's file was \
          truncated, removed or replaced while the pool was served; {bytes} of data are on this device alone, \
@@ -94,10 +94,10 @@ pub enum MapError {
     Outdated {
         /// The device.
         device: DeviceId,
-        /// What no other device that is there holds, in whole blocks.
+        /// The data that no other present device has, in whole blocks.
         bytes: Bytes,
     },
-    /// The only metadata at hand is that of an older file.
+    /// The only present metadata is that of an older file.
     #[error(
         "what is found as device {device} is older than what the pool has used: the device's file was \
          truncated, removed or replaced while the pool was served; it has the only copy of the pool's \
@@ -107,7 +107,7 @@ pub enum MapError {
         /// The device.
         device: DeviceId,
     },
-    /// A device is there that another one has taken the place of.
+    /// A device is present that another one has replaced.
     #[error(
         "what is found as device {device} is the device that another one has taken the place of; put the new \
          one there, or, if that is gone for good, go on without it (--without NAME) or make this one new \
@@ -117,7 +117,7 @@ pub enum MapError {
         /// The device.
         device: DeviceId,
     },
-    /// A device is to be replaced that is there.
+    /// A device to be replaced is present.
     #[error(
         "device {device} is there, and only one that is gone can be replaced; to replace one that fails, take \
          it out, and give the path of a blank one in the pool file"
@@ -126,7 +126,7 @@ pub enum MapError {
         /// The device.
         device: DeviceId,
     },
-    /// A device is to be replaced that holds what no other one does.
+    /// A device to be replaced has data that no other one has.
     #[error(
         "device {device} cannot be replaced: {bytes} of volume {volume:?}{} are on it alone; bring it back, or \
          give these data up first: serve the pool without it (--without NAME), and remove the volume, or TRIM \
@@ -138,32 +138,32 @@ pub enum MapError {
         device: DeviceId,
         /// A volume.
         volume: String,
-        /// How much of it, in whole blocks.
+        /// The amount of that volume's data, in whole blocks.
         bytes: Bytes,
-        /// How many other volumes there are like it.
+        /// The number of other affected volumes.
         others: usize,
     },
-    /// Two devices have each gone on without the other.
+    /// Each of two devices has continued without the other.
     #[error(
         "device {one} and device {other} have each gone on without the other, and what they hold contradicts; open the pool without one of them (--without NAME), which loses what only that one holds"
     )]
     Split {
-        /// One of them.
+        /// One device.
         one: DeviceId,
-        /// The other.
+        /// The other device.
         other: DeviceId,
     },
-    /// A device cannot hold what it must.
+    /// A device is too small.
     #[error("device {device} ({size}) is too small: it needs at least {least}")]
     TooSmall {
         /// The device.
         device: DeviceId,
         /// Its size.
         size: Bytes,
-        /// The least it may have.
+        /// The minimum size.
         least: Bytes,
     },
-    /// More than the format can number.
+    /// A device has more extents than the format can number.
     #[error("device {device} ({size}) is too large for extents this small: use a larger extent size")]
     TooLarge {
         /// The device.
@@ -171,15 +171,15 @@ pub enum MapError {
         /// Its size.
         size: Bytes,
     },
-    /// The metadata area cannot hold the map.
+    /// The metadata area cannot contain the map.
     #[error("the metadata area is full ({pages} pages): remove volumes or TRIM unused data")]
     MetadataFull {
-        /// Pages of the area.
+        /// The pages of the area.
         pages: u64,
     },
 }
 
-/// Volumes besides the one that is named.
+/// The number of volumes besides the named one, for display.
 struct Others(usize);
 
 impl std::fmt::Display for Others {
@@ -193,7 +193,7 @@ impl std::fmt::Display for Others {
 }
 
 impl MapError {
-    /// What the caller must do.
+    /// Returns the kind of the error.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { .. } => ErrorKind::Environment,

@@ -1,4 +1,4 @@
-//! What lies on the devices, encoded and decoded: superblocks, roots, pages, records. See
+//! The format on the devices, encoded and decoded: superblocks, roots, pages, records. See
 //! `docs/reference/format.md`.
 
 pub(crate) mod blocks;

@@ -1,15 +1,15 @@
-//! Where every extent is: thin volumes, free space, journal, checkpoints, recovery.
+//! The map of a pool: the place of every extent, thin volumes, free space, journal, checkpoints, recovery.
 //!
-//! [`Map`] holds two things: the *durable* map (what recovery would find: volumes, map pages,
-//! records) and over it the changes not yet durable ([`state::overlay`]). A change goes
+//! [`Map`] contains the *durable* map (the state that recovery would find: volumes, map pages, records) and,
+//! over it, the changes that are not yet durable ([`state::overlay`]). A change goes through four steps:
 //!
-//! 1. into effect: [`Map::written`], [`Map::cleared`] and their kin, seen by [`Map::find`] at once;
-//! 2. into a commit, once the data it refers to is durable: [`Map::next_frame`];
-//! 3. into the durable map, once the frame is: [`Map::commit_durable`], by the very function that
-//!    replays frames after a power cut;
-//! 4. into map pages on the disk: checkpoints.
+//! 1. it becomes visible: [`Map::written`], [`Map::cleared`] and the like; [`Map::find`] sees it at once;
+//! 2. it enters a commit, once the data it refers to is durable: [`Map::next_frame`];
+//! 3. it enters the durable map, once the frame is durable: [`Map::commit_durable`], by the same function
+//!    that replays frames after a power loss;
+//! 4. it reaches map pages on the disk, by a checkpoint.
 //!
-//! The format on disk is specified in `docs/reference/format.md`. Pure: bytes come and go through
+//! `docs/reference/format.md` specifies the format on disk. The crate is pure: bytes pass through
 //! [`weir_model::Store`] (creating, opening) or are handed to the engine to be written.
 #![forbid(unsafe_code)]
 
@@ -48,5 +48,5 @@ pub use state::overlay::{Epoch, Needs};
 pub use state::space::Space;
 pub use state::usage::Usage;
 
-/// Bytes of a metadata page.
+/// The size of a metadata page in bytes.
 pub const PAGE: usize = 4096;

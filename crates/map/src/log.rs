@@ -1,4 +1,4 @@
-//! The journal and what is on its way there; checkpoints, which let go of it.
+//! The journal and the frames for it; checkpoints, which free its space.
 
 pub(crate) mod batch;
 pub(crate) mod checkpoint;

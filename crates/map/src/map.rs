@@ -1,4 +1,4 @@
-//! The map as the engine uses it: what is where now, and what has changed.
+//! The map as the engine uses it: current places, and changes to them.
 
 use crate::format::table::Table;
 use crate::format::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
@@ -22,7 +22,7 @@ use weir_model::{
     Planted, VolumeId,
 };
 
-/// Bytes of memory the map takes.
+/// The memory that the map takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapMemory {
     /// Map pages.
@@ -31,136 +31,137 @@ pub struct MapMemory {
     pub records: Bytes,
     /// Free-space bitmaps of all devices.
     pub space: Bytes,
-    /// Tables of where metadata pages are.
+    /// Tables of the locations of metadata pages.
     pub tables: Bytes,
 }
 
 impl MapMemory {
-    /// All of it.
+    /// Returns the sum.
     pub fn total(&self) -> Bytes {
         self.pages + self.records + self.space + self.tables
     }
 }
 
-/// What clearing blocks does to an extent's claim on space it does not use.
+/// The effect of clearing blocks on the reservation of an extent's unused space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepSpace {
-    /// Nothing.
+    /// The reservation does not change.
     AsIs,
-    /// The space is kept though nothing is in it (WRITE_ZEROES with NO_HOLE).
+    /// The space is reserved although nothing is in it (WRITE_ZEROES with NO_HOLE).
     Yes,
-    /// It is no longer kept.
+    /// The space is no longer reserved.
     No,
 }
 
-/// How full the metadata area is.
+/// The use of the metadata area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRoom {
-    /// Pages there are.
+    /// All pages.
     pub pages: u32,
-    /// Pages free.
+    /// Free pages.
     pub free: u32,
 }
 
 /// The map of a pool. See the crate's documentation.
 ///
-/// It has more fields than a dozen since it is where its owners meet: what is in `state`, `log` and
-/// `change` has private fields, and a change of the map goes through several of them.
+/// It has many fields because its parts meet here: the types in `state`, `log` and `change` have private
+/// fields, and a change of the map goes through several of them.
 #[derive(Debug)]
 pub struct Map {
     pub(crate) pool: PoolId,
     pub(crate) extent: ExtentSize,
     pub(crate) blocks: u16,
     pub(crate) devices: Vec<Superblock>,
-    /// Devices that are there.
+    /// The devices that are present.
     pub(crate) present: DeviceSet,
-    /// Metadata members that are written.
+    /// The metadata members in use.
     pub(crate) members: SmallVec<[DeviceId; 2]>,
     pub(crate) catalogue: Catalogue,
     pub(crate) pages: Pages,
     pub(crate) records: Records,
     pub(crate) spaces: Vec<Space>,
-    /// How often one of them has changed.
+    /// The number of changes of `spaces`.
     pub(crate) space_changes: u64,
     pub(crate) overlay: Overlay,
-    /// Map pages that extents with changes may need and that do not exist yet: volume, level, and
-    /// which of the level's.
+    /// Map pages that extents with pending changes may need and that do not exist yet: volume, level, and
+    /// index in the level.
     pub(crate) pages_to_come: FxHashSet<(VolumeId, u8, u64)>,
-    /// Changes of volumes and intents waiting for the next commit.
+    /// Changes of volumes and intents that wait for the next commit.
     pub(crate) admin: VecDeque<Delta>,
     pub(crate) journal: Journal,
     pub(crate) store: Store,
     pub(crate) commit: Commit,
     pub(crate) releasing: Releasing,
     pub(crate) usages: Usages,
-    /// Journal head at the position the checkpoint under way contains.
+    /// The journal head at the position that the checkpoint in progress contains.
     pub(crate) checkpoint_head: u64,
     pub(crate) planted: Planted,
 }
 
-/// Pages a group of records takes when every record has two whole places.
+/// Returns the pages of a group of records if every record has two whole places.
 pub(crate) fn record_pages(blocks: u16) -> usize {
     (GROUP * (5 + 2 * (6 + usize::from(blocks) / 8))).div_ceil(crate::format::page::PAYLOAD)
 }
 
-/// Bytes of metadata a slot takes at most, of an extent of so many blocks: as the only one of its place.
+/// Returns the maximum metadata of a slot, in bytes, for an extent of this many blocks: as the only slot of
+/// its place.
 pub(crate) fn slot_bytes(blocks: u16) -> usize {
     6 + 2 + usize::from(blocks) / 8
 }
 
 impl Map {
-    /// The pool.
+    /// Returns the pool's id.
     pub fn pool(&self) -> PoolId {
         self.pool
     }
 
-    /// The mutant that is planted, for whoever works on the map.
+    /// Returns the planted mutant.
     #[inline]
     pub fn planted(&self) -> Planted {
         self.planted
     }
 
-    /// The pool's extent size.
+    /// Returns the pool's extent size.
     pub fn extent(&self) -> ExtentSize {
         self.extent
     }
 
-    /// The superblocks of the pool's devices, by device id.
+    /// Returns the superblocks of the pool's devices, by device id.
     pub fn devices(&self) -> &[Superblock] {
         &self.devices
     }
 
-    /// Volumes and intents, as durable.
+    /// Returns the durable volumes and intents.
     pub fn catalogue(&self) -> &Catalogue {
         &self.catalogue
     }
 
-    /// A volume, as durable.
+    /// Returns a durable volume.
     #[inline]
     pub fn volume(&self, id: VolumeId) -> Option<&Volume> {
         self.catalogue.volumes.get(&id)
     }
 
-    /// How often space was taken or given back: while it is the same, no device has more or less.
+    /// Returns a counter of allocations and releases: while it is unchanged, so is every device's free space.
     #[inline]
     pub fn space_changes(&self) -> u64 {
         self.space_changes
     }
 
-    /// Free space of a device.
+    /// Returns the free space of a device.
     pub fn space(&self, device: DeviceId) -> &Space {
         &self.spaces[device.index()]
     }
 
-    /// Where a byte of a whole place is on its device.
+    /// Returns the device offset of a byte of a whole place.
     #[inline]
     pub fn address(&self, whole: Whole, within: u32) -> DeviceOffset {
         let base = self.devices[whole.device.index()].data_at;
         DeviceOffset(base.0 + u64::from(whole.extent.0) * self.extent.bytes().0 + u64::from(within))
     }
 
-    /// What requests find for an extent now. Cost: one load per level of the volume's tree.
-    // Always in the caller: of what it may find, most requests find only `Direct`.
+    /// Returns the visible state of an extent. Cost: one load per level of the volume's tree.
+    // Inlined into the caller, because most requests only meet `Direct`.
     #[inline(always)]
     pub fn find(&self, key: ExtentKey) -> Found<'_> {
         match self.overlay.get(key) {
@@ -169,7 +170,7 @@ impl Map {
         }
     }
 
-    /// What is durable of it.
+    /// Returns the durable state of an extent.
     #[inline(always)]
     pub(crate) fn find_durable(&self, key: ExtentKey) -> Found<'_> {
         let Some(volume) = self.volume(key.volume) else { return Found::Empty };
@@ -188,7 +189,7 @@ impl Map {
         }
     }
 
-    /// The durable value of an extent, and the record that holds it.
+    /// Returns the durable value of an extent, and its record.
     pub(crate) fn durable(&self, key: ExtentKey) -> (Value, Option<RecordId>) {
         let Some(volume) = self.volume(key.volume) else { return (Value::Empty, None) };
         match Word::decode(self.pages.word(volume.tree, key.index)) {
@@ -201,34 +202,33 @@ impl Map {
         }
     }
 
-    /// Whether the extent has changes that are in effect but not durable.
+    /// Whether the extent has changes that are visible but not durable.
     pub fn has_pending(&self, key: ExtentKey) -> bool {
         self.overlay.get(key).is_some_and(|p| !p.versions.is_empty())
     }
 
-    /// The flushes that the first change of the extent which no commit has taken waits for before it can
-    /// become durable.
+    /// Returns the flushes that the extent's first change outside any commit needs to become durable.
     pub fn needs(&self, key: ExtentKey) -> impl Iterator<Item = Needs> + '_ {
         self.overlay.get(key).and_then(Pending::first_open).into_iter().flat_map(Version::needs)
     }
 
-    /// Extents with changes that are not durable.
+    /// Returns the number of extents with changes that are not durable.
     pub fn pending(&self) -> usize {
         self.overlay.len()
     }
 
-    /// Whether the metadata area can take one more extent. At most three versions of every page are
-    /// on disk at any time: two roots', and those of a checkpoint being written.
+    /// Whether the metadata area can take one more extent. At most three versions of every page are on disk
+    /// at any time: those of two roots, and that of a checkpoint being written.
     pub fn has_metadata_room(&self) -> bool {
         let (need, room) = self.metadata_need();
         need <= room || self.planted.is(Mutant::ReserveIgnored)
     }
 
-    /// Whether it can take more places of extents, which nobody needs: not if new volumes or the extents
-    /// there still is space for could want the room, each with a record of two whole places, as
-    /// [`crate::open::create::layout`] has reckoned. So a pool is full of data before its metadata area is
-    /// full, unless extents far apart are written. An area that was made smaller than that, since its device
-    /// is small, leaves half its room to them.
+    /// Whether it can take more optional places of extents. It cannot if new volumes, or the extents that
+    /// free space still permits, might need the space, each with a record of two whole places, as computed by
+    /// [`crate::open::create::layout`]. So a pool is full of data before its metadata area is full, unless
+    /// extents far apart are written. An area that was created smaller, because its device is small, reserves
+    /// half its space for them.
     pub fn has_room_for_places(&self) -> bool {
         let (need, room) = self.metadata_need();
         let present =
@@ -241,7 +241,7 @@ impl Map {
         need.0 + (to_come as u64).min(room.0 / 2) + spare as u64 <= room.0
     }
 
-    /// What the metadata area must hold with one more extent, and what it can.
+    /// Returns the space that the metadata area must have for one more extent, and the space that it has.
     pub fn metadata_need(&self) -> (Bytes, Bytes) {
         let groups = self.records.filled_groups_with(self.overlay.len() + 1);
         let slots = self.spaces.iter().map(|s| s.slots() as usize).sum::<usize>();
@@ -250,7 +250,7 @@ impl Map {
         let pages = self.pages.live() + self.pages_to_come.len();
         let objects =
             pages + groups * self.pages_per_group() + slot_pages + self.catalogue.volumes.len() / 16;
-        // Ids are used again only after a checkpoint: there may be far more of them than pages.
+        // Ids are reused only after a checkpoint: there may be far more of them than pages.
         let ids = self.pages.ids() + self.pages_to_come.len();
         let tables = Table::pages_for(ids) + Table::pages_for(groups.max(self.records.group_count()));
         let need = 3 * (objects + tables) + 64;
@@ -258,15 +258,15 @@ impl Map {
         (bytes(need as u64), bytes(self.store.room().0.into()))
     }
 
-    /// Pages a group of records takes when every record has two whole places and an intent; fine places
-    /// are counted by their slots.
+    /// Returns the pages of a group of records if every record has two whole places and an intent. Fine
+    /// places are counted by their slots.
     pub(crate) fn pages_per_group(&self) -> usize {
         let bitmap = usize::from(self.blocks) / 8;
         let group_bytes = GROUP * (5 + 2 * (6 + bitmap) + bitmap);
         group_bytes.div_ceil(crate::format::page::PAYLOAD)
     }
 
-    /// Takes the next free extent of a device in sequence, for [`Self::place`]; none of one that is absent.
+    /// Allocates the next free extent of a device, for [`Self::place`]; `None` if the device is absent.
     pub fn allocate(&mut self, device: DeviceId) -> Option<Whole> {
         if !self.present.contains(device) {
             return None;
@@ -276,8 +276,8 @@ impl Map {
         Some(Whole { device, extent })
     }
 
-    /// Takes a slot of a device for a fine place: [`Self::written`] or [`Self::copied`] puts it under an
-    /// extent, [`Self::reuse`] gives it back. None of a device that is absent.
+    /// Allocates a slot of a device for a fine place: [`Self::written`] or [`Self::copied`] puts it under an
+    /// extent, [`Self::reuse`] frees it. `None` if the device is absent.
     pub fn allocate_slot(&mut self, device: DeviceId) -> Option<Slot> {
         if !self.present.contains(device) {
             return None;
@@ -287,8 +287,8 @@ impl Map {
         Some(slot)
     }
 
-    /// Space given up earlier may be handed out again: its release is durable and nothing submitted
-    /// against it is outstanding (rule 2 of docs/internals/invariants.md).
+    /// Makes released space available again: its release is durable and no command that could touch it is in
+    /// flight (rule 2 of docs/internals/invariants.md).
     pub fn reuse(&mut self, chunk: Chunk) {
         self.space_changes += 1;
         let space = &mut self.spaces[chunk.device().index()];
@@ -298,7 +298,7 @@ impl Map {
         }
     }
 
-    /// The extent's current value as a record, to be changed.
+    /// Takes the extent's current value as a record, to be changed.
     pub(crate) fn current_record(&mut self, key: ExtentKey) -> (Option<Record>, u16) {
         let blocks = self.blocks;
         let value = match self.overlay.get_mut(key) {
@@ -335,8 +335,8 @@ impl Map {
         self.overlay.push(key, Version { needs, value, brings, released });
     }
 
-    /// Puts a place allocated on `whole` under an extent that has no whole place on that device. It holds
-    /// nothing yet: the extent still reads as zeros, and nothing is logged until [`Self::written`].
+    /// Puts a place allocated on `whole` under an extent that has no whole place on that device. No block is
+    /// valid in it yet: the extent still reads as zeros, and nothing is logged until [`Self::written`].
     pub fn place(&mut self, key: ExtentKey, whole: Whole) {
         let (record, blocks) = self.current_record(key);
         let mut record = record.unwrap_or_else(|| self.empty_record(key));
@@ -357,8 +357,8 @@ impl Map {
         }
     }
 
-    /// After changes became durable: which pages are still to come. Some have come; others never
-    /// will, where a place was given back before anything durable named it.
+    /// Updates the set of pages to come after changes became durable. Some exist now; others never will,
+    /// because a place was released before anything durable named it.
     pub(crate) fn review_pages_to_come(&mut self) {
         let (pages, volumes) = (&self.pages, &self.catalogue.volumes);
         self.pages_to_come.retain(|(volume, level, page)| {
@@ -372,10 +372,9 @@ impl Map {
         }
     }
 
-    /// Blocks were written at `at`, which now holds the truth for them; any other place no longer
-    /// does. A whole place must be one of the extent's; a fine place comes into being, its slots, one
-    /// per block, are the extent's from now on. `needs`: the flush that makes the data durable; `None`
-    /// if it is.
+    /// Records that blocks were written at `at`, which is now valid for them; any other place no longer is. A
+    /// whole place must be one of the extent's; a fine place is created if necessary, and its slots, one per
+    /// block, now belong to the extent. `needs`: the flush that makes the data durable; `None` if it is.
     pub fn written(
         &mut self,
         key: ExtentKey,
@@ -412,14 +411,14 @@ impl Map {
         self.push(key, Brings::Data, needs, released);
     }
 
-    /// A record without places for an extent that has none.
+    /// Returns a record without places for an extent that has none.
     pub fn empty_record(&self, key: ExtentKey) -> Record {
         let copies = self.volume(key.volume).map_or(1, |v| v.copies);
         Record { places: Default::default(), keep: false, copies, references: 1, intent: None }
     }
 
-    /// Blocks hold nothing any more and read as zeros. [`Self::give_back`] then releases places that
-    /// hold nothing, unless their space is kept.
+    /// Clears blocks: they are valid nowhere and read as zeros. [`Self::give_back`] then releases empty
+    /// places, unless their space is reserved.
     pub fn cleared(&mut self, key: ExtentKey, range: BlockRange, keep: KeepSpace) {
         let (record, _) = self.current_record(key);
         let Some(mut record) = record else {
@@ -437,10 +436,9 @@ impl Map {
         self.push(key, Brings::Nothing, None, released);
     }
 
-    /// Releases places that hold nothing; if space is to be kept, as many whole places stay as
-    /// the volume has copies. To be
-    /// called when nobody is at work in the extent. The space is reported by [`Self::commit_durable`]
-    /// when its release is durable.
+    /// Releases places without valid blocks; if space is reserved, as many whole places stay as the volume
+    /// has copies. Call it when no request or move works on the extent. [`Self::commit_durable`] reports the
+    /// space when its release is durable.
     pub fn give_back(&mut self, key: ExtentKey) {
         match self.find(key) {
             Found::Record(record) if record.unused().next().is_some() => {}
@@ -462,31 +460,31 @@ impl Map {
         self.push(key, Brings::Nothing, None, released);
     }
 
-    /// Extents and slots given up whose release is not yet durable.
+    /// Returns the number of extents and slots whose release is not yet durable.
     pub fn releasing(&self) -> usize {
         self.releasing.all()
     }
 
-    /// Extents of the device given up whose release is not yet durable: nothing in effect is in them.
+    /// Returns the extents of the device whose release is not yet durable: nothing visible is in them.
     pub fn releasing_extents(&self, device: DeviceId) -> u32 {
         self.releasing.wholes(device)
     }
 
-    /// Extents of a volume with anything durable: one step per map page.
+    /// Returns the number of a volume's extents with durable state. Cost: one step per map page.
     pub fn mapped_extents(&self, volume: VolumeId) -> u64 {
         self.volume(volume).map_or(0, |v| self.pages.mapped(v.tree))
     }
 
-    /// The first extent at or after `from` that is anything but empty, durably or in effect: a walk over
-    /// a volume need not look at those between.
+    /// Returns the first extent at or after `from` that is not empty, in the durable or the visible state. A
+    /// walk over a volume can skip the extents in between.
     pub fn next_used(&self, volume: VolumeId, from: ExtentIndex) -> Option<ExtentIndex> {
         let durable = self.pages.next_mapped(self.volume(volume)?.tree, from);
         let pending = self.overlay.next(ExtentKey { volume, index: from });
         durable.into_iter().chain(pending).min()
     }
 
-    /// Calls `f` with the durable value of every mapped extent of a volume, in order. Walks whole
-    /// trees: for status and checks.
+    /// Calls `f` with the durable value of every mapped extent of a volume, in order. Cost: walks whole
+    /// trees, so it is for status and checks.
     pub fn for_each(&self, volume: VolumeId, mut f: impl FnMut(ExtentIndex, &Value)) {
         let Some(v) = self.volume(volume) else { return };
         self.pages.for_each(v.tree, &mut |index, word| match Word::decode(word) {
@@ -500,7 +498,7 @@ impl Map {
         });
     }
 
-    /// Bytes of memory the durable map takes.
+    /// Returns the memory of the durable map, in bytes.
     pub fn memory(&self) -> MapMemory {
         MapMemory {
             pages: Bytes(self.pages.memory() as u64),
@@ -510,32 +508,32 @@ impl Map {
         }
     }
 
-    /// Records in use.
+    /// Returns the number of records in use.
     pub fn records(&self) -> usize {
         self.records.live()
     }
 
-    /// Extents with more than one whole place for each copy, as of the last commit. Cost: none, they are
-    /// counted.
+    /// Returns the number of extents with more than one whole place per copy, as of the last commit. Cost:
+    /// constant.
     pub fn extents_in_pieces(&self) -> u64 {
         self.records.more_places().0
     }
 
-    /// Whole places beyond one for each copy, as of the last commit. Cost: none, they are counted.
+    /// Returns the number of whole places beyond one per copy, as of the last commit. Cost: constant.
     pub fn second_places(&self) -> u64 {
         self.records.more_places().1
     }
 
-    /// How full the metadata area is.
+    /// Returns the use of the metadata area.
     pub fn room(&self) -> MapRoom {
         let (pages, free) = self.store.room();
         MapRoom { pages, free }
     }
 
-    /// Queues the creation of a volume for the next commit and gives its id. It exists once that
-    /// is durable. The name must be 1 to [`NAME_MAX`](crate::NAME_MAX) bytes and not in use.
+    /// Queues the creation of a volume for the next commit and returns its id. The volume exists once that is
+    /// durable. The name must be 1 to [`NAME_MAX`](crate::NAME_MAX) bytes and not in use.
     pub fn create_volume(&mut self, name: &str, size: Bytes, hardening: Hardening, copies: u8) -> VolumeId {
-        // Changes of volumes that exist are on the way as well: what counts is the highest id.
+        // Queued deltas include changes of existing volumes, so the highest id decides.
         let after = |delta: &Delta| match delta {
             Delta::Volume { id, .. } => id.0.saturating_add(1),
             _ => 0,
@@ -547,21 +545,22 @@ impl Map {
         id
     }
 
-    /// Queues another hardening for a volume for the next commit.
+    /// Queues a change of a volume's hardening for the next commit.
     pub fn set_hardening(&mut self, id: VolumeId, hardening: Hardening) {
         if let Some(Volume { name, size, copies, .. }) = self.catalogue.volumes.get(&id).cloned() {
             self.admin.push_back(Delta::Volume { id, name, size, hardening, copies });
         }
     }
 
-    /// Queues a change of multi-step work for the next commit.
+    /// Queues a delta of a multi-step operation for the next commit.
     pub fn queue(&mut self, delta: Delta) {
         self.admin.push_back(delta);
     }
 }
 
 impl Value {
-    /// Like [`Value::canonical`], but keeps places that hold nothing: writes to them are under way.
+    /// Like [`Value::canonical`], but keeps places without valid blocks, because writes to them are in
+    /// flight.
     pub(crate) fn canonical_place(self, blocks: u16) -> Self {
         match &self {
             Self::Record(record) if record.places.len() == 1 => match self.canonical(blocks) {

@@ -31,56 +31,57 @@ use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, Mutant, Planted, Store};
 
-/// What opening found and did.
+/// The report of an opening.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Sequence of the root it started from.
+    /// The sequence of the root it started from.
     pub root: u64,
     /// Frames replayed from the journal.
     pub frames: u64,
     /// Bytes read.
     pub read: Bytes,
-    /// The newest root could not be used, and the one before was.
+    /// Whether the newest root was unusable, and the one before was used.
     pub older_root: bool,
-    /// Metadata pages that were damaged on one member and written anew from the other.
+    /// Metadata pages that were damaged on one member and rewritten from the other.
     pub repaired: u64,
-    /// Devices that are absent; what is on them gives I/O errors.
+    /// Absent devices; requests for their data give I/O errors.
     pub absent: DeviceSet,
-    /// Metadata members that had been left behind and were written anew from the other.
+    /// Metadata members that had been left behind and were rewritten from the other.
     pub levelled: DeviceSet,
-    /// Devices that were there as older files than the pool had used: what others hold, too, is to be copied
-    /// to them anew.
+    /// Devices that were present as older files than the pool had used: the data that others have too is
+    /// copied to them again.
     pub outdated: DeviceSet,
-    /// Of these, blank ones that have taken the place of devices that are gone.
+    /// Of these, blank devices that have replaced others.
     pub blank: DeviceSet,
-    /// Metadata members that are left behind from now on: absent, or they failed while opening, once
-    /// their superblocks were known to be durable.
+    /// Metadata members left behind from now on: they are absent, or failed during the opening after their
+    /// superblocks were known to be durable.
     pub left_behind: DeviceSet,
 }
 
-/// What was read of a map on the way to it.
+/// The state of a map being loaded.
 #[derive(Default)]
 struct Loaded {
     frames: u64,
     read: Bytes,
     repairs: Vec<Repair>,
-    /// Metadata pages the root reaches.
+    /// Metadata pages that the root reaches.
     used: Vec<PageNumber>,
 }
 
-/// Opens the pool whose devices carry these superblocks (in any order), recovers it and gives it a
-/// new journal. Afterwards both roots of every metadata member hold the recovered map, and everything
-/// on the devices is durable: what a server that was killed left in their caches is read from now on,
-/// and no power cut takes it back. A power cut at any point of it, and any number of them, changes
-/// nothing about the result.
+/// Opens the pool whose devices have these superblocks (in any order), recovers it and gives it a new
+/// journal.
 ///
-/// Where the metadata is mirrored, either member alone is enough for all of it; but see
-/// [`OpenOptions`]. A member that was left behind is written anew from the other.
+/// Afterwards both roots of every metadata member contain the recovered map, and everything on the devices is
+/// durable: data that a killed server left in their caches is visible from now on, and no power loss reverts
+/// it. A power loss at any point of the opening, and any number of them, does not change the result.
+///
+/// If the metadata is mirrored, either member alone suffices; but see [`OpenOptions`]. A member that was left
+/// behind is rewritten from the other.
 ///
 /// # Errors
-/// If the superblocks do not belong together, a device is absent without which the pool must not be
-/// opened, a device fails, or what is stored is damaged; nothing but metadata pages no root reaches
-/// has then been written, and the root used and the superblocks, as they were.
+/// Fails if the superblocks do not belong together, if a device is absent without which the pool must not be
+/// opened, if a device fails, or if stored metadata is damaged. Only metadata pages that no root reaches have
+/// then been written, and the root in use and the superblocks, with the same content.
 pub fn open(
     store: &mut dyn Store,
     superblocks: &[Superblock],
@@ -89,8 +90,8 @@ pub fn open(
     open_and(store, superblocks, options, |_| Ok(())).map(|(map, recovery, ())| (map, recovery))
 }
 
-/// Opens the pool like [`open`], but has `tidy` look at the recovered map, and change it, before anything is
-/// written: if that refuses, nothing has changed.
+/// Opens the pool like [`open`], but calls `tidy` to examine and change the recovered map before anything is
+/// written: if it refuses, nothing has changed.
 pub(crate) fn open_and<T>(
     store: &mut dyn Store,
     superblocks: &[Superblock],
@@ -116,7 +117,7 @@ pub(crate) fn open_and<T>(
             Ok(mut map) => {
                 let older_root = root_sequence < newest;
                 if older_root {
-                    // The damaged newest root is overwritten first, and by another sequence: a page it
+                    // The damaged newest root is overwritten first, with another sequence, so that a page it
                     // reaches is never mistaken for one written now.
                     map.store.root.sequence = newest + 1;
                 }
@@ -150,7 +151,8 @@ pub(crate) fn open_and<T>(
     }))
 }
 
-/// The valid roots of each member. One whose roots cannot be read has none, unless it is the only one.
+/// Reads the valid roots of each member. A member whose roots cannot be read has none, unless it is the only
+/// one.
 fn read_roots(store: &mut dyn Store, assembly: &Assembly) -> Result<Vec<(DeviceId, Vec<Root>)>, MapError> {
     let pool = assembly.superblocks[0].pool;
     let (mut members, mut failures) = (Vec::new(), Vec::new());
@@ -172,16 +174,16 @@ fn read_roots(store: &mut dyn Store, assembly: &Assembly) -> Result<Vec<(DeviceI
     }
 }
 
-/// Members that are older files, by the sequences of their roots: both are from before both of another
-/// member. A root begins only once the one before it is durable on every current member, or that one of them
-/// missed it is durably known; so two members in use have a root in common.
+/// Returns the members that are older files, judged by the sequences of their roots: both precede both of
+/// another member. A root is written only once the one before it is durable on every current member, or once
+/// it is durably recorded that one of them missed it; so two members in use have a root in common.
 pub(crate) fn older_members(members: &[(DeviceId, Vec<u64>)]) -> DeviceSet {
     let whole = || members.iter().filter(|(_, roots)| roots.len() == ROOT_AT.len());
     let is_older = |roots: &[u64]| whole().any(|(_, others)| roots.iter().max() < others.iter().min());
     whole().filter(|(_, roots)| is_older(roots)).map(|(device, _)| *device).collect()
 }
 
-/// All roots, newest first.
+/// Returns all roots, newest first.
 fn newest_first(members: Vec<(DeviceId, Vec<Root>)>, planted: Planted) -> Vec<Root> {
     let mut roots: Vec<Root> = members.into_iter().flat_map(|(_, roots)| roots).collect();
     roots.sort_by_key(|r| std::cmp::Reverse(r.sequence));
@@ -192,7 +194,8 @@ fn newest_first(members: Vec<(DeviceId, Vec<Root>)>, planted: Planted) -> Vec<Ro
     roots
 }
 
-/// The journal rings of all members. One that cannot be read has no frames, unless it is the only one.
+/// Reads the journal rings of all members. A member that cannot be read has no frames, unless it is the only
+/// one.
 fn read_rings(store: &mut dyn Store, assembly: &Assembly, ring: Bytes) -> Result<Vec<Vec<u8>>, MapError> {
     let mut rings = vec![vec![0; ring.0 as usize]; assembly.members.len()];
     for part in (0..ring.0 as usize).step_by(FRAME_MAX) {
@@ -216,8 +219,8 @@ fn read_rings(store: &mut dyn Store, assembly: &Assembly, ring: Bytes) -> Result
     Ok(rings)
 }
 
-/// Loads the map a root reaches and replays the journal since, which must lead on to the frame `least`,
-/// where the newest root stands: without what is missing until there, an older state would come back.
+/// Loads the map that a root reaches and replays the journal after it, which must lead to frame `least`, the
+/// position of the newest root: without the frames in between, the result would be an older state.
 fn load(
     store: &mut dyn Store,
     assembly: &Assembly,
@@ -235,7 +238,7 @@ fn load(
         at: DeviceOffset(at),
         why,
     };
-    // A root of this pool that passes its checksum but speaks of more than there is room for.
+    // A root of this pool may pass its checksum but claim more than fits.
     let objects = root.pages.0.saturating_add(root.groups.0);
     let numbers = [root.sequence, journal_at.journal, journal_at.sequence];
     let fits = numbers.iter().all(|n| (1..u64::MAX / 2).contains(n))
@@ -381,7 +384,7 @@ impl Map {
         Ok(())
     }
 
-    /// Reads and checks the chain of pages of an object; its bytes, and the pages' numbers.
+    /// Reads and verifies the chain of pages of an object. Returns its bytes, and the pages' numbers.
     fn object(
         &mut self,
         reader: &mut Reader<'_>,

@@ -1,4 +1,4 @@
-//! What the map holds in memory: volumes, map pages, records, free space, and changes that are not durable.
+//! The map's state in memory: volumes, map pages, records, free space, and changes that are not durable.
 
 pub(crate) mod catalogue;
 pub(crate) mod found;

@@ -1,4 +1,4 @@
-//! A flush fails, the server ends, and the pool is opened again without a power cut: what was not made
+//! A flush fails, the server ends, and the pool is opened again without a power loss: data that is not
 //! durable is read all the same, and no later flush makes it durable. Nothing may build on it.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -11,10 +11,10 @@ use weir_map::create::{create_laid_out, read_superblock};
 use weir_map::{Found, Hardening, Map, PAGE, Superblock, Whole};
 use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind, Store};
 
-/// More flushes and writes than opening takes here.
+/// More flushes and writes than an opening makes here.
 const MANY: u64 = 40;
 
-/// Volumes, durable by a frame.
+/// Creates volumes, durable by a frame.
 fn commit(map: &mut Map, store: &mut MemStore, names: std::ops::Range<u32>) {
     for name in names {
         map.create_volume(&format!("volume {name:020}"), Bytes::mib(1), Hardening::Flush, 1);
@@ -22,7 +22,7 @@ fn commit(map: &mut Map, store: &mut MemStore, names: std::ops::Range<u32>) {
     make_durable(map, store);
 }
 
-/// What has changed becomes durable by a frame.
+/// Makes all changes durable by a frame.
 fn make_durable(map: &mut Map, store: &mut MemStore) {
     map.begin_commit();
     let mut bytes = Vec::new();
@@ -33,7 +33,7 @@ fn make_durable(map: &mut Map, store: &mut MemStore) {
     map.commit_durable(&mut Vec::new());
 }
 
-/// A pool with four volumes, the last two of which are only in the journal, and two roots that reach
+/// Sets up a pool with four volumes, the last two of which are only in the journal, and two roots that reach
 /// pages.
 fn pool() -> (MemStore, Vec<Superblock>, Map) {
     let sizes = pool::superblocks(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 });
@@ -48,7 +48,7 @@ fn pool() -> (MemStore, Vec<Superblock>, Map) {
     (store, sizes, map)
 }
 
-/// Opens the pool while the power fails at every one of the writes, and again afterwards.
+/// Opens the pool with a power loss at every one of the writes, and again afterwards.
 fn every_cut_is_survived(store: &MemStore, sizes: &[Superblock], volumes: usize, what: &str) {
     for (writes, seed) in (1..MANY).flat_map(|writes| (0..8).map(move |seed| (writes, seed))) {
         let mut store = store.clone();
@@ -135,7 +135,7 @@ impl TwoCopies {
         Self::of(2)
     }
 
-    /// In a volume that wants so many copies.
+    /// Creates one whose volume wants this many copies.
     fn of(copies: u8) -> Self {
         let sizes =
             pool::superblocks_of(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 }, &[50; 3]);
@@ -158,14 +158,14 @@ impl TwoCopies {
         new
     }
 
-    /// Both places are written, all of them.
+    /// Writes both places completely.
     fn write(&mut self, byte: u8) {
         for whole in self.wholes {
             self.store.write(whole.device, self.map.address(whole, 0), &[byte; 65536]).unwrap();
         }
     }
 
-    /// The page of a device with a block of one of the places.
+    /// Returns the page of a device with a block of one of the places.
     fn page(&self, whole: Whole, block: u64) -> u64 {
         self.map.address(whole, 0).0 / PAGE as u64 + block
     }
@@ -174,13 +174,13 @@ impl TwoCopies {
         self.map = pool::open(&mut self.store, &self.sizes).unwrap().0;
     }
 
-    /// The devices that hold a block.
+    /// Returns the devices that are valid for a block.
     fn holders(&self, block: u16) -> Vec<DeviceId> {
         let Found::Record(record) = self.map.find(self.key) else { panic!("{:?}", self.map.find(self.key)) };
         record.places.iter().filter(|p| p.valid.contains(block)).map(|p| p.at.id().device).collect()
     }
 
-    /// The blocks with an intent.
+    /// Returns the blocks with an intent.
     fn intended(&self) -> Vec<u16> {
         match self.map.find(self.key) {
             Found::Record(record) => record.intent.iter().flat_map(|intent| intent.iter()).collect(),
@@ -203,7 +203,7 @@ fn of_a_copy_that_is_chosen() {
         pool.store.fail_flush(whole.device);
         pool.store.flush(whole.device).unwrap_err();
     }
-    // Whatever is read now, and perhaps copied, is there after the power was cut.
+    // Data read now, and perhaps copied, is still there after a power loss.
     pool.open_again();
     let chosen = pool.wholes[0];
     assert!((0..16).all(|block| pool.holders(block) == [chosen.device]));

@@ -1,6 +1,6 @@
 //! A second reader of a pool's metadata, written from `docs/reference/format.md` alone: it shares no code
-//! with the map, and finds in the golden image what the map finds there. Where the two disagree, the document
-//! or the map is wrong.
+//! with the map, and finds in the golden image the same contents as the map. If the two disagree, the
+//! document or the map is wrong.
 
 #![allow(clippy::unwrap_used, reason = "writing into a String cannot fail")]
 
@@ -12,7 +12,7 @@ const CONTENTS: &str = include_str!("golden/v1.contents.txt");
 const PAGE: usize = 4096;
 const NONE: u64 = u64::MAX;
 
-/// Pages by device and number; those that are not there are zeros.
+/// Pages by device and number; absent pages are zeros.
 type Devices = BTreeMap<(u8, u64), Vec<u8>>;
 
 fn devices() -> Devices {
@@ -33,12 +33,12 @@ fn devices() -> Devices {
     devices
 }
 
-/// Little-endian, of any width.
+/// Returns a little-endian number of any width.
 fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
     bytes[at..at + width].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// CRC-32C, bit by bit, with the four bytes at `field` taken as zero.
+/// Returns the CRC-32C, computed bit by bit, with the four bytes at `field` taken as zero.
 fn crc(bytes: &[u8], field: usize) -> u64 {
     let mut crc = u32::MAX;
     for (i, byte) in bytes.iter().enumerate() {
@@ -55,7 +55,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes[..end].to_vec()).expect("UTF-8")
 }
 
-/// Fields one after the other.
+/// Reads fields one after the other.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -71,7 +71,7 @@ impl<'a> Fields<'a> {
 
 struct Place {
     device: u8,
-    /// A whole place's extent, or per valid block the slot of a fine one.
+    /// The extent of a whole place, or the slot of each valid block of a fine one.
     whole: Option<u64>,
     slots: Vec<(u64, u64)>,
     valid: BTreeSet<u16>,
@@ -105,7 +105,7 @@ struct Pool {
     words: BTreeMap<(u64, u64), u64>,
     records: BTreeMap<u64, Record>,
     next_volume: u64,
-    /// Per device: name, and extents of user data.
+    /// The name and the extents of user data of each device.
     devices: Vec<(String, u64)>,
 }
 
@@ -145,7 +145,7 @@ impl Pool {
         valid.max_by_key(|page| number(page, 32, 8)).expect("a valid root")
     }
 
-    /// The payloads of a chain of pages, after verifying each.
+    /// Returns the payloads of a chain of pages, after verifying each.
     fn chain(&self, pointer: &[u8], kind: u8, level: Option<u8>, object: u64) -> (Vec<u8>, u8) {
         let first = (192 << 10) / PAGE as u64 + self.journal_pages;
         let (mut at, mut payload, mut found) = (number(pointer, 0, 8), Vec::new(), 0);
@@ -163,12 +163,12 @@ impl Pool {
         (payload, found)
     }
 
-    /// A table's pointers, in order of ids.
+    /// Returns a table's pointers, in order of ids.
     fn table(&self, ids: u64, top: &[u8], records: bool) -> Vec<Vec<u8>> {
         if ids == 0 {
             return Vec::new();
         }
-        // The number of pointers on each level, objects' first.
+        // The number of pointers on each level, the objects' level first.
         let mut counts = vec![ids];
         while counts.len() == 1 || counts[counts.len() - 1] > 1 {
             counts.push(counts[counts.len() - 1].div_ceil(168));
@@ -331,7 +331,7 @@ impl Pool {
         }
     }
 
-    /// Recovery chooses one copy of every block with a write intent.
+    /// Selects one copy of every block with a write intent, as recovery does.
     fn settle(&mut self) {
         for record in self.records.values_mut() {
             for block in std::mem::take(&mut record.intent) {

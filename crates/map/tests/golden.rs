@@ -1,10 +1,10 @@
-//! A pool's metadata as version 1 wrote it: it opens for as long as version 1 is read, and what a
-//! newer version may have written is refused.
+//! A pool's metadata as version 1 wrote it: it opens for as long as version 1 is read, and metadata of a
+//! newer version is refused.
 //!
-//! `golden/v1.image.txt` has the pages (rows of 32 bytes that are not all zeros; that of a mirrored pool is in
-//! `golden_mirror.rs`), and
-//! `golden/v1.contents.txt` what they say once recovery has settled the write intents. When the
-//! version rises they stay, and new ones join them: `cargo test -p weir-map --test golden -- --ignored` writes them.
+//! `golden/v1.image.txt` has the pages (rows of 32 bytes that are not all zeros; those of a mirrored pool are
+//! in `golden_mirror.rs`), and `golden/v1.contents.txt` their contents once recovery has settled the write
+//! intents. When the version rises they stay, and new ones join them: `cargo test -p weir-map --test golden
+//! -- --ignored` writes them.
 
 #![allow(clippy::unwrap_used, reason = "writing into a String cannot fail")]
 
@@ -32,7 +32,7 @@ fn run(first: u16, count: u16) -> BlockRange {
     BlockRange { first, count }
 }
 
-/// Everything version 1 can store, some of it in map pages, some in the journal only.
+/// Creates everything version 1 can store, some of it in map pages, some in the journal only.
 fn sample() -> MemStore {
     let superblocks = superblocks(SHAPE);
     let mut store = MemStore::new(2);
@@ -54,14 +54,14 @@ fn sample() -> MemStore {
     let second = map.allocate(DeviceId(1)).expect("there is space");
     map.place(key(plain, 7), second);
     map.written(key(plain, 7), second, run(1, 1), None);
-    // Nothing in it, and its space kept.
+    // An empty extent with reserved space.
     write(&mut map, plain, 8, 0, run(0, 32));
     map.cleared(key(plain, 8), run(0, 32), KeepSpace::Yes);
     (0..40).for_each(|n| write(&mut map, sparse, n * 14_999, (n % 2) as u8, run(0, 32)));
     commit(&mut map, &mut store);
     map.checkpoint_now(&mut store).expect("there is room");
 
-    // From here on in the journal only.
+    // From here on changes are in the journal only.
     write(&mut map, plain, 2, 1, run(8, 24));
     write(&mut map, plain, 12, 0, run(4, 4));
     map.cleared(key(sparse, 14_999), run(0, 32), KeepSpace::No);
@@ -74,7 +74,7 @@ fn sample() -> MemStore {
     store
 }
 
-/// What version 1 defines and nothing writes yet.
+/// Creates structures that version 1 defines and nothing writes yet.
 fn unused_parts(map: &mut Map, volume: VolumeId) {
     let mut valid = BlockSet::none(BLOCKS);
     valid.insert(run(0, 2));
@@ -195,7 +195,8 @@ fn a_pool_written_by_version_1_opens_with_its_contents() {
     }
 }
 
-/// The image with a field of every superblock (of the first copies only) replaced, its checksum right.
+/// Returns the image with a field of every superblock (or of the first copies only) replaced, with a correct
+/// checksum.
 fn with_field(at: usize, value: u64, bytes: usize, both: bool) -> MemStore {
     let mut store = store_of(IMAGE);
     for sb in superblocks(SHAPE) {
@@ -212,7 +213,7 @@ fn with_field(at: usize, value: u64, bytes: usize, both: bool) -> MemStore {
     store
 }
 
-/// The incompatible features there are: mirrored metadata, damaged devices, and devices that replaced others.
+/// The existing incompatible features: mirrored metadata, damaged devices, and devices that replaced others.
 const KNOWN_BITS: [u32; 3] = [4, 5, 6];
 
 #[test]
@@ -248,9 +249,9 @@ fn what_a_newer_version_wrote_is_refused() {
     assert_eq!(describe(&map), CONTENTS);
 }
 
-/// Any bit of any page of the image flipped: the check speaks of it, or nothing that counts is in it; and
-/// opening finds the same contents, or refuses what the check calls damage. Only the last frame of a
-/// journal without a mirror may be taken for a torn one.
+/// Flips any bit of any page of the image: the check reports it, or the page is not in use; and opening finds
+/// the same contents, or refuses where the check reports damage. Only the last frame of a journal without a
+/// mirror may be taken for a torn one.
 #[test]
 fn no_flipped_bit_goes_unseen() {
     let superblocks = superblocks(SHAPE);

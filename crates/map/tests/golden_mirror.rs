@@ -1,5 +1,5 @@
-//! A pool with mirrored metadata, one of its members left behind, as version 1 wrote it: it opens for as
-//! long as version 1 is read. `golden/v1-mirror.image.txt` has the pages (rows of 32 bytes that are not all
+//! A pool with mirrored metadata, one of its members left behind, as version 1 wrote it: it opens for as long
+//! as version 1 is read. `golden/v1-mirror.image.txt` has the pages (rows of 32 bytes that are not all
 //! zeros); `cargo test -p weir-map --test golden_mirror -- --ignored` writes it when the version rises.
 
 mod support;
@@ -19,7 +19,7 @@ const IMAGE: &str = include_str!("golden/v1-mirror.image.txt");
 const SHAPE: Shape = Shape { extent_log2: 17, journal_pages: 16, meta_pages: 200 };
 const MEMBERS: [DeviceId; 2] = [DeviceId(0), DeviceId(1)];
 
-/// Both devices carry the metadata.
+/// Returns superblocks with the metadata on both devices.
 fn mirrored() -> Vec<Superblock> {
     let mut superblocks = superblocks(SHAPE);
     let data_at = (JOURNAL_AT.0 + (SHAPE.journal_pages + SHAPE.meta_pages) * PAGE as u64)
@@ -46,7 +46,7 @@ fn open(store: &mut MemStore, absent: DeviceSet, options: &OpenOptions) -> Resul
     weir_map::open(store, &found, &options)
 }
 
-/// One change on both members, and one after the second was left behind.
+/// Makes one change on both members, and one after the second was left behind.
 fn sample() -> MemStore {
     let mut store = MemStore::new(2);
     create_laid_out(&mut store, &mirrored()).expect("nothing fails here");
@@ -88,7 +88,7 @@ fn extents(map: &Map) -> Vec<ExtentIndex> {
 fn a_mirrored_pool_written_by_version_1_opens_as_its_superblocks_say() {
     let both = [ExtentIndex(0), ExtentIndex(1)];
     let plain = OpenOptions::default();
-    // Both there: the one left behind is written anew, and then is enough by itself.
+    // With both members, the one left behind is rewritten, and then suffices by itself.
     let mut store = store_of(IMAGE);
     let (map, recovery) = open(&mut store, DeviceSet::default(), &plain).expect("version 1 is read");
     assert_eq!((map.pool(), extents(&map), recovery.levelled), (POOL, both.to_vec(), only(MEMBERS[1])));
@@ -96,17 +96,17 @@ fn a_mirrored_pool_written_by_version_1_opens_as_its_superblocks_say() {
     let (map, _) = open(&mut store, only(MEMBERS[0]), &accepted).expect("the second has all of it");
     assert_eq!((extents(&map), map.members()), (both.to_vec(), &MEMBERS[1..]));
 
-    // The one that is on record as missing may be absent.
+    // The member recorded as missing may be absent.
     let (map, recovery) = open(&mut store_of(IMAGE), only(MEMBERS[1]), &plain).expect("it is on record");
     assert_eq!((extents(&map), recovery.left_behind), (both.to_vec(), only(MEMBERS[1])));
 
-    // The one left behind does not know that it was; by itself it is older, and not taken silently.
+    // The one left behind does not know that it was; by itself it is older, and is not accepted silently.
     let mut store = store_of(IMAGE);
     let error = open(&mut store, only(MEMBERS[0]), &plain).expect_err("it might be older");
     assert!(matches!(error, MapError::MirrorAbsent { device } if device == MEMBERS[0]), "{error}");
     let (map, _) = open(&mut store, only(MEMBERS[0]), &accepted).expect("it was accepted");
     assert_eq!(extents(&map), both[..1]);
-    // And both together then are of two histories.
+    // Both together then have different histories.
     let error = open(&mut store, DeviceSet::default(), &plain).expect_err("they contradict each other");
     assert!(matches!(error, MapError::Split { .. }), "{error}");
 }

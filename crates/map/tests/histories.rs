@@ -1,5 +1,5 @@
-//! Rng histories of a map beside a naive twin, with power cuts anywhere and damage to any page:
-//! whatever was durable is there after opening, exactly, or opening says that something is damaged.
+//! Random histories of a map beside a naive twin, with power losses anywhere and damage to any page: the
+//! durable state is there after opening, exactly, or opening reports damage.
 
 mod support;
 
@@ -14,7 +14,7 @@ use weir_map::Hardening;
 use weir_model::Bytes;
 
 fn spot() -> impl Strategy<Value = Spot> {
-    // Mostly a few extents, so that much happens to each.
+    // Few extents are used most, so that much happens to each.
     let slot = prop_oneof![4 => 0u8..12, 1 => 0u8..200];
     (0u8..3, slot).prop_map(|(volume, slot)| Spot { volume, slot })
 }
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Rings of a few pages, odd sizes among them, and metadata areas that are soon full.
+/// Generates rings of a few pages, including odd sizes, and metadata areas that are soon full.
 fn shape() -> impl Strategy<Value = Shape> {
     let meta_pages = prop_oneof![90u64..200, 200u64..1000];
     (16u8..=18, 9u64..40, meta_pages).prop_map(|(extent_log2, journal_pages, meta_pages)| Shape {
@@ -91,8 +91,8 @@ fn what_was_durable_is_there_and_nothing_else() {
     assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
 }
 
-/// Admission ([`weir_map::Map::has_metadata_room`]) keeps checkpoints possible, in volumes so large and
-/// so sparse that every extent needs pages of its own on every level.
+/// Admission ([`weir_map::Map::has_metadata_room`]) keeps checkpoints possible, in volumes so large and so
+/// sparse that every extent needs pages of its own on every level.
 #[test]
 fn admitted_extents_never_fill_the_metadata_area() {
     let inputs = (80u64..350, 1u32..=6, prop::collection::vec((any::<u64>(), 0u8..39), 1..400));
@@ -102,8 +102,8 @@ fn admitted_extents_never_fill_the_metadata_area() {
     });
 }
 
-/// Page ids are used again only after a checkpoint, so that the tables of where pages are grow with what
-/// has come and gone between two of them: they count too.
+/// Page ids are reused only after a checkpoint, so the tables of pages grow with the pages created and
+/// removed between two of them, and must be counted too.
 #[test]
 fn what_comes_and_goes_between_checkpoints_leaves_room_for_them() {
     let shape = Shape { extent_log2: 16, journal_pages: 4096, meta_pages: 1000 };

@@ -1,6 +1,6 @@
-//! Metadata on two members, in random histories: devices fail, are lost and come back, and the power
-//! goes at any write, also while the pool opens. What was acknowledged is there whenever the pool opens,
-//! unless a rollback was accepted; and it opens whenever nothing forbids it.
+//! Metadata on two members, in random histories: devices fail, are lost and come back, and the power fails at
+//! any write, also during an opening. Acknowledged changes are there whenever the pool opens, unless a
+//! rollback was accepted; and it opens whenever nothing forbids it.
 
 mod support;
 
@@ -28,34 +28,34 @@ const VOLUME: VolumeId = VolumeId(0);
 enum Step {
     Commit(u8),
     Checkpoint,
-    /// Every command to it fails from now on.
+    /// Makes every command to the device fail from now on.
     Break(u8),
-    /// The power goes at the write after so many, and is back; then the pool opens with these devices,
-    /// perhaps with the power failing again on the way.
+    /// Makes the power fail at the write after this many, and return; then the pool opens with these devices,
+    /// perhaps with another power loss during the opening.
     Cut {
         writes: u8,
         absent: u8,
         seed: u64,
     },
-    /// The server ends, perhaps in the middle of a write, and its devices keep what they were given; then
-    /// the pool opens with these devices.
+    /// Ends the server, perhaps in the middle of a write, with its devices keeping their writes; then the
+    /// pool opens with these devices.
     Kill {
         writes: u8,
         absent: u8,
     },
-    /// The flush of the device after so many fails: what it should have made durable is read until the
-    /// power goes, and no later flush makes it so. Perhaps every command from then on fails.
+    /// Makes the flush of the device after this many fail: the affected writes are readable until the power
+    /// fails, and no later flush makes them durable. Perhaps every command from then on fails.
     FailFlush {
         device: u8,
         after: u8,
         breaks: bool,
     },
-    /// The next read of a copy of its superblock fails.
+    /// Makes the next read of a copy of its superblock fail.
     FailRead {
         device: u8,
         second: bool,
     },
-    /// A bit of a member's metadata rots while the pool is closed.
+    /// Flips a bit of a member's metadata while the pool is closed.
     Rot {
         member: u8,
         seed: u64,
@@ -73,7 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Devices fail in passing and nobody accepts a rollback; nothing rots.
+/// Generates steps in which devices fail temporarily, no rollback is accepted, and no bit flips.
 fn passing() -> impl Strategy<Value = Step> {
     let absent = || prop_oneof![3 => Just(0u8), 2 => 1u8..7];
     prop_oneof![
@@ -89,7 +89,7 @@ fn passing() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What histories have met, to know that they reach the corners.
+/// Counts of the situations that histories have met, to show that they cover the corner cases.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
     left_behind: u64,
@@ -103,21 +103,21 @@ struct Met {
     failed_openings: u64,
 }
 
-/// A pool whose state is the set of commits it holds: the n-th maps extent n.
+/// A pool whose state is a set of commits: the n-th maps extent n.
 struct History {
     store: MemStore,
     map: Option<Map>,
-    /// Acknowledged, and perhaps durable.
+    /// The acknowledged commits, and those that may be durable.
     must: BTreeSet<u64>,
     may: BTreeSet<u64>,
     next: u64,
-    /// A rollback was accepted: the members may each have a history of their own.
+    /// Whether a rollback was accepted, so that each member may have a history of its own.
     forked: bool,
-    /// The members of the present one.
+    /// The members of the present history.
     branch: DeviceSet,
-    /// The user accepts a rollback at times.
+    /// Whether the user accepts a rollback at times.
     rolls_back: bool,
-    /// Commands that are to fail, and may yet have an opening fail.
+    /// The number of pending failures, which may make an opening fail.
     failures: u64,
     met: Met,
 }
@@ -157,7 +157,7 @@ impl History {
         history
     }
 
-    /// The same, closed.
+    /// Returns a copy of the closed pool.
     fn while_closed(&self) -> Self {
         let Self { store, must, may, .. } = self;
         let (store, must, may) = (store.clone(), must.clone(), may.clone());
@@ -187,7 +187,7 @@ impl History {
         self.cut(0, DeviceSet::default(), 1);
     }
 
-    /// One change, made durable; acknowledged if that succeeds.
+    /// Makes one change durable; it is acknowledged if that succeeds.
     fn commit(&mut self) {
         let Some(map) = &mut self.map else { return };
         let Some(place) = (0..3).find_map(|n| map.allocate(DeviceId(2 - n))) else { return };
@@ -204,8 +204,8 @@ impl History {
         }
     }
 
-    /// What the engine does: every frame to every member; one that fails is left behind, and all devices
-    /// left know it before the frame counts.
+    /// Does what the engine does: writes every frame to every member; one that fails is left behind, and all
+    /// remaining devices record that before the frame counts.
     fn make_durable(&mut self) -> Result<(), MapError> {
         let Some(map) = &mut self.map else { return Ok(()) };
         map.begin_commit();
@@ -281,14 +281,14 @@ impl History {
         self.map = None;
     }
 
-    /// Opens without the absent ones if that is allowed, else as a user would go on.
+    /// Opens without the absent devices if that is allowed, else as a user would proceed.
     fn open_somehow(&mut self, absent: DeviceSet) {
         let members_absent = MEMBERS.iter().filter(|m| absent.contains(**m)).count();
         match self.open(absent) {
             Ok(()) => {}
             Err(MapError::MirrorAbsent { device }) => {
                 assert!(absent.contains(device));
-                // Half of the time it is brought back, else a rollback is accepted.
+                // Half of the time the device is brought back, else a rollback is accepted.
                 if !self.rolls_back || self.next.is_multiple_of(2) || self.accept_rollback(absent).is_err() {
                     self.open_all();
                 }
@@ -308,7 +308,7 @@ impl History {
             Ok(()) => {}
             Err(MapError::Split { .. }) if self.forked => {
                 self.met.split += 1;
-                // The user decides which one to do without; one of the two it must be possible without.
+                // The user decides which member to leave out; one of the two must be dispensable.
                 let opened = MEMBERS
                     .into_iter()
                     .any(|member| self.accept_rollback([member].into_iter().collect()).is_ok());
@@ -333,7 +333,7 @@ impl History {
                 Err(MapError::Io { error: IoError::Os(_), .. }) if self.failures > 0 => {
                     self.failures -= 1;
                     self.met.failed_openings += 1;
-                    // The user tries again, at times when the power has been off.
+                    // The user tries again, at times after the power was off.
                     match self.failures.is_multiple_of(3) {
                         true => self.power_is_back(&mut Rng(self.next)),
                         false => self.server_ended(),
@@ -364,7 +364,7 @@ impl History {
         Ok(())
     }
 
-    /// As with `--accept-rollback`: what is there then is what there is.
+    /// Opens as with `--accept-rollback`: the state found becomes the expected one.
     fn accept_rollback(&mut self, absent: DeviceSet) -> Result<(), MapError> {
         let (map, _) = self.try_open(
             absent,
@@ -377,7 +377,7 @@ impl History {
         Ok(())
     }
 
-    /// What was found is durable now.
+    /// Notes that the state found is durable now.
     fn opened(&mut self, map: Map, found: BTreeSet<u64>) {
         self.must.clone_from(&found);
         self.branch = map.members().iter().copied().collect();
@@ -483,7 +483,7 @@ fn what_the_pool_goes_on_without_is_durable_though_a_flush_failed_before() {
 #[test]
 fn a_record_cut_short_that_could_not_be_read_does_not_come_back() {
     let mut history = History::new();
-    // The other one was left behind: one copy says so when the power goes.
+    // The other member was left behind: one copy records this when the power fails.
     let map = history.map.as_mut().expect("it is open");
     assert!(map.leave_behind(MEMBERS[1]));
     let page = map.devices()[0].encode();
@@ -499,13 +499,13 @@ fn a_record_cut_short_that_could_not_be_read_does_not_come_back() {
     assert_eq!(history.met.levelled, 1);
 }
 
-/// The other member, if this one is absent.
+/// Returns the sets of absent members: none, or either one.
 fn whoever_is_there() -> [DeviceSet; 3] {
     [DeviceSet::default(), MEMBERS[..1].iter().copied().collect(), MEMBERS[1..].iter().copied().collect()]
 }
 
-/// The pool is opened while a flush of each member fails, and again without a power cut, with either or
-/// both; then after one.
+/// Opens the pool while a flush of each member fails, and again without a power loss, with either or both
+/// members; then after one.
 fn flushes_fail_and_it_opens_again(base: &History, flushes: [u64; 2], breaks: bool) {
     for (second, third) in whoever_is_there().into_iter().flat_map(|s| whoever_is_there().map(|t| (s, t))) {
         let what = format!("flushes {flushes:?} fail, breaking {breaks}; without {second:?}, {third:?}");

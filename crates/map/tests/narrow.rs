@@ -1,4 +1,4 @@
-//! Blocks that several places hold become one place's alone: what that has to wait for.
+//! Narrowing of shared blocks to one place, and the commits that it waits for.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
@@ -18,7 +18,7 @@ fn needs(device: DeviceId, epoch: u64) -> Option<Needs> {
     Some(Needs { device, epoch: Epoch(epoch) })
 }
 
-/// Commits what needs no flush, and what a flush of the slow device makes durable.
+/// Commits the changes that need no flush, and those that a flush of the slow device makes durable.
 fn commit(map: &mut Map, slow: Option<Epoch>) -> usize {
     map.begin_commit();
     let (mut frame, mut released) = (Vec::new(), Vec::new());
@@ -27,13 +27,14 @@ fn commit(map: &mut Map, slow: Option<Epoch>) -> usize {
     released.len()
 }
 
-/// The places of the durable map, and the blocks each holds.
+/// Returns the places of the durable map, each with its valid blocks.
 fn durable(map: &Map, key: ExtentKey) -> Vec<(PlaceId, Vec<u16>)> {
     let state = State::of(map);
     state.extents[&key].places.iter().map(|p| (p.id, p.blocks.keys().copied().collect())).collect()
 }
 
-/// A map with an extent that is durable in a place on the fast device, and space for it on the slow one.
+/// Creates a map with an extent that is durable in a place on the fast device, and space for it on the slow
+/// one.
 fn map() -> (Map, ExtentKey, Whole, Whole) {
     let shape = Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 };
     let sizes = pool::superblocks_of(shape, &[50, 50]);
@@ -51,7 +52,8 @@ fn map() -> (Map, ExtentKey, Whole, Whole) {
     (map, key, fast, slow)
 }
 
-/// Half after half goes home, as the mover does it: a state that has the first half in both places comes before.
+/// Moves one half after the other home, as the mover does: a state with the first half in both places comes
+/// before.
 fn move_home(map: &mut Map, key: ExtentKey, fast: Whole, slow: Whole) {
     let halves = [BlockRange { first: 0, count: 8 }, BlockRange { first: 8, count: 8 }];
     for (half, source) in halves.into_iter().zip([None, needs(FAST, 3)]) {

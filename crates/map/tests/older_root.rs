@@ -1,5 +1,5 @@
-//! What the newest root reaches is damaged: the older one takes its place if its journal leads on to
-//! where the newest one stands.
+//! Damage to pages that the newest root reaches: the older root replaces it if its journal leads to the
+//! newest one's position.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
@@ -12,7 +12,7 @@ use weir_map::superblock::ROOT_AT;
 use weir_map::{Hardening, Map, MapError, PAGE, Superblock};
 use weir_model::{Bytes, DeviceOffset, Store};
 
-/// A change, durable: where its frame is.
+/// Makes a durable change. Returns the offset of its frame.
 fn commit(map: &mut Map, store: &mut MemStore, name: &str) -> DeviceOffset {
     map.create_volume(name, Bytes::mib(1), Hardening::Flush, 1);
     map.begin_commit();
@@ -24,7 +24,7 @@ fn commit(map: &mut Map, store: &mut MemStore, name: &str) -> DeviceOffset {
     at
 }
 
-/// A checkpoint: the pages it wrote.
+/// Writes a checkpoint. Returns its pages.
 fn checkpoint(map: &mut Map, store: &mut MemStore) -> Vec<u64> {
     map.begin_checkpoint().unwrap();
     let (mut bytes, mut pages) = (Vec::new(), Vec::new());
@@ -39,8 +39,8 @@ fn checkpoint(map: &mut Map, store: &mut MemStore) -> Vec<u64> {
     pages
 }
 
-/// A pool with a volume in each of two frames and a root behind them whose pages are damaged; where the
-/// first frame is.
+/// Sets up a pool with a volume in each of two frames and a root after them whose pages are damaged. Returns
+/// the offset of the first frame.
 fn pool() -> (MemStore, Vec<Superblock>, DeviceOffset) {
     let sizes = pool::superblocks(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 });
     let mut store = MemStore::new(sizes.len());
@@ -79,7 +79,7 @@ fn a_frame_missing_on_the_way_is_not_taken_for_the_end() {
 #[test]
 fn nor_is_the_last_frame_the_newest_root_has_seen() {
     let (mut store, sizes, first) = pool();
-    // Nothing but the root says that it was there.
+    // Only the root proves that the frame was there.
     store.set_page(META, first.0 / PAGE as u64 + 1, [0; PAGE]);
     assert_eq!(worst(&mut store, &sizes), Some(Severity::Damage));
     assert!(matches!(pool::open(&mut store, &sizes), Err(MapError::Damaged { .. })));
@@ -95,8 +95,8 @@ fn a_new_journal_that_only_the_newest_root_leads_to_is_not_forgotten() {
         for _ in 0..frames {
             commit(&mut map, &mut store, "three");
         }
-        // Opening wrote two roots for its new journal. The second never arrived, and of the first a page is
-        // damaged; what is left is the root of the journal before.
+        // Opening wrote two roots for its new journal. The second was lost, and a page of the first is
+        // damaged; the root of the previous journal is left.
         let roots =
             ROOT_AT.map(|at| Root::decode(&store.page(META, at.0 / PAGE as u64), pool::POOL).unwrap());
         let [first, second] = if roots[0].sequence < roots[1].sequence { [0, 1] } else { [1, 0] };

@@ -1,4 +1,4 @@
-//! Each opening begins a journal of its own, so that no frame written before is taken for one of it.
+//! Each opening begins a new journal, so that no older frame is mistaken for one of it.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
@@ -10,7 +10,7 @@ use weir_map::root::Root;
 use weir_map::superblock::ROOT_AT;
 use weir_model::{DeviceId, DeviceOffset, Store};
 
-/// The newest root.
+/// Returns the newest root.
 fn newest(store: &mut MemStore) -> Root {
     let mut read = |at: DeviceOffset| {
         let mut page = vec![0; PAGE];

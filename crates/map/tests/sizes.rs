@@ -1,4 +1,4 @@
-//! What follows from the sizes of a pool's devices, extents and metadata areas.
+//! Consequences of the sizes of a pool's devices, extents and metadata areas.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
@@ -10,7 +10,7 @@ use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, Planted, Store};
 
 const SHAPE: Shape = Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 };
 
-/// A pool of devices that hold nothing.
+/// Creates a pool of empty devices.
 fn created(shape: Shape) -> (MemStore, Vec<Superblock>) {
     let sizes = pool::superblocks(shape);
     let mut store = MemStore::new(sizes.len());
@@ -20,7 +20,7 @@ fn created(shape: Shape) -> (MemStore, Vec<Superblock>) {
 
 #[test]
 fn extents_have_slots_only_where_their_largest_record_fits_a_frame() {
-    // The longest frame is an eighth of the journal: a page of it, or four.
+    // The longest frame is an eighth of the journal: one page of it, or four.
     for (journal_pages, expected) in [(8, false), (32, true)] {
         let (mut store, sizes) = created(Shape { extent_log2: 20, journal_pages, ..SHAPE });
         let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
@@ -69,7 +69,7 @@ fn a_larger_device_takes_the_place_of_one_that_is_gone() {
     assert!(page[..] == replaced.encode()[..]);
 }
 
-/// Metadata pages of records that are gone are free again, once no root reaches them.
+/// Metadata pages of deleted records are free again, once no root reaches them.
 #[test]
 fn pages_of_records_that_are_gone_are_free_again() {
     let (mut store, sizes) = created(SHAPE);
@@ -91,7 +91,7 @@ fn pages_of_records_that_are_gone_are_free_again() {
     for _ in 0..4 {
         let whole = map.allocate(DeviceId(1)).unwrap();
         map.place(key, whole);
-        // A part of an extent needs a record.
+        // A partly valid extent needs a record.
         map.written(key, whole, weir_model::BlockRange { first: 0, count: 1 }, None);
         commit(&mut map, &mut store);
         map.cleared(

@@ -1,5 +1,5 @@
-//! A place given up and another one in its stead before anything of it is durable: what a device that
-//! loses its writes brings back.
+//! A place is released and replaced by another before anything of it is durable: the state that returns when
+//! a device loses its writes.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
@@ -22,7 +22,7 @@ fn needs(device: DeviceId) -> Option<Needs> {
     Some(Needs { device, epoch: Epoch(7) })
 }
 
-/// What is written to devices that were not flushed stays out.
+/// Commits without the writes to devices that were not flushed.
 fn commit(map: &mut Map) -> Vec<weir_map::Chunk> {
     commit_flushed(map, None)
 }
@@ -35,7 +35,7 @@ fn commit_flushed(map: &mut Map, flushed: Option<Epoch>) -> Vec<weir_map::Chunk>
     released
 }
 
-/// A map with an extent whose blocks 0 and 1 are durable, in a place on the first device.
+/// Creates a map with an extent whose blocks 0 and 1 are durable, in a place on the first device.
 fn map() -> (Map, ExtentKey, Whole) {
     let shape = Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 };
     let sizes = pool::superblocks_of(shape, &[50, 50, 50]);
@@ -52,7 +52,7 @@ fn map() -> (Map, ExtentKey, Whole) {
     (map, key, whole)
 }
 
-/// The whole places and the blocks each holds.
+/// Returns the whole places, each with its valid blocks.
 fn wholes(map: &Map, key: ExtentKey) -> Vec<(Whole, Vec<u16>)> {
     let Found::Record(record) = map.find(key) else { return Vec::new() };
     let place = |place: &weir_map::Place| match place.at {
@@ -78,7 +78,7 @@ fn a_place_may_follow_one_that_would_come_back_only_without_it() {
     map.place(key, new);
     map.written(key, new, block(0), needs(FIRST));
     assert_eq!(map.withdraw(FIRST, None), [key]);
-    // The block written last falls back on what was durable; the trim of the other one stands.
+    // The block written last falls back on the durable state; the trim of the other one stays.
     assert_eq!(wholes(&map, key), [(old, vec![0])]);
     let released = commit(&mut map);
     assert_eq!(released, [weir_map::Chunk::Whole(new)], "the old place is needed again");
@@ -102,7 +102,7 @@ fn a_place_that_a_version_names_which_is_not_durable_may_come_back() {
 #[test]
 fn a_place_waits_while_one_of_its_name_could_come_back_beside_it() {
     let (mut map, key, old) = map();
-    // Block 0 goes to slots of another device; the place gives up the rest, and is given up itself.
+    // Block 0 goes to slots of another device; the place loses its other blocks, and is released.
     let slots = map.allocate_slots(SECOND, 1).unwrap();
     map.written(key, slots, block(0), needs(SECOND));
     map.cleared(key, block(1), KeepSpace::AsIs);
@@ -132,7 +132,7 @@ fn there_is_room_for_the_place_that_could_come_back() {
     commit(&mut map);
     let second = PlaceId { device: SECOND, kind: PlaceKind::Whole };
     assert!(!map.may_have(key, second), "it has four places");
-    // What the whole place has left goes to a device that may lose it; the place is given up.
+    // The remaining block of the whole place goes to a device that may lose it; the place is released.
     let slots = map.allocate_slots(THIRD, 1).unwrap();
     map.written(key, slots, block(0), needs(THIRD));
     map.give_back(key);
@@ -157,7 +157,7 @@ fn move_away(map: &mut Map, key: ExtentKey, range: BlockRange) {
 #[test]
 fn what_was_moved_to_a_device_that_lost_it_is_where_it_came_from() {
     let (mut map, key, old) = map();
-    // The first write to the device that loses everything comes before the one that is moved there.
+    // The first write to the device that loses everything precedes the one that is moved there.
     let slots = map.allocate_slots(SECOND, 1).unwrap();
     map.written(key, slots, block(5), needs(SECOND));
     map.written(key, old, block(7), needs(FIRST));
@@ -173,8 +173,8 @@ fn what_was_moved_to_a_device_that_lost_it_is_where_it_came_from() {
 #[test]
 fn durable_data_moved_to_a_device_that_lost_it_is_where_it_came_from() {
     let (mut map, key, old) = map();
-    // Block 7 is durable when it is written, but the change waits for that of block 5, which is not; and
-    // its copy waits for the same flush.
+    // Block 7 is durable when it is written, but the change waits for that of block 5, which is not; and its
+    // copy waits for the same flush.
     let slots = map.allocate_slots(SECOND, 1).unwrap();
     map.written(key, slots, block(5), needs(SECOND));
     map.written(key, old, block(7), None);
@@ -239,7 +239,7 @@ fn a_copy_is_unsure_until_it_cannot_be_taken_back() {
     assert!(map.dropped(key, WHOLE, block(1)));
     assert_eq!(unsure(&map, None), Some((vec![1], Epoch(7))));
     assert_eq!(unsure(&map, Some(Epoch(7))), None, "it is durable");
-    // Away, and back to the very same block, which may hold what it did before.
+    // The block moves away, and back to the very same slot, which may contain the old data.
     commit_flushed(&mut map, Some(Epoch(7)));
     let later = |device, epoch| Some(Needs { device, epoch: Epoch(epoch) });
     let slots = map.allocate_slots(FIRST, 1).unwrap();

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: checks of the code's structure that the compiler and clippy do not have.
 //!
+//! - [`book`]: the pages of `docs/`, their links and their blocks of commands.
 //! - [`crates`](mod@crates): which crate may need which, from one table, of which `ARCHITECTURE.md` has a
 //!   drawing.
 //! - [`circles`]: cyclic dependencies between modules of a crate.
@@ -12,6 +13,7 @@
 //! `tidy.toml` lists the current exceptions, each with its reason or number. That list can only get shorter:
 //! an exception that is larger than necessary is a finding as well.
 
+mod book;
 mod circles;
 mod crates;
 mod floors;
@@ -135,6 +137,7 @@ fn findings(root: &Path, write: bool) -> Result<Vec<Finding>, String> {
     findings.extend(length::check(&sources, &exceptions));
     findings.extend(text::check(&sources, &exceptions));
     findings.extend(rules::check(root, &sources)?);
+    findings.extend(book::check(root)?);
     findings.sort();
     Ok(findings)
 }

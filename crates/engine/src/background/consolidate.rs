@@ -1,14 +1,13 @@
-//! Extents in pieces are put together while nobody asks for anything.
+//! Consolidation: extents in several places are gathered in one while the pool is idle.
 //!
-//! Redirected writes, moves that were interrupted and policies that are no longer in use leave an extent in
-//! several places: each request for it then takes several commands, and it takes more space than it needs.
-//! Once clients have asked for nothing for a while, a walk over all extents brings each to one whole place,
-//! but for what its policy means to keep ([`Keeps`]): places on these devices stay, and of the others one
-//! whole place is left. As soon as a client asks for something the walk stops; it begins anew with the next
-//! quiet.
+//! Redirected writes, interrupted moves and policies no longer in use leave an extent in several places: each
+//! request for it then takes several commands, and it uses more space than it needs. Once clients have made
+//! no request for a while, a walk over all extents brings each into one whole place. Places that its policy
+//! keeps on purpose ([`Keeps`]) stay; of the others one whole place is left. The walk stops as soon as a
+//! client makes a request, and begins again in the next quiet period.
 //!
-//! What is done goes by the mover and by drops, under their rules: nothing is given up that no other place
-//! holds.
+//! The walk uses the mover and drops, under their rules: no block is dropped that no other place is valid
+//! for.
 
 use crate::DataPath;
 use crate::background::BackgroundTask;
@@ -21,39 +20,42 @@ use weir_model::{BlockRange, DeviceSet, ExtentKey, Memory, Nanos, PlaceId, Place
 use weir_policy::harm::Moves;
 use weir_policy::placement::{Action, DeviceView, Keeps};
 
-/// How long clients must have asked for nothing, unless told otherwise.
+/// The default time without client requests after which the walk begins.
 pub const QUIET: Nanos = Nanos::secs(2);
-/// Extents looked at at a time, and when the walk goes on.
+/// The number of extents examined per step, and the time between steps.
 const LOOKS: usize = 1024;
 const NEXT: Nanos = Nanos::millis(1);
-/// Moves under way and queued at a time, and when it is looked whether there are fewer.
+/// The maximum number of moves in flight and queued, and the time until the next check whether there are
+/// fewer.
 const MOVES: usize = 8;
 const SOON: Nanos = Nanos::millis(5);
 
-/// The walk.
+/// The state of the walk.
 #[derive(Debug, Default)]
 pub(crate) struct Consolidation {
-    /// Clients' commands completed when it was last looked, and since when they are so many.
+    /// The number of clients' commands completed at the last check, and the time since which it has not
+    /// changed.
     served: u64,
     since: Nanos,
     due: Nanos,
-    /// Where the walk goes on.
+    /// The position of the walk.
     at: ExtentKey,
-    /// Extents of which something was asked for in this walk, and blocks moved and dropped when it began.
+    /// The number of extents for which this walk requested an action, and the blocks moved and dropped before
+    /// it began.
     asked: u64,
     done: u64,
-    /// Nothing is left to be done until clients have asked for something.
+    /// Whether nothing is left to do until clients make a request.
     settled: bool,
 }
 
 impl BackgroundTask for Consolidation {
-    /// When to look again.
+    /// Returns the time of the next check.
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         let may = data.base.space.state.rules().quiet.is_some() && data.base.core.stopped_changes.is_none();
         (may && !self.settled).then_some(self.due)
     }
 
-    /// Looks whether it is quiet, and goes on with the walk then.
+    /// Continues the walk if the pool is quiet.
     fn run<M: Memory>(&mut self, data: &mut DataPath, _: &mut M) {
         let Some(quiet) = data.base.space.state.rules().quiet.filter(|_| self.due <= data.base.core.now)
         else {
@@ -74,13 +76,13 @@ impl BackgroundTask for Consolidation {
     }
 }
 
-/// Blocks that the mover has moved and dropped.
+/// Returns the number of blocks that the mover has moved and dropped.
 fn moved_and_dropped(data: &DataPath) -> u64 {
     let mover = data.mover_status();
     mover.copied + mover.dropped
 }
 
-/// Of these places the one that holds most.
+/// Returns the `wanted` place with the most valid blocks.
 fn home_among<'a>(core: &Core, record: &'a Record, wanted: impl Fn(&Place) -> bool) -> Option<&'a Place> {
     record.places.iter().filter(|place| wanted(place)).max_by_key(|place| {
         (place.valid.count(), std::cmp::Reverse(core.views.of(place.device()).reads.response.get()))
@@ -113,8 +115,8 @@ impl Consolidation {
         }
     }
 
-    /// All extents have been looked at. What was asked for may have to be gone on with in another walk; one
-    /// that came to nothing is the last.
+    /// Ends a walk over all extents. Its actions may need another walk to finish; a walk without effect is
+    /// the last.
     fn end_quiet_walk(&mut self, data: &mut DataPath) {
         if data.mover_load() > 0 {
             self.due = data.base.core.now + SOON;
@@ -122,7 +124,7 @@ impl Consolidation {
         }
         let has_come_to_something = moved_and_dropped(data) > self.done;
         if has_come_to_something {
-            // The space comes back once what was put together is durable.
+            // The space becomes free once the consolidated state is durable.
             data.base.durability.request_commit();
         }
         self.settled = self.asked == 0 || !has_come_to_something;
@@ -134,8 +136,8 @@ fn is_whole(place: &Place) -> bool {
     place.at.id().kind == PlaceKind::Whole
 }
 
-/// Whether an extent that has whole places on kept devices and elsewhere has no whole place that, with the
-/// slots that are kept, holds all of it.
+/// Whether an extent with whole places on kept devices and elsewhere has no whole place that, together with
+/// the kept slots, has all of its valid blocks.
 fn is_split(record: &Record, kept: DeviceSet) -> bool {
     let wholes = || record.places.iter().filter(|place| is_whole(place));
     if wholes().count() < 2 {
@@ -153,7 +155,7 @@ fn is_split(record: &Record, kept: DeviceSet) -> bool {
     wholes().all(lacks)
 }
 
-/// Has an extent brought together; whether there was anything to do.
+/// Requests actions that consolidate an extent. Returns whether there was anything to do.
 fn put_together(data: &mut DataPath, key: ExtentKey) -> bool {
     let Keeps::On(kept) = extra::keeps(&data.base.host, data.base.host.policies.of(key.volume)) else {
         return false;
@@ -178,8 +180,8 @@ fn put_together(data: &mut DataPath, key: ExtentKey) -> bool {
     true
 }
 
-/// What is in no whole place, but in slots of several devices: a new whole place where the policy has new
-/// data.
+/// Moves blocks that are in slots of several devices and in no whole place to a new whole place, where the
+/// policy allocates new data.
 fn make_home(data: &mut DataPath, key: ExtentKey) {
     let access = data.base.access_to_all(key);
     let which = data.base.host.policies.of(key.volume);
@@ -191,7 +193,7 @@ fn make_home(data: &mut DataPath, key: ExtentKey) {
     }
 }
 
-/// What places that are not kept hold besides this one goes there, and then leaves them.
+/// Copies blocks from places that are not kept to this one, and then drops them there.
 fn bring_pieces_to(data: &mut DataPath, key: ExtentKey, record: &Record, kept: DeviceSet, home: PlaceId) {
     let blocks = BlockRange { first: 0, count: data.base.core.map.extent().blocks() };
     if kept.is_empty() {
@@ -200,7 +202,7 @@ fn bring_pieces_to(data: &mut DataPath, key: ExtentKey, record: &Record, kept: D
     let Some(there) = record.place(home) else { return };
     let mut missing = there.valid.none_of_these();
     for place in record.places.iter().filter(|place| place.at.id() != home) {
-        // Of what is kept only whole places: what is in slots there is to be there.
+        // Only whole places are included among the kept ones: blocks in kept slots belong there.
         if !kept.contains(place.device()) || is_whole(place) {
             missing.union(&place.valid);
         }

@@ -1,5 +1,5 @@
-//! Probes: a few reads of each device when the pool starts, so that policies know from the first
-//! allocation which device is fast. Measured, never assumed.
+//! Probes: a few reads of each device when the pool starts, so that policies know from the first allocation
+//! which device is fast. Speed is measured, never assumed.
 
 use crate::DataPath;
 use crate::background::BackgroundTask;
@@ -9,18 +9,18 @@ use crate::space::Space;
 use weir_map::Whole;
 use weir_model::{Buffer, DeviceExtent, DeviceId, IoError, IoKind, Nanos};
 
-/// Reads per device, one after the other, spread over it.
+/// The number of reads per device, one after the other, spread over it.
 const PROBES: u32 = 8;
 
-/// Probing under way.
+/// The probes in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Probing {
     devices_left: usize,
-    /// What each device has answered, in this time.
+    /// The response times of each device.
     answers: Vec<Vec<Nanos>>,
 }
 
-/// It begins with the engine, and goes on as its commands end.
+/// The task has no steps of its own: it begins with the engine, and continues as its commands end.
 impl BackgroundTask for Probing {}
 
 impl Probing {
@@ -30,7 +30,7 @@ impl Probing {
             let device = DeviceId(i as u8);
             match space.scratch.blocks(1) {
                 Some([Some(buffer), _]) => probe(core, device, buffer, 0),
-                // More devices than scratch blocks: the rest count as slow until they are used.
+                // With more devices than scratch blocks, the rest count as slow until they are used.
                 _ => self.devices_left -= 1,
             }
         }
@@ -38,7 +38,7 @@ impl Probing {
     }
 }
 
-/// The extents that are probed of a device with so many: spread over it, and not in order.
+/// Returns the extents to probe of a device with this many: spread over it, and not in ascending order.
 pub fn probed(extents: u32) -> impl Iterator<Item = DeviceExtent> {
     // 0, 3/8, 6/8, 1/8, ...
     let part = move |number| u64::from(extents) * u64::from(number * 3 % PROBES) / u64::from(PROBES);
@@ -64,7 +64,7 @@ impl Probing {
         if result.is_ok() && number + 1 < PROBES {
             return probe(&mut data.base.core, flight.device, flight.buffer, number + 1);
         }
-        // The median: the first may have waited for what the pool's opening wrote.
+        // The median is used because the first read may have waited for writes of the pool's opening.
         let answers = &mut self.answers[i];
         answers.sort_unstable();
         let median = answers[answers.len() / 2];

@@ -1,4 +1,4 @@
-//! The background walk that has copies give way to new data ([`crate::space::reclaim`]).
+//! The background walk that evicts copies for new data ([`crate::space::reclaim`]).
 
 use crate::DataPath;
 use crate::background::BackgroundTask;
@@ -9,32 +9,32 @@ use weir_map::{Place, Record};
 use weir_model::{BlockRange, ExtentKey, Memory, Nanos, PlaceId, PlaceKind};
 use weir_policy::placement::Action;
 
-/// Extents looked at at a time.
+/// The number of extents examined per step.
 const LOOKS: usize = 1024;
-/// Extents being brought home at a time; more are left for the next walk.
+/// The maximum number of write-backs in flight; more are left to the next walk.
 const MOVES: usize = 32;
-/// Space given up, in extents, before those who wait try again: each time takes a commit.
+/// The space freed, in extents, before the waiting pieces retry: each retry takes a commit.
 const ENOUGH: u64 = 64;
-/// How long the end of the walk waits, at most, for what is being brought home.
+/// The maximum time that the end of the walk waits for write-backs in flight.
 const PATIENCE: Nanos = Nanos::secs(1);
-/// How often the end of the walk looks whether that has ended.
+/// The interval at which the end of the walk checks for them.
 const SOON: Nanos = Nanos::millis(10);
-/// After a walk that found nothing the next one begins this much later at the earliest.
+/// The minimum time between a fruitless walk and the next one.
 const LATER: Nanos = Nanos::secs(10);
-/// The next one begins no earlier than this many times as long as the fruitless one took.
+/// The minimum time before the next walk, as a multiple of the duration of the fruitless one.
 const REST: u64 = 10;
 
-/// Goes on with the walk.
+/// The task that continues the walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walk;
 
 impl BackgroundTask for Walk {
-    /// When the walk goes on.
+    /// Returns when the walk continues.
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         data.base.space.reclaim.active.then_some(data.base.space.reclaim.due)
     }
 
-    /// Goes on with the walk.
+    /// Continues the walk.
     fn run<M: Memory>(&mut self, data: &mut DataPath, _: &mut M) {
         if self.due(data).is_none_or(|due| due > data.base.core.now) {
             return;
@@ -59,7 +59,8 @@ impl BackgroundTask for Walk {
     }
 }
 
-/// The whole place that is to hold all: of those that hold most, the one that answers reads soonest.
+/// Returns the whole place to gather the extent in: of those with the most valid blocks, the one that answers
+/// reads soonest.
 fn best_home<'a>(core: &Core, record: &'a Record) -> Option<&'a Place> {
     let is_home = |p: &&Place| p.at.id().kind == PlaceKind::Whole && core.is_usable(p.device());
     record.places.iter().filter(is_home).max_by_key(|p| {
@@ -68,7 +69,7 @@ fn best_home<'a>(core: &Core, record: &'a Record) -> Option<&'a Place> {
     })
 }
 
-/// All extents have been looked at: those who wait try again. Had nothing been given up they are refused.
+/// Ends a walk over all extents: waiting pieces retry. If nothing was freed, they are refused.
 fn end_walk(data: &mut DataPath) {
     let until = *data.base.space.reclaim.until.get_or_insert(data.base.core.now + PATIENCE);
     if data.mover_load() > 0 && data.base.core.now < until {
@@ -91,8 +92,8 @@ fn end_walk(data: &mut DataPath) {
     data.base.space.retry_waiting_space(&mut data.base.requests);
 }
 
-/// What several places hold is given up by all but one of them, or all is brought home to one. Not while
-/// one of them is lost: what it has may be all there is, and its space is of no use.
+/// Drops blocks valid in several places from all but one, or writes everything back to one place. It skips
+/// extents with a place on a lost device: that place may have the only copy, and its space is of no use.
 fn bring_together(data: &mut DataPath, key: ExtentKey) {
     let Some(record) =
         lookup::record(&data.base.core.map, key).filter(|r| r.copies == 1 && r.places.len() > 1)

@@ -1,5 +1,5 @@
-//! Second copies made anew: what a device that failed, a cut, or a lack of space has left with one
-//! ([`crate::durability::lacking`]). In the background such extents are looked at in turn, and the mover
+//! Resynchronization: restores second copies that a failed device, a power loss, or a lack of space has left
+//! missing ([`crate::durability::lacking`]). A background task examines such extents in turn, and the mover
 //! makes the copies, a few at a time.
 
 use crate::DataPath;
@@ -15,39 +15,39 @@ use weir_policy::placement::Action;
 
 /// The time between two steps of the walk.
 const WALK_EVERY: Nanos = Nanos::millis(1);
-/// Extents that may lack a copy looked at at a time.
+/// The number of extents examined per step.
 const LOOKS: usize = 64;
-/// Copies under way at a time.
+/// The maximum number of copies in flight.
 const MOVES: usize = 2;
-/// The time between two looks while there is something to do: no longer than fast devices take for a copy.
+/// The time between two checks while there is work; no longer than a copy takes on fast devices.
 const SOON: Nanos = Nanos::millis(1);
-/// While copies are made, those made so far are made durable so often.
+/// The interval of commits while copies are made.
 const COMMIT_EVERY: Nanos = Nanos::secs(1);
-/// The time between two looks while nothing can be done.
+/// The time between two checks while nothing can be done.
 const LATER: Nanos = Nanos::secs(5);
 
-/// How far it is.
+/// The state of resynchronization.
 #[derive(Debug, Default)]
 pub(crate) struct Resync {
-    /// Where to look next for something to do.
+    /// The extent to examine next.
     cursor: ExtentKey,
-    /// Whether this time around an extent was found complete, and what the mover had copied before.
+    /// Whether this pass found an extent complete, and the mover's count of copied blocks before it.
     completed: bool,
     copied: u64,
-    /// Extents whose copies the mover is making.
+    /// The extents whose copies the mover is making.
     making: SmallVec<[ExtentKey; MOVES]>,
-    /// When it last asked for a commit.
+    /// The time of the last requested commit.
     asked: Nanos,
 }
 
 impl BackgroundTask for Resync {
-    /// When there is something to do.
+    /// Returns when there is work.
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         let lacking = &data.base.durability.lacking;
         (!lacking.is_idle() && data.base.core.stopped_changes.is_none()).then_some(lacking.due)
     }
 
-    /// Goes on with the walk, and has the mover make copies.
+    /// Continues the walk, and requests copies from the mover.
     fn run<M: Memory>(&mut self, data: &mut DataPath, _: &mut M) {
         if self.due(data).is_none_or(|due| due > data.base.core.now) {
             return;
@@ -76,8 +76,8 @@ impl BackgroundTask for Resync {
 }
 
 impl Resync {
-    /// Looks at some extents that may lack a copy; those that do not any more are done. `false` if all have
-    /// been looked at since anything came of it.
+    /// Examines some extents that may lack a copy, and marks those that are complete. Returns `false` if all
+    /// have been examined without progress.
     fn make_copies(&mut self, data: &mut DataPath) -> bool {
         self.note_made(data);
         for _ in 0..LOOKS {
@@ -103,7 +103,7 @@ impl Resync {
         true
     }
 
-    /// Copies that have been made count before the next time around: with many extents that is much later.
+    /// Marks extents whose copies are complete at once: with many extents the next pass comes much later.
     fn note_made(&mut self, data: &mut DataPath) {
         for key in std::mem::take(&mut self.making) {
             if !self.note_if_made(data, key) && data.mover.moving().any(|moving| moving == key) {
@@ -112,7 +112,7 @@ impl Resync {
         }
     }
 
-    /// Whether the extent does not lack a copy any more.
+    /// Marks the extent as complete if it lacks no copy. Returns whether it does.
     fn note_if_made(&mut self, data: &mut DataPath, key: ExtentKey) -> bool {
         let is_made = !lacks(&data.base.core, key);
         if is_made {
@@ -123,7 +123,7 @@ impl Resync {
     }
 }
 
-/// Asks the mover for what the extent lacks, if that can be had.
+/// Requests the extent's missing copy from the mover, if one can be made.
 fn request_copies(data: &mut DataPath, key: ExtentKey, record: &Record) {
     let not_made = match wholes(record).count() {
         0 | 1 => Mutant::LackingCopyNotMade,

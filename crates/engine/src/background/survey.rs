@@ -1,9 +1,10 @@
-//! What is a file system's metadata, found out for policies that want to know it where clients do not say.
+//! Survey of file systems: finds the blocks of metadata, for policies that use them when clients give no
+//! hint.
 //!
-//! When such a policy gets a volume, and some time after the volume's first block was written, its superblock
-//! is read, and if that says something new, the group descriptors ([`weir_policy::ext`]): a block at a time,
-//! one after the other, in a scratch block. What is found is a hint, nothing depends on it: what cannot be
-//! read, or changes meanwhile, is looked at when the superblock is written next.
+//! When such a policy gets a volume, and some time after the volume's first block was written, the task reads
+//! the volume's superblock and, if that has changed, the group descriptors ([`weir_policy::ext`]): one block
+//! at a time, in a scratch block. The result is a hint on which nothing depends: if a block cannot be read or
+//! changes in the meantime, the survey is repeated when the superblock is next written.
 
 use crate::DataPath;
 use crate::background::BackgroundTask;
@@ -16,24 +17,24 @@ use weir_model::{
 };
 use weir_policy::ext::{Layout, Ranges};
 
-/// A volume being looked at.
+/// The survey of a volume.
 #[derive(Debug)]
 struct Survey {
     volume: VolumeId,
-    /// What its superblock says, once that has been read.
+    /// The layout, once the superblock has been read.
     layout: Option<Layout>,
     metadata: Ranges,
-    /// The block being read.
+    /// The offset of the block being read.
     at: Bytes,
     buffer: Buffer,
 }
 
-/// The volume being looked at.
+/// The survey in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Surveys(Option<Survey>);
 
 impl BackgroundTask for Surveys {
-    /// When to look at a volume.
+    /// Returns when the next survey is due.
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         match self.0 {
             Some(_) => None,
@@ -41,7 +42,7 @@ impl BackgroundTask for Surveys {
         }
     }
 
-    /// Begins to look at a volume that is due.
+    /// Begins a survey that is due.
     fn run<M: Memory>(&mut self, data: &mut DataPath, _: &mut M) {
         if self.due(data).is_none_or(|due| due > data.base.core.now) {
             return;
@@ -52,7 +53,7 @@ impl BackgroundTask for Surveys {
             return data.base.host.inference.forget(volume);
         }
         let buffer = data.base.space.scratch.blocks(1).and_then(|[buffer, _]| buffer);
-        // Without a scratch block there will be one: requests have them.
+        // If no scratch block is available now, requests will return some.
         match (buffer, due.again) {
             (Some(_), false) => drop(data.base.host.inference.due.remove(&volume)),
             _ => drop(data.base.host.inference.due.insert(volume, Due::at(data.base.core.now + AFTER))),
@@ -65,7 +66,7 @@ impl BackgroundTask for Surveys {
 }
 
 impl Surveys {
-    /// Reads the next block that is anywhere. What is not reads as zeros, and says nothing.
+    /// Reads the next block that has data. An unmapped block reads as zeros, and says nothing.
     fn go_on(&mut self, data: &mut DataPath) {
         while let Some(Survey { volume, layout, at, buffer, .. }) = &self.0 {
             let (extent, buffer) = (data.base.core.map.extent(), *buffer);
@@ -99,7 +100,7 @@ impl Surveys {
         }
     }
 
-    /// A block has been read, or could not be.
+    /// Handles the end of a block's read.
     pub(crate) fn read_ended<M: Memory>(
         &mut self,
         data: &mut DataPath,
@@ -129,7 +130,7 @@ impl Surveys {
         self.go_on(data);
     }
 
-    /// What was found replaces what was known, or there is nothing to know.
+    /// Ends the survey: its result replaces the previous one.
     fn end(&mut self, data: &mut DataPath, found: bool) {
         let Some(Survey { volume, layout, metadata, .. }) = &mut self.0 else {
             return;

@@ -1,8 +1,9 @@
-//! What lost devices alone hold, by volume and range: it is reported, never just missed.
+//! Unreachable data: the ranges of volumes that only lost devices have. They are reported, not left for
+//! clients to discover.
 //!
-//! When a device is lost, or absent when the pool is opened, a walk over all volumes looks for blocks that no
-//! other device holds: dirty blocks of a write-back area, and everything that was in one place. In the
-//! background, some extents at a time. The first ranges are told one by one, all of them as a sum.
+//! When a device is lost, or absent when the pool is opened, a background walk over all volumes finds the
+//! blocks that no other device has: dirty blocks of a write-back area, and all data that was in one place.
+//! The first ranges are reported one by one, all of them as a sum.
 
 use crate::background::BackgroundTask;
 use crate::device::Device;
@@ -14,14 +15,14 @@ use weir_model::{
     BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Memory, Nanos, VolumeId, VolumeOffset,
 };
 
-/// Extents looked at at a time.
+/// The number of extents examined per step.
 const WALK: usize = 256;
-/// The time between two such steps.
+/// The time between two steps.
 const WALK_EVERY: Nanos = Nanos::millis(1);
-/// Ranges reported one by one, at most.
+/// The maximum number of ranges reported one by one.
 const REPORTED_MAX: u64 = 32;
 
-/// Bytes of a volume that a lost device alone holds.
+/// A range of a volume that only a lost device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     device: DeviceId,
@@ -30,33 +31,33 @@ struct Range {
     end: u64,
 }
 
-/// The walk, and what it has found.
+/// The walk and its results.
 #[derive(Debug, Default)]
 pub(crate) struct Unreachable {
     walk: Option<ExtentKey>,
     due: Nanos,
-    /// What may go on in the next extent.
+    /// The last range, which may continue in the next extent.
     open: Option<Range>,
     ranges: u64,
     bytes: Bytes,
-    /// What was found by the last walk that came to its end.
+    /// The bytes found by the last complete walk.
     found: Bytes,
 }
 
 impl Unreachable {
-    /// How much lost devices alone held when that was looked for last.
+    /// Returns the bytes that only lost devices had at the last walk.
     pub(crate) const fn found(&self) -> Bytes {
         self.found
     }
 }
 
 impl BackgroundTask for Unreachable {
-    /// When to go on.
+    /// Returns when the walk continues.
     fn due(&self, _: &DataPath) -> Option<Nanos> {
         self.walk.map(|_| self.due)
     }
 
-    /// Goes on with the walk.
+    /// Continues the walk.
     fn run<M: Memory>(&mut self, data: &mut DataPath, _: &mut M) {
         if self.due(data).is_some_and(|due| due <= data.base.core.now) {
             let Base { core, .. } = &mut data.base;
@@ -66,7 +67,7 @@ impl BackgroundTask for Unreachable {
     }
 }
 
-/// What the walk looks at.
+/// The engine's state that the walk uses.
 struct View<'a> {
     map: &'a Map,
     devices: &'a [Device],
@@ -80,14 +81,14 @@ impl View<'_> {
 }
 
 impl Unreachable {
-    /// A device is lost: what no other holds is looked for from the start.
+    /// Begins the walk again, after a device is lost.
     pub(crate) fn look(&mut self, now: Nanos, map: &Map) {
         let first = map.catalogue().volumes.keys().next();
         let walk = first.map(|volume| ExtentKey { volume: *volume, index: ExtentIndex(0) });
         *self = Self { walk, due: now, found: self.found, ..Self::default() };
     }
 
-    /// Looks at some extents.
+    /// Examines some extents.
     fn go_on(&mut self, now: Nanos, mut view: View<'_>) {
         for _ in 0..WALK {
             let Some(from) = self.walk else { return };
@@ -101,7 +102,7 @@ impl Unreachable {
         self.due = now + WALK_EVERY;
     }
 
-    /// Notes the blocks of an extent that lost devices alone hold.
+    /// Records the blocks of an extent that only lost devices have.
     fn note(&mut self, key: ExtentKey, view: &mut View<'_>) {
         let blocks = BlockRange { first: 0, count: view.map.extent().blocks() };
         match view.map.find(key) {
@@ -132,7 +133,7 @@ impl Unreachable {
 
     fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockRange, view: &mut View<'_>) {
         let base = view.map.extent().start(key.index).0;
-        // The last extent may be longer than what is left of its volume.
+        // The last extent may extend beyond the end of its volume.
         let size = view.map.volume(key.volume).map_or(u64::MAX, |volume| volume.size.0);
         let at = |block: u16| (base + u64::from(block) * BLOCK).min(size);
         let range = Range { device, volume: key.volume, start: at(blocks.first), end: at(blocks.end()) };

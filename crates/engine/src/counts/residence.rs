@@ -1,5 +1,5 @@
-//! Since when extents have their places: of the latest to get one, as many as there is memory for. It is for
-//! people, and forgotten when the engine ends.
+//! The time since which extents have their places, for the places assigned last. It serves `explain` only,
+//! and is lost when the engine ends.
 
 use crate::core::Core;
 use crate::counts::Counts;
@@ -8,10 +8,10 @@ use weir_map::{Record, Whole};
 use weir_model::{ExtentKey, Nanos, PlaceId, PlaceKind};
 use weir_policy::Lru;
 
-/// Places remembered: some 1.2 MiB.
+/// The number of places remembered; they take about 1.2 MiB.
 const MOST: usize = 16_384;
 
-/// See the module.
+/// The times at which places were assigned.
 #[derive(Debug)]
 pub(crate) struct Since(Lru<(ExtentKey, PlaceId), Nanos>);
 
@@ -22,14 +22,14 @@ impl Default for Since {
 }
 
 impl Since {
-    /// How long the extent has had the place; `None` if that is not known.
+    /// Returns how long the extent has had the place, or `None` if unknown.
     pub(crate) fn age(&self, key: ExtentKey, place: PlaceId, now: Nanos) -> Option<Nanos> {
         self.0.get(&(key, place)).map(|since| now.since(*since))
     }
 }
 
 impl Counts {
-    /// The extent gets this place, if it does not have it.
+    /// Records that the extent gets this place, if it does not have it yet.
     #[inline]
     pub(crate) fn note_new_place(
         &mut self,
@@ -49,8 +49,7 @@ impl Counts {
 }
 
 impl Counts {
-    /// Puts the place under the extent in the map ([`weir_map::Map::place`]), and notes since when it is
-    /// there.
+    /// Puts the place under the extent in the map ([`weir_map::Map::place`]) and records the time.
     pub(crate) fn place(&mut self, core: &mut Core, host: &mut Host, key: ExtentKey, whole: Whole) {
         host.note_begin(core, key, whole.device);
         core.map.place(key, whole);

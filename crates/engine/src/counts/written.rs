@@ -3,10 +3,10 @@
 use crate::flight::{Flight, MetadataIo, Purpose, WriteIo};
 use weir_model::Bytes;
 
-/// What was written since the start, and for what.
+/// The bytes written since the start, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Clients' data, blocks completed included.
+    /// Clients' data, including the rest of blocks that a write covers in part.
     pub data: Bytes,
     /// Journal frames.
     pub frames: Bytes,

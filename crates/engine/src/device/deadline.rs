@@ -1,32 +1,32 @@
-//! When a device that does not answer is given up: when a command is past its deadline, and the engine has
-//! been there to see that.
+//! The deadline of device commands: a device is given up when a command is past its deadline and the engine
+//! was running to see it.
 //!
-//! A server that was stopped, or whose machine slept, wakes up long after deadlines it could not watch, and
-//! answers may come a moment later. So the time a command takes is not taken from the clock alone: the engine
-//! looks at a device that has commands in flight every eighth of its deadline, and gives it up once it has
-//! seen it eight times without an answer. A pause, however long, counts as one look.
+//! A server that was stopped, or whose machine slept, wakes up long after deadlines that it could not watch,
+//! and answers may arrive a moment later. So the clock alone does not decide: the engine checks a device with
+//! commands in flight every eighth of its deadline, and gives it up after eight checks without an answer. A
+//! pause, however long, counts as one check.
 
 use weir_model::Nanos;
 
-/// Looks a command is given.
+/// The number of checks before a device is given up.
 const LOOKS: usize = 8;
 
-/// How long a device has been seen to owe an answer.
+/// The checks of a device that has commands in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// When to look next.
+    /// The time of the next check.
     due: Option<Nanos>,
-    /// The last looks, an eighth of the deadline apart at least, oldest first.
+    /// The times of the last checks, oldest first, at least an eighth of the deadline apart.
     looks: [Nanos; LOOKS],
 }
 
-/// The time between looks.
+/// Returns the time between checks.
 const fn step(deadline: Nanos) -> Nanos {
     Nanos(deadline.0 / LOOKS as u64)
 }
 
 impl Watch {
-    /// A command begins.
+    /// Notes that a command begins.
     #[inline]
     pub(crate) fn begin(&mut self, now: Nanos, deadline: Nanos) {
         if self.due.is_none() {
@@ -34,13 +34,13 @@ impl Watch {
         }
     }
 
-    /// When to look next; `None` if nothing was begun since there was nothing to see.
+    /// Returns the time of the next check; `None` if no command has begun since a check found none in flight.
     #[inline]
     pub(crate) const fn due(&self) -> Option<Nanos> {
         self.due
     }
 
-    /// Looks: whether the oldest command, begun at `oldest`, is overdue. `None` if there is none.
+    /// Checks whether the oldest command, begun at `oldest`, is overdue. `None`: no command is in flight.
     pub(crate) fn look(&mut self, now: Nanos, deadline: Nanos, oldest: Option<Nanos>) -> bool {
         let Some(begun) = oldest else {
             self.due = None;
@@ -62,7 +62,7 @@ mod tests {
 
     const DEADLINE: Nanos = Nanos::secs(8);
 
-    /// Looks when asked to, from `at` on: when the command begun at `begun` is overdue.
+    /// Checks at every due time from `at` on; returns when the command begun at `begun` is overdue.
     fn given_up(watch: &mut Watch, begun: Nanos) -> Nanos {
         loop {
             let at = watch.due().expect("a look to come");
@@ -77,7 +77,7 @@ mod tests {
         let mut watch = Watch::default();
         watch.begin(Nanos(5), DEADLINE);
         assert_eq!(given_up(&mut watch, Nanos(5)), Nanos(5) + DEADLINE);
-        // A command begun between two looks.
+        // The command begins between two checks.
         let mut watch = Watch::default();
         watch.begin(Nanos(0), DEADLINE);
         assert_eq!(given_up(&mut watch, Nanos::millis(700)), Nanos::millis(700) + DEADLINE);

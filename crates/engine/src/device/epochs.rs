@@ -1,45 +1,44 @@
 //! Flush epochs: which of a device's completed writes are durable, and which a flush in flight covers.
 //!
-//! A write belongs to the epoch in which it completed. A flush ends the epoch when it begins, and covers what
-//! completed up to then.
+//! A write belongs to the epoch in which it completed. A flush ends the epoch when it begins, and covers
+//! every write completed until then.
 
 use crate::device::unflushed::{UNFLUSHED_MAX, Unflushed};
 use weir_map::{Epoch, Needs};
 use weir_model::{DeviceId, Mutant, Nanos, Planted};
 
-/// Notes of unflushed writes whose memory is kept for the next epoch: as many as there usually are at
-/// most, since to ask for it anew costs more than to note them.
+/// The number of unflushed-write records whose memory is kept for the next epoch. It is the usual maximum,
+/// because reallocating the memory costs more than recording the writes.
 const UNFLUSHED_KEPT: usize = UNFLUSHED_MAX;
 
 /// The flush epochs of a device.
 #[derive(Debug)]
 pub(crate) struct Epochs {
-    /// Completed writes need a flush to be durable.
+    /// Whether completed writes need a flush to be durable.
     is_volatile: bool,
-    /// The present one: writes that complete now belong to it.
+    /// The current epoch: writes that complete now belong to it.
     current: Epoch,
-    /// Writes completed in this epoch.
+    /// Whether writes completed in this epoch.
     dirty: bool,
-    /// The last epoch known durable.
+    /// The last epoch known to be durable.
     flushed: Option<Epoch>,
-    /// When a flush began last.
+    /// The time at which the last flush began.
     began: Nanos,
-    /// What was written and is not known to be durable: in this epoch, and in those a flush under way
-    /// covers.
+    /// The writes not known to be durable: `unflushed` of the current epoch, `flushing` of those that a flush
+    /// in flight covers.
     unflushed: Vec<Unflushed>,
     flushing: Vec<Unflushed>,
-    /// What the flush under way covers.
+    /// The last epoch that the flush in flight covers.
     flushing_epoch: Option<Epoch>,
-    /// How often completed writes were lost.
+    /// The number of times that completed writes were lost.
     doubts: u32,
-    /// Commands begun in this generation or before say nothing by their success: a flush has failed
-    /// since.
+    /// The last generation whose commands prove nothing by succeeding: a flush has failed since.
     doubted: Option<u64>,
     planted: Planted,
 }
 
 impl Epochs {
-    /// Those of a device that has completed nothing.
+    /// Returns the epochs of a device that has completed nothing.
     pub(crate) fn new(is_volatile: bool, planted: Planted) -> Self {
         Self {
             is_volatile,
@@ -56,7 +55,7 @@ impl Epochs {
         }
     }
 
-    /// A write completed; what a map change that refers to it must wait for.
+    /// Notes that a write completed. Returns the epoch that a map change referring to it must wait for.
     #[inline]
     pub(crate) fn wrote(&mut self, id: DeviceId, fua: bool) -> Option<Needs> {
         if fua || !self.is_volatile {
@@ -66,8 +65,8 @@ impl Epochs {
         Some(Needs { device: id, epoch: self.current })
     }
 
-    /// What must be flushed for everything that has completed and counts to be durable; `None` if it
-    /// is. (What a failed flush was to cover does not count any more.)
+    /// Returns the epoch to flush so that every completed write that counts is durable; `None` if all are.
+    /// (Writes that a failed flush should have covered do not count any more.)
     pub(crate) fn owes(&self, id: DeviceId) -> Option<Needs> {
         let epoch = match (self.dirty, self.flushing_epoch) {
             (true, _) => self.current,
@@ -78,12 +77,12 @@ impl Epochs {
         Some(Needs { device: id, epoch })
     }
 
-    /// Whether some completed write is not durable.
+    /// Whether some write of the current epoch is not durable.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// A flush begins: it covers the writes completed up to now; later ones are of the next epoch.
+    /// Begins a flush: it covers the writes completed so far; later ones belong to the next epoch.
     pub(crate) fn begin_flush(&mut self, now: Nanos) -> Epoch {
         let covered = self.current;
         self.began = now;
@@ -100,26 +99,27 @@ impl Epochs {
         covered
     }
 
-    /// A flush succeeded.
+    /// Notes that a flush succeeded.
     pub(crate) fn flush_succeeded(&mut self, covered: Epoch) {
         self.flushed = self.flushed.max(Some(covered));
         self.flushing_epoch = self.flushing_epoch.filter(|e| *e > covered);
         self.flushing.clear();
         self.flushing.shrink_to(UNFLUSHED_KEPT);
         if !self.dirty {
-            // Durable writes alone: they settle what is no longer in question.
+            // Only durable writes are left; nothing remains in question for them to settle.
             self.unflushed.clear();
         }
     }
 
-    /// A completed write that is not durable, or one that settles an earlier one. How many there are.
+    /// Records a completed write that is not durable, or a durable one that settles an earlier one. Returns
+    /// the number of records.
     #[inline]
     pub(crate) fn note_unflushed(&mut self, unflushed: Unflushed) -> usize {
         self.unflushed.push(unflushed);
         self.unflushed.len()
     }
 
-    /// Something that completed earlier, up to this epoch, and was not noted then.
+    /// Records a write that completed earlier, up to this epoch, and was not recorded then.
     pub(crate) fn note_earlier(&mut self, unflushed: Unflushed, epoch: Epoch) {
         let is_covered = self.flushing_epoch.is_some_and(|flushing| epoch <= flushing);
         if is_covered { self.flushing.push(unflushed) } else { self.unflushed.push(unflushed) }
@@ -131,34 +131,35 @@ impl Epochs {
         !self.unflushed.is_empty() || !self.flushing.is_empty()
     }
 
-    /// Writes that are not durable beyond what one flush should cover: more must wait.
+    /// Whether so many writes are not durable that further requests must wait.
     pub(crate) fn is_behind(&self) -> bool {
         self.unflushed.len() > 2 * UNFLUSHED_MAX
     }
 
-    /// Whether a write or flush of this generation proves nothing by its success.
+    /// Whether a write or flush of this generation proves nothing by succeeding.
     #[inline]
     pub(crate) fn is_doubted(&self, generation: u64) -> bool {
         self.doubted.is_some_and(|last| generation <= last)
     }
 
-    /// For how long it has not been flushed.
+    /// Returns the time since the last flush began.
     pub(crate) fn unflushed_for(&self, now: Nanos) -> Nanos {
         now.since(self.began)
     }
 
-    /// Whether more writes are noted as not durable than are to be.
+    /// Whether so many writes are not durable that a commit should begin.
     pub(crate) fn has_many_unflushed(&self) -> bool {
         self.unflushed.len() > UNFLUSHED_MAX
     }
 
-    /// The last epoch known durable.
+    /// Returns the last epoch known to be durable.
     pub(crate) fn flushed(&self) -> Option<Epoch> {
         self.flushed
     }
 
-    /// A flush failed, when commands up to the generation `last` were in flight (`u64::MAX`: none was). What
-    /// is not durable never will be, by itself; it is returned. Writes under way prove nothing by completing.
+    /// Handles a failed flush. `last` is the latest generation with commands in flight (`u64::MAX`: none).
+    /// Returns the writes that are not durable and never will be without being rewritten. Writes in flight
+    /// prove nothing by completing.
     pub(crate) fn doubt(&mut self, last: u64) -> Vec<Unflushed> {
         self.current = Epoch(self.current.0 + 1);
         self.dirty = false;
@@ -173,7 +174,7 @@ impl Epochs {
         all
     }
 
-    /// How often completed writes were lost.
+    /// Returns the number of times that completed writes were lost.
     pub(crate) fn doubts(&self) -> u32 {
         self.doubts
     }

@@ -1,23 +1,23 @@
-//! What each device is measured to do: how its responses are distributed by direction and size, how
-//! much of the time it is busy, how many commands it has at once, how much it gets done.
+//! Measurements of each device: distribution of response times by direction and size, utilization, queue
+//! depth, throughput.
 //!
-//! On every command's way: plain counters of the one thread that has the engine, no clock of its own,
-//! no memory asked for.
+//! This code runs for every command: plain counters of the engine's one thread, no clock of its own, no
+//! allocation.
 
 use weir_model::{Bytes, Nanos};
 use weir_policy::placement::{MeasuredCommand, SizeClass};
 
-/// Parts of a power of two that responses are told apart by: a response is known to an eighth.
+/// Buckets per power of two: response times are resolved to an eighth.
 const PARTS: u32 = 8;
-/// The shortest response told apart, as a power of two of nanoseconds: about a microsecond.
+/// The base-2 logarithm of the shortest response time resolved, in nanoseconds: about a microsecond.
 const SHORTEST: u32 = 10;
-/// The longest response told apart, as a power of two of nanoseconds: about a minute.
+/// The base-2 logarithm of the longest response time resolved, in nanoseconds: about a minute.
 const LONGEST: u32 = 36;
 const BUCKETS: usize = ((LONGEST - SHORTEST) * PARTS) as usize + 2;
-/// The least time rates are taken over.
+/// The shortest interval over which rates are computed.
 const WINDOW: Nanos = Nanos::secs(1);
 
-/// How often which response was seen.
+/// A histogram of response times.
 #[derive(Clone, Debug)]
 struct Histogram {
     counts: [u64; BUCKETS],
@@ -44,7 +44,7 @@ impl Histogram {
         }
     }
 
-    /// The longest response a bucket stands for.
+    /// Returns the longest response time of a bucket.
     const fn limit(bucket: usize) -> Nanos {
         let (log, part) = (bucket as u32 / PARTS + SHORTEST, bucket as u64 % PARTS as u64);
         Nanos(((PARTS as u64 + part) << (log - PARTS.ilog2())) - 1)
@@ -58,7 +58,7 @@ impl Histogram {
         }
     }
 
-    /// A response that this part of all do not exceed, an eighth too long at most.
+    /// Returns a response time that this fraction of all do not exceed; it is too long by an eighth at most.
     fn quantile(&self, part: f64) -> Nanos {
         let all: u64 = self.counts.iter().sum();
         let wanted = (part * all as f64).ceil() as u64;
@@ -82,57 +82,57 @@ impl Histogram {
     }
 }
 
-/// How responses are distributed, since the start; quantiles are up to an eighth too long.
+/// The distribution of response times since the start. Quantiles are too long by an eighth at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Responses {
-    /// Commands.
+    /// The number of commands.
     pub count: u64,
-    /// Half of them were answered within this time.
+    /// The median.
     pub median: Nanos,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: Nanos,
-    /// 999 of 1000.
+    /// The 99.9th percentile.
     pub p999: Nanos,
-    /// All of them.
+    /// The maximum.
     pub longest: Nanos,
 }
 
-/// Responses to commands of about one size in one direction.
+/// Response times of commands of about one size in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponsesBySize {
-    /// Writes, not reads.
+    /// Whether these are writes.
     pub write: bool,
-    /// The size.
+    /// The size class.
     pub size: SizeClass,
-    /// They.
+    /// The response times.
     pub responses: Responses,
 }
 
-/// What a device does of late: over the last second that is over, or since then if that is longer.
+/// The recent load of a device: over the last complete second, or since then if that is longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// Reads a second.
+    /// Reads per second.
     pub reads: f64,
-    /// Writes a second.
+    /// Writes per second.
     pub writes: f64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bytes: f64,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub written_bytes: f64,
-    /// Part of the time in which it had something to do, 0 to 1.
+    /// The fraction of time with commands in flight, 0 to 1.
     pub busy: f64,
-    /// Commands it had at once, on average.
+    /// The mean queue depth.
     pub depth: f64,
 }
 
-/// Everything that only grows.
+/// The monotonic counters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
-    /// Reads and writes, and their bytes.
+    /// Commands and bytes, by direction: reads, writes.
     commands: [u64; 2],
     bytes: [u64; 2],
     busy: Nanos,
-    /// Commands times the time they were there.
+    /// The integral of the queue depth over time.
     depth: u128,
 }
 
@@ -142,11 +142,12 @@ pub(crate) struct Measure {
     totals: Totals,
     flushes: u64,
     in_flight: u32,
-    /// What each command would have taken of the device's time, had it been there from the start.
+    /// The busy time charged so far to a command present since the start: each interval divided by the
+    /// commands in flight.
     each: Nanos,
-    /// When `in_flight` last changed.
+    /// The time at which `in_flight` last changed.
     changed: Nanos,
-    /// When the present window began, and the totals then.
+    /// The start of the current window, and the totals at that time.
     since: Nanos,
     then: Totals,
     last: Load,
@@ -168,7 +169,7 @@ impl Measure {
         }
     }
 
-    /// Time has passed with `in_flight` commands.
+    /// Adds an interval with `in_flight` commands.
     #[inline]
     fn pass(totals: &mut Totals, in_flight: u32, time: Nanos) {
         if in_flight > 0 {
@@ -177,11 +178,11 @@ impl Measure {
         }
     }
 
-    /// Time has passed.
+    /// Advances the time.
     #[inline]
     fn pass_to(&mut self, now: Nanos) {
         if now == self.changed {
-            // Commands begin and end in batches, and to divide costs more than all the rest.
+            // Commands begin and end in batches, and the division costs more than all the rest.
             return;
         }
         let time = now.since(self.changed);
@@ -194,7 +195,7 @@ impl Measure {
         }
     }
 
-    /// A command begins. Returned is what [`Self::end`] counts from.
+    /// Notes that a command begins. Returns the value that [`Self::end`] counts from.
     #[inline]
     pub(crate) fn begin(&mut self, now: Nanos) -> Nanos {
         self.pass_to(now);
@@ -202,8 +203,8 @@ impl Measure {
         self.each
     }
 
-    /// A command ended, well or not. Returned is what it took of the device's time, which it shared with
-    /// the others there.
+    /// Notes that a command ended, successfully or not. Returns its service time: its share of the device's
+    /// time, which it divided with the other commands.
     #[inline]
     pub(crate) fn end(&mut self, now: Nanos, since: Nanos) -> Nanos {
         self.pass_to(now);
@@ -211,7 +212,7 @@ impl Measure {
         Nanos(self.each.0 - since.0)
     }
 
-    /// A read or write ended well.
+    /// Notes a read or write that succeeded.
     #[inline]
     pub(crate) fn note(&mut self, command: &MeasuredCommand) {
         let direction = usize::from(command.write);
@@ -220,23 +221,23 @@ impl Measure {
         self.responses[direction][command.size.index()].add(command.response);
     }
 
-    /// A flush ended well.
+    /// Notes a flush that succeeded.
     pub(crate) fn note_flush(&mut self) {
         self.flushes += 1;
     }
 
-    /// Flushes completed since the start.
+    /// Returns the flushes completed since the start.
     pub(crate) fn flushes(&self) -> u64 {
         self.flushes
     }
 
-    /// Commands in flight.
+    /// Returns the number of commands in flight.
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Time in which there was something to do, since the start.
+    /// Returns the time with commands in flight since the start.
     pub(crate) fn busy(&self, now: Nanos) -> Nanos {
         let mut totals = self.totals;
         Self::pass(&mut totals, self.in_flight, now.since(self.changed));
@@ -256,7 +257,7 @@ impl Measure {
         }
     }
 
-    /// What the device does of late.
+    /// Returns the recent load.
     pub(crate) fn load(&self, now: Nanos) -> Load {
         if now.since(self.since) < WINDOW {
             return self.last;
@@ -266,13 +267,13 @@ impl Measure {
         self.load_since_then(totals, now)
     }
 
-    /// Reads, or writes, completed since the start, and their bytes.
+    /// Returns the reads or writes completed since the start, and their bytes.
     pub(crate) fn completed(&self, write: bool) -> (u64, Bytes) {
         let at = usize::from(write);
         (self.totals.commands[at], Bytes(self.totals.bytes[at]))
     }
 
-    /// How its responses are distributed.
+    /// Returns the distributions of response times.
     pub(crate) fn responses(&self) -> Vec<ResponsesBySize> {
         let both = [false, true].into_iter().zip(self.responses.iter());
         let all = both.flat_map(|(write, sizes)| SizeClass::all().zip(sizes).map(move |it| (write, it)));
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(measure.end(ms(2000), since), ms(1000));
         let load = measure.load(ms(2500));
         assert_eq!((load.reads, load.writes), (0.0, 1.0), "over the second that ended last");
-        // Idle since: over all of the time since the last window.
+        // The device is idle: the rate covers all of the time since the last window.
         assert_eq!(measure.load(ms(4000)).writes, 0.0);
     }
 
@@ -328,7 +329,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a naive twin: all responses, sorted.
+        /// Compares with a naive twin: all response times, sorted.
         #[test]
         fn quantiles_are_an_eighth_too_long_at_most(
             mut all in prop::collection::vec(1_100u64..60_000_000_000, 1..200),

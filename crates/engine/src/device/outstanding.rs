@@ -1,27 +1,27 @@
-//! Commands in flight, counted by generation: closing a generation and waiting for its end waits for
-//! every command begun before, without knowing which they are.
+//! Commands in flight, counted by generation. Closing a generation and waiting for its end waits for every
+//! command begun before, without knowing which they are.
 
 use std::collections::VecDeque;
 
-/// Commands in flight. Cost: constant for each that begins or ends.
+/// The commands in flight. Cost: constant for each begin and end.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
-    /// The present generation, and those of it in flight.
+    /// The current generation, and the number of its commands in flight.
     newest: u64,
     count: u32,
-    /// Those of the generations before, the oldest first, which has some.
+    /// The counts of the generations before, oldest first. The oldest is never zero.
     older: VecDeque<u32>,
 }
 
 impl Outstanding {
-    /// One begins; the generation goes to [`Self::end`].
+    /// Notes that a command begins. The caller passes the generation to [`Self::end`].
     #[inline]
     pub(crate) fn begin(&mut self) -> u64 {
         self.count += 1;
         self.newest
     }
 
-    /// One of that generation has ended.
+    /// Notes that a command of that generation has ended.
     #[inline]
     pub(crate) fn end(&mut self, generation: u64) {
         if generation == self.newest { self.count -= 1 } else { self.end_older(generation) }
@@ -38,15 +38,16 @@ impl Outstanding {
         }
     }
 
-    /// The oldest generation that has not ended.
+    /// Returns the oldest generation in flight.
     fn first(&self) -> u64 {
         self.newest - self.older.len() as u64
     }
 
-    /// Ends the present generation; the number of the last one that must end, `u64::MAX` if none must.
+    /// Closes the current generation. Returns the last generation that must end, or `u64::MAX` if none must.
     pub(crate) fn close(&mut self) -> u64 {
         if self.count == 0 {
-            // Nothing was begun in it: the one before decides (none, if this is the first).
+            // No command of this generation is in flight: the one before decides (none, if this is the
+            // first).
             return self.newest.wrapping_sub(1);
         }
         let last = self.newest;
@@ -55,7 +56,7 @@ impl Outstanding {
         last
     }
 
-    /// Whether any is in flight.
+    /// Whether any command is in flight.
     pub(crate) fn any(&self) -> bool {
         self.count > 0 || !self.older.is_empty()
     }
@@ -65,7 +66,7 @@ impl Outstanding {
     }
 }
 
-/// Things that wait until every command begun before them has ended, in order.
+/// A queue of things, each of which waits until every command begun before it has ended.
 #[derive(Debug)]
 pub(crate) struct Behind<T>(VecDeque<(u64, T)>);
 
@@ -76,23 +77,23 @@ impl<T> Default for Behind<T> {
 }
 
 impl<T> Behind<T> {
-    /// One more, behind the commands in flight now.
+    /// Adds a thing that waits for the commands in flight now.
     pub(crate) fn add(&mut self, thing: T, commands: &mut Outstanding) {
         self.0.push_back((commands.close(), thing));
     }
 
-    /// The next that waits no more.
+    /// Returns the next thing whose wait is over.
     pub(crate) fn next(&mut self, commands: &Outstanding) -> Option<T> {
         let (generation, _) = self.0.front()?;
         if commands.has_ended(*generation) { self.0.pop_front().map(|(_, thing)| thing) } else { None }
     }
 
-    /// All that wait.
+    /// Takes all things that wait.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         std::mem::take(&mut self.0).into_iter().map(|(_, thing)| thing)
     }
 
-    /// Whether none waits.
+    /// Whether nothing waits.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,47 +1,49 @@
-//! The mover's share of each device's time, so that moving never takes over.
+//! The mover's share of each device's time, which keeps moves from crowding out clients.
 //!
-//! Commands under way share a device's time: while it has n of them, each takes an n-th. What the mover's
-//! commands take is paid from an account of the device, which fills at the mover's share of the time; while
-//! it is overdrawn, no run of a move begins there. On a device of which no client has wanted anything for
-//! [`IDLE`] moves cost nothing. Copies that volumes are to have by their own rules are not paced.
+//! Commands in flight share a device's time: with n of them, each is charged an n-th. The time of the mover's
+//! commands is charged to an account of the device, which fills at the mover's share of the time; while the
+//! account is overdrawn, no run of a move begins on that device. On a device that no client has used for
+//! [`IDLE`], moves are free. Copies that volumes require by their own rules are not paced.
 //!
-//! Of clients' commands those that met a move there are told apart from those that met none. If the p99
-//! response of the former is above twice that of the latter, the share is halved, each second anew, down to
-//! a sixteenth of what it was; and doubled again once it is not.
+//! Clients' commands that overlapped a move are measured apart from the others. If their p99 response time is
+//! more than twice that of the others, the share is halved, again each second, down to a sixteenth; it is
+//! doubled again once that is over.
 
 use crate::flight::Whose;
 use crate::units::Percent;
 use weir_model::Nanos;
 
-/// A device of which no client has wanted anything for so long is idle.
+/// The time without client commands after which a device is idle.
 const IDLE: Nanos = Nanos::millis(5);
-/// What can be saved up is what comes in within this time.
+/// The time whose income the account can save up.
 const SAVED: Nanos = Nanos::millis(100);
-/// However long a command took, what it leaves to be paid is paid within this time: it may have been a pause
-/// of the machine.
+/// The time within which any debt is paid, however long a command took: it may have been a pause of the
+/// machine.
 const OWED: Nanos = Nanos::secs(10);
-/// The time between two looks at clients' responses.
+/// The time between reviews of clients' response times.
 const REVIEW: Nanos = Nanos::secs(1);
-/// The share is halved so often at most.
+/// The maximum number of halvings of the share.
 const HALVINGS_MAX: u8 = 4;
-/// Responses in a second that say anything about moves.
+/// The minimum number of responses per second that say anything about moves.
 const ENOUGH: u32 = 16;
 
-/// What the mover has of a device's time.
+/// The mover's use of a device's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MoverShare {
-    /// How much of it at most, while clients use the device: 0 to 1.
+    /// The maximum share of the device's time while clients use it, 0 to 1.
     pub share: f64,
-    /// What its commands have taken since the start, time in which no client used the device included.
+    /// The service time of the mover's commands since the start, including time in which no client used the
+    /// device.
     pub taken: Nanos,
-    /// 99 of 100 of clients' commands that met no move were answered within about this time.
+    /// The approximate p99 response time of clients' commands that overlapped no move.
     pub p99: Option<Nanos>,
-    /// The same for clients' commands that met a move.
+    /// The approximate p99 response time of clients' commands that overlapped a move.
     pub p99_beside: Option<Nanos>,
 }
 
-/// A running 99th percentile: up by a twentieth for a sample above it, down by so little for one below that
-/// the two are even if one in a hundred is above. In 1024ths of a nanosecond; 0 before the first sample.
+/// A running 99th percentile. A sample above it raises it by a twentieth; a sample below lowers it by so
+/// little that the two balance if one in a hundred is above. In 1024ths of a nanosecond; 0 before the first
+/// sample.
 #[derive(Clone, Copy, Debug, Default)]
 struct P99(u64);
 
@@ -65,11 +67,11 @@ impl P99 {
 /// The account of one device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacing {
-    /// Nanoseconds of the device's time that the mover may still take; below zero if it has taken too much.
+    /// Nanoseconds of the device's time that the mover may still use; negative if overdrawn.
     credit: f64,
-    /// Up to when the share has been paid in.
+    /// The time up to which the share has been paid in.
     since: Nanos,
-    /// Commands in flight, and when the last one ended.
+    /// Commands in flight, and the end of the last one.
     clients: u32,
     client_ended: Nanos,
     moves: u32,
@@ -78,7 +80,7 @@ pub(crate) struct Pacing {
     halvings: u8,
     alone: P99,
     beside: P99,
-    /// Clients' commands that met a move since the last review.
+    /// Clients' commands that overlapped a move since the last review.
     met: u32,
     reviewed: Nanos,
 }
@@ -87,16 +89,16 @@ pub(crate) struct Pacing {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) whose: Whose,
-    /// When it began.
+    /// The time at which it began.
     pub(crate) started: Nanos,
-    /// From then to its end.
+    /// Its response time.
     pub(crate) response: Nanos,
-    /// What it took of the device's time.
+    /// Its service time.
     pub(crate) took: Nanos,
 }
 
 impl Pacing {
-    /// A command begins.
+    /// Notes that a command begins.
     #[inline]
     pub(crate) fn begin(&mut self, whose: Whose) {
         match whose {
@@ -106,7 +108,7 @@ impl Pacing {
         }
     }
 
-    /// A command has ended, well or not.
+    /// Notes that a command has ended, successfully or not.
     #[inline]
     pub(crate) fn end(&mut self, now: Nanos, ended: Ended, share: Percent) {
         match ended.whose {
@@ -129,7 +131,7 @@ impl Pacing {
         }
     }
 
-    /// When the mover may take some of the device's time: now, or later.
+    /// Returns the earliest time at which the mover may use the device.
     pub(crate) fn free_at(&mut self, now: Nanos, share: Percent) -> Nanos {
         self.review(now);
         self.pay_in(now, share);
@@ -141,7 +143,7 @@ impl Pacing {
         paid.min(idle)
     }
 
-    /// What the mover's commands have taken of the device's time.
+    /// Returns the service time of the mover's commands.
     pub(crate) fn taken(&self) -> Nanos {
         self.taken
     }
@@ -155,7 +157,7 @@ impl Pacing {
         f64::from(of.0) / 100.0 / f64::from(1u32 << self.halvings)
     }
 
-    /// Whether no client has wanted anything of the device for [`IDLE`].
+    /// Whether no client has used the device for [`IDLE`].
     pub(crate) fn is_idle(&self, now: Nanos) -> bool {
         self.clients == 0 && now >= self.client_ended + IDLE
     }
@@ -178,7 +180,7 @@ impl Pacing {
         }
     }
 
-    /// Whether moves get in the way.
+    /// Adjusts the share if moves slow clients down.
     fn review(&mut self, now: Nanos) {
         if now.since(self.reviewed) < REVIEW {
             return;
@@ -201,7 +203,7 @@ mod tests {
     const MS: fn(u64) -> Nanos = Nanos::millis;
     const SHARE: Percent = Percent(20);
 
-    /// A move takes the device for so long from `at` on, while a client keeps it in use.
+    /// Simulates a move of length `took` that begins at `at`, while a client uses the device.
     fn moved(pacing: &mut Pacing, at: Nanos, took: Nanos) -> Nanos {
         pacing.begin(Whose::Mover);
         let now = at + took;
@@ -261,7 +263,7 @@ mod tests {
         };
         let falling: Vec<_> = (2..9).map(|n| second(&mut pacing, n, MS(4))).collect();
         assert!(falling[0] > falling[3] && (falling[6] - 0.0125).abs() < 1e-9, "{falling:?}");
-        // It takes a while until the percentile is believed to be lower.
+        // It takes a while until the percentile has fallen.
         let rising: Vec<_> = (9..70).map(|n| second(&mut pacing, n, MS(1))).collect();
         assert!((rising[60] - 0.2).abs() < 1e-9, "{rising:?}");
     }
@@ -279,7 +281,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Beside a naive twin, all responses sorted.
+        /// Compares with a naive twin that sorts all response times.
         #[test]
         fn the_running_percentile_is_about_right(seed: u64, spread in 1u64..100) {
             let mut random = weir_model::Rng::new(weir_model::Seed(seed));

@@ -1,4 +1,4 @@
-//! Quarantined space: its release is durable, and commands in flight may still touch it (rule 2 of
+//! Quarantined space: its release is durable, but commands in flight may still touch it (rule 2 of
 //! docs/internals/invariants.md).
 
 use crate::device::outstanding::{Behind, Outstanding};
@@ -8,7 +8,7 @@ use weir_map::Chunk;
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     chunks: Behind<Chunk>,
-    /// Whole extents among it.
+    /// The number of whole extents in quarantine.
     extents: u32,
 }
 
@@ -19,14 +19,14 @@ impl Quarantine {
         self.chunks.add(chunk, commands);
     }
 
-    /// The next space that no command can touch any more.
+    /// Returns the next space that no command can touch any more.
     pub(crate) fn next(&mut self, commands: &Outstanding) -> Option<Chunk> {
         let chunk = self.chunks.next(commands)?;
         self.extents -= u32::from(matches!(chunk, Chunk::Whole(_)));
         Some(chunk)
     }
 
-    /// Extents that are quarantined.
+    /// Returns the number of whole extents in quarantine.
     pub(crate) fn extents(&self) -> u32 {
         self.extents
     }

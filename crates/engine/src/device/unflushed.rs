@@ -1,21 +1,21 @@
-//! What was written to a device and not flushed since.
+//! Writes to a device that no flush has covered yet.
 
 use weir_model::{BlockRange, ExtentKey};
 
-/// Writes of one device that are not durable, beyond which a commit begins by itself.
+/// The number of unflushed writes of one device that starts a commit.
 pub(crate) const UNFLUSHED_MAX: usize = 65_536;
 
-/// How a write that completed stands to the blocks it covers.
+/// The meaning of a completed write for the durability of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
-    /// The blocks are in doubt if the next flush fails: nothing else holds this, or the map may yet give up
-    /// where it went.
+    /// The blocks are in doubt if the next flush fails: no other place has this data for certain, or the map
+    /// may still give up the location.
     Data,
-    /// It is durable: it settles what was in question before.
+    /// The write is durable: it settles earlier doubts about the blocks.
     Durable,
 }
 
-/// A write that ended since the last flush of its device, well or not.
+/// A write that has ended since the last flush of its device, successfully or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unflushed {
     pub(crate) key: ExtentKey,
@@ -24,7 +24,7 @@ pub(crate) struct Unflushed {
 }
 
 impl Unflushed {
-    /// Blocks that nothing else holds for certain.
+    /// Returns a record of blocks that no other place has for certain.
     pub(crate) const fn data(key: ExtentKey, range: BlockRange) -> Self {
         Self { key, range, wrote: Wrote::Data }
     }

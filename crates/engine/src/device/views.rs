@@ -1,4 +1,4 @@
-//! The devices as policies see them: what is measured of them, and what is free on them.
+//! The devices as policies see them: measurements and free space.
 
 use crate::device::Device;
 use crate::flight::Whose;
@@ -6,14 +6,14 @@ use weir_map::{Map, Superblock};
 use weir_model::{DeviceId, Nanos};
 use weir_policy::placement::{DeviceView, MeasuredCommand};
 
-/// A view of each device.
+/// The view of each device.
 #[derive(Debug)]
 pub(crate) struct Views {
-    /// As measured; what else changes is filled in when they are shown, if it has changed.
+    /// The views. Measurements are current; the other fields are filled in on demand, if they have changed.
     views: Vec<DeviceView>,
-    /// The map's [`Map::space_changes`] when that was; nothing if a device is not what it was then.
+    /// The map's [`Map::space_changes`] at the last filling; `None` if a device has changed since.
     filled: Option<u64>,
-    /// Measurements so far.
+    /// The number of measurements so far.
     measured: u64,
 }
 
@@ -24,7 +24,7 @@ impl Views {
         Self { views, filled: None, measured: 0 }
     }
 
-    /// Notes a command that ended well, as policies are to see the device.
+    /// Notes a command that succeeded, for the policies' view of the device.
     #[inline]
     pub(crate) fn measure(&mut self, device: DeviceId, whose: Whose, command: &MeasuredCommand) {
         self.measured += 1;
@@ -36,13 +36,13 @@ impl Views {
         }
     }
 
-    /// So many commands are under way at a device.
+    /// Sets the number of commands in flight at a device.
     #[inline]
     pub(crate) fn set_in_flight(&mut self, device: DeviceId, commands: u32) {
         self.views[device.index()].in_flight = commands;
     }
 
-    /// A device is lost, or has been measured idle.
+    /// Notes that a device is lost, or that its idle response time was measured.
     pub(crate) fn device_changed(&mut self) {
         self.filled = None;
     }
@@ -53,25 +53,26 @@ impl Views {
         self.measured
     }
 
-    /// Notes a flush of data that ended well.
+    /// Notes a flush of data that succeeded.
     pub(crate) fn measure_flush(&mut self, device: DeviceId, response: Nanos) {
         self.measured += 1;
         self.views[device.index()].note_flush(response);
     }
 
-    /// A device as measured; what else changes is as it was when it was shown last.
+    /// Returns the view of a device. Only its measurements are current; the other fields are as of the last
+    /// filling.
     #[inline]
     pub(crate) fn of(&self, device: DeviceId) -> &DeviceView {
         &self.views[device.index()]
     }
 
-    /// All devices, as measured.
+    /// Returns the views of all devices. Only their measurements are current.
     #[inline]
     pub(crate) fn all(&self) -> &[DeviceView] {
         &self.views
     }
 
-    /// Has them show what is free, and which devices can be used.
+    /// Fills in free space and availability, if they have changed.
     #[inline]
     pub(crate) fn fill_in(&mut self, map: &Map, devices: &[Device]) {
         if self.filled != Some(map.space_changes()) {
@@ -100,7 +101,7 @@ impl Views {
         })
     }
 
-    /// A copy that is filled in, while they themselves stay as they are.
+    /// Returns a filled-in copy of the views, leaving them unchanged.
     pub(crate) fn filled_in(&self, map: &Map, devices: &[Device]) -> Vec<DeviceView> {
         let mut views = self.views.clone();
         for (view, device) in views.iter_mut().zip(devices) {
@@ -110,7 +111,8 @@ impl Views {
     }
 }
 
-/// What is not measured. Whether that is anything a policy remembers by [`Views::measured`].
+/// Fills in the fields that are not measured. Returns whether a field changed that policies cache by
+/// [`Views::measured`].
 fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) -> bool {
     let (usable, idle) = (!device.is_lost(), device.idle.response.unwrap_or(Nanos::MAX));
     let changes = view.usable != usable || view.idle != idle;

@@ -1,5 +1,4 @@
-//! Checkpoints: written in the background, so that the journal's space can be used again and
-//! recovery stays short.
+//! Checkpoints: written in the background, so that journal space can be reused and recovery stays short.
 
 use crate::Base;
 use crate::core::Core;
@@ -13,28 +12,28 @@ use weir_model::{DeviceId, Errno, IoError, Memory, Mutant};
 enum Phase {
     #[default]
     Idle,
-    /// Pages are written, a buffer of them at a time; so many members have not answered.
+    /// Pages are being written, a buffer at a time; this many members have not answered.
     Pages(usize),
-    /// The pages are being made durable; then the root is written.
+    /// The pages are being made durable; the root follows.
     Flush(usize),
     /// The root is being written.
     Root(Box<Root>, usize),
 }
 
-/// The checkpoint under way.
+/// The checkpoint in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoint {
     phase: Phase,
     requested: bool,
     bytes: Vec<u8>,
-    /// The last one found no room in the metadata area, and nothing has become durable since.
+    /// Whether the last one found no space in the metadata area, and nothing has become durable since.
     pub(crate) no_room: bool,
 }
 
 impl Task for Checkpoint {
     type On = Base;
 
-    /// The checkpoint under way has nothing left to wait for.
+    /// Whether the checkpoint in progress has nothing left to wait for.
     fn can_run(base: &Base) -> bool {
         let waits = base.durability.commits.metadata_failed || base.durability.members.are_recording();
         !waits
@@ -44,7 +43,7 @@ impl Task for Checkpoint {
             )
     }
 
-    /// Begins a checkpoint if one is due, and moves the one under way on.
+    /// Begins a checkpoint if one is due, and advances the one in progress.
     fn run<M: Memory>(base: &mut Base, memory: &mut M) {
         if base.durability.commits.metadata_failed {
             return;
@@ -78,17 +77,17 @@ impl Task for Checkpoint {
 }
 
 impl Durability {
-    /// A checkpoint is wanted.
+    /// Requests a checkpoint.
     pub(crate) fn request_checkpoint(&mut self) {
         self.checkpoint.requested = true;
     }
 
-    /// The durable map has changed: one that found no room may find some.
+    /// Notes that the durable map has changed: a checkpoint that found no space may find some now.
     pub(crate) fn durable_map_changed(&mut self) {
         self.checkpoint.no_room = false;
     }
 
-    /// No checkpoint is under way or needed.
+    /// Whether no checkpoint is in progress or needed.
     pub(crate) fn checkpoint_is_settled(&self, core: &Core) -> bool {
         matches!(self.checkpoint.phase, Phase::Idle) && (self.checkpoint.no_room || !core.map.has_unwritten())
     }
@@ -131,13 +130,13 @@ impl Base {
         if !self.durability.checkpoint.no_room {
             self.durability.checkpoint.phase = Phase::Pages(0);
         } else if !self.core.map.has_journal_room() {
-            // Neither journal nor checkpoint can go on. Admission of new extents keeps room for both,
-            // so this is the end of a metadata area that was damaged in size.
+            // Neither the journal nor a checkpoint can continue. Admission of new extents reserves space for
+            // both, so this happens only if the metadata area's size was damaged.
             self.metadata_failed(IoError::Os(Errno::ENOSPC));
         }
     }
 
-    /// A member has answered.
+    /// Handles the answer of a member.
     pub(crate) fn checkpoint_step_ended(&mut self, device: DeviceId, result: Result<(), IoError>) {
         if let Err(error) = result {
             self.member_failed(device, error);

@@ -1,17 +1,17 @@
-//! Commits: what FLUSH and FUA wait for.
+//! Commits: FLUSH and FUA wait for them.
 //!
-//! One at a time, for all who wait (group commit):
+//! Commits run one at a time, each for all waiting parties (group commit):
 //!
 //! 1. every device with completed writes that are not durable is flushed;
-//! 2. the map's changes whose data is durable go into journal frames, each written durably and
+//! 2. the map's changes whose data is durable go into journal frames, each of which is written durably and
 //!    then applied to the durable map;
-//! 3. those who waited are answered, once every device has been verified ([`crate::verify`]).
+//! 3. the waiting parties are answered, once every device has been verified ([`crate::verify`]).
 //!
-//! Who comes while one is under way waits for the next: its writes may have completed after the
+//! A party that arrives during a commit waits for the next one: its writes may have completed after the
 //! flushes of this one began.
 //!
 //! A disk takes seconds to flush its cache. A commit that no client waits for does not wait for slow devices:
-//! they are flushed in parallel. Changes that need such a flush go into a later commit.
+//! they are flushed in parallel, and changes that need such a flush go into a later commit.
 
 use crate::Base;
 use crate::core::Core;
@@ -30,90 +30,92 @@ use crate::verify::Verification;
 use weir_map::Epoch;
 use weir_model::{DeviceId, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError, VolumeId};
 
-/// Changes become durable within this time even if nobody asks.
+/// The time within which changes become durable without a request.
 const COMMIT_AFTER: Nanos = Nanos::secs(5);
-/// Extents with changes that are not durable, beyond which a commit begins by itself.
+/// The number of extents with pending changes that starts a commit.
 const PENDING_MAX: usize = 16_384;
 
-/// How devices are flushed that no client asks to be.
+/// The rules for flushes that no client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushRules {
-    /// Devices whose flushes take longer, on average, are flushed beside commits, which do not wait for that.
+    /// A device whose mean flush time exceeds this is slow: it is flushed in parallel with commits, which do
+    /// not wait for it.
     pub slow: Nanos,
-    /// While clients use such a device, it is flushed no more often than this.
+    /// The minimum time between flushes of a slow device while clients use it.
     pub patience: Nanos,
 }
 
 impl Default for FlushRules {
-    /// Longer than what an SSD takes, and a disk that has nothing to do; as long as Linux leaves data in
-    /// memory that nobody asks to be written.
+    /// Returns the default rules. 20 ms exceeds the flush time of an SSD and of an idle disk; 30 s is as long
+    /// as Linux keeps dirty data in memory by default.
     fn default() -> Self {
         Self { slow: Nanos::millis(20), patience: Nanos::secs(30) }
     }
 }
 
-/// `Idle`, `Flushing`, then `NextFrame` and `Frame` in turn, then `Idle` again. A tick makes every step, but
-/// `frame_ended` applies a durable frame at once.
+/// The phase of a commit: `Idle`, `Flushing`, then `NextFrame` and `Frame` in turn, then `Idle` again. A tick
+/// makes every step, except that `frame_ended` applies a durable frame at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
     Idle,
-    /// This many device flushes are under way.
+    /// This many device flushes are in flight.
     Flushing(usize),
     /// The next frame is to be written.
     NextFrame,
-    /// A frame is being written; so many members have not answered.
+    /// A frame is being written; this many members have not answered.
     Frame(usize),
 }
 
-/// The commit in flight, and who waits. Thirteen fields: who waits stands in five lists, by what goes on once
-/// it is durable, and each is emptied at another point of a commit.
+/// The commit in progress, and the parties that wait. It has thirteen fields, because five lists distinguish
+/// the waiting parties by the event that continues them, and each list is emptied at another point of a
+/// commit.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     phase: Phase,
-    /// Who waits for the next commit.
+    /// Parties that wait for the next commit.
     next: Vec<Waiting>,
-    /// Who waits for this one.
+    /// Parties that wait for the current commit.
     waiters: Vec<Waiting>,
-    /// One is to begin though nobody waits.
+    /// Whether a commit must begin although no party waits.
     requested: bool,
-    /// The oldest change no commit has begun for.
+    /// The time of the oldest change that no commit has begun for.
     changed: Option<Nanos>,
-    /// Devices whose flush is under way, and no commit waits for it.
+    /// Devices with a flush in flight that no commit waits for.
     beside: Vec<DeviceId>,
     rules: FlushRules,
     frame: Vec<u8>,
-    /// The checks of devices those who wait for this one wait for.
+    /// The verification round that the current commit's parties wait for.
     verified: Round,
-    /// What devices lost while this commit was under way.
+    /// Extents whose writes were lost by devices during this commit.
     missed: MissedExtents,
-    /// Pieces that may write where they want to once what was decided is durable.
+    /// Pieces that may overwrite their blocks once the pending state is durable.
     pieces: Vec<PieceId>,
-    /// Extents with moves that go on then.
+    /// Extents with moves that continue then.
     moves: Vec<ExtentKey>,
-    /// Nothing can be made durable any more.
+    /// Whether nothing can be made durable any more.
     pub(super) metadata_failed: bool,
 }
 
 impl Commits {
-    /// From now on these are the rules for flushes no client asks for.
+    /// Replaces the rules for flushes that no client requests.
     pub(crate) fn set_rules(&mut self, rules: FlushRules) {
         self.rules = rules;
     }
 
-    /// The piece goes on after the next commit, which is wanted for it.
+    /// Makes the piece wait for the next commit, and requests one.
     pub(crate) fn wait(&mut self, id: PieceId) {
         self.pieces.push(id);
         self.requested = true;
     }
 
-    /// A move of the extent goes on after the next commit, which is wanted for it.
+    /// Makes a move of the extent wait for the next commit, and requests one.
     pub(crate) fn wait_to_move(&mut self, key: ExtentKey) {
         self.moves.push(key);
         self.requested = true;
     }
 
-    /// The pieces that wait for a commit, which go on, as moves do.
+    /// Takes the pieces that wait for a commit; waiting moves are cleared from the list.
     fn take_waiting(&mut self) -> Vec<PieceId> {
         self.moves.clear();
         std::mem::take(&mut self.pieces)
@@ -123,7 +125,7 @@ impl Commits {
 impl Task for Commits {
     type On = Base;
 
-    /// When a commit is due: now for those who wait; a while after the oldest change otherwise.
+    /// Returns when a commit is due: now if parties wait, otherwise some time after the oldest change.
     fn due(base: &Base) -> Option<Nanos> {
         let commits = &base.durability.commits;
         if commits.metadata_failed {
@@ -142,12 +144,13 @@ impl Task for Commits {
             true => Some(base.core.now),
             false => commits.changed.map(|at| at + COMMIT_AFTER),
         };
-        // One that flushes all devices flushes those anew whose flush is under way, once that has ended.
+        // A commit that must flush all devices waits for flushes in flight, and then flushes those devices
+        // again.
         due.filter(|_| commits.beside.is_empty() || !is_hurried(&base.core, &base.space, &commits.next))
     }
 
-    /// The commit under way has nothing left to wait for: what it waited for may have ended after a tick
-    /// looked at it, as commands refused by a lost device do.
+    /// Whether the commit in progress has nothing left to wait for. The event may have come after a tick
+    /// checked for it, as with commands refused by a lost device.
     fn can_run(base: &Base) -> bool {
         if base.durability.commits.metadata_failed || base.durability.members.are_recording() {
             return false;
@@ -161,7 +164,7 @@ impl Task for Commits {
         }
     }
 
-    /// Begins a commit if one is due, and moves the one under way on.
+    /// Begins a commit if one is due, and advances the one in progress.
     fn run<M: Memory>(base: &mut Base, memory: &mut M) {
         if base.durability.commits.metadata_failed {
             return base.fail_commit_waiters(RequestError::ReadOnly);
@@ -169,7 +172,7 @@ impl Task for Commits {
         let is_due = <Self as Task>::due(base).is_some_and(|due| due <= base.core.now);
         if base.durability.commits.phase == Phase::Idle && is_due {
             if base.durability.is_stopping(&base.core) && base.durability.commits_are_settled(&base.core) {
-                // Changes that came to nothing: no commit is due for them later either.
+                // The changes came to nothing: no later commit is due for them either.
                 base.durability.commits.changed = None;
             } else if base.durability.has_nothing_to_commit(&base.core) {
                 base.durability.commits.waiters = std::mem::take(&mut base.durability.commits.next);
@@ -187,7 +190,7 @@ impl Task for Commits {
                 base.durability.commits.waiters.extend(late);
             }
         }
-        // Nothing is acknowledged that a member left behind may not know before that is recorded.
+        // Nothing is acknowledged that a member left behind may not know before its loss is recorded.
         if base.durability.members.are_recording() && !base.core.is_planted(Mutant::RecordNotAwaited) {
             return;
         }
@@ -206,13 +209,13 @@ impl Task for Commits {
 }
 
 impl Durability {
-    /// Something changed that is not durable.
+    /// Notes a change that is not durable.
     #[inline]
     pub(crate) fn note_change(&mut self, core: &Core) {
         self.commits.changed.get_or_insert(core.now);
     }
 
-    /// A commit is wanted, though nobody waits for it.
+    /// Requests a commit for which no party waits.
     pub(crate) fn request_commit(&mut self) {
         self.commits.requested = true;
     }
@@ -221,17 +224,17 @@ impl Durability {
         self.commits.next.push(Waiting::new(waiter));
     }
 
-    /// The device misses what had been written of the extent: what is durable has to say so, or where else it
-    /// is, before anybody who waits is told that it is durable.
+    /// Notes that the device lost writes to the extent: the map must durably record this, or the blocks'
+    /// other place, before a waiting party is told that the data is durable.
     pub(crate) fn note_missed(&mut self, key: ExtentKey, device: DeviceId) {
         self.commits.missed.note(key, device);
     }
 
-    /// Whether those who wait can be answered without a commit: every write acknowledged before, by whichever
-    /// client, is in a commit that has succeeded, and no device owes anything. What a device owes outlasts
-    /// the flush that is to make it durable until that flush counts, and is withdrawn, with the map's changes
-    /// that need it, if it fails; so nothing here asks what is in flight. A write in flight was not
-    /// acknowledged. That members are being recorded holds everybody up, as with a commit.
+    /// Whether the waiting parties can be answered without a commit: every write acknowledged before, to any
+    /// client, is in a commit that has succeeded, and no device owes a flush. A device owes a flush until
+    /// that flush counts; if it fails, the debt is withdrawn together with the map's changes that need it. So
+    /// this function ignores flushes in flight. A write in flight was not acknowledged. As with a commit,
+    /// recording members delays every party.
     fn has_nothing_to_commit(&self, core: &Core) -> bool {
         let owes = |(sb, device): (&weir_map::Superblock, &crate::device::Device)| {
             device.epochs.owes(sb.device).is_some()
@@ -251,9 +254,9 @@ impl Durability {
         core.stopped_changes.is_some() && self.commits.next.is_empty() && !self.commits.requested
     }
 
-    /// A device's flush has ended, well or not. After a failure the commit goes on without that device's
+    /// Handles the end of a device's flush. After a failure the commit continues without that device's
     /// changes: `Base::doubt` has set errors on the FLUSHes of the volumes that lost blocks, which
-    /// `end_commit` returns. Only the loss of the last metadata member fails every waiter
+    /// `end_commit` returns. Only the loss of the last metadata member fails every waiting party
     /// (`metadata_failed`).
     pub(crate) fn data_flush_ended(
         &mut self,
@@ -274,7 +277,7 @@ impl Durability {
         }
     }
 
-    /// No commit is under way or needed.
+    /// Whether no commit is in progress or needed.
     pub(crate) fn commits_are_settled(&self, core: &Core) -> bool {
         self.commits.phase == Phase::Idle
             && self.commits.next.is_empty()
@@ -283,7 +286,7 @@ impl Durability {
             && !core.devices.iter().any(|d| d.epochs.is_dirty())
     }
 
-    /// Whether everything that is known is durable.
+    /// Whether the complete state is durable.
     pub(crate) fn is_settled(&self, core: &Core) -> bool {
         !self.commits.metadata_failed && self.commits_are_settled(core)
     }
@@ -295,7 +298,7 @@ impl Durability {
 }
 
 impl Durability {
-    /// Everything has ended, and what remains is to commit or to begin the last checkpoint.
+    /// Whether all requests have ended, and a stop only needs to commit or to begin the last checkpoint.
     fn stop_needs_a_step(&self, core: &Core, requests: &Requests) -> bool {
         core.stopped_changes.is_some()
             && requests.active.is_empty()
@@ -303,33 +306,33 @@ impl Durability {
                 && (self.checkpoint_is_settled(core) || self.checkpoint_is_under_way()))
     }
 
-    /// Has devices verified for those who wait for this commit, or need none.
+    /// Requests verification of the devices for the parties of this commit, if there are any.
     fn verify_for_waiters(&mut self, core: &mut Core, verification: &mut Verification) {
         if !self.commits.waiters.is_empty() {
             self.commits.verified = verification.verify_devices(core);
         }
     }
 
-    /// Whether flushes of the device take long, as measured.
+    /// Whether the device's measured flush time makes it slow.
     fn is_slow(&self, core: &Core, id: DeviceId) -> bool {
         core.views.of(id).flush.get().is_some_and(|mean| mean > self.commits.rules.slow)
     }
 
-    /// The piece tries again after the next commit.
+    /// Makes the piece retry after the next commit.
     pub(crate) fn wait_to_overwrite(&mut self, requests: &mut Requests, id: PieceId) {
         requests.wait(id, WaitsFor::Commit);
         self.commits.wait(id);
     }
 }
 
-/// Whether a commit for these is one that a client waits for, or that makes room.
+/// Whether a commit is urgent: a client waits for it, or it frees space.
 fn is_hurried(core: &Core, space: &Space, waiters: &[Waiting]) -> bool {
     let many = core.map.pending() > PENDING_MAX;
     !waiters.is_empty() || many || space.state.is_waited_for() || core.stopped_changes.is_some()
 }
 
 impl Base {
-    /// Whether all who go on after a commit need a flush that is under way already.
+    /// Whether all pieces and moves that wait for a commit need a flush that is already in flight.
     fn all_wait_for_flushes_beside(&self) -> bool {
         let beside = |key| {
             self.core.map.needs(key).any(|needs| self.durability.commits.beside.contains(&needs.device))
@@ -337,7 +340,7 @@ impl Base {
         !self.durability.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
     }
 
-    /// Begins a commit: takes its waiters and flushes the devices. [`weir_map::Map::begin_commit`] follows
+    /// Begins a commit: takes its parties and flushes the devices. [`weir_map::Map::begin_commit`] follows
     /// when the flushes have ended.
     fn begin_flushes(&mut self) {
         let commits = &mut self.durability.commits;
@@ -349,13 +352,13 @@ impl Base {
             .filter(|(_, device)| device.epochs.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
             .collect();
-        // Beside the flushes: whoever waits was submitted before.
+        // Verification runs in parallel with the flushes: every waiting party was submitted before.
         self.durability.verify_for_waiters(&mut self.core, &mut self.verification);
         let hurried = is_hurried(&self.core, &self.space, &self.durability.commits.waiters);
         let (later, to_flush): (Vec<_>, Vec<_>) =
             dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));
         if !later.is_empty() && self.core.map.has_uncommitted() {
-            // Looked at again.
+            // The changes of devices flushed later need another commit.
             self.durability.note_change(&self.core);
         }
         let beside: Vec<_> = to_flush
@@ -382,9 +385,9 @@ impl Base {
         }
     }
 
-    /// Whether a device need not be flushed for a commit no client waits for: that is under way, or takes
-    /// long while clients use the device, was done not long ago, and no piece or move waits for what it makes
-    /// durable.
+    /// Whether the flush of a device can be left to a later commit. It can if a flush is already in flight.
+    /// It also can if the device is slow, in use by clients and was flushed recently, and no piece or move
+    /// waits for the data that the flush makes durable.
     fn may_flush_later(&self, id: DeviceId) -> bool {
         if self.durability.commits.beside.contains(&id) {
             return true;
@@ -399,15 +402,15 @@ impl Base {
             && !self.who_wait_for_commit().any(waits_for_it)
     }
 
-    /// The extents of pieces and moves that go on once something of theirs is durable.
+    /// Returns the extents of pieces and moves that wait for a commit.
     fn who_wait_for_commit(&self) -> impl Iterator<Item = ExtentKey> {
         let pieces = self.durability.commits.pieces.iter().map(|id| self.requests.pieces[id.0 as usize].key);
         pieces.chain(self.durability.commits.moves.iter().copied())
     }
 
-    /// A flush or a durable write of the device failed. The operating system tells of a lost write
-    /// once: no later flush of the device says anything about those before. If it carries the map,
-    /// checkpoint pages may be among them, and no root may be written over them.
+    /// Handles a failed flush or durable write of the device. The operating system reports a lost write once:
+    /// no later flush of the device says anything about earlier writes. If the device is a metadata member,
+    /// checkpoint pages may be among the lost writes, so no root may be written over them.
     pub(crate) fn flush_failed(&mut self, device: DeviceId, error: IoError) {
         if self.core.is_lost(device) {
             return;
@@ -416,8 +419,8 @@ impl Base {
         self.member_failed(device, error);
     }
 
-    /// A command of the engine's own failed beyond repair: the map can no longer be made durable.
-    /// Changes are refused from now on, reads go on.
+    /// Handles an unrecoverable failure of the engine's metadata: the map can no longer be made durable.
+    /// Changes are refused from now on; reads continue.
     pub(crate) fn metadata_failed(&mut self, error: IoError) {
         self.core.notices.push(Notice::ReadOnly { error });
         self.core.stopped_changes = Some(crate::StoppedChanges::MetadataFailed);
@@ -426,7 +429,7 @@ impl Base {
         if !self.core.is_planted(Mutant::DrainingRemovalForgotten) {
             self.effects.push(Effect::MetadataFailed);
         }
-        // Whoever waits finds that out by trying again.
+        // Waiting pieces retry, and fail then.
         self.space.retry_waiting_space(&mut self.requests);
         while let Some(id) = self.space.scratch.next_waiting() {
             self.requests.go_on(id);
@@ -437,7 +440,7 @@ impl Base {
     /// Writes the next frame, or ends the commit if there is none.
     fn write_frame<M: Memory>(&mut self, memory: &mut M) {
         if !self.core.map.has_journal_room() {
-            // Goes on when the checkpoint has made room.
+            // The commit continues once the checkpoint has freed journal space.
             return self.durability.request_checkpoint();
         }
         let devices = &self.core.devices;
@@ -485,8 +488,8 @@ impl Base {
         }
     }
 
-    /// The frames' changes are durable: applies them, quarantines the space they release, and lets go on
-    /// who waits for that.
+    /// Applies the changes of frames that are durable, quarantines the space they release, and continues the
+    /// pieces and moves that wait for this.
     fn frames_durable(&mut self) {
         let mut released = Vec::new();
         self.core.map.commit_durable(&mut released);
@@ -496,7 +499,8 @@ impl Base {
         self.retry_waiting_commit();
     }
 
-    /// Something has become durable, or never will: who waited for it tries again.
+    /// Continues the pieces and moves that waited for something to become durable, or for the certainty that
+    /// it never will.
     fn retry_waiting_commit(&mut self) {
         self.space.second_places_are_counted();
         let waiting = self.durability.commits.take_waiting();
@@ -529,7 +533,7 @@ impl Base {
         self.space.retry_waiting_space(&mut self.requests);
     }
 
-    /// The volume of a request that waits.
+    /// Returns the volume of a waiting request.
     fn volume_of(&self, waiter: Waiter) -> Option<VolumeId> {
         match waiter {
             Waiter::Request(id) => Some(self.requests.active[id.0].request.volume),

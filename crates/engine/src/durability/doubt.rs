@@ -1,18 +1,18 @@
-//! Exact doubt: what a failed flush, or a device that is lost, puts in question.
+//! Blocks in doubt: the exact set of blocks whose writes a failed flush or a lost device may have lost.
 //!
-//! Per device the engine keeps which blocks were written and not flushed since ([`Unflushed`]), by
-//! writes that failed too: a part of them may be there. Bounded, because it asks for a commit when
-//! there are many. When a flush fails (the operating
-//! system tells of a lost write once, so a later flush says nothing about them):
+//! For each device the engine records the blocks written since the last flush ([`Unflushed`]), including
+//! those of failed writes, part of which may be on the device. The records are bounded: a large number of
+//! them starts a commit. The operating system reports a lost write once, so a later flush says nothing about
+//! these writes. When a flush fails:
 //!
 //! - map changes that need those writes are withdrawn ([`weir_map::Map::withdraw`]);
-//! - the blocks are *in doubt*: they read as EIO until they are wholly rewritten, trimmed or zeroed,
-//!   or the pool is opened again, whatever is on the device. The opening makes durable what it finds of them
-//!   ([`Durability::put_in_doubt`]);
-//! - every FLUSH under way of a volume that has such blocks fails, and so does a change of such blocks that
-//!   promises durability, or of which a part was already written; if no FLUSH is under way, the volume's next
-//!   one fails. A FLUSH after that can succeed, since nothing is pretended about those blocks. Who serves
-//!   several clients tells each of them ([`crate::Engine::last_loss`]).
+//! - the blocks are *in doubt*: they read as EIO until they are rewritten as whole blocks, trimmed or zeroed,
+//!   or the pool is opened again, whatever is on the device. The opening makes the content that it finds
+//!   durable ([`Durability::put_in_doubt`]);
+//! - every FLUSH in flight of a volume with such blocks fails. So does a change of such blocks that promises
+//!   durability, or that was already written in part. If no FLUSH is in flight, the volume's next one fails.
+//!   A FLUSH after that can succeed, because it makes no claim about those blocks. A server with several
+//!   clients reports the loss to each of them ([`crate::Engine::last_loss`]).
 
 use crate::Base;
 use crate::core::Core;
@@ -27,45 +27,45 @@ use std::collections::BTreeMap;
 use weir_map::{BlockSet, Found};
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Op, RequestError, VolumeId};
 
-/// The doubtful blocks of one extent.
+/// The blocks in doubt of one extent.
 #[derive(Debug)]
 struct Doubtful {
     device: DeviceId,
     blocks: BlockSet,
 }
 
-/// All doubtful blocks, and which volumes have still to be told. Empty in a pool that is well.
+/// All blocks in doubt, and the volumes that still owe a client an error. Empty in a healthy pool.
 #[derive(Debug, Default)]
 pub(crate) struct Doubt {
     extents: BTreeMap<ExtentKey, Doubtful>,
-    /// Volumes whose next FLUSH fails, because of a device.
+    /// Volumes whose next FLUSH fails, each with the device that caused it.
     owed: BTreeMap<VolumeId, DeviceId>,
     losses: BTreeMap<VolumeId, Loss>,
 }
 
-/// Acknowledged writes of a volume that were lost, by a flush that failed or with a device.
+/// A loss of acknowledged writes of a volume, by a failed flush or with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The how manieth time since the start.
+    /// The ordinal of the loss since the start.
     pub number: u64,
     /// The device that lost them.
     pub device: DeviceId,
 }
 
 impl Doubt {
-    /// Nothing is in doubt.
+    /// Whether nothing is in doubt.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// Whether the extent has doubtful blocks.
+    /// Whether the extent has blocks in doubt.
     #[inline]
     pub(crate) fn has(&self, key: ExtentKey) -> bool {
         !self.extents.is_empty() && self.extents.contains_key(&key)
     }
 
-    /// The device that lost one of these blocks.
+    /// Returns the device that lost one of these blocks.
     #[inline]
     pub(crate) fn about(&self, key: ExtentKey, range: BlockRange) -> Option<DeviceId> {
         if self.extents.is_empty() {
@@ -74,7 +74,7 @@ impl Doubt {
         self.extents.get(&key).filter(|d| d.blocks.contains_any(range)).map(|d| d.device)
     }
 
-    /// The blocks are known again: rewritten, or zeros.
+    /// Ends the doubt about the blocks: they were rewritten, or are zeros.
     #[inline]
     pub(crate) fn settle(&mut self, key: ExtentKey, range: BlockRange) {
         if !self.extents.is_empty() {
@@ -92,28 +92,28 @@ impl Doubt {
         }
     }
 
-    /// The first extent at or after this one, in its volume, with doubtful blocks.
+    /// Returns the first extent at or after this one, in its volume, with blocks in doubt.
     pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentIndex> {
         self.extents.range(from..).next().filter(|(k, _)| k.volume == from.volume).map(|(k, _)| k.index)
     }
 
-    /// The last time that acknowledged writes of the volume were lost.
+    /// Returns the last loss of acknowledged writes of the volume.
     pub(crate) fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
         if self.losses.is_empty() { None } else { self.losses.get(&volume).copied() }
     }
 
-    /// The volume's next FLUSH fails because of the device.
+    /// Makes the volume's next FLUSH fail because of the device.
     pub(crate) fn owe(&mut self, volume: VolumeId, device: DeviceId) {
         self.owed.insert(volume, device);
     }
 
-    /// Doubtful blocks because of a device.
+    /// Returns the number of blocks in doubt because of a device.
     pub(crate) fn blocks(&self, device: DeviceId) -> u64 {
         let of_device = self.extents.values().filter(|d| d.device == device);
         of_device.map(|d| u64::from(d.blocks.count())).sum()
     }
 
-    /// The volume is gone.
+    /// Forgets a removed volume.
     pub(crate) fn forget_volume(&mut self, volume: VolumeId) {
         self.extents.retain(|key, _| key.volume != volume);
         self.owed.remove(&volume);
@@ -130,7 +130,7 @@ impl Doubt {
 }
 
 impl Durability {
-    /// A write completed on `device`, and a flush must follow before it is durable.
+    /// Records a write that completed on `device` and needs a flush to be durable.
     #[inline]
     pub(crate) fn note_unflushed(&mut self, core: &mut Core, device: DeviceId, unflushed: Unflushed) {
         if core.devices[device.index()].epochs.note_unflushed(unflushed) > UNFLUSHED_MAX {
@@ -138,9 +138,10 @@ impl Durability {
         }
     }
 
-    /// Puts the blocks in doubt because of a device, and opens write intents for them where there is metadata
-    /// room: the next opening writes again what it finds there. Without that, what is in the device's cache
-    /// but is not written any more could be copied, and a power loss would leave two places that differ.
+    /// Puts the blocks in doubt because of a device, and opens write intents for them if metadata space
+    /// permits: the next opening rewrites the content that it finds. Otherwise data that is in the device's
+    /// cache but never reaches the medium could be copied, and a power loss would leave two places that
+    /// differ.
     pub(crate) fn put_in_doubt(
         &mut self,
         core: &mut Core,
@@ -162,14 +163,14 @@ impl Durability {
         self.doubt.add(device, key, blocks);
     }
 
-    /// The error the volume's next FLUSH is owed.
+    /// Takes the error that the volume's next FLUSH must return.
     pub(crate) fn owed(&mut self, volume: VolumeId) -> Option<RequestError> {
         self.doubt.owed.remove(&volume).map(RequestError::FlushFailed)
     }
 }
 
 impl Durability {
-    /// Fails what claimed, or was to claim, that doubtful blocks are durable.
+    /// Fails the requests that claim, or would claim, that blocks in doubt are durable.
     fn fail_waiting(&mut self, core: &Core, requests: &mut Requests, device: DeviceId, volumes: &[VolumeId]) {
         let failed: Vec<_> = (requests.active.iter())
             .filter(|(_, a)| volumes.contains(&a.request.volume) && a.answer != Answer::None)
@@ -194,8 +195,8 @@ impl Durability {
         }
     }
 
-    /// Whether the request's acknowledgement would say of doubtful blocks that they are durable, or that
-    /// the next FLUSH makes them so: the one that failed was asked for before.
+    /// Whether acknowledging the request would claim that blocks in doubt are durable, or that the next FLUSH
+    /// makes them so: the failed flush was requested before.
     fn vouches_for_doubtful(
         &self,
         core: &Core,
@@ -225,7 +226,7 @@ impl Durability {
         })
     }
 
-    /// A read piece, or a write that needs what was there, meets doubtful blocks.
+    /// Returns the error for a piece that reads, or needs the old content of, blocks in doubt.
     #[inline]
     pub(crate) fn doubtful(&self, core: &Core, requests: &Requests, id: PieceId) -> Option<RequestError> {
         if self.doubt.is_empty() { None } else { self.doubtful_among(core, requests, id) }
@@ -252,8 +253,8 @@ impl Durability {
     }
 }
 
-/// Commands under way may bring what the device had before what it has lost: what they read is read
-/// again, and then is in doubt, or elsewhere.
+/// Restarts the reads in flight on the device: they may return data older than the lost writes. The restarted
+/// read finds the blocks in doubt, or elsewhere.
 fn read_anew(core: &Core, requests: &mut Requests, device: DeviceId) {
     let reads = core.commands.iter().filter(|flight| flight.device == device && flight.kind.is_read());
     for piece in reads.filter_map(|flight| flight.purpose.piece()) {
@@ -261,7 +262,7 @@ fn read_anew(core: &Core, requests: &mut Requests, device: DeviceId) {
     }
 }
 
-/// What writes under way to the device cover: what they leave there a flush no longer tells.
+/// Returns the blocks of writes in flight to the device: no later flush reports what these writes left there.
 fn being_written(core: &Core, requests: &Requests, device: DeviceId) -> impl Iterator<Item = Unflushed> {
     let flights = core.commands.iter().filter(move |f| f.device == device);
     flights.filter_map(|flight| {
@@ -271,7 +272,7 @@ fn being_written(core: &Core, requests: &Requests, device: DeviceId) -> impl Ite
     })
 }
 
-/// Per extent: the blocks of which writes may be lost.
+/// Collects, per extent, the blocks whose writes may be lost.
 fn blocks_of(core: &Core, unflushed: &[Unflushed]) -> BTreeMap<ExtentKey, BlockSet> {
     let none = || BlockSet::none(core.map.extent().blocks());
     let mut written = BTreeMap::new();
@@ -285,9 +286,8 @@ fn blocks_of(core: &Core, unflushed: &[Unflushed]) -> BTreeMap<ExtentKey, BlockS
     written
 }
 
-/// What `device` lost may have been copied to another one before, and the copy not be durable either.
-/// If that is lost, too, it has nothing to fall back on: the other device answers for it from now on
-/// as for what was written there.
+/// Records copies, made before the loss, of the data that `device` lost and that are not durable either. If
+/// such a copy is lost too, it has nothing to fall back on, so its device answers for it like for a write.
 fn note_copies(core: &mut Core, device: DeviceId, written: &BTreeMap<ExtentKey, BlockSet>) {
     let end = core.map.extent().blocks();
     for (key, written) in written {
@@ -307,7 +307,7 @@ fn note_copies(core: &mut Core, device: DeviceId, written: &BTreeMap<ExtentKey, 
     }
 }
 
-/// Per extent: the blocks whose only copy is lost, and those another device holds too.
+/// Returns, per extent, the blocks whose only copy is lost, and the blocks that another device has too.
 fn lost_blocks(
     core: &Core,
     device: DeviceId,
@@ -324,7 +324,7 @@ fn lost_blocks(
             match (here, there) {
                 (true, false) => doubtful.insert(one),
                 (true, true) => elsewhere.insert(one),
-                // Trimmed, zeroed or written elsewhere since.
+                // The block was trimmed, zeroed or written elsewhere since.
                 (false, _) => {}
             }
         }
@@ -335,7 +335,7 @@ fn lost_blocks(
     lost
 }
 
-/// Whether the block is valid on the device, and whether on another one that is not lost.
+/// Whether the block is valid on the device, and whether it is on another one that is not lost.
 fn holders(core: &Core, found: &Found<'_>, block: u16, device: DeviceId) -> (bool, bool) {
     match found {
         Found::Empty => (false, false),
@@ -350,8 +350,8 @@ fn holders(core: &Core, found: &Found<'_>, block: u16, device: DeviceId) -> (boo
     }
 }
 
-/// The extent lost blocks: writes under way to other devices make valid what they write, whatever
-/// was valid when they began; and a place may be left that holds nothing.
+/// Adapts the extent's writes in flight to the loss of blocks: writes to other devices now make valid what
+/// they write, whatever was valid when they began. A place may be left without valid blocks.
 fn review_writes(core: &mut Core, requests: &mut Requests, key: ExtentKey) {
     let skipped = core.is_planted(Mutant::WritesInFlightNotReviewed);
     for (_, piece) in requests.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
@@ -365,8 +365,8 @@ fn review_writes(core: &mut Core, requests: &mut Requests, key: ExtentKey) {
 }
 
 impl Base {
-    /// A flush or a durable write of the device failed, or the device is lost: what was written there
-    /// since its last good flush is in doubt, and so is what is being written.
+    /// Handles a failed flush or durable write of the device, or its loss: the blocks written there since its
+    /// last successful flush are in doubt, and so are those being written.
     pub(crate) fn doubt(&mut self, device: DeviceId) {
         self.fail_flushes(device);
         let mut unflushed = self.core.devices[device.index()].doubt();
@@ -376,7 +376,7 @@ impl Base {
         self.fail_writes(device);
         let written = blocks_of(&self.core, &unflushed);
         note_copies(&mut self.core, device, &written);
-        // What was written elsewhere since, or cleared, covers what is lost here once that is durable, too.
+        // A later write elsewhere, or a clear, covers the lost data only once it is durable too.
         let skipped = self.core.is_planted(Mutant::CoveringWriteNotAwaited);
         let written_here = written.iter().filter(|(_, blocks)| !blocks.is_empty() && !skipped);
         written_here.for_each(|(key, _)| self.durability.note_missed(*key, device));
@@ -388,16 +388,18 @@ impl Base {
                 self.cache.forget(key, all);
             }
             review_writes(&mut self.core, &mut self.requests, key);
-            // What was moved from there is in a later change alone, which may need another flush.
+            // Data moved off the device may be recorded only in a later change, which may need another flush.
             self.durability.note_missed(key, device);
             if self.core.is_mirrored(key) && !self.core.is_planted(Mutant::WithdrawnCopyNotNoted) {
-                // Second copies made of late may have been taken back: no list of writes has those.
+                // The withdrawal may have undone recently made second copies, which no list of writes
+                // contains.
                 self.durability.lacking.note(&self.core, key);
             }
         }
         let skipped = self.core.is_planted(Mutant::PendingNotDistrusted);
         for (key, blocks) in written.iter().filter(|_| !skipped) {
-            // Changes on the way to what is in effect may say that the device and another one have the same.
+            // Pending changes before the visible state may claim that the device and another one have the
+            // same data.
             self.core.map.doubt_pending(*key, device, blocks);
         }
         let mut blocks = 0;
@@ -428,21 +430,21 @@ impl Base {
         self.core.notices.push(Notice::Doubt { device, blocks });
     }
 
-    /// A flush or durable write of the device failed. Flushes that wait fail with it: they are queued, and
-    /// `run_ready` ends each with an error.
+    /// Fails the flushes that wait for a flush or durable write of the device which failed. They are queued,
+    /// and `run_ready` ends each with an error.
     pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
         let deferred: Vec<_> = self.core.devices[device.index()].promises.take_deferred().collect();
         for flush in deferred {
             if let Some(piece) = flush.purpose.written() {
-                // A durable write, of which the flush is the second step.
+                // This flush is the second step of a durable write.
                 self.durability.note_unfinished(&mut self.core, &self.requests, piece, device);
             }
             self.core.abandoned.refuse(flush);
         }
     }
 
-    /// Writes under way to the device fail: it says nothing that they complete, and where they were to
-    /// go may be given up.
+    /// Fails writes in flight to the device: their completion proves nothing, and their location may be given
+    /// up.
     fn fail_writes(&mut self, device: DeviceId) {
         for piece in self.requests.pieces.iter_mut().map(|(_, piece)| piece) {
             let Some(writing) = piece.writing() else { continue };

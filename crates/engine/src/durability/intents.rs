@@ -1,13 +1,13 @@
-//! Write intents: which extents' copies may differ after a cut.
+//! Write intents: the extents whose copies may differ after a power loss.
 //!
-//! An intent is opened, for all blocks of an extent, before the first overwrite of what two places
-//! hold, and is durable before that. It stays open while the extent is in use, so that only the first of
-//! many overwrites waits for it, and is closed some time after the last one. Closing it waits for
-//! nothing: that the copies are the same enters a commit once what was written to both is durable.
+//! An intent is opened, for all blocks of an extent, before the first overwrite of blocks that are valid in
+//! two places, and is durable before that overwrite. It stays open while the extent is in use, so that only
+//! the first of many overwrites waits for it, and is closed some time after the last one. Closing it delays
+//! nothing: the change enters a commit once the writes to both copies are durable.
 //!
-//! A cut leaves the open ones: opening the pool settles for one copy of their blocks (weir-map, `settle.rs`),
-//! and [`crate::background::resync`] makes the other one anew. Their number is bounded, and so is that work,
-//! but for what was in doubt.
+//! A power loss leaves the open intents: opening the pool selects one copy of their blocks (weir-map,
+//! `settle.rs`), and [`crate::background::resync`] rewrites the other. The number of intents is bounded, and
+//! hence that work, except for blocks in doubt.
 
 use crate::core::Core;
 use crate::durability::Durability;
@@ -20,15 +20,15 @@ use std::collections::BTreeMap;
 use weir_map::Needs;
 use weir_model::{BlockRange, ExtentKey, Memory, Mutant, Nanos};
 
-/// An intent is closed when its extent has not been written for so long.
+/// The time without writes after which an extent's intent is closed.
 const IDLE: Nanos = Nanos::secs(2);
-/// How often that is looked at.
+/// The interval at which idle intents are looked for.
 const LOOK_EVERY: Nanos = Nanos::secs(1);
-/// Open intents beyond which those used longest ago are closed at once: 128 MiB to copy after a cut, with
-/// extents of 128 KiB.
+/// The number of open intents above which the least recently used are closed at once. With extents of 128 KiB
+/// this bounds the copying after a power loss to 128 MiB.
 const OPEN_MAX: usize = 1024;
 
-/// The open intents, and when each extent was written last.
+/// The open intents, each with the time of the extent's last write.
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
     open: BTreeMap<ExtentKey, Nanos>,
@@ -36,7 +36,7 @@ pub(crate) struct Intents {
 }
 
 impl Intents {
-    /// No copies may differ.
+    /// Whether no intent is open.
     pub(crate) fn are_closed(&self) -> bool {
         self.open.is_empty()
     }
@@ -45,7 +45,7 @@ impl Intents {
 impl Task for Intents {
     type On = Base;
 
-    /// When to look which intents are to be closed.
+    /// Returns when to look for idle intents.
     fn due(base: &Base) -> Option<Nanos> {
         let looks = !base.durability.intents.are_closed() && !base.durability.commits.metadata_failed;
         looks.then_some(base.durability.intents.next_look)
@@ -61,7 +61,7 @@ impl Task for Intents {
 }
 
 impl Durability {
-    /// The copies of the extent's blocks may differ from now on, whatever happens.
+    /// Opens the intent: the extent's copies may differ from now on.
     pub(crate) fn open_intent(&mut self, core: &mut Core, key: ExtentKey) {
         if self.intents.open.is_empty() {
             self.intents.next_look = core.now + LOOK_EVERY;
@@ -72,22 +72,23 @@ impl Durability {
         self.note_change(core);
     }
 
-    /// The extent has been written.
+    /// Notes a write to the extent.
     pub(crate) fn use_intent(&mut self, core: &Core, key: ExtentKey) {
         if let Some(used) = self.intents.open.get_mut(&key) {
             *used = core.now;
         }
     }
 
-    /// Nobody writes to the extent: its copies are the same once their devices have been flushed.
+    /// Closes the intent of an extent that is not being written: its copies are the same once their devices
+    /// have been flushed.
     fn close_intent(&mut self, core: &mut Core, key: ExtentKey) {
         let Some(record) = lookup::record(&core.map, key) else { return };
         let owed =
             lookup::wholes(&record).filter_map(|w| core.devices[w.device.index()].epochs.owes(w.device));
         let owed: SmallVec<[Needs; 2]> = owed.collect();
         if owed.len() > 2 || self.doubt.has(key) {
-            // A version waits for two devices at most; and of what is in doubt none is known to be durable.
-            // The next opening settles it.
+            // A version waits for two devices at most, and none of the blocks in doubt is known to be
+            // durable. The next opening settles them.
             return;
         }
         let mut needs = [owed.first().copied(), owed.get(1).copied()];
@@ -101,7 +102,7 @@ impl Durability {
 }
 
 impl Durability {
-    /// Closes intents of extents that are no longer written: after a while, if there are too many, and
+    /// Closes the intents of extents that are no longer written: after a while, if there are too many, and
     /// when the engine stops.
     pub(crate) fn close_intents(&mut self, core: &mut Core, requests: &Requests) {
         let Intents { open, next_look } = &self.intents;
@@ -117,7 +118,7 @@ impl Durability {
         let mut idle: Vec<_> =
             open.iter().filter(|(_, used)| idle(**used)).map(|(k, used)| (*used, *k)).collect();
         if many && !stopping {
-            // The older half.
+            // Only the older half is closed.
             idle.sort_unstable();
             idle.truncate(OPEN_MAX / 2);
         }

@@ -1,7 +1,7 @@
-//! Extents that may lack a copy: one bit each, noted where a copy is lost, and found by a walk over all
-//! volumes with two copies after the pool is opened and after a device is lost. Copies are made by
-//! [`crate::background::resync`]; an extent counts until its copy is durable: who is told that nothing lacks
-//! one may take a device away at once.
+//! Extents that may lack a copy: one bit each. A bit is set where a copy is lost, and by a walk over all
+//! volumes with two copies after the pool is opened or a device is lost. [`crate::background::resync`] makes
+//! the copies. An extent counts until its copy is durable, because an administrator who sees that no copy is
+//! lacking may remove a device at once.
 
 use crate::core::Core;
 use crate::lookup;
@@ -9,26 +9,26 @@ use crate::walk::{self, after};
 use std::collections::BTreeMap;
 use weir_model::{Bytes, ExtentIndex, ExtentKey, Nanos, PlaceKind, VolumeId};
 
-/// Extents of the walk looked at at a time.
+/// The number of extents examined per step of the walk.
 const WALK: usize = 256;
-/// The time from the first one noted to the next look.
+/// The time from the first extent noted to the next check.
 const SOON: Nanos = Nanos::millis(10);
 
-/// A set of extents: a bit for each of 64 side by side.
+/// A set of extents: one 64-bit word per 64 consecutive extents.
 #[derive(Debug, Default)]
 pub(crate) struct Extents(BTreeMap<(VolumeId, u64), u64>);
 
-/// Extents that may lack a copy.
+/// The extents that may lack a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Lacking {
     pub(crate) extents: Extents,
-    /// Extents that lack a copy no longer; that is not known to be durable.
+    /// Extents whose copy was made, but is not known to be durable.
     made: Extents,
-    /// Of these, those a commit is waited for.
+    /// Those of them that wait for a commit in progress.
     committing: Extents,
-    /// Where the walk that looks for them goes on.
+    /// The position of the walk, while one is in progress.
     walk: Option<ExtentKey>,
-    /// When to look next for something to do.
+    /// The time of the next check.
     pub(crate) due: Nanos,
 }
 
@@ -52,7 +52,7 @@ impl Extents {
         }
     }
 
-    /// The first of them at or after this one.
+    /// Returns the first extent of the set at or after this one.
     pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentKey> {
         let (word, first) = bit(from);
         let key = |(volume, word): (VolumeId, u64), bits: u64| {
@@ -74,7 +74,7 @@ impl Extents {
         self.0.is_empty()
     }
 
-    /// How many of them are the volume's.
+    /// Returns how many extents of the set belong to the volume.
     fn of_volume(&self, volume: VolumeId) -> u64 {
         let words = self.0.range((volume, 0)..=(volume, u64::MAX));
         words.map(|(_, bits)| u64::from(bits.count_ones())).sum()
@@ -82,22 +82,22 @@ impl Extents {
 }
 
 impl Lacking {
-    /// Whether nothing is to be done.
+    /// Whether there is nothing to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.walk.is_none() && self.extents.is_empty() && !self.wants_commit()
     }
 
-    /// Whether copies were made that no commit has been asked for.
+    /// Whether copies were made that no commit has been requested for.
     pub(crate) fn wants_commit(&self) -> bool {
         self.committing.is_empty() && !self.made.is_empty()
     }
 
-    /// A commit begins that makes the copies made so far durable.
+    /// Notes that a commit begins which makes the copies made so far durable.
     pub(crate) fn begin_commit(&mut self) {
         self.committing = std::mem::take(&mut self.made);
     }
 
-    /// The extent has its copies again, durably or not.
+    /// Notes that the extent has its copies again, durable or not.
     pub(crate) fn complete(&mut self, key: ExtentKey, is_durable: bool) {
         self.extents.remove(key);
         if !is_durable {
@@ -105,17 +105,17 @@ impl Lacking {
         }
     }
 
-    /// Whether extents are being looked for.
+    /// Whether the walk is in progress.
     pub(crate) fn is_looking(&self) -> bool {
         self.walk.is_some()
     }
 
-    /// How many extents of a volume may lack a copy after a crash.
+    /// Returns how many extents of a volume may lack a copy after a crash.
     fn of_volume(&self, volume: VolumeId) -> u64 {
         [&self.extents, &self.made, &self.committing].map(|extents| extents.of_volume(volume)).iter().sum()
     }
 
-    /// The extent may lack a copy.
+    /// Notes that the extent may lack a copy.
     pub(crate) fn note(&mut self, core: &Core, key: ExtentKey) {
         if self.extents.is_empty() {
             self.due = core.now + SOON;
@@ -125,26 +125,26 @@ impl Lacking {
         self.extents.add(key);
     }
 
-    /// What was made before the commit that has ended is durable.
+    /// Notes that the commit has ended: the copies made before it are durable.
     pub(crate) fn copies_are_durable(&mut self) {
         self.committing = Extents::default();
     }
 
-    /// Any extent may lack a copy: all are looked at.
+    /// Begins a walk over all extents, because any may lack a copy.
     pub(crate) fn look_for_all(&mut self, core: &Core) {
         let mirrored = core.map.catalogue().volumes.iter().find(|(_, v)| v.copies > 1).map(|(id, _)| *id);
         self.walk = mirrored.map(|volume| ExtentKey { volume, index: ExtentIndex(0) });
         self.due = core.now;
     }
 
-    /// Space in extents of the volume that have blocks with one copy only, as far as known; and whether
-    /// that is still being looked for.
+    /// Returns the space of the volume's extents known to have blocks with one copy only, and whether the
+    /// walk is still in progress.
     pub(crate) fn degraded(&self, core: &Core, volume: VolumeId) -> (Bytes, bool) {
         let bytes = self.of_volume(volume) * core.map.extent().bytes().0;
         (Bytes(bytes), self.walk.is_some_and(|at| at.volume <= volume))
     }
 
-    /// Looks at some extents.
+    /// Examines some extents.
     pub(crate) fn walk(&mut self, core: &Core) {
         for _ in 0..WALK {
             let Some(from) = self.walk.take() else { return };

@@ -1,7 +1,7 @@
-//! The metadata members: every journal frame, checkpoint page and root goes to each of them, and
-//! counts when it is durable on all. When one of two fails, the pool goes on with the other: first the
-//! superblocks of every device left say so, durably; until then nothing more is acknowledged that the
-//! failed one may not know.
+//! The metadata members: every journal frame, checkpoint page and root is written to each of them, and counts
+//! when it is durable on all. When one of two fails, the pool continues with the other. First, the
+//! superblocks of all remaining devices record the failure durably; until then nothing more is acknowledged
+//! that the failed member may lack.
 
 use crate::Base;
 use crate::core::Core;
@@ -16,31 +16,31 @@ use std::collections::VecDeque;
 use weir_map::Superblock;
 use weir_model::{Buffer, DeviceId, DeviceOffset, IoError, IoKind, Memory, Mutant};
 
-/// A member that is written.
+/// A member in use.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     device: DeviceId,
-    /// For the journal frame under way.
+    /// The buffer of the journal frame in flight.
     frame: Buffer,
-    /// For the checkpoint pages under way. A buffer of its own: what a member that hangs has been given
-    /// is never used for another command.
+    /// The buffer of the checkpoint pages in flight. It is separate, because a buffer given to a member that
+    /// hangs is never used for another command.
     pages: Buffer,
 }
 
-/// The members, and the superblocks being written because one was left behind.
+/// The members, and the superblocks to write because one was left behind.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     list: SmallVec<[Member; 2]>,
-    /// Where superblocks are still to be written, in order.
+    /// The superblocks still to be written, in order.
     to_record: VecDeque<(DeviceId, DeviceOffset)>,
-    /// The buffer of the one being written.
+    /// The buffer of the superblock being written.
     writing: Option<Buffer>,
-    /// The check of a device that the superblock in its last page waits for.
+    /// The check that the superblock in a device's last page waits for.
     checked: Option<(DeviceId, Round)>,
 }
 
 impl Members {
-    /// Each member with its buffers.
+    /// Creates the list of members with their buffers.
     pub(crate) fn new(devices: &[DeviceId], scratch: &crate::space::scratch::Scratch) -> Self {
         let member = |(n, device): (usize, &DeviceId)| {
             let [frame, pages] = scratch.large(n);
@@ -49,12 +49,12 @@ impl Members {
         Self { list: devices.iter().enumerate().map(member).collect(), ..Self::default() }
     }
 
-    /// The superblocks do not yet say, durably, which member was left behind.
+    /// Whether the superblocks do not yet durably record which member was left behind.
     pub(crate) fn are_recording(&self) -> bool {
         self.writing.is_some() || !self.to_record.is_empty()
     }
 
-    /// The longest run of checkpoint pages that can be written at once.
+    /// Returns the maximum length of a run of checkpoint pages.
     pub(crate) fn pages_len(&self) -> usize {
         self.list.first().map_or(0, |member| member.pages.len as usize)
     }
@@ -63,7 +63,7 @@ impl Members {
 impl Task for Members {
     type On = Base;
 
-    /// A superblock could be written now.
+    /// Whether a superblock could be written now.
     fn can_run(base: &Base) -> bool {
         base.durability.members.writing.is_none()
             && !base.durability.members.to_record.is_empty()
@@ -87,7 +87,7 @@ impl Task for Members {
 }
 
 impl Durability {
-    /// Writes a part of the metadata to every member; how many writes that are.
+    /// Writes a part of the metadata to every member. Returns the number of writes.
     pub(crate) fn write_to_members<M: Memory>(
         &mut self,
         core: &mut Core,
@@ -121,7 +121,7 @@ impl Durability {
         members.len()
     }
 
-    /// Flushes every member; how many flushes that are.
+    /// Flushes every member. Returns the number of flushes.
     pub(crate) fn flush_members(&mut self, core: &mut Core) -> usize {
         let members = self.members.list.clone();
         for member in &members {
@@ -130,13 +130,13 @@ impl Durability {
         members.len()
     }
 
-    /// Has the superblocks written to all devices that take them.
+    /// Begins to write the superblocks to all devices that take them.
     pub(crate) fn record_superblocks(&mut self, core: &Core, verification: &Verification) {
         let left = core.map.devices().iter().filter(|sb| takes_superblock(core, verification, sb));
         let copies =
             left.flat_map(|sb| [DeviceOffset(0), Superblock::second_at(sb.size)].map(|at| (sb.device, at)));
-        // A removed file before anything counts against its being older, then the member that is left: it
-        // counts.
+        // A removed file comes before anything that makes it count as older; then comes the remaining member,
+        // whose record decides.
         let order = |device: DeviceId| {
             (!verification.is_removed(device), !core.map.members().contains(&device), device)
         };
@@ -146,19 +146,18 @@ impl Durability {
         self.members.checked = None;
     }
 
-    /// Whether superblocks are written: once the last member has failed, only that devices were damaged is
-    /// worth it.
+    /// Whether superblocks are written: once the last member has failed, only to record damaged devices.
     fn may_record(&self, verification: &Verification) -> bool {
         !self.commits.metadata_failed || verification.any_damaged()
     }
 
-    /// Superblocks do not yet say that a device was damaged.
+    /// Whether superblocks do not yet record that a device was damaged.
     pub(crate) fn is_recording_damage(&self, verification: &Verification) -> bool {
         verification.any_damaged() && self.members.are_recording()
     }
 
-    /// Whether the superblock in the device's last page may be written: only once a check that began for it
-    /// has ended. Written to a device that was truncated it would make the device grow again, and look whole.
+    /// Whether the superblock in the device's last page may be written: only after a check that began for
+    /// this purpose. Written to a truncated device, it would make the device grow again and look intact.
     fn may_record_last_page(
         &mut self,
         core: &mut Core,
@@ -173,7 +172,8 @@ impl Durability {
         wanted.is_none_or(|round| verification.is_checked(device, round))
     }
 
-    /// Writes the next superblock, one at a time so that one copy of each device is good at any instant.
+    /// Writes the next superblock. Superblocks are written one at a time, so that at any instant one copy of
+    /// each device is good.
     pub(crate) fn write_superblock<M: Memory>(
         &mut self,
         core: &mut Core,
@@ -188,7 +188,7 @@ impl Durability {
         if at != DeviceOffset(0) && !self.may_record_last_page(core, verification, device) {
             return;
         }
-        // With all scratch blocks out, pieces under way give some back.
+        // If all scratch blocks are in use, pieces in flight will return some.
         let Some([Some(buffer), _]) = space.scratch.blocks(1) else { return };
         self.members.to_record.pop_front();
         self.members.checked = None;
@@ -206,8 +206,8 @@ fn takes_superblock(core: &Core, verification: &Verification, sb: &Superblock) -
 }
 
 impl Base {
-    /// A device that may be a metadata member failed, hangs or is gone: what it was given last may not be
-    /// durable there. The pool goes on with the other member; without one the map can no longer be made
+    /// Handles a device that failed, hangs or is gone and may be a metadata member: its last writes may not
+    /// be durable there. The pool continues with the other member; without one the map can no longer be made
     /// durable.
     pub(crate) fn member_failed(&mut self, device: DeviceId, error: IoError) {
         if self.durability.commits.metadata_failed || !self.core.map.members().contains(&device) {
@@ -220,7 +220,7 @@ impl Base {
         self.durability.record_superblocks(&self.core, &self.verification);
     }
 
-    /// A command to a metadata member has ended.
+    /// Handles the end of a command to a metadata member.
     pub(crate) fn metadata_io_ended<M: Memory>(
         &mut self,
         io: MetadataIo,
@@ -242,8 +242,8 @@ impl Base {
             self.put_back_block(buffer);
         }
         if let Err(error) = result {
-            // A device without metadata that cannot be told is lost itself; it cannot mislead anybody
-            // who does not accept a rollback.
+            // A device without metadata that cannot take the record is lost itself; it can mislead nobody who
+            // does not accept a rollback.
             self.durability.members.to_record.retain(|(d, _)| *d != device);
             self.member_failed(device, error);
         }

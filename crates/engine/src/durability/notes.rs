@@ -1,4 +1,4 @@
-//! Notes, when writes end, which blocks a failed flush of their device would put in doubt.
+//! Records, at the end of writes, of the blocks that a failed flush of their device would put in doubt.
 
 use crate::core::Core;
 use crate::device::unflushed::{Unflushed, Wrote};
@@ -9,7 +9,8 @@ use crate::request::piece::{Piece, Target};
 use weir_model::{DeviceId, Mutant, Span};
 
 impl Durability {
-    /// A write failed: the device may hold any part of it, and may lose that again unless it is flushed.
+    /// Records a failed write: the device may have any part of it, and may lose that again unless it is
+    /// flushed.
     pub(crate) fn note_unfinished(
         &mut self,
         core: &mut Core,
@@ -18,7 +19,7 @@ impl Durability {
         device: DeviceId,
     ) {
         let Piece { key, range, .. } = requests.pieces[id.0 as usize];
-        // What was on its way to a device when it was lost is in doubt already, and no flush will come.
+        // A write in flight to a device when it was lost is in doubt already, and no flush will come.
         if !core.is_lost(device)
             && !core.is_planted(Mutant::FailedWriteNotNoted)
             && core.devices[device.index()].epochs.wrote(device, false).is_some()
@@ -27,8 +28,8 @@ impl Durability {
         }
     }
 
-    /// Notes what a failed flush of the device would mean for these blocks: a `volatile` write would be in
-    /// doubt; what a durable one covered as a whole no longer would.
+    /// Records the effect of a failed flush of the device on these blocks: a `volatile` write would be in
+    /// doubt; blocks that a durable write covers as whole blocks no longer would.
     #[inline(always)]
     pub(crate) fn note_written(
         &mut self,
@@ -57,9 +58,9 @@ impl Durability {
         self.note_unflushed(core, device, Unflushed { range: covered, wrote: Wrote::Durable, ..written });
     }
 
-    /// The write's change of the map commits after changes of the extent that are pending. If a flush that
-    /// those need fails, the map falls back on the state before all of them, which this write did not reach.
-    /// Notes the blocks where that may happen; returns whether it may.
+    /// Records the blocks of a write whose map change commits after pending changes of the extent. If a flush
+    /// that those need fails, the map falls back on the state before all of them, which this write did not
+    /// reach. Returns whether that can happen.
     pub(crate) fn note_late(&mut self, core: &mut Core, device: DeviceId, written: Unflushed) -> bool {
         let may_fall_back =
             core.devices[device.index()].epochs.owes(device).is_some() && core.map.has_pending(written.key);

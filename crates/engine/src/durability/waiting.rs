@@ -1,26 +1,27 @@
-//! Who waits for commits, and how many commits each needs.
+//! The parties that wait for commits, and the number of commits that each needs.
 //!
-//! One commit is enough, unless a device lost something while it was under way: that it is lost, or where
-//! else it is, is then in a change of the map that may need another flush.
+//! One commit suffices, unless a device lost writes during it: the map change that records the loss, or the
+//! blocks' other place, may then need another flush.
 
 use crate::ids::Waiter;
 use std::collections::BTreeSet;
 use weir_model::{DeviceId, DeviceSet, ExtentKey, VolumeId};
 
-/// Commits a FLUSH waits for before it fails, if in each of them a flush failed that the same extents needed.
+/// The maximum number of commits a FLUSH waits for, if in each of them a flush failed that the same extents
+/// needed. After that it fails.
 const COMMITS_MAX: u8 = 32;
 
-/// One of those who wait for a commit.
+/// A party that waits for a commit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) who: Waiter,
-    /// Devices because of which one commit was not enough.
+    /// Devices whose losses already made it wait for a further commit.
     again: DeviceSet,
-    /// Commits that have ended since it waits.
+    /// The number of commits that have ended since it began to wait.
     commits: u8,
 }
 
-/// What a commit that has ended means for one of its waiters.
+/// The result of an ended commit for one of its parties.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Enough,
@@ -29,12 +30,12 @@ pub(super) enum Outcome {
     Failed(DeviceId),
 }
 
-/// Unflushed writes that devices lost during a commit, as far as no other place has them durably.
+/// The unflushed writes that devices lost during a commit, as far as no other place has the data durably.
 #[derive(Debug, Default)]
 pub(super) struct Missed {
     devices: DeviceSet,
-    /// Volumes of which an extent was lost during an earlier commit as well, and the device that lost it this
-    /// time.
+    /// Volumes with an extent that also lost writes during an earlier commit, each with the device that lost
+    /// them this time.
     repeatedly: Vec<(VolumeId, DeviceId)>,
 }
 
@@ -50,9 +51,9 @@ impl Waiting {
         Self { who, again: DeviceSet::default(), commits: 0 }
     }
 
-    /// Whether the commit was enough. It waits for another commit once for each device that lost writes, as
-    /// changes may need that flush; more often only while extents of `volume` lose them again and again. So a
-    /// failing device delays no FLUSH indefinitely.
+    /// Returns whether the commit was enough. The party waits for another commit once for each device that
+    /// lost writes, because changes may need that flush; it waits more often only while extents of `volume`
+    /// lose writes repeatedly. So a failing device delays no FLUSH indefinitely.
     pub(super) fn outcome(&mut self, missed: &Missed, volume: Option<VolumeId>) -> Outcome {
         let is_new = !missed.devices.without(self.again).is_empty();
         self.again = self.again.or(missed.devices);
@@ -67,28 +68,27 @@ impl Waiting {
     }
 }
 
-/// Extents of which devices lost unflushed writes.
+/// The extents of which devices lost unflushed writes.
 #[derive(Debug, Default)]
 pub(super) struct MissedExtents {
-    /// During the commit under way.
+    /// Losses during the commit in progress.
     now: Vec<(ExtentKey, DeviceId)>,
-    /// During an earlier commit, with changes that are still pending.
+    /// Extents with losses during an earlier commit whose changes are still pending.
     unresolved: BTreeSet<ExtentKey>,
 }
 
 impl MissedExtents {
-    /// The device lost unflushed writes of the extent.
+    /// Notes that the device lost unflushed writes of the extent.
     pub(super) fn note(&mut self, key: ExtentKey, device: DeviceId) {
         self.now.push((key, device));
     }
 
-    /// A commit begins, which covers what was lost before.
+    /// Notes that a commit begins, which covers the losses so far.
     pub(super) fn begin_commit(&mut self) {
         self.now.clear();
     }
 
-    /// A commit has ended: what devices lost while it was under way, as far as changes of that are still
-    /// pending.
+    /// Returns the losses during the commit that has ended, as far as the extents' changes are still pending.
     pub(super) fn end_commit(&mut self, is_pending: impl Fn(ExtentKey) -> bool) -> Missed {
         let (mut missed, mut fresh) = (Missed::default(), Vec::new());
         for (key, device) in std::mem::take(&mut self.now).into_iter().filter(|(key, _)| is_pending(*key)) {

@@ -1,4 +1,5 @@
-//! The end of a device command: measured, retried or failed, and told to whoever began it (`dispatch_end`).
+//! The end of a device command: it is measured, retried or failed, and passed to the module that issued it
+//! (`dispatch_end`).
 
 use crate::device::pacing::Ended;
 use crate::flight::{DurableStep, Flight, Purpose, ReadIo, Whose, WriteIo, is_full};
@@ -34,14 +35,14 @@ impl Engine {
         }
     }
 
-    /// A device command has ended.
+    /// Finishes one device command, or one part of a joined command.
     #[inline(always)]
     pub(crate) fn finish_flight<M: Memory>(&mut self, id: IoId, result: Result<(), IoError>, memory: &mut M) {
         let Some(flight) = self.data.base.core.commands.get(id) else { return };
         let (of, promise) = (flight.device, flight.promise);
         let is_plain = result.is_ok() && promise.is_none() && !self.data.base.core.is_spoilt(flight);
         match flight.purpose {
-            // What most are. The flight is large: a read leaves it in the table.
+            // Fast path for most commands. `Flight` is large: a read is not moved out of the table.
             Purpose::Read(ReadIo::Run(piece)) if is_plain && !self.data.mover.awaits_client_reads() => {
                 self.measure_flight(id, Whose::Client, IoKind::Read, Some(piece));
                 self.data.base.core.commands.remove(id);
@@ -65,7 +66,7 @@ impl Engine {
         self.run_ready(memory);
     }
 
-    /// Measures a device command that has ended well: whose it was, what, and of which piece.
+    /// Measures a device command that succeeded.
     #[inline(always)]
     fn measure_flight(&mut self, id: IoId, whose: Whose, kind: IoKind, piece: Option<PieceId>) {
         let DataPath { base: Base { core, .. }, mover, .. } = &mut self.data;
@@ -83,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// A device command has ended that is not measured.
+    /// Ends a device command without measuring it.
     pub(crate) fn end_at_device(&mut self, flight: &Flight, whose: Whose) {
         let device = &mut self.data.base.core.devices[flight.device.index()];
         device.end(self.data.base.core.now, flight, whose, self.data.mover.share());
@@ -100,7 +101,7 @@ impl Engine {
         if let Some(promise) = flight.promise {
             self.data.base.core.devices[of].promises.end(promise);
         }
-        // The system may have had the page in memory: that says nothing of the device.
+        // The page cache may have served this read, so its time says nothing about the device.
         let is_weighed = !matches!(flight.purpose, Purpose::Verify);
         if result.is_ok() && !is_abandoned && is_weighed {
             let piece = flight.purpose.piece();
@@ -126,7 +127,7 @@ impl Engine {
                     .measure_flush(flight.device, self.data.base.core.now.since(flight.started));
             }
             if self.data.base.core.is_spoilt(&flight) {
-                // A flush failed meanwhile, which may have been about this very write.
+                // A flush failed in the meantime; it may have reported the loss of this very write.
                 self.end_flight(&flight, Err(IoError::Os(Errno::EIO)), memory);
             } else if matches!(flight.command(), IoKind::Flush)
                 && !self.data.base.core.is_planted(Mutant::FlushCountsAtOnce)
@@ -138,8 +139,8 @@ impl Engine {
         }
     }
 
-    /// The bytes of a durable write that takes two commands are written: makes them durable. False if that is
-    /// not what has ended, or comes to nothing.
+    /// Sends the flush of a durable write that takes two commands, once its bytes are written. Returns false
+    /// if the command is not the first half of such a write, or if its result no longer matters.
     fn was_written(&mut self, id: IoId) -> bool {
         let Some(flight) = self.data.base.core.commands.get(id) else { return false };
         if flight.step != DurableStep::Writing
@@ -153,7 +154,7 @@ impl Engine {
         true
     }
 
-    /// A device command has failed: tries it again, or ends it, with what follows for the device.
+    /// Handles a failed device command: retries it, or ends it and updates the device's state.
     fn flight_failed<M: Memory>(&mut self, flight: Flight, error: IoError, memory: &mut M) {
         let Some(flight) = self.data.base.core.retried(flight, error) else { return };
         let whose = flight.purpose.whose();
@@ -178,7 +179,7 @@ impl Engine {
         self.end_flight(&flight, Err(error), memory);
     }
 
-    /// Tells whoever waits for a device command how it ended.
+    /// Passes the result of a device command to the module that waits for it.
     #[inline(always)]
     fn dispatch_end<M: Memory>(&mut self, flight: &Flight, result: Result<(), IoError>, memory: &mut M) {
         match flight.purpose {
@@ -189,7 +190,7 @@ impl Engine {
         self.data.base.reuse_any_released(flight.device);
     }
 
-    /// The same, kept out of line: for commands that fail, and flushes that count.
+    /// Like `dispatch_end`, out of line: for failed commands, and for flushes that count.
     #[inline(never)]
     pub(crate) fn end_flight<M: Memory>(
         &mut self,
@@ -235,7 +236,7 @@ impl Engine {
         }
     }
 
-    /// A flush or durable write of the device ended: the flushes that waited for it alone count.
+    /// Ends the flushes that waited only for a flush or durable write of this device that has just ended.
     pub(crate) fn end_flushes<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
         while let Some(flush) = self.data.base.core.devices[device.index()].promises.next_counting() {
             self.end_flight(&flush, Ok(()), memory);

@@ -1,11 +1,11 @@
-//! Devices that are lost: given up because they do not answer, gone, or absent from the start.
+//! Lost devices: unresponsive, gone, or absent from the start.
 //!
-//! A lost device gets no more commands; whatever needs it fails with EIO, everything else goes on. It
-//! stays lost until the pool is opened again, even if it answers: what it missed nobody knows.
+//! A lost device gets no more commands. Requests that need it fail with EIO; all others continue. It stays
+//! lost until the pool is opened again, even if it answers, because nobody knows which writes it missed.
 //!
-//! A command it has not answered may still read or fill its buffer and change its location (rule 2 of
-//! docs/internals/invariants.md). So the command is *abandoned*: its request is answered, but the buffer is
-//! kept back and the location is quarantined until the command really ends.
+//! A command that it has not answered may still read or fill its buffer and change its location (rule 2 of
+//! docs/internals/invariants.md). Such a command is *abandoned*: its request is answered, but the buffer is
+//! kept and the location is quarantined until the command really ends.
 
 use crate::Engine;
 use crate::device::Availability;
@@ -14,21 +14,21 @@ use crate::notice::{LostWhy, Notice};
 use crate::task::Task;
 use weir_model::{DeviceId, IoError, IoId, Memory, Nanos};
 
-/// Something that happened to a device, told by whoever drives it.
+/// An event of a device, reported by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
-    /// It is gone, and will not answer or answers with errors only.
+    /// The device is gone: it does not answer, or answers with errors only.
     Lost,
 }
 
-/// Looks whether devices answer ([`crate::device::deadline`]).
+/// The task that checks whether devices answer in time ([`crate::device::deadline`]).
 #[derive(Debug)]
 pub(crate) struct Deadlines;
 
 impl Task for Deadlines {
     type On = Engine;
 
-    /// When some command is overdue.
+    /// Returns the time at which the next command becomes overdue.
     fn due(engine: &Engine) -> Option<Nanos> {
         engine.data.base.core.devices.iter().filter_map(|d| d.watch()).min()
     }
@@ -50,7 +50,7 @@ impl Task for Deadlines {
 }
 
 impl Engine {
-    /// Something happened to a device.
+    /// Handles an event of a device.
     pub fn device_event<M: Memory>(
         &mut self,
         now: Nanos,
@@ -65,7 +65,7 @@ impl Engine {
         self.run_ready(memory);
     }
 
-    /// The device is no longer used.
+    /// Stops using the device.
     pub(crate) fn lose<M: Memory>(&mut self, device: DeviceId, why: LostWhy, memory: &mut M) {
         if self.data.base.core.is_lost(device) {
             return;
@@ -97,7 +97,7 @@ impl Engine {
         self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
     }
 
-    /// Ends the command for whoever waits for it, though the device still has it.
+    /// Ends the command for whoever waits for it, although the device has not answered it.
     fn abandon<M: Memory>(&mut self, id: IoId, memory: &mut M) {
         let ended = self.data.base.core.commands.abandon(id);
         self.data.base.core.abandoned.add(id, ended.buffer);

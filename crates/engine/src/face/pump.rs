@@ -1,25 +1,25 @@
-//! The one loop that moves an engine: what is due is done, and the commands that follow go to the devices.
+//! The loop that drives an engine: it runs due tasks and hands the resulting commands to the devices.
 
 use crate::Engine;
 use weir_model::{Io, IoDone, IoError, Memory, Nanos};
 
-/// Whatever drives an engine: a clock, buffers, and devices.
+/// The environment of an engine: a clock, buffers, and devices.
 pub trait Driver {
-    /// What the buffers are in.
+    /// The memory that contains the buffers.
     type Memory: Memory;
-    /// The time. It never runs backwards.
+    /// Returns the current time. It never runs backwards.
     fn now(&self) -> Nanos;
-    /// The buffers.
+    /// Returns the buffers.
     fn memory(&mut self) -> &mut Self::Memory;
-    /// Starts a device command. Its result, if it has ended at once; otherwise the driver hands it to
-    /// [`Engine::complete`] later.
+    /// Starts a device command. Returns its result if it has ended at once; otherwise the driver passes the
+    /// result to [`Engine::complete`] later.
     fn start(&mut self, io: Io) -> Option<Result<(), IoError>>;
 }
 
 impl Engine {
-    /// Does what has become due (commits, checkpoints, the rest of long requests), and starts device
-    /// commands until there are none. To be called once after each batch of [`Self::submit`] and
-    /// [`Self::complete`] (a batch of FLUSHes is then one commit), and when [`Self::deadline`] has come.
+    /// Runs due work (commits, checkpoints, the rest of long requests), and starts device commands until none
+    /// is left. The driver calls it once after each batch of [`Self::submit`] and [`Self::complete`], so that
+    /// a batch of FLUSHes is one commit, and when [`Self::deadline`] has come.
     #[inline]
     pub fn pump<D: Driver>(&mut self, driver: &mut D) {
         self.tick(driver.now(), driver.memory());
@@ -35,7 +35,7 @@ impl Engine {
         self.run_tasks(memory);
     }
 
-    /// The next command for a device, to be started now.
+    /// Returns the next device command to start.
     #[inline]
     fn next_io(&mut self) -> Option<Io> {
         debug_assert!(self.data.base.effects.is_empty(), "an effect was not handled");

@@ -1,4 +1,4 @@
-//! Requests are accepted and cut into pieces, and the pieces begin.
+//! Accepts requests, cuts them into pieces, and begins the pieces.
 
 use crate::Engine;
 use crate::ids::ActiveId;
@@ -20,7 +20,7 @@ impl Task for Ranges {
         !engine.data.base.requests.ranges.is_empty()
     }
 
-    /// Makes the next pieces of requests over many extents.
+    /// Makes the next pieces of requests that span many extents.
     fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {
         for _ in 0..engine.data.base.requests.ranges.len() {
             if let Some(id) = engine.data.base.requests.ranges.next() {
@@ -49,7 +49,7 @@ impl Task for Ready {
 }
 
 impl Engine {
-    /// Checks a request and begins it: reads and writes by pieces, ranges in batches, FLUSH as a waiter.
+    /// Checks a request and begins it: reads and writes piece by piece, ranges in batches, FLUSH as a waiter.
     #[inline]
     pub(crate) fn accept<M: Memory>(&mut self, request: Request, memory: &mut M) {
         if let Err(error) = self.data.base.check(&request) {
@@ -77,7 +77,7 @@ impl Engine {
         self.run_ready(memory);
     }
 
-    /// Cuts a read or write into pieces at extent borders.
+    /// Cuts a read or write into pieces at extent boundaries.
     fn cut<M: Memory>(&mut self, id: ActiveId, request: Request, memory: &mut M) {
         let Some(buffer) = request.buffer else { return };
         let extent = self.data.base.core.map.extent();
@@ -89,7 +89,7 @@ impl Engine {
             return self.begin_piece(Piece::new(id, key(at), span, work, buffer), memory);
         }
         self.data.base.core.commands.expect_parts();
-        // One more than the pieces, so that the request does not end while it is being cut.
+        // The count is one more than the pieces, so that the request does not end while it is being cut.
         self.data.base.requests.active[id.0].left = 1;
         while at.0 < end.0 {
             let start = extent.within(at);
@@ -104,7 +104,7 @@ impl Engine {
         self.data.base.piece_made(id);
     }
 
-    /// Begins a read, or a write once it has its blocks.
+    /// Begins a piece: a read at once, a write once it has locked its blocks.
     #[inline]
     fn begin_piece<M: Memory>(&mut self, piece: Piece, memory: &mut M) {
         let (key, range, is_read) = (piece.key, piece.range, piece.work == Work::Read);
@@ -118,8 +118,8 @@ impl Engine {
         }
     }
 
-    /// Handles effects, and starts the pieces that got what they waited for. A queue rather than recursion:
-    /// any number of them may end at once.
+    /// Handles effects, and starts the pieces that are ready. It uses a queue instead of recursion, because
+    /// any number of pieces may end at once.
     #[inline]
     pub(crate) fn run_ready<M: Memory>(&mut self, memory: &mut M) {
         // Most calls find nothing: a completion rarely makes a piece ready.
@@ -157,16 +157,16 @@ impl Engine {
         }
     }
 
-    /// A FLUSH of the volume failed because of the device, and nobody may have heard of it: the next one
-    /// fails, too.
+    /// Makes the volume's next FLUSH fail, because an earlier FLUSH failed on this device and its client may
+    /// not have received the error.
     pub fn owe(&mut self, volume: VolumeId, device: DeviceId) {
         if self.data.base.core.map.volume(volume).is_some() {
             self.data.base.durability.doubt.owe(volume, device);
         }
     }
 
-    /// Asks the mover for something. It is done when there is a buffer, as far as it can be; beyond a
-    /// bounded queue it is not taken. For drivers and tests; policies ask in rounds and on accesses.
+    /// Queues an action for the mover. The mover runs it when it has a buffer, as far as possible; a full
+    /// queue drops it. For drivers and tests: policies request actions in rounds and on accesses.
     pub fn request_action(&mut self, action: Action) {
         self.data.base.host.actions.push(action);
     }

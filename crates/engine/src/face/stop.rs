@@ -1,11 +1,11 @@
-//! Stopping: changes are refused, what is in flight ends, and everything is made durable.
+//! Stopping: the engine refuses changes, waits for commands in flight, and makes everything durable.
 
 use crate::space::WhenFull;
 use crate::task::Task;
 use crate::{Engine, StoppedChanges};
 use weir_model::{Memory, Nanos};
 
-/// Verifies all devices once everything is at rest ([`crate::verify::last_check`]).
+/// The task that verifies all devices once the engine is at rest ([`crate::verify::last_check`]).
 #[derive(Debug)]
 pub(crate) struct LastCheck;
 
@@ -24,8 +24,8 @@ impl Task for LastCheck {
 }
 
 impl Engine {
-    /// Stops accepting changes; once everything in flight has ended, commits, writes a checkpoint, and
-    /// verifies the devices once more.
+    /// Stops accepting changes. Once everything in flight has ended, the engine commits, writes a checkpoint,
+    /// and verifies the devices once more.
     pub fn begin_stop(&mut self, now: Nanos) {
         self.data.base.core.now = now;
         self.data.base.core.stopped_changes.get_or_insert(StoppedChanges::Stopping);
@@ -35,8 +35,8 @@ impl Engine {
         self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
     }
 
-    /// After [`Self::begin_stop`]: everything is durable that can be, nothing is in flight, and
-    /// [`Self::damaged_device`] says what is gone all the same.
+    /// Whether a stop begun with [`Self::begin_stop`] is complete: everything that can be durable is, and
+    /// nothing is in flight. [`Self::damaged_device`] then names a device that lost data.
     pub fn stopped(&self) -> bool {
         self.is_at_rest() && self.data.base.verification.last_check_is_over()
     }
@@ -50,8 +50,8 @@ impl Engine {
             && self.tasks_are_idle()
     }
 
-    /// Nobody waits for space to be freed any more: whoever does is refused. For a driver that is
-    /// about to stop.
+    /// Refuses the requests that wait for space, and all later ones that would. For a driver that is about to
+    /// stop.
     pub fn stop_waiting_for_space(&mut self, now: Nanos) {
         self.data.base.core.now = now;
         self.data.base.space.state.rules.when_full = WhenFull::Error;

@@ -1,10 +1,10 @@
-//! What the engine is in the middle of: for tests that ask whether every moment was put to the test.
+//! The engine's current activity, for tests that check whether every state was covered.
 
 use crate::Engine;
 use crate::flight::{MetadataIo, Purpose};
 use std::fmt;
 
-/// Something that takes several steps, at any of which everything may end.
+/// An activity of several steps, at any of which a crash may occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
     /// A client's bytes are being read.
@@ -25,22 +25,22 @@ pub enum Activity {
     CheckpointRoot,
     /// A volume is being removed.
     Removal,
-    /// Space given up is not reusable yet.
+    /// Freed space cannot be reused yet.
     SpaceQuarantined,
     /// A write waits for space.
     WaitingForSpace,
-    /// The mover copies blocks to another place.
+    /// The mover is copying blocks to another place.
     Moving,
     /// Two copies may differ: a write intent is open.
     IntentOpen,
-    /// The map is on one of its two members only.
+    /// The map is on only one of its two members.
     Degraded,
     /// Blocks read as EIO because a flush failed or a device was lost.
     InDoubt,
 }
 
 impl Activity {
-    /// All there are.
+    /// All activities.
     pub const ALL: [Self; 15] = [
         Self::Reading,
         Self::Writing,
@@ -83,13 +83,12 @@ impl fmt::Display for Activity {
 }
 
 impl Engine {
-    /// Whether everything the engine knows is durable, so that the next one will know it. Cost: a look at
-    /// every device.
+    /// Whether the complete state is durable, so that it survives a restart. Cost: linear in the devices.
     pub fn is_settled(&self) -> bool {
         self.data.base.durability.is_settled(&self.data.base.core)
     }
 
-    /// Whether the engine is in the middle of this. Cost: a look at every command in flight.
+    /// Whether this activity is in progress. Cost: linear in the commands in flight.
     pub fn is_doing(&self, activity: Activity) -> bool {
         let in_flight =
             |is: fn(&Purpose) -> bool| self.data.base.core.commands.iter().any(|flight| is(&flight.purpose));

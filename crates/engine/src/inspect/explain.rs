@@ -1,4 +1,4 @@
-//! Where a block is, since when and why: for people who ask.
+//! The location of a block, its age and the reasons for it.
 
 use crate::Engine;
 use crate::core::Core;
@@ -12,47 +12,47 @@ use weir_model::{
 };
 use weir_policy::placement::{Moment, Places, Question, Reasons};
 
-/// Where a block is, since when and why.
+/// The location of a block, its age and the reasons for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// Where the block begins in its volume.
+    /// The offset of the block in its volume.
     pub block: VolumeOffset,
-    /// Where its extent begins, and the size of an extent.
+    /// The offset of its extent.
     pub extent: VolumeOffset,
-    /// See `extent`.
+    /// The size of an extent.
     pub extent_size: Bytes,
-    /// Which of the extent's blocks it is.
+    /// The index of the block in its extent.
     pub number: u16,
     /// The extent's places; none if it reads as zeros.
     pub places: Vec<ExplainedPlace>,
-    /// The block's last write was lost with a failed flush: it reads as EIO until it is rewritten.
+    /// Whether a failed flush lost the block's last write: it reads as EIO until it is rewritten.
     pub in_doubt: bool,
-    /// The policy that decides.
+    /// The policy in charge.
     pub policy: &'static str,
-    /// Its reasons.
+    /// The policy's reasons.
     pub reasons: Reasons,
 }
 
 /// One place of an extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedPlace {
-    /// Which.
+    /// The id of the place.
     pub id: PlaceId,
-    /// Where the block is there, if the place holds it.
+    /// The offset of the block on the device, if the place is valid for it.
     pub at: Option<DeviceOffset>,
-    /// The runs of the extent's blocks it holds, ascending.
+    /// The runs of blocks that the place is valid for, ascending.
     pub blocks: Vec<BlockRange>,
-    /// For how long the extent has had the place, if that is known.
+    /// The age of the place, if known.
     pub age: Option<Nanos>,
 }
 
-/// Why there is nothing to explain. Messages have the form "what is wrong; the way out".
+/// The reason why there is nothing to explain. Messages have the form "problem; remedy".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExplainError {
-    /// There is no such volume.
+    /// The volume does not exist.
     #[error("there is no volume {0:?}; `weir volume list` shows those there are")]
     NoVolume(String),
-    /// The volume is not that long.
+    /// The offset is beyond the end of the volume.
     #[error("offset {at} is beyond the end of volume {volume:?}; it has {size}: give an offset below that")]
     Beyond {
         /// The offset.
@@ -65,7 +65,7 @@ pub enum ExplainError {
 }
 
 impl ExplainError {
-    /// What the caller must do.
+    /// Returns the kind of the error.
     pub const fn kind(&self) -> ErrorKind {
         ErrorKind::Usage
     }
@@ -89,10 +89,10 @@ impl Counts {
 }
 
 impl Engine {
-    /// Where the block of a volume is that holds this byte, since when and why. Changes nothing.
+    /// Explains the location of the volume's block that contains this byte. Changes nothing.
     ///
     /// # Errors
-    /// If there is no such volume, or it ends before.
+    /// Fails if the volume does not exist, or is shorter.
     pub fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
         let catalogue = self.data.base.core.map.catalogue();
         let found =
@@ -123,7 +123,7 @@ impl Engine {
         })
     }
 
-    /// The policy of an extent's volume, and what it has to say.
+    /// Returns the policy of an extent's volume, and its reasons.
     fn reasons(&self, key: ExtentKey, block: u16, places: Places) -> (&'static str, Reasons) {
         let which = self.data.base.host.policies.of(key.volume);
         let policy = &self.data.base.host.policies.all[which.0].policy;
@@ -149,7 +149,7 @@ impl Engine {
 }
 
 impl ExplainedPlace {
-    /// It has an extent of its device for itself; else slots in extents shared with others.
+    /// Whether the place is a whole extent of its device, as opposed to slots in shared extents.
     pub fn is_whole(&self) -> bool {
         self.id.kind == PlaceKind::Whole
     }

@@ -1,4 +1,4 @@
-//! What the pool is doing, as plain data.
+//! The pool's status, as plain data.
 
 use crate::Engine;
 use crate::StoppedChanges;
@@ -19,70 +19,70 @@ use crate::space::extra::Spread;
 use weir_map::{Found, MapMemory, MapRoom};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
 
-/// Whether a device is used.
+/// Whether a device is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
-    /// It is.
+    /// The device is in use.
     InUse,
-    /// It gets no more commands until the pool is opened again.
+    /// The device gets no more commands until the pool is opened again.
     Lost {
-        /// Why.
+        /// The reason.
         why: LostWhy,
-        /// How long it has been so.
+        /// The time since the loss.
         for_: Nanos,
     },
 }
 
-/// A device's share of the pool and how it performs.
+/// The status of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceStatus {
     /// Its id.
     pub id: DeviceId,
     /// Its name in the pool file.
     pub name: String,
-    /// What kind of device it is.
+    /// Its class.
     pub class: DeviceClass,
     /// Space for user data.
     pub total: Bytes,
-    /// Of it, not owned by any volume, as its extents are in effect.
+    /// Space that no volume owns in the visible state.
     pub free: Bytes,
-    /// Of what is free, what was given up so lately that it cannot be handed out again yet: once the map that
-    /// says so is durable, and commands that may touch it have ended.
+    /// Free space that cannot be allocated yet: the map that releases it is not durable, or commands that may
+    /// touch it are in flight.
     pub releasing: Bytes,
     /// Reads completed, and their bytes.
     pub reads: (u64, Bytes),
-    /// Writes completed (the map's included), and their bytes.
+    /// Writes completed, including the map's, and their bytes.
     pub writes: (u64, Bytes),
-    /// Mean response to reads, recent ones counting more; `None` before the first.
+    /// The moving average of the response time of reads; `None` before the first.
     pub read_response: Option<Nanos>,
-    /// Mean response to writes, recent ones counting more; `None` before the first.
+    /// The moving average of the response time of writes; `None` before the first.
     pub write_response: Option<Nanos>,
-    /// Response to a 4 KiB read when idle.
+    /// The response time of a 4 KiB read when idle.
     pub idle_response: Option<Nanos>,
     /// Flushes completed.
     pub flushes: u64,
-    /// Commands that failed, retried ones included.
+    /// Failed commands, including retried ones.
     pub errors: ErrorCounts,
     /// Commands in flight.
     pub in_flight: u64,
-    /// What the mover has of its time.
+    /// The mover's use of its time.
     pub mover: MoverShare,
-    /// What it does of late.
+    /// Its recent load.
     pub load: Load,
-    /// How its responses are distributed, by direction and size; of all commands, the map's and the
-    /// mover's included.
+    /// The distributions of response times by direction and size, of all commands, including those of the map
+    /// and the mover.
     pub responses: Vec<ResponsesBySize>,
-    /// Whether it is used, and why not.
+    /// Whether it is in use, and why not.
     pub state: DeviceState,
-    /// Its file was removed or replaced while it was used: it is gone once it is closed.
+    /// Whether its file was removed or replaced while in use: its data is gone once it is closed.
     pub removed: bool,
-    /// Blocks whose last write was lost with a failed flush: they read as EIO until rewritten.
+    /// Blocks whose last write was lost by a failed flush: they read as EIO until rewritten.
     pub doubtful: u64,
-    /// It carries the map.
+    /// Whether it contains the map.
     pub metadata: bool,
 }
 
-/// The pool as it is.
+/// The status of the pool.
 #[derive(Clone, Debug)]
 pub struct PoolStatus {
     /// Its name.
@@ -95,57 +95,58 @@ pub struct PoolStatus {
     pub devices: Vec<DeviceStatus>,
     /// Its volumes.
     pub volumes: Vec<VolumeInfo>,
-    /// Memory the map takes.
+    /// The memory of the map.
     pub memory: MapMemory,
-    /// How full the metadata area is.
+    /// The use of the metadata area.
     pub metadata: MapRoom,
-    /// How full it is.
+    /// The use of space.
     pub space: SpaceStatus,
-    /// What was written since the start.
+    /// The bytes written since the start.
     pub written: Written,
-    /// How extents lie on the devices.
+    /// The placement of extents on the devices.
     pub spread: Spread,
-    /// What the mover has done, and is doing.
+    /// The mover's counters.
     pub mover: MoverStatus,
     /// The extent cache.
     pub cache: CacheStatus,
-    /// What the moves of the pool's policy came to.
+    /// The measured effect of the moves of the pool's policy.
     pub moves: MovesStatus,
-    /// What the policies have to say.
+    /// The policies' remarks.
     pub remarks: Vec<Remark>,
     /// Requests in flight.
     pub requests: usize,
-    /// What lost devices alone hold, as found when the last one was lost.
+    /// Data that only lost devices have, as of the last walk.
     pub unreachable: Bytes,
-    /// Changes are refused: the map can no longer be written.
+    /// Whether changes are refused because the map can no longer be written.
     pub read_only: bool,
 }
 
-/// A run of a volume's bytes that are alike.
+/// A run of a volume's bytes of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// How many bytes.
+    /// The length.
     pub len: Bytes,
-    /// What is there.
+    /// The kind.
     pub kind: RunKind,
 }
 
-/// What a run of a volume's bytes is.
+/// The kind of a run of a volume's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
-    /// It holds data.
+    /// The run has data.
     Data,
-    /// It reads as zeros, and its space is kept: a write there cannot run out of space for data.
+    /// The run reads as zeros, and its space is allocated: a write there cannot run out of space for data.
     Zeros,
-    /// It reads as zeros and has no space.
+    /// The run reads as zeros and has no space.
     Hole,
 }
 
-/// Extents that one [`Engine::block_status`] looks at: some tens of microseconds.
+/// The maximum number of extents that one [`Engine::block_status`] examines: some tens of microseconds.
 pub const STATUS_EXTENTS_MAX: usize = 1024;
 
 impl Engine {
-    /// The pool as it is. Walks the leaves of every volume: for people, not for every request.
+    /// Returns the status of the pool. Cost: walks the leaves of every volume, so call it rarely, not per
+    /// request.
     pub fn status(&self) -> PoolStatus {
         let map = &self.data.base.core.map;
         let extent = map.extent().bytes();
@@ -202,10 +203,10 @@ impl Engine {
         }
     }
 
-    /// Which bytes of a range hold data and which read as zeros: runs appended to `out`, at most
-    /// `most`, from the start of the range; fewer bytes than asked for if that is not enough, if
-    /// the volume ends, or after [`STATUS_EXTENTS_MAX`] extents (holes between extents count as one):
-    /// nobody else waits for a walk through terabytes.
+    /// Appends to `out` the runs of a range that have data or read as zeros: at most `most` runs, from the
+    /// start of the range. The runs cover fewer bytes than requested if `most` is too small, if the volume
+    /// ends, or after [`STATUS_EXTENTS_MAX`] extents (a run of unmapped extents counts as one), so that no
+    /// other request waits for a walk through terabytes.
     pub fn block_status(
         &self,
         volume: VolumeId,
@@ -241,7 +242,7 @@ impl Engine {
                 Found::Direct(_) => (extent_end, RunKind::Data),
                 found => {
                     let first = (u64::from(extent.within(VolumeOffset(at))) / BLOCK) as u16;
-                    // What is in doubt is no hole: who took it for zeros would not notice the loss.
+                    // A block in doubt is no hole: a client that took it for zeros would not notice the loss.
                     let data_at =
                         |b| found.holds(b) || self.data.base.durability.doubt.about(key, one(b)).is_some();
                     let data = data_at(first);

@@ -1,18 +1,18 @@
-//! Commands side by side become one: extents are smaller than what clients ask for at once.
+//! Coalescing of adjacent commands: a client's request is often longer than an extent.
 //!
-//! What is joined are first attempts of client reads and writes that wait to be handed out, next to each
-//! other on a device and in memory. The joined command ends as one, and then each of its parts as if it had
-//! been alone; a part that failed is tried again alone, so that a bad sector fails only the blocks it is in.
+//! Only first attempts of client reads and writes that wait to be handed out, adjacent on a device and in
+//! memory, are joined. When the joined command ends, each of its parts ends as if it had been alone. A part
+//! that failed is retried alone, so that a bad sector fails only its own blocks.
 
 use crate::flight::{Flight, Purpose, ReadIo, WriteIo};
 use crate::io::commands::Commands;
 use smallvec::SmallVec;
 use weir_model::{Io, IoKind, Mutant};
 
-/// How long a joined command may get, in bytes.
+/// The maximum length of a joined command, in bytes.
 const LEN_MAX: u32 = 1 << 20;
-/// Waiting commands looked at for the next part: requests for several devices, or of several clients,
-/// alternate.
+/// The number of waiting commands examined for the next part: requests to several devices, or of several
+/// clients, alternate in the queue.
 const LOOKS: usize = 8;
 
 /// Whether a command may be joined with others.
@@ -25,7 +25,7 @@ pub(crate) fn may_join(flight: &Flight) -> bool {
 }
 
 impl Commands {
-    /// Adds to a command those waiting that continue it.
+    /// Joins a command with the waiting commands that continue it.
     #[inline(never)]
     pub(super) fn join(&mut self, mut io: Io) -> Io {
         if !self.get(io.id).is_some_and(may_join) {
@@ -43,7 +43,7 @@ impl Commands {
         io
     }
 
-    /// Which of the commands waiting continues this one.
+    /// Returns the index of the waiting command that continues this one.
     fn continues_at(&self, io: &Io) -> Option<usize> {
         let continues = |next: &Io| {
             next.device == io.device

@@ -1,4 +1,4 @@
-//! The device commands under way: a table of what each is for, and those that wait to be handed out.
+//! The table of device commands in flight, and the queue of those that wait to be handed out.
 
 use crate::flight::{Flight, Purpose};
 use rustc_hash::FxHashMap;
@@ -7,24 +7,24 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_model::{Buffer, DeviceId, DeviceOffset, Io, IoId, IoKind, Planted};
 
-/// The parts of a joined command behind its first.
+/// The parts of a joined command after the first.
 pub(super) type Parts = SmallVec<[IoId; 4]>;
 
 /// All device commands that have begun and not ended.
 #[derive(Debug)]
 pub(crate) struct Commands {
     flights: Slab<Flight>,
-    /// Those that wait to be handed out, in order.
+    /// Commands that wait to be handed out, in order.
     pub(super) queue: VecDeque<Io>,
-    /// Joined commands that have not ended, by the id of their first part.
+    /// Joined commands in flight, by the id of their first part.
     pub(super) joined: FxHashMap<IoId, Parts>,
-    /// Among the commands that wait may be several of one request: without, none is joined.
+    /// Whether several queued commands may belong to one request; otherwise joining is not attempted.
     hopeful: bool,
     pub(super) planted: Planted,
 }
 
 impl Commands {
-    /// None.
+    /// Creates an empty table.
     pub(crate) fn new(planted: Planted) -> Self {
         let (flights, queue, joined) = (Slab::new(), VecDeque::new(), FxHashMap::default());
         Self { flights, queue, joined, hopeful: false, planted }
@@ -41,12 +41,12 @@ impl Commands {
         self.queue.push_back(Io { id, device, kind, at, buffer });
     }
 
-    /// A request over several extents is about to begin.
+    /// Enables joining: a request over several extents is about to begin.
     pub(crate) fn expect_parts(&mut self) {
         self.hopeful = true;
     }
 
-    /// The next command for a device, joined with those waiting that continue it.
+    /// Returns the next command for a device, joined with the waiting ones that continue it.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Io> {
         let io = self.queue.pop_front()?;
@@ -60,43 +60,43 @@ impl Commands {
         Some(self.join(io))
     }
 
-    /// The other parts of the command, if it was joined. From now on each is one for itself.
+    /// Returns the other parts of the command, if it was joined. From then on each part stands alone.
     #[inline]
     pub(crate) fn take_parts(&mut self, id: IoId) -> Option<Parts> {
         if self.joined.is_empty() { None } else { self.joined.remove(&id) }
     }
 
-    /// What the command is for, if there is one of this id.
+    /// Returns the command with this id, if there is one.
     #[inline]
     pub(crate) fn get(&self, id: IoId) -> Option<&Flight> {
         self.flights.get(id.0 as usize)
     }
 
-    /// The command has ended.
+    /// Removes a command that has ended.
     ///
     /// # Panics
-    /// If there is none of this id.
+    /// Panics if no command has this id.
     #[inline]
     pub(crate) fn remove(&mut self, id: IoId) -> Flight {
         self.flights.remove(id.0 as usize)
     }
 
-    /// What the commands under way are for.
+    /// Iterates over the commands in flight.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Flight> {
         self.flights.iter().map(|(_, flight)| flight)
     }
 
-    /// How many are under way.
+    /// Returns the number of commands in flight.
     pub(crate) fn len(&self) -> usize {
         self.flights.len()
     }
 
-    /// Whether some wait to be handed out.
+    /// Whether some commands wait to be handed out.
     pub(crate) fn any_wait(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// The commands of a device; and those among them that had not been handed out, and never will be.
+    /// Returns all commands of a device, and those among them that were not handed out and never will be.
     pub(crate) fn give_up(&mut self, device: DeviceId) -> (Vec<IoId>, Vec<IoId>) {
         let unsent = self.queue.iter().filter(|io| io.device == device).map(|io| io.id).collect();
         self.queue.retain(|io| io.device != device);
@@ -104,14 +104,14 @@ impl Commands {
         (of_device.map(|(id, _)| IoId(id as u64)).collect(), unsent)
     }
 
-    /// Nobody waits for the command any more; what it was.
+    /// Marks the command as abandoned, and returns it with its purpose.
     pub(crate) fn abandon(&mut self, id: IoId) -> Flight {
         let flight = &mut self.flights[id.0 as usize];
         let purpose = std::mem::replace(&mut flight.purpose, Purpose::Abandoned);
         Flight { purpose, ..*flight }
     }
 
-    /// Nobody waits any more for those that are for this.
+    /// Abandons all commands with a matching purpose.
     pub(crate) fn abandon_all(&mut self, is_for: impl Fn(&Purpose) -> bool) {
         let flights = self.flights.iter_mut().map(|(_, flight)| flight);
         flights

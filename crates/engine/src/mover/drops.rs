@@ -1,8 +1,8 @@
-//! Drops: of blocks that several places hold, one place holds them no more; never the last one on a device
-//! that is not lost.
+//! Drops: blocks valid in several places become invalid in one; never in the last one on a device that is not
+//! lost.
 //!
-//! Nothing is written for it but the map. A drop follows the copy it relies on in the order of the extent's
-//! versions, so that after a cut there is never a block that nobody holds.
+//! A drop changes only the map. It follows the copy it relies on in the order of the extent's versions, so
+//! that after a power loss every block is valid somewhere.
 
 use crate::DataPath;
 use crate::core::Core;
@@ -12,9 +12,10 @@ use weir_map::{BlockSet, Place, Record};
 use weir_model::{BlockRange, ExtentKey, PlaceId, PlaceKind};
 
 impl DataPath {
-    /// What `to` holds of the blocks is nowhere else any more, but for blocks somebody is writing.
+    /// Makes the blocks that `to` is valid for invalid everywhere else, except blocks that a piece has
+    /// locked.
     pub(crate) fn drop_elsewhere(&mut self, key: ExtentKey, to: PlaceId, blocks: BlockRange) {
-        // Two copies are kept where two are wanted.
+        // Volumes with two copies keep both.
         let Some(record) = lookup::record(&self.base.core.map, key).filter(|r| r.copies == 1) else { return };
         let Some(mut there) = record.place(to).map(|p| p.valid.clone()) else { return };
         there.subtract(&self.base.requests.locks.watch(key));
@@ -24,15 +25,15 @@ impl DataPath {
         }
     }
 
-    /// The blocks are not in the place any more as far as another one holds them, but for those
-    /// somebody is writing.
+    /// Makes the blocks invalid in the place as far as another one is valid for them, except blocks that a
+    /// piece has locked.
     pub(crate) fn drop_from(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId) {
         let Some(blocks) = mover::sound(&self.base.core, blocks, from) else { return };
         let all = self.base.core.map.extent().blocks();
         let Some(record) = lookup::record(&self.base.core.map, key) else { return };
         if self.base.requests.locks.begin_move(key, all) {
             let mut valid = BlockSet::none(all);
-            // What is in two places in slots, and not at home, is so for safety's sake.
+            // Duplexed blocks, in slots of two devices and not at home, stay so for safety.
             let counts = |p: &&Place| from.kind == PlaceKind::Whole || p.at.id().kind == PlaceKind::Whole;
             record.places.iter().filter(counts).for_each(|p| valid.union(&p.valid));
             if record.copies == 1 {
@@ -43,7 +44,7 @@ impl DataPath {
         }
     }
 
-    /// The blocks of `which` are not in the place any more as far as places that can be used hold them.
+    /// Makes the blocks of `which` invalid in the place as far as usable places are valid for them.
     fn drop_blocks(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId, which: &BlockSet) {
         let all = self.base.core.map.extent().blocks();
         let Some(record) = lookup::record(&self.base.core.map, key) else { return };
@@ -61,7 +62,7 @@ impl DataPath {
     }
 }
 
-/// What places other than `from` hold on devices that are not lost: a lost one may hold it in vain.
+/// Returns the blocks that places other than `from` are valid for on devices that are not lost.
 fn valid_elsewhere(core: &Core, record: &Record, from: PlaceId) -> BlockSet {
     let mut valid = BlockSet::none(core.map.extent().blocks());
     let others = record.places.iter().filter(|p| p.at.id() != from && core.is_usable(p.device()));

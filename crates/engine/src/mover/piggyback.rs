@@ -1,9 +1,8 @@
-//! Piggybacked promotion: a client's read that brings all the blocks a copy is to have is the copy's read as
-//! well.
+//! Piggybacked promotion: a client's read of all the blocks of a copy serves as the copy's read too.
 //!
-//! It takes the place of the mover's own read in every respect: it begins when that would, at the very
-//! place, and what others take of the blocks meanwhile is left out as always. When it has ended, before the
-//! client is answered, the bytes are copied to the mover's buffer. If it fails, so does the run.
+//! It replaces the mover's own read in every respect: it begins when that would, at the same place, and
+//! blocks that a client locks in the meantime are left out as always. When it ends, before the client is
+//! answered, the bytes are copied to the mover's buffer. If it fails, so does the run.
 
 use crate::DataPath;
 use crate::flight::{Flight, Purpose, ReadIo};
@@ -13,7 +12,7 @@ use crate::request::piece::Piece;
 use weir_model::{BLOCK, BlockRange, DeviceOffset, IoError, Memory};
 use weir_policy::placement::Action;
 
-/// A client's read that has just begun, in one command, and that a move may use.
+/// A client's read, sent in one command, that has just begun and that a move may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PiggybackRead {
     pub(crate) piece: PieceId,
@@ -22,7 +21,7 @@ pub(crate) struct PiggybackRead {
 }
 
 impl PiggybackRead {
-    /// Whether it brings these blocks from there.
+    /// Whether the read covers these blocks at that source.
     pub(crate) fn brings(&self, run: BlockRange, source: Source) -> bool {
         let within = run.first >= self.range.first && run.end() <= self.range.end();
         let at = || self.source.at.0 + u64::from(run.first - self.range.first) * BLOCK;
@@ -31,8 +30,7 @@ impl PiggybackRead {
 }
 
 impl DataPath {
-    /// A read piece has begun in one command, from `source`: if the mover is asked for blocks it brings, the
-    /// move begins with it.
+    /// Begins a queued move that can use a read piece which has just begun, in one command, from `source`.
     #[inline]
     pub(crate) fn piggyback_move(&mut self, piece: PieceId, source: Source) {
         if !self.base.host.actions.is_empty() {
@@ -44,7 +42,7 @@ impl DataPath {
     fn piggyback_queued(&mut self, piece: PieceId, source: Source) {
         let Piece { key, range, takes_blocks, .. } = self.base.requests.pieces[piece.0 as usize];
         if takes_blocks {
-            // To the mover they are as blocks that are being written.
+            // For the mover these blocks are locked like blocks being written.
             return;
         }
         let [one, more] =
@@ -62,7 +60,7 @@ impl DataPath {
         }
     }
 
-    /// A read has ended: the moves that were to have its bytes go on.
+    /// Continues the moves that wait for the bytes of a read that has ended.
     pub(crate) fn piggyback_read_ended<M: Memory>(
         &mut self,
         piece: PieceId,

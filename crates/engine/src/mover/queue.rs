@@ -1,4 +1,4 @@
-//! The task that begins queued actions (the queue is `policy/actions.rs`) and resumes paced moves.
+//! The task that begins queued actions (the queue is in `policy/actions.rs`) and resumes paced moves.
 
 use crate::DataPath;
 use crate::ids::MoveId;
@@ -14,7 +14,7 @@ use weir_policy::placement::Action;
 impl Task for Mover {
     type On = DataPath;
 
-    /// When a move that waits for time of its devices goes on.
+    /// Returns the time at which the first paced move continues.
     fn due(data: &DataPath) -> Option<Nanos> {
         data.mover.moves.iter().filter_map(|(_, m)| data.move_due(m)).min()
     }
@@ -23,7 +23,7 @@ impl Task for Mover {
         data.mover_can_begin()
     }
 
-    /// Begins what is asked for, as far as there are buffers.
+    /// Begins queued actions, as far as there are buffers.
     fn run<M: Memory>(data: &mut DataPath, _: &mut M) {
         if !data.mover.moves.is_empty() {
             data.resume_moves();
@@ -34,32 +34,32 @@ impl Task for Mover {
         }
     }
 
-    /// Nothing is being moved.
+    /// Whether no move is in flight.
     fn is_idle(data: &DataPath) -> bool {
         data.mover.moves.is_empty()
     }
 }
 
 impl Mover {
-    /// The extents something is being moved in.
+    /// Returns the extents with a move in flight.
     pub(crate) fn moving(&self) -> impl Iterator<Item = ExtentKey> + '_ {
         self.moves.iter().map(|(_, task)| task.key)
     }
 }
 
 impl DataPath {
-    /// Moves under way, and queued.
+    /// Returns the number of moves in flight and queued.
     pub(crate) fn mover_load(&self) -> usize {
         self.base.host.actions.len() + self.mover.moves.len()
     }
 
-    /// Something is queued that could begin now.
+    /// Whether a queued action could begin now.
     fn mover_can_begin(&self) -> bool {
         !self.base.host.actions.is_empty() && self.base.space.scratch.has_run()
     }
 
-    /// When a move goes on, if it waits for time of its devices; to its end at once, where nothing is to be
-    /// moved any more.
+    /// Returns when a paced move continues: at once if it must end, because changes have stopped or its
+    /// volume is being removed.
     fn move_due(&self, task: &Move) -> Option<Nanos> {
         let ends =
             self.base.core.stopped_changes.is_some() || self.base.requests.is_being_removed(task.key.volume);
@@ -69,7 +69,7 @@ impl DataPath {
         }
     }
 
-    /// Goes on with moves that waited for time of their devices.
+    /// Resumes the paced moves that are due.
     fn resume_moves(&mut self) {
         let due = |m: &Move| self.move_due(m).is_some_and(|at| at <= self.base.core.now);
         let due: SmallVec<[usize; 4]> =
@@ -80,7 +80,7 @@ impl DataPath {
         }
     }
 
-    /// Begins what is asked for, with the bytes of a read if one has them.
+    /// Begins an action, with the bytes of a client's read if one can deliver them.
     pub(crate) fn carry_out(&mut self, action: Action, client_read: Option<PiggybackRead>) {
         let volume = action.key().volume;
         let gone = self.base.core.map.volume(volume).is_none() || self.base.requests.is_being_removed(volume);
@@ -95,7 +95,7 @@ impl DataPath {
         }
     }
 
-    /// Whole places get what they lack.
+    /// Brings the extent's whole places up to date.
     fn refresh(&mut self, key: ExtentKey) {
         let Found::Record(record) = self.base.core.map.find(key) else { return };
         let ids = record.places.iter().map(|p| p.at.id()).filter(|id| id.kind == PlaceKind::Whole);

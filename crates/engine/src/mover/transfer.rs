@@ -1,41 +1,41 @@
-//! A move under way: what was asked for, and how far it is.
+//! The state of a move in flight.
 
 use crate::ids::PieceId;
 use crate::lookup::Address;
 use weir_map::{BlockSet, Needs};
 use weir_model::{BlockRange, Buffer, ExtentKey, Nanos, PlaceId};
 
-/// A move under way.
+/// A move in flight.
 #[derive(Debug)]
 pub(super) struct Move {
     pub(super) key: ExtentKey,
     pub(super) to: PlaceId,
-    /// What was asked for.
+    /// The blocks requested.
     pub(super) blocks: BlockRange,
-    /// Afterwards the blocks are to be nowhere else.
+    /// Whether the blocks are dropped from all other places afterwards.
     pub(super) alone: bool,
-    /// Blocks still to be looked at.
+    /// The blocks not yet processed.
     pub(super) left: BlockSet,
     pub(super) buffer: Buffer,
     pub(super) stage: Stage,
-    /// How many commits it has waited for.
+    /// The number of commits it has waited for.
     pub(super) commits: u8,
     pub(super) failed: bool,
 }
 
-/// How far a move is, with what only that needs.
+/// The stage of a move, with the data of that stage.
 #[derive(Debug, Default)]
 pub(super) enum Stage {
     /// Its next run is about to begin.
     #[default]
     Begins,
-    /// It goes on after a commit.
+    /// It continues after a commit.
     WaitsForCommit,
-    /// It goes on when the devices have time for it.
+    /// It continues when pacing permits.
     WaitsForTime(Nanos),
-    /// A run is being read: by a command of its own, or by this client's read.
+    /// A run is being read, by a command of its own or by this client's read.
     Reads { run: CopyRun, client_read: Option<PieceId> },
-    /// What was read is being written.
+    /// The run is being written.
     Writes(CopyRun, Writing),
 }
 
@@ -44,17 +44,17 @@ pub(super) enum Stage {
 pub(super) struct CopyRun {
     pub(super) blocks: BlockRange,
     pub(super) destination: Destination,
-    /// The flush its source needs.
+    /// The flush that the source data needs to be durable.
     pub(super) source: Option<Needs>,
-    /// How often devices had lost writes when it began to be read.
+    /// The number of times that devices had lost writes when the read began.
     pub(super) doubts: u32,
 }
 
-/// Where a run is put.
+/// The destination of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Destination {
     pub(super) address: Address,
-    /// The place is newly allocated, and not the extent's yet.
+    /// Whether the place is newly allocated, and not the extent's yet.
     pub(super) fresh: bool,
 }
 
@@ -63,11 +63,11 @@ pub(super) struct Destination {
 pub(super) struct Writing {
     /// The blocks submitted.
     pub(super) submitted: BlockSet,
-    /// Writes that have not ended.
+    /// The number of writes in flight.
     pub(super) left: u32,
-    /// What those that have ended need.
+    /// The flush that the completed writes need to be durable.
     pub(super) needs: Option<Needs>,
-    /// Pieces that wait for them.
+    /// Pieces that wait for these writes.
     pub(super) waiting: Vec<PieceId>,
 }
 
@@ -76,7 +76,8 @@ impl Stage {
         matches!(self, Self::WaitsForCommit)
     }
 
-    /// The blocks of the run that this client's read brings, if it brings one. From then on nobody does.
+    /// Takes the blocks of the run that this client's read delivers, if it serves this move. Later calls
+    /// return `None`.
     pub(super) fn take_piggybacked(&mut self, piece: PieceId) -> Option<BlockRange> {
         match self {
             Self::Reads { run, client_read } if *client_read == Some(piece) => {
@@ -87,7 +88,7 @@ impl Stage {
         }
     }
 
-    /// The run that has been read.
+    /// Takes the run that has been read.
     pub(super) fn take_read(&mut self) -> Option<CopyRun> {
         match std::mem::take(self) {
             Self::Reads { run, .. } => Some(run),
@@ -97,7 +98,7 @@ impl Stage {
 }
 
 impl Move {
-    /// Its writes, if some of these blocks of the place are among them.
+    /// Returns the writes in flight, if they cover some of these blocks of the place.
     pub(super) fn writes(&mut self, key: ExtentKey, place: PlaceId, run: BlockRange) -> Option<&mut Writing> {
         let is_there = self.key == key && self.to == place;
         match &mut self.stage {

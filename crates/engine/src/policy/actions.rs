@@ -1,34 +1,34 @@
-//! The mover's queue: what policies ask for, of which it takes a bounded number, and copies that are owed.
+//! The mover's queue: a bounded number of actions that policies request, and required copies.
 
 use std::collections::VecDeque;
 use weir_model::ExtentKey;
 use weir_policy::placement::Action;
 
-/// Actions asked for that wait; more are not taken.
+/// The maximum number of waiting policy actions; more are dropped.
 const MAX: usize = 64;
 
-/// See the module.
+/// The queue.
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
     asked: VecDeque<Action>,
-    /// Copies that are owed: they begin before what policies ask for, which may be something all the time.
+    /// Required copies. They begin before the policies' actions, which may never run out.
     owed: VecDeque<Action>,
 }
 
 impl Actions {
-    /// Adds what a policy asks for, unless too much waits.
+    /// Adds an action of a policy, unless the queue is full.
     pub(crate) fn push(&mut self, action: Action) {
         if self.free() > 0 {
             self.asked.push_back(action);
         }
     }
 
-    /// The next one to begin.
+    /// Takes the next action to begin.
     pub(crate) fn pop(&mut self) -> Option<Action> {
         self.owed.pop_front().or_else(|| self.asked.pop_front())
     }
 
-    /// The next one about an extent, taken out if it is one that is wanted.
+    /// Takes the next action on an extent, if it is `wanted`.
     pub(crate) fn take(&mut self, key: ExtentKey, wanted: impl Fn(&Action) -> bool) -> Option<Action> {
         let of_extent = |queue: &VecDeque<Action>| queue.iter().position(|action| action.key() == key);
         let (queue, at) = match of_extent(&self.owed) {
@@ -41,22 +41,22 @@ impl Actions {
         if wanted(&queue[at]) { queue.remove(at) } else { None }
     }
 
-    /// How many more that policies ask for are taken.
+    /// Returns how many more policy actions fit.
     pub(crate) fn free(&self) -> usize {
         MAX.saturating_sub(self.asked.len())
     }
 
-    /// Adds one that is owed.
+    /// Adds a required copy.
     pub(crate) fn push_owed(&mut self, action: Action) {
         self.owed.push_back(action);
     }
 
-    /// Whether none that is owed waits.
+    /// Whether no required copy waits.
     pub(crate) fn has_begun_what_is_owed(&self) -> bool {
         self.owed.is_empty()
     }
 
-    /// How many wait.
+    /// Returns the number of waiting actions.
     pub(crate) fn len(&self) -> usize {
         self.asked.len() + self.owed.len()
     }

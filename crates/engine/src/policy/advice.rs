@@ -1,4 +1,4 @@
-//! Asking the policy: what it is shown of the devices and of the map, and taking what it asks for.
+//! Calls to the policies: the view of devices and map that they receive, and the actions that they request.
 
 use crate::Base;
 use crate::ids::PieceId;
@@ -9,16 +9,16 @@ use weir_map::{Found, Map, Place, Record, Whole};
 use weir_model::{BlockRange, Bytes, ExtentIndex, ExtentKey, Hint, Op, PlaceId, PlaceKind, VolumeId};
 use weir_policy::placement::{Access, Action, DeviceView, Moment, PlaceView, Placement, Places};
 
-/// What policies ask for, and what their requests continue.
+/// The actions that policies request, and the sequential runs of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Advice {
-    /// What a policy asked for and has not been queued for the mover.
+    /// Actions that a policy requested and that are not queued for the mover yet.
     actions: Vec<Action>,
     runs: Runs,
 }
 
 impl Host {
-    /// What a request continues, if the policy wants to know.
+    /// Returns the length of the sequential run that a request continues, if the policy wants to know.
     #[inline]
     pub(crate) fn continues(&mut self, request: &weir_model::Request) -> Bytes {
         if self.policies.watches(request.volume).runs && request.op.has_payload() {
@@ -30,12 +30,12 @@ impl Host {
 }
 
 impl Base {
-    /// The map as a policy sees it.
+    /// Returns the map as a policy sees it.
     pub(crate) fn whereabouts(&self, which: Which) -> impl weir_policy::placement::Whereabouts {
         Whereabouts { map: &self.core.map, which, own: &self.host.policies.own }
     }
 
-    /// Asks a policy something, and passes the actions it appended to the mover.
+    /// Asks a policy a question, and passes the actions that it appended to the mover.
     #[inline]
     pub(crate) fn ask_one<T>(
         &mut self,
@@ -46,7 +46,7 @@ impl Base {
         self.ask_of(which, None, question)
     }
 
-    /// Asks a policy something about devices that are not quite as they are.
+    /// Asks a policy a question about hypothetical devices.
     pub(crate) fn ask_about<T>(
         &mut self,
         which: Which,
@@ -56,7 +56,7 @@ impl Base {
         self.ask_of(which, Some(devices), question)
     }
 
-    /// Asks a policy something about these devices, or those there are.
+    /// Asks a policy a question about the given devices, or the actual ones.
     #[inline(always)]
     fn ask_of<T>(
         &mut self,
@@ -82,7 +82,7 @@ impl Base {
         answer
     }
 
-    /// Tells the mover what a policy has asked for, as far as that is to be done.
+    /// Queues the actions that a policy has requested, as far as they are permitted.
     #[inline(never)]
     fn take_actions(&mut self, which: Which) {
         let mut actions = std::mem::take(&mut self.host.advice.actions);
@@ -96,7 +96,7 @@ impl Base {
         self.host.advice.actions = actions;
     }
 
-    /// Tells its volume's policy of a piece's access, once.
+    /// Reports a piece's access to its volume's policy, once.
     #[inline(always)]
     pub(crate) fn report_access(&mut self, id: PieceId, places: impl FnOnce(&Self) -> Places) {
         let which = self.host.policies.of(self.requests.pieces[id.0 as usize].key.volume);
@@ -119,7 +119,7 @@ impl Base {
         self.ask_one(which, |policy, moment| policy.accessed(moment, &access));
     }
 
-    /// A piece as policies see it, but for where it is.
+    /// Returns a piece as policies see it, without its places.
     #[inline(always)]
     pub(crate) fn access(&self, id: PieceId) -> Access {
         let piece = &self.requests.pieces[id.0 as usize];
@@ -136,7 +136,7 @@ impl Base {
         }
     }
 
-    /// All of an extent, as if it were written.
+    /// Returns an access that writes a whole extent.
     pub(crate) fn access_to_all(&self, key: ExtentKey) -> Access {
         let bytes = self.core.map.extent().bytes();
         let blocks = BlockRange { first: 0, count: self.core.map.extent().blocks() };
@@ -144,31 +144,31 @@ impl Base {
         Access { key, blocks, op: Op::Write, bytes, run: bytes, hint: Hint::None, places }
     }
 
-    /// Where an extent is.
+    /// Returns the places of an extent.
     pub(crate) fn places_of_extent(&self, key: ExtentKey) -> Places {
         self.places_of_blocks(key, BlockRange { first: 0, count: self.core.map.extent().blocks() })
     }
 
-    /// Where some blocks of an extent are.
+    /// Returns the places of some blocks of an extent.
     pub(crate) fn places_of_blocks(&self, key: ExtentKey, range: BlockRange) -> Places {
         places_found(&self.core.map.find(key), range, self.core.map.extent().blocks())
     }
 
-    /// Where blocks of an extent are that is in one whole place.
+    /// Returns the places of blocks in an extent that is in one whole place.
     #[inline]
     pub(crate) fn place_of_whole(&self, whole: Whole, range: BlockRange) -> Places {
         Places::one(in_whole(whole, range, self.core.map.extent().blocks()))
     }
 }
 
-/// Where the blocks of a range are, of what the map found.
+/// Returns the places of the range's blocks, given the map entry.
 pub(crate) fn places_found(found: &Found<'_>, range: BlockRange, all: u16) -> Places {
     let mut places = Places::NONE;
     push_places_found(found, range, all, &mut places);
     places
 }
 
-/// Adds the places of the blocks to `places`, since copying a list of places costs more than filling it.
+/// Adds the places of the blocks to `places`, because copying a list of places costs more than filling it.
 #[inline]
 pub(crate) fn push_places_found(found: &Found<'_>, range: BlockRange, all: u16, places: &mut Places) {
     match found {
@@ -184,7 +184,7 @@ fn in_whole(whole: Whole, range: BlockRange, all: u16) -> PlaceView {
     PlaceView { id, blocks: range.count, of_extent: all, alone: all, dirty: 0 }
 }
 
-/// Where the blocks of a range are, of all of a record's places.
+/// Returns the places of the range's blocks in a record.
 pub(crate) fn places_of(record: &Record, range: BlockRange) -> Places {
     let mut places = Places::NONE;
     push_places(record, range, &mut places);
@@ -210,7 +210,8 @@ pub(crate) fn push_places(record: &Record, range: BlockRange, places: &mut Place
     }
 }
 
-/// How many of a place's blocks no other place of the record holds, and how many no whole one.
+/// Counts a place's blocks that are valid in no other place of the record, and those that are valid in no
+/// other whole place.
 #[inline(never)]
 fn alone_and_dirty(record: &Record, place: &Place) -> (u16, u16) {
     let outside = |others: &dyn Fn(&Place) -> bool| {
@@ -221,7 +222,7 @@ fn alone_and_dirty(record: &Record, place: &Place) -> (u16, u16) {
     (alone, outside(&|other| !std::ptr::eq(other, place) && other.at.id().kind == PlaceKind::Whole))
 }
 
-/// The map as a policy sees it: of its own volumes.
+/// The map as a policy sees it, limited to its own volumes.
 struct Whereabouts<'a> {
     map: &'a Map,
     which: Which,

@@ -1,5 +1,5 @@
-//! What is known of file systems' metadata, for policies that want to know it where clients do not say, and
-//! which volumes are to be looked at ([`crate::background::survey`]).
+//! Locations of file systems' metadata, for policies that use them when clients give no hint, and the volumes
+//! still to survey ([`crate::background::survey`]).
 
 use crate::core::Core;
 use crate::policy::Host;
@@ -7,21 +7,22 @@ use std::collections::BTreeMap;
 use weir_model::{BlockRange, Bytes, ExtentKey, Hint, Nanos, VolumeId};
 use weir_policy::ext::{Layout, Ranges};
 
-/// How long after a superblock was written it is looked at: by then who makes a file system has finished.
+/// The delay between a write of a superblock and its survey; a program that makes a file system has finished
+/// by then.
 pub(crate) const AFTER: Nanos = Nanos::secs(5);
 
-/// What was found of a volume.
+/// The result of a volume's survey.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) layout: Layout,
     pub(crate) metadata: Ranges,
 }
 
-/// When to look at a volume.
+/// The time at which to survey a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
     pub(crate) at: Nanos,
-    /// Its superblock was written again meanwhile: to be looked at once more afterwards.
+    /// Whether its superblock was rewritten in the meantime, so that one more survey must follow.
     pub(crate) again: bool,
 }
 
@@ -31,7 +32,7 @@ impl Due {
     }
 }
 
-/// What was found, and what is to be looked at.
+/// The results of surveys, and the surveys due.
 #[derive(Debug, Default)]
 pub(crate) struct Inference {
     pub(crate) known: BTreeMap<VolumeId, Known>,
@@ -39,12 +40,12 @@ pub(crate) struct Inference {
 }
 
 impl Inference {
-    /// How much of the volume is metadata; `None` if that is not known.
+    /// Returns how much of the volume is metadata, if known.
     pub(crate) fn found(&self, volume: VolumeId) -> Option<Bytes> {
         self.known.get(&volume).map(|known| known.metadata.bytes())
     }
 
-    /// The volume is gone.
+    /// Forgets a removed volume.
     pub(crate) fn forget(&mut self, volume: VolumeId) {
         self.known.remove(&volume);
         self.due.remove(&volume);
@@ -52,7 +53,7 @@ impl Inference {
 }
 
 impl Host {
-    /// What the blocks are, if the client does not say.
+    /// Returns the hint for the blocks: the client's, else one from the survey.
     #[inline]
     pub(crate) fn hint(&self, core: &Core, said: Hint, key: ExtentKey, range: BlockRange) -> Hint {
         if said != Hint::None || self.inference.known.is_empty() {
@@ -66,7 +67,8 @@ impl Host {
         }
     }
 
-    /// Policies have changed: looks at the volumes whose policy wants to know, unless that has been done.
+    /// Schedules surveys of the volumes whose policy wants them and that have none, after policies have
+    /// changed.
     pub(crate) fn look_for_metadata(&mut self, core: &Core) {
         for volume in core.map.catalogue().volumes.keys() {
             let wanted = self.policies.watches(*volume).metadata;
@@ -76,7 +78,7 @@ impl Host {
         }
     }
 
-    /// Blocks of an extent are to be changed: if the superblock may be among them, it is to be looked at.
+    /// Schedules a survey if a change of these blocks may include the superblock.
     #[inline]
     pub(crate) fn note_superblock(&mut self, core: &Core, key: ExtentKey, range: BlockRange) {
         if key.index.0 == 0 && range.first == 0 && self.policies.watches(key.volume).metadata {

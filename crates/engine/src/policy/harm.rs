@@ -1,14 +1,14 @@
-//! Do no harm: a policy whose moves make requests slower stops moving, and tries again later
-//! ([`weir_policy::harm`] says how that is found out).
+//! The guard that stops harmful moves: a policy whose moves make requests slower stops moving, and tries
+//! again later. [`weir_policy::harm`] explains the estimate.
 //!
-//! Every command of a client or of the mover adds to the curves of its device; those of sampled extents are
-//! priced. A device that serves nothing of what it would serve had nothing moved is asked for a read of that
-//! size now and then, so that its curve does not age: one read a second in the whole pool at most, while the
-//! device has nothing to do.
+//! Every command of a client or of the mover adds to the latency curves of its device; commands to sampled
+//! extents are priced. A device that currently serves none of the requests that it would serve without moves
+//! is probed with a read of the missing size now and then, so that its curve stays current: at most one read
+//! per second in the whole pool, while the device is idle.
 //!
-//! Stopped are the moves and copies a policy asks for, and its redirected writes. What is asked for by others
-//! goes on: second copies, removal, a client's own requests. So does, of what the policy asks for, bringing
-//! home what is in slots alone, and dropping what is elsewhere too.
+//! A stop affects the moves and copies that a policy requests, and its redirected writes. Actions of other
+//! origin continue: second copies, removal, clients' requests. Of the policy's actions, write-backs of blocks
+//! that are in slots alone continue, and drops of blocks that are valid elsewhere.
 
 use crate::Base;
 use crate::core::Core;
@@ -28,20 +28,20 @@ use weir_model::{
 use weir_policy::harm::{Curves, Done, Estimate, Judge, Moves, Reviewed, Use, Verdict};
 use weir_policy::placement::{Action, MeasuredCommand, PlaceView, SizeClass};
 
-/// How often policies are looked at, and a device is probed at most.
+/// The interval of reviews, and the minimum interval of probes.
 const LOOK: Nanos = Nanos::secs(1);
-/// A curve nobody has added to for so long is old.
+/// The age at which a curve without new samples is stale.
 const OLD: Nanos = Nanos::secs(10);
 
-/// What is known of the devices, and how policies are judged.
+/// The devices' curves, and the rules for judging policies.
 #[derive(Debug)]
 pub(crate) struct Harm {
     moves: Moves,
     curves: Vec<Curves>,
-    /// Where the last new extent went: the first place of what is in slots alone.
+    /// The device of the last new extent: the counterfactual first place of blocks that are in slots alone.
     home: Option<DeviceId>,
     looked: Nanos,
-    /// Probes so far, and the buffer of the one under way.
+    /// The number of probes so far, and the buffer of the one in flight.
     probes: u64,
     probing: Option<Buffer>,
 }
@@ -58,18 +58,18 @@ impl Harm {
         }
     }
 
-    /// Whether policies' moves are judged, and by which rules.
+    /// Returns whether policies' moves are judged, and by which rules.
     pub(crate) const fn moves(&self) -> Moves {
         self.moves
     }
 }
 
-/// A policy's judge, and the window it is at.
+/// A policy's judge, and its current window.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) judge: Judge,
     began: Nanos,
-    /// What the devices had done when it began.
+    /// The devices' counters at the start of the window.
     then: Vec<Use>,
 }
 
@@ -79,23 +79,23 @@ impl Judged {
     }
 }
 
-/// What a policy's moves came to, as far as that is known.
+/// The measured effect of a policy's moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovesStatus {
-    /// They have stopped, for so long from now on.
+    /// The remaining time of the stop, if moves are stopped.
     pub stopped: Option<Nanos>,
-    /// How often they have stopped.
+    /// The number of stops.
     pub stops: u32,
-    /// The last window that was judged.
+    /// The last window judged.
     pub last: Option<Estimate>,
-    /// All windows since the policy began.
+    /// The sum of all windows since the policy began.
     pub all: Estimate,
 }
 
 impl Task for Harm {
     type On = Base;
 
-    /// Judges windows that are over, and sees to it that no curve is old that is needed.
+    /// Judges windows that have ended, and probes stale curves that are needed.
     fn run<M: Memory>(base: &mut Base, _: &mut M) {
         let is_due = base.core.now.since(base.host.harm.looked) >= LOOK;
         if !base.host.policies.moving || !is_due || base.core.stopped_changes.is_some() {
@@ -110,20 +110,20 @@ impl Task for Harm {
 }
 
 impl Host {
-    /// What the moves of a policy came to.
+    /// Returns the measured effect of a policy's moves.
     pub(crate) fn moves_status(&self, core: &Core, which: Which) -> MovesStatus {
         let judge = &self.policies.all[which.0].judged.judge;
         let stopped = judge.until().map(|until| until.since(core.now));
         MovesStatus { stopped, stops: judge.stops(), last: judge.last(), all: judge.all() }
     }
 
-    /// Whether what the volume's policy asks for is not to be done.
+    /// Whether the policy's moves are stopped.
     #[inline]
     pub(crate) fn has_stopped_moves(&self, which: Which) -> bool {
         self.policies.all[which.0].judged.judge.has_stopped()
     }
 
-    /// An extent gets its first space on a device.
+    /// Notes that an extent gets its first space on a device.
     pub(crate) fn note_begin(&mut self, core: &Core, key: ExtentKey, device: DeviceId) {
         if !self.policies.moving || !matches!(core.map.find(key), Found::Empty) {
             return;
@@ -135,10 +135,10 @@ impl Host {
         }
     }
 
-    /// A size of reads that a device is judged by, and has not answered for long.
+    /// Returns a size of reads whose curve the judges use for a device, and that is stale.
     fn old_size(&self, core: &Core, device: DeviceId) -> Option<SizeClass> {
         let asked = self.policies.all.iter().flat_map(|instance| instance.judged.judge.asks_about(device));
-        // Larger ones are told from the largest there is a buffer for.
+        // Larger sizes are extrapolated from the largest with a buffer.
         let mut sizes = asked.map(|size| size.min(SizeClass::of(Bytes::kib(64))));
         sizes.find(|size| {
             let age = self.harm.curves[device.index()].age(*size, core.now);
@@ -148,8 +148,7 @@ impl Host {
 }
 
 impl Host {
-    /// From now on policies' moves are judged by these rules, or not at all. What was known of them is
-    /// forgotten.
+    /// Replaces the rules for judging policies' moves, or stops judging them. This resets all estimates.
     pub(crate) fn judge_moves(&mut self, core: &mut Core, moves: Moves) {
         core.fill_in_views();
         let moves = moves.in_pool_of(core.views.all().iter().map(|device| u64::from(device.extents)).sum());
@@ -158,14 +157,14 @@ impl Host {
         self.policies.all.iter_mut().for_each(|instance| instance.judged = Judged::new(now, moves));
     }
 
-    /// Judges a policy, if its window is over.
+    /// Judges a policy, if its window has ended.
     fn review_moves(&mut self, core: &mut Core, at: usize) {
         let Some(rules) = self.harm.moves.rules().copied() else { return };
         let totals: Vec<_> = core.devices.iter().map(|device| device.used(core.now)).collect();
         let instance = &mut self.policies.all[at];
         let (judged, policy) = (&mut instance.judged, instance.policy.name());
         if judged.then.is_empty() {
-            // What was done before is not the policy's.
+            // The use of devices before the first window is not the policy's.
             (judged.began, judged.then) = (core.now, totals);
             return;
         }
@@ -189,7 +188,7 @@ impl Host {
     }
 }
 
-/// How many bytes of the extent a piece's request is about.
+/// Returns how many bytes of the extent a piece's request covers.
 fn bytes_within(core: &Core, requests: &Requests, id: PieceId, key: ExtentKey) -> Bytes {
     let request = &requests.active[requests.pieces[id.0 as usize].request.0].request;
     let extent = core.map.extent();
@@ -208,8 +207,8 @@ fn report_verdict(core: &mut Core, volume: Option<VolumeId>, policy: &'static st
 }
 
 impl Base {
-    /// Whether an action is to be done though moves have stopped: it brings home what is nowhere else, or
-    /// gives up space.
+    /// Whether an action runs although moves are stopped: it writes back data that is nowhere else, or frees
+    /// space.
     pub(crate) fn brings_home(&self, action: &Action) -> bool {
         match *action {
             Action::Drop { .. } => true,
@@ -222,7 +221,8 @@ impl Base {
         }
     }
 
-    /// A command ended well, of a client's piece or not.
+    /// Adds a command that succeeded to the curves, and prices it if it belongs to a client's piece in a
+    /// sampled extent.
     #[inline(always)]
     pub(crate) fn weigh(&mut self, device: DeviceId, piece: Option<PieceId>, command: &MeasuredCommand) {
         if !self.host.policies.moving {
@@ -248,7 +248,7 @@ impl Base {
         policies.all[which.0].judged.judge.note(key, &done, || first_place(&core.map, key).or(harm.home));
     }
 
-    /// Reads from an idle device that is judged by an old curve.
+    /// Reads from an idle device whose curve is stale.
     fn probe_old_curve(&mut self) {
         if self.host.harm.probing.is_some() {
             return;
@@ -263,7 +263,7 @@ impl Base {
         self.host.harm.probing = Some(buffer);
         self.host.harm.probes += 1;
         let extents = u64::from(self.core.map.space(device).extents());
-        // All over the device.
+        // The multiplication spreads the probes over the device.
         let part = self.host.harm.probes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let whole = Whole { device, extent: DeviceExtent(((part * extents) >> 32) as u32) };
         let at = self.core.map.address(whole, 0);
@@ -272,7 +272,7 @@ impl Base {
         self.core.launch(io, Purpose::CurveProbe);
     }
 
-    /// A buffer for a probe of that size, unless the mover or requests want them all.
+    /// Takes a buffer for a probe of that size, unless the mover or requests need them all.
     fn take_probe_buffer(&mut self, size: SizeClass) -> Option<Buffer> {
         if size.most() == Some(Bytes(BLOCK)) {
             return self.space.scratch.blocks(1)?[0];
@@ -280,15 +280,15 @@ impl Base {
         self.space.scratch.take_spare_run()
     }
 
-    /// A probe has ended.
+    /// Handles the end of a probe.
     pub(crate) fn curve_probe_ended(&mut self) {
         let Some(buffer) = self.host.harm.probing.take() else { return };
         if u64::from(buffer.len) == BLOCK { self.put_back_block(buffer) } else { self.put_back_run(buffer) }
     }
 }
 
-/// Where an extent would be had nothing moved, as far as that is known when it is first seen: its whole
-/// place.
+/// Returns the device of an extent's counterfactual place without moves: the whole place it has when first
+/// seen.
 fn first_place(map: &Map, key: ExtentKey) -> Option<DeviceId> {
     let blocks = map.extent().blocks();
     let places = places_found(&map.find(key), BlockRange { first: 0, count: blocks }, blocks);

@@ -1,7 +1,7 @@
 //! The policies of a pool: one for all volumes, and those of volumes that have their own.
 //!
-//! Each is told and asked about its own volumes alone, and finds only their extents. What it asks for
-//! elsewhere is not done: it may have had the volume before.
+//! Each policy sees only its own volumes, and is asked only about them. An action on another volume is
+//! dropped: the policy may have requested it before the volume got its own policy.
 
 use crate::core::Core;
 use crate::policy::Host;
@@ -13,7 +13,7 @@ use weir_model::{Nanos, VolumeId};
 use weir_policy::harm::Moves;
 use weir_policy::placement::{Placement, ReadFrom, TunedPolicy, Watches};
 
-/// A policy at work.
+/// A policy in use.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) policy: Box<dyn Placement>,
@@ -21,7 +21,7 @@ pub(crate) struct Instance {
     pub(crate) read_from: ReadFrom,
     pub(crate) rounds: Rounds,
     pub(crate) judged: Judged,
-    /// What it has to say, as it was told last.
+    /// Its last remark.
     pub(crate) remark: Option<&'static str>,
 }
 
@@ -32,21 +32,21 @@ impl Instance {
         Self { policy, watches, read_from, rounds, judged: Judged::new(now, moves), remark: None }
     }
 
-    /// Whether it may ever ask for something to be moved, or for a write to go elsewhere.
+    /// Whether it may ever request a move or redirect a write.
     fn may_move(&self) -> bool {
         self.watches.accesses || self.watches.writes || self.rounds.is_held()
     }
 }
 
-/// All policies at work.
+/// All policies in use.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    /// The pool's, then those of the volumes in `own`.
+    /// The pool's policy, then those of the volumes in `own`.
     pub(crate) all: Vec<Instance>,
     pub(crate) own: Vec<VolumeId>,
-    /// Some of them may ask for something to be moved.
+    /// Whether some policy may request moves.
     pub(crate) moving: bool,
-    /// What volumes of these names are to have, those that are not there yet included.
+    /// The policies chosen for volumes by name, including volumes that do not exist yet.
     chosen: BTreeMap<String, TunedPolicy>,
 }
 
@@ -57,12 +57,12 @@ impl Policies {
         Self { all: vec![pools], own: Vec::new(), moving, chosen: BTreeMap::new() }
     }
 
-    /// Some policy is another one.
+    /// Updates derived state after a policy was replaced.
     fn changed(&mut self) {
         self.moving = self.all.iter().any(Instance::may_move);
     }
 
-    /// The policy of a volume. Cost: a look at each volume that has its own.
+    /// Returns the policy of a volume. Cost: linear in the volumes with their own policy.
     #[inline]
     pub(crate) fn of(&self, volume: VolumeId) -> Which {
         if self.own.is_empty() {
@@ -71,35 +71,35 @@ impl Policies {
         Which(self.own.iter().position(|own| *own == volume).map_or(0, |at| at + 1))
     }
 
-    /// What the policy of a volume wants to be told and asked.
+    /// Returns the events that the volume's policy watches.
     #[inline]
     pub(crate) fn watches(&self, volume: VolumeId) -> Watches {
         self.all[self.of(volume).0].watches
     }
 
-    /// Which of several places the reads of a volume go to.
+    /// Returns the read preference of the volume's policy.
     #[inline]
     pub(crate) fn read_from(&self, volume: VolumeId) -> ReadFrom {
         self.all[self.of(volume).0].read_from
     }
 
-    /// The volume of a policy that is not the pool's.
+    /// Returns the volume of a policy that is not the pool's.
     pub(crate) fn volume_of(&self, which: Which) -> Option<VolumeId> {
         which.0.checked_sub(1).and_then(|at| self.own.get(at)).copied()
     }
 
-    /// The name of the pool's policy.
+    /// Returns the name of the pool's policy.
     pub(crate) fn name(&self) -> &'static str {
         self.all[0].policy.name()
     }
 
-    /// The name of the volume's own policy, if it has one.
+    /// Returns the name of the volume's own policy, if it has one.
     pub(crate) fn own_name(&self, volume: VolumeId) -> Option<&'static str> {
         let Which(at) = self.of(volume);
         (at > 0).then(|| self.all[at].policy.name())
     }
 
-    /// The volume is gone, or has the pool's policy again.
+    /// Removes the volume's own policy: the volume is gone, or uses the pool's policy again.
     pub(crate) fn forget(&mut self, volume: VolumeId) {
         let Which(at) = self.of(volume);
         if at > 0 {
@@ -109,7 +109,7 @@ impl Policies {
         }
     }
 
-    /// A volume is there: it gets its own policy if it is to have one.
+    /// Gives a volume its own policy if one was chosen for it.
     pub(crate) fn settle(&mut self, now: Nanos, volume: VolumeId, name: &str, moves: Moves) {
         self.forget(volume);
         if let Some(choice) = self.chosen.get(name) {
@@ -121,15 +121,14 @@ impl Policies {
 }
 
 impl Host {
-    /// From now on this policy decides, but for volumes that have their own.
+    /// Replaces the pool's policy.
     pub(crate) fn set_policy(&mut self, core: &Core, policy: Box<dyn Placement>) {
         self.policies.all[0] = Instance::new(core.now, policy, self.harm.moves());
         self.policies.changed();
         self.look_for_metadata(core);
     }
 
-    /// From now on the volume of this name has its own policy, made as it is chosen; without a choice, the
-    /// pool's.
+    /// Chooses a policy for the volume of this name; `None`: the pool's.
     pub(crate) fn set_volume_policy(&mut self, core: &Core, name: &str, choice: Option<TunedPolicy>) {
         match choice {
             Some(choice) => drop(self.policies.chosen.insert(name.to_owned(), choice)),

@@ -1,4 +1,4 @@
-//! The policies' rounds: now and then each is asked what is to be moved.
+//! The policies' rounds: each policy is asked periodically for actions.
 
 use crate::Base;
 use crate::core::Core;
@@ -8,7 +8,7 @@ use crate::policy::which::Which;
 use crate::task::Task;
 use weir_model::{Memory, Nanos};
 
-/// When the policy is asked.
+/// The schedule of a policy's rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rounds {
     every: Option<Nanos>,
@@ -20,33 +20,33 @@ impl Rounds {
         Self { every, next: every.map(|every| now + every) }
     }
 
-    /// Whether there are any.
+    /// Whether the policy has rounds.
     pub(crate) fn is_held(self) -> bool {
         self.every.is_some()
     }
 }
 
-/// What a policy has to say: that something cannot be done as it was asked for.
+/// A policy's remark that it cannot do as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// The name of the volume whose own policy it is; the pool's without one.
+    /// The name of the volume that has this policy as its own; `None` for the pool's policy.
     pub volume: Option<String>,
-    /// The policy.
+    /// The policy's name.
     pub policy: &'static str,
-    /// What it is.
+    /// The remark.
     pub text: &'static str,
 }
 
 impl Task for Rounds {
     type On = Base;
 
-    /// When the next round is due.
+    /// Returns when the next round is due.
     fn due(base: &Base) -> Option<Nanos> {
         let next = base.host.policies.all.iter().filter_map(|instance| instance.rounds.next).min();
         next.filter(|_| base.core.stopped_changes.is_none())
     }
 
-    /// Holds the rounds that are due.
+    /// Runs the rounds that are due.
     fn run<M: Memory>(base: &mut Base, _: &mut M) {
         if <Self as Task>::due(base).is_none_or(|due| due > base.core.now) {
             return;
@@ -63,7 +63,7 @@ impl Task for Rounds {
 }
 
 impl Host {
-    /// Tells what the policy has to say, if that is something else than before.
+    /// Reports the policy's remark, if it has changed.
     fn note_remark(&mut self, core: &mut Core, which: Which) {
         let instance = &mut self.policies.all[which.0];
         let (policy, remark) = (instance.policy.name(), instance.policy.remark());
@@ -79,7 +79,7 @@ impl Host {
 }
 
 impl Base {
-    /// What policies have to say.
+    /// Returns the remarks of all policies.
     pub(crate) fn remarks(&self) -> impl Iterator<Item = Remark> + '_ {
         self.host.policies.all.iter().enumerate().filter_map(|(at, instance)| {
             let volume = self.host.policies.volume_of(Which(at)).and_then(|id| self.core.map.volume(id));

@@ -1,14 +1,14 @@
-//! Which of several places a read goes to: the one expected to answer soonest, unless the volume's policy has
-//! what is in slots read there ([`ReadFrom`]).
+//! Read routing: a read goes to the place expected to answer soonest, unless the volume's policy wants slots
+//! read first ([`ReadFrom`]).
 //!
-//! Expected of a device is its mean response to reads of that size, scaled with the commands it has now:
-//! one more than these, over how many it had, on average, when such a read began. Neither its class nor its
-//! place in the pool counts. Places that hold all that is read come first: a read of two commands waits for
-//! the slower one, and takes time of both devices.
+//! The expected response time of a device is its mean response to reads of that size, scaled by load: the
+//! commands in flight plus one, divided by the mean queue depth when such reads began. Neither the device's
+//! class nor its position in the pool matters. Places that are valid for the whole read come first: a read of
+//! two commands waits for the slower one, and uses both devices' time.
 //!
-//! A figure that nobody renews grows old. So one in [`PROBED`] of the reads that could go elsewhere goes to
-//! a device that has answered no read of that size for a second: at most one such read per device, size
-//! and second, however many there are. Where slots are read first, nothing is probed.
+//! A measurement without new samples becomes stale. So one in [`PROBED`] of the reads that have an
+//! alternative goes to a device that has answered no read of that size for a second: at most one such read
+//! per device, size and second, however many reads there are. Where slots are read first, nothing is probed.
 
 use crate::core::Core;
 use crate::lookup::{self, Route, Source};
@@ -17,10 +17,10 @@ use weir_map::{PLACES_MAX, Place, Record};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos, PlaceKind, VolumeId};
 use weir_policy::placement::ReadFrom;
 
-/// Of the reads that could go to another place, one in so many may be sent to one with an old figure.
+/// One in this many of the reads with an alternative place may go to a device with a stale measurement.
 const PROBED: u64 = 64;
-/// In which order a record's places are asked for these blocks of a volume; the record is of this
-/// engine's pool.
+/// Returns the order in which a record's places are read for these blocks of a volume. The record must be of
+/// this engine's pool.
 pub(crate) fn route(core: &Core, host: &Host, volume: VolumeId, record: &Record, range: BlockRange) -> Route {
     let places = record.places.len().min(PLACES_MAX);
     let mut order = std::array::from_fn(|at| at as u8);
@@ -40,7 +40,7 @@ pub(crate) fn route(core: &Core, host: &Host, volume: VolumeId, record: &Record,
     Route::new(order, places)
 }
 
-/// Where a single block of a volume is.
+/// Returns the source of a single block of a volume.
 pub(crate) fn source_of(
     core: &Core,
     host: &Host,
@@ -52,7 +52,7 @@ pub(crate) fn source_of(
     lookup::source(&core.map, record, &route, block)
 }
 
-/// Whether another place may be read first now and then, so that no device's figures grow old.
+/// Whether another place may occasionally be read first, to keep its device's measurements current.
 pub(crate) fn can_probe(
     core: &Core,
     host: &Host,
@@ -65,12 +65,13 @@ pub(crate) fn can_probe(
     host.policies.read_from(volume) == ReadFrom::Soonest && route.of(record).filter(complete).nth(1).is_some()
 }
 
-/// Whether now is then.
+/// Draws whether this read is a probe.
 pub(crate) fn is_probe_drawn(host: &mut Host) -> bool {
     host.random.below(PROBED) == 0
 }
 
-/// The route with a place first whose device's figure is old, if there is one that holds all.
+/// Returns the route with a place first whose device has a stale measurement, if such a place is valid for
+/// the whole read.
 pub(crate) fn probe_first(core: &Core, record: &Record, mut route: Route, range: BlockRange) -> Route {
     let len = Bytes(u64::from(range.count) * BLOCK);
     let old = |p: &Place| core.devices[p.device().index()].routing.is_old(len, core.now);
@@ -82,12 +83,12 @@ pub(crate) fn probe_first(core: &Core, record: &Record, mut route: Route, range:
     route
 }
 
-/// Whether a place holds all of it on a device that is not lost.
+/// Whether a place on a device that is not lost is valid for the whole range.
 fn is_complete(core: &Core, place: &Place, range: BlockRange) -> bool {
     !core.devices[place.device().index()].is_lost() && place.valid.contains_all(range)
 }
 
-/// What a read of this length may expect of a device now.
+/// Returns the expected response time of a read of this length on a device now.
 pub(crate) fn expected_read(core: &Core, device: DeviceId, len: Bytes) -> Nanos {
     let of = &core.devices[device.index()];
     let reads = &core.views.of(device).reads;

@@ -1,9 +1,9 @@
-//! Sequential runs: which request continues which, since what is read or written in one go costs a
-//! disk little however it is cut up. A log whose last block was not full writes it once more, and continues.
+//! Detection of sequential runs: which request continues which. A sequential run is cheap on a disk, however
+//! it is split into requests. A log that rewrites its last, partial block continues its run.
 
 use weir_model::{BLOCK, Bytes, VolumeId, VolumeOffset};
 
-/// Runs remembered, the latest ones.
+/// The number of runs remembered, the latest ones.
 const RUNS: usize = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,23 +13,22 @@ struct SequentialRun {
     len: Bytes,
 }
 
-/// The runs of late.
+/// The recent runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs {
     runs: [SequentialRun; RUNS],
-    /// In which block each of them ends, as far as that fits: to tell without looking at them that none ends
-    /// near a request.
+    /// The low 32 bits of the block in which each run ends: a quick check that no run ends near a request.
     ends: [u32; RUNS],
-    /// Which one is forgotten next.
+    /// The index of the run replaced next.
     next: usize,
 }
 
 impl Runs {
-    /// Notes a request; how long the run was that it continues.
+    /// Notes a request. Returns the length of the run that it continues.
     pub(crate) fn note(&mut self, volume: VolumeId, offset: VolumeOffset, len: Bytes) -> Bytes {
         let end = offset + len;
         let block = |at: VolumeOffset| (at.0 / BLOCK) as u32;
-        // No branch for each: they are compared side by side.
+        // The loop has no branches, so that the compiler vectorizes it.
         let is_near = |any, at: &u32| any | (at.wrapping_sub(block(offset)) <= 1);
         if self.ends.iter().fold(false, is_near)
             && let Some(before) = self.go_on(volume, offset, len)
@@ -42,12 +41,12 @@ impl Runs {
         Bytes(0)
     }
 
-    /// How long the run was that a request continues, if there is one, which has the request from now on.
+    /// Extends the run that a request continues, if there is one, and returns its length before.
     #[inline(never)]
     fn go_on(&mut self, volume: VolumeId, offset: VolumeOffset, len: Bytes) -> Option<Bytes> {
         let end = offset + len;
-        // Who appends to a log writes its last block, which was not full, once more. Of a run that ends
-        // before the request this is vast.
+        // An appended log rewrites its last, partial block. For a run that ends before the request this wraps
+        // to a huge value.
         let again = |r: &SequentialRun| Bytes(r.end.0.wrapping_sub(offset.0));
         let goes_on = |r: &SequentialRun| (again(r).0 == 0 || end > r.end) && again(r) <= r.len;
         let continues =
@@ -67,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside a naive twin, which looks at every run.
+        /// Compares with a naive twin, which looks at every run.
         #[test]
         fn none_is_overlooked(
             requests in prop::collection::vec((0u32..2, 0u64..64, 1u64..24, prop::bool::weighted(0.1)), 1..200),

@@ -1,4 +1,4 @@
-//! Reads answered from the extent cache ([`crate::cache`]), and what they fetch for it.
+//! Reads answered from the extent cache ([`crate::cache`]), and the fetches that fill it.
 
 use crate::DataPath;
 use crate::core::Core;
@@ -11,7 +11,8 @@ use crate::request::piece::{Piece, PieceState, Reading, WaitsFor};
 use weir_map::{Found, Whole};
 use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory};
 
-/// The longest run around these blocks that can be read in one command from where a read would go.
+/// Returns the longest run around these blocks that one command can read from the place that a read would
+/// use.
 fn around(core: &Core, host: &Host, key: ExtentKey, range: BlockRange) -> Option<(BlockRange, Source)> {
     let record = match core.map.find(key) {
         Found::Empty => return None,
@@ -44,8 +45,8 @@ fn around(core: &Core, host: &Host, key: ExtentKey, range: BlockRange) -> Option
 }
 
 impl DataPath {
-    /// Answers a read piece from the cache, now or when its extent has been fetched; `false` if it is to go
-    /// past it.
+    /// Answers a read piece from the cache, now or when its extent has been fetched. Returns `false` if the
+    /// piece must be read from the devices.
     #[inline(never)]
     pub(crate) fn read_cached<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> bool {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
@@ -62,7 +63,7 @@ impl DataPath {
         waits
     }
 
-    /// The piece's blocks are here.
+    /// Answers a piece whose blocks are in the cache.
     fn answer_cached<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let Piece { key, range, buffer, .. } = self.base.requests.pieces[id.0 as usize];
         if let Some(bytes) = self.base.cache.find(key, range) {
@@ -73,8 +74,8 @@ impl DataPath {
         self.base.piece_ended(id);
     }
 
-    /// Fetches what lies around the piece's blocks, if that is more than these, and nobody is changing some
-    /// of it.
+    /// Fetches the run around the piece's blocks. Returns `false` if the run is no longer than the piece, or
+    /// if a change of the extent is in flight.
     fn fetch<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> bool {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         if self.base.requests.locks.is_taken(key) {
@@ -97,7 +98,8 @@ impl DataPath {
         true
     }
 
-    /// A run has been fetched, or could not be: the reads that wait are answered, or go past the cache.
+    /// Handles the end of a fetch: the waiting reads are answered from the cache, or read from the devices if
+    /// it failed.
     pub(crate) fn fetch_ended<M: Memory>(
         &mut self,
         id: CachedId,

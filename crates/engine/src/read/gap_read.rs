@@ -1,14 +1,15 @@
-//! Gap reads: several runs of one place are read in one command, together with the blocks between them. What
-//! it brings for those is stale; they are read again from where they are.
+//! Gap reads: one command reads several runs of one place together with the holes between them. The bytes it
+//! returns for the holes are stale; those blocks are read again from their own places.
 //!
 //! Blocks that are written or copied to slots leave holes in the whole place of their extent, and a scan
-//! would need a command for every run between them. What a hole has there is stale. So the blocks of the
-//! holes are read from where they are once the command has ended, over what it brought; nobody is answered
-//! before. What the two steps find of a block is of one moment, and may be of different ones for different
-//! blocks, as with commands side by side.
+//! would need one command for every run between them. A gap read instead reads runs and holes in one command;
+//! once it has ended, the blocks of the holes are read from their own places, over the stale bytes. The
+//! request is answered after that. Each block is consistent as of one moment; different blocks may be of
+//! different moments, as with parallel commands.
 //!
-//! It is done where it is expected to take less of the devices' time, unless the policy has slots read first,
-//! as published. If the long command fails, perhaps in a hole, the runs are read alone, from then on.
+//! A gap read is used where it is expected to take less device time, unless the policy, as published, reads
+//! slots first. If the long command fails, perhaps in a hole, the extent's runs are read separately from then
+//! on.
 
 use crate::DataPath;
 use crate::core::Core;
@@ -26,18 +27,18 @@ use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, IoError, IoKind, Memory};
 use weir_policy::Lru;
 use weir_policy::placement::ReadFrom;
 
-/// Part of what is read that may come along at each end though the place does not hold it: extents side by
-/// side are read in one command only if both reach where they meet.
+/// The number of blocks at each end that a gap read may include although the place is not valid for them.
+/// Commands of adjacent extents are coalesced only if both reach the common boundary.
 const EDGE: u16 = 8;
 
-/// How many extents are remembered where it has failed.
+/// The number of extents remembered because a gap read failed there.
 const FAILED: usize = 1024;
 
-/// Where gap reads have failed.
+/// The record of failed gap reads.
 #[derive(Debug)]
 pub(crate) struct GapReads {
-    /// Extents that are not read so again: a bad sector in a hole nobody wants would cost a drive's patience
-    /// each time.
+    /// Extents that are not gap-read again: a bad sector in a hole that nobody wants would make the drive
+    /// retry for long each time.
     failed: Lru<ExtentKey, ()>,
 }
 
@@ -50,7 +51,7 @@ impl GapReads {
 /// A gap read: one command that also reads the holes between runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GapRead {
-    /// What is read in one command, and where its first block is.
+    /// The blocks that the command reads, and the source of the first one.
     pub(crate) range: BlockRange,
     pub(crate) source: Source,
     pub(crate) rest: Rest,
@@ -63,15 +64,15 @@ impl Reads {
     }
 }
 
-/// What these commands are expected to take.
+/// Returns the expected service time of these commands, in nanoseconds.
 fn takes<'a>(core: &Core, runs: impl Iterator<Item = &'a BlockRun>) -> u64 {
     let len = |run: &BlockRange| Bytes(u64::from(run.count) * BLOCK);
     let sources = runs.filter_map(|(run, source)| Some((source.as_ref()?.device, len(run))));
     sources.map(|(device, len)| route::expected_read(core, device, len).0).fold(0, u64::saturating_add)
 }
 
-/// What the plan's commands are expected to take, and, if that is less, reading through the holes of one
-/// of the record's whole places.
+/// Returns the expected service time of the plan's commands, in nanoseconds, and a gap read of one of the
+/// record's whole places if one is cheaper.
 fn weigh_plan(core: &Core, record: &Record, plan: &Plan, range: BlockRange) -> (u64, Option<GapRead>) {
     let mut best = (takes(core, plan.iter()), None);
     for place in &record.places {
@@ -97,8 +98,8 @@ fn weigh_plan(core: &Core, record: &Record, plan: &Plan, range: BlockRange) -> (
     best
 }
 
-/// The plan for blocks that no place holds all of: from the place first that makes it the least, perhaps
-/// through holes.
+/// Plans the read of blocks that no single place has: starting from the place that makes it cheapest, perhaps
+/// with a gap read.
 pub(crate) fn plan_around_holes(
     core: &Core,
     record: &Record,
@@ -140,7 +141,7 @@ pub(crate) fn begin_gap_read(
 }
 
 impl DataPath {
-    /// The long command has ended: what it could not bring is read.
+    /// Handles the end of the long command: reads the blocks that it could not deliver.
     pub(crate) fn gap_read_ended<M: Memory>(
         &mut self,
         id: PieceId,
@@ -163,8 +164,7 @@ impl DataPath {
         self.part_read(id, memory);
     }
 
-    /// Reads blocks of a piece from where they are now, or has the piece begin again if they are being
-    /// written.
+    /// Reads blocks of a piece from their current places, or restarts the piece if they are being written.
     fn read_rest<M: Memory>(&mut self, id: PieceId, range: BlockRange, memory: &mut M) {
         let Piece { key, takes_blocks, .. } = self.base.requests.pieces[id.0 as usize];
         if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {

@@ -1,21 +1,21 @@
-//! Pieces that begin again: what was read into a buffer that a given up device may still fill is read into
-//! another one, and what was cleared while it was read is read once more.
+//! Pieces that restart: a read moves to another buffer if a lost device may still fill its own, and blocks
+//! that were cleared during the read are read again.
 //!
 //! A command that is abandoned ([`crate::face::devices`]) keeps its part of the buffer. If other devices have
-//! the blocks, the piece begins again once its last command has ended:
+//! the blocks, the piece restarts once its last command has ended:
 //!
-//! - a read, into another buffer as long as the request's. Other pieces may have been read into the request's
-//!   own meanwhile: at the end all is brought together in the new one, which the reply carries;
-//! - a write that completes blocks, with other scratch blocks.
+//! - a read restarts with another buffer, as long as the request's. Other pieces may have been read into the
+//!   request's own buffer in the meantime: at the end everything is collected in the new one, which the reply
+//!   carries;
+//! - a write that reads old blocks restarts with other scratch blocks.
 //!
-//! Reads of blocks that are cleared meanwhile keep their buffer. Their space may be written next, and what
-//! they find there would tell of a write before it is in effect. They have their turn among the changes of
-//! these blocks then, so that a client that goes on clearing and writing them cannot keep a read from ending.
-//! So is read once more what a device was reading when it lost what had been written to it
-//! ([`crate::durability::doubt`]).
+//! A read of blocks that are cleared in the meantime keeps its buffer. The freed space may be rewritten next,
+//! and the read would return that write before it is visible. The restarted read locks its blocks like a
+//! change, so that a client that keeps clearing and writing them cannot delay it forever. A read also
+//! restarts if its device lost writes to the blocks during the read ([`crate::durability::doubt`]).
 //!
-//! The first can happen once per device that is given up. While none is, nothing here takes time or memory.
-//! Without free memory a read waits for some, no longer than it waited for the device.
+//! A change of buffers can happen once per lost device. Without a lost device the code costs no time and no
+//! memory. If memory is short, a read waits for some, for at most the device's deadline.
 
 use crate::DataPath;
 use crate::core::Core;
@@ -29,15 +29,15 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{BLOCK, Buffer, Bytes, Memory, Nanos, RequestError};
 
-/// How long until a read that waits for memory looks for it again: nobody tells when some is given back.
+/// The interval at which a read that waits for memory looks for it: no event reports that memory was freed.
 const LOOK_AGAIN: Nanos = Nanos::millis(10);
 
-/// What a request has besides its own buffer.
+/// The buffers of a request besides its own.
 #[derive(Debug, Default)]
 struct Others {
-    /// As long as its own, oldest first: the last one is for the reply.
+    /// The buffers, each as long as the request's own, oldest first. The last one is for the reply.
     buffers: Vec<Buffer>,
-    /// What is in one of these: by where it belongs, counted from the start of the request's buffer.
+    /// The parts in these buffers, by offset in the request's buffer.
     parts: BTreeMap<u32, Buffer>,
 }
 
@@ -49,11 +49,11 @@ struct Waiting {
     error: RequestError,
 }
 
-/// Reads that begin again in another buffer.
+/// Reads that restart with another buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Again {
     waiting: VecDeque<Waiting>,
-    /// When to look for memory.
+    /// The next time to look for memory.
     look: Option<Nanos>,
     requests: FxHashMap<usize, Others>,
 }
@@ -61,12 +61,13 @@ pub(crate) struct Again {
 impl Task for Again {
     type On = DataPath;
 
-    /// When to look for memory.
+    /// Returns the next time to look for memory.
     fn due(data: &DataPath) -> Option<Nanos> {
         data.reads.again.look
     }
 
-    /// Reads that have waited for memory go on, as far as there is some; or have waited long enough.
+    /// Restarts the reads that wait for memory as far as there is some, and fails those that have waited too
+    /// long.
     fn run<M: Memory>(data: &mut DataPath, memory: &mut M) {
         for _ in 0..data.reads.again.waiting.len() {
             let Some(waiting) = data.reads.again.waiting.pop_front() else { break };
@@ -90,8 +91,8 @@ impl Task for Again {
 }
 
 impl Reads {
-    /// A buffer for the piece that no abandoned command uses: its own, one of those its request has, or a new
-    /// one.
+    /// Returns a buffer for the piece that no abandoned command uses: its own, one of its request's others,
+    /// or a new one.
     fn another_buffer<M: Memory>(
         &mut self,
         core: &Core,
@@ -126,7 +127,7 @@ impl Reads {
 }
 
 impl DataPath {
-    /// Begins a read piece again, none of whose commands is under way, in another buffer if it must.
+    /// Restarts a read piece that has no command in flight, with another buffer if necessary.
     pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: RequestError, memory: &mut M) {
         let deadline = match error {
             RequestError::Io { device, .. } => self.base.core.devices[device.index()].settings.deadline,
@@ -141,7 +142,7 @@ impl DataPath {
         Again::run(self, memory);
     }
 
-    /// Brings everything a request has read together in one buffer, and answers it.
+    /// Collects everything that a request has read in one buffer, and answers it.
     pub(crate) fn answer_from_others<M: Memory>(&mut self, id: ActiveId, memory: &mut M) {
         let Some(Others { mut buffers, parts }) = self.reads.again.requests.remove(&id.0) else { return };
         let active = &mut self.base.requests.active[id.0];
@@ -158,7 +159,7 @@ impl DataPath {
     }
 }
 
-/// Copies the parts of a buffer that are elsewhere, and what lies between them, to another one.
+/// Copies the parts of a buffer that are elsewhere, and the bytes between them, to another buffer.
 fn bring_together<M: Memory>(own: Buffer, parts: &BTreeMap<u32, Buffer>, to: Buffer, memory: &mut M) {
     let mut copy = |from: Buffer, at: u32| {
         let to = to.part(at, from.len);

@@ -1,4 +1,4 @@
-//! Requests in flight: what is kept of them.
+//! The state of a request in flight.
 
 use weir_model::{Bytes, Nanos, Request, RequestError, VolumeOffset};
 
@@ -7,27 +7,28 @@ use weir_model::{Bytes, Nanos, Request, RequestError, VolumeOffset};
 pub(crate) struct Active {
     pub(crate) request: Request,
     pub(crate) submitted: Nanos,
-    /// Pieces to end, and one more while pieces are still to be made.
+    /// The number of unfinished pieces, plus one while pieces are still to be made.
     pub(crate) left: u32,
     pub(crate) error: Option<RequestError>,
-    /// Reads: some blocks hold data; some are zeros.
+    /// For reads: whether some blocks have data, and whether some are zeros.
     pub(crate) found: (bool, bool),
-    /// Do not reply before a commit.
+    /// Whether the reply must wait for a commit.
     pub(crate) commit: bool,
-    /// Requests over many extents: where the next piece begins.
+    /// For requests over many extents: where the next piece begins.
     pub(crate) next: VolumeOffset,
-    /// What it continues, if the policy wants to know.
+    /// The length of the sequential run that this request continues, if the policy wants to know.
     pub(crate) continues: Bytes,
     pub(crate) answer: Answer,
 }
 
-/// How a request is answered.
+/// The way a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// By a reply.
     Reply,
-    /// By a reply, after what was read into several buffers has been gathered in one.
+    /// By a reply, after the data read into several buffers has been collected in one.
     Gathered,
-    /// By none: it is the engine's own, and clears a volume that is being removed.
+    /// By an effect instead of a reply: the request is the engine's own, and clears a volume that is being
+    /// removed.
     None,
 }

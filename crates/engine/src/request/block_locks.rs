@@ -1,10 +1,10 @@
-//! Who has which blocks: a block range in flight is taken by one changing piece at a time.
+//! Block locks: at most one piece that changes data has a given block range at a time.
 //!
-//! TRIM, write-zeroes and read-modify-write take the same ranges as writes. Waiting pieces go in
-//! order of arrival, and nobody overtakes a piece it overlaps.
+//! TRIM, write-zeroes and read-modify-write lock the same ranges as writes. Waiting pieces are granted in
+//! order of arrival; no piece overtakes one that it overlaps.
 //!
-//! The mover takes no blocks: it is told which ones somebody else took meanwhile, and leaves them
-//! out. While it is at work in an extent, no place of the extent is released.
+//! The mover locks no blocks. It learns which ones others have locked in the meantime, and leaves them out.
+//! While it works in an extent, no place of the extent is released.
 
 use crate::ids::PieceId;
 use rustc_hash::FxHashMap;
@@ -14,7 +14,8 @@ use std::collections::hash_map::{Entry, OccupiedEntry};
 use weir_map::BlockSet;
 use weir_model::{BlockRange, ExtentIndex, ExtentKey, Mutant, Planted};
 
-/// Made and given up with nearly every write, so what is rare is apart.
+/// The lock state of an extent. It is created and dropped with nearly every write, so rare fields are in a
+/// box.
 #[derive(Debug, Default)]
 struct Lock {
     held: SmallVec<[BlockRange; 4]>,
@@ -24,9 +25,9 @@ struct Lock {
 #[derive(Debug, Default)]
 struct Rare {
     waiting: VecDeque<(PieceId, BlockRange)>,
-    /// Places may be left that hold nothing: to be looked at when nobody is in the extent.
+    /// Whether emptied places may be left, to be released when the extent is idle.
     tidy: bool,
-    /// The mover is at work here; the blocks somebody took since it last asked.
+    /// The blocks locked since the mover last asked; `None` if it is not at work here.
     moving: Option<BlockSet>,
 }
 
@@ -51,7 +52,7 @@ impl Lock {
         !self.held.iter().any(|h| h.overlaps(range))
     }
 
-    /// The first piece that waits for nobody any more takes its range.
+    /// Grants its range to the first waiting piece that waits for no other any more.
     fn grant(&mut self) -> Option<PieceId> {
         let rare = self.rare.as_mut()?;
         let overlaps_earlier =
@@ -66,7 +67,7 @@ impl Lock {
     }
 }
 
-/// The block ranges taken, by extent.
+/// The locked block ranges, by extent.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     extents: FxHashMap<ExtentKey, Lock>,
@@ -78,8 +79,8 @@ impl Locks {
         Self { planted, ..Self::default() }
     }
 
-    /// Takes the range for `piece`; `false` if it has to wait, in which case [`Self::release`] will
-    /// give it out.
+    /// Locks the range for `piece`. Returns `false` if the piece must wait; [`Self::release`] grants it
+    /// later.
     #[must_use]
     pub(crate) fn take(&mut self, key: ExtentKey, range: BlockRange, piece: PieceId) -> bool {
         let lock = self.extents.entry(key).or_default();
@@ -104,8 +105,8 @@ impl Locks {
         free
     }
 
-    /// When nobody is in the extent, [`weir_map::Map::give_back`] is to release its places that hold nothing.
-    /// `false` if nobody is in it now: the caller may release them itself.
+    /// Asks that [`weir_map::Map::give_back`] release the extent's empty places once the extent is idle.
+    /// Returns `false` if it is idle now: the caller may release them itself.
     pub(crate) fn tidy_later(&mut self, key: ExtentKey) -> bool {
         let lock = self.extents.get_mut(&key);
         lock.is_some_and(|lock| {
@@ -114,8 +115,8 @@ impl Locks {
         })
     }
 
-    /// Gives the range back. Pieces that have their range now go to `granted`, in order of arrival.
-    /// Returns whether the extent is to be tidied: nobody is in it, and somebody asked for it.
+    /// Unlocks the range. The pieces granted their range go to `granted`, in order of arrival. Returns
+    /// whether the extent must be tidied: it is idle, and [`Self::tidy_later`] was called.
     pub(crate) fn release(
         &mut self,
         key: ExtentKey,
@@ -133,7 +134,7 @@ impl Locks {
         tidy_if_idle(entry)
     }
 
-    /// A range taken becomes two, its first blocks and the rest.
+    /// Splits a locked range in two: its first blocks and the rest.
     pub(crate) fn split(&mut self, key: ExtentKey, range: BlockRange, first: u16) {
         let Some(lock) = self.extents.get_mut(&key) else { return };
         if let Some(held) = lock.held.iter_mut().find(|h| **h == range) {
@@ -142,7 +143,7 @@ impl Locks {
         }
     }
 
-    /// The mover begins work in an extent of `blocks`; `false` if it is at work there already.
+    /// Begins the mover's work in an extent of `blocks`. Returns `false` if it is at work there already.
     #[must_use]
     pub(crate) fn begin_move(&mut self, key: ExtentKey, blocks: u16) -> bool {
         let rare = self.extents.entry(key).or_default().rare();
@@ -153,12 +154,13 @@ impl Locks {
         free
     }
 
-    /// Whether somebody has, or waits for, blocks of the extent.
+    /// Whether a piece has locked, or waits for, blocks of the extent.
     pub(crate) fn is_taken(&self, key: ExtentKey) -> bool {
         self.extents.get(&key).is_some_and(Lock::is_taken)
     }
 
-    /// The next extent of the volume behind this one of which somebody has, or waits for, blocks.
+    /// Returns the next extent of the volume after this one in which a piece has locked, or waits for,
+    /// blocks.
     pub(crate) fn next_taken(&self, after: ExtentKey) -> Option<ExtentIndex> {
         let all = self.extents.iter().filter(|(key, lock)| key.volume == after.volume && lock.is_taken());
         all.map(|(key, _)| key.index).filter(|index| *index > after.index).min()
@@ -169,7 +171,7 @@ impl Locks {
         self.extents.get(&key).is_some_and(|lock| lock.moving().is_some())
     }
 
-    /// From now on the mover wants to know which blocks are taken; those are that are now.
+    /// Starts recording for the mover which blocks are locked. Returns those locked now.
     pub(crate) fn watch(&mut self, key: ExtentKey) -> BlockSet {
         let Some(lock) = self.extents.get_mut(&key) else { return BlockSet::none(0) };
         let Some(Rare { waiting, moving: Some(touched), .. }) = lock.rare.as_deref_mut() else {
@@ -183,12 +185,12 @@ impl Locks {
         touched.clone()
     }
 
-    /// The blocks taken since [`Self::watch`].
+    /// Returns the blocks locked since [`Self::watch`].
     pub(crate) fn touched(&self, key: ExtentKey) -> Option<&BlockSet> {
         self.extents.get(&key)?.moving()
     }
 
-    /// The mover is done with the extent. Returns whether it is to be tidied.
+    /// Ends the mover's work in the extent. Returns whether the extent must be tidied.
     pub(crate) fn end_move(&mut self, key: ExtentKey) -> bool {
         let Entry::Occupied(mut entry) = self.extents.entry(key) else { return false };
         entry.get_mut().rare().moving = None;
@@ -196,7 +198,7 @@ impl Locks {
     }
 }
 
-/// If nobody is in the extent: forgets it, and returns whether it is to be tidied.
+/// Removes the lock if the extent is idle. Returns whether the extent must be tidied.
 #[inline]
 fn tidy_if_idle(entry: OccupiedEntry<'_, ExtentKey, Lock>) -> bool {
     entry.get().is_idle() && entry.remove().rare.is_some_and(|rare| rare.tidy)

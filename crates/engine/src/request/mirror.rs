@@ -1,5 +1,5 @@
-//! Writes to several places ([`crate::write::copies`], [`crate::write::duplex`]), and which blocks they are
-//! about.
+//! Writes in flight to several places ([`crate::write::copies`], [`crate::write::duplex`]), and the blocks
+//! they write.
 
 use crate::ids::PieceId;
 use crate::lookup::Address;
@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 use weir_map::Needs;
 use weir_model::{BlockRange, DeviceId, ExtentKey, RequestError};
 
-/// One of the places a write goes to.
+/// One of the places of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leg {
     pub(crate) address: Address,
-    /// Device commands still to end.
+    /// The number of device commands in flight.
     pub(crate) left: u32,
-    /// What it holds is not known.
+    /// Whether a command failed: the place's content is unknown.
     pub(crate) failed: bool,
     pub(crate) needs: Option<Needs>,
 }
@@ -30,18 +30,19 @@ impl Leg {
 pub(crate) struct MirroredWrite {
     pub(crate) legs: SmallVec<[Leg; 2]>,
     pub(crate) error: Option<RequestError>,
-    /// Where it succeeds, it is durable.
+    /// Whether the write is durable where it succeeds.
     pub(crate) fua: bool,
 }
 
 impl MirroredWrite {
-    /// One that has not begun, to these addresses.
+    /// Creates a write to these addresses that has not begun.
     pub(crate) fn to(addresses: impl IntoIterator<Item = Address>) -> Box<Self> {
         let leg = |address| Leg { address, left: 0, failed: false, needs: None };
         Box::new(Self { legs: addresses.into_iter().map(leg).collect(), ..Self::default() })
     }
 
-    /// A flush of the device failed: that what is in flight to it arrives there proves nothing.
+    /// Marks the leg on the device as failed, because a flush of it failed: a write in flight proves nothing
+    /// by completing.
     pub(crate) fn fail(&mut self, device: DeviceId) {
         for leg in self.legs.iter_mut().filter(|leg| leg.device() == device) {
             leg.failed = true;
@@ -50,10 +51,10 @@ impl MirroredWrite {
     }
 }
 
-/// The blocks that are being written to several places.
+/// The blocks being written to several places.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
-    /// By extent.
+    /// The writes, by extent.
     busy: FxHashMap<ExtentKey, SmallVec<[(PieceId, BlockRange); 2]>>,
 }
 
@@ -65,12 +66,12 @@ impl Mirror {
         writes.is_some_and(|writes| writes.iter().any(|(_, written)| written.overlaps(range)))
     }
 
-    /// The piece begins to write these blocks.
+    /// Notes that the piece begins to write these blocks.
     pub(crate) fn begin(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) {
         self.busy.entry(key).or_default().push((id, range));
     }
 
-    /// The write has ended, whatever became of it.
+    /// Notes that the write has ended, successfully or not.
     pub(crate) fn end(&mut self, id: PieceId, key: ExtentKey) {
         if let Some(writes) = self.busy.get_mut(&key) {
             writes.retain(|(piece, _)| *piece != id);

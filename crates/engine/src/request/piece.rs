@@ -1,4 +1,4 @@
-//! Pieces: the part of a request that falls into one extent.
+//! Pieces: a piece is the part of a request within one extent.
 
 use crate::ids::ActiveId;
 use crate::lookup::Address;
@@ -6,71 +6,70 @@ use crate::request::mirror::MirroredWrite;
 use smallvec::{SmallVec, smallvec};
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, PlaceId, PlaceKind, RequestError, Span};
 
-/// What a piece does.
+/// The operation of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Fetch the span.
+    /// Read the span.
     Read,
-    /// Store the span: the client's bytes, or zeros (the part-blocks at the ends of a write-zeroes).
+    /// Write the span: the client's bytes, or zeros (the part-blocks at the ends of a write-zeroes).
     Write {
-        /// The bytes are zeros, and there is nothing to do for blocks that read as zeros anyway.
+        /// Whether the bytes are zeros; blocks that read as zeros anyway are then skipped.
         zeros: bool,
     },
     /// Make blocks read as zeros without writing.
     Clear(Clear),
 }
 
-/// What becomes of the space of cleared blocks.
+/// The fate of the space of cleared blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clear {
-    /// An extent that holds nothing any more gives its space back, unless told to keep it.
+    /// An extent without valid blocks frees its space, unless it was told to keep it.
     Zero,
-    /// The extent has its space from now on, whatever it holds.
+    /// The extent keeps its space from now on, even without valid blocks.
     Keep,
-    /// The extent gives its space back, even if told to keep it before.
+    /// The extent frees its space, even if it was told to keep it before.
     GiveUp,
 }
 
-/// Where a write piece goes, once that is decided.
+/// The target of a write piece, once it is selected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) address: Address,
-    /// Bytes written, counted from the start of the extent: wider than the span where blocks are
-    /// completed.
+    /// The bytes written, as offsets in the extent: wider than the span where whole blocks are written.
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Some block becomes valid by this write.
+    /// Whether some block becomes valid by this write.
     pub(crate) changes: bool,
-    /// The extent has other places, which may hold nothing afterwards.
+    /// Whether the extent has other places, which may be left without valid blocks.
     pub(crate) several: bool,
-    /// It goes to several places: its piece has [`Writing::copies`].
+    /// Whether it goes to several places: its piece then has [`Writing::copies`].
     pub(crate) mirrored: bool,
 }
 
-/// Where a write piece's first blocks go.
+/// The target of a write piece's first blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     pub(crate) address: Address,
-    /// There, too.
+    /// The second address, if the blocks are written to two.
     pub(crate) second: Option<Address>,
-    /// These blocks of it.
+    /// The blocks of the piece that go there.
     pub(crate) run: BlockRange,
 }
 
 impl Chosen {
-    /// To one address.
+    /// Returns a choice of one address.
     pub(crate) const fn one((address, run): (Address, BlockRange)) -> Self {
         Self { address, second: None, run }
     }
 }
 
 impl Target {
-    /// Bytes from here to there, as they are.
+    /// Returns a target of these bytes, with all flags off.
     pub(crate) const fn at(address: Address, start: u32, end: u32) -> Self {
         Self { address, start, end, changes: false, several: false, mirrored: false }
     }
 
-    /// All of a block at one of the ends is written.
+    /// Widens the target to all of this block.
     pub(crate) fn widen(&mut self, block: u16) {
         let start = u32::from(block) * BLOCK as u32;
         self.start = self.start.min(start);
@@ -78,10 +77,10 @@ impl Target {
     }
 }
 
-/// Scratch blocks with the old contents of the blocks at a write's ends, and which blocks those are.
+/// Scratch blocks with the old contents of the blocks at a write's ends, each with its block index.
 pub(crate) type Old = SmallVec<[(Buffer, u16); 2]>;
 
-/// The part of a request that falls into one extent.
+/// The part of a request within one extent.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) request: ActiveId,
@@ -90,47 +89,47 @@ pub(crate) struct Piece {
     pub(crate) work: Work,
     /// The blocks touched.
     pub(crate) range: BlockRange,
-    /// It takes them in [`crate::request::block_locks`]: what changes anything does, and a read that met a
-    /// change.
+    /// Whether the piece locks its blocks ([`crate::request::block_locks`]): every change does, and a read
+    /// that met a change.
     pub(crate) takes_blocks: bool,
-    /// The policy has been told of it.
+    /// Whether the access was reported to the policy.
     pub(crate) reported: bool,
-    /// Reads and writes: the touched blocks.
+    /// For reads and writes: the buffer of the touched blocks.
     pub(crate) buffer: Buffer,
     pub(crate) error: Option<RequestError>,
     pub(crate) state: PieceState,
 }
 
-/// How far a piece is, with what only that needs.
+/// The state of a piece, with the data of that state.
 #[derive(Debug)]
 pub(crate) enum PieceState {
-    /// It has no device command in flight.
+    /// The piece has no device command in flight.
     Waits(WaitsFor),
-    /// Its blocks are being read.
+    /// The piece's blocks are being read.
     Reads(Reading),
-    /// The old contents of blocks that it writes in part are being read.
+    /// Old blocks of a read-modify-write are being read.
     Completes(Writing),
-    /// Its bytes are being written.
+    /// The piece's bytes are being written.
     Writes(Writing),
 }
 
-/// What a piece without a command in flight waits for. Those that wait for the same are in one queue, in the
-/// order in which they go on.
+/// The thing that a piece without a command in flight waits for. Pieces that wait for the same thing are in
+/// one queue, in the order in which they continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
-    /// Its turn: it can go on ([`crate::request::ready`]), or has just been made.
+    /// Its turn: it can continue ([`crate::request::ready`]), or was just created.
     Turn,
-    /// Its blocks ([`crate::request::block_locks`]).
+    /// Its block locks ([`crate::request::block_locks`]).
     Blocks,
     /// Space on the devices ([`crate::space`]).
     Space,
     /// A scratch block.
     Scratch,
-    /// A commit, after which it may write where it wants to.
+    /// A commit, after which it may overwrite its blocks.
     Commit,
-    /// A mover's write to where it wants to write.
+    /// A mover's write to the blocks that it wants to write.
     Mover,
-    /// What the extent cache fetches ([`crate::cache`]).
+    /// A fetch of the extent cache ([`crate::cache`]).
     Fetch,
     /// Buffer memory ([`crate::read::restart`]).
     Memory,
@@ -139,21 +138,21 @@ pub(crate) enum WaitsFor {
 /// A piece whose blocks are being read.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// Device commands still to end.
+    /// The number of device commands in flight.
     pub(crate) left: u32,
-    /// Some blocks hold data; some are zeros.
+    /// Whether some blocks have data, and whether some are zeros.
     pub(crate) found: (bool, bool),
-    /// What few reads have. Apart: a piece is copied into its table.
+    /// The fields that few reads need, boxed because a piece is copied into its table.
     rare: Option<Box<Rare>>,
 }
 
-/// What few reads have.
+/// The fields that few reads need.
 #[derive(Debug, Default)]
 struct Rare {
-    /// It begins again when its last command has ended, and what it would have failed with, if anything
-    /// failed.
+    /// Set if the piece restarts when its last command has ended; it contains the error that it would have
+    /// failed with, if any.
     again: Option<Option<RequestError>>,
-    /// Runs that are read once the command over them and the holes between them has ended.
+    /// Runs to read once a gap read has ended.
     rest: Rest,
 }
 
@@ -163,37 +162,37 @@ pub(crate) type Rest = SmallVec<[BlockRange; 4]>;
 /// A piece that is being written.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    /// Device commands still to end.
+    /// The number of device commands in flight.
     pub(crate) left: u32,
-    /// Where the bytes go.
+    /// The target.
     pub(crate) target: Target,
-    /// Scratch blocks with the old contents of part-blocks, and which blocks those are. Apart: few writes
-    /// complete blocks.
+    /// Scratch blocks with the old contents of part-blocks, boxed because few writes need them.
     pub(crate) old: Option<Box<Old>>,
-    /// Of a write to several places, how each of them is. Apart: few writes are mirrored.
+    /// For a write to several places: the state of each, boxed because few writes are mirrored.
     pub(crate) copies: Option<Box<MirroredWrite>>,
-    /// It chooses anew when its last command has ended.
+    /// Whether the piece selects its target again when its last command has ended.
     again: bool,
 }
 
 impl Reading {
-    /// So many commands have begun, for blocks of which some hold data, or some are zeros.
+    /// Returns the state after `left` commands have begun.
     #[inline(always)]
     pub(crate) const fn new(left: u32, found: (bool, bool)) -> Self {
         Self { left, found, rare: None }
     }
 
-    /// These runs are read later.
+    /// Adds the runs to read later.
     pub(crate) fn with_rest(self, rest: Rest) -> Self {
         Self { rare: Some(Box::new(Rare { again: None, rest })), ..self }
     }
 
-    /// What is read now that the command over it has ended.
+    /// Takes the runs to read now that the gap read has ended.
     pub(crate) fn take_rest(&mut self) -> Rest {
         self.rare.as_mut().map(|rare| std::mem::take(&mut rare.rest)).unwrap_or_default()
     }
 
-    /// Whether the piece, whose last command has ended, begins again, and what it would have failed with.
+    /// Returns whether the piece, whose last command has ended, restarts, and the error that it would have
+    /// failed with.
     #[inline(always)]
     pub(crate) fn take_again(&mut self) -> Option<Option<RequestError>> {
         self.rare.take().and_then(|rare| rare.again)
@@ -201,18 +200,18 @@ impl Reading {
 }
 
 impl Writing {
-    /// So many commands have begun.
+    /// Returns the state after `left` commands have begun.
     #[inline(always)]
     pub(crate) const fn new(left: u32, target: Target, old: Option<Box<Old>>) -> Self {
         Self { left, target, old, copies: None, again: false }
     }
 
-    /// It goes to several places, if these are given.
+    /// Adds the state of a write to several places, if given.
     pub(crate) fn with_copies(self, copies: Option<Box<MirroredWrite>>) -> Self {
         Self { copies, ..self }
     }
 
-    /// The addresses it goes to: of its copies, if it has any.
+    /// Returns the addresses written to: those of its copies, if it has any.
     pub(crate) fn addresses(&self) -> SmallVec<[Address; 2]> {
         match &self.copies {
             Some(copies) => copies.legs.iter().map(|leg| leg.address).collect(),
@@ -220,14 +219,14 @@ impl Writing {
         }
     }
 
-    /// Whether the piece, whose last command has ended, chooses anew.
+    /// Whether the piece, whose last command has ended, selects its target again.
     pub(crate) const fn begins_again(&self) -> bool {
         self.again
     }
 }
 
 impl Piece {
-    /// A piece that has not begun, about the blocks its span touches.
+    /// Creates a piece of the blocks that its span touches.
     #[inline]
     pub(crate) fn new(request: ActiveId, key: ExtentKey, span: Span, work: Work, buffer: Buffer) -> Self {
         Self {
@@ -244,19 +243,19 @@ impl Piece {
         }
     }
 
-    /// The buffer of some of its blocks.
+    /// Returns the buffer of some of its blocks.
     pub(crate) fn part(&self, blocks: BlockRange) -> Buffer {
         let offset = u32::from(blocks.first - self.range.first) * BLOCK as u32;
         self.buffer.part(offset, u32::from(blocks.count) * BLOCK as u32)
     }
 
-    /// Whether it is a client's read of some of these blocks, with commands under way.
+    /// Whether it is a client's read of some of these blocks with commands in flight.
     pub(crate) fn is_reading(&self, key: ExtentKey, range: BlockRange) -> bool {
         let overlaps = self.range.first < range.end() && range.first < self.range.end();
         matches!(&self.state, PieceState::Reads(reading) if reading.left > 0) && self.key == key && overlaps
     }
 
-    /// What was found of its blocks, if it is a read: some hold data, some are zeros.
+    /// For a read: whether some blocks have data, and whether some are zeros.
     #[inline(always)]
     pub(crate) fn found(&self) -> (bool, bool) {
         match &self.state {
@@ -265,7 +264,7 @@ impl Piece {
         }
     }
 
-    /// The write it is in the middle of.
+    /// Returns the state of the write in progress.
     #[inline(always)]
     pub(crate) fn writing(&mut self) -> Option<&mut Writing> {
         match &mut self.state {
@@ -274,7 +273,7 @@ impl Piece {
         }
     }
 
-    /// Where its bytes were to go: it writes nothing any more. Its scratch blocks have been put back.
+    /// Takes the addresses of a write that has been stopped. Its scratch blocks must have been returned.
     pub(crate) fn take_addresses(&mut self) -> SmallVec<[Address; 2]> {
         let Some(writing) = self.writing() else { return SmallVec::new() };
         let addresses = writing.addresses();
@@ -282,8 +281,8 @@ impl Piece {
         addresses
     }
 
-    /// It begins again when its last command has ended: one that would have failed with `error`, or a read in
-    /// turn with the changes of its blocks.
+    /// Makes the piece restart when its last command has ended: one that would have failed with `error`, or a
+    /// read that must lock its blocks.
     pub(crate) fn begin_again(&mut self, error: Option<RequestError>) {
         match &mut self.state {
             PieceState::Reads(reading) => {
@@ -296,12 +295,12 @@ impl Piece {
     }
 }
 
-/// Which of several places that hold a block is to be written.
+/// The preferred one of several places that are valid for a block to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Preferred {
-    /// None of them more than another.
+    /// No preference.
     Any,
-    /// One on this device.
+    /// The place on this device.
     On(DeviceId),
     /// A whole place.
     Home,

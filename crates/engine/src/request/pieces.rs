@@ -1,4 +1,4 @@
-//! Pieces made, waiting, going on and ended.
+//! The life of a piece: created, waiting, continuing, ended.
 
 use crate::Base;
 use crate::core::Core;
@@ -9,14 +9,14 @@ use smallvec::SmallVec;
 use weir_model::{BlockRange, ExtentKey};
 
 impl Requests {
-    /// Makes a piece, which its request waits for.
+    /// Creates a piece, which its request waits for.
     #[inline]
     pub(crate) fn insert_piece(&mut self, piece: Piece) -> PieceId {
         self.active[piece.request.0].left += 1;
         PieceId(self.pieces.insert(piece) as u32)
     }
 
-    /// Makes a piece; a changing one runs once it has its blocks.
+    /// Creates a piece; one that changes data runs once it has locked its blocks.
     pub(crate) fn add_piece(&mut self, piece: Piece) {
         let (key, range) = (piece.key, piece.range);
         let takes_blocks = piece.takes_blocks;
@@ -28,18 +28,18 @@ impl Requests {
         }
     }
 
-    /// The piece, which has no command in flight, waits.
+    /// Makes the piece, which has no command in flight, wait.
     pub(crate) fn wait(&mut self, id: PieceId, what: WaitsFor) {
         self.pieces[id.0 as usize].state = PieceState::Waits(what);
     }
 
-    /// The piece got what it waited for, or begins again.
+    /// Queues the piece as ready: its wait is over, or it restarts.
     pub(crate) fn go_on(&mut self, id: PieceId) {
         self.wait(id, WaitsFor::Turn);
         self.ready.push(id);
     }
 
-    /// Has the request answered after a commit, if changes of the extent must be durable by then.
+    /// Delays the request's answer until a commit, if pending changes of the extent must be durable by then.
     #[inline]
     pub(crate) fn wait_for_extent(&mut self, core: &Core, request: ActiveId, key: ExtentKey) {
         let asked = &self.active[request.0].request;
@@ -49,8 +49,8 @@ impl Requests {
         }
     }
 
-    /// If what the map says must be durable when the request is acknowledged, and what it found or did
-    /// in the extent is not, it waits for a commit.
+    /// Makes the request wait for a commit if it must be durable when acknowledged, and if the state that the
+    /// piece found or changed in the map is not durable yet.
     #[inline]
     pub(crate) fn wait_for_pending(&mut self, core: &Core, id: PieceId) {
         let piece = &self.pieces[id.0 as usize];
@@ -58,8 +58,8 @@ impl Requests {
         self.wait_for_extent(core, request, key);
     }
 
-    /// A read that met a write, or a clearing of what it was reading, takes its blocks, as a write would: it
-    /// has its turn after those that are waiting now, and before all that come later.
+    /// Makes a read that met a write, or a clearing of its blocks, lock them like a write: it follows the
+    /// pieces that wait now, and precedes all later ones.
     pub(crate) fn read_in_turn(&mut self, id: PieceId) {
         let piece = &mut self.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
@@ -71,8 +71,7 @@ impl Requests {
         }
     }
 
-    /// Blocks are cleared: reads of them that are under way begin again. Cost: a look at each piece under
-    /// way.
+    /// Restarts the reads in flight of blocks that are cleared. Cost: linear in the pieces in flight.
     pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
         for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| piece.is_reading(key, range)) {
             piece.begin_again(None);
@@ -81,9 +80,9 @@ impl Requests {
 }
 
 impl Base {
-    /// The piece is done: gives its blocks back and tells its request.
+    /// Ends a piece: unlocks its blocks and updates its request.
     pub(crate) fn piece_ended(&mut self, id: PieceId) {
-        // Only what is needed is copied out of the table: a piece is large.
+        // Only the fields needed are copied out of the table, because a piece is large.
         let piece = &self.requests.pieces[id.0 as usize];
         let (request, found) = (piece.request, piece.found());
         let taken = piece.takes_blocks.then_some((piece.key, piece.range));

@@ -1,4 +1,4 @@
-//! TRIM and write-zeroes over many extents: their pieces are made some at a time.
+//! TRIM and write-zeroes over many extents: their pieces are made in batches.
 
 use crate::Base;
 use crate::core::Core;
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use weir_map::Found;
 use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentIndex, ExtentKey, Mutant, Op, Span, VolumeOffset};
 
-/// Pieces a long request makes at a time, and has in flight at most.
+/// The maximum number of pieces that a long request makes at a time and has in flight.
 const PIECES_AT_A_TIME: u32 = 256;
 
 /// Requests over many extents that still have pieces to make.
@@ -22,12 +22,12 @@ impl Ranges {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The one whose turn it is.
+    /// Takes the request whose turn it is.
     pub(crate) fn next(&mut self) -> Option<ActiveId> {
         self.0.pop_front()
     }
@@ -53,7 +53,7 @@ impl Requests {
         if op == Op::Trim {
             return;
         }
-        // Part-blocks at the ends are written with zeros.
+        // Part-blocks at the ends are overwritten with zeros.
         let block = BLOCK as u32;
         let edge = |start: u32, end: u32| (end > start).then_some(Span { start, len: end - start });
         let head_end = span.start.next_multiple_of(block).min(span.end());
@@ -65,7 +65,7 @@ impl Requests {
     }
 }
 
-/// How many bytes of an extent are the volume's: of its last one, perhaps not all.
+/// Returns how many bytes of an extent belong to the volume: all, except perhaps in its last extent.
 fn within(core: &Core, key: ExtentKey) -> u64 {
     let extent = core.map.extent();
     let size = core.map.volume(key.volume).map_or(u64::MAX, |volume| volume.size.0);
@@ -73,8 +73,7 @@ fn within(core: &Core, key: ExtentKey) -> u64 {
 }
 
 impl Base {
-    /// Makes pieces of a TRIM or write-zeroes from where it stands: a batch, the rest in the next
-    /// [`crate::Engine::tick`].
+    /// Makes the next batch of pieces of a TRIM or write-zeroes; the next [`crate::Engine::tick`] makes more.
     pub(crate) fn advance_range(&mut self, id: ActiveId) {
         let request = self.requests.active[id.0].request;
         let end = request.offset + request.len;
@@ -86,7 +85,8 @@ impl Base {
         while at.0 < end.0 && budget > 0 {
             budget -= 1;
             let key = ExtentKey { volume: request.volume, index: extent.index(at) };
-            // Not past a write that was submitted before and has not taken effect: it would come after this.
+            // A write submitted before that has not taken effect is not skipped: it would take effect after
+            // this request.
             let is_hole =
                 matches!(self.core.map.find(key), Found::Empty) && !self.requests.locks.is_taken(key);
             if !no_hole && is_hole {
@@ -108,15 +108,16 @@ impl Base {
         }
     }
 
-    /// Where the next extent begins that may hold anything, or that a change in flight is about to write to.
-    /// Cost: the changes in flight.
+    /// Returns the start of the next extent that may have data, or that a change in flight is about to write
+    /// to. Cost: linear in the changes in flight.
     fn skip_unmapped(&self, key: ExtentKey, end: VolumeOffset) -> VolumeOffset {
         let taken =
             self.requests.locks.next_taken(key).map_or(end, |index| self.core.map.extent().start(index));
         VolumeOffset(self.next_used(key).0.min(taken.0).min(end.0))
     }
 
-    /// Where the next extent of the volume begins that holds anything or is in doubt; far away without any.
+    /// Returns the start of the volume's next extent that has data or is in doubt; a very large offset if
+    /// there is none.
     pub(crate) fn next_used(&self, key: ExtentKey) -> VolumeOffset {
         let after = ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key };
         let used = self.core.map.next_used(key.volume, after.index);
@@ -124,7 +125,7 @@ impl Base {
         next.map_or(VolumeOffset(u64::MAX), |index| self.core.map.extent().start(index))
     }
 
-    /// Doubtful blocks of an extent that holds nothing are zeros from now on, as far as the range goes.
+    /// Settles the blocks in doubt of an unmapped extent as zeros, within the range.
     fn settle_unmapped(&mut self, key: ExtentKey, at: VolumeOffset, end: VolumeOffset) {
         let extent = self.core.map.extent();
         let start = extent.within(at);

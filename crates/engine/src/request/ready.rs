@@ -1,20 +1,20 @@
-//! Pieces that can go on.
+//! The queue of pieces that can continue.
 
 use crate::ids::PieceId;
 use std::collections::VecDeque;
 
-/// Pieces that got what they waited for, in the order in which they did.
+/// Pieces that can continue, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Ready(VecDeque<PieceId>);
 
 impl Ready {
-    /// The piece can go on.
+    /// Adds a piece.
     #[inline]
     pub(crate) fn push(&mut self, id: PieceId) {
         self.0.push_back(id);
     }
 
-    /// The next piece that can go on.
+    /// Takes the next piece.
     pub(crate) fn pop(&mut self) -> Option<PieceId> {
         self.0.pop_front()
     }

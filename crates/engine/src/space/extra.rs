@@ -1,10 +1,10 @@
-//! Space beyond one place an extent: slots, and second whole places. It is bounded, unless the policy bounds
+//! Space beyond one place per extent: slots, and second whole places. It is bounded, unless the policy bounds
 //! it itself.
 //!
-//! The bound is a part of the pool's space for data, and, on top, the devices on which the policy keeps
-//! copies on purpose ([`Keeps`]): those that are really faster than others. At the bound writes are in place
-//! and copies are not made; what moves a whole extent takes its second place for the time of the move only,
-//! and is not held up.
+//! The bound is a share of the pool's space for data, plus the devices on which the policy keeps copies on
+//! purpose ([`Keeps`]): those that are really faster than others. At the bound, writes are in place and no
+//! copies are made. A move of a whole extent takes its second place only for the time of the move, and is not
+//! delayed.
 
 use crate::core::Core;
 use crate::policy::Host;
@@ -14,49 +14,49 @@ use crate::units::Percent;
 use weir_model::{Bytes, DeviceId, VolumeId};
 use weir_policy::placement::Keeps;
 
-/// The bound unless told otherwise.
+/// The default bound.
 pub const EXTRA_SPACE: Percent = Percent(3);
 
-/// What is counted of it.
+/// The counters of extra space.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra {
-    /// Second whole places made since the last commit: the durable map does not count them yet.
+    /// Second whole places made since the last commit, which the durable map does not count yet.
     made: u64,
-    /// Writes that went elsewhere than in place.
+    /// Writes redirected instead of written in place.
     redirects: u64,
 }
 
-/// How extents lie on the devices.
+/// The placement of extents on the devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// Extents that are not in one whole place for each copy, as of the last commit.
+    /// Extents that are not in one whole place per copy, as of the last commit.
     pub in_pieces: u64,
-    /// Space taken beyond one place an extent: slots, cut from whole extents, and second whole places.
+    /// Space used beyond one place per extent: extents divided into slots, and second whole places.
     pub extra: Bytes,
-    /// What `extra` may grow to; `None` if the pool's policy bounds it itself, or nothing does.
+    /// The bound of `extra`; `None` if the pool's policy bounds it itself, or it is unbounded.
     pub extra_most: Option<Bytes>,
-    /// Writes since the start that went elsewhere than in place.
+    /// Writes since the start that were redirected instead of written in place.
     pub redirects: u64,
 }
 
 impl Space {
-    /// A write has gone elsewhere than in place.
+    /// Counts a redirected write.
     #[inline]
     pub(crate) fn note_redirect(&mut self) {
         self.extra.redirects += 1;
     }
 
-    /// An extent has got a second whole place.
+    /// Counts a second whole place of an extent.
     pub(crate) fn note_second_place(&mut self) {
         self.extra.made += 1;
     }
 
-    /// A commit has ended: the durable map counts what it brought.
+    /// Resets the count of second places after a commit: the durable map counts them now.
     pub(crate) fn second_places_are_counted(&mut self) {
         self.extra.made = 0;
     }
 
-    /// Extents of devices taken beyond one place an extent.
+    /// Returns the extents used beyond one place per extent.
     fn extra_extents(&self, core: &Core) -> u64 {
         let cut: u64 =
             core.map.devices().iter().map(|sb| u64::from(core.map.space(sb.device).slotted())).sum();
@@ -65,7 +65,7 @@ impl Space {
 }
 
 impl Space {
-    /// What may be taken beyond one place an extent, in extents; `None` without a bound.
+    /// Returns the bound in extents; `None` without a bound.
     fn extra_most(&self, core: &Core, host: &Host, which: Which) -> Option<u64> {
         let part = self.state.rules().extra?;
         let Keeps::On(kept) = keeps(host, which) else { return None };
@@ -76,7 +76,7 @@ impl Space {
         Some(total * u64::from(part.0) / 100 + kept)
     }
 
-    /// Whether the policy's copies and redirected writes may take more space. Cost: a look at each device.
+    /// Whether the policy's copies and redirected writes may take more space. Cost: linear in the devices.
     #[inline]
     pub(crate) fn may_take_extra(&self, core: &Core, host: &Host, which: Which) -> bool {
         self.extra_most(core, host, which).is_none_or(|most| self.extra_extents(core) < most)
@@ -87,7 +87,7 @@ impl Space {
         self.may_take_extra(core, host, host.policies.of(volume))
     }
 
-    /// How extents lie on the devices.
+    /// Returns the placement of extents on the devices.
     pub(crate) fn spread(&self, core: &Core, host: &Host) -> Spread {
         let extent = core.map.extent().bytes().0;
         Spread {
@@ -99,7 +99,7 @@ impl Space {
     }
 }
 
-/// What a policy keeps besides one place an extent.
+/// Returns where a policy keeps copies besides one place per extent.
 pub(crate) fn keeps(host: &Host, which: Which) -> Keeps {
     host.policies.all[which.0].policy.keeps()
 }

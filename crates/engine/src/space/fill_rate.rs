@@ -1,20 +1,20 @@
-//! How fast a pool fills of late, and when it will be full.
+//! The rate at which a pool fills, and the forecast of when it is full.
 
 use weir_model::{Bytes, Nanos};
 
-/// How long ago is "of late": a change counts 1/e of its weight after this time.
+/// The time constant of the long-term rate, in nanoseconds: after this time a change has 1/e of its weight.
 const MEMORY: f64 = 1800e9;
-/// The same for the rate of the last minutes.
+/// The time constant of the short-term rate, in nanoseconds.
 const RECENTLY: f64 = 300e9;
-/// Less than this says nothing of the time after it.
+/// The minimum history for a forecast.
 const LEAST: Nanos = Nanos::secs(60);
-/// What happens just now goes on if it is within this factor of what has happened of late.
+/// The short-term rate must be within this factor of the long-term rate for a forecast.
 const STEADY: f64 = 4.0;
-/// Nobody knows what will be after this.
+/// The maximum forecast.
 const LONGEST: Nanos = Nanos::secs(366 * 86_400);
 
-/// The rate at which something grows, as a mean over time in which the recent counts more:
-/// `rate = sum of change * exp(-age / T) / T`, divided by the weight of the time there has been.
+/// A growth rate as an exponentially weighted mean: `rate = sum of change * exp(-age / T) / T`, divided by
+/// the weight of the time observed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FillRate {
     began: Nanos,
@@ -24,7 +24,7 @@ pub(super) struct FillRate {
     recent: Sum,
 }
 
-/// Bytes, each weighted by its age.
+/// A sum of bytes, each weighted by its age.
 #[derive(Clone, Copy, Debug)]
 struct Sum {
     memory: f64,
@@ -40,12 +40,12 @@ impl Sum {
         (-(time.0 as f64) / self.memory).exp()
     }
 
-    /// So many more, after this time.
+    /// Adds `more` bytes, this long after the last addition.
     fn note(&mut self, after: Nanos, more: f64) {
         self.bytes = self.bytes * self.decay(after) + more;
     }
 
-    /// Bytes per second, this time after the last change, of what has been seen for so long.
+    /// Returns the rate in bytes per second, this long after the last change, over the time observed.
     fn per_second(&self, after: Nanos, seen: Nanos) -> f64 {
         let weight = 1.0 - self.decay(seen);
         self.bytes * self.decay(after) / (weight * self.memory) * 1e9
@@ -53,12 +53,12 @@ impl Sum {
 }
 
 impl FillRate {
-    /// `used` at the beginning.
+    /// Creates a rate; `used` is the initial use.
     pub(super) fn new(now: Nanos, used: Bytes) -> Self {
         Self { began: now, at: now, used, late: Sum::new(MEMORY), recent: Sum::new(RECENTLY) }
     }
 
-    /// It is `used` now.
+    /// Notes the current use.
     pub(super) fn note(&mut self, now: Nanos, used: Bytes) {
         let (after, more) = (now.since(self.at), used.0 as f64 - self.used.0 as f64);
         self.late.note(after, more);
@@ -66,13 +66,13 @@ impl FillRate {
         (self.at, self.used) = (now, used);
     }
 
-    /// Bytes per second; 0 in the first second, which says nothing.
+    /// Returns the rate in bytes per second; 0 in the first second, which says nothing.
     pub(super) fn per_second(&self, now: Nanos) -> f64 {
         let seen = now.since(self.began);
         if seen < Nanos::secs(1) { 0.0 } else { self.late.per_second(now.since(self.at), seen) }
     }
 
-    /// When so many more are used, if it goes on as it has of late; `None` where nothing speaks for that.
+    /// Returns the time until `more` bytes are used at the recent rate; `None` without a reliable forecast.
     pub(super) fn time_for(&self, now: Nanos, more: Bytes) -> Option<Nanos> {
         let seen = now.since(self.began);
         let late = self.per_second(now);
@@ -116,7 +116,7 @@ mod tests {
         assert!(rate.per_second(Nanos::secs(30)).abs() < f64::from(1 << 20));
     }
 
-    /// Written in bursts, as file systems do, for hours: what is told does not jump.
+    /// Writes come in bursts, as file systems make them, for hours: the forecast does not jump.
     #[test]
     fn bursts_do_not_make_it_jump() {
         let mut rate = FillRate::new(Nanos(0), Bytes(0));
@@ -136,7 +136,7 @@ mod tests {
         assert!((10_000.0..11_000.0).contains(&told[told.len() - 1]), "10 GiB at 1 MiB/s: {:?}", told.last());
     }
 
-    /// One large copy after hours of quiet, or hours after it, is no rate at which anything goes on.
+    /// A single large copy, after hours of quiet or hours ago, is no lasting rate.
     #[test]
     fn nothing_is_told_where_it_means_nothing() {
         let mut rate = FillRate::new(Nanos(0), Bytes(0));

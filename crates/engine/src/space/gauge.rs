@@ -1,16 +1,16 @@
-//! Which warning threshold has been passed.
+//! The warning thresholds that have been passed.
 
 use crate::units::Percent;
 
-/// Remembers the highest threshold passed. It counts as passed until use is a hundredth below it, so
-/// that a pool at a threshold does not warn again and again.
+/// Remembers the highest threshold passed. It counts as passed until use is one percent below it, so that a
+/// pool at a threshold does not warn repeatedly.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gauge {
     passed: Option<Percent>,
 }
 
 impl Gauge {
-    /// The threshold that counts as passed when `used` of `total` are in use.
+    /// Returns the threshold that counts as passed when `used` of `total` are in use.
     pub(super) fn at(self, thresholds: &[Percent], used: u64, total: u64) -> Option<Percent> {
         let reaches = |percent: u8| u128::from(used) * 100 >= u128::from(percent) * u128::from(total);
         let counts =
@@ -18,7 +18,7 @@ impl Gauge {
         thresholds.iter().filter(counts).max().copied()
     }
 
-    /// `used` of `total` are in use; a threshold, if one above the last was passed with that.
+    /// Notes the use. Returns the threshold if a higher one than before was passed.
     pub(super) fn note(&mut self, thresholds: &[Percent], used: u64, total: u64) -> Option<Percent> {
         let before = self.passed;
         self.passed = self.at(thresholds, used, total);

@@ -1,4 +1,4 @@
-//! Failed pieces: the space they had allocated is given up.
+//! Failed pieces: the space allocated for them is freed.
 
 use crate::Base;
 use crate::ids::PieceId;
@@ -7,13 +7,13 @@ use weir_map::{Chunk, Slot};
 use weir_model::{BlockRange, Mutant, RequestError};
 
 impl Base {
-    /// The piece fails before anything was written.
+    /// Fails the piece before anything was written.
     pub(crate) fn piece_failed(&mut self, id: PieceId, error: RequestError) {
         self.requests.pieces[id.0 as usize].error = Some(error);
         self.change_failed(id);
     }
 
-    /// The piece has failed: a place allocated for it may hold nothing.
+    /// Ends a failed piece; a place allocated for it may have no valid blocks.
     pub(crate) fn change_failed(&mut self, id: PieceId) {
         let piece = &mut self.requests.pieces[id.0 as usize];
         let key = piece.key;
@@ -23,13 +23,13 @@ impl Base {
         self.piece_ended(id);
     }
 
-    /// What a piece that has failed, or chooses anew, was to be written to.
+    /// Frees the targets of a piece that has failed, or selects its target again.
     pub(crate) fn give_up_addresses(&mut self, id: PieceId, addresses: &[Address]) {
         let range = self.requests.pieces[id.0 as usize].range;
         addresses.iter().for_each(|address| self.give_up_address(*address, range));
     }
 
-    /// Slots taken for a piece that has failed rest until no command can touch them.
+    /// Quarantines the slots of a failed piece until no command can touch them.
     pub(crate) fn give_up_address(&mut self, address: Address, range: BlockRange) {
         if self.core.is_planted(Mutant::RefusedSlotsLeaked) {
             return;

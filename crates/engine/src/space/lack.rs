@@ -1,25 +1,25 @@
-//! When a pool that had no space has some again.
+//! The end of a lack of space.
 
-/// What was there when a write got no space.
+/// The space available when a write got none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lack {
-    /// Extents that were available all the same: some policies leave devices alone.
+    /// Extents that were available all the same, on devices that the policy does not use.
     available: u64,
-    /// More than these must become available.
+    /// The number of further extents that must become available.
     margin: u64,
 }
 
 impl Lack {
-    /// Most extents that must become available in a large pool.
+    /// The maximum margin, in a large pool.
     const MARGIN_MAX: u64 = 8;
 
-    /// So many extents of all were available. The margin is a small part of the pool, so that one at its
-    /// limit does not change its mind with each extent that comes and goes.
+    /// Records the extents available. The margin is a small fraction of all extents, so that a pool at its
+    /// limit does not change state with each extent freed.
     pub(super) fn of(available: u64, all: u64) -> Self {
         Self { available, margin: (all / 1000).min(Self::MARGIN_MAX) }
     }
 
-    /// Whether it is over, now that so many are available.
+    /// Whether the lack is over, given the extents available now.
     pub(super) fn is_over(self, available: u64) -> bool {
         available > self.available + self.margin
     }

@@ -12,7 +12,7 @@ impl Base {
         }
     }
 
-    /// Space whose release is durable can be handed out once the commands begun before have ended.
+    /// Makes quarantined space available once the commands begun before have ended.
     pub(crate) fn reuse_released(&mut self, device: DeviceId) {
         while let Some(chunk) = self.core.devices[device.index()].released() {
             self.core.map.reuse(chunk);

@@ -1,10 +1,10 @@
-//! Copies give way to new data: what is in several places takes more space than it needs, and a write that
-//! finds none has a better claim to it.
+//! Eviction of copies for new data: blocks valid in several places use more space than they need, and a write
+//! that finds no space has priority.
 //!
-//! A walk over all extents, begun when there is no space left: of blocks that several places hold all but one
-//! give them up, and what is in other places besides a whole one is brought home to it. Who needs space waits
-//! until something has come back, or a walk over all of them has found nothing; then it is refused, and for a
-//! while nobody looks again.
+//! A walk over all extents begins when no space is left: blocks valid in several places are dropped from all
+//! but one, and blocks in other places of an extent with a whole place are written back to it. Pieces that
+//! need space wait until some has been freed, or until a walk over all extents has found nothing; then they
+//! are refused, and no new walk begins for a while.
 
 use crate::Base;
 use crate::core::Core;
@@ -12,47 +12,48 @@ use crate::request::Requests;
 use crate::space::Space;
 use weir_model::{ExtentKey, Nanos};
 
-/// Nobody waits longer than this without any having got space.
+/// The maximum wait without any piece having got space.
 const WAIT: Nanos = Nanos::secs(30);
-/// Walks in a row after which there was no more space than before, though each gave something up: a device
-/// whose flushes fail brings back what was given up.
+/// The number of consecutive walks without more free space, although each dropped something, after which the
+/// walks stop: a device whose flushes fail brings back the dropped blocks.
 const FRUITLESS: u32 = 3;
 
-/// The walk.
+/// The state of the walk.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
-    /// Somebody needs space: it goes on when that is due.
+    /// Whether a piece needs space; the walk continues at `due`.
     pub(crate) active: bool,
     pub(crate) due: Nanos,
-    /// Where it goes on: at the first extent, at the beginning.
+    /// The extent at which the walk continues; the first one at the beginning.
     pub(crate) at: ExtentKey,
-    /// When it began, and how many blocks had been dropped then, and when those who wait last tried again.
+    /// The start of the walk; the number of blocks dropped by then; and the number dropped when the waiting
+    /// pieces last retried.
     pub(crate) began: Nanos,
     pub(crate) dropped: u64,
     pub(crate) given_up: u64,
-    /// It rested on the way, and there may be something new where it was before.
+    /// Whether the walk was interrupted, so that extents already visited may have something new to drop.
     pub(crate) rested: bool,
-    /// How long its end waits for what is being brought home.
+    /// The deadline for write-backs in flight at the end of the walk.
     pub(crate) until: Option<Nanos>,
-    /// The most blocks that were free at the end of a walk since somebody last got space, and how many walks
-    /// have ended with no more.
+    /// The maximum of free blocks at the end of a walk since a piece last got space, and the number of walks
+    /// without more.
     pub(crate) free: u64,
     pub(crate) fruitless: u32,
-    /// Since when nobody who needed space has got some.
+    /// The time since which no piece that needed space has got any.
     pub(crate) since: Option<Nanos>,
-    /// None begins before.
+    /// The earliest start of the next walk.
     pub(crate) not_before: Nanos,
 }
 
 impl Reclaim {
-    /// Somebody has got space.
+    /// Notes that a piece has got space.
     pub(crate) fn note_room(&mut self) {
         (self.free, self.fruitless, self.since) = (0, 0, None);
     }
 }
 
 impl Space {
-    /// Whether there is more space than after any walk before, or there may be yet.
+    /// Whether more space is free than after any walk before, or may still become free.
     pub(crate) fn was_fruitful(&mut self, core: &Core) -> bool {
         let spaces = core.map.devices().iter().map(|sb| core.map.space(sb.device));
         let blocks = u64::from(core.map.extent().blocks());
@@ -65,7 +66,8 @@ impl Space {
 }
 
 impl Space {
-    /// Those who wait try again; the walk goes on if that was not enough.
+    /// Interrupts the walk and makes the waiting pieces retry; the walk continues if the space does not
+    /// suffice.
     pub(crate) fn rest_reclaim(&mut self, requests: &mut Requests) {
         self.reclaim.active = false;
         self.reclaim.rested = true;
@@ -74,7 +76,7 @@ impl Space {
 }
 
 impl Base {
-    /// A write has found no space. Whether copies may give way to it, and it is to wait for that.
+    /// Handles a write that has found no space. Returns whether it should wait for copies to be evicted.
     pub(crate) fn may_reclaim(&mut self) -> bool {
         if self.space.reclaim.active {
             return true;

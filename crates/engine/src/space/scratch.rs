@@ -1,44 +1,45 @@
-//! Buffers the engine keeps for itself, so that clients can never leave it without.
+//! Buffers reserved for the engine, so that clients cannot exhaust them.
 
 use crate::Base;
 use crate::ids::PieceId;
 use std::collections::VecDeque;
 use weir_model::{BLOCK, BlockRange, Buffer, Bytes, Memory, Mutant};
 
-/// Blocks for read-modify-write and probes.
+/// The number of blocks for read-modify-write and probes.
 const BLOCKS: usize = 64;
-/// A journal frame, or pages of a checkpoint.
+/// The size of a buffer for a journal frame or checkpoint pages.
 const LARGE: Bytes = Bytes(weir_map::journal::FRAME_MAX as u64);
 
-/// Zeros to write.
+/// The size of the buffer of zeros.
 const ZEROS: Bytes = Bytes::kib(64);
-/// What the mover reads and writes at once.
+/// The size of the mover's reads and writes.
 const RUN: Bytes = Bytes::kib(64);
-/// So many moves can be under way, besides those of single blocks that clients' reads bring.
+/// The number of moves that can be in flight, besides single-block moves piggybacked on clients' reads.
 const RUNS: usize = 3;
 
 /// The engine's own buffers.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     blocks: Vec<Buffer>,
-    /// Blocks that are out.
+    /// The number of blocks in use.
     out: usize,
-    /// Blocks kept back for a device that does not answer.
+    /// The number of blocks kept for an unresponsive device.
     missing: usize,
-    /// For journal frames and for checkpoint pages, per metadata member.
+    /// Buffers for journal frames and for checkpoint pages, per metadata member.
     large: Vec<[Buffer; 2]>,
-    /// Zeros; only ever read.
+    /// Zeros; never written.
     zeros: Buffer,
-    /// For the mover.
+    /// Buffers of the mover.
     runs: Vec<Buffer>,
-    /// Of those, kept back for a device that does not answer.
+    /// The number of the mover's buffers kept for an unresponsive device.
     missing_runs: usize,
     /// Pieces that wait for a block.
     waiting: VecDeque<PieceId>,
 }
 
 impl Scratch {
-    /// Takes them for so many metadata members; `None`, taking nothing, if there is too little memory.
+    /// Takes the buffers for this many metadata members. Returns `None`, taking nothing, if memory is
+    /// insufficient.
     pub(crate) fn take<M: Memory>(members: usize, memory: &mut M) -> Option<Self> {
         let mut taken = Vec::new();
         let large = (0..2 * members).map(|_| LARGE);
@@ -62,19 +63,19 @@ impl Scratch {
         Some(Self { blocks, out, missing, large, zeros, runs, missing_runs, waiting })
     }
 
-    /// Gives everything back.
+    /// Returns all buffers to the memory.
     pub(crate) fn give<M: Memory>(self, memory: &mut M) {
         let large = self.large.into_iter().flatten();
         let all = large.chain([self.zeros]).chain(self.runs).chain(self.blocks);
         all.for_each(|b| memory.give(b));
     }
 
-    /// The buffers for frames and for checkpoint pages of the `n`-th metadata member.
+    /// Returns the buffers for frames and for checkpoint pages of the `n`-th metadata member.
     pub(crate) fn large(&self, n: usize) -> [Buffer; 2] {
         self.large[n]
     }
 
-    /// `count` blocks, all or none.
+    /// Takes `count` blocks, all or none.
     pub(crate) fn blocks(&mut self, count: usize) -> Option<[Option<Buffer>; 2]> {
         debug_assert!(count <= 2);
         if self.blocks.len() < count {
@@ -85,14 +86,14 @@ impl Scratch {
         Some([next(0), next(1)])
     }
 
-    /// Whether there is a buffer for a move of these blocks. One of a single block that a client's read
-    /// brings, and that keeps its buffer as long as that takes, has one of the blocks, as long as most of
+    /// Whether a buffer is available for a move of these blocks. A single-block move piggybacked on a
+    /// client's read occupies its buffer as long as the read takes; it uses a block, while more than half of
     /// them are left.
     pub(crate) fn has_for_move(&self, blocks: BlockRange, piggybacked: bool) -> bool {
         !self.runs.is_empty() || self.spares_block(blocks, piggybacked)
     }
 
-    /// Takes a buffer for a move of these blocks, if there is one.
+    /// Takes a buffer for a move of these blocks, if one is available.
     pub(crate) fn for_move(&mut self, blocks: BlockRange, piggybacked: bool) -> Option<Buffer> {
         if self.spares_block(blocks, piggybacked) { self.blocks(1)?[0] } else { self.runs.pop() }
     }
@@ -101,64 +102,64 @@ impl Scratch {
         piggybacked && blocks.count == 1 && self.blocks.len() > BLOCKS / 2
     }
 
-    /// Zeros to be written: only ever read.
+    /// Returns the buffer of zeros; it must not be written.
     pub(crate) fn zeros(&self) -> Buffer {
         self.zeros
     }
 
-    /// Whether there is a buffer of the mover's.
+    /// Whether one of the mover's buffers is available.
     pub(crate) fn has_run(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// A buffer of the mover's, as long as another one is left.
+    /// Takes one of the mover's buffers, if another one is left.
     pub(crate) fn take_spare_run(&mut self) -> Option<Buffer> {
         if self.runs.len() > 1 { self.runs.pop() } else { None }
     }
 
-    /// A buffer of the mover's comes back.
+    /// Returns one of the mover's buffers.
     pub(crate) fn put_back_run(&mut self, run: Buffer) {
         self.runs.push(run);
     }
 
-    /// The piece waits for a block.
+    /// Makes the piece wait for a block.
     pub(crate) fn wait(&mut self, id: PieceId) {
         self.waiting.push_back(id);
     }
 
-    /// The piece that has waited longest, which goes on.
+    /// Takes the piece that has waited longest.
     pub(crate) fn next_waiting(&mut self) -> Option<PieceId> {
         self.waiting.pop_front()
     }
 
-    /// Whether there is a block.
+    /// Whether a block is available.
     pub(crate) fn has_blocks(&self) -> bool {
         !self.blocks.is_empty()
     }
 
-    /// Blocks that are to be replaced.
+    /// Returns the number of blocks to replace.
     pub(crate) fn missing(&self) -> usize {
         self.missing
     }
 
-    /// A block that was out does not come back.
+    /// Notes that a block in use does not come back.
     pub(crate) fn miss(&mut self) {
         self.out -= 1;
         self.missing += 1;
     }
 
-    /// A new block for one that is missing.
+    /// Adds a new block in place of a missing one.
     pub(crate) fn add(&mut self, block: Buffer) {
         self.missing -= 1;
         self.blocks.push(block);
     }
 
-    /// A buffer of the mover's does not come back.
+    /// Notes that one of the mover's buffers does not come back.
     pub(crate) fn miss_run(&mut self) {
         self.missing_runs += 1;
     }
 
-    /// Takes buffers for the mover's that are missing, as far as there is memory.
+    /// Replaces missing buffers of the mover, as far as memory permits.
     pub(crate) fn replace_runs<M: Memory>(&mut self, memory: &mut M) {
         while self.missing_runs > 0
             && let Some(buffer) = memory.take(RUN)
@@ -168,7 +169,7 @@ impl Scratch {
         }
     }
 
-    /// A block comes back.
+    /// Returns a block.
     pub(crate) fn put_back(&mut self, block: Buffer) {
         self.out -= 1;
         self.blocks.push(block);
@@ -176,7 +177,7 @@ impl Scratch {
 }
 
 impl Base {
-    /// A buffer of the mover's is no longer needed; it is kept back if an abandoned command may still use it.
+    /// Returns one of the mover's buffers, or keeps it if an abandoned command may still use it.
     pub(crate) fn put_back_run(&mut self, run: Buffer) {
         if self.core.abandoned.uses(run) && !self.core.is_planted(Mutant::AbandonedBufferReused) {
             self.core.abandoned.keep(run);
@@ -186,14 +187,14 @@ impl Base {
         }
     }
 
-    /// There is a scratch block again: a piece that waits for one goes on.
+    /// Continues a piece that waits for a scratch block, now that one is available.
     pub(crate) fn go_on_with_scratch(&mut self) {
         if let Some(id) = self.space.scratch.next_waiting() {
             self.requests.go_on(id);
         }
     }
 
-    /// A scratch block is no longer needed; it is kept back if an abandoned command may still use it.
+    /// Returns a scratch block, or keeps it if an abandoned command may still use it.
     pub(crate) fn put_back_block(&mut self, block: Buffer) {
         if self.core.abandoned.uses(block) && !self.core.is_planted(Mutant::AbandonedBufferReused) {
             self.core.abandoned.keep(block);

@@ -1,4 +1,4 @@
-//! Volumes being removed: when the power goes, and while requests to them are in flight.
+//! Removal of volumes: under power loss, and with requests in flight.
 
 use super::harness::Harness;
 use crate::{AdminCommand, AdminError, AdminId};
@@ -12,7 +12,7 @@ fn a_removal_whose_volume_is_gone_already_ends() {
     let mut h = Harness::new(2, "sequential");
     let volume = h.volume;
     let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
-    // All but the last step of a removal, as a frame that was full would leave it.
+    // All steps of a removal except the last, as a full frame would leave it.
     h.engine.data.base.core.map.queue(Delta::Intent { id: volume.0, intent });
     h.engine.data.base.core.map.queue(Delta::DropVolume { id: volume });
     h.stop();
@@ -42,7 +42,7 @@ fn a_volume_goes_when_the_requests_in_flight_have_ended() {
     assert!(h.engine.map().volume(h.volume).is_none());
 }
 
-/// A removal waits for a read in flight.
+/// Sets up a removal that waits for a read in flight.
 fn removal_behind_a_read() -> Harness {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; 4096]);
@@ -55,7 +55,7 @@ fn removal_behind_a_read() -> Harness {
     h
 }
 
-/// A removal waits for a read in flight; then nothing can be made durable any more.
+/// A removal waits for a read in flight when the metadata fails.
 #[test]
 fn a_removal_under_way_fails_when_the_metadata_does() {
     let mut h = removal_behind_a_read();
@@ -102,7 +102,7 @@ fn a_removal_that_begins_while_the_engine_stops_fails() {
 
 fn assert_failed_by_a_stop(mut h: Harness) {
     while h.engine.next_reply().is_some() {}
-    // At rest now: what remains of the stop is done.
+    // Everything is at rest now: the stop completes.
     h.run();
     let reply = h.engine.next_admin_reply().expect("an answer to the removal");
     assert_eq!(reply.result, Err(AdminError::Stopping("vol".into())));

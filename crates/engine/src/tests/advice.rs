@@ -1,4 +1,4 @@
-//! What the policy is told and asked.
+//! The policy's view: reported accesses and questions.
 
 use super::harness::Harness;
 use std::sync::{Arc, Mutex};
@@ -11,11 +11,11 @@ struct Seen {
     devices: Vec<DeviceView>,
     asked: usize,
     rounds: Vec<Nanos>,
-    /// The first extent it saw, as found in its first round.
+    /// The places of the first extent it saw, as found in its first round.
     found: Option<ExtentKey>,
 }
 
-/// Writes down what it sees; in its first round asks to move the first extent it saw.
+/// A policy that records its calls, and in its first round requests a move of the first extent it saw.
 #[derive(Debug, Clone)]
 struct Spy {
     watches: Watches,
@@ -73,7 +73,7 @@ fn each_part_of_a_request_is_told_once_with_where_it_is_and_the_run_it_is_of() {
     h.write(0, &[1; 4096]);
     h.write(4096, &[2; 8192]);
     h.read(512, 1024);
-    // Over the border of two extents.
+    // The read crosses an extent boundary.
     h.read((128 << 10) - 4096, 8192);
     h.request(Op::Trim, 0, &[0; 4096], false).expect("a trim");
     let seen = seen.lock().expect("one thread");

@@ -1,5 +1,4 @@
-//! The extent cache: what it answers, what it fetches, and that it never shows anything else than the devices
-//! would.
+//! The extent cache: its hits and fetches, and that its answers always equal those of the devices.
 
 use super::harness::{EXTENT, Harness, Shape, span_within};
 use crate::Options;
@@ -15,7 +14,7 @@ fn cached(devices: usize, extents: usize) -> Harness {
     h
 }
 
-/// With an extent on a device, each block of which holds its number.
+/// Sets up an extent on a device, with each block filled with its number.
 fn numbered(extents: usize) -> Harness {
     let mut h = cached(2, extents);
     (0..32).for_each(|block| h.write(block * 4096, &[block as u8; 4096]));
@@ -36,7 +35,7 @@ fn a_read_fetches_its_extent_and_the_next_ones_need_no_device() {
     assert_eq!(reads(&h), [EXTENT as u32]);
     let status = h.engine.status().cache;
     assert_eq!((status.hits, status.misses, status.held), (1, 1, Bytes(EXTENT as u64)));
-    // What is read as a whole is not fetched for it, and without memory nothing is.
+    // A read of a whole extent causes no fetch, and neither does a cache without memory.
     h.reopen();
     h.read(0, 4096);
     assert_eq!(h.engine.status().cache.held, Bytes(0));
@@ -51,7 +50,7 @@ fn writes_go_to_the_device_and_to_the_cache() {
     assert_eq!(h.commands(WRITE), 1);
     assert_eq!(h.read(0, 4 * 4096).1, [[0; 4096], [99; 4096], [99; 4096], [3; 4096]].concat());
     assert!(reads(&h).is_empty());
-    // A part of a block: what else is in it the device knows.
+    // Part of a block is written; the rest of the block is on the device.
     h.write(512, &[98; 512]);
     assert_eq!(h.read(0, 1536).1, [[0; 512], [98; 512], [0; 512]].concat());
     assert_eq!(reads(&h).len(), 1);
@@ -153,8 +152,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Beside a naive twin, a vector of bytes; two extents of four fit. A write that fails leaves what was
-    /// there.
+    /// Compares with a naive twin, a vector of bytes; two extents of four fit. A write that fails leaves the
+    /// old data.
     #[test]
     fn reads_are_as_without_a_cache(copies in 1u8..3, steps in prop::collection::vec(step(), 1..100)) {
         let shape = Shape { devices: 3, members: 2, copies, ..Shape::default() };
@@ -177,7 +176,7 @@ proptest! {
                     let key = h.key(extent);
                     h.act(if copy { Action::Copy { key, blocks, to } } else { Action::Move { key, blocks, to } });
                 }
-                // One attempt of the next read: it is made again.
+                // Fails one attempt of the next read, which is retried.
                 Step::Fail(fails) => {
                     h.forget_failures();
                     if fails { h.fail_next(IoKind::Read, IoError::Os(Errno::EIO)); }

@@ -1,4 +1,4 @@
-//! Commands side by side that become one.
+//! Coalescing of adjacent commands.
 
 use super::harness::{EXTENT, Harness};
 use weir_model::{Errno, IoError, IoKind, Op};
@@ -9,7 +9,7 @@ fn lens(h: &Harness, kind: IoKind) -> Vec<u32> {
     h.devices.log.iter().filter(|io| io.kind == kind).map(|io| io.buffer.len).collect()
 }
 
-/// Three extents side by side on one device, each of whose bytes is its number, from 1.
+/// Sets up three adjacent extents on one device, each filled with its number, from 1.
 fn pool() -> Harness {
     let mut h = Harness::new(2, "sequential");
     (0..3).for_each(|i| h.write(i * EXTENT as u64, &[i as u8 + 1; EXTENT]));
@@ -44,7 +44,7 @@ fn commands_of_several_requests_alternate_and_are_joined_all_the_same() {
 fn parts_of_one_that_failed_are_tried_alone() {
     let mut h = pool();
     h.fail_next(IoKind::Read, IoError::Os(Errno::EIO));
-    // Of the first part alone, two more attempts; the other one's goes well between them.
+    // Two more attempts of the first part alone; the other part succeeds between them.
     h.fail_next(IoKind::Read, IoError::Os(Errno::EIO));
     h.pass_next(IoKind::Read);
     h.fail_next(IoKind::Read, IoError::Os(Errno::EIO));

@@ -1,4 +1,4 @@
-//! Volumes with two copies: where writes go, what a failure leaves, and that everything is there again.
+//! Volumes with two copies: targets of writes, the state after a failure, and the restoration of copies.
 
 use super::harness::{Harness, Shape};
 use crate::{Activity, AdminError, FlushRules, Options};
@@ -17,7 +17,7 @@ fn of(devices: usize) -> Harness {
 }
 
 impl Harness {
-    /// Where the volume's first extent is, and how many blocks each place holds.
+    /// Returns the places of the volume's first extent, each with its number of valid blocks.
     fn copies(&self) -> Vec<(DeviceId, u32)> {
         let key = ExtentKey { volume: self.volume, index: ExtentIndex(0) };
         let record = self.record(key).expect("it has places");
@@ -70,7 +70,7 @@ fn what_both_copies_hold_is_overwritten_under_a_durable_intent_that_is_paid_for_
         [(0, WRITE), (1, WRITE)]
     );
 
-    // Left alone it is closed, and the next overwrite pays again.
+    // Without writes the intent is closed, and the next overwrite must open it again.
     (0..10).for_each(|_| h.pass(Nanos::secs(1)));
     assert!(!h.engine.is_doing(Activity::IntentOpen));
     h.reopen();
@@ -97,7 +97,7 @@ fn an_intent_stays_open_under_a_write_in_flight() {
 fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
     let mut h = of(2);
     h.write(0, &[1; EXTENT]);
-    // Flushes take long: a commit that nobody waits for goes on beside them.
+    // Flushes take long: a commit that no party waits for does not wait for them.
     h.devices.hanging.extend([DeviceId(0), DeviceId(1)]);
     h.begin(Op::Flush, 0, 0);
     h.pass(Nanos::millis(10));
@@ -175,7 +175,7 @@ fn without_metadata_room_for_copies_a_second_copy_that_is_owed_is_made_all_the_s
     assert_eq!(h.read(0, EXTENT).1, [1; EXTENT]);
 }
 
-/// An extent with two copies, of which the first one will not take the next write, as often as it is tried.
+/// Sets up an extent with two copies, of which the first fails the next write at every attempt.
 fn first_copy_fails() -> Harness {
     let mut h = of(2);
     h.write(0, &[1; EXTENT]);
@@ -242,7 +242,7 @@ fn copies_made_anew_count_while_others_are_still_to_be_made() {
     h.lose(DeviceId(0));
     (0..EXTENTS).for_each(|extent| h.write(extent * EXTENT as u64, &[1; 4096]));
     h.flush().expect("a flush");
-    // The one they are copied from is slow.
+    // The device that the copies are read from is slow.
     h.devices.hanging = vec![DeviceId(1)];
     h.reopen();
     let mut left = Vec::new();
@@ -257,7 +257,7 @@ fn copies_made_anew_count_while_others_are_still_to_be_made() {
 
 #[test]
 fn a_copy_whose_device_fails_a_flush_while_it_is_written_does_not_count() {
-    // A block that both hold, and one that neither does.
+    // One block that both copies have, and one that neither has.
     for block in [1, 9] {
         let mut h = of(4);
         h.write(0, &[1; 8 * 4096]);
@@ -299,8 +299,8 @@ fn when_no_copy_takes_a_write_nothing_is_pretended_about_the_blocks() {
 
 #[test]
 fn a_write_that_failed_does_not_come_back_from_the_copy_that_no_longer_counts() {
-    // One device is full, the other's flush fails while the write is on its way to it: that it does not count
-    // never becomes durable.
+    // One device is full; the other's flush fails while the write to it is in flight. That the write does not
+    // count never becomes durable.
     let mut h = of(2);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
@@ -338,7 +338,7 @@ fn a_block_that_cannot_be_read_is_served_and_rewritten_from_the_other_copy() {
     assert_eq!(h.copies().iter().map(|(_, n)| *n).sum::<u32>(), 64);
     assert_eq!(h.data_writes().len(), 1, "{:?}", h.devices.log);
 
-    // Also where a write completes a block.
+    // The same for a read-modify-write.
     (0..3).for_each(|_| h.fail_next(IoKind::Read, EIO));
     h.request(Op::Trim, 0, &[0; 4096], false).expect("a trim");
     h.write(512, &[2; 512]);
@@ -383,7 +383,7 @@ fn a_write_the_map_learns_of_late_is_lost_with_what_later_ones_need() {
     let mut h = of(2);
     h.write(9 * 4096, &[1; 4096]);
     h.flush().expect("a flush");
-    // On the second device at once, and durable there; the first takes its time.
+    // The second device takes the write at once and makes it durable; the first is slow.
     h.devices.hanging = vec![DeviceId(0)];
     h.submit(1, Op::Write, 0, 4096, 2);
     h.run();
@@ -410,7 +410,7 @@ fn a_place_that_comes_back_beside_two_others_takes_no_write_with_it() {
     h.devices.broken.clear();
     h.flush().expect("a flush");
     assert_eq!(h.copies(), [(DeviceId(0), 31), (DeviceId(1), 32)]);
-    // It is given up for what is written elsewhere, and comes back as that cannot be flushed.
+    // The place is given up for blocks written elsewhere, and returns when those cannot be flushed.
     h.lose(DeviceId(1));
     h.write(0, &[3; EXTENT]);
     h.write(4096, &[4; 4096]);
@@ -449,7 +449,7 @@ fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
     h.devices.hanging.clear();
     h.wake(DeviceId(0));
     assert_eq!((h.answer(), h.answer()), (Some((2, Ok(ReadShape::Data))), Some((1, Ok(ReadShape::Data)))));
-    // The power fails, and the device whose flush failed has lost what was written.
+    // After a power loss, the device whose flush failed has lost the write.
     h.lose_write(lost, &[1; 4096]);
     h.reopen();
     assert_eq!(h.read(0, 4096).1, [2; 4096]);
@@ -471,7 +471,7 @@ fn a_device_whose_flushes_all_fail_holds_up_no_flush_for_ever() {
         if let Some(answer) = h.answer() {
             break answer;
         }
-        // While a commit's frame is under way a client writes where the device has just failed, and
+        // While a commit's frame is in flight, a client writes where the device has just failed, and
         // elsewhere.
         for (id, offset) in [(100, rounds * extent + 4096), (200, (rounds + 1) * extent)] {
             h.submit(id + rounds, Op::Write, offset, 4096, 3);
@@ -495,7 +495,7 @@ fn a_read_that_meets_a_write_has_its_turn_before_writes_that_come_later() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
-    // From here on the intent is there.
+    // From here on the intent is open.
     h.write(0, &[1; 4096]);
     h.devices.hanging = vec![DeviceId(0), DeviceId(1)];
     h.submit(1, Op::Write, 0, 4096, 2);

@@ -1,4 +1,4 @@
-//! Failing flushes under random histories, beside a naive model with one cell per block.
+//! Failing flushes under random histories, compared with a naive model with one cell per block.
 
 use super::harness::Harness;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use weir_model::{DeviceId, Errno, IoError, IoKind, Op, ReadShape, RequestError};
 
 const BLOCK: usize = 4096;
 const EXTENT_BLOCKS: u64 = 32;
-/// Three extents.
+/// The number of blocks: three extents.
 const BLOCKS: u64 = 3 * EXTENT_BLOCKS;
 const FAILED: RequestError = RequestError::FlushFailed(DeviceId(0));
 
@@ -18,15 +18,16 @@ enum Step {
     Reopen,
 }
 
-/// What is known of a block; zero is a hole.
+/// The known state of a block; zero is a hole.
 #[derive(Clone, Debug)]
 struct Cell {
     now: u8,
-    /// What it may be when the pool is opened again.
+    /// The values it may have when the pool is opened again.
     later: Vec<u8>,
-    /// Written, and the device not flushed since.
+    /// Whether it was written and the device not flushed since.
     unflushed: bool,
-    /// Written by a request in the course of which a commit flushed the device, before or after.
+    /// Whether it was written by a request during which a commit flushed the device, before or after the
+    /// write.
     unsure: bool,
     doubtful: bool,
 }
@@ -74,11 +75,11 @@ impl Model {
         let bytes = vec![self.value; count as usize * BLOCK];
         let before = self.h.commands(IoKind::Flush);
         self.h.request(Op::Write, first * BLOCK as u64, &bytes, fua).expect("a write");
-        // A commit may have begun that nobody waits for.
+        // A commit may have begun that no party waits for.
         self.h.run();
         self.change(first, count, self.value);
         if self.h.commands(IoKind::Flush) > before {
-            // It needed a commit, which flushes everything written before; the parts of this write may
+            // The write needed a commit, which flushes everything written before; the parts of this write may
             // have come before or after.
             self.cells.iter_mut().for_each(|cell| (cell.unflushed, cell.unsure) = (false, false));
             self.range(first, count).for_each(|cell| cell.unsure = true);
@@ -117,7 +118,7 @@ impl Model {
         }
     }
 
-    /// Every block is as the model says.
+    /// Checks every block against the model.
     fn check(&mut self) {
         for b in 0..BLOCKS {
             let (shape, found) = match self.h.try_read(b * BLOCK as u64, BLOCK) {
@@ -135,7 +136,8 @@ impl Model {
         }
     }
 
-    /// Nothing that was flushed is lost, and nothing shows that was never written there.
+    /// Reopens the pool and checks that no flushed data is lost, and that no block has data never written to
+    /// it.
     fn reopen(&mut self) {
         self.h.reopen();
         for b in 0..BLOCKS {

@@ -1,4 +1,4 @@
-//! Writes to slots of two devices: either is enough, and nothing is acknowledged that only one has.
+//! Writes to slots of two devices: either one suffices, and no write is acknowledged that only one has.
 
 use super::harness::{EXTENT, Harness, Shape, span_within};
 use super::redirect::{Redirect, WHOLE};
@@ -19,7 +19,7 @@ const fn fine(device: u8) -> PlaceId {
     PlaceId { device: DeviceId(device), kind: PlaceKind::Fine }
 }
 
-/// Homes are on device 0, what is buffered on 1 and 2, the map on the last one.
+/// A pool with homes on device 0, buffers on devices 1 and 2, and the map on the last device.
 struct Buffered {
     h: Harness,
     to: Arc<Mutex<WriteTo>>,
@@ -33,7 +33,7 @@ impl Buffered {
         Self { h, to }
     }
 
-    /// With an extent at home, durably.
+    /// Sets up an extent that is durably at home.
     fn with_home() -> Self {
         let mut b = Self::new();
         b.h.write(0, &[1; EXTENT]);
@@ -41,7 +41,7 @@ impl Buffered {
         b
     }
 
-    /// With one whose first block has a clean copy in a slot of device 1 as well.
+    /// Sets up an extent whose first block has a clean copy in a slot of device 1 as well.
     fn with_clean_copy() -> Self {
         let mut b = Self::with_home();
         let (key, blocks) = (b.h.key(0), BlockRange { first: 0, count: 1 });
@@ -50,7 +50,7 @@ impl Buffered {
         b
     }
 
-    /// Takes all slots of device 2.
+    /// Fills all slots of device 2.
     fn fill(&mut self) {
         self.sends(WriteTo::Fine(DeviceId(2)));
         for extent in 0..u64::from(self.h.engine.map().space(DeviceId(2)).free()) {
@@ -68,7 +68,7 @@ impl Buffered {
         self.h.write(block * 4096, &[byte; 4096]);
     }
 
-    /// What lost devices alone hold, and whether ranges of it have been told.
+    /// Returns the bytes that only lost devices have, and whether ranges of them were reported.
     fn unreachable(&mut self) -> (Bytes, bool) {
         self.h.wait(Nanos::millis(10));
         let mut notices = std::iter::from_fn(|| self.h.engine.next_notice());
@@ -76,7 +76,7 @@ impl Buffered {
         (self.h.engine.status().unreachable, told)
     }
 
-    /// Blocks that are not at home, and how many of these are on one device alone.
+    /// Returns the number of blocks that are not at home, and how many of these are on one device only.
     fn dirty(&self, extent: u64) -> (u16, u16) {
         let places = self.h.engine.data.base.places_of_extent(self.h.key(extent));
         let of = |device| places.place(fine(device)).map_or((0, 0), |p| (p.dirty, p.alone));
@@ -90,7 +90,7 @@ fn losing_either_of_two_loses_nothing_and_losing_the_only_one_is_reported() {
         let mut b = Buffered::with_home();
         b.write(to, 3, 2);
         b.write(to, 40, 3);
-        // A part of a block: the rest of it comes along.
+        // Part of a block is written: the rest of the block is copied along.
         b.h.request(Op::Write, 5 * 4096 + 512, &[4; 512], false).expect("a write");
         b.h.flush().expect("a flush");
         b.h.lose(DeviceId(lost));
@@ -104,7 +104,7 @@ fn losing_either_of_two_loses_nothing_and_losing_the_only_one_is_reported() {
         assert_eq!((b.h.read(3 * 4096, 4096).1, b.h.read(40 * 4096, 4096).1), (vec![2; 4096], vec![3; 4096]));
         let part = [[1; 512].as_slice(), &[4; 512], &[1; 3072]].concat();
         assert_eq!(b.h.read(5 * 4096, 4096).1, part);
-        // It is brought home from the other one.
+        // The block is written back from the other device.
         for extent in 0..2 {
             let key = b.h.key(extent);
             b.h.act(Action::Move { key, blocks: ALL, to: WHOLE(0) });
@@ -124,7 +124,7 @@ fn a_write_is_acknowledged_when_both_have_it_and_takes_fresh_slots_of_both() {
         let record = b.h.record(b.h.key(0)).expect("it has places");
         [1, 2].map(|device| record.place(fine(device)).and_then(|place| place.slot(0)).expect("a slot"))
     };
-    // Whatever the policy says, what is in two places stays in two.
+    // Whatever the policy decides, a duplexed block stays duplexed.
     for to in [BOTH, WriteTo::InPlace] {
         let before = at(&b);
         b.sends(to);
@@ -170,11 +170,11 @@ fn without_metadata_room_what_is_in_two_places_stays_in_two() {
 
 #[test]
 fn what_cannot_go_to_slots_of_two_devices_goes_home() {
-    // Twice the same device.
+    // The same device twice.
     let mut b = Buffered::with_home();
     b.write(WriteTo::FineDuplexed([DeviceId(1); 2]), 0, 2);
     assert!(b.h.read(0, 4096).1 == [2; 4096] && b.dirty(0) == (0, 0), "{:?}", b.dirty(0));
-    // No metadata room for places that nobody needs.
+    // There is no metadata space for optional places.
     let mut b = Buffered::with_home();
     b.h.leave_no_room_for_places();
     b.write(BOTH, 0, 2);
@@ -272,7 +272,7 @@ fn a_device_lost_while_a_write_is_on_its_way_to_both_costs_a_copy_only() {
         b.h.lose(DeviceId(lost));
         assert!(matches!(b.h.answer(), Some((1, Ok(_)))));
         assert_eq!((b.h.read(0, 4096).1, b.unreachable()), (vec![3; 4096], (Bytes(0), false)));
-        // With one of them left a write goes there, or where its blocks are.
+        // With one of them left, a write goes there, or to its blocks' place.
         b.write(WriteTo::Fine(DeviceId(3 - lost)), 0, 4);
         b.write(BOTH, 1, 5);
         assert_eq!(b.h.read(0, 8192).1, [[4; 4096], [5; 4096]].concat());
@@ -313,7 +313,7 @@ fn without_slots_on_both_a_write_goes_home() {
     assert_eq!(b.h.read(0, 8192).1, [[5; 4096], [1; 4096]].concat());
 }
 
-/// A clean copy in a slot is not what a write goes to that is to be in two: it would be the only one then.
+/// A duplexed write does not overwrite a clean copy in a slot: it would become the only copy.
 #[test]
 fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
     let mut b = Buffered::with_clean_copy();
@@ -323,7 +323,7 @@ fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
     assert_eq!((b.dirty(0), b.h.read(0, 4096).1), ((0, 0), vec![5; 4096]));
 }
 
-/// Nor where the bound on extra space is reached, or one of the two devices is lost.
+/// The same where the bound on extra space is reached, or one of the two devices is lost.
 #[test]
 fn what_may_not_go_to_both_goes_home_not_over_a_clean_copy() {
     for is_lost in [false, true] {
@@ -404,8 +404,8 @@ impl Buffered {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Beside a naive twin, a vector of bytes: whatever is written, moved and dropped, one of the two devices
-    /// can be lost at any time.
+    /// Compares with a naive twin, a vector of bytes: after any writes, moves and drops, one of the two
+    /// devices can be lost at any time.
     #[test]
     fn nothing_is_lost_with_either_device(
         before in prop::collection::vec(step(), 1..60),
@@ -421,7 +421,7 @@ proptest! {
         b.h.lose(DeviceId(lost));
         prop_assert_eq!(b.unreachable(), (Bytes(0), false));
         prop_assert!(b.h.read(0, SIZE).1 == twin);
-        // A device that is lost cannot be opened again without being told so.
+        // A pool with a lost device cannot be opened again without the option to do so.
         for step in after.into_iter().filter(|step| !matches!(step, Step::Reopen)) {
             b.step(step, &mut twin);
             prop_assert!(b.h.read(0, SIZE).1 == twin);

@@ -1,4 +1,4 @@
-//! Durable writes that fail: what a lack of space says, by one command or by two.
+//! Durable writes that fail: the meaning of a lack of space, for one command and for two.
 
 use super::harness::Harness;
 use crate::{DeviceSettings, DurableWrites};
@@ -12,7 +12,7 @@ const EXTENT: u64 = 128 << 10;
 const WRITE: IoKind = IoKind::Write { fua: false };
 const DURABLE: IoKind = IoKind::Write { fua: true };
 
-/// A pool with an extent that is durable, and a block of it overwritten since, which is not.
+/// Sets up an extent that is durable, with one block overwritten since, which is not.
 fn half_written(durable_writes: DurableWrites) -> Harness {
     let settings = DeviceSettings { durable_writes, ..DeviceSettings::default() };
     let mut h = Harness::with_settings(2, "sequential", settings);

@@ -1,4 +1,4 @@
-//! Where a block is, since when and why.
+//! Explanations of a block's location.
 
 use super::harness::{EXTENT, Harness, VOLUME_SIZE};
 use crate::{ExplainError, Explained};
@@ -34,7 +34,7 @@ fn each_place_is_told_with_its_blocks_its_address_and_its_age() {
     let age = |age: Option<Nanos>| age.map(|age| age.0 / 1_000_000_000);
     assert_eq!((age(home.age), age(copy.age)), (Some(5), Some(2)));
     assert!(h.devices.log.is_empty(), "asking asks nothing of the devices");
-    // The address is the one that is read.
+    // The address is the one that a read uses.
     h.read(BLOCK_5, 4096);
     let read = h.devices.log.iter().find(|io| io.kind == IoKind::Read).expect("a read");
     let at = told.places.iter().find(|place| place.id.device == read.device).and_then(|place| place.at);

@@ -1,4 +1,4 @@
-//! Devices that fail, hang or get lost.
+//! Devices that fail, hang or are lost.
 
 use super::harness::Harness;
 use crate::{DeviceSettings, DeviceState, LostWhy, Notice};
@@ -217,7 +217,7 @@ fn what_was_being_written_when_a_flush_failed_is_in_doubt() {
     h.submit(1, Op::Write, 4096, 4096, 3);
     h.submit(2, Op::Flush, 0, 0, 0);
     h.run();
-    // The flush fails first: that the write then ends well says nothing.
+    // The flush fails first: the later success of the write proves nothing.
     h.devices.held.reverse();
     h.fail_next(IoKind::Flush, EIO);
     h.wake(DATA);
@@ -243,7 +243,7 @@ fn what_was_being_read_when_a_flush_failed_is_in_doubt_too() {
     h.submit(2, Op::Read, 8192, 4096, 0);
     h.submit(3, Op::Flush, 0, 0, 0);
     h.run();
-    // The flush fails first: what is read then may be what was there before the write.
+    // The flush fails first: a later read may return the old data.
     h.devices.held.reverse();
     h.fail_next(IoKind::Flush, EIO);
     h.wake(DATA);
@@ -407,13 +407,13 @@ fn a_device_that_hangs_is_given_up_and_everything_else_goes_on() {
     let status = h.engine.status();
     assert!(matches!(status.devices[0].state, DeviceState::Lost { why: LostWhy::Hung, .. }));
     assert_eq!(memory.0 - h.free_memory().0, 4096, "the buffer of the one command it got is kept back");
-    // What is new goes elsewhere, and can be flushed.
+    // New data goes to other devices, and can be flushed.
     for i in 10..20 {
         h.write(i * EXTENT, &[2; 4096]);
         assert_eq!(h.read(i * EXTENT, 4096).1, [2; 4096]);
     }
     h.flush().expect("a flush");
-    // It answers after all: nothing but the memory comes back.
+    // The device answers after all: only the memory comes back.
     h.wake(DATA);
     assert_eq!(h.free_memory(), memory);
     assert_eq!(h.engine.status().devices[0].in_flight, 0);
@@ -471,7 +471,7 @@ fn a_flush_that_hangs_fails_and_its_blocks_are_in_doubt() {
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
     assert!(in_doubt(&mut h, 0));
     h.flush().expect("told once");
-    // Rewritten, it goes to the device that is left.
+    // Once rewritten, the block is on the remaining device.
     h.write(0, &[2; 4096]);
     h.flush().expect("a flush");
     assert_eq!(h.read(0, 4096).1, [2; 4096]);
@@ -503,7 +503,7 @@ fn what_was_on_a_lost_device_is_repaired_by_writing_it_again() {
     h.lose(DATA);
     let lost = |answer| matches!(answer, Err(RequestError::Io { device: DATA, error: IoError::Lost, .. }));
     assert!(lost(h.request(Op::Write, 512, &[2; 512], false)), "the rest of the block is not there");
-    // Whole blocks of an extent that was full, and of one that was not; and where nothing was.
+    // Whole blocks of a full extent and of a partly filled one, and blocks without data.
     h.write(4096, &[2; 8192]);
     h.write(EXTENT, &[2; 4096]);
     h.write(EXTENT + 8192 + 512, &[3; 512]);
@@ -513,7 +513,7 @@ fn what_was_on_a_lost_device_is_repaired_by_writing_it_again() {
     assert_eq!(h.read(4096, 1024).1, [[4; 512], [2; 512]].concat(), "it is written like any other now");
     assert!(lost(h.request(Op::Read, 0, &[0; 4096], false)), "what was not written again");
     assert!(lost(h.request(Op::Write, 8192 + 512, &[5; 4096], false)), "its second block is not there");
-    // All of it: what is lost has no place any more.
+    // The whole extent is rewritten: the lost device has no place of it any more.
     h.write(0, &[6; EXTENT as usize]);
     h.flush().expect("a flush");
     assert_eq!(h.read(0, EXTENT as usize).1, [6; EXTENT as usize]);

@@ -1,4 +1,4 @@
-//! What was under way to a device when it was given up, and is elsewhere, too.
+//! Commands in flight to a device when it is given up, for blocks that another device has too.
 
 use super::harness::{Harness, Shape};
 use crate::{DeviceSettings, DeviceState};
@@ -8,7 +8,7 @@ use weir_policy::placement::Action;
 const EXTENT: usize = 128 << 10;
 const BLOCK: usize = 4096;
 
-/// Three devices, each block on two of them.
+/// Sets up three devices, with each block on two of them.
 fn copies(settings: DeviceSettings) -> Harness {
     Harness::of(Shape { devices: 3, members: 2, copies: 2, settings, ..Shape::default() }, "sequential")
 }
@@ -17,7 +17,7 @@ fn is_lost(h: &Harness, device: u8) -> bool {
     matches!(h.engine.status().devices[usize::from(device)].state, DeviceState::Lost { .. })
 }
 
-/// The device that a read of the first block goes to, once it is known what each device takes.
+/// Returns the device that reads of the first block go to, once response times are measured.
 fn read_from(h: &mut Harness) -> DeviceId {
     (0..4).for_each(|_| drop(h.read(0, BLOCK)));
     h.devices.log.clear();

@@ -1,5 +1,5 @@
-//! Flushes and durable writes under way at the same time: one of them is told of a lost write, and the
-//! success of the others means nothing.
+//! Concurrent flushes and durable writes: one of them reports a lost write, and the success of the others
+//! proves nothing.
 
 use super::harness::{Harness, Shape};
 use weir_map::superblock::ROOT_AT;
@@ -9,7 +9,7 @@ const EIO: IoError = IoError::Os(Errno::EIO);
 const DURABLE: IoKind = IoKind::Write { fua: true };
 const DATA: DeviceId = DeviceId(0);
 
-/// A pool with a block that is durable and another one that is not.
+/// Sets up a pool with a block that is durable and another one that is not.
 fn half_written(devices: usize, members: usize) -> Harness {
     let mut h = Harness::of(Shape { devices, members, ..Shape::default() }, "sequential");
     h.write(0, &[1; 4096]);
@@ -18,7 +18,7 @@ fn half_written(devices: usize, members: usize) -> Harness {
     h
 }
 
-/// A FLUSH (2) waits for its device while a durable write (1) is under way there.
+/// Sets up a FLUSH (2) that waits for its device while a durable write (1) is in flight there.
 fn flush_beside_a_durable_write() -> Harness {
     let mut h = half_written(2, 1);
     h.devices.holding = Some(DURABLE);

@@ -1,4 +1,4 @@
-//! FLUSHes that need no commit, and those that do.
+//! FLUSHes that need a commit, and those that do not.
 
 use super::harness::{Harness, Shape};
 use crate::{FlushRules, Loss, Options};
@@ -9,7 +9,7 @@ use weir_policy::placement::Action;
 const FLUSH: IoKind = IoKind::Flush;
 const DURABLE: IoKind = IoKind::Write { fua: true };
 
-/// A pool in which everything is durable.
+/// Sets up a pool in which everything is durable.
 fn settled(copies: u8, hardening: Hardening) -> Harness {
     let shape = Shape { devices: 2, members: 2, copies, ..Shape::default() };
     let mut h = Harness::of(shape, "sequential");
@@ -21,7 +21,7 @@ fn settled(copies: u8, hardening: Hardening) -> Harness {
     h
 }
 
-/// A device takes 50 ms over a client's FLUSH, after which its flushes count as long.
+/// Makes a device take 50 ms for a client's FLUSH, so that it counts as slow.
 fn take_long_over_a_flush(h: &mut Harness) {
     h.devices.holding = Some(FLUSH);
     h.submit(1, Op::Flush, 0, 0, 0);
@@ -103,7 +103,7 @@ fn every_kind_of_change_is_flushed() {
     }
 }
 
-/// What a flush in flight is to make durable is owed until that has ended well, whoever asked for it.
+/// A device owes a flush until the flush in flight has succeeded, whoever requested it.
 #[test]
 fn a_flush_waits_for_the_one_in_flight_and_fails_with_it() {
     for fails in [false, true] {
@@ -123,8 +123,8 @@ fn a_flush_waits_for_the_one_in_flight_and_fails_with_it() {
     }
 }
 
-/// A device whose flushes take long is flushed beside the commits nobody waits for: a FLUSH that comes then
-/// waits for that device.
+/// A slow device is flushed in parallel with commits that no party waits for; a FLUSH that arrives then waits
+/// for that device.
 #[test]
 fn a_flush_waits_for_a_device_that_is_flushed_beside_commits() {
     let mut h = settled(1, Hardening::Flush);
@@ -141,7 +141,7 @@ fn a_flush_waits_for_a_device_that_is_flushed_beside_commits() {
     assert!(matches!(h.answer(), Some((1, Ok(_)))));
 }
 
-/// A device that takes long over flushes is not flushed while clients use it; nobody asks for it afterwards.
+/// A slow device is not flushed while clients use it; no later request asks for a flush.
 #[test]
 fn what_was_not_flushed_for_the_sake_of_clients_is_durable_in_the_end() {
     let mut h = settled(1, Hardening::Flush);
@@ -159,7 +159,7 @@ fn what_was_not_flushed_for_the_sake_of_clients_is_durable_in_the_end() {
     assert!(!h.engine.data.base.core.map.has_pending(h.key(8)));
 }
 
-/// But it is flushed at once if a move waits for that.
+/// A slow device is flushed at once if a move waits for it.
 #[test]
 fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_them() {
     let mut h = Harness::new(3, "sequential");
@@ -170,7 +170,7 @@ fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_th
     h.write(0, &[1; 8192]);
     h.act(Action::Copy { key, blocks, to });
     take_long_over_a_flush(&mut h);
-    // What is durable has the block in both places; only a flush takes the second one out of it.
+    // The durable state has the block in both places; only a flush removes it from the second one.
     h.write(5 * 4096, &[2; 4096]);
     h.devices.log.clear();
     let blocks = BlockRange { first: 0, count: 1 };
@@ -184,7 +184,7 @@ fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_th
     assert!(is_flushed, "{:?}", h.record(key));
 }
 
-/// While it is being recorded that a member was left behind, nobody is told that anything is durable.
+/// While the loss of a member is being recorded, nothing is acknowledged as durable.
 #[test]
 fn a_flush_waits_until_a_lost_member_is_recorded() {
     let mut h = settled(1, Hardening::Flush);
@@ -198,7 +198,8 @@ fn a_flush_waits_until_a_lost_member_is_recorded() {
     assert!(matches!(h.answer(), Some((1, Ok(_)))));
 }
 
-/// A device that is lost takes what it owed with it: the next FLUSH says so, later ones do not pretend.
+/// A lost device cannot be flushed any more: the next FLUSH reports this, and later ones make no claim about
+/// its writes.
 #[test]
 fn what_a_lost_device_owed_fails_one_flush() {
     let mut h = settled(1, Hardening::Flush);
@@ -210,7 +211,8 @@ fn what_a_lost_device_owed_fails_one_flush() {
     assert!(h.try_read(0, 4096).is_err());
 }
 
-/// Else it would be acknowledged after the FLUSH that reports the loss, and the next FLUSH succeeds.
+/// Otherwise it would be acknowledged after the FLUSH that reports the loss, and the next FLUSH would
+/// succeed.
 #[test]
 fn a_write_of_which_a_part_was_lost_before_the_rest_was_done_fails() {
     let mut h = Harness::new(3, "stripe");

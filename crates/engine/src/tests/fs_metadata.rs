@@ -1,11 +1,11 @@
-//! Metadata by the volume's own superblock.
+//! File-system metadata found by the volume's superblock.
 
 use super::harness::Harness;
 use weir_model::{Bytes, Errno, IoError, IoKind, Nanos, PlaceKind};
 use weir_policy::placement::MetadataOnFast;
 
-/// A file system of 8192 blocks of 4 KiB in one group, with bitmaps at blocks 20 and 21 and 4 blocks of
-/// inodes at 40: its first two blocks.
+/// Returns the first two blocks of a file system of 8192 blocks of 4 KiB in one group, with bitmaps at blocks
+/// 20 and 21 and 4 blocks of inodes at 40.
 fn file_system() -> Vec<u8> {
     let mut bytes = vec![0; 8192];
     let mut put = |at: usize, number: &[u8]| bytes[at..][..number.len()].copy_from_slice(number);
@@ -24,7 +24,7 @@ fn found(h: &Harness) -> Option<Bytes> {
     h.engine.volumes().next().expect("a volume").metadata
 }
 
-/// How many blocks of the volume's first extents are in slots.
+/// Returns how many blocks of the volume's first extents are in slots.
 fn in_slots(h: &Harness) -> u32 {
     let records = (0..2).filter_map(|i| h.record(h.key(i)));
     let places = records.flat_map(|record| record.places);
@@ -46,13 +46,13 @@ fn what_the_superblock_says_is_metadata_is_treated_as_such() {
     h.write(20 * 4096, &[2; 8192]);
     h.write(22 * 4096, &[3; 4096]);
     assert_eq!(in_slots(&h), 2, "the bitmaps, not what lies beside them");
-    // Written while it was about to be read, it is read once more.
+    // A superblock written just before its read is read once more.
     h.write(0, &[0; 4096]);
     h.wait(Nanos::millis(4999));
     h.write(0, &file_system());
     h.wait(Nanos::secs(6));
     assert_eq!(found(&h), Some(Bytes(8 * 4096)));
-    // Written again it is read again, and says the same; gone, it says nothing.
+    // A superblock written again is read again, with the same result; without one there is no result.
     h.write(0, &file_system());
     h.wait(Nanos::secs(6));
     assert_eq!(found(&h), Some(Bytes(8 * 4096)));
@@ -73,7 +73,7 @@ fn a_superblock_that_cannot_be_read_says_nothing_and_stops_nothing() {
     h.write(0, &file_system());
     h.wait(Nanos::secs(6));
     assert_eq!(found(&h), Some(Bytes(8 * 4096)));
-    // A policy that does not want to know is not told.
+    // A policy that does not watch metadata causes no survey.
     h.flush().expect("a flush");
     h.reopen();
     h.wait(Nanos::secs(6));

@@ -1,4 +1,4 @@
-//! Reads through holes.
+//! Gap reads.
 
 use super::harness::{EXTENT, Harness, Shape};
 use weir_model::{
@@ -18,18 +18,18 @@ const fn slots(device: u8) -> PlaceId {
     PlaceId { device: DeviceId(device), kind: PlaceKind::Fine }
 }
 
-/// The block's byte.
+/// Returns the byte that fills a block.
 fn byte(block: usize) -> u8 {
     block as u8 + 100
 }
 
-/// All blocks of the extent, each of its own byte.
+/// Returns all blocks of the extent, each filled with its own byte.
 fn content() -> Vec<u8> {
     (0..EXTENT).map(|at| byte(at / BLOCK)).collect()
 }
 
-/// An extent on the first device whose [`HOLES`] are in slots of the second, alone: `stale` there. Reads of
-/// either have been measured.
+/// Sets up an extent on the first device whose [`HOLES`] are only in slots of the second and stale on the
+/// first. Reads of both devices have been measured.
 fn with_holes(devices: usize) -> Harness {
     let mut h = Harness::of(Shape { devices, ..Shape::default() }, "sequential");
     let mut stale = content();
@@ -47,7 +47,7 @@ fn with_holes(devices: usize) -> Harness {
     h
 }
 
-/// Where reads went, and how many blocks each was of.
+/// Returns the devices of the reads, each with its number of blocks.
 fn reads(h: &Harness) -> Vec<(u8, usize)> {
     let reads = h.devices.log.iter().filter(|io| io.kind == IoKind::Read);
     reads.map(|io| (io.device.0, io.buffer.len as usize / BLOCK)).collect()
@@ -63,7 +63,7 @@ fn begun(devices: usize) -> Harness {
     h
 }
 
-/// What the read found, which must have ended now.
+/// Returns the data of the read, which must have ended by now.
 fn found(h: &mut Harness, shape: ReadShape) -> Vec<u8> {
     let reply = h.engine.next_reply().expect("a reply");
     assert_eq!(reply.result, Ok(shape));
@@ -102,7 +102,7 @@ fn extents_side_by_side_are_one_command_though_they_have_holes() {
 
 #[test]
 fn a_place_that_is_slow_to_begin_is_read_first_and_whole() {
-    // The blocks from 4 on are in slots too: with these first, eight runs would be left on the first device.
+    // The blocks from 4 on are in slots too: reading these first would leave eight runs on the first device.
     let mut h = with_holes(2);
     for first in (4..20).step_by(2).filter(|block| !HOLES.contains(block)) {
         let key = h.key(0);

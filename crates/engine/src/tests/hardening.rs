@@ -1,4 +1,4 @@
-//! What `write` hardening adds to a write, and what it leaves alone.
+//! The effect of `write` hardening on writes.
 
 use super::harness::Harness;
 use weir_map::Hardening;
@@ -92,7 +92,7 @@ fn zeros_with_fua_are_durable_when_acknowledged() {
     h.devices.log.clear();
     h.request(zeroes, 512, &[0; 512], true).expect("part of a block");
     assert_eq!(h.commands(IoKind::Write { fua: true }) + h.commands(IoKind::Flush), 1, "{:?}", h.devices.log);
-    // Zeros already, but not durably.
+    // The blocks are zeros already, but not durably.
     h.request(Op::Trim, 4096, &[0; 8192], false).expect("a trim");
     assert!(h.engine.map().has_pending(h.key(0)));
     h.request(zeroes, 4096 + 512, &[0; 512], true).expect("part of a block of zeros");

@@ -1,4 +1,5 @@
-//! What goes on, and what does not, while a policy's moves have stopped; and what never waits for a move.
+//! Actions that continue, and actions that do not, while a policy's moves are stopped; and requests that
+//! never wait for a move.
 
 use super::harness::{EXTENT, Harness, Shape};
 use crate::{Notice, Options};
@@ -11,7 +12,7 @@ const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 const WHOLE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Whole };
 const FINE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Fine };
 
-/// Asks for an action with every access, and sends every write where it is told to.
+/// A policy that requests an action with every access, and sends every write to a set target.
 #[derive(Clone, Debug, Default)]
 struct Asks(Arc<Mutex<(Option<Action>, WriteTo)>>);
 
@@ -39,7 +40,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// An extent on the first device, and nothing asked for yet.
+    /// Sets up an extent on the first device, without a requested action.
     fn new() -> Self {
         let (mut h, asks) = (Harness::new(3, "sequential"), Asks::default());
         h.engine.set_policy(h.now(), Box::new(asks.clone()));
@@ -53,7 +54,7 @@ impl Asked {
         self.asks.0.lock().expect("one thread").1 = to;
     }
 
-    /// A read of the first block, with which this is asked for, and nothing afterwards.
+    /// Requests an action with a read of the first block, and none afterwards.
     fn asks(&mut self, action: Action) {
         self.asks.0.lock().expect("one thread").0 = Some(action);
         self.h.read(0, 4096);
@@ -110,7 +111,7 @@ fn second_copies_are_made_all_the_same() {
     h.set_options(Options { moves: Moves::Never, ..Options::default() });
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
-    // The first copy of a block fails, as often as it is tried.
+    // The first copy of a block fails at every attempt.
     h.write(0, &[1; 4096]);
     let write = IoKind::Write { fua: false };
     h.fail_next(write, IoError::Os(Errno::EIO));
@@ -126,7 +127,7 @@ fn second_copies_are_made_all_the_same() {
 #[test]
 fn harm_is_told_of_and_so_is_its_end() {
     let mut a = Asked::new();
-    // Whatever it came to is harm.
+    // With this margin every result counts as harm.
     let rules = Rules {
         sample: 1,
         window: Nanos::secs(2),
@@ -160,7 +161,7 @@ fn a_device_that_would_be_read_from_is_probed_so_that_its_curve_does_not_age() {
     let rules = Rules { sample: 1, ..Rules::default() };
     a.h.set_options(Options { moves: Moves::Judged(rules), ..Options::default() });
     let key = a.h.key(0);
-    // It is on the first device first, and read from the second one.
+    // The extent is on the first device first, and then read from the second one.
     a.h.read(0, 4096);
     a.asks(Action::Move { key, blocks: ALL, to: WHOLE(1) });
     assert_eq!(a.h.places(0), [(WHOLE(1), 32)]);
@@ -183,7 +184,7 @@ fn a_request_that_causes_a_promotion_does_not_wait_for_it() {
         let mut a = Asked::new();
         let (key, blocks) = (a.h.key(0), BlockRange { first: 0, count: 1 });
         let action = if alone { Action::Move { key, blocks, to } } else { Action::Copy { key, blocks, to } };
-        // The copy's write gets no answer; the read that brought its bytes does.
+        // The copy's write gets no answer; the read that delivered its bytes does.
         a.h.devices.holding = Some(IoKind::Write { fua: false });
         a.asks(action);
         assert_eq!(

@@ -20,19 +20,19 @@ use weir_policy::placement::{self, Action};
 pub(super) const EXTENT: usize = 128 << 10;
 pub(super) const VOLUME_SIZE: u64 = 64 << 20;
 const DEVICE_SIZE: u64 = 8 << 20;
-/// More than any request takes.
+/// The maximum number of rounds, more than any request needs.
 const ROUNDS_MAX: usize = 100_000;
 
-/// What a harness is made of.
+/// The configuration of a harness.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) devices: usize,
-    /// So many of the last devices carry the metadata.
+    /// The number of metadata members, which are the last devices.
     pub(super) members: usize,
     pub(super) settings: DeviceSettings,
     /// The volume's size in bytes.
     pub(super) volume: u64,
-    /// Copies of it.
+    /// The volume's copies.
     pub(super) copies: u8,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Harness {
     policy: &'static str,
 }
 
-/// Those of the devices that have any.
+/// Returns the superblocks of the devices that have one.
 fn superblocks(disks: &mut Disks) -> Vec<Superblock> {
     let ids = (0..disks.0.len() as u8).map(DeviceId);
     ids.filter_map(|id| weir_map::create::read_superblock(disks, id, Bytes(DEVICE_SIZE)).expect("readable"))
@@ -64,7 +64,7 @@ fn open(disks: &mut Disks, options: OpenOptions) -> Result<(Map, Recovery), MapE
     weir_map::open(disks, &superblocks, &OpenOptions { planted: Planted::for_tests(), ..options })
 }
 
-/// Where a request begins and how long it is, in whole sectors: up to 40 KiB within `size` bytes.
+/// Generates the offset and length of a request, in whole sectors: up to 40 KiB within `size` bytes.
 pub(super) fn span_within(size: usize) -> impl Strategy<Value = (u64, usize)> + Clone {
     (0u64..size as u64 / 512, 1usize..80)
         .prop_map(move |(at, len)| (at * 512, (len * 512).min(size - at as usize * 512)))
@@ -128,18 +128,18 @@ impl Harness {
         ExtentKey { volume: self.volume, index: ExtentIndex(index) }
     }
 
-    /// What the map knows of an extent's places.
+    /// Returns the map's record of an extent.
     pub(super) fn record(&self, key: ExtentKey) -> Option<Record> {
         lookup::record(self.engine.map(), key)
     }
 
-    /// Asks the mover for something, which is done afterwards.
+    /// Requests an action from the mover, and runs it.
     pub(super) fn act(&mut self, action: Action) {
         self.engine.request_action(action);
         self.run();
     }
 
-    /// Time goes by, and the engine runs whenever it asked to.
+    /// Advances the time, running the engine at its deadlines.
     pub(super) fn wait(&mut self, time: Nanos) {
         let end = self.devices.now + time;
         while self.devices.now < end {
@@ -148,12 +148,12 @@ impl Harness {
         }
     }
 
-    /// What a device was told to write is not there: what was there before is.
+    /// Undoes a device's write: the old data is back.
     pub(super) fn lose_write(&mut self, io: Io, before: &[u8]) {
         self.devices.disks.write(io.device, io.at, before).expect("memory");
     }
 
-    /// A device is truncated, and grows again to its size if told so.
+    /// Truncates a device, and optionally grows it again to its size.
     pub(super) fn truncate(&mut self, device: DeviceId, len: Bytes, regrow: bool) {
         let disk = &mut self.devices.disks.0[device.index()];
         disk.truncate(len.0 as usize);
@@ -162,13 +162,13 @@ impl Harness {
         }
     }
 
-    /// A device that hung answers what it still owed.
+    /// Makes a device that hung answer its commands.
     pub(super) fn wake(&mut self, device: DeviceId) {
         self.devices.hanging.retain(|d| *d != device);
         self.release(None);
     }
 
-    /// What was held is answered: with the error, or when it has been carried out.
+    /// Answers the delayed commands: with the error, or after executing them.
     pub(super) fn release(&mut self, error: Option<IoError>) {
         for io in std::mem::take(&mut self.devices.held) {
             let result = error.map_or_else(|| self.devices.carry_out(io), Err);
@@ -177,12 +177,12 @@ impl Harness {
         self.run();
     }
 
-    /// What was held last fails.
+    /// Fails the last delayed command.
     pub(super) fn release_last(&mut self, error: IoError) {
         self.release_one(self.devices.held.len() - 1, Some(error));
     }
 
-    /// One of those held is answered: with the error, or when it has been carried out.
+    /// Answers one of the delayed commands: with the error, or after executing it.
     pub(super) fn release_one(&mut self, at: usize, error: Option<IoError>) {
         let io = self.devices.held.remove(at);
         let result = error.map_or_else(|| self.devices.carry_out(io), Err);
@@ -190,7 +190,7 @@ impl Harness {
         self.run();
     }
 
-    /// A device is gone.
+    /// Makes a device disappear.
     pub(super) fn lose(&mut self, device: DeviceId) {
         self.engine.device_event(
             self.devices.now,
@@ -201,7 +201,7 @@ impl Harness {
         self.run();
     }
 
-    /// Submits a request and leaves it under way.
+    /// Submits a request and leaves it in flight.
     pub(super) fn begin(&mut self, op: Op, offset: u64, len: u64) {
         let (at, len) = (VolumeOffset(offset), Bytes(len));
         let buffer =
@@ -212,13 +212,13 @@ impl Harness {
         self.run();
     }
 
-    /// The clock jumps.
+    /// Advances the clock at once.
     pub(super) fn jump(&mut self, time: Nanos) {
         self.devices.now += time;
         self.run();
     }
 
-    /// Takes all memory there is; [`Self::give`] gives it back.
+    /// Takes all free memory; [`Self::give`] returns it.
     pub(super) fn take_memory(&mut self) -> Vec<Buffer> {
         std::iter::from_fn(|| self.devices.memory.take(Bytes(4096))).collect()
     }
@@ -227,7 +227,7 @@ impl Harness {
         buffers.into_iter().for_each(|buffer| self.devices.memory.give(buffer));
     }
 
-    /// But for what makes up for buffers kept back.
+    /// Returns the free memory, without the replacement of kept buffers.
     pub(super) fn free_memory(&self) -> Bytes {
         self.devices.memory.free() - self.devices.memory.grown()
     }
@@ -236,12 +236,12 @@ impl Harness {
         self.devices.failing.push_back((kind, Some(error)));
     }
 
-    /// Of those that [`Self::fail_next`] is about, the next goes well.
+    /// Lets the next command succeed, among those that [`Self::fail_next`] affects.
     pub(super) fn pass_next(&mut self, kind: IoKind) {
         self.devices.failing.push_back((kind, None));
     }
 
-    /// Carries out one request; `bytes` gives its length.
+    /// Executes one request; `bytes` gives its length.
     pub(super) fn request(
         &mut self,
         op: Op,
@@ -286,7 +286,7 @@ impl Harness {
         if reply.buffer.is_none() {
             return (reply.result, Vec::new());
         }
-        // A device that hangs may have kept it: then a read has another one.
+        // A hanging device may have kept the buffer: a read then has another one.
         let is_other = op == Op::Read && !self.devices.hanging.is_empty();
         assert!(reply.buffer == buffer || is_other, "{reply:?}");
         let buffer = reply.buffer;
@@ -304,7 +304,7 @@ impl Harness {
         self.request(Op::Write, offset, bytes, false).expect("a write");
     }
 
-    /// Writes of `byte`, all submitted before any is carried out; all must succeed.
+    /// Submits writes of `byte`, all before any is executed; all must succeed.
     pub(super) fn write_at_once(&mut self, offsets: &[u64], len: u64, byte: u8) {
         for (i, at) in offsets.iter().enumerate() {
             self.submit(i as u64, Op::Write, *at, len, byte);
@@ -317,12 +317,12 @@ impl Harness {
         }
     }
 
-    /// Submits a request whose reply is for the caller to collect. A payload is all `byte`.
+    /// Submits a request; the caller collects its reply. A payload is filled with `byte`.
     pub(super) fn submit(&mut self, id: u64, op: Op, offset: u64, len: u64, byte: u8) {
         self.submit_with(id, op, offset, len, byte, false);
     }
 
-    /// Submits a durable write whose reply is for the caller to collect.
+    /// Submits a durable write; the caller collects its reply.
     pub(super) fn submit_fua(&mut self, id: u64, offset: u64, len: u64, byte: u8) {
         self.submit_with(id, Op::Write, offset, len, byte, true);
     }
@@ -339,7 +339,7 @@ impl Harness {
         self.engine.submit(self.devices.now, request, &mut self.devices.memory);
     }
 
-    /// The next reply to what was submitted, if there is one.
+    /// Returns the next reply to a submitted request, if there is one.
     pub(super) fn answer(&mut self) -> Option<(u64, Result<ReadShape, RequestError>)> {
         let reply = self.engine.next_reply()?;
         reply.buffer.into_iter().for_each(|buffer| self.devices.memory.give(buffer));
@@ -350,7 +350,7 @@ impl Harness {
         self.devices.now
     }
 
-    /// Time passes, and what becomes due is done.
+    /// Advances the time, and runs due work.
     pub(super) fn pass(&mut self, time: Nanos) {
         // Running takes time itself.
         self.devices.now = Nanos((self.devices.now + time).0 - 1000);
@@ -361,7 +361,7 @@ impl Harness {
         self.set_options(Options { space: rules, ..Options::default() });
     }
 
-    /// From now on these options hold.
+    /// Replaces the options.
     pub(super) fn set_options(&mut self, options: Options) {
         self.engine.set_options(options);
     }
@@ -376,7 +376,7 @@ impl Harness {
         result.map(|shape| (shape, bytes))
     }
 
-    /// What was to fail and did not come fails no more.
+    /// Cancels the failures that have not occurred.
     pub(super) fn forget_failures(&mut self) {
         self.devices.failing.clear();
     }
@@ -389,7 +389,7 @@ impl Harness {
         self.devices.log.iter().filter(|io| io.kind == kind).count()
     }
 
-    /// Free extents of all devices.
+    /// Returns the free extents of all devices.
     pub(super) fn free(&self) -> u32 {
         let map = self.engine.map();
         map.devices().iter().map(|sb| map.space(sb.device).free()).sum()
@@ -412,8 +412,8 @@ impl Harness {
         Ok(())
     }
 
-    /// Creates empty volumes until the metadata area has no room for places that nobody needs; there is still
-    /// some for those that somebody does.
+    /// Creates empty volumes until the metadata area has no space for optional places; required ones still
+    /// fit.
     pub(super) fn leave_no_room_for_places(&mut self) {
         for n in 0.. {
             if !self.engine.map().has_room_for_places() {
@@ -444,13 +444,13 @@ impl Harness {
         assert!(self.engine.stopped());
     }
 
-    /// What an offline check says of the devices.
+    /// Returns the report of an offline check of the devices.
     pub(super) fn check(&mut self) -> weir_map::check::Report {
         let sizes = vec![Some(Bytes(DEVICE_SIZE)); self.devices.disks.0.len()];
         weir_map::check(&mut self.devices.disks, &sizes)
     }
 
-    /// As after a kill: what the engine knew is gone, what it wrote is there.
+    /// Reopens the pool as after a kill: the engine's memory is lost, its writes are not.
     pub(super) fn reopen(&mut self) {
         self.try_reopen(OpenOptions::default()).expect("a pool");
     }
@@ -467,7 +467,7 @@ impl Harness {
         Ok(recovery)
     }
 
-    /// The pool is opened, and the power fails after so many writes; whether it was open by then.
+    /// Opens the pool with a power loss after this many writes. Returns whether it was open by then.
     pub(super) fn opens_within(&mut self, writes: usize) -> bool {
         self.devices.disks.1 = Some(writes);
         let opened = open(&mut self.devices.disks, OpenOptions::default());
@@ -475,7 +475,7 @@ impl Harness {
         opened.is_ok()
     }
 
-    /// A blank device takes the place of this one, within so many writes.
+    /// Replaces this device with a blank one, with at most this many writes.
     pub(super) fn replace(&mut self, device: DeviceId, writes: Option<usize>) -> Result<(), MapError> {
         self.devices.disks.1 = writes;
         let replaced = self.replace_without(device, device);
@@ -483,7 +483,7 @@ impl Harness {
         replaced
     }
 
-    /// A blank device takes the place of this one, while another one is away as well.
+    /// Replaces this device with a blank one, while another one is absent as well.
     pub(super) fn replace_without(&mut self, device: DeviceId, away: DeviceId) -> Result<(), MapError> {
         self.devices.disks.0[device.index()] = vec![0; DEVICE_SIZE as usize];
         let found = superblocks(&mut self.devices.disks);
@@ -493,13 +493,13 @@ impl Harness {
         weir_map::replace(&mut self.devices.disks, &found, device, &new, &options).map(|_| ())
     }
 
-    /// What the device says of the pool.
+    /// Returns the device's superblock.
     pub(super) fn superblock(&self, device: DeviceId) -> Superblock {
         let found = superblocks(&mut self.devices.disks.clone());
         found.into_iter().find(|sb| sb.device == device).expect("it has one")
     }
 
-    /// What is on all devices.
+    /// Returns the contents of all devices.
     pub(super) fn disks(&self) -> Disks {
         self.devices.disks.clone()
     }
@@ -508,7 +508,7 @@ impl Harness {
         self.devices.disks = disks;
     }
 
-    /// The device's file is there as it was among these.
+    /// Restores the device's file from these older contents.
     pub(super) fn put_back(&mut self, device: DeviceId, older: &Disks) {
         self.devices.disks.0[device.index()].clone_from(&older.0[device.index()]);
         self.devices.removed.retain(|removed| *removed != device);

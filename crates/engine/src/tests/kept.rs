@@ -1,4 +1,4 @@
-//! Space kept by WRITE_ZEROES with NO_HOLE: until a TRIM of a whole extent gives it up, no write to it lacks
+//! Space reserved by WRITE_ZEROES with NO_HOLE: until a TRIM of a whole extent frees it, no write to it lacks
 //! space.
 
 use super::harness::{EXTENT, Harness, Shape};
@@ -15,13 +15,13 @@ const fn place(device: u8, kind: PlaceKind) -> PlaceId {
     PlaceId { device: DeviceId(device), kind }
 }
 
-/// Takes all space that is left, from this extent of the volume on.
+/// Takes all remaining space, from this extent of the volume on.
 fn fill(h: &mut Harness, from: u64) {
     for index in from.. {
         h.submit(index, Op::Write, index * EXTENT as u64, 4096, 9);
         h.run();
         let answer = h.answer().or_else(|| {
-            // What has to be brought together for it takes a while.
+            // Consolidation that frees space for the write takes a while.
             h.wait(Nanos::secs(2));
             h.answer()
         });
@@ -33,7 +33,8 @@ fn fill(h: &mut Harness, from: u64) {
     }
 }
 
-/// Provisioned, written as a whole, changed in between, and trimmed in two halves: its space is still there.
+/// Runs a history in which an extent is provisioned, written as a whole, changed, and trimmed in two halves:
+/// its space must still be reserved.
 fn provisioned_written_and_trimmed(between: impl Fn(&mut Harness)) {
     for zeroes_first in [true, false] {
         let mut h = Harness::new(2, "sequential");
@@ -194,7 +195,7 @@ fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
-    /// Whatever else happens to the extents, and however full the pool is.
+    /// Holds whatever else happens to the extents, and however full the pool is.
     #[test]
     fn a_write_to_kept_space_never_lacks_any(steps in prop::collection::vec(step(), 1..60)) {
         check(steps)?;

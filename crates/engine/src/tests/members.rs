@@ -1,4 +1,4 @@
-//! Metadata on two members, and what becomes of it when one of them fails, or both.
+//! Metadata on two members, and the failure of one of them, or both.
 
 use super::harness::{Harness, Shape};
 use crate::DeviceSettings;
@@ -52,7 +52,7 @@ fn a_member_that_fails_is_left_behind_durably_before_the_flush_is_answered() {
     let frames: Vec<_> = h.devices.log.iter().filter(|io| io.kind == DURABLE).map(|io| io.device).collect();
     assert_eq!(frames, [MEMBERS[1]], "one copy is left");
 
-    // Back again, its copy is written anew.
+    // A member that returns gets a new copy.
     h.reopen();
     let map = h.engine.map();
     assert_eq!((map.members().len(), map.left_behind()), (2, DeviceSet::default()));
@@ -77,7 +77,7 @@ fn a_superblock_that_cannot_be_written_on_the_last_member_ends_changes() {
     let mut h = mirrored();
     h.write(0, &[1; 4096]);
     h.fail_next(DURABLE, EIO);
-    // The other member's frame goes well, and then its superblock does not.
+    // The other member's frame succeeds, and then its superblock fails.
     h.pass_next(DURABLE);
     h.fail_next(DURABLE, EIO);
     let error = h.flush().expect_err("the loss of the first could not be recorded");

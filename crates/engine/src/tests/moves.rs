@@ -1,4 +1,4 @@
-//! Several places per extent: copies, moves, drops, fine slots, and overwrites of what is shared.
+//! Several places per extent: copies, moves, drops, fine slots, and overwrites of shared blocks.
 
 use super::harness::{EXTENT, Harness, Shape};
 use crate::{Options, Percent};
@@ -16,7 +16,7 @@ fn place(device: u8, kind: PlaceKind) -> PlaceId {
 }
 
 impl Harness {
-    /// The extent's places and how many blocks each holds.
+    /// Returns the extent's places, each with its number of valid blocks.
     pub(super) fn places(&self, index: u64) -> Vec<(PlaceId, u32)> {
         match self.engine.map().find(self.key(index)) {
             Found::Empty => vec![],
@@ -94,7 +94,7 @@ fn an_uncommitted_copy_is_overwritten_without_waiting() {
 
 #[test]
 fn a_new_place_waits_for_a_commit_only_where_the_old_one_could_come_back_beside_it() {
-    // Everything is on one device: what it loses it loses together.
+    // Everything is on one device, which loses all of its writes together.
     let mut h = Harness::new(2, "sequential");
     let free = h.free();
     h.write(0, &[1; 4096]);
@@ -114,7 +114,7 @@ fn a_new_place_waits_for_a_commit_only_where_the_old_one_could_come_back_beside_
     h.reopen();
     assert_eq!((h.read(0, 4096).1, h.read(4096, 4096).0), (vec![4; 4096], ReadShape::Zeros));
 
-    // A block moved to another device, whose loss would bring back the place it came from.
+    // A block was moved to another device; losing that would make the source valid again.
     let mut h = Harness::new(3, "sequential");
     let key = h.key(0);
     h.write(0, &[1; 8192]);
@@ -141,7 +141,7 @@ fn part_of_an_extent_moves_and_requests_go_to_both_parts() {
     h.act(Action::Move { key, blocks: BlockRange { first: 3, count: 4 }, to: fine });
     assert_eq!(h.places(0), [(place(0, PlaceKind::Whole), 28), (fine, 4)]);
     h.flush().expect("a flush");
-    // Across the border of both, with part-blocks in each.
+    // The write crosses the boundary of both places, with part-blocks in each.
     h.write(2 * 4096 + 512, &[2; 5 * 4096]);
     let mut expected = [1; EXTENT];
     expected[2 * 4096 + 512..7 * 4096 + 512].fill(2);
@@ -171,7 +171,7 @@ fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
     h.run();
     assert!(h.answer().expect("a reply").1.is_err(), "other blocks of the source are in doubt");
     h.wake(DeviceId(1));
-    // Nothing is written to the source any more, which would have it flushed after all.
+    // No further write to the source causes a flush of it.
     h.request(Op::Trim, 4096, &[0; 4096], false).expect("a trim");
     h.flush().expect("a flush");
     h.reopen();
@@ -242,7 +242,7 @@ fn a_refresh_fills_what_a_second_place_lacks() {
 fn what_one_place_cannot_deliver_is_read_from_another() {
     let mut h = Harness::new(2, "sequential");
     h.copied(place(1, PlaceKind::Whole));
-    // As often as a read is tried at one place.
+    // As many failures as attempts at one place.
     (0..3).for_each(|_| h.fail_next(IoKind::Read, weir_model::IoError::Os(Errno::EIO)));
     assert_eq!(h.read(4096, 8192).1, [1; 8192]);
 }
@@ -283,7 +283,7 @@ mod random {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Beside a naive twin, a vector of bytes: whatever moves, what is read is what was written.
+        /// Compares with a naive twin, a vector of bytes: whatever moves, reads return the written data.
         #[test]
         fn data_stays_the_same_whatever_moves(steps in prop::collection::vec(step(), 1..80)) {
             let mut h = Harness::new(3, "stripe");
@@ -364,9 +364,9 @@ fn an_engine_that_stops_waits_for_a_copy_that_hangs_without_turning_round() {
     h.act(Action::Copy { key: h.key(1), blocks: ALL, to: place(2, PlaceKind::Whole) });
     assert_eq!(h.devices.held.len(), 2);
     h.begin_stop();
-    // The other copy comes to nothing, when all there was to commit has been committed.
+    // The other copy fails when everything pending has been committed.
     h.release_last(IoError::Os(Errno::ENOSPC));
-    // Longer than a change waits for its commit, shorter than a command may take.
+    // Longer than a change waits for its commit, shorter than the deadline of a command.
     h.wait(Nanos::secs(20));
     assert!(!h.engine.stopped());
     h.wake(DeviceId(1));
@@ -376,7 +376,7 @@ fn an_engine_that_stops_waits_for_a_copy_that_hangs_without_turning_round() {
 #[test]
 fn a_move_whose_two_devices_both_lose_their_writes_leaves_what_was_moved_in_doubt() {
     for kind in [PlaceKind::Whole, PlaceKind::Fine] {
-        // Written in place, or where nothing was.
+        // Written in place, or where no block was valid.
         for block in [0, 1] {
             let mut h = Harness::new(3, "sequential");
             let (key, at) = (h.key(0), block * 4096);
@@ -385,8 +385,8 @@ fn a_move_whose_two_devices_both_lose_their_writes_leaves_what_was_moved_in_doub
             h.write(at, &[2; 4096]);
             h.act(Action::Move { key, blocks: ALL, to: place(1, kind) });
             assert_eq!(h.read(at, 4096).1, [2; 4096]);
-            // The metadata is on a third. The first loses what was written there: the copy is all there is.
-            // The second loses the copy.
+            // The metadata is on a third device. The first device loses its write, so the copy is the only
+            // one; then the second loses the copy.
             h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
             h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
             h.flush().expect_err("the write is lost");
@@ -420,7 +420,7 @@ fn a_flush_waits_for_where_data_was_moved_when_the_device_it_was_on_is_lost() {
     assert_eq!(h.read(0, 4096).1, [1; 4096]);
 }
 
-/// The second device has a block's last write, not flushed; the first one what was there before.
+/// Sets up a block whose last write is on the second device, not flushed, and whose old data is on the first.
 fn written_where_it_was_moved() -> Harness {
     let mut h = Harness::new(3, "sequential");
     let (key, blocks) = (h.key(0), BlockRange { first: 1, count: 1 });
@@ -449,7 +449,7 @@ fn nothing_moves_to_where_a_block_would_come_back_to_before_what_is_read_is_dura
 #[test]
 fn a_read_under_way_of_what_a_device_lost_meanwhile_says_so() {
     let mut h = written_where_it_was_moved();
-    // It falls back on the first device, which is well and has what was there before.
+    // The map falls back on the first device, which is healthy and has the old data.
     h.devices.hanging.push(DeviceId(1));
     assert_eq!(h.try_read(4096, 4096), Err(RequestError::InDoubt { device: DeviceId(1) }));
 }
@@ -483,7 +483,7 @@ fn no_change_on_the_way_says_that_a_device_has_what_it_lost() {
     let is_write = |io: &&weir_model::Io| io.kind == IoKind::Write { fua: false };
     let write = *h.devices.log.iter().rev().find(is_write).expect("a write");
     assert_eq!((write.device, h.places(0)), (home.device, vec![(home, 32)]));
-    // A first change says that both have the block, a later one that only the other one has.
+    // A first change records the block in both places, a later one only in the other.
     h.act(Action::Copy { key, blocks: BlockRange { first: 0, count: 1 }, to: away });
     h.devices.hanging = vec![home.device];
     h.submit(1, Op::Flush, 0, 0, 0);

@@ -1,4 +1,4 @@
-//! Files of devices that are older than what the pool has used.
+//! Device files that are older than the state the pool has used.
 
 use super::harness::{Disks, Harness, Shape};
 use crate::DeviceSettings;
@@ -17,8 +17,7 @@ fn pool(devices: usize, members: usize, copies: u8) -> Harness {
     h
 }
 
-/// The device loses its file, or that is truncated; the pool goes on, and ends. What it was before is
-/// returned.
+/// Removes or truncates the device's file; the pool continues, and ends. Returns the contents before that.
 fn lose_file(h: &mut Harness, device: DeviceId, removed: bool, stopped: bool) -> Disks {
     let older = h.disks();
     match removed {
@@ -55,7 +54,7 @@ fn an_older_file_does_not_count_where_others_have_its_data() {
             let case = format!("device {device}, removed: {removed}, stopped: {stopped}");
             assert_eq!(recovery.outdated.iter().collect::<Vec<_>>(), [device], "{case}");
             assert!(content(&mut h) == newest(), "{case}");
-            // Two copies are made again, and each is the newest.
+            // Both copies are restored, and each is the newest.
             h.wait(Nanos::secs(30));
             h.flush().expect("a flush");
             assert_eq!(
@@ -72,7 +71,7 @@ fn an_older_file_does_not_count_where_others_have_its_data() {
     }
 }
 
-/// Opens the pool as it is, with a cut after each number of writes: what is read is the newest.
+/// Opens the pool with a power loss after each number of writes: reads must return the newest data.
 fn open_with_cuts(h: &mut Harness, device: DeviceId) {
     let before = h.disks();
     for writes in 0.. {
@@ -138,7 +137,7 @@ fn a_file_saved_from_the_server_counts() {
         for stopped in [true, false] {
             let mut h = pool(2, 1, 1);
             lose_file(&mut h, device, true, stopped);
-            // What is open is copied, and put where it was.
+            // The open file is copied, and put back.
             h.devices.removed.clear();
             let recovery = h.try_reopen(OpenOptions::default()).expect("a pool");
             assert_eq!(recovery.outdated, DeviceSet::default());
@@ -171,7 +170,7 @@ fn an_older_file_that_alone_has_parts_of_extents_is_refused() {
     assert!((1..6).all(|extent| h.read(extent * EXTENT as u64, 4096).1 == [1; 4096]));
 }
 
-/// The pool ends; then it is opened, written and closed, and the device's file is as it was before that.
+/// Stops the pool; opens, writes and closes it once more; then restores the device's file from before that.
 fn exchange_file(h: &mut Harness, device: DeviceId) {
     h.stop();
     let older = h.disks();

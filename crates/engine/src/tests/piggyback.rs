@@ -1,11 +1,11 @@
-//! Moves that take what a client reads.
+//! Piggybacked moves: they use the data of a client's read.
 
 use super::harness::{EXTENT, Harness};
 use crate::{Options, Percent};
 use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind};
 use weir_policy::placement::{Access, Action, Moment, Placement, Watches};
 
-/// Asks for a copy of what is read, on the second device.
+/// A policy that requests a copy of each read on the second device.
 #[derive(Debug)]
 struct CopyRead(PlaceKind);
 
@@ -27,7 +27,8 @@ impl Placement for CopyRead {
     }
 }
 
-/// An extent on the first device, of whose blocks each holds its number, and what is read is copied.
+/// Sets up an extent on the first device, with each block filled with its number, and the policy that copies
+/// reads.
 fn pool(kind: PlaceKind) -> Harness {
     let mut h = Harness::new(3, "sequential");
     (0..32).for_each(|block| h.write(block * 4096, &[block as u8; 4096]));
@@ -37,7 +38,7 @@ fn pool(kind: PlaceKind) -> Harness {
     h
 }
 
-/// The blocks the second device holds.
+/// Returns the blocks valid on the second device.
 fn copied(h: &Harness) -> Vec<u16> {
     let record = h.record(h.key(0)).expect("it has places");
     let place = record.places.iter().find(|place| place.device() == DeviceId(1));
@@ -52,7 +53,7 @@ fn reads(h: &Harness) -> usize {
 fn what_a_client_reads_is_not_read_again_for_a_copy() {
     for kind in [PlaceKind::Whole, PlaceKind::Fine] {
         let mut h = pool(kind);
-        // Within blocks 3 to 5.
+        // The read is within blocks 3 to 5.
         assert_eq!(h.read(3 * 4096 + 512, 2 * 4096).1[0], 3);
         assert_eq!((reads(&h), copied(&h)), (1, vec![3, 4, 5]));
         assert_eq!(h.engine.mover_status().piggybacked, 3);
@@ -102,7 +103,7 @@ fn what_is_longer_than_the_mover_takes_at_once_is_fed_in_part() {
     assert_eq!((copied(&h).len(), h.engine.mover_status().piggybacked, reads(&h)), (32, 16, 2));
 }
 
-/// More than there are large buffers for; each keeps one as long as its read takes.
+/// There are more reads than large buffers; each keeps one as long as its read takes.
 #[test]
 fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
     let mut h = pool(PlaceKind::Fine);
@@ -122,7 +123,7 @@ fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
 fn what_a_read_brings_does_not_wait_for_time_of_the_device_it_is_read_from() {
     let mut h = pool(PlaceKind::Fine);
     h.set_options(Options { mover_share: Percent(1), ..Options::default() });
-    // What moves have taken of the first device's time is to be paid for a long while.
+    // The moves' debt of the first device's time takes a long time to pay.
     h.devices.hanging = vec![DeviceId(0)];
     h.submit(1, Op::Read, 31 * 4096, 4096, 0);
     h.run();
@@ -138,7 +139,7 @@ fn what_a_read_brings_does_not_wait_for_time_of_the_device_it_is_read_from() {
     assert!(copied(&h).contains(&0));
 }
 
-/// The last extents of a device are left to new data, and slots of those that are cut up are not.
+/// The last extents of a device are reserved for new data, but slots of extents already divided are not.
 #[test]
 fn copies_of_blocks_take_slots_that_are_there_when_no_extent_is() {
     let mut h = pool(PlaceKind::Fine);

@@ -1,4 +1,4 @@
-//! Which of several places reads go to.
+//! Read routing between several places.
 
 use super::harness::{EXTENT, Harness};
 use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape};
@@ -11,7 +11,7 @@ const fn whole(device: u8) -> PlaceId {
     PlaceId { device: DeviceId(device), kind: PlaceKind::Whole }
 }
 
-/// A pool with extent 0 on both devices, extent 1 on the first and extent 2 on the second.
+/// Sets up a pool with extent 0 on both devices, extent 1 on the first and extent 2 on the second.
 fn pool() -> Harness {
     let mut h = Harness::new(2, "sequential");
     for extent in 0..3 {
@@ -24,7 +24,7 @@ fn pool() -> Harness {
     h
 }
 
-/// The device answers a read of a block that is nowhere else after this time.
+/// Makes the device answer a read of a block that is nowhere else after this time.
 fn answer_after(h: &mut Harness, device: u8, time: Nanos) {
     h.devices.hanging = vec![DeviceId(device)];
     h.submit(1, Op::Read, (u64::from(device) + 1) * EXTENT as u64, 4096, 0);
@@ -104,7 +104,7 @@ fn a_lost_device_is_read_only_where_no_other_holds_the_block() {
     assert_eq!(reads(&h), [0]);
 }
 
-/// Has what is in slots read there.
+/// A policy that wants slots read first.
 #[derive(Debug)]
 struct SlotsFirst;
 
@@ -122,8 +122,8 @@ impl Placement for SlotsFirst {
     }
 }
 
-/// The pool with blocks 4 to 7 of extent 0 in slots of the second device alone and of the first, and the
-/// second slow.
+/// Sets up the pool with blocks 4 to 7 of extent 0 in slots of the second device, where nothing else of the
+/// extent is, and a slow second device.
 fn with_slow_slots() -> Harness {
     let mut h = pool();
     let (key, slots) = (h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });
@@ -199,7 +199,7 @@ fn a_read_of_what_is_cleared_meanwhile_tells_of_a_later_write_only_after_it() {
     let write = std::mem::take(&mut h.devices.held);
     assert_eq!(write[0].at.0, read.at.0 + 4096, "the write goes where the read is");
     h.lose_write(write[0], &[2; 4096]);
-    // The device has written and not told yet; the read comes after.
+    // The device has executed the write but not reported it; the read comes after it.
     h.devices.held = vec![read];
     h.release(None);
     assert_eq!(h.answer(), None, "it is read once more, when the write has ended");

@@ -1,4 +1,4 @@
-//! Copies give way to new data.
+//! Eviction of copies for new data.
 
 use super::harness::{EXTENT, Harness, Shape};
 use weir_model::{BlockRange, DeviceId, Nanos, Op, PlaceId, PlaceKind, RequestError};
@@ -10,13 +10,13 @@ const fn there(kind: PlaceKind) -> PlaceId {
     PlaceId { device: DeviceId(1), kind }
 }
 
-/// Writes new extents from this one on until one is refused; which.
+/// Writes new extents from this one on until one is refused. Returns that one.
 fn fill(h: &mut Harness, from: u64) -> u64 {
     let refused = (from..).find(|i| {
         h.submit(*i, Op::Write, i * EXTENT as u64, 4096, *i as u8);
         h.run();
         let answer = h.answer().or_else(|| {
-            // What is brought home takes a while.
+            // Writing back takes a while.
             h.wait(Nanos::secs(1));
             h.answer()
         });

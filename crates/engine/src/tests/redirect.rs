@@ -1,4 +1,4 @@
-//! Writes sent to another device than their blocks are on.
+//! Writes redirected to another device than that of their blocks.
 
 use super::harness::{EXTENT, Harness, span_within};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 pub(super) const WHOLE: fn(u8) -> PlaceId =
     |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Whole };
 
-/// Sends every write where it is told to.
+/// A policy that sends every write to a set target.
 #[derive(Debug, Default)]
 pub(super) struct Redirect(pub(super) Arc<Mutex<WriteTo>>);
 
@@ -42,7 +42,7 @@ impl Redirected {
         Self { h, to }
     }
 
-    /// A write to a block, sent to a device's whole place.
+    /// Writes a block to a device's whole place.
     fn write(&mut self, device: u8, block: u64, byte: u8) {
         *self.to.lock().expect("one thread") = WriteTo::Whole(DeviceId(device));
         self.h.write(block * 4096, &[byte; 4096]);
@@ -60,7 +60,7 @@ fn a_write_goes_to_the_whole_place_it_is_sent_to_and_takes_its_blocks_along() {
     r.write(1, 3, 3);
     r.write(1, 4, 3);
     assert_eq!((r.h.places(0), free - r.h.free()), (vec![(WHOLE(0), 30), (WHOLE(1), 2)], 2));
-    // A part of a block: the rest of it comes along.
+    // Part of a block is written: the rest of the block is copied along.
     *r.to.lock().expect("one thread") = WriteTo::Whole(DeviceId(1));
     r.h.write(5 * 4096 + 512, &[4; 512]);
     r.h.flush().expect("a flush");
@@ -101,14 +101,14 @@ fn over_a_copy_in_slots_a_write_takes_new_ones_and_waits_for_nothing() {
     let before = slot(&r, 1);
     *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
     r.h.devices.log.clear();
-    // A part of a block: the rest of it comes along.
+    // Part of a block is written: the rest of the block is copied along.
     r.h.write(4096 + 512, &[2; 512]);
     let kinds: Vec<_> = r.h.devices.log.iter().map(|io| io.kind).collect();
     assert_eq!(kinds, [IoKind::Read, IoKind::Write { fua: false }], "no commit");
     let after = slot(&r, 1);
     assert!(after.is_some() && after != before);
     assert_eq!(r.h.places(0), [(WHOLE(0), 31), (to, 4)]);
-    // The new slot is nobody else's: it is written in place.
+    // The new slot is not shared: it is overwritten in place.
     r.h.write(4096, &[3; 512]);
     assert_eq!(slot(&r, 1), after);
     let expected = [[3; 512].as_slice(), &[2; 512], &[1; 3072]].concat();
@@ -128,7 +128,7 @@ fn a_write_is_not_sent_under_a_read() {
     r.h.run();
     r.write(1, 0, 2);
     r.h.flush().expect("a flush");
-    // The read is still on its way to the first device, where the block was.
+    // A read of the block's old place, on the first device, is still in flight.
     r.write(0, 0, 3);
     assert_eq!(r.h.places(0), [(WHOLE(0), 31), (WHOLE(1), 1)]);
     r.h.release(None);
@@ -216,7 +216,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Beside a naive twin, a vector of bytes: wherever writes are sent, what is read is what was written.
+    /// Compares with a naive twin, a vector of bytes: wherever writes are sent, reads return the written
+    /// data.
     #[test]
     fn data_stays_the_same_wherever_writes_are_sent(steps in prop::collection::vec(step(), 1..80)) {
         let mut r = Redirected::new(3);
@@ -278,8 +279,8 @@ fn what_two_devices_lose_one_after_the_other_is_in_doubt() {
     }
 }
 
-/// The quarantine is one of two defences: slots are given up when every command of their write has ended,
-/// unless it was sent to a device that is lost, which hands out no space.
+/// The quarantine is one of two defences: slots are freed only when every command of their write has ended,
+/// unless its device is lost, and a lost device allocates no space.
 #[test]
 fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
     let mut r = Redirected::new(3);
@@ -291,7 +292,7 @@ fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
     assert_eq!(r.h.devices.held.len(), 1);
     let free = |r: &Redirected| r.h.engine.map().space(DeviceId(1)).free_slots();
     let before = free(&r);
-    // For want of space below: it is not tried again.
+    // A lack of space below: the write is not retried.
     r.h.fail_next(IoKind::Write { fua: false }, IoError::Os(Errno::ENOSPC));
     let failed = r.h.request(Op::Write, 4096, &[2; 4096], false);
     assert_eq!((failed, free(&r)), (Err(RequestError::NoSpace), before - 1), "it is quarantined");
@@ -334,7 +335,7 @@ fn a_run_that_is_moved_in_parts_waits_for_the_flush_that_its_last_part_needs() {
     let (key, to) = (r.h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });
     r.h.devices.holding = Some(IoKind::Read);
     r.h.act(Action::Copy { key, blocks: BlockRange { first: 3, count: 3 }, to });
-    // Block 4 is left out: what is before and behind it is written apart.
+    // Block 4 is left out: the blocks before and after it are written separately.
     r.h.write(4 * 4096, &[2; 4096]);
     r.h.devices.holding = Some(IoKind::Write { fua: false });
     r.h.release(None);
@@ -377,7 +378,7 @@ fn a_flush_waits_while_devices_lose_in_turn_what_covers_what_it_is_for() {
     r.h.submit(1, Op::Flush, 0, 0, 0);
     r.h.run();
     for (byte, device) in [(3, 1), (4, 0), (5, 1)] {
-        // While one device is flushed the block goes to slots of the other one; then that flush fails.
+        // While one device is flushed, the block goes to slots of the other one; then that flush fails.
         r.h.devices.hanging.clear();
         *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(device));
         r.h.write(0, &[byte; 4096]);

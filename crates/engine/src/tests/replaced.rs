@@ -1,4 +1,4 @@
-//! Devices that are gone for good, and blank ones in their place.
+//! Devices that are permanently gone, and blank ones in their place.
 
 use super::harness::{Harness, Shape};
 use weir_map::{MapError, OpenOptions};
@@ -98,7 +98,7 @@ fn a_device_that_alone_has_data_is_not_replaced_until_they_are_given_up() {
     let mut h = pool(3, 1, 1);
     h.stop();
     let before = h.disks();
-    // Devices are numbered from those without metadata on.
+    // Devices are numbered starting with those without metadata.
     let refused = h.replace(DeviceId(0), None);
     h.put_back(DeviceId(0), &before);
     assert!(h.disks() == before, "what is refused changes nothing");
@@ -125,7 +125,7 @@ fn the_device_that_was_replaced_is_never_taken_for_the_new_one() {
         h.stop();
         let older = h.disks();
         h.replace(device, None).expect("all that was on it is on others");
-        // Before the pool knows the new one, and when it does.
+        // Before the pool knows the new device, and after.
         for _ in 0..2 {
             let new = h.disks();
             h.put_back(device, &older);
@@ -152,7 +152,7 @@ fn one_that_went_on_alone_before_it_was_replaced_is_never_mixed_in() {
     let mut h = pool(2, 2, 2);
     h.stop();
     let before = h.disks();
-    // The other one goes on alone, far enough for its generation to be the newest.
+    // The other device continues alone, long enough for its generation to be the newest.
     h.replace(one, Some(0)).expect_err("it is gone");
     let accept = |gone: DeviceId| OpenOptions {
         accept_rollback: true,

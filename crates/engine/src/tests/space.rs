@@ -1,4 +1,4 @@
-//! Running out of space, and coming back from it.
+//! Running out of space, and recovery from it.
 
 use super::harness::{Harness, Shape};
 use crate::{FlushRules, Notice, Options, Percent, SpaceKind, SpaceRules, WhenFull};
@@ -7,7 +7,7 @@ use weir_model::{BLOCK, IoKind, Nanos, Op, ReadShape, RequestError};
 const EXTENT: u64 = 128 << 10;
 const PATIENCE: Nanos = Nanos::secs(30);
 
-/// A pool without a free extent, whose writes wait.
+/// Sets up a pool without a free extent, whose writes wait.
 fn full_and_patient() -> (Harness, u64) {
     let mut h = Harness::new(1, "sequential");
     h.set_space_rules(SpaceRules {
@@ -30,13 +30,13 @@ fn a_write_waits_for_space_and_nobody_waits_for_it() {
     h.run();
     assert_eq!(h.engine.space_status().waiting, 1);
     assert!(h.answer().is_none());
-    // Overwrites, new blocks of extents that have their space, reads, flushes.
+    // Overwrites, new blocks of allocated extents, reads, flushes.
     h.write(0, &[2; 4096]);
     h.write(8192, &[3; 4096]);
     h.flush().expect("a flush");
     assert_eq!(h.read(0, 4096).1, [2; 4096]);
     assert!(h.answer().is_none());
-    // A trim makes room, and its commit is not long in coming.
+    // A trim frees space, and its commit follows soon.
     h.submit(2, Op::Trim, EXTENT, EXTENT, 0);
     h.run();
     assert_eq!(h.answer(), Some((2, Ok(ReadShape::Data))));
@@ -69,7 +69,7 @@ fn only_so_many_wait() {
     assert_eq!(h.answer(), Some((64, Err(RequestError::NoSpace))));
     assert_eq!(h.answer(), Some((65, Err(RequestError::NoSpace))));
     assert_eq!((h.answer(), h.engine.space_status().waiting), (None, 64));
-    // Space for two: the first two get it, the others go on waiting.
+    // Two extents become free: the first two writes get them, the others continue to wait.
     h.submit(100, Op::Trim, 0, 2 * EXTENT, 0);
     h.run();
     let answers: Vec<_> =
@@ -125,7 +125,7 @@ fn filling_up_is_told_once_each_way() {
     assert_eq!(h.engine.space_status().full, None);
 }
 
-/// A pool whose metadata area is full long before its devices are: one extent in each map page.
+/// Sets up a pool whose metadata area fills long before its devices: one extent in each map page.
 fn tiny_metadata() -> (Harness, u64) {
     let shape = Shape { volume: 1 << 44, ..Shape::default() };
     (Harness::of(shape, "sequential"), 700 * EXTENT)
@@ -156,7 +156,7 @@ fn a_full_metadata_area_refuses_new_extents_and_nothing_else() {
     assert!(written > 8 && h.free() > 0, "{written} written");
     assert_eq!(h.engine.space_status().full, Some(SpaceKind::Metadata));
     h.flush().expect("a flush");
-    // Parts of whole extents: there is no room for the records, so zeros are written.
+    // Parts of whole extents: the records do not fit, so zeros are written.
     for (i, op) in [Op::Trim, Op::WriteZeroes { no_hole: false }, Op::WriteZeroes { no_hole: true }]
         .into_iter()
         .enumerate()
@@ -205,8 +205,8 @@ mod property {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-        /// However full data and metadata are: what takes no space is done, no checkpoint lacks
-        /// room, and everything is as a plain model says. (Only flushed states are reopened.)
+        /// However full data and metadata are, operations that take no space succeed, every checkpoint has
+        /// space, and the contents match a plain model. (Only flushed states are reopened.)
         #[test]
         fn only_what_takes_space_is_refused(steps in prop::collection::vec(step(), 1..250)) {
             let (mut h, apart) = tiny_metadata();
@@ -263,8 +263,8 @@ mod property {
     }
 }
 
-/// A write waits for space for the first blocks of an extent. What is cleared there later comes after it,
-/// also for a client that does not wait for the write because its connection is lost.
+/// A write waits for space for the first blocks of an extent. A later clear there takes effect after it, also
+/// for a client that does not wait for the write because its connection is lost.
 #[test]
 fn clearing_comes_after_a_write_that_waits_for_the_space_of_its_extent() {
     for (op, first) in [(Op::WriteZeroes { no_hole: false }, 1), (Op::Trim, 1), (Op::Trim, 0)] {
@@ -275,7 +275,7 @@ fn clearing_comes_after_a_write_that_waits_for_the_space_of_its_extent() {
         h.submit(2, op, (extents + first) * EXTENT, 3 * EXTENT, 0);
         h.run();
         assert_eq!(h.answer(), None, "{op:?}: the write is not done");
-        // Somebody gives space back.
+        // Another request frees space.
         h.submit(3, Op::Trim, 0, EXTENT, 0);
         h.run();
         h.submit(4, Op::Flush, 0, 0, 0);
@@ -287,7 +287,8 @@ fn clearing_comes_after_a_write_that_waits_for_the_space_of_its_extent() {
     }
 }
 
-/// Flushes that nobody waits for are put off where they take long; this one is waited for.
+/// Flushes that no party waits for are delayed on slow devices; a write that waits for space makes this one
+/// urgent.
 #[test]
 fn who_waits_for_space_has_even_a_busy_disk_flushed_at_once() {
     let mut h = Harness::new(1, "sequential");
@@ -304,7 +305,7 @@ fn who_waits_for_space_has_even_a_busy_disk_flushed_at_once() {
         h.write(i * EXTENT, &[1; 4096]);
     }
     h.flush().expect("a flush");
-    // The last extent is taken and given up, which needs a flush, while the disk is in use.
+    // The last extent is allocated and freed, which needs a flush, while the disk is in use.
     h.devices.holding = Some(IoKind::Read);
     h.begin(Op::Read, 0, 4096);
     h.write(extents * EXTENT, &[2; 4096]);

@@ -1,4 +1,4 @@
-//! Extents in pieces: what they may take, and that they are put together while nobody asks for anything.
+//! Extents in several places: the bound on their space, and their consolidation while the pool is idle.
 
 use super::harness::{EXTENT, Harness};
 use super::redirect::{Redirect, WHOLE};
@@ -9,7 +9,7 @@ use weir_policy::placement::{Access, Action, Keeps, Moment, Placement, Watches, 
 
 const FINE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Fine };
 
-/// As [`Redirect`], and keeps what is on some devices.
+/// Like [`Redirect`], but also keeps copies on some devices.
 #[derive(Debug)]
 struct Keeping(Redirect, Keeps);
 
@@ -51,7 +51,7 @@ impl Torn {
         *self.to.lock().expect("one thread") = WriteTo::InPlace;
     }
 
-    /// Some time in which clients ask for nothing, with a commit at its end.
+    /// Lets some time pass without client requests, with a commit at its end.
     fn rest(&mut self) {
         for _ in 0..400 {
             self.h.wait(Nanos::millis(20));
@@ -82,7 +82,7 @@ fn a_quiet_pool_returns_to_one_whole_place_an_extent() {
     }
     t.h.flush().expect("a flush");
     let mut expected: Vec<u8> = (0..4).flat_map(|extent| [1 + extent; EXTENT]).collect();
-    // Torn between two whole places, between a whole place and slots, and both.
+    // The extents are split between two whole places, between a whole place and slots, and both.
     for (to, block) in [(on(1), 3), (on(1), 4), (slots(2), 32), (on(1), 70), (slots(2), 71), (slots(1), 72)] {
         t.write(to, block, 100 + block as u8);
         expected[block as usize * 4096..][..4096].fill(100 + block as u8);
@@ -121,7 +121,7 @@ fn nothing_is_put_together_while_clients_ask_or_if_nobody_wants_that() {
     }
 }
 
-/// Slots on a device that the policy keeps stay; of the other places one is left, and whole.
+/// Slots on a device that the policy keeps stay; of the other places one is left, and it is whole.
 #[test]
 fn what_a_policy_keeps_stays_where_it_is() {
     let kept: DeviceSet = [DeviceId(2)].into_iter().collect();
@@ -146,7 +146,7 @@ fn what_a_policy_keeps_stays_where_it_is() {
     assert_eq!(all.h.places(0), [(WHOLE(0), 31), (WHOLE(1), 1)], "the policy sees to it itself");
 }
 
-/// Redirected writes and copies take their part of the space, and no more; moves go on.
+/// Redirected writes and copies use no more than their share of the space; moves continue.
 #[test]
 fn space_beyond_one_place_an_extent_is_bounded() {
     let bounded = SpaceRules { extra: Some(Percent(10)), ..SpaceRules::default() };

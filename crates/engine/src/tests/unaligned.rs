@@ -1,11 +1,11 @@
-//! Requests that begin or end within a sector, beside a vector of bytes.
+//! Requests that begin or end within a sector, compared with a vector of bytes.
 
 use super::harness::{Harness, Shape, VOLUME_SIZE};
 use crate::{DeviceSettings, RunKind, STATUS_EXTENTS_MAX};
 use proptest::prelude::*;
 use weir_model::{Bytes, IoKind, Op, VolumeOffset};
 
-/// The part of the volume that is used: three extents.
+/// The used part of the volume: three extents.
 const USED: usize = 3 * (128 << 10);
 
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Any bytes, many of them few and near a border of sectors, blocks or extents.
+/// Generates spans of any bytes; many are short and near a boundary of sectors, blocks or extents.
 fn span() -> impl Strategy<Value = (usize, usize)> {
     let near = (0..USED / 512, -5isize..5)
         .prop_map(|(sector, by)| (sector * 512).saturating_add_signed(by).min(USED - 1));
@@ -106,7 +106,7 @@ fn writes_to_parts_of_one_sector_at_once_lose_nothing() {
     }
 }
 
-/// Of a device with sectors of 512 bytes no command touches a part of one.
+/// On a device with sectors of 512 bytes no command covers part of a sector.
 #[test]
 fn devices_see_whole_sectors_only() {
     for sector in [512u16, 4096] {

@@ -1,11 +1,11 @@
-//! What lost devices alone hold is told by volume and range.
+//! Data that only lost devices have is reported by volume and range.
 
 use super::harness::{EXTENT, Harness, Shape};
 use crate::Notice;
 use weir_model::{BlockRange, Bytes, DeviceId, Nanos, PlaceId, PlaceKind};
 use weir_policy::placement::Action;
 
-/// What has been told: the first byte, and how many.
+/// Returns the reported ranges: the first byte, and the length.
 fn told(h: &mut Harness) -> Vec<(u64, u64)> {
     let notices = std::iter::from_fn(|| h.engine.next_notice());
     notices
@@ -47,7 +47,7 @@ fn what_another_device_holds_as_well_is_not_missed() {
         .expect("somewhere");
     let other = DeviceId((on + 1) % 3);
     let to = PlaceId { device: other, kind: PlaceKind::Fine };
-    // Half of it is copied, and a block of that is then only there.
+    // Half of it is copied, and one block of that is then valid only there.
     let blocks = BlockRange { first: 0, count: 16 };
     h.act(Action::Copy { key: h.key(0), blocks, to });
     h.flush().expect("a flush");

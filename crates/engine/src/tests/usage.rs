@@ -1,4 +1,4 @@
-//! What volumes and the pool are said to take, beside a count over the map as it is in effect.
+//! Reported space use of volumes and the pool, compared with a count over the visible map.
 
 use super::harness::{EXTENT, Harness, Shape};
 use crate::{Percent, SpaceKind, SpaceRules, WhenFull};
@@ -12,7 +12,7 @@ const BLOCKS: u64 = EXTENT as u64 / BLOCK;
 const ALL: BlockRange = BlockRange { first: 0, count: BLOCKS as u16 };
 const EXTENTS: u64 = 8;
 
-/// What the volume takes, and in how many extents of the devices.
+/// Returns the space of the volume, and the number of device extents it occupies.
 fn naive(h: &Harness) -> (u64, u64) {
     let (mut bytes, mut extents) = (0, BTreeSet::new());
     for index in 0..EXTENTS {
@@ -41,8 +41,8 @@ fn naive(h: &Harness) -> (u64, u64) {
     (bytes, extents.len() as u64)
 }
 
-/// Whatever is in flight: the volume's figure is exact, and the pool's is but for shared extents all of whose
-/// slots have just been given up.
+/// Checks the reported use with anything in flight: the volume's figure is exact; the pool's is exact except
+/// for shared extents all of whose slots have just been freed.
 fn check(h: &Harness, settled: bool) -> Result<(), TestCaseError> {
     let (bytes, extents) = naive(h);
     let status = h.engine.status();
@@ -103,7 +103,7 @@ fn history(copies: u8, steps: Vec<Step>) -> Result<(), TestCaseError> {
         match step {
             Step::Do(op, extent, first, count) => {
                 let bytes = vec![1; (count.min(BLOCKS - first) * BLOCK) as usize];
-                // What has become of a device may refuse it.
+                // A device's state may make it refuse the request.
                 let _ = h.request(op, extent * EXTENT as u64 + first * BLOCK, &bytes, false);
             }
             Step::Move(extent, device, fine) => {
@@ -131,7 +131,7 @@ fn history(copies: u8, steps: Vec<Step>) -> Result<(), TestCaseError> {
         check(&h, false)?;
     }
     if h.flush().is_ok() {
-        // What is given up by a commit is released by the next one.
+        // Space freed by a commit is released by the next one.
         let _ = h.flush();
         check(&h, h.engine.map().releasing() == 0)?;
     }
@@ -149,7 +149,7 @@ proptest! {
     }
 }
 
-/// Filled without a single flush, trimmed without one.
+/// The pool is filled and trimmed without a single flush.
 #[test]
 fn a_full_pool_shows_its_volume_with_all_it_takes_and_forgets_that_it_was_full() {
     let mut h = Harness::new(1, "sequential");
@@ -165,7 +165,7 @@ fn a_full_pool_shows_its_volume_with_all_it_takes_and_forgets_that_it_was_full()
     let status = h.engine.status();
     assert_eq!((status.volumes[0].allocated.0, status.space.used.0), (total, total));
     assert_eq!((status.space.full, status.space.warning), (Some(SpaceKind::Data), Some(Percent(95))));
-    // A quarter is given up. No write, no flush, no time has to follow.
+    // A quarter is freed. No write, flush or time has to follow.
     h.begin(Op::Trim, 0, total / 4 / EXTENT as u64 * EXTENT as u64);
     assert_eq!(h.answer().map(|(_, result)| result.is_ok()), Some(true));
     let status = h.engine.status();

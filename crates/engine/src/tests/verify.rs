@@ -1,4 +1,4 @@
-//! Devices that are truncated while they are used.
+//! Devices that are truncated while in use.
 
 use super::harness::{Harness, Shape};
 use crate::{AdminCommand, AdminError, AdminId, DeviceSettings, DeviceState, Hardening, LostWhy, Notice};
@@ -16,7 +16,7 @@ fn shape(within: Nanos) -> Shape {
     Shape { devices: 2, settings, ..Shape::default() }
 }
 
-/// A pool of a device for data and one for the metadata, with four extents that are durable.
+/// Sets up a pool of one device for data and one for metadata, with four durable extents.
 fn pool() -> Harness {
     let mut h = Harness::of(shape(Nanos(0)), "sequential");
     h.write(0, &[1; 4 * EXTENT as usize]);
@@ -31,7 +31,7 @@ fn lost(h: &Harness, device: DeviceId) -> Option<LostWhy> {
     }
 }
 
-/// Checks of devices that were begun.
+/// Returns the number of checks of devices begun.
 fn checks(h: &Harness) -> usize {
     let at = |device: DeviceId| Superblock::second_at(h.engine.map().devices()[device.index()].size);
     h.devices.log.iter().filter(|io| io.kind == IoKind::Read && io.at == at(io.device)).count()
@@ -74,7 +74,7 @@ fn no_flush_succeeds_once_the_metadata_was_truncated() {
     }
 }
 
-/// That a metadata member was left behind is written to every device, to its last page as well.
+/// The record that a metadata member was left behind is written to every device, including its last page.
 #[test]
 fn the_record_of_a_lost_member_hides_no_truncation() {
     for regrow in [false, true] {
@@ -90,7 +90,7 @@ fn the_record_of_a_lost_member_hides_no_truncation() {
     }
 }
 
-/// The check must be over: the device may carry out what it is given in any order.
+/// The check must have ended: the device may execute its commands in any order.
 #[test]
 fn the_last_page_is_not_written_before_a_check_that_began_for_it_has_ended() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, ..shape(Nanos(0)) }, "sequential");
@@ -147,7 +147,7 @@ fn volumes_with_two_copies_go_on() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
-    // One that is given up has the superblocks of the others written anew: that is no reason to give these
+    // When a device is given up, the superblocks of the others are rewritten; that is no reason to give these
     // up.
     h.truncate(DeviceId(1), Bytes::mib(1), true);
     h.flush().expect("the other copy, and the other metadata, are there");
@@ -165,7 +165,7 @@ fn a_flush_waits_for_a_check_that_began_after_it() {
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     assert_eq!((h.devices.held.len(), h.answer()), (1, None));
-    // Asked for while a check is in flight: the device may have been truncated since that began.
+    // Requested while a check is in flight: the device may have been truncated after that began.
     let before = checks(&h);
     h.submit(2, Op::Flush, 0, 0, 0);
     h.run();
@@ -271,7 +271,7 @@ fn copies_and_metadata_go_on_elsewhere_when_a_file_was_removed() {
     h.flush().expect("the other copy, and the other metadata, have names");
     assert_eq!(h.engine.map().members(), [DeviceId(2)]);
     assert_eq!(removals_told(&mut h), [DeviceId(1)]);
-    // Of what is on these two both copies would be gone.
+    // Both copies of data on these two devices would be gone.
     h.devices.removed.push(DeviceId(0));
     h.write(4096, &[2; 4096]);
     assert!(h.flush().is_err());
@@ -279,7 +279,7 @@ fn copies_and_metadata_go_on_elsewhere_when_a_file_was_removed() {
 
 type Change = fn(&mut Harness) -> Result<VolumeId, AdminError>;
 
-/// What an operator asks for beside the volume there is.
+/// Returns a command that creates another volume.
 fn another_volume() -> AdminCommand {
     let (name, size) = ("other".into(), Bytes::mib(1));
     AdminCommand::CreateVolume { name, size, hardening: Hardening::Flush, copies: 1 }
@@ -336,7 +336,7 @@ fn no_flush_succeeds_once_the_last_metadata_is_removed_though_both_copies_are_th
     let mut h = Harness::of(Shape { devices: 4, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
-    // Left behind, not lost.
+    // The member is left behind, not lost.
     h.write(4096, &[1; 4096]);
     h.devices.broken.push((DeviceId(3), IoKind::Flush, weir_model::IoError::Os(Errno::EIO)));
     h.devices.broken.push((DeviceId(3), IoKind::Write { fua: true }, weir_model::IoError::Os(Errno::EIO)));
@@ -393,7 +393,7 @@ fn a_removed_file_that_is_truncated_is_told_as_both() {
     }
 }
 
-/// What a policy copies is in two places, too: zeros must not be read instead of it.
+/// A policy's copies are in two places too: zeros must not be read from them.
 #[test]
 fn a_cached_copy_that_was_cut_off_is_no_copy_again() {
     for copied in [false, true] {

@@ -5,22 +5,22 @@ use crate::verify::LastCheck;
 use crate::verify::Verification;
 
 impl Verification {
-    /// The stop waits for one more check of all devices.
+    /// Requests one more check of all devices, for which the stop waits.
     pub(crate) fn want_last_check(&mut self) {
         self.last_check = LastCheck::Wanted;
     }
 
-    /// Whether that check is to begin.
+    /// Whether that check must begin.
     pub(crate) fn wants_last_check(&self) -> bool {
         self.last_check == LastCheck::Wanted
     }
 
-    /// Begins it.
+    /// Begins that check.
     pub(crate) fn begin_last_check(&mut self, core: &mut Core) {
         self.last_check = LastCheck::Began(self.verify_unless(core, |_, _| false));
     }
 
-    /// Whether the check that ends a stop has ended.
+    /// Whether that check has ended.
     pub(crate) fn last_check_is_over(&self) -> bool {
         matches!(self.last_check, LastCheck::Began(round) if self.is_over(round))
     }

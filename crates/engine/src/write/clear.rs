@@ -1,4 +1,4 @@
-//! TRIM and write-zeroes: blocks that read as zeros from now on, without writing them.
+//! TRIM and write-zeroes: blocks become zeros in the map, without data being written.
 
 use crate::DataPath;
 use crate::ids::PieceId;
@@ -7,7 +7,7 @@ use weir_map::{Found, KeepSpace};
 use weir_model::{BLOCK, Memory, Mutant, PlaceKind, RequestError, Span};
 
 impl DataPath {
-    /// Clears blocks in the map; no device is written, but for `zero_in_place`.
+    /// Clears blocks in the map. It writes to no device, except through `zero_in_place`.
     #[inline(never)]
     pub(crate) fn start_clear<M: Memory>(&mut self, id: PieceId, clear: Clear, memory: &mut M) {
         let piece = &self.base.requests.pieces[id.0 as usize];
@@ -66,10 +66,11 @@ impl DataPath {
         self.base.piece_ended(id);
     }
 
-    /// Clearing part of a whole extent, or keeping its space, takes a record, and the metadata area has no
-    /// room for more. Its space is there: zeros are written to it, and it makes no hole. That the space is to
-    /// be kept is not remembered; as long as the metadata area is full, a TRIM of its parts gives nothing
-    /// back either.
+    /// Writes zeros to the blocks, because the metadata area has no space for the record that clearing part
+    /// of a whole extent (or keeping its space) needs.
+    ///
+    /// The space stays allocated. The request to keep it is not recorded; while the metadata area is full, a
+    /// TRIM of part of the extent frees nothing either.
     fn zero_in_place<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.base.requests.pieces[id.0 as usize];
         if piece.range.is_empty() {

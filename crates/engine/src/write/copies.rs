@@ -1,16 +1,18 @@
-//! Writes to two places: of volumes with two copies, and to slots on two devices ([`crate::write::duplex`]).
+//! Writes to two places: those of volumes with two copies, and to slots on two devices
+//! ([`crate::write::duplex`]).
 //!
-//! An extent of a volume with two copies has a whole place on each of two devices. A write goes to both at
-//! once, and is acknowledged when both have it. What both hold is overwritten only under a write intent
-//! ([`crate::durability::intents`]): a cut may leave the copies different.
+//! An extent of a volume with two copies has a whole place on each of two devices. A write goes to both in
+//! parallel, and is acknowledged when both have it. Blocks that both places are valid for are overwritten
+//! only under a write intent ([`crate::durability::intents`]), because a power loss may leave the copies
+//! different.
 //!
-//! If one of them fails, it no longer holds these blocks, and that is durable before the write is
-//! acknowledged. If both fail, what they hold may differ, and the blocks are in doubt. With one usable
-//! device, or space on one only, a write goes there alone; [`crate::background::resync`] makes the second
-//! copy later.
+//! If one write fails, that place is no longer valid for the blocks, and this is durable before the write is
+//! acknowledged. If both fail, the copies may differ, and the blocks are in doubt. With only one usable
+//! device, or with space on only one, a write goes there alone; [`crate::background::resync`] makes the
+//! second copy later.
 //!
-//! A read that meets blocks being written waits for that: what it showed of one copy, the other might
-//! never get.
+//! A read that meets blocks being written waits for the write: it could return data of one copy that the
+//! other never gets.
 
 use crate::core::Core;
 use crate::device::unflushed::Unflushed;
@@ -33,14 +35,14 @@ const fn place(whole: Whole) -> PlaceId {
     PlaceId { device: whole.device, kind: PlaceKind::Whole }
 }
 
-/// How a piece's write to several places is, if it is one.
+/// Returns the state of the piece's write to several places, if it is one.
 fn copies_of(requests: &mut Requests, id: PieceId) -> Option<&mut MirroredWrite> {
     requests.pieces[id.0 as usize].writing()?.copies.as_deref_mut()
 }
 
 impl Base {
-    /// Writes the piece's target to all its places that have not failed meanwhile; how many commands that
-    /// takes.
+    /// Writes the piece's target to all its places that have not failed in the meantime. Returns the number
+    /// of commands.
     pub(super) fn write_copies(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
         let Self { core, requests, space, mirror, .. } = self;
         let Piece { key, range, request, .. } = requests.pieces[id.0 as usize];
@@ -68,20 +70,20 @@ impl Base {
     }
 }
 
-/// Nobody waits for what the piece still writes.
+/// Abandons the commands that the piece still has in flight.
 fn forget_commands(core: &mut Core, id: PieceId) {
     core.commands.abandon_all(|purpose| purpose.written() == Some(id));
 }
 
 impl DataPath {
-    /// Writes a piece to all the places it is to be in.
+    /// Writes a piece to all its places.
     pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let Some(places) = self.select_places(id) else { return };
         let Piece { key, span, .. } = self.base.requests.pieces[id.0 as usize];
         let record =
             lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
         let goes_to = |p: &weir_map::Place| places.iter().any(|whole| p.at == Location::Whole(*whole));
-        // Valid wherever it is written, and nowhere else.
+        // Whether a block is valid wherever it is written, and nowhere else.
         let settled = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == goes_to(p));
         let range = self.base.requests.pieces[id.0 as usize].range;
         let target = Target {
@@ -97,7 +99,8 @@ impl DataPath {
         self.complete_blocks(id, writing, Some(&record), sector, settled, memory);
     }
 
-    /// The places the piece is written to: two, or what can be had. `None` if it waits or has failed.
+    /// Selects the places to write the piece to: two, or as many as are available. `None` if the piece waits
+    /// or has failed.
     fn select_places(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         let record = lookup::record(&self.base.core.map, key);
@@ -105,7 +108,7 @@ impl DataPath {
         let mut usable: SmallVec<[Whole; 2]> =
             all.iter().copied().filter(|w| self.base.core.is_usable(w.device)).collect();
         if usable.is_empty() && all.len() > 1 {
-            // Both copies are on devices that are lost: the write says so.
+            // Both copies are on lost devices: the write fails with that error.
             usable.push(all[0]);
         }
         if usable.is_empty() {
@@ -131,8 +134,8 @@ impl DataPath {
                 usable.push(whole);
             }
         }
-        // A change withdrawn may have left more places than copies are wanted: the rest no longer hold what
-        // is written.
+        // A withdrawn change may have left more places than copies; the surplus ones become invalid for the
+        // blocks.
         usable.truncate(WHOLE_MAX);
         self.may_overwrite_all(id, &usable).then_some(())?;
         let waits = usable.iter().any(|whole| {
@@ -141,7 +144,7 @@ impl DataPath {
         (!waits).then_some(usable)
     }
 
-    /// A device for an extent's second copy; `None` if there is none with space, or others wait for space.
+    /// Selects a device for an extent's second copy; `None` if none has space, or if requests wait for space.
     pub(crate) fn second_device(&mut self, key: ExtentKey) -> Option<DeviceId> {
         if self.base.space.state.is_waited_for() || !self.base.core.map.has_metadata_room() {
             return None;
@@ -162,8 +165,8 @@ impl DataPath {
         })
     }
 
-    /// Rule 3 for all the places: opens an intent where there must be one, and has the piece wait
-    /// until that is durable.
+    /// Rule 3 of docs/internals/invariants.md for all the places: opens a write intent if necessary, and
+    /// makes the piece wait until it is durable.
     fn may_overwrite_all(&mut self, id: PieceId, places: &[Whole]) -> bool {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         let may = |core: &Core| places.iter().all(|w| core.map.may_overwrite(key, place(*w), range));
@@ -178,7 +181,7 @@ impl DataPath {
         false
     }
 
-    /// A command of a write to several places has ended.
+    /// Handles the end of one command of a write to several places.
     pub(crate) fn copy_ended(
         &mut self,
         id: PieceId,
@@ -199,7 +202,7 @@ impl DataPath {
         }
         let Some(leg) = write.legs.iter_mut().find(|leg| leg.device() == flight.device) else { return };
         leg.failed |= result.is_err() && !counts;
-        // The last one's epoch is that of them all, or later.
+        // The epoch of the last command is that of all of them, or later.
         leg.needs = needs;
         leg.left -= 1;
         let (ended, failed) = (leg.left == 0, leg.failed);
@@ -227,9 +230,10 @@ impl DataPath {
         }
     }
 
-    /// No copy took the write: those that held the blocks may differ now. One of them counts from now on,
-    /// and as nobody knows what was seen of the other, they are in doubt. So they are where the other one no
-    /// longer holds them, but may again after a cut: nothing says that this becomes durable.
+    /// Handles a write that no copy took: the places valid for the blocks may differ now. One of them stays
+    /// valid, and since nobody knows which data was read from the other, the blocks are in doubt. They are in
+    /// doubt as well if the other place is no longer valid for them in memory but may be again after a power
+    /// loss: nothing guarantees that this change becomes durable.
     pub(super) fn all_copies_failed(
         &mut self,
         id: PieceId,

@@ -1,16 +1,16 @@
-//! Writes to slots of two devices: the mirrored write-back area.
+//! Writes to slots of two devices: the duplexed write-back area.
 //!
-//! What a policy buffers on a device in slots is lost with it until it has been brought home. So a policy may
-//! have it in slots of two devices ([`WriteTo::FineDuplexed`](weir_policy::placement::WriteTo)): the write is
-//! acknowledged when both have it, and losing either loses nothing.
+//! Data that a policy buffers in slots of one device is lost with it until it has been written back. So a
+//! policy may put it in slots of two devices ([`WriteTo::FineDuplexed`](weir_policy::placement::WriteTo)):
+//! the write is acknowledged when both have it, and the loss of either loses no data.
 //!
-//! The slots are fresh ones on both, for overwrites too, and one version of the extent names both places when
-//! both have been written. So there is no state, durable or in effect, in which the two may differ, and no
-//! write intent is needed: after a cut the map names both, or neither and what was there before, which
-//! nothing has touched. Where one of the two fails, the other is what there is.
+//! The slots are fresh on both devices, for overwrites too, and one version of the extent names both places
+//! after both have been written. Hence no state, durable or visible, exists in which the two may differ, and
+//! no write intent is needed: after a power loss the map names both, or neither and the previous data, which
+//! is untouched. If one of the two writes fails, the data is in the other only.
 //!
-//! What two places in slots hold, and no whole one, stays in two places: overwritten in place it would be in
-//! one.
+//! Blocks that two places in slots are valid for, and no whole place, stay duplexed when they are
+//! overwritten; an overwrite in place would leave them on one device.
 
 use crate::core::Core;
 use crate::ids::PieceId;
@@ -20,7 +20,7 @@ use crate::request::piece::Chosen;
 use weir_map::{Chunk, Place, Record, Slot};
 use weir_model::{BlockRange, DeviceId, PlaceId, PlaceKind};
 
-/// To fresh slots of both devices, if there are some: for the range's first blocks.
+/// Allocates fresh slots on both devices for the range's first blocks, if there are some.
 pub(super) fn duplexed_slots(
     core: &mut Core,
     requests: &Requests,
@@ -47,8 +47,8 @@ pub(super) fn duplexed_slots(
     })
 }
 
-/// To two places again, where the first blocks are in two places in slots and in no whole one. However
-/// full the map's area is: the extent's record names as many slots as before.
+/// Allocates slots on two devices again, if the first blocks are in slots of two devices and in no whole
+/// place. The metadata area may be full: the extent's record names as many slots as before.
 pub(super) fn duplexed_again(
     core: &mut Core,
     requests: &Requests,
@@ -62,8 +62,8 @@ pub(super) fn duplexed_again(
     duplexed_slots(core, requests, id, pair, BlockRange { count: count as u16, ..range })
 }
 
-/// The devices in use that hold the block in slots, if there are two and no whole place holds it. Also
-/// while somebody waits for space: the slots written take the place of those there are.
+/// Returns the two usable devices that have the block in slots, if there are two and no whole place is valid
+/// for it. Requests that wait for space do not matter: the new slots replace the old ones.
 fn duplexed_on(core: &Core, record: &Record, block: u16) -> Option<[DeviceId; 2]> {
     let holding = || record.places.iter().filter(|p| p.valid.contains(block));
     if holding().nth(1).is_none() || holding().any(|p| p.at.id().kind == PlaceKind::Whole) {

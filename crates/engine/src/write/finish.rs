@@ -1,5 +1,5 @@
-//! The end of a write, to one place or to two: what it wrote counts in each place that has all of it, or it
-//! fails.
+//! The end of a write, to one place or to two: each place that has all of it becomes valid for it, or the
+//! write fails.
 
 use crate::DataPath;
 use crate::core::Core;
@@ -14,7 +14,7 @@ use crate::write::target;
 use smallvec::SmallVec;
 use weir_model::{BlockRange, ExtentKey, IoError, IoKind, Mutant, RequestError};
 
-/// What was written is in effect from now on.
+/// Makes the written blocks visible in the map.
 #[inline(always)]
 fn note_in_map(
     core: &mut Core,
@@ -34,7 +34,7 @@ fn note_in_map(
     }
 }
 
-/// Whether that the write is not durable is passed over.
+/// Whether a planted mutant ignores that the write is not durable.
 fn is_fua_ignored(core: &Core, requests: &Requests, id: PieceId, target: Target) -> bool {
     let zeros = matches!(requests.pieces[id.0 as usize].work, Work::Write { zeros: true });
     (zeros && core.is_planted(Mutant::FuaIgnoredForZeros))
@@ -42,7 +42,7 @@ fn is_fua_ignored(core: &Core, requests: &Requests, id: PieceId, target: Target)
 }
 
 impl DataPath {
-    /// A command that wrote the piece's bytes has ended; the last one finishes the write.
+    /// Handles the end of a command that wrote the piece's bytes; the last one finishes the write.
     pub(crate) fn write_ended(&mut self, id: PieceId, flight: &Flight, result: Result<(), IoError>) {
         let piece = &mut self.base.requests.pieces[id.0 as usize];
         let PieceState::Writes(writing) = &mut piece.state else { return };
@@ -65,7 +65,7 @@ impl DataPath {
             return;
         }
         if error.is_some() {
-            // The last of several may have ended well, and a flush since the first failed.
+            // The last of several commands may have succeeded, although a flush failed since the first one.
             self.base.durability.note_unfinished(&mut self.base.core, &self.base.requests, id, flight.device);
             return self.write_failed(id, target, &[target.address], error);
         }
@@ -73,7 +73,7 @@ impl DataPath {
         self.finish_write(id, target, &[leg], false, fua);
     }
 
-    /// Every place of a write to two has been written, or has failed.
+    /// Finishes a write to two places, each of which has been written or has failed.
     #[inline(never)]
     pub(super) fn finish_copies(&mut self, id: PieceId, target: Target) {
         self.put_back_scratch(id);
@@ -101,8 +101,8 @@ impl DataPath {
         self.finish_write(id, target, &good, !bad.is_empty(), fua);
     }
 
-    /// No command of a write is in flight any more, and these places have all of it. `failed`: another one
-    /// that was to have it does not. `fua`: it is durable.
+    /// Finishes a write that has no command in flight any more. `good` are the places that have all of it.
+    /// `failed`: a place that should have it does not. `fua`: it is durable.
     #[inline(always)]
     fn finish_write(&mut self, id: PieceId, target: Target, good: &[Leg], failed: bool, fua: bool) {
         self.put_back_scratch(id);
@@ -112,7 +112,7 @@ impl DataPath {
         }
         self.base.durability.doubt.settle(key, range);
         if !target.mirrored {
-            // Of copies that is noted as each of them ends.
+            // For copies, this is recorded as each command ends.
             let (device, written) = (good[0].address.place().device, Unflushed::data(key, range));
             self.base.durability.note_written(
                 &mut self.base.core,
@@ -138,7 +138,7 @@ impl DataPath {
             self.base.cache.written(key, range);
         }
         let unsaid = !target.mirrored && is_fua_ignored(&self.base.core, &self.base.requests, id, target);
-        // That a copy is no longer one is durable before anybody can rely on the other.
+        // A failed copy must be durably invalid before anybody relies on the other one.
         let is_alone = failed
             && !target.address.is_fresh()
             && !self.base.core.is_planted(Mutant::FailedCopyNotCommitted);
@@ -148,7 +148,7 @@ impl DataPath {
         self.base.piece_ended(id);
     }
 
-    /// Copies have been written: the extent's intent is in use, and one of them may be lacking.
+    /// Records that copies have been written: the extent's intent is in use, and one copy may be lacking.
     fn note_copies_written(&mut self, key: ExtentKey, failed: bool, good: usize) {
         self.base.durability.use_intent(&self.base.core, key);
         let forgets = self.base.core.is_planted(Mutant::LackingCopyForgotten)
@@ -158,8 +158,8 @@ impl DataPath {
         }
     }
 
-    /// Whether the extent may have the fresh slots that were written; if not they are given up: others may
-    /// have given it as many places as it can have meanwhile.
+    /// Whether the extent may take the fresh slots just written; if not, they are freed. In the meantime the
+    /// extent may have reached its maximum number of places.
     #[inline(never)]
     fn may_name_slots(&mut self, id: PieceId, good: &[Leg]) -> bool {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
@@ -175,7 +175,7 @@ impl DataPath {
         may_have
     }
 
-    /// None of the places it was to be in has all of it.
+    /// Handles a write that failed at every place.
     #[inline(never)]
     fn write_failed(
         &mut self,

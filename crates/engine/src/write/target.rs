@@ -1,12 +1,12 @@
-//! Where a write goes: in place where its blocks are, to fine slots (on one device, or on two:
+//! Target selection: a write goes in place, to fine slots (on one device, or on two:
 //! [`crate::write::duplex`]) or a whole place elsewhere if the policy says so, else to the extent's whole
-//! place, made if there is none.
+//! place, which is allocated if there is none.
 //!
-//! Blocks of one piece may lie in several places: the piece is then split, and each part goes its own way.
-//! What was on a device that is lost, and is replaced block by block, goes to a place on another one, so that
-//! a client can repair what it lost by writing it again. Rule 3 of docs/internals/invariants.md is kept here:
-//! what several places hold is not written before a cut can no longer take one of them for a copy of another
-//! (see [`weir_map::Map::may_overwrite`]).
+//! Blocks of one piece may be in several places: the piece is then split, and each part has its own target.
+//! Blocks on a lost device that are replaced as whole blocks go to a place on another device, so that a
+//! client can repair lost data by rewriting it. This module enforces rule 3 of docs/internals/invariants.md:
+//! blocks valid in several places are not overwritten while a power loss could make the map take one for a
+//! copy of the other (see [`weir_map::Map::may_overwrite`]).
 
 use crate::core::Core;
 use crate::ids::PieceId;
@@ -22,12 +22,12 @@ use weir_map::{BlockSet, Chunk, Found, Location, PLACES_MAX, Place, Record, Slot
 use weir_model::{BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind, Span};
 use weir_policy::placement::{Access, WriteTo};
 
-/// Whether the extent can get one more whole place, as far as its number goes.
+/// Whether the extent can have one more whole place, by the limit on their number.
 fn has_room(record: &Record) -> bool {
     record.places.len() < PLACES_MAX && lookup::wholes(record).count() < WHOLE_MAX
 }
 
-/// The first blocks of the range, as far as they go where the first one does.
+/// Returns the longest prefix of the range that satisfies `goes`.
 fn first_run(range: BlockRange, goes: impl Fn(u16) -> bool) -> BlockRange {
     let count = (range.first..range.end()).take_while(|b| goes(*b)).count() as u16;
     BlockRange { first: range.first, count }
@@ -37,12 +37,12 @@ fn may_redirect(core: &Core, host: &Host, space: &Space, which: Which, device: O
     device.is_some_and(|device| takes_more(core, space, device)) && space.may_take_extra(core, host, which)
 }
 
-/// Whether writes may be sent to the device that could as well stay where they are.
+/// Whether writes that could stay in place may be sent to the device.
 pub(crate) fn takes_more(core: &Core, space: &Space, device: DeviceId) -> bool {
     device.index() < core.devices.len() && core.is_usable(device) && !space.state.is_waited_for()
 }
 
-/// To fine slots of a device, if there are some.
+/// Allocates fine slots on a device, if there are some.
 fn slots_on(
     core: &mut Core,
     requests: &Requests,
@@ -52,8 +52,8 @@ fn slots_on(
 ) -> Option<(Address, BlockRange)> {
     let Piece { key, range, .. } = requests.pieces[id.0 as usize];
     let place = PlaceId { device, kind: PlaceKind::Fine };
-    // What the place holds is written in place, if that need not wait for another place to hold it no
-    // more.
+    // Blocks valid in this place are overwritten in place, unless they would have to wait until another place
+    // is invalid for them.
     let valid = record.and_then(|r| r.place(place)).map(|p| &p.valid);
     let stays = |b: u16| {
         let one = BlockRange { first: b, count: 1 };
@@ -69,13 +69,13 @@ fn slots_on(
     Some((Address::Slots { device, first, fresh: true }, run))
 }
 
-/// Whether clients' reads of some of these blocks are in flight. Cost: a look at each piece in flight.
+/// Whether clients' reads of some of these blocks are in flight. Cost: linear in the pieces in flight.
 fn is_being_read(requests: &Requests, key: ExtentKey, run: BlockRange) -> bool {
     requests.pieces.iter().any(|(_, piece)| piece.is_reading(key, run))
 }
 
-/// Where the piece's first block is, and how many of the next ones are side by side with it there; `None`
-/// if it is nowhere, or out of reach.
+/// Returns the place of the piece's first block, and how many of the next blocks are adjacent to it there;
+/// `None` if it is nowhere or unreachable.
 pub(crate) fn current_address(
     core: &Core,
     requests: &Requests,
@@ -101,8 +101,8 @@ pub(crate) fn current_address(
     }
 }
 
-/// Of the places that hold the block, the one to be written: the preferred one, else that on the device
-/// that answers writes soonest.
+/// Returns the place to write among those valid for the block: the preferred one, else the one whose device
+/// answers writes soonest.
 fn holder<'a>(core: &Core, record: &'a Record, block: u16, preferred: Preferred) -> Option<&'a Place> {
     let holding = record.places.iter().filter(|p| p.valid.contains(block));
     holding.min_by_key(|p| {
@@ -112,15 +112,15 @@ fn holder<'a>(core: &Core, record: &'a Record, block: u16, preferred: Preferred)
     })
 }
 
-/// The extent's whole place to write to; `None` if it is to get one: it has none, or none on a device
-/// that is not lost.
+/// Returns the extent's whole place to write to; `None` if one must be allocated: it has none, or none on a
+/// usable device and may have one more.
 fn whole_place(core: &Core, record: &Record) -> Option<Whole> {
     let best = lookup::wholes(record).min_by_key(|w| !core.is_usable(w.device));
     best.filter(|whole| core.is_usable(whole.device) || !has_room(record))
 }
 
-/// Of the piece's blocks those it replaces as a whole and that are on lost devices only: they go where
-/// the extent has, or gets, a place on another one. `None` if there are none.
+/// Returns the piece's blocks that are replaced as whole blocks and are on lost devices only. They go to a
+/// place on another device, which the extent has or gets. `None` if there are none.
 fn out_of_reach(core: &Core, requests: &Requests, id: PieceId, record: Option<&Record>) -> Option<BlockSet> {
     let record = record.filter(|r| r.places.iter().any(|p| !core.is_usable(p.device())))?;
     let piece = &requests.pieces[id.0 as usize];
@@ -136,7 +136,7 @@ fn out_of_reach(core: &Core, requests: &Requests, id: PieceId, record: Option<&R
     Some(blocks)
 }
 
-/// The piece keeps its first blocks; the others become a piece of their own.
+/// Shortens the piece to its first blocks; the others become another piece.
 fn keep_first(requests: &mut Requests, id: PieceId, count: u16) {
     let piece = &mut requests.pieces[id.0 as usize];
     if count == piece.range.count {
@@ -174,8 +174,8 @@ pub(crate) fn still_at(core: &Core, key: ExtentKey, address: Address, range: Blo
 }
 
 impl DataPath {
-    /// Tells the policy of a piece's access, if it has not been told, and asks where the piece goes, of what
-    /// may be done.
+    /// Reports a piece's access to the policy, unless that was done, and asks for a target among the
+    /// permitted ones.
     #[inline]
     pub(crate) fn report_and_ask(&mut self, id: PieceId, which: Which, access: &Access) -> WriteTo {
         let watches = self.base.host.policies.all[which.0].watches;
@@ -196,8 +196,8 @@ impl DataPath {
                 WriteTo::InPlace
             }
         });
-        // What cannot go to both goes to its home location, which is not where it happens to be:
-        // `select_target` sees to that.
+        // A duplexed write that cannot go to both devices goes to its home location, which may differ from
+        // its present place; `select_target` handles that.
         if matches!(decision, WriteTo::FineDuplexed(_))
             || may_redirect(&self.base.core, &self.base.host, &self.base.space, which, decision.device())
         {
@@ -206,7 +206,7 @@ impl DataPath {
         WriteTo::InPlace
     }
 
-    /// Asks the policy where a piece goes whose places have not been looked up.
+    /// Asks the policy for the target of a piece whose places have not been looked up.
     fn ask_of_write(&mut self, id: PieceId) -> WriteTo {
         let which = self.base.host.policies.of(self.base.requests.pieces[id.0 as usize].key.volume);
         let watches = self.base.host.policies.all[which.0].watches;
@@ -218,8 +218,8 @@ impl DataPath {
         self.report_and_ask(id, which, &access)
     }
 
-    /// Where the piece goes; split so that all of it goes there. `None` if it waits or has failed. The policy
-    /// is asked, unless its `decision` is known.
+    /// Selects the piece's target, and splits the piece so that all of it goes there. `None` if it waits or
+    /// has failed. The policy is asked, unless its `decision` is given.
     pub(crate) fn select_target(
         &mut self,
         id: PieceId,
@@ -254,7 +254,7 @@ impl DataPath {
                 self.base.space.note_redirect();
                 chosen
             }
-            // Not over a clean copy in slots: it would be the only one then.
+            // A clean copy in slots is not overwritten: it would become the only copy.
             None if matches!(decision, WriteTo::FineDuplexed(_)) => {
                 Chosen::one(self.in_place(id, record, Preferred::Home)?)
             }
@@ -270,7 +270,7 @@ impl DataPath {
         Some(chosen)
     }
 
-    /// Whether the piece may go to slots of both devices, which may take more places than the extent has.
+    /// Whether the piece may go to slots of both devices, which may need more places than the extent has.
     fn may_duplex_on(&self, id: PieceId, pair: [DeviceId; 2]) -> bool {
         let which = self.base.host.policies.of(self.base.requests.pieces[id.0 as usize].key.volume);
         let may_go_to =
@@ -278,11 +278,11 @@ impl DataPath {
         pair[0] != pair[1] && self.base.core.map.has_room_for_places() && pair.into_iter().all(may_go_to)
     }
 
-    /// To the extent's whole place on a device, made if it has none there. Only where nothing can be lost
-    /// by it: not over blocks a cut or a failed flush may fall back on, nor those the mover is writing, nor
-    /// those being read: a read sent there while the place held them would tell of the write before it is in
-    /// effect, and a later one, sent elsewhere, not. The first write of an extent goes where its space is
-    /// allocated.
+    /// Selects the extent's whole place on a device, allocating it if necessary. Only where this loses
+    /// nothing: not over blocks that a power loss or a failed flush may fall back on, nor blocks that the
+    /// mover is writing, nor blocks being read. A read sent to the place while it was valid for them would
+    /// return the write before it is visible, and a later read, sent elsewhere, would not. The first write of
+    /// an extent goes where its space is allocated.
     fn whole_on(
         &mut self,
         id: PieceId,
@@ -311,8 +311,8 @@ impl DataPath {
         Some((Address::Whole(whole), run))
     }
 
-    /// A whole place for the extent on a device where it has none, if there can be one and there is space
-    /// that nobody else needs.
+    /// Allocates a whole place for the extent on a device where it has none, if it may have one and spare
+    /// space is left.
     fn another_whole_place(&mut self, key: ExtentKey, record: &Record, device: DeviceId) -> Option<Whole> {
         let place = PlaceId { device, kind: PlaceKind::Whole };
         let may_have = self.base.core.map.may_have(key, place)
@@ -330,8 +330,8 @@ impl DataPath {
         Some(whole)
     }
 
-    /// Where the first block is, or to the whole place; and how many of the next ones go the same way. Of
-    /// several places, to the `preferred` one.
+    /// Selects the place of the first block, or the extent's whole place, and counts the next blocks that go
+    /// there too. Among several places the `preferred` one wins.
     fn in_place(
         &mut self,
         id: PieceId,
@@ -364,9 +364,10 @@ impl DataPath {
         Some((Address::Whole(whole), run))
     }
 
-    /// Rule 3: whether these blocks of a place may be written. If other places hold them too (`shared`),
-    /// these no longer do from now on; the piece waits until what is durable says so, too. The other blocks
-    /// of the extent go the same way at once: who overwrites one block overwrites the next.
+    /// Rule 3 of docs/internals/invariants.md: whether these blocks of a place may be overwritten. If other
+    /// places are valid for them too (`shared`), those become invalid now, and the piece waits until that is
+    /// durable. The extent's other blocks are narrowed in the same step, because a client that overwrites one
+    /// block usually overwrites the next.
     fn may_overwrite(&mut self, id: PieceId, place: PlaceId, run: BlockRange, shared: bool) -> bool {
         let Base { core, requests, durability, .. } = &mut self.base;
         let key = requests.pieces[id.0 as usize].key;
@@ -374,7 +375,7 @@ impl DataPath {
             return true;
         }
         let all = BlockRange { first: 0, count: core.map.extent().blocks() };
-        // What a mover does is not undone beyond what must be.
+        // The mover's work on the extent is not undone beyond these blocks.
         let range = if shared && !requests.locks.has_mover(key) { all } else { run };
         core.map.narrowed(key, place, range);
         requests.locks.tidy_later(key);

@@ -1,5 +1,5 @@
-//! What the benchmarks of the map share: an allocator that counts, a device in memory, and a pool
-//! whose map is filled through it.
+//! Common parts of the map's benchmarks: a counting allocator, a device in memory, and a pool whose map is
+//! filled through it.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads its arguments and its clock")]
 #![allow(clippy::disallowed_types, reason = "a benchmark may save its devices")]
 #![allow(dead_code, reason = "not every benchmark uses all of it")]
@@ -18,18 +18,18 @@ use weir_model::{
 };
 
 pub(crate) const TERABYTE: u64 = 1_000_000_000_000;
-/// What a terabyte is as a test.
+/// The size of a terabyte in a test.
 pub(crate) const SMOKE: u64 = TERABYTE / 128;
-/// A dense terabyte may take this much memory.
+/// The maximum memory of a dense terabyte.
 pub(crate) const DENSE_MAX: u64 = 72_000_000;
-/// Changes between two commits, as many as the engine lets come together.
+/// The number of changes between two commits, as many as the engine collects.
 pub(crate) const PENDING: u64 = 16_384;
-/// Names of the devices.
+/// The names of the devices.
 const DEVICES: [&str; 2] = ["one", "two"];
 pub(crate) const EXTENT: ExtentSize = ExtentSize::DEFAULT;
 pub(crate) const ALL: BlockRange = BlockRange { first: 0, count: EXTENT.blocks() };
 
-/// Whether this is a measurement; otherwise a test, which is to be over at once.
+/// Whether this is a measurement; otherwise it is a test, which must end quickly.
 pub(crate) fn in_earnest() -> bool {
     let asked = |name: &str| std::env::args().any(|a| a == name);
     asked("--bench") && !asked("--test")
@@ -41,7 +41,7 @@ pub(crate) fn is_wanted(row: &str) -> bool {
     names.peek().is_none() || names.any(|name| row.contains(&name))
 }
 
-/// Processor time this thread has had: what counts where other programs run as well.
+/// Returns the processor time of this thread, which other programs do not affect.
 pub(crate) fn processor_time() -> Duration {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = statistics.split(' ').next().and_then(|n| n.parse().ok());
@@ -53,8 +53,8 @@ struct Counting;
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory of
-// the caller's.
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory of the
+// caller's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         PEAK.fetch_max(TAKEN.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
@@ -71,12 +71,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes handed out and not given back.
+/// Returns the bytes allocated and not freed.
 pub(crate) fn taken() -> u64 {
     TAKEN.load(Relaxed) as u64
 }
 
-/// The most there were since [`forget_peak`].
+/// Returns the peak since [`forget_peak`].
 pub(crate) fn peak() -> u64 {
     PEAK.load(Relaxed) as u64
 }
@@ -89,17 +89,17 @@ pub(crate) fn forget_peak() {
 #[derive(Default)]
 pub(crate) struct Ram {
     pages: BTreeMap<(u8, u64), Box<[u8; PAGE]>>,
-    /// Commands so far.
+    /// The number of reads so far.
     pub(crate) reads: u64,
 }
 
 impl Ram {
-    /// Bytes of what was written.
+    /// Returns the bytes written.
     pub(crate) fn written(&self) -> u64 {
         (self.pages.len() * PAGE) as u64
     }
 
-    /// Writes the devices into a folder, each of this size, with the pool file they belong to.
+    /// Writes the devices into a folder, each with this size, with the pool file they belong to.
     pub(crate) fn save(&self, folder: &Path, size: Bytes) -> std::io::Result<()> {
         let mut text = "[pool]\nname = \"bench\"\n".to_owned();
         for (number, name) in (0u8..).zip(DEVICES) {
@@ -138,14 +138,14 @@ impl Store for Ram {
     }
 }
 
-/// What was written of each extent.
+/// The written parts of each extent.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
-    /// All of it.
+    /// The whole extent.
     Dense,
     /// One block; the extents in random order.
     Scattered,
-    /// All of it, and a tenth of the extents has a second place.
+    /// The whole extent; a tenth of the extents has a second place.
     Mixed,
 }
 
@@ -155,12 +155,13 @@ pub(crate) struct Pool {
     pub(crate) superblocks: Vec<Superblock>,
     pub(crate) map: Map,
     pub(crate) extents: u64,
-    /// Bytes per extent with a change that is not durable.
+    /// Bytes of memory per extent with a pending change.
     pub(crate) pending: u64,
 }
 
 impl Pool {
-    /// Empty, with room on two devices for this many places of `mapped` bytes, and for the map.
+    /// Creates an empty pool with space on two devices for this many places of `mapped` bytes, and for the
+    /// map.
     pub(crate) fn new(mapped: u64, places: u64) -> Self {
         let mut store = Ram::default();
         let size = Bytes((mapped * places / 2 * 11 / 10 + (1 << 30)).next_multiple_of(PAGE as u64));
@@ -211,7 +212,7 @@ impl Pool {
         }
     }
 
-    /// One commit, as far as the journal has room for it.
+    /// Makes one commit, as far as the journal has space for it.
     pub(crate) fn commit_while_there_is_room(&mut self) {
         let mut bytes = Vec::new();
         self.map.begin_commit();

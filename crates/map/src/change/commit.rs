@@ -1,5 +1,4 @@
-//! Commits: batches of changes made durable by journal frames, and the checkpoints that let the
-//! journal's space be used again.
+//! Commits: batches of changes made durable by journal frames, and the checkpoints that free journal space.
 
 use crate::format::page::PageNumber;
 use crate::format::root::Root;
@@ -15,33 +14,32 @@ use std::borrow::Cow;
 use weir_model::{DeviceId, DeviceOffset, ExtentKey, Mutant};
 
 impl Map {
-    /// Whether there is anything a commit could make durable, now or once devices are flushed.
+    /// Whether a commit could make anything durable, now or once devices are flushed.
     pub fn has_uncommitted(&self) -> bool {
         !self.admin.is_empty() || self.overlay.candidates() > 0
     }
 
-    /// Begins a commit: [`Self::next_frame`] then gives its frames. One at a time.
+    /// Begins a commit, of which there is one at a time; [`Self::next_frame`] then returns its frames.
     pub fn begin_commit(&mut self) {
         assert!(self.commit.deltas.is_empty(), "one commit at a time");
         self.commit.left = self.overlay.candidates();
     }
 
-    /// Whether the journal can take a frame; if not, a checkpoint must become durable first, or two:
-    /// what the older root needs is kept until the second.
+    /// Whether the journal can take a frame. If not, a checkpoint must become durable first, or two: the
+    /// frames that the older root needs are kept until the second.
     pub fn has_journal_room(&self) -> bool {
         self.journal.has_room(self.commit.builder.capacity() as u64)
     }
 
-    /// Whether the journal has gone around its ring since the pool was opened.
+    /// Whether the journal has wrapped around its ring since the pool was opened.
     pub fn journal_has_wrapped(&self) -> bool {
         self.journal.head() > self.journal.ring()
     }
 
-    /// Seals the next frame of the commit into `out` (whole pages), saying where it goes on every one of
-    /// [`Self::members`]; `None` when
-    /// the commit has no more. Contains the oldest versions of every extent whose data is known to
-    /// be durable: `flushed` tells the last epoch of a device that is. The caller checks
-    /// [`Self::has_journal_room`] before each call.
+    /// Seals the next frame of the commit into `out` (whole pages) and returns its offset on every one of
+    /// [`Self::members`]; `None` when the commit has no more. The frame contains the oldest versions of every
+    /// extent whose data is known to be durable: `flushed` returns a device's last durable epoch. The caller
+    /// checks [`Self::has_journal_room`] before each call.
     pub fn next_frame(
         &mut self,
         flushed: impl Fn(DeviceId) -> Option<Epoch>,
@@ -86,7 +84,7 @@ impl Map {
         Some(DeviceOffset(JOURNAL_AT.0 + offset))
     }
 
-    /// The deltas that turn an extent's durable value into this one, and the record then used.
+    /// Returns the deltas that turn an extent's durable value into this one, and the record it then uses.
     fn deltas_for(&mut self, key: ExtentKey, value: Value) -> (SmallVec<[Delta; 2]>, Option<RecordId>) {
         let durable = self.volume(key.volume).map_or(0, |v| self.pages.word(v.tree, key.index));
         let held = match Word::decode(durable) {
@@ -114,7 +112,7 @@ impl Map {
         (deltas, record)
     }
 
-    /// A record id reserved for deltas that found no room in the frame is free again.
+    /// Frees a record id reserved for deltas that did not fit the frame.
     fn unreserve(&mut self, key: ExtentKey, record: Option<RecordId>) {
         let held = self.overlay.get(key).and_then(|p| p.record);
         if let Some(id) = record.filter(|id| Some(*id) != held) {
@@ -122,15 +120,15 @@ impl Map {
         }
     }
 
-    /// Every frame of the commit so far is durable: applies them to the durable map. To be called
-    /// without any frame too: what was given back before anything durable named it is released
-    /// without one. Space released goes to `released`; hand it to [`Self::reuse`] once nothing
-    /// submitted against it is outstanding.
+    /// Applies every frame of the commit so far to the durable map; they must be durable. Call it also if
+    /// there was no frame: space that was given up before anything durable named it is released without one.
+    /// Released space is added to `released`; pass it to [`Self::reuse`] once no command that could touch it
+    /// is in flight.
     pub fn commit_durable(&mut self, released: &mut Vec<Chunk>) {
         self.journal.all_durable();
         let before = released.len();
         let mut deltas = std::mem::take(&mut self.commit.deltas);
-        // Each extent once: a commit looks at each of its candidates once.
+        // Each extent occurs once, because a commit visits each of its candidates once.
         let taken = |map: &Self, key: ExtentKey| Usage::of(&map.find_durable(key));
         let before_them: Vec<Usage> = self.commit.extents.iter().map(|(key, _)| taken(self, *key)).collect();
         for delta in deltas.drain(..) {
@@ -160,7 +158,7 @@ impl Map {
         self.review_pages_to_come();
     }
 
-    /// Makes a delta part of the durable map: after its frame became durable, and in replay.
+    /// Applies a delta to the durable map: after its frame became durable, and in replay.
     pub(crate) fn apply(&mut self, delta: Delta) {
         match delta {
             Delta::Entry { key, word } => {
@@ -179,7 +177,7 @@ impl Map {
                 }
             }
             Delta::Volume { id, name, size, hardening, copies } => {
-                // One that exists keeps its extents, hence its size.
+                // An existing volume keeps its extents, hence its size.
                 let (size, tree) = match self.catalogue.volumes.get(&id) {
                     Some(volume) => (volume.size, volume.tree),
                     None => (size, crate::state::pages::Tree::new(self.extent.count(size))),
@@ -200,7 +198,7 @@ impl Map {
         }
     }
 
-    /// Whether enough has gone into the journal since the last checkpoint for another one.
+    /// Whether the journal has grown enough since the last checkpoint for another one.
     pub fn wants_checkpoint(&self) -> bool {
         !self.store.is_under_way() && self.journal.since_root() * 4 > self.journal.ring()
     }
@@ -210,10 +208,10 @@ impl Map {
         self.journal.since_root() > 0 || self.store.dirty() > 0
     }
 
-    /// Begins a checkpoint of the durable map. No commit may be under way.
+    /// Begins a checkpoint of the durable map. No commit may be in progress.
     ///
     /// # Errors
-    /// If the metadata area cannot hold another version of what changed.
+    /// Fails if the metadata area has no space for another version of the changed pages.
     pub fn begin_checkpoint(&mut self) -> Result<(), MapError> {
         assert!(self.commit.deltas.is_empty(), "a checkpoint begins between commits");
         self.checkpoint_head = self.journal.head();
@@ -225,9 +223,8 @@ impl Map {
         }
     }
 
-    /// Puts the next pages of the checkpoint into `out` (a multiple of 4096 bytes, at most `most`), as
-    /// many as lie side by side, and says where they go on every one of [`Self::members`]; `None` when all
-    /// have been given.
+    /// Puts the next adjacent pages of the checkpoint into `out` (a multiple of 4096 bytes, at most `most`).
+    /// Returns their offset on every one of [`Self::members`], or `None` when all have been returned.
     pub fn next_pages(&mut self, most: usize, out: &mut Vec<u8>) -> Option<DeviceOffset> {
         out.clear();
         let (first, page) = self.next_page()?;
@@ -256,8 +253,8 @@ impl Map {
         DeviceOffset(base.0 + number.0 * PAGE as u64)
     }
 
-    /// The root to write, and where on every one of [`Self::members`], once every page of the checkpoint
-    /// is durable on each.
+    /// Returns the root to write, and its offset on every one of [`Self::members`], once every page of the
+    /// checkpoint is durable on each.
     pub fn finished_root(&self) -> Option<(Root, Box<[u8; PAGE]>, DeviceOffset)> {
         let root = self.store.finished_root()?;
         let page = root.encode(self.pool);
@@ -265,7 +262,7 @@ impl Map {
         Some((root, page, at))
     }
 
-    /// The checkpoint's root is durable on every member.
+    /// Notes that the checkpoint's root is durable on every member.
     pub fn checkpoint_durable(&mut self, root: Root) {
         self.store.root_durable(root);
         self.journal.root_durable(self.checkpoint_head);

@@ -1,10 +1,11 @@
-//! Narrowing: of blocks that several places hold one place becomes the only one, so that they can be written there.
+//! Narrowing: of several places that are valid for a block, one becomes the only one, so that it can be
+//! overwritten there.
 //!
-//! Rule 3 of docs/internals/invariants.md forbids to write what any state that is durable, or may become so,
-//! has in several places. A state that is not durable yet need never become so: it is revised to say less, as
-//! if there had been no other copy. It waits for the same flushes as before, and what it no longer names is
-//! given up by a version after it. So only what is durable already, or is being committed, has to be waited
-//! for, and that needs no flush.
+//! Rule 3 of docs/internals/invariants.md forbids to overwrite blocks that any state that is durable, or may
+//! become so, has in several places. A state that is not durable yet need never become so: it is revised, as
+//! if there had been no other copy. It waits for the same flushes as before, and a version after it releases
+//! the space that it no longer names. So only a state that is durable already, or is being committed, has to
+//! be waited for, and that needs no flush.
 
 use crate::format::value::{Place, Record, Released, Value};
 use crate::map::Map;
@@ -13,9 +14,10 @@ use crate::{BlockSet, Found};
 use weir_model::{BlockRange, ExtentKey, Mutant, PlaceId};
 
 impl Map {
-    /// Of the blocks of `range` this place holds, no other place does any more. In effect at once, and in every state
-    /// that no commit has taken; a write there must wait until it [may](Self::may_overwrite), for a commit at
-    /// most, not for any flush. Cost: a walk over the extent's pending changes.
+    /// Makes every other place invalid for the blocks of `range` that this place is valid for. The change is
+    /// visible at once, and applies to every state outside any commit. A write there must wait until it
+    /// [may](Self::may_overwrite): for a commit at most, not for any flush. Cost: a walk over the extent's
+    /// pending changes.
     pub fn narrowed(&mut self, key: ExtentKey, to: PlaceId, range: BlockRange) {
         let shared = match self.find(key) {
             Found::Record(record) => Some(record.shared(to, self.blocks)),
@@ -32,8 +34,8 @@ impl Map {
         self.narrow_pending(key, to);
     }
 
-    /// What this place holds alone now it holds alone in every version that no commit has taken, and in one before these
-    /// that needs no flush if that says more than what is durable.
+    /// Makes this place the only valid one for its sole blocks in every version outside any commit. If that
+    /// says more than the durable state, a version without flushes is inserted before these.
     fn narrow_pending(&mut self, key: ExtentKey, to: PlaceId) {
         let (blocks, planted) = (self.blocks, self.planted);
         let durable = self.durable(key).0;
@@ -63,14 +65,14 @@ impl Map {
     }
 }
 
-/// What a place holds alone.
+/// The blocks for which a place is the only valid one.
 struct Alone<'a> {
     place: &'a Place,
     blocks: BlockSet,
 }
 
 impl<'a> Alone<'a> {
-    /// `None` if that is nothing.
+    /// Returns `None` if there are no such blocks.
     fn of(record: &'a Record, id: PlaceId, blocks: u16) -> Option<Self> {
         let place = record.place(id)?;
         let mut alone = place.valid.clone();
@@ -78,8 +80,9 @@ impl<'a> Alone<'a> {
         (!alone.is_empty()).then_some(Self { place, blocks: alone })
     }
 
-    /// No other place of this value holds these blocks where the place does, at the same location, unless an intent
-    /// says that they may differ. Whether that changes it. What is given up by it a later version gives up.
+    /// Makes every other place of this value invalid for the blocks that the place has at the same location,
+    /// unless an intent says that they may differ. Returns whether that changes the value. A later version
+    /// releases the space.
     fn narrow(&self, value: &mut Value, blocks: u16) -> bool {
         let Value::Record(record) = &*value else { return false };
         let Some(then) = record.place(self.place.at.id()) else { return false };

@@ -1,8 +1,7 @@
-//! Several places per extent: copies made and dropped, and what may be written in place.
+//! Several places per extent: copies, drops, and the rule for overwriting in place.
 //!
-//! Versions of an extent commit in order, each when the flush it needs has succeeded. So a copy
-//! followed by the drop of the original is safe by construction; and what needs two devices is two
-//! versions.
+//! Versions of an extent commit in order, each when the flush it needs has succeeded. So a copy followed by
+//! the drop of the original is safe by construction. A change that needs two devices is two versions.
 
 use crate::format::value::{Chunk, Location, PLACES_MAX, Place, Record, Released, Value};
 use crate::map::Map;
@@ -12,10 +11,10 @@ use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Mutant, PlaceId, PlaceKind};
 
-/// Most whole places an extent gets: as many as copies can be wanted.
+/// The maximum number of whole places of an extent, equal to the maximum number of copies.
 pub const WHOLE_MAX: usize = 2;
 
-/// Places, each once.
+/// A set of places.
 type Names = SmallVec<[PlaceId; 8]>;
 
 fn note(names: &mut Names, name: PlaceId) {
@@ -27,15 +26,16 @@ fn note(names: &mut Names, name: PlaceId) {
 /// Whether a copy took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copied {
-    /// It did; what `at` names is the extent's.
+    /// The copy took effect; the location `at` belongs to the extent.
     Yes,
-    /// The extent has no use for it; what `at` names is still the caller's.
+    /// The extent cannot use the copy; the location `at` still belongs to the caller.
     Refused,
 }
 
 impl Map {
-    /// Whether the extent may get this place: it has it, or it has not too many, with those that
-    /// [`Map::withdraw`] may have to bring back; and it is not just giving one of this name up.
+    /// Whether the extent may get this place. It may if it has the place already. Otherwise it must have few
+    /// enough places, counting those that [`Map::withdraw`] may bring back, and must not be releasing one of
+    /// the same name.
     pub fn may_have(&self, key: ExtentKey, id: PlaceId) -> bool {
         self.may_have_besides(key, id, None)
     }
@@ -71,19 +71,19 @@ impl Map {
         self.restorable(key).into_iter().for_each(|name| note(&mut names, name));
         let fine = count(&names, PlaceKind::Fine);
         let most = match id.kind {
-            // One is left for a whole place, which a write may need.
+            // One place is reserved for a whole place, which a write may need.
             PlaceKind::Fine if fine == names.len() => PLACES_MAX - 1,
             PlaceKind::Fine | PlaceKind::Whole => PLACES_MAX,
         };
         names.contains(&id) || names.len() < most
     }
 
-    /// Whether the extent, which has no whole place, may get one by [`Map::place`]: not while changes that
-    /// [`Map::withdraw`] could take back stand between it and more places than there can be, or a whole
-    /// place of the same name that holds other blocks. Then the next commit makes a difference.
+    /// Whether the extent, which has no whole place, may get one by [`Map::place`]. It may not while
+    /// [`Map::withdraw`] could revert pending changes to a state with too many places, or with a whole place
+    /// of the same name for other blocks. The next commit then changes the answer.
     ///
-    /// If all these changes need the device of the earlier whole place, all the later one holds is lost
-    /// with them, and it makes way.
+    /// If all these changes need the device of the earlier whole place, everything in the later one is lost
+    /// with them, and the later one is released.
     pub fn may_place(&self, key: ExtentKey) -> bool {
         let mut names = self.restorable(key);
         if names.is_empty() {
@@ -102,8 +102,8 @@ impl Map {
         names.len() < PLACES_MAX
     }
 
-    /// The places of values that [`Map::withdraw`] may fall back on: those before versions whose data is
-    /// not durable.
+    /// Returns the places of values that [`Map::withdraw`] may fall back on: those before versions whose data
+    /// is not durable.
     fn restorable(&self, key: ExtentKey) -> Names {
         let mut names = Names::new();
         let Some(pending) = self.overlay.get(key) else { return names };
@@ -121,13 +121,13 @@ impl Map {
         names
     }
 
-    /// The place at `at`, made if the extent has none of this kind on this device, holds these blocks
-    /// too: the bytes were copied there from another place, and nothing has written to them since
-    /// they were read. Slots of a fine place, one per block, are the extent's from now on.
+    /// Makes the place at `at` valid for these blocks too; the extent gets the place if it has none of this
+    /// kind on this device. The bytes were copied there from another place, and nothing has written to them
+    /// since they were read. Slots of a fine place, one per block, now belong to the extent.
     ///
-    /// `source`: the flush that makes durable what was read; `needs`: the one that makes the copy
-    /// durable. Both must be before the map may say that the places hold the same: a cut could
-    /// otherwise take back a write from one of them.
+    /// `source`: the flush that makes the data read durable; `needs`: the one that makes the copy durable.
+    /// Both must precede the map's claim that the places have the same data: otherwise a power loss could
+    /// revert a write in one of them.
     #[must_use]
     pub fn copied(
         &mut self,
@@ -163,9 +163,9 @@ impl Map {
         Copied::Yes
     }
 
-    /// The place no longer holds these blocks. Refused, changing nothing, unless another place holds
-    /// each of them that this one does. Slots are given up at once; the extent of a whole place only by
-    /// [`Self::give_back`].
+    /// Makes the place invalid for these blocks. Refuses, changing nothing, unless another place is valid for
+    /// each of them that this one is valid for. Slots are released at once; the extent of a whole place only
+    /// by [`Self::give_back`].
     #[must_use]
     pub fn dropped(&mut self, key: ExtentKey, from: PlaceId, range: BlockRange) -> bool {
         let Found::Record(record) = self.find(key) else { return false };
@@ -182,24 +182,23 @@ impl Map {
         true
     }
 
-    /// Write intents: recovery is to settle for one of the copies of these blocks, or for the only one, which
-    /// may not be durable. Where two copies are wanted they may differ from now on: writes to them must wait
+    /// Opens write intents: recovery must select one of the copies of these blocks, or the only one, which
+    /// may not be durable. In a volume with two copies they may differ from now on: writes to them must wait
     /// until they [may](Self::may_overwrite).
     pub fn intend(&mut self, key: ExtentKey, range: BlockRange) {
         self.change(key, Brings::Nothing, None, |record, blocks, _| record.intend(range, blocks));
     }
 
-    /// The copies of these blocks are the same again, once what was written to them is durable, and
-    /// nothing is being written there: their intents are withdrawn. `needs`: the flushes of the devices
-    /// with copies.
+    /// Closes the intents of these blocks: their copies are the same again, once the data written to them is
+    /// durable, and no write to them is in flight. `needs`: the flushes of the devices with copies.
     pub fn settled(&mut self, key: ExtentKey, range: BlockRange, needs: [Option<Needs>; 2]) {
         self.change_all(key, Brings::Nothing, needs, |record, _, _| record.settle(range));
     }
 
-    /// Blocks were written, the same bytes, to both of these places, which hold them from now on; no other
-    /// place does. A whole place is the extent's already; slots, one per block, are from now on. `needs`:
-    /// the flushes that make the data durable. If one of them fails, what that device was to hold is taken
-    /// back, and the other copy stays.
+    /// Records that blocks were written, with the same bytes, to both of these places, which are now the only
+    /// valid ones. A whole place must belong to the extent already; slots, one per block, do from now on.
+    /// `needs`: the flushes that make the data durable. If one of them fails, the blocks on that device are
+    /// withdrawn, and the other copy stays.
     pub fn written_duplexed(
         &mut self,
         key: ExtentKey,
@@ -221,12 +220,12 @@ impl Map {
         self.push_all(key, Brings::Data, needs, released);
     }
 
-    /// Rule 3 of docs/internals/invariants.md: whether blocks of a place may be written in place. Not if a
-    /// cut could leave a map that takes the place for a copy of another one, and the two would differ: in no
-    /// state that is durable, may become so, or is in effect may this and another place hold one of these
-    /// blocks without a write intent. A fine place is another one where its slots were others. Cost: one load
-    /// with nothing pending and a direct entry, some more where no such state has the blocks in several
-    /// places.
+    /// Rule 3 of docs/internals/invariants.md: whether blocks of a place may be overwritten in place. They
+    /// may not if a power loss could make the map take the place for a copy of another one while the two
+    /// differ. So in no state that is durable, may become so, or is visible may this place and another one be
+    /// valid for one of these blocks without a write intent. A fine place whose slots were others counts as
+    /// another place. Cost: one load with nothing pending and a direct entry, some more where no such state
+    /// has the blocks in several places.
     pub fn may_overwrite(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
         if self.planted.is(Mutant::IntentSkipped) {
             return true;
@@ -246,7 +245,7 @@ impl Map {
         }
     }
 
-    /// … by a look at every state there is or may be.
+    /// The general case of [`Self::may_overwrite`]: checks every state that exists or may come to exist.
     #[inline(never)]
     fn may_overwrite_in_all(
         &self,
@@ -272,9 +271,9 @@ impl Map {
             && (self.planted.is(Mutant::OverwriteIgnoresDurable) || safe(&self.find_durable(key)))
     }
 
-    /// Whether this place may come to hold some of these blocks again without being written: it holds them in
-    /// the durable map, or in a version that may be withdrawn to. Who writes there what is not the blocks'
-    /// truth on its own device must wait until it may not.
+    /// Whether this place may become valid for some of these blocks again without a write: it is valid for
+    /// them in the durable map, or in a version that a withdrawal may fall back on. A write of data there
+    /// that is not the blocks' current data on its own device must wait until that is impossible.
     pub fn may_come_back(&self, key: ExtentKey, id: PlaceId, range: BlockRange) -> bool {
         let holds = |found: &Found<'_>| match found {
             Found::Empty => false,
@@ -288,8 +287,8 @@ impl Map {
         })
     }
 
-    /// Extents of devices that something names: the durable map, a change that is not durable yet, or
-    /// space given up whose release is not durable. Walks everything: for checks.
+    /// Returns the number of device extents that anything names: the durable map, a change that is not
+    /// durable yet, or space whose release is not durable. Cost: walks everything, so it is for checks.
     pub fn owned_extents(&self) -> u64 {
         let mut owned = BTreeSet::new();
         let mut own = |value: &Value| match value {
@@ -325,7 +324,7 @@ impl Map {
         self.change_all(key, brings, [needs, None], change);
     }
 
-    /// … that waits for two devices.
+    /// Like `change`, with a version that waits for two devices.
     fn change_all(
         &mut self,
         key: ExtentKey,
@@ -342,14 +341,14 @@ impl Map {
     }
 
     /// Whether extents may have fine places: a record with all the slots it could ever name must fit a
-    /// journal frame. They do unless extents are large and the journal is tiny.
+    /// journal frame. It does unless extents are large and the journal is tiny.
     pub fn has_fine_places(&self) -> bool {
         let blocks = usize::from(self.blocks);
         let record = PLACES_MAX * (2 + blocks / 8 + 6 * blocks) + blocks / 8;
         record + 128 <= self.commit.builder.capacity()
     }
 
-    /// Slots of a device for a run of blocks, one per block, or none.
+    /// Allocates slots of a device for a run of blocks, one per block, all or none.
     pub fn allocate_slots(&mut self, device: DeviceId, blocks: u16) -> Option<Location> {
         if !self.has_fine_places() {
             return None;

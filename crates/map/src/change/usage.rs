@@ -1,5 +1,5 @@
-//! How much space volumes take, as their extents are in effect: the running count of what is durable, and a
-//! look at what differs from it.
+//! The space that volumes use in the visible state: a running count of the durable state, corrected by the
+//! pending changes.
 
 use crate::format::value::{RecordId, Word};
 use crate::map::Map;
@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use weir_model::{ExtentIndex, ExtentKey, VolumeId};
 
 impl Map {
-    /// Space a volume takes, as its extents are in effect. Cost: a step for each of its extents with changes
-    /// that are not durable.
+    /// Returns the space that a volume uses in the visible state. Cost: one step for each of its extents with
+    /// pending changes.
     pub fn usage(&self, volume: VolumeId) -> Usage {
         let first = ExtentKey { volume, index: ExtentIndex(0) };
         self.overlay.of_volume(first).fold(self.usages.of(volume), |usage, (key, pending)| {
@@ -18,7 +18,7 @@ impl Map {
         })
     }
 
-    /// Counts what the durable map takes: when a pool is opened.
+    /// Counts the space of the durable map, when a pool is opened.
     pub(crate) fn count_usage(&mut self) {
         let mut usages = Usages::default();
         for (volume, v) in &self.catalogue.volumes {

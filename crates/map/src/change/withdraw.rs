@@ -1,9 +1,9 @@
-//! Taking back changes whose data a device lost.
+//! Withdrawal of changes whose data a device lost.
 //!
 //! A version of an extent whose data was lost can never become durable (rule 1 of
-//! docs/internals/invariants.md), and the versions after it contain what it made valid. Each of them is
-//! revised in turn: a block that is valid on the device, but not at the same location in the value before,
-//! reverts to what that value, revised, says of it. What other devices hold stays.
+//! docs/internals/invariants.md), and the versions after it include the blocks that it made valid. Each of
+//! them is revised in turn: a block that is valid on the device, but not at the same location in the previous
+//! value, reverts to its state in that value, as revised. Blocks on other devices stay.
 
 use crate::format::value::{Chunk, Location, Place, Record, Released, Value};
 use crate::state::overlay::{Brings, Epoch, Needs, Version};
@@ -12,13 +12,12 @@ use smallvec::SmallVec;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Mutant, Planted};
 
 impl Map {
-    /// Takes back what was written to `device` and not flushed: `flushed` is the last epoch known to
-    /// be durable there. Blocks that became valid by those writes read from now on as they would
-    /// after a power cut: as the durable map, or a version before, has them. Whoever must not read
-    /// them has to be told by the caller.
+    /// Withdraws the writes to `device` that were not flushed: `flushed` is the last epoch known to be
+    /// durable there. Blocks that those writes made valid read from now on as after a power loss: as in the
+    /// durable map, or in an earlier version. The caller must notify the parties that must not read them.
     ///
-    /// Returns the extents concerned. Places in them may be left that hold nothing: [`Map::give_back`]
-    /// releases them once nobody writes there. Cost: a walk over all pending changes.
+    /// Returns the affected extents. Places in them may be left without valid blocks: [`Map::give_back`]
+    /// releases them once no write there is in flight. Cost: a walk over all pending changes.
     pub fn withdraw(&mut self, device: DeviceId, flushed: Option<Epoch>) -> Vec<ExtentKey> {
         let is_lost = |needs: &Needs| needs.device == device && flushed.is_none_or(|f| f < needs.epoch);
         let mut concerned = Vec::new();
@@ -44,7 +43,7 @@ impl Map {
                 version.value = base.revise(value, &mut moved).canonical(blocks);
                 base.record = version.value.clone().into_record(blocks);
             }
-            // Slots an earlier version had and this one has not are in the release of some version.
+            // Slots that an earlier version had and this one has not are in the release list of some version.
             moved.given_up.clear();
             let current = base.revise(pending.take_current(), &mut moved).canonical_place(blocks);
             let newest = pending.versions.last().map_or(0, |v| v.value.places());
@@ -64,9 +63,10 @@ impl Map {
         concerned
     }
 
-    /// The blocks whose copy on `device` [`Self::withdraw`] may take back, though somebody may know better
-    /// than what they would then fall back on; and the epoch that has to be durable before it cannot any
-    /// more. `None` if there are no such changes. Cost: a walk over the extent's pending changes.
+    /// Returns the blocks whose copy on `device` may be withdrawn by [`Self::withdraw`] although newer data
+    /// may be known than the state they would fall back on, and the epoch that must be durable before this
+    /// becomes impossible. `None` if there are no such changes. Cost: a walk over the extent's pending
+    /// changes.
     pub fn unsure(
         &self,
         key: ExtentKey,
@@ -93,8 +93,8 @@ impl Map {
         Some((unsure, epoch))
     }
 
-    /// The extent's places on `device` no longer hold the truth for those of the blocks that another
-    /// device holds too: their copy there is in doubt.
+    /// Makes the extent's places on `device` invalid for those of the blocks that another device has too:
+    /// their copy there is in doubt.
     pub fn doubt(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
         self.doubt_pending(key, device, doubtful);
         let (record, blocks) = self.current_record(key);
@@ -105,7 +105,7 @@ impl Map {
         self.push(key, Brings::Nothing, None, released);
     }
 
-    /// The same in every version that no commit has taken, whatever is in effect: one of them may become
+    /// Does the same in every version outside any commit, whatever the visible state: one of them may become
     /// durable without the others.
     pub fn doubt_pending(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
         let blocks = self.blocks;
@@ -114,7 +114,7 @@ impl Map {
         let open = open.filter(|_| !self.planted.is(Mutant::DistrustedInEffectOnly));
         for version in open {
             if let Value::Record(record) = &mut version.value {
-                // What is given up here is given up by a later version, or below.
+                // The space is released by a later version, or below.
                 record.doubt(device, doubtful, &mut Released::new());
                 version.value = version.value.canonical(blocks);
             }
@@ -123,7 +123,8 @@ impl Map {
 }
 
 impl Record {
-    /// Places on the device no longer hold those of the blocks that a place on another one holds too.
+    /// Makes places on the device invalid for those of the blocks that a place on another device is valid
+    /// for.
     fn doubt(&mut self, device: DeviceId, doubtful: &BlockSet, released: &mut Released) {
         for block in doubtful.iter() {
             if self.places.iter().any(|p| p.device() != device && p.valid.contains(block)) {
@@ -139,16 +140,16 @@ const fn one(block: u16) -> BlockRange {
     BlockRange { first: block, count: 1 }
 }
 
-/// Space that changes hands when values are revised.
+/// The space whose ownership changes when values are revised.
 #[derive(Default)]
 struct Moved {
-    /// Given up by a later version, and needed again.
+    /// Space released by a later version, and needed again.
     regained: Released,
-    /// Slots for blocks that are lost.
+    /// Slots of lost blocks.
     given_up: Released,
 }
 
-/// What an extent falls back on.
+/// The value that an extent falls back on.
 struct Base {
     device: DeviceId,
     blocks: u16,
@@ -157,7 +158,7 @@ struct Base {
 }
 
 impl Base {
-    /// The value without what the device lost.
+    /// Returns the value without the data that the device lost.
     fn revise(&self, value: Value, moved: &mut Moved) -> Value {
         let untouched = match &value {
             Value::Empty => true,
@@ -184,8 +185,9 @@ impl Base {
         Value::Record(record)
     }
 
-    /// That copies are the same again may have needed what was lost: those that several places hold may still differ
-    /// where the fallback says so. And what is back where it was may not be durable there.
+    /// Keeps the fallback's intents: the claim that copies are the same again may have needed the lost data,
+    /// so blocks valid in several places may still differ where the fallback says so; and a block back at its
+    /// old location may not be durable there.
     fn keep_intents(&self, record: &mut Record) {
         let Some(intent) = self.record.as_ref().and_then(|before| before.intent.as_ref()) else { return };
         if self.planted.is(Mutant::WithdrawDropsIntents) {
@@ -208,7 +210,7 @@ impl Base {
         known.is_some_and(|known| known.slot(block).is_some() && known.slot(block) == place.slot(block))
     }
 
-    /// The block is where the fallback has it, in places that may have to come back.
+    /// Restores the block to its locations in the fallback, in places that may have to be added again.
     fn restore(&self, record: &mut Record, block: u16, moved: &mut Moved) {
         for old in self.record.iter().flat_map(|r| &r.places) {
             let Some(slot) = old.slot(block) else { continue };
@@ -218,7 +220,7 @@ impl Base {
                     (Location::Fine { device, slots: vec![slot] }, Chunk::Slot(device, slot))
                 }
             };
-            // A whole place that took this one's place since holds nothing any more.
+            // A whole place that has replaced this one since has no valid blocks any more.
             record.places.retain(|p| match p.at {
                 Location::Whole(whole) if p.at.id() == at.id() && p.at != at && p.valid.is_empty() => {
                     moved.given_up.push(Chunk::Whole(whole));
@@ -232,7 +234,8 @@ impl Base {
     }
 }
 
-/// What was needed again, but not up to now, is released by the first version that does without; that.
+/// Adds space that was regained, but that the current value does not name, to the release list of the first
+/// version that does not need it. Returns that space.
 fn release_later(versions: &mut [Version], regained: &[Chunk], current: &Value) -> Released {
     let mut later = Released::new();
     for (i, chunk) in regained.iter().enumerate() {
@@ -249,7 +252,7 @@ fn release_later(versions: &mut [Version], regained: &[Chunk], current: &Value) 
     later
 }
 
-/// What is needed again is not released; what was to be.
+/// Removes regained space from the versions' release lists. Returns the space that was in them.
 fn take_back(versions: &mut [Version], regained: &[Chunk]) -> Released {
     let mut back = Released::new();
     for version in versions {

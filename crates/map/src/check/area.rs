@@ -1,4 +1,4 @@
-//! Reading the metadata of one member, or of two as one, as far as it can be read.
+//! Reading the metadata of one member, or of two as one, as far as it is readable.
 
 use crate::format::page::PageNumber;
 use crate::format::superblock::{JOURNAL_AT, ROOT_AT};
@@ -7,15 +7,15 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{Bytes, DeviceId, DeviceOffset, Store};
 
-/// Pages read at once: a checkpoint's lie side by side.
+/// The number of pages read at once: those of a checkpoint are adjacent.
 const WINDOW_PAGES: u64 = 256;
-/// Windows kept.
+/// The number of windows kept.
 const WINDOWS_MAX: usize = 128;
 
 /// The metadata of one member, or of several that mirror each other.
 pub(super) struct Area<'a> {
     store: &'a mut dyn Store,
-    /// The first member's: all are laid out alike.
+    /// The superblock of the first member; all members have the same layout.
     pub(super) sb: &'a Superblock,
     members: &'a [DeviceId],
     windows: FxHashMap<(DeviceId, u64), Vec<u8>>,
@@ -33,7 +33,7 @@ impl<'a> Area<'a> {
         self.sb.device
     }
 
-    /// Where a metadata page is.
+    /// Returns the offset of a metadata page.
     pub(super) fn address(&self, number: PageNumber) -> DeviceOffset {
         let number = number.0.min(self.sb.meta_pages);
         DeviceOffset(self.sb.pages_at().0 + number * PAGE as u64)
@@ -44,7 +44,7 @@ impl<'a> Area<'a> {
         self.store.read(device, at, bytes).map_err(|error| format!("it cannot be read: {error}"))
     }
 
-    /// A root slot's page on each member.
+    /// Reads a root slot's page on each member.
     pub(super) fn roots(&mut self, slot: usize) -> Vec<Result<Vec<u8>, String>> {
         let members = self.members;
         let read = |device: &DeviceId| {
@@ -54,7 +54,8 @@ impl<'a> Area<'a> {
         members.iter().map(read).collect()
     }
 
-    /// Each member's journal ring, and what of it no member can read; what cannot be read is zeros.
+    /// Reads each member's journal ring. Also returns the parts that no member can read; unreadable parts are
+    /// zeros.
     pub(super) fn rings(&mut self) -> (Vec<Vec<u8>>, Vec<(DeviceOffset, String)>) {
         let (mut rings, mut unread) = (Vec::new(), BTreeMap::new());
         for device in self.members {
@@ -87,10 +88,10 @@ impl<'a> Area<'a> {
         (ring, unread)
     }
 
-    /// A metadata page as the first member has it that `accept` takes.
+    /// Returns a metadata page of the first member whose copy `accept` takes.
     ///
     /// # Errors
-    /// If none does: why the first does not.
+    /// If there is none, returns the reason of the first member.
     pub(super) fn page<T>(
         &mut self,
         number: PageNumber,
@@ -116,7 +117,8 @@ impl<'a> Area<'a> {
             let pages = WINDOW_PAGES.min(self.sb.meta_pages - first);
             let mut bytes = vec![0; pages as usize * PAGE];
             if self.read_at(device, self.address(PageNumber(first)), &mut bytes).is_err() {
-                // Some page of the window is unreadable: each on its own, so that only that one counts.
+                // Some page of the window is unreadable: pages are read one by one, so that only that one
+                // counts.
                 let mut page = vec![0; PAGE];
                 return self.read_at(device, self.address(number), &mut page).map(|()| page);
             }

@@ -1,5 +1,5 @@
-//! What the map says, once all of it verifies: every extent and slot has one owner, every record is
-//! named by the extents it counts, volumes and intents make sense.
+//! Consistency of the map, once all of it verifies: every extent and slot has one owner, every record's
+//! reference count is right, volumes and intents are valid.
 
 use super::image::Image;
 use super::report::{Checked, Finding, Remedy, Report, Severity};
@@ -17,7 +17,7 @@ struct Contents<'a> {
     report: &'a mut Report,
 }
 
-/// Checks the recovered map, adding to the report; `member` is where it was read from.
+/// Checks the recovered map, adding to the report; `member` is the member it was read from.
 pub(super) fn check(
     image: &Image,
     superblocks: &[Option<Superblock>],
@@ -31,15 +31,15 @@ pub(super) fn check(
     contents.owners(&named);
 }
 
-/// Devices that extents have something on.
+/// The devices that extents use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Uses {
     pub(super) used: DeviceSet,
-    /// Something that another device has as well, or is to have.
+    /// The devices with data that another device has as well, or should have.
     pub(super) copied: DeviceSet,
 }
 
-/// Which devices the map says hold anything.
+/// Returns the devices that the map says contain anything.
 pub(super) fn uses(image: &Image) -> Uses {
     let mut uses = Uses::default();
     image.for_each_word(|volume, _, word| {
@@ -120,7 +120,7 @@ impl Contents<'_> {
         }
     }
 
-    /// Records and those who name them. Gives how often each is named.
+    /// Checks records and the extents that name them. Returns how often each is named.
     fn records(&mut self) -> FxHashMap<RecordId, u32> {
         let mut named: FxHashMap<RecordId, u32> = FxHashMap::default();
         let mut missing = Vec::new();
@@ -166,18 +166,18 @@ impl Contents<'_> {
         format!("extent {} of volume {name} ({})", index.0, volume.0)
     }
 
-    /// Every piece of space is named once, and exists.
+    /// Checks that every piece of space is named once, and exists.
     fn owners(&mut self, named: &FxHashMap<RecordId, u32>) {
         let blocks = self.member.extent.blocks();
         let mut spaces: Vec<Option<Space>> =
             self.superblocks.iter().map(|sb| sb.as_ref().map(|sb| Space::new(sb.data_extents))).collect();
-        // By device and extent: who names it, for those named twice.
+        // The names of owners, by device and extent, for space named twice.
         let mut contested: FxHashMap<(DeviceId, DeviceExtent), Vec<String>> = FxHashMap::default();
         let mut beyond = Vec::new();
         self.each_piece(named, |piece, owner| {
             let (device, extent) = piece.extent();
             match spaces.get_mut(device.index()) {
-                // Its superblock is listed already.
+                // Its superblock is reported already.
                 Some(None) => {}
                 Some(Some(space)) if extent.0 < space.extents() => {
                     if !piece.take(space, blocks) {
@@ -220,7 +220,7 @@ impl Contents<'_> {
         }
     }
 
-    /// Calls `f` with every piece of space any extent or unnamed record names, and who does.
+    /// Calls `f` with every piece of space that any extent or unnamed record names, and with its owner.
     fn each_piece(&self, named: &FxHashMap<RecordId, u32>, mut f: impl FnMut(Piece, &dyn Fn() -> String)) {
         self.image.for_each_word(|volume, index, word| {
             let owner = || self.extent(volume, index);
@@ -241,7 +241,7 @@ impl Contents<'_> {
     }
 }
 
-/// A piece of space that has one owner.
+/// A piece of space that must have one owner.
 #[derive(Clone, Copy)]
 enum Piece {
     Whole(Whole),

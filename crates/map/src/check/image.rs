@@ -1,5 +1,5 @@
-//! What a root reaches: every table page, map page, record and catalogue page, each verified; and
-//! the map they hold, with the journal applied to it.
+//! The structures that a root reaches: every table page, map page, record and catalogue page, each verified;
+//! and the map they contain, with the journal applied to it.
 
 use super::area::Area;
 use crate::format::page::{self, Identity, PageKind, PageNumber};
@@ -16,36 +16,36 @@ use rustc_hash::FxHashSet;
 use std::borrow::Cow;
 use weir_model::{DeviceExtent, ExtentIndex, Planted, VolumeId};
 
-/// Something a root reaches that is not as it should be.
+/// A faulty structure that a root reaches.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) what: &'static str,
-    /// The page; none for what is not in one place.
+    /// The page; `None` if the fault is not in one place.
     pub(super) number: Option<PageNumber>,
     pub(super) why: String,
     pub(super) matters: String,
-    /// The page is good in itself, and was written for a root after the newest: by a checkpoint cut
-    /// short, which was free to use the place if only the older root reached it.
+    /// Whether the page is good in itself, and was written for a root after the newest: by an interrupted
+    /// checkpoint, which may use the page if only the older root reached it.
     pub(super) overwritten: bool,
 }
 
-/// The map as one root, and perhaps the journal, says it is.
+/// The map according to one root, and perhaps the journal.
 #[derive(Debug)]
 pub(super) struct Image {
     pub(super) catalogue: Catalogue,
     pub(super) pages: Pages,
     pub(super) records: Records,
-    /// Metadata pages it lies in.
+    /// The metadata pages that it occupies.
     pub(super) used: Space,
-    /// Pages that were verified.
+    /// The number of pages verified.
     pub(super) verified: u64,
-    /// Map pages that belong to no volume.
+    /// The number of map pages that belong to no volume.
     pub(super) unreached: usize,
-    /// Everything it is made of was there.
+    /// The faults; empty if the image is complete.
     pub(super) faults: Vec<Fault>,
 }
 
-/// A root that passes its checksum but speaks of more than there is room for.
+/// Whether a root that passes its checksum claims more than fits.
 pub(super) fn contradicts(root: &Root, sb: &Superblock) -> bool {
     let numbers = [root.sequence, root.journal.journal, root.journal.sequence];
     let objects = root.pages.0.saturating_add(root.groups.0);
@@ -58,8 +58,8 @@ pub(super) fn contradicts(root: &Root, sb: &Superblock) -> bool {
 }
 
 impl Image {
-    /// Reads what the root reaches; what is damaged is left out and listed in `faults`.
-    /// The root must not [contradict](contradicts) the superblock.
+    /// Reads everything that the root reaches; damaged parts are left out and listed in `faults`. The root
+    /// must not [contradict](contradicts) the superblock.
     pub(super) fn load(area: &mut Area<'_>, root: &Root) -> Self {
         let sb = area.sb;
         let image = Self {
@@ -78,12 +78,12 @@ impl Image {
         loading.image
     }
 
-    /// Everything the root reaches was there.
+    /// Whether everything that the root reaches was there.
     pub(super) fn is_whole(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// Applies what a journal frame says.
+    /// Applies a delta of a journal frame.
     pub(super) fn apply(&mut self, delta: Delta, extent: weir_model::ExtentSize) {
         match delta {
             Delta::Entry { key, word } => {
@@ -103,7 +103,7 @@ impl Image {
                 }
             }
             Delta::Volume { id, name, size, hardening, copies } => {
-                // One that exists keeps its extents, hence its size.
+                // An existing volume keeps its extents, hence its size.
                 let (size, tree) = match self.catalogue.volumes.get(&id) {
                     Some(volume) => (volume.size, volume.tree),
                     None => (size, Tree::new(extent.count(size))),
@@ -124,7 +124,7 @@ impl Image {
         }
     }
 
-    /// Every record.
+    /// Iterates over all records.
     pub(super) fn records(&self) -> impl Iterator<Item = (RecordId, Record)> + '_ {
         let ids = (0..(self.records.group_count() * GROUP) as u32).map(RecordId);
         ids.filter_map(|id| self.records.get(id).map(|record| (id, record.into_owned())))
@@ -140,9 +140,9 @@ struct Loading<'a, 'b> {
     area: &'a mut Area<'b>,
     root: &'a Root,
     image: Image,
-    /// Per map page id: its level, for pages that are there.
+    /// The level of each map page, by id, for pages that exist.
     levels: Vec<Option<u8>>,
-    /// Map pages that are listed as damaged.
+    /// Map pages reported as damaged.
     bad: FxHashSet<u32>,
 }
 
@@ -182,8 +182,8 @@ impl Loading<'_, '_> {
         Some(bytes)
     }
 
-    /// A page that is what `identity`, told the level it states, says; with that level, its payload, and
-    /// the next page of its chain.
+    /// Reads a page that must match `identity`, which is given the level that the page states. Returns that
+    /// level, its payload, and the next page of its chain.
     fn verified(
         &mut self,
         number: PageNumber,
@@ -215,7 +215,7 @@ impl Loading<'_, '_> {
         for level in (0..table.levels().saturating_sub(1)).rev() {
             for index in 0..table.level(level + 1).len() {
                 let pointer = table.page_pointer(level, index);
-                // Below a page that is listed already there is nothing to follow.
+                // Nothing can be followed below a page that is reported already.
                 if lost.contains(&(level + 1, index / FANOUT)) {
                     lost.insert((level, index));
                     continue;
@@ -326,22 +326,22 @@ impl Loading<'_, '_> {
                 self.cut_off(id);
             }
         }
-        // Below a page that is missing nothing is reached; that is listed already.
+        // Below a missing page nothing is reached; that page is reported already.
         if self.image.is_whole() {
             let pages = self.levels.iter().zip(&owned);
             self.image.unreached = pages.filter(|(level, owned)| level.is_some() && !**owned).count();
         }
     }
 
-    /// Nothing of the volume's map is used.
+    /// Detaches the volume's map, so that none of it is used.
     fn cut_off(&mut self, id: VolumeId) {
         if let Some(volume) = self.image.catalogue.volumes.get_mut(&id) {
             volume.tree.root = None;
         }
     }
 
-    /// Walks a volume's tree: every interior word must lead to a page of the level below that nothing
-    /// else leads to.
+    /// Walks a volume's tree: every interior word must lead to a page of the level below to which nothing
+    /// else leads.
     fn tree(&mut self, id: VolumeId, volume: &Volume, owned: &mut [bool]) {
         let top = volume.tree.height - 1;
         let mut left: Vec<_> = volume.tree.root.map(|page| (page, top, 0)).into_iter().collect();

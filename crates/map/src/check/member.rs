@@ -1,5 +1,5 @@
-//! One metadata member, or two that mirror each other taken as one: roots, what they reach, journal;
-//! and which of it opening would use.
+//! Check of one metadata member, or of two that mirror each other taken as one: roots, the structures they
+//! reach, journal; and the state that opening would use.
 
 use super::area::Area;
 use super::image::{Fault, Image, contradicts};
@@ -13,28 +13,28 @@ const DEVICE_FAILS: &str = "copy the device to a good one with ddrescue and use 
 const RESTORE: &str = "weir pool restore, from a dump made before";
 const REPORT: &str = "save everything (weir pool dump) and report it: weir must not write this";
 
-/// What was found.
+/// The result of the check.
 #[derive(Debug)]
 pub(super) struct Member {
     /// The (first) member.
     pub(super) device: DeviceId,
-    /// The map as opening would recover it from here; none if it would refuse.
+    /// The map as opening would recover it from here; `None` if it would refuse.
     pub(super) state: Option<Image>,
-    /// How far it had come.
+    /// Its position.
     pub(super) position: Position,
     /// The sequences of its valid roots.
     pub(super) roots: Vec<u64>,
     pub(super) findings: Vec<Finding>,
 }
 
-/// Where a journal ended when it was read from some root.
+/// The end of a journal read from some root.
 struct Replayed {
     frames: u64,
     end: End,
-    /// The sequence expected next, and where.
+    /// The sequence expected next, and its offset.
     next: u64,
     offset: u64,
-    /// The CRC of the frame before `stop`, if it was met.
+    /// The CRC of the frame before `stop`, if it was reached.
     chain: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ struct Checking<'a, 'b> {
     checked: &'b mut Checked,
 }
 
-/// Verifies what these members, of which `sb` is the first, hold together: what one does not have right
+/// Verifies the metadata of these members together, of which `sb` is the first: a page that one of them lacks
 /// is taken from the other.
 pub(super) fn check(
     store: &mut dyn Store,
@@ -134,7 +134,8 @@ impl Checking<'_, '_> {
             }
             return ((!unread).then_some(image), position(&newest_end, &newest));
         }
-        // The newest root cannot be used. The one before can if its journal leads on to where it stood.
+        // The newest root cannot be used. The one before can if its journal leads to the newest one's
+        // position.
         let older_works = leads_on && older_image.as_ref().is_some_and(Image::is_whole);
         self.faults(&image.faults, if older_works { Severity::Spare } else { Severity::Damage });
         if let Some(older_image) = older_image.filter(|_| !older_works) {
@@ -150,7 +151,7 @@ impl Checking<'_, '_> {
         ((!unread).then_some(image), position(&end, &root))
     }
 
-    /// The valid roots, newest first, and the slots without one.
+    /// Returns the valid roots, newest first, and the slots without one.
     fn roots(&mut self) -> (Vec<Root>, Vec<(usize, String)>) {
         let (mut roots, mut bad) = (Vec::new(), Vec::new());
         let sb = self.area.sb;
@@ -174,7 +175,7 @@ impl Checking<'_, '_> {
         image
     }
 
-    /// Reads the journal from a root on, giving each frame to `apply`.
+    /// Reads the journal from a root on, passing each frame to `apply`.
     fn replay(
         &self,
         root: &Root,
@@ -196,12 +197,12 @@ impl Checking<'_, '_> {
         Replayed { frames, end, next: at.sequence, offset: at.offset, chain }
     }
 
-    /// Whether the older root and the journal since say what the newest root says; applies to `older`
-    /// the frames between the two. `true` if it could take the newest one's place.
+    /// Checks whether the older root and the journal after it lead to the state of the newest root; applies
+    /// the frames in between to `older`. Returns `true` if the older root could replace the newest one.
     fn older(&mut self, root: &Root, older: &mut Image, newest: &Root, image: &Image) -> bool {
         if root.journal.journal != newest.journal.journal {
-            // A recovery that was cut short: the newest root holds what this one's journal led to, and nothing
-            // has followed.
+            // A recovery was interrupted: the newest root contains the state that this one's journal leads
+            // to, and no frame has followed.
             let replayed = self.replay(root, u64::MAX, |_, _| ());
             return matches!(replayed.end, End::Tail) && replayed.next >= newest.journal.sequence;
         }
@@ -260,7 +261,7 @@ impl Checking<'_, '_> {
         }
     }
 
-    /// A frame at the journal's end that was begun and is not whole.
+    /// Reports a frame at the journal's end that was begun and is incomplete.
     fn torn_tail(&mut self, root: &Root, end: &Replayed) {
         let pool = self.area.sb.pool;
         let expected = (root.journal.journal, end.next);
@@ -287,7 +288,7 @@ fn root_of(page: &[u8], slot: usize, sb: &Superblock) -> Result<Root, String> {
     }
 }
 
-/// How two maps differ, if they do. Ids of map pages do not count.
+/// Returns the difference between two maps, if there is one. Ids of map pages do not count.
 fn difference(a: &Image, b: &Image) -> Option<String> {
     if a.catalogue.next_volume != b.catalogue.next_volume {
         let (a, b) = (a.catalogue.next_volume, b.catalogue.next_volume);

@@ -1,11 +1,10 @@
-//! Offline verification of a whole pool: everything weir stores, not only what opening it needs.
+//! Offline verification of a whole pool: everything weir stores, not only the parts that opening needs.
 //!
-//! [`check`] reads superblocks (both copies of each device), roots (both), all pages each root
-//! reaches, the journal, and then looks at what the recovered map says: volumes, records, intents,
-//! and that every piece of space has one owner. It changes nothing, and knows what a pool looks like
-//! after a power cut: a journal not yet replayed, a torn frame at its end, and pages of the older
-//! root that a recovery cut short had begun to overwrite are no damage. [`repair`] does what can be
-//! done without guessing.
+//! [`check`] reads superblocks (both copies of each device), roots (both), all pages each root reaches, and
+//! the journal. It then checks the recovered map: volumes, records, intents, and that every piece of space
+//! has one owner. It changes nothing. States that a power loss leaves are no damage: a journal not yet
+//! replayed, a torn frame at its end, and pages of the older root that an interrupted recovery had begun to
+//! overwrite. [`repair`] repairs everything that needs no guess.
 
 mod area;
 mod contents;
@@ -22,9 +21,8 @@ use member::Member;
 use superblocks::Devices;
 use weir_model::{Bytes, Store};
 
-/// Verifies the pool on the devices of these sizes, by device id; `None` for one that is absent.
-/// Reads all metadata once or twice, and no user data; takes as much memory as opening the pool
-/// twice.
+/// Verifies the pool on the devices of these sizes, by device id; `None` for an absent one. Cost: reads all
+/// metadata once or twice, and no user data; takes twice as much memory as opening the pool.
 pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
     let mut report = Report::default();
     let Devices { superblocks, members } = superblocks::check(store, sizes, &mut report);
@@ -39,7 +37,7 @@ pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
     alone.retain(|member| !older.contains(member.device));
     layouts.retain(|sb| !older.contains(sb.device));
     let members: Vec<_> = members.into_iter().filter(|device| !older.contains(*device)).collect();
-    // Of two, each may have what the other lacks: opening takes it from either.
+    // Each of two members may have pages that the other lacks: opening takes them from either.
     let together = match layouts[..] {
         [first, _, ..] => Some(member::check(store, first, &members, &mut Checked::default())),
         _ => None,
@@ -65,7 +63,7 @@ pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
     report
 }
 
-/// A finding on a member whose mirror has what it lacks.
+/// Downgrades a finding on a member whose mirror has the missing part.
 fn in_the_other(mut finding: Finding) -> Finding {
     if finding.severity == Severity::Damage {
         finding.severity = Severity::Spare;

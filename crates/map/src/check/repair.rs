@@ -1,4 +1,4 @@
-//! Repairing what can be repaired without guessing.
+//! Repairs that need no guess.
 
 use super::report::{Remedy, Report};
 use super::superblocks::NO_COPY;
@@ -8,27 +8,26 @@ use crate::{Map, MapError, OpenOptions, Superblock, create, open};
 use rustc_hash::FxHashSet;
 use weir_model::{DeviceId, DeviceOffset, Store};
 
-/// What [`repair`] did.
+/// The result of [`repair`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// Superblock copies written anew.
+    /// Superblock copies rewritten.
     pub superblocks: u64,
-    /// Both roots were written anew, by opening the pool.
+    /// Whether both roots were rewritten, by opening the pool.
     pub roots: bool,
-    /// Records no extent named, given back.
+    /// Records that no extent named, freed.
     pub records: u64,
-    /// Map pages no volume named, given back.
+    /// Map pages that no volume named, freed.
     pub pages: u64,
 }
 
-/// Does what a check's report says can be done: superblock copies first, each from the other copy of
-/// its device; then, if roots, pages or records need it and the pool opens, opens it, which writes both
-/// roots anew, without what nothing names. A power cut on the way leaves the pool as good as it
-/// was, or better. The report must be of the pool as it is; [check](super::check) again to see what is
-/// left.
+/// Makes the repairs that a check's report lists. Superblock copies come first, each from the other copy of
+/// its device. Then, if roots, pages or records need it and the pool opens, it is opened, which rewrites both
+/// roots without unreferenced structures. A power loss during the repair leaves the pool as good as it was,
+/// or better. The report must match the current pool; [check](super::check) again to see what is left.
 ///
 /// # Errors
-/// If a device fails, or the pool does not open.
+/// Fails if a device fails, or if the pool does not open.
 pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapError> {
     let mut repaired = Repaired::default();
     for finding in &report.findings {
@@ -39,7 +38,7 @@ pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapErr
         }
     }
     let superblocks: Vec<Superblock> = report.superblocks.iter().flatten().cloned().collect();
-    // Opening would take a device that was cut off into the pool again.
+    // Opening would take a truncated device into the pool again.
     let may_open = !report.findings.iter().any(|f| f.remedy == Remedy::ByHand(NO_COPY));
     let opening = report.findings.iter().any(|f| matches!(f.remedy, Remedy::Roots | Remedy::Free));
     if opening && may_open {
@@ -51,7 +50,7 @@ pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapErr
     Ok(repaired)
 }
 
-/// Writes one copy only: the other is the good one, and stays so if the power goes.
+/// Writes one copy only: the other is the good one, and stays so if the power fails.
 fn write_copy(store: &mut dyn Store, sb: &Superblock, second: bool) -> Result<(), MapError> {
     let at = if second { Superblock::second_at(sb.size) } else { DeviceOffset(0) };
     let device: DeviceId = sb.device;
@@ -60,7 +59,7 @@ fn write_copy(store: &mut dyn Store, sb: &Superblock, second: bool) -> Result<()
 }
 
 impl Map {
-    /// Drops from the durable map what nothing names: records, and map pages. How many of each.
+    /// Drops unreferenced records and map pages from the durable map. Returns the number of each.
     fn drop_waste(&mut self) -> (u64, u64) {
         let mut named = FxHashSet::default();
         for volume in self.catalogue.volumes.values() {

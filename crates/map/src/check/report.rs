@@ -1,25 +1,25 @@
-//! What a check found.
+//! The report of a check.
 
 use crate::Superblock;
 use weir_model::{Bytes, DeviceId, DeviceOffset};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// What a power cut also leaves behind; opening the pool deals with it, nothing is lost.
+    /// A state that a power loss also leaves; opening the pool handles it, and nothing is lost.
     Note,
-    /// Something is taken that nothing uses.
+    /// Space is allocated that nothing uses.
     Waste,
-    /// One of two copies is damaged; the other is intact, nothing is lost.
+    /// One of two copies is damaged; the other is intact, and nothing is lost.
     Spare,
-    /// A device is not there: what is on it was not checked.
+    /// A device is absent: its content was not checked.
     Unchecked,
-    /// Something is damaged that nothing intact is left for.
+    /// Something is damaged of which no intact copy is left.
     Damage,
 }
 
 impl Severity {
-    /// The lower-case name used in reports.
+    /// Returns the lower-case name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -31,31 +31,31 @@ impl Severity {
     }
 }
 
-/// What helps against a finding.
+/// The remedy for a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Opening the pool, which every command that uses it does.
     Opening,
-    /// [`repair`](super::repair) writes this copy of a superblock anew from the other.
+    /// [`repair`](super::repair) rewrites this copy of a superblock from the other.
     Superblock {
-        /// The copy at the device's end, not the one at its beginning.
+        /// Whether it is the copy at the device's end, not the one at its beginning.
         second: bool,
     },
-    /// [`repair`](super::repair) opens the pool, which writes both roots anew.
+    /// [`repair`](super::repair) opens the pool, which rewrites both roots.
     Roots,
-    /// [`repair`](super::repair) gives it back.
+    /// [`repair`](super::repair) frees it.
     Free,
-    /// Nothing weir could do without guessing: this is the way out.
+    /// weir could only guess; this text advises the administrator.
     ByHand(&'static str),
 }
 
 impl Remedy {
-    /// Whether [`repair`](super::repair) does it.
+    /// Whether [`repair`](super::repair) applies it.
     pub const fn is_repair(self) -> bool {
         matches!(self, Self::Superblock { .. } | Self::Roots | Self::Free)
     }
 
-    /// What to do, in words.
+    /// Returns the advice in words.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::Opening => "nothing: opening the pool deals with it",
@@ -67,26 +67,26 @@ impl Remedy {
     }
 }
 
-/// One thing that is not as it should be.
+/// One finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What it is about: "superblock", "root", "journal", "map page", "volume"...
+    /// The structure: "superblock", "root", "journal", "map page", "volume"...
     pub what: &'static str,
-    /// The device it lies on; the metadata member for what is not in one place.
+    /// The device; for a finding that is not in one place, the metadata member.
     pub device: DeviceId,
-    /// Where on the device.
+    /// The offset on the device.
     pub at: DeviceOffset,
-    /// How it shows.
+    /// The evidence.
     pub why: String,
-    /// What it means for the pool's user.
+    /// The consequence for the pool's user.
     pub matters: String,
-    /// What helps.
+    /// The remedy.
     pub remedy: Remedy,
 }
 
-/// How much a check has looked at.
+/// The extent of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Superblock copies read.
@@ -97,9 +97,9 @@ pub struct Checked {
     pub frames: u64,
     /// Metadata pages verified.
     pub pages: u64,
-    /// Volumes there are.
+    /// Volumes.
     pub volumes: u64,
-    /// Extents with anything in them.
+    /// Extents with data.
     pub extents: u64,
     /// Records in use.
     pub records: u64,
@@ -107,31 +107,31 @@ pub struct Checked {
     pub read: Bytes,
 }
 
-/// How far a pool had come.
+/// The position of a pool's metadata in its history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Sequence of the journal frame that would come next.
+    /// The sequence of the next journal frame.
     pub frame: u64,
-    /// Sequence of the root.
+    /// The sequence of the root.
     pub root: u64,
 }
 
-/// The outcome of a [check](super::check).
+/// The result of a [check](super::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The devices' superblocks, by device id; `None` where there is no good one.
+    /// The devices' superblocks, by device id; `None` without a good one.
     pub superblocks: Vec<Option<Superblock>>,
-    /// What is not as it should be, in the order it was found; at most [`FINDINGS_MAX`].
+    /// The findings, in the order in which they were made; at most [`FINDINGS_MAX`].
     pub findings: Vec<Finding>,
-    /// Findings beyond those.
+    /// The number of findings beyond those.
     pub left_out: u64,
-    /// How far the map had come that opening would recover; `None` if there is none.
+    /// The position of the map that opening would recover; `None` if there is none.
     pub position: Option<Position>,
-    /// What was looked at.
+    /// The extent of the check.
     pub checked: Checked,
 }
 
-/// Most findings a report holds; more are only counted.
+/// The maximum number of findings in a report; more are only counted.
 pub const FINDINGS_MAX: usize = 1000;
 
 impl Report {
@@ -143,12 +143,12 @@ impl Report {
         }
     }
 
-    /// The worst there is; `None` if nothing was found.
+    /// Returns the worst severity; `None` without findings.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|f| f.severity).max()
     }
 
-    /// All is as it should be, or as a power cut may leave it.
+    /// Whether the pool is intact, or in a state that a power loss may leave.
     pub fn is_clean(&self) -> bool {
         self.worst().is_none_or(|worst| worst == Severity::Note)
     }

@@ -1,4 +1,4 @@
-//! Superblocks: both copies of every device, and whether the devices belong together.
+//! Check of superblocks: both copies of every device, and whether the devices belong together.
 
 use super::report::{Finding, Remedy, Report, Severity};
 use crate::format::superblock::{Reading, Superblock};
@@ -24,15 +24,15 @@ const GONE: &str = "bring the right device back, or, if it is gone for good and 
                     take its place (weir pool replace NAME); a pool created over it cannot be restored by \
                     weir";
 
-/// The devices' superblocks, and who carries the metadata.
+/// The devices' superblocks, and the metadata members.
 pub(super) struct Devices {
     /// The good superblocks of the pool, by device id.
     pub(super) superblocks: Vec<Option<Superblock>>,
-    /// The members that hold the newest metadata.
+    /// The members with the newest metadata.
     pub(super) members: Vec<DeviceId>,
 }
 
-/// Reads and judges the superblocks.
+/// Reads and checks the superblocks.
 pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut Report) -> Devices {
     let mut superblocks: Vec<Option<Superblock>> = Vec::new();
     for (size, id) in sizes.iter().zip(0u8..) {
@@ -45,8 +45,9 @@ pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut
     Devices { superblocks, members }
 }
 
-/// A device that was cut off must not come back as a copy, zeros and all, of what is elsewhere as well: of
-/// the devices that `copied` names, or of any if that is not known.
+/// Changes the remedy of findings on truncated devices: such a device must not come back as a copy, zeros
+/// included, of data that is elsewhere as well. Applies to the devices in `copied`, or to all if that is
+/// unknown.
 pub(super) fn doubt_cut_off(report: &mut Report, copied: Option<DeviceSet>) {
     let is_copy = |device| copied.is_none_or(|copied| copied.contains(device));
     let cut_off = |finding: &&mut Finding| finding.matters == CUT_OFF && is_copy(finding.device);
@@ -55,8 +56,8 @@ pub(super) fn doubt_cut_off(report: &mut Report, copied: Option<DeviceSet>) {
     }
 }
 
-/// What is on an absent device was not checked; that nothing is on it, as far as `used` says, is only worth a
-/// note.
+/// Adjusts the findings on absent devices, whose content was not checked: a device that contains nothing, as
+/// far as `used` says, is only worth a note.
 pub(super) fn settle_absent(report: &mut Report, used: Option<DeviceSet>) {
     let is_used = |device| used.is_none_or(|used| used.contains(device));
     let absent = |finding: &&mut Finding| finding.severity == Severity::Unchecked && finding.why == ABSENT;
@@ -66,7 +67,7 @@ pub(super) fn settle_absent(report: &mut Report, used: Option<DeviceSet>) {
     }
 }
 
-/// Superblocks that are not of this pool, or of another of its devices, do not count.
+/// Drops superblocks of another pool, or of another of its devices.
 fn drop_strangers(superblocks: &mut [Option<Superblock>], pool: PoolId, report: &mut Report) {
     for (sb, id) in superblocks.iter_mut().zip(0u8..) {
         let Some(found) = sb else { continue };
@@ -90,7 +91,7 @@ fn drop_strangers(superblocks: &mut [Option<Superblock>], pool: PoolId, report: 
     }
 }
 
-/// The pool most of the devices belong to.
+/// Returns the pool that most of the devices belong to.
 fn most_frequent(found: &[Option<Superblock>]) -> Option<PoolId> {
     let mut counts = BTreeMap::new();
     for sb in found.iter().flatten() {
@@ -99,7 +100,7 @@ fn most_frequent(found: &[Option<Superblock>]) -> Option<PoolId> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(pool, _)| PoolId(pool))
 }
 
-/// Whether the devices belong together, and who of them holds the newest metadata.
+/// Checks whether the devices belong together. Returns the members with the newest metadata.
 fn together(
     superblocks: &[Option<Superblock>],
     sizes: &[Option<Bytes>],
@@ -114,8 +115,8 @@ fn together(
     let assembly = match Assembly::new(&found, &OpenOptions::default()) {
         Ok(assembly) => assembly,
         Err(error) => {
-            // A device that is not there was not checked, which is no damage. One whose superblocks are damaged is there,
-            // and is listed already.
+            // An absent device was not checked, which is no damage. A device whose superblocks are damaged is
+            // present, and is reported already.
             let (is_listed, severity) = match error {
                 MapError::Absent { device } | MapError::MirrorAbsent { device } => {
                     (sizes.get(device.index()).is_some_and(Option::is_some), Severity::Unchecked)
@@ -145,7 +146,7 @@ fn together(
     }
     let given = u8::try_from(superblocks.len()).unwrap_or(u8::MAX);
     for device in (0..first.devices.min(given)).map(DeviceId) {
-        // One whose superblock is listed already is not absent.
+        // A device whose superblock is reported already is not absent.
         if superblocks[device.index()].is_none() && sizes[device.index()].is_none() {
             let matters = "what is on it was not checked; what is only on it gives I/O errors";
             add(Severity::Unchecked, device, ABSENT.into(), matters, Remedy::ByHand(BACK));
@@ -170,7 +171,7 @@ fn together(
     assembly.members.to_vec()
 }
 
-/// The metadata member is an older file, by its roots.
+/// Reports that the metadata member is an older file, judged by its roots.
 pub(super) fn add_older(report: &mut Report, device: DeviceId) {
     report.add(Finding {
         severity: Severity::Damage,
@@ -189,16 +190,16 @@ pub(super) fn add_older(report: &mut Report, device: DeviceId) {
 /// A copy as it was read.
 struct Copy {
     second: bool,
-    /// The page is zeros.
+    /// Whether the page is zeros.
     blank: bool,
     at: DeviceOffset,
     reading: Result<Reading, String>,
 }
 
 impl Copy {
-    /// What it means that it is not good while the other one is.
+    /// Returns the consequence of its damage while the other copy is good.
     fn without_it(&self) -> &'static str {
-        // As in a file that was truncated and has grown again: zeros at its end.
+        // Zeros at the end, as in a file that was truncated and has grown again.
         if self.second && self.blank && matches!(self.reading, Ok(Reading::Absent)) {
             CUT_OFF
         } else {

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 use weir_model::BlockRange;
 
-/// A set of blocks of an extent, one bit each. Sets of the same pool have the same width, so
-/// they compare equal exactly when they hold the same blocks.
+/// A set of blocks of an extent, one bit each. Sets of the same pool have the same width, so they compare
+/// equal exactly if they contain the same blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BlockSet {
     /// Block 0 is bit 0 of word 0. Bits past the extent's end are zero.
@@ -12,20 +12,20 @@ pub struct BlockSet {
 }
 
 impl BlockSet {
-    /// No block of an extent of `blocks`.
+    /// Returns the empty set of an extent of `blocks`.
     #[inline]
     pub fn none(blocks: u16) -> Self {
         Self { words: SmallVec::from_elem(0, usize::from(blocks).div_ceil(64)) }
     }
 
-    /// Every block of an extent of `blocks`.
+    /// Returns the set of all blocks of an extent of `blocks`.
     pub fn all(blocks: u16) -> Self {
         let mut set = Self::none(blocks);
         set.insert(BlockRange { first: 0, count: blocks });
         set
     }
 
-    /// Applies `f` to each word a range touches, with the mask of the range's bits in it.
+    /// Calls `f` for each word that a range touches, with the mask of the range's bits in it.
     #[inline]
     fn for_words(range: BlockRange, mut f: impl FnMut(usize, u64)) {
         let (mut at, end) = (u32::from(range.first), u32::from(range.end()));
@@ -44,7 +44,7 @@ impl BlockSet {
         Self::for_words(range, |w, mask| self.words[w] |= mask);
     }
 
-    /// Takes the blocks out.
+    /// Removes the blocks.
     #[inline]
     pub fn remove(&mut self, range: BlockRange) {
         Self::for_words(range, |w, mask| self.words[w] &= !mask);
@@ -55,17 +55,17 @@ impl BlockSet {
         self.words.iter_mut().zip(&other.words).for_each(|(w, o)| *w |= o);
     }
 
-    /// Takes out the blocks that are not in another set.
+    /// Removes the blocks that are not in another set.
     pub fn intersect(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(w, o)| *w &= o);
     }
 
-    /// Takes out the blocks that are in another set.
+    /// Removes the blocks that are in another set.
     pub fn subtract(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(w, o)| *w &= !o);
     }
 
-    /// How many blocks before this one are in the set.
+    /// Returns how many blocks before this one are in the set.
     #[inline]
     pub fn rank(&self, block: u16) -> usize {
         let (word, bit) = (usize::from(block / 64), block % 64);
@@ -77,13 +77,13 @@ impl BlockSet {
         (before + within) as usize
     }
 
-    /// An empty set of the same width.
+    /// Returns an empty set of the same width.
     #[must_use]
     pub fn none_of_these(&self) -> Self {
         Self { words: SmallVec::from_elem(0, self.words.len()) }
     }
 
-    /// The first run of blocks at or after `from`.
+    /// Returns the first run of blocks at or after `from`.
     pub fn next_run(&self, from: u16, end: u16) -> Option<BlockRange> {
         let first = (from..end).find(|b| self.contains(*b))?;
         Some(self.run(first, end).0)
@@ -117,26 +117,26 @@ impl BlockSet {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    /// No block at all.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|w| *w == 0)
     }
 
-    /// How many blocks.
+    /// Returns the number of blocks.
     #[inline]
     pub fn count(&self) -> u32 {
         self.words.iter().map(|w| w.count_ones()).sum()
     }
 
-    /// How many that are in none of the other sets.
+    /// Returns the number of blocks that are in none of the other sets.
     #[inline]
     pub fn count_outside<'a>(&self, others: impl Iterator<Item = &'a Self> + Clone) -> u32 {
         let in_others = |w: usize| others.clone().fold(0, |all, other| all | other.words[w]);
         self.words.iter().enumerate().map(|(w, word)| (word & !in_others(w)).count_ones()).sum()
     }
 
-    /// How many of the range.
+    /// Returns the number of blocks within the range.
     #[inline]
     pub fn count_in(&self, range: BlockRange) -> u32 {
         let mut count = 0;
@@ -144,7 +144,7 @@ impl BlockSet {
         count
     }
 
-    /// The blocks, ascending.
+    /// Iterates over the blocks, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         self.words.iter().enumerate().flat_map(|(w, &word)| {
             std::iter::successors(Some(word), |bits| Some(bits & bits.wrapping_sub(1)))
@@ -153,15 +153,15 @@ impl BlockSet {
         })
     }
 
-    /// The longest run from `first`, at most to `end`, of blocks that are all in the set or all not;
-    /// and which of the two. The range must not be empty.
+    /// Returns the longest run from `first`, at most to `end`, of blocks that are all in the set or all
+    /// outside, and which of the two. The range must not be empty.
     pub fn run(&self, first: u16, end: u16) -> (BlockRange, bool) {
         let inside = self.contains(first);
         let past = (first + 1..end).find(|&b| self.contains(b) != inside).unwrap_or(end);
         (BlockRange { first, count: past - first }, inside)
     }
 
-    /// Bytes a bitmap of an extent of `blocks` takes on disk.
+    /// Returns the size on disk of a bitmap of an extent of `blocks`, in bytes.
     pub const fn encoded_len(blocks: u16) -> usize {
         (blocks / 8) as usize
     }
@@ -181,13 +181,13 @@ impl BlockSet {
         set
     }
 
-    /// The first 32 blocks as a word, for extents that have no more.
+    /// Returns the first 32 blocks as a word, for extents that have no more.
     #[inline]
     pub(crate) fn low_u32(&self) -> u32 {
         self.words[0] as u32
     }
 
-    /// A set of the blocks of `low`, for extents of at most 32 blocks.
+    /// Returns the set of the blocks of `low`, for extents of at most 32 blocks.
     #[inline]
     pub(crate) fn from_low_u32(low: u32) -> Self {
         Self { words: SmallVec::from_elem(u64::from(low), 1) }
@@ -200,7 +200,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside a naive twin: one flag per block.
+        /// Compares with a naive twin: one flag per block.
         #[test]
         fn agrees_with_one_flag_per_block(
             log in 4u32..=10,

@@ -1,12 +1,12 @@
 //! CRC-32C (Castagnoli), the checksum of everything the map stores.
 
-/// CRC-32C of the bytes.
+/// Returns the CRC-32C of the bytes.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// CRC-32C of the bytes as they would be with the four bytes at `field` zero: how a record that
-/// holds its own checksum is sealed and checked. `field + 4` must be within the bytes.
+/// Returns the CRC-32C of the bytes as if the four bytes at `field` were zero: the checksum of a record that
+/// contains its own. `field + 4` must be within the bytes.
 pub(crate) fn crc32c_without(bytes: &[u8], field: usize) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     digest.update(&bytes[..field]);

@@ -1,6 +1,6 @@
 //! Reading and writing little-endian fields of variable records.
 
-/// Reads fields one after the other; every getter is `None` past the end.
+/// Reads fields one after the other; every getter returns `None` past the end.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! Metadata pages: sealing with identity and checksum, and checking both when opening.
+//! Metadata pages: sealing with identity and checksum, and verifying both.
 
 use crate::format::checksum::crc32c_without;
 use crate::{PAGE, PoolId};
@@ -6,10 +6,10 @@ use weir_model::{Mutant, Planted};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of payload in a page.
+/// The payload of a page, in bytes.
 pub const PAYLOAD: usize = PAGE - size_of::<Header>();
 
-/// The number of a metadata page: its position behind the journal.
+/// The number of a metadata page: its position after the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageNumber(pub u64);
 
@@ -18,7 +18,7 @@ impl PageNumber {
     pub const NONE: Self = Self(u64::MAX);
 }
 
-/// What a page holds.
+/// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PageKind {
@@ -49,16 +49,16 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>() == 64 && PAYLOAD == 4032);
 
-/// What identifies a page: stored in it, and expected by whoever follows a pointer to it.
+/// The identity of a page: stored in it, and expected by the pointer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What it holds.
+    /// The kind of the page.
     pub kind: PageKind,
-    /// Level in its tree.
+    /// The level in its tree.
     pub level: u8,
-    /// Sequence of the root it was written for.
+    /// The sequence of the root it was written for.
     pub sequence: u64,
-    /// Page id, group number or index in the table's level.
+    /// The page id, the group number, or the index in the table's level.
     pub object: u64,
 }
 
@@ -89,15 +89,15 @@ pub(crate) fn seal(
     page[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The payload area of a page.
+/// Returns the payload area of a page.
 pub(crate) fn payload_mut(page: &mut [u8]) -> &mut [u8] {
     &mut page[size_of::<Header>()..]
 }
 
-/// Checks a page against what its pointer promised; gives payload and the next page of its chain.
+/// Verifies a page against its pointer. Returns the payload and the next page of its chain.
 ///
 /// # Errors
-/// Says what does not fit.
+/// Returns a description of the mismatch.
 pub(crate) fn open(
     page: &[u8],
     pool: PoolId,
@@ -126,7 +126,7 @@ pub(crate) fn open(
     Ok((payload, PageNumber(header.next.get())))
 }
 
-/// The sequence of a page that is good in itself, whatever it holds; `None` if it is not.
+/// Returns the sequence of a page that is good in itself, whatever its kind; `None` if it is not.
 pub(crate) fn sequence(page: &[u8], pool: PoolId, number: PageNumber) -> Option<u64> {
     let (header, _) = Header::ref_from_prefix(page).ok()?;
     let good = header.pool == pool.0

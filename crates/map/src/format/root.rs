@@ -1,4 +1,4 @@
-//! The root: one page from which everything durable is reached. See `docs/reference/format.md`.
+//! The root: the page from which all durable metadata is reached. See `docs/reference/format.md`.
 
 use crate::format::checksum::crc32c_without;
 use crate::format::page::PageNumber;
@@ -34,45 +34,45 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == PAGE);
 
-/// A position in the journal: where the next frame goes and what it must continue.
+/// A position in the journal: the offset of the next frame and the frame that it must continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalPosition {
     /// The journal's id.
     pub journal: u64,
-    /// Byte offset within the ring.
+    /// The byte offset in the ring.
     pub offset: u64,
-    /// Sequence of the frame there.
+    /// The sequence of the frame there.
     pub sequence: u64,
-    /// CRC of the frame before it; 0 if it is the first of its journal.
+    /// The CRC of the frame before it; 0 if it is the first of its journal.
     pub chain: u32,
-    /// Of all frames of the journal: the pool's generation when it began (the lower half).
+    /// The incarnation of all frames of the journal: the lower half of the pool's generation when it began.
     pub incarnation: u32,
 }
 
 /// A decoded root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Raised by one with every checkpoint.
+    /// The sequence; each checkpoint increments it.
     pub sequence: u64,
-    /// The first frame not contained in it.
+    /// The position of the first frame that the root does not contain.
     pub journal: JournalPosition,
-    /// The id the next volume gets.
+    /// The id of the next volume.
     pub next_volume: u64,
     /// Volumes and intents.
     pub catalogue: Pointer,
-    /// Ids in the page table, and its top.
+    /// The number of ids in the page table, and the pointer to its top.
     pub pages: (u64, Pointer),
-    /// Groups in the record table, and its top.
+    /// The number of groups in the record table, and the pointer to its top.
     pub groups: (u64, Pointer),
 }
 
 impl Root {
-    /// The slot this root goes to.
+    /// Returns the slot of this root.
     pub const fn slot(&self) -> usize {
         (self.sequence % 2) as usize
     }
 
-    /// The page to store.
+    /// Returns the page to store.
     pub fn encode(&self, pool: PoolId) -> Box<[u8; PAGE]> {
         let mut raw = Raw {
             magic: MAGIC,
@@ -99,7 +99,7 @@ impl Root {
         page
     }
 
-    /// `None` for anything but a root of this pool.
+    /// Decodes a page; `None` for anything but a root of this pool.
     pub fn decode(page: &[u8], pool: PoolId) -> Option<Self> {
         let (raw, _) = Raw::read_from_prefix(page).ok()?;
         let good = raw.magic == MAGIC
@@ -121,7 +121,7 @@ impl Root {
         })
     }
 
-    /// The root of an empty pool.
+    /// Returns the root of an empty pool.
     pub fn empty(sequence: u64, journal: u64) -> Self {
         Self {
             sequence,

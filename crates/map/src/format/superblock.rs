@@ -1,4 +1,5 @@
-//! The superblock: which pool a device belongs to, and how it is laid out. See `docs/reference/format.md`.
+//! The superblock: the pool that a device belongs to, and the device's layout. See
+//! `docs/reference/format.md`.
 
 use crate::format::checksum::crc32c_without;
 use crate::{MapError, PAGE};
@@ -6,25 +7,25 @@ use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSi
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First eight bytes of a superblock.
+/// The first eight bytes of a superblock.
 pub const MAGIC: [u8; 8] = *b"weirSB01";
-/// The format version this crate writes and reads.
+/// The format version that this crate writes and reads.
 pub const VERSION: u32 = 1;
 /// Incompatible feature: the metadata is mirrored on two members.
 pub const MIRRORED: u64 = 1 << 4;
-/// Incompatible feature: some devices count only if their superblocks are of a certain generation or a newer
+/// Incompatible feature: some devices count only if their superblocks have a certain generation or a newer
 /// one.
 pub const DAMAGED: u64 = 1 << 5;
-/// Incompatible feature: some devices have taken the place of others.
+/// Incompatible feature: some devices have replaced others.
 pub const REPLACED: u64 = 1 << 6;
-/// Incompatible features this crate knows.
+/// The incompatible features that this crate knows.
 pub const INCOMPATIBLE_KNOWN: u64 = MIRRORED | DAMAGED | REPLACED;
-/// Where root slot 0, root slot 1 and the journal begin on a metadata member.
+/// The offsets of root slots 0 and 1 on a metadata member.
 pub const ROOT_AT: [DeviceOffset; 2] = [DeviceOffset(64 << 10), DeviceOffset(128 << 10)];
-/// Where the journal begins on a metadata member.
+/// The offset of the journal on a metadata member.
 pub const JOURNAL_AT: DeviceOffset = DeviceOffset(192 << 10);
 const CRC_AT: usize = 8;
-/// Devices a pool may have.
+/// The maximum number of devices in a pool.
 const DEVICES_MAX: usize = 255;
 const NAME_BYTES: usize = 64;
 
@@ -64,7 +65,7 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == PAGE);
 
-/// A pool's random identity.
+/// The random id of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolId(pub [u8; 16]);
 
@@ -79,25 +80,25 @@ impl std::fmt::Display for PoolId {
 pub struct Superblock {
     /// The pool.
     pub pool: PoolId,
-    /// Raised at every change of any of the pool's superblocks.
+    /// The generation; every change of any of the pool's superblocks increments it.
     pub generation: u64,
     /// The device's size when it joined.
     pub size: Bytes,
-    /// Its number in the pool.
+    /// The device's number in the pool.
     pub device: DeviceId,
-    /// How many devices the pool has.
+    /// The number of devices in the pool.
     pub devices: u8,
     /// The pool's extent size.
     pub extent: ExtentSize,
-    /// What kind of device it is.
+    /// The device's class.
     pub class: DeviceClass,
-    /// Raised whenever the device comes back after it was lost.
+    /// The incarnation; it increments whenever the device returns after it was lost.
     pub incarnation: u32,
     /// Pages of the journal ring; zero unless the device is a metadata member.
     pub journal_pages: u64,
-    /// Metadata pages behind the journal; zero unless the device is a metadata member.
+    /// Metadata pages after the journal; zero unless the device is a metadata member.
     pub meta_pages: u64,
-    /// Where user data begins.
+    /// The offset of user data.
     pub data_at: DeviceOffset,
     /// Extents of user data.
     pub data_extents: u32,
@@ -105,38 +106,38 @@ pub struct Superblock {
     pub pool_name: String,
     /// The device's name, at most 64 bytes.
     pub device_name: String,
-    /// The two metadata members of a pool whose metadata is mirrored; empty if it is not.
+    /// The two metadata members of a pool with mirrored metadata; otherwise empty.
     pub members: DeviceSet,
-    /// Devices the pool has gone on without. The metadata on a member among them is stale.
+    /// Devices that the pool has continued without. The metadata on a member among them is stale.
     pub missing: DeviceSet,
-    /// Devices that were absent when a rollback was accepted: they may have gone on without the others.
+    /// Devices that were absent when a rollback was accepted: they may have continued without the others.
     pub abandoned: DeviceSet,
-    /// Devices whose files were truncated, removed or replaced while they were used: what is at hand under
-    /// their names counts only if its superblock is of the generation [`Self::damaged_since`] or a newer one.
+    /// Devices whose files were truncated, removed or replaced while in use: a file found under their name
+    /// counts only if its superblock has the generation [`Self::damaged_since`] or a newer one.
     pub damaged: DeviceSet,
-    /// The generation at which the last of them was found to be damaged.
+    /// The generation at which the last damage was found.
     pub damaged_since: u64,
-    /// By device id, the generation at which it took the place of another one; zero for those that the pool
-    /// was created with. Empty if no device was replaced.
+    /// By device id, the generation at which the device replaced another one; zero for original devices.
+    /// Empty if no device was replaced.
     pub joined: Vec<u64>,
 }
 
-/// What a page that should be a superblock is.
+/// The content of a page at a superblock's location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// A good one.
+    /// A good superblock.
     Good(Box<Superblock>),
-    /// No weir superblock at all.
+    /// No weir superblock.
     Absent,
-    /// It was one, and is damaged.
+    /// A damaged superblock.
     Damaged,
-    /// A good one of a version or with features this crate does not know.
+    /// A good superblock of a version or with features that this crate does not know.
     Unknown {
         /// "format version" or "incompatible feature bits".
         what: &'static str,
-        /// What is stored.
+        /// The stored value.
         found: u64,
-        /// What would be understood.
+        /// The value that this version supports.
         known: u64,
     },
 }
@@ -145,40 +146,40 @@ const FLAG_METADATA: u32 = 1;
 const CLASSES: [DeviceClass; 4] = [DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
 
 impl Superblock {
-    /// Where the second copy is on a device of this size.
+    /// Returns the offset of the second copy on a device of this size.
     pub const fn second_at(size: Bytes) -> DeviceOffset {
         DeviceOffset((size.0 / PAGE as u64 - 1) * PAGE as u64)
     }
 
-    /// Whether the device carries the map.
+    /// Whether the device is a metadata member.
     pub const fn is_metadata_member(&self) -> bool {
         self.journal_pages > 0
     }
 
-    /// Where metadata page 0 is.
+    /// Returns the offset of metadata page 0.
     pub const fn pages_at(&self) -> DeviceOffset {
         DeviceOffset(JOURNAL_AT.0 + self.journal_pages * PAGE as u64)
     }
 
-    /// Whether the device is one whose file was truncated, removed or replaced while it was used, as `newest`
-    /// knows, and this is the superblock of an older file.
+    /// Whether this is the superblock of an older file of a device that, according to `newest`, was
+    /// truncated, removed or replaced while in use.
     pub fn is_outdated(&self, newest: &Self) -> bool {
         newest.damaged.contains(self.device) && self.generation < newest.damaged_since
     }
 
-    /// The generation at which a device took the place of another one, as this superblock knows; zero if it
-    /// did not. What a device says of itself is its identity.
+    /// Returns the generation at which a device replaced another one, according to this superblock; zero if
+    /// it did not. A device's own superblock is its identity.
     pub fn joined(&self, device: DeviceId) -> u64 {
         self.joined.get(device.index()).copied().unwrap_or(0)
     }
 
-    /// Whether the device has just taken the place of another one, and no opening has told it so: it is
+    /// Whether the device has just replaced another one, and no opening has used it yet: it is
     /// [outdated](Self::is_outdated) because nothing is on it.
     pub fn is_blank(&self) -> bool {
         self.generation != 0 && self.generation == self.joined(self.device)
     }
 
-    /// This device has taken the place of another one at this generation.
+    /// Notes that the device replaced another one at this generation.
     pub(crate) fn note_joined(&mut self, device: DeviceId, generation: u64) {
         self.joined.resize(self.devices.into(), 0);
         if let Some(joined) = self.joined.get_mut(device.index()) {
@@ -193,7 +194,7 @@ impl Superblock {
             | feature(!self.joined.is_empty(), REPLACED)
     }
 
-    /// The page to store.
+    /// Returns the page to store.
     pub fn encode(&self) -> Box<[u8; PAGE]> {
         let mut raw = Raw {
             magic: MAGIC,
@@ -235,7 +236,7 @@ impl Superblock {
         page
     }
 
-    /// Reads a page of any content.
+    /// Decodes a page of any content.
     pub fn decode(page: &[u8]) -> Reading {
         let Ok((raw, _)) = Raw::read_from_prefix(page) else { return Reading::Absent };
         if raw.magic != MAGIC {
@@ -297,11 +298,11 @@ impl Superblock {
         fits.then_some(sb)
     }
 
-    /// The better of a device's two copies: the valid one with the higher generation.
+    /// Returns the better of a device's two copies: the valid one with the higher generation.
     ///
     /// # Errors
-    /// If neither is good, or one is of an unknown version or features: a newer weir has begun to
-    /// change the pool, and the copy it has not reached says nothing any more.
+    /// Fails if neither is good, or if one has an unknown version or features: a newer weir has begun to
+    /// change the pool, and the other copy is obsolete.
     pub fn newer(device: DeviceId, first: Reading, second: Reading) -> Result<Option<Self>, MapError> {
         let at = DeviceOffset(0);
         match (first, second) {

@@ -1,37 +1,37 @@
-//! Tables: where the newest durable copy of each numbered object is.
+//! Tables: the location of the newest durable copy of each numbered object.
 //!
-//! A radix tree of 168 pointers a page, kept flat in memory: level 0 has a pointer per object,
+//! A table is a radix tree of 168 pointers per page, kept flat in memory: level 0 has a pointer per object,
 //! level *k* a pointer per page of level *k - 1*.
 
 use crate::format::page::{PAYLOAD, PageNumber};
 use std::collections::BTreeSet;
 
-/// Pointers in a table page.
+/// The number of pointers in a table page.
 pub const FANOUT: usize = PAYLOAD / Pointer::BYTES;
 
-/// Where a page is, and the sequence it must carry.
+/// The location of a page, and the sequence it must carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointer {
-    /// Its number; [`PageNumber::NONE`] for nothing.
+    /// The page number; [`PageNumber::NONE`] for no page.
     pub number: PageNumber,
-    /// Its sequence.
+    /// The sequence.
     pub sequence: u64,
-    /// Owners of the object: 1 until snapshots share pages, 0 for nothing.
+    /// The number of owners of the object: 1 until snapshots share pages, 0 for no page.
     pub count: u32,
 }
 
 impl Pointer {
-    /// Bytes on disk.
+    /// The size on disk, in bytes.
     pub const BYTES: usize = 24;
-    /// Points to nothing.
+    /// The pointer to nothing.
     pub const NONE: Self = Self { number: PageNumber::NONE, sequence: 0, count: 0 };
 
-    /// Points to nothing.
+    /// Whether it points to nothing.
     pub const fn is_none(self) -> bool {
         self.number.0 == u64::MAX
     }
 
-    /// The 24 bytes.
+    /// Encodes the pointer.
     pub fn encode(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&self.number.0.to_le_bytes());
@@ -40,7 +40,7 @@ impl Pointer {
         bytes
     }
 
-    /// From 24 bytes.
+    /// Decodes a pointer.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let count = u32::from_le_bytes(std::array::from_fn(|i| bytes[16 + i]));
@@ -57,17 +57,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// Ids the table covers.
+    /// Returns the number of ids that the table covers.
     pub fn len(&self) -> usize {
         self.levels.first().map_or(0, Vec::len)
     }
 
-    /// Covers no id.
+    /// Whether it covers no id.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Levels of table pages needed for `len` ids.
+    /// Returns the levels of table pages needed for `len` ids.
     pub fn height(len: usize) -> usize {
         let (mut height, mut pages) = (0, len);
         while pages > 1 || (height == 0 && pages == 1) {
@@ -77,12 +77,12 @@ impl Table {
         height
     }
 
-    /// The pointer of an object; nothing if it was never stored.
+    /// Returns the pointer of an object; [`Pointer::NONE`] if it was never stored.
     pub fn get(&self, id: usize) -> Pointer {
         self.levels.first().and_then(|l| l.get(id)).copied().unwrap_or(Pointer::NONE)
     }
 
-    /// The pointer to table page `index` whose pointers are of `level`.
+    /// Returns the pointer to table page `index` whose pointers are of `level`.
     pub(crate) fn page_pointer(&self, level: usize, index: usize) -> Pointer {
         self.levels.get(level + 1).and_then(|l| l.get(index)).copied().unwrap_or(Pointer::NONE)
     }
@@ -104,7 +104,7 @@ impl Table {
             let have = self.levels[level].len();
             if have < pointers {
                 self.levels[level].resize(pointers, Pointer::NONE);
-                // The last table page of the level gets longer: written anew even if no pointer changed.
+                // The last table page of the level gets longer: it is rewritten even if no pointer changed.
                 let changed = (have.saturating_sub(1) / FANOUT)..pointers.div_ceil(FANOUT);
                 self.dirty[level].extend(changed.map(|p| p as u32));
             }
@@ -125,13 +125,13 @@ impl Table {
         std::mem::replace(&mut self.levels[level][index], pointer)
     }
 
-    /// The pointer to the topmost table page.
+    /// Returns the pointer to the topmost table page.
     pub fn top(&self) -> Pointer {
         self.levels.last().filter(|_| self.levels.len() > 1).map_or(Pointer::NONE, |l| l[0])
     }
 
-    /// Takes one table page that differs from the disk's, lowest level first, so that a page's own
-    /// pointer is set before its parent is written: its level, index and payload.
+    /// Takes one table page that differs from the disk's: its level, index and payload. The lowest level
+    /// comes first, so that a page's own pointer is set before its parent is written.
     pub(crate) fn take_dirty(&mut self) -> Option<(usize, usize, Vec<u8>)> {
         let level = self.dirty.iter().position(|d| !d.is_empty())?;
         let index = self.dirty[level].pop_first()? as usize;
@@ -143,7 +143,7 @@ impl Table {
         self.dirty.iter().any(|d| !d.is_empty())
     }
 
-    /// Table pages there are for `len` ids.
+    /// Returns the number of table pages for `len` ids.
     pub(crate) fn pages_for(len: usize) -> usize {
         let (mut all, mut pages) = (0, len);
         for _ in 0..Self::height(len) {
@@ -159,7 +159,7 @@ impl Table {
         all[index * FANOUT..end].iter().flat_map(|p| p.encode()).collect()
     }
 
-    /// Puts in a table page read from disk. `false` if it is not of the length it must have.
+    /// Stores a table page read from disk. Returns `false` if its length is wrong.
     pub(crate) fn load(&mut self, level: usize, index: usize, payload: &[u8]) -> bool {
         let start = index * FANOUT;
         let Some(all) = self.levels.get_mut(level) else { return false };
@@ -174,7 +174,7 @@ impl Table {
         true
     }
 
-    /// A table of `len` ids whose pages are yet to be [loaded](Self::load), with its top.
+    /// Creates a table of `len` ids whose pages are yet to be [loaded](Self::load), with its top.
     pub(crate) fn to_load(len: usize, top: Pointer) -> Self {
         let mut table = Self::default();
         if len > 0 {
@@ -186,22 +186,23 @@ impl Table {
         table
     }
 
-    /// Levels of pointers, objects' included; pages are at levels 0 to one less.
+    /// Returns the levels of pointers, including the objects' level; table pages are at all levels but the
+    /// last.
     pub(crate) fn levels(&self) -> usize {
         self.levels.len()
     }
 
-    /// The pointers of all objects.
+    /// Returns the pointers of all objects.
     pub(crate) fn objects(&self) -> &[Pointer] {
         self.levels.first().map_or(&[], Vec::as_slice)
     }
 
-    /// Pointers of a level.
+    /// Returns the pointers of a level.
     pub(crate) fn level(&self, level: usize) -> &[Pointer] {
         &self.levels[level]
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.levels.iter().map(|l| l.capacity() * size_of::<Pointer>()).sum()
     }

@@ -1,29 +1,29 @@
-//! What the map knows of one extent: nothing, a direct entry, or a record.
+//! The value of an extent in the map: empty, a direct entry, or a record.
 
 use crate::BlockSet;
 use crate::format::codec::{Put, Reader};
 use smallvec::SmallVec;
 use weir_model::{BlockRange, DeviceExtent, DeviceId, PlaceId, PlaceKind};
 
-/// An extent-sized piece of a device.
+/// An extent of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Whole {
     /// The device.
     pub device: DeviceId,
-    /// The piece.
+    /// The extent's number on it.
     pub extent: DeviceExtent,
 }
 
-/// A single 4 KiB slot in an extent shared by many.
+/// A single 4 KiB slot in a shared extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// The shared extent.
     pub extent: DeviceExtent,
-    /// The block within it.
+    /// The block in it.
     pub block: u16,
 }
 
-/// What is allocated on a device, given up, and rests: a whole extent, or a slot of a shared one.
+/// A unit of allocation on a device: a whole extent, or a slot of a shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Chunk {
     /// An extent.
@@ -33,7 +33,7 @@ pub enum Chunk {
 }
 
 impl Chunk {
-    /// The device it is on.
+    /// Returns its device.
     pub const fn device(self) -> DeviceId {
         match self {
             Self::Whole(whole) => whole.device,
@@ -42,22 +42,22 @@ impl Chunk {
     }
 }
 
-/// Where a place's bytes are.
+/// The location of a place's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// One piece: block *i* of the volume's extent is block *i* of it.
+    /// One device extent: block *i* of the volume's extent is block *i* of it.
     Whole(Whole),
-    /// A slot for each valid block, in the order of the blocks.
+    /// One slot for each valid block, in the order of the blocks.
     Fine {
-        /// The device of all of them.
+        /// The device of all slots.
         device: DeviceId,
-        /// One per bit of the place's validity.
+        /// One slot per bit in the place's validity.
         slots: Vec<Slot>,
     },
 }
 
 impl Location {
-    /// Which of an extent's places this is.
+    /// Returns the id of the place among an extent's places.
     pub const fn id(&self) -> PlaceId {
         match self {
             Self::Whole(whole) => PlaceId { device: whole.device, kind: PlaceKind::Whole },
@@ -72,52 +72,52 @@ impl From<Whole> for Location {
     }
 }
 
-/// What a place gives up.
+/// The space that a place releases.
 pub(crate) type Released = SmallVec<[Chunk; 1]>;
 
-/// A place: somewhere an extent's data is, and the blocks for which it holds the truth.
+/// A place: a location of an extent's data, and the blocks for which it is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Where.
+    /// The location.
     pub at: Location,
-    /// For which blocks.
+    /// The valid blocks.
     pub valid: BlockSet,
 }
 
-/// An extent that is not simply one whole place, fully valid.
+/// An extent that is not just one whole place, fully valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// None to four places. Where several hold a block, they hold the same bytes.
+    /// None to four places. Where several are valid for a block, they contain the same bytes.
     pub places: SmallVec<[Place; 1]>,
-    /// The space is kept though blocks are not valid (WRITE_ZEROES with NO_HOLE).
+    /// Whether the space is reserved although blocks are not valid (WRITE_ZEROES with NO_HOLE).
     pub keep: bool,
-    /// Copies wanted: 1 or 2.
+    /// The number of copies wanted: 1 or 2.
     pub copies: u8,
-    /// Owners: 1 until snapshots share records.
+    /// The number of owners: 1 until snapshots share records.
     pub references: u32,
-    /// Blocks that recovery is to write again as it reads them, to one place that then holds them alone: what is
-    /// there may not be durable, though it was flushed. And where two copies are wanted, which may differ: a write to
-    /// both is under way.
+    /// Blocks that recovery rewrites as it reads them, to one place that is then the only valid one: the data
+    /// there may not be durable, although it was flushed. In a volume with two copies the copies may also
+    /// differ, because a write to both is in flight.
     pub intent: Option<BlockSet>,
 }
 
-/// Most places a record can have.
+/// The maximum number of places of a record.
 pub const PLACES_MAX: usize = 4;
 
-/// What the map knows of one extent.
+/// The map's value of one extent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Value {
     /// No place: all zeros.
     #[default]
     Empty,
-    /// One whole place, every block valid, its space not kept beyond that.
+    /// One whole place, every block valid, with no reservation beyond that.
     Direct(Whole),
-    /// Anything else.
+    /// Any other state.
     Record(Record),
 }
 
 impl Record {
-    /// One whole place with these blocks valid.
+    /// Returns a record of one whole place with these blocks valid.
     pub fn one(at: Whole, valid: BlockSet) -> Self {
         Self {
             places: SmallVec::from_elem(Place { at: Location::Whole(at), valid }, 1),
@@ -128,17 +128,17 @@ impl Record {
         }
     }
 
-    /// The blocks that several places may hold differently, until recovery settles for one of them.
+    /// Returns the blocks that may differ between places, until recovery selects one of them.
     pub fn may_differ(&self) -> Option<&BlockSet> {
         self.intent.as_ref().filter(|_| self.copies > 1)
     }
 
-    /// No place holds any block.
+    /// Whether no place is valid for any block.
     pub fn is_all_zeros(&self) -> bool {
         self.places.iter().all(|p| p.valid.is_empty())
     }
 
-    /// The place of this name.
+    /// Returns the place with this id.
     pub fn place(&self, id: PlaceId) -> Option<&Place> {
         self.places.iter().find(|p| p.at.id() == id)
     }
@@ -147,12 +147,12 @@ impl Record {
         self.places.iter_mut().find(|p| p.at.id() == id)
     }
 
-    /// Whether some place holds the block.
+    /// Whether some place is valid for the block.
     pub fn holds(&self, block: u16) -> bool {
         self.places.iter().any(|p| p.valid.contains(block))
     }
 
-    /// The blocks of an extent of `blocks` that this place and some other hold.
+    /// Returns the blocks, in an extent of `blocks`, that this place and some other are valid for.
     pub fn shared(&self, id: PlaceId, blocks: u16) -> BlockSet {
         let mut shared = BlockSet::none(blocks);
         if let Some(place) = self.place(id) {
@@ -162,8 +162,8 @@ impl Record {
         shared
     }
 
-    /// Places that hold nothing, and so can be released: if space is to be kept, all but as many whole
-    /// places as there are to be copies.
+    /// Returns the empty places that can be released. If space is reserved, as many whole places as copies
+    /// are kept.
     pub(crate) fn unused(&self) -> impl Iterator<Item = PlaceId> + '_ {
         let wholes = || self.places.iter().filter(|p| p.at.id().kind == PlaceKind::Whole);
         let used = wholes().filter(|p| !p.valid.is_empty()).count();
@@ -174,7 +174,7 @@ impl Record {
         empty.filter(move |id| !kept.contains(id))
     }
 
-    /// The place at `at`, made if there is none, holds these blocks too.
+    /// Makes the place at `at` valid for these blocks too, creating it if there is none.
     pub(crate) fn fill(&mut self, at: &Location, range: BlockRange, blocks: u16, released: &mut Released) {
         if self.place(at.id()).is_none() {
             let at = match at {
@@ -189,7 +189,7 @@ impl Record {
         }
     }
 
-    /// The blocks no longer hold data anywhere. Slots given up go to `released`.
+    /// Makes the blocks invalid everywhere. Slots are added to `released`.
     pub(crate) fn clear(&mut self, range: BlockRange, released: &mut Released) {
         for place in &mut self.places {
             place.clear(range, released);
@@ -197,12 +197,12 @@ impl Record {
         self.settle(range);
     }
 
-    /// The blocks have a write intent.
+    /// Adds the blocks to the write intent.
     pub(crate) fn intend(&mut self, range: BlockRange, blocks: u16) {
         self.intent.get_or_insert_with(|| BlockSet::none(blocks)).insert(range);
     }
 
-    /// The blocks' write intents are withdrawn.
+    /// Removes the blocks from the write intent.
     pub(crate) fn settle(&mut self, range: BlockRange) {
         if let Some(intent) = &mut self.intent {
             intent.remove(range);
@@ -212,7 +212,7 @@ impl Record {
         }
     }
 
-    /// Of the blocks of `range` that this place holds, no other place holds any longer.
+    /// Makes every other place invalid for the blocks of `range` that this place is valid for.
     pub(crate) fn narrow(&mut self, id: PlaceId, range: BlockRange, released: &mut Released) {
         let Some(held) = self.place(id).map(|p| p.valid.clone()) else { return };
         let mut at = range.first;
@@ -255,7 +255,7 @@ impl Record {
         }
     }
 
-    /// Reads what [`Self::encode`] wrote; `None` if it is anything else, including trailing bytes.
+    /// Decodes the result of [`Self::encode`]; `None` for anything else, including trailing bytes.
     pub fn decode(blocks: u16, bytes: &[u8]) -> Option<Self> {
         let mut r = Reader::new(bytes);
         let flags = r.u8()?;
@@ -305,12 +305,12 @@ const KIND_WHOLE: u8 = 1;
 const KIND_FINE: u8 = 2;
 
 impl Place {
-    /// The device it is on.
+    /// Returns its device.
     pub fn device(&self) -> DeviceId {
         self.at.id().device
     }
 
-    /// How many blocks it holds the truth for. Of a place in slots no bits are counted.
+    /// Returns the number of valid blocks. Cost for a place in slots: constant, no bits are counted.
     #[inline]
     pub fn count(&self) -> u16 {
         let count = match &self.at {
@@ -321,7 +321,7 @@ impl Place {
         count
     }
 
-    /// Where the block is within the place: of a whole one the block itself, of a fine one its slot.
+    /// Returns the location of the block: in a whole place the block itself, in a fine one its slot.
     pub fn slot(&self, block: u16) -> Option<Slot> {
         if !self.valid.contains(block) {
             return None;
@@ -332,7 +332,7 @@ impl Place {
         }
     }
 
-    /// The blocks are no longer valid here; a fine place gives up their slots.
+    /// Makes the blocks invalid here; a fine place releases their slots.
     pub(crate) fn clear(&mut self, range: BlockRange, released: &mut Released) {
         if let Location::Fine { device, slots } = &mut self.at {
             let mut blocks = self.valid.iter();
@@ -347,14 +347,14 @@ impl Place {
         self.valid.remove(range);
     }
 
-    /// The blocks are valid here; in a fine place in these slots, one per block. Slots that held them
-    /// before are given up.
+    /// Makes the blocks valid here; in a fine place in these slots, one per block. Previous slots of these
+    /// blocks are released.
     pub(crate) fn fill(&mut self, range: BlockRange, from: &Location, released: &mut Released) {
         if let (Location::Fine { .. }, Location::Fine { slots: fresh, .. }) = (&self.at, from) {
             debug_assert_eq!(fresh.len(), usize::from(range.count), "a slot for each block");
             let mut kept: Released = SmallVec::new();
             self.clear(range, &mut kept);
-            // Slots that stay are not given up.
+            // Slots that stay are not released.
             released
                 .extend(kept.into_iter().filter(|c| !matches!(c, Chunk::Slot(_, s) if fresh.contains(s))));
             if let Location::Fine { slots, .. } = &mut self.at {
@@ -367,10 +367,10 @@ impl Place {
 }
 
 impl Value {
-    /// The simplest value that says the same: places that hold nothing are left out (unless space
-    /// is kept), one whole place with every block is a direct entry, if there is nothing a direct entry
-    /// cannot say: an extent whose space is kept stays a record however much of it is written, or a TRIM of
-    /// its parts would give the space back.
+    /// Returns the simplest equivalent value. Empty places are left out unless space is reserved. One whole
+    /// place with every block becomes a direct entry, if the record says nothing more. An extent with
+    /// reserved space stays a record however much of it is written, or a TRIM of its parts would free the
+    /// space.
     #[must_use]
     pub fn canonical(&self, blocks: u16) -> Self {
         let Self::Record(record) = self else { return self.clone() };
@@ -388,7 +388,7 @@ impl Value {
         if record.places.is_empty() { Self::Empty } else { Self::Record(record) }
     }
 
-    /// How many places it names.
+    /// Returns the number of places that it names.
     pub(crate) fn places(&self) -> usize {
         match self {
             Self::Empty => 0,
@@ -397,7 +397,7 @@ impl Value {
         }
     }
 
-    /// As a record, to be changed.
+    /// Converts it to a record, to be changed.
     pub fn into_record(self, blocks: u16) -> Option<Record> {
         match self {
             Self::Empty => None,
@@ -407,30 +407,30 @@ impl Value {
     }
 }
 
-/// A record's stable number.
+/// The stable number of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(pub u32);
 
-/// A map page's stable number.
+/// The stable number of a map page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u32);
 
 /// A word of a map page, as in `docs/reference/format.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Word {
-    /// Nothing.
+    /// An empty extent.
     #[default]
     Empty,
     /// A direct entry.
     Direct(Whole),
-    /// A record has it.
+    /// A record.
     Record(RecordId),
     /// In interior pages: the child.
     Child(PageId),
 }
 
 impl Word {
-    /// The 8 bytes' number.
+    /// Encodes the word as a number.
     #[inline]
     pub const fn encode(self) -> u64 {
         match self {
@@ -440,7 +440,7 @@ impl Word {
             Self::Child(id) => 3 << 56 | id.0 as u64,
         }
     }
-    /// `None` for a number that is no word of version 1.
+    /// Decodes a word; `None` for a number that is no word of version 1.
     #[inline]
     pub const fn decode(word: u64) -> Option<Self> {
         let low = word as u32;

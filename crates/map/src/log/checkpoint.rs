@@ -1,8 +1,8 @@
 //! Checkpoints: the map as of a journal position, written copy-on-write beside the previous ones.
 //!
-//! Beginning one notes which objects differ from the disk. They are captured one by one, and a
-//! change to one not yet captured captures it first; so what is written is the map exactly as it
-//! was at the beginning, and nobody waits for it. See `docs/reference/format.md` for the order of writes.
+//! Beginning a checkpoint records which objects differ from the disk. They are captured one by one, and a
+//! change to an object that is not captured yet captures it first. So the checkpoint is the map exactly as it
+//! was at the beginning, and nothing waits for it. See `docs/reference/format.md` for the order of writes.
 
 use crate::format::page::{self, Identity, PAYLOAD, PageKind, PageNumber};
 use crate::format::root::{JournalPosition, Root};
@@ -14,15 +14,15 @@ use crate::{Catalogue, PAGE, PoolId};
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::{DeviceExtent, Mutant, Planted};
 
-/// A sealed page on its way to the disk.
+/// A sealed page to be written.
 pub(crate) type Sealed = (PageNumber, Box<[u8; PAGE]>);
 
-/// Where the map is on disk. Thirteen fields: where each kind of object is (pages, groups, catalogue,
-/// chains), and what of it is not written.
+/// The map's locations on disk. It has thirteen fields: the locations of each kind of object (pages, groups,
+/// catalogue, chains), and the parts of each that are not written.
 #[derive(Debug)]
 pub(crate) struct Store {
     pool: PoolId,
-    /// Which metadata pages are in use, by any of the roots.
+    /// The metadata pages in use by any of the roots.
     space: crate::Space,
     /// The newest durable root.
     pub(crate) root: Root,
@@ -33,9 +33,9 @@ pub(crate) struct Store {
     /// Objects that differ from the disk.
     dirty_pages: BTreeSet<PageId>,
     dirty_groups: BTreeSet<usize>,
-    /// Map pages taken away since the last checkpoint began.
+    /// Map pages removed since the last checkpoint began.
     pub(crate) dropped: Vec<PageId>,
-    /// Pages only the root before the newest reaches.
+    /// Pages that only the root before the newest reaches.
     older: Vec<PageNumber>,
     under_way: Option<UnderWay>,
     planted: Planted,
@@ -50,14 +50,14 @@ struct UnderWay {
     pages: BTreeSet<PageId>,
     groups: BTreeSet<usize>,
     catalogue: Option<Vec<u8>>,
-    /// Captured, not yet taken by the caller.
+    /// Captured pages that the caller has not taken.
     ready: VecDeque<Sealed>,
-    /// Pages the newest root reaches and this one will not.
+    /// Pages that the newest root reaches and this one will not.
     replaced: Vec<PageNumber>,
 }
 
 impl UnderWay {
-    /// Nothing is left to capture or to take, tables aside.
+    /// Whether nothing is left to capture or to take, except tables.
     fn is_taken(&self) -> bool {
         self.ready.is_empty() && self.pages.is_empty() && self.groups.is_empty() && self.catalogue.is_none()
     }
@@ -86,7 +86,7 @@ impl Store {
         if kind == PageKind::Map { &mut self.pages } else { &mut self.groups }
     }
 
-    /// Recovery found this page in use by the newest root. `false` if something else uses it.
+    /// Marks a page as used by the newest root, during recovery. Returns `false` if it is in use already.
     #[must_use]
     pub(crate) fn claim(&mut self, number: PageNumber) -> bool {
         u32::try_from(number.0).is_ok_and(|n| self.space.take(DeviceExtent(n)))
@@ -99,23 +99,23 @@ impl Store {
         }
     }
 
-    /// Pages of the metadata area, and how many of them are free.
+    /// Returns the pages of the metadata area, and how many of them are free.
     pub(crate) fn room(&self) -> (u32, u32) {
         (self.space.extents(), self.space.free())
     }
 
-    /// Objects that differ from the disk.
+    /// Returns the number of objects that differ from the disk.
     pub(crate) fn dirty(&self) -> usize {
         self.dirty_pages.len() + self.dirty_groups.len()
     }
 
-    /// A checkpoint is being written.
+    /// Whether a checkpoint is being written.
     pub(crate) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
     }
 
-    /// Begins a checkpoint of the map as it is, which contains the journal up to `journal`.
-    /// `false`, beginning nothing, if the metadata area cannot hold it.
+    /// Begins a checkpoint of the current map, which contains the journal up to `journal`. Returns `false`,
+    /// beginning nothing, if the metadata area cannot contain it.
     #[must_use]
     pub(crate) fn begin(
         &mut self,
@@ -125,13 +125,13 @@ impl Store {
         catalogue: &Catalogue,
     ) -> bool {
         assert!(self.under_way.is_none(), "one checkpoint at a time");
-        // What was taken away is not written, however often it came and went.
+        // Removed pages are not written, however often they came and went.
         for id in &self.dropped {
             self.dirty_pages.remove(id);
         }
         let catalogue_bytes = catalogue.encode();
         let group_pages = |g: &usize| records.encoded_len(*g).div_ceil(PAYLOAD);
-        // The table pages, if all of them are written.
+        // The number of table pages if all of them are written.
         let page_ids = self.dirty_pages.last().map_or(0, |id| id.0 as usize + 1);
         let group_ids = self.dirty_groups.last().map_or(0, |g| g + 1);
         let needed = self.dirty_pages.len()
@@ -165,8 +165,8 @@ impl Store {
         true
     }
 
-    /// The next page of the checkpoint under way; `None` when only the root is left, or none is
-    /// under way.
+    /// Returns the next page of the checkpoint in progress; `None` when only the root is left, or none is in
+    /// progress.
     pub(crate) fn next_page(&mut self, pages: &Pages, records: &Records) -> Option<Sealed> {
         loop {
             let under_way = self.under_way.as_mut()?;
@@ -189,14 +189,14 @@ impl Store {
         }
     }
 
-    /// A page taken with [`Self::next_page`] is to be given again.
+    /// Returns a page taken with [`Self::next_page`] to the queue.
     pub(crate) fn put_back(&mut self, sealed: Sealed) {
         if let Some(under_way) = &mut self.under_way {
             under_way.ready.push_front(sealed);
         }
     }
 
-    /// The root of the checkpoint whose pages have all been taken; `None` before.
+    /// Returns the root of the checkpoint once all its pages have been taken; `None` before.
     pub(crate) fn finished_root(&self) -> Option<Root> {
         let under_way = self.under_way.as_ref().filter(|u| u.is_taken())?;
         if self.pages.is_dirty() || self.groups.is_dirty() {
@@ -219,8 +219,8 @@ impl Store {
         })
     }
 
-    /// The root of the checkpoint under way is durable: the pages only its predecessor's predecessor
-    /// reached are free.
+    /// Notes that the root of the checkpoint in progress is durable: the pages that only the root two before
+    /// it reached are free.
     pub(crate) fn root_durable(&mut self, root: Root) {
         let Some(under_way) = self.under_way.take() else { return };
         let mut free = std::mem::replace(&mut self.older, under_way.replaced);
@@ -234,7 +234,7 @@ impl Store {
     }
 
     fn allocate(&mut self) -> PageNumber {
-        // `begin` made sure there is room.
+        // `begin` made sure that there is space.
         self.space.allocate().map_or(PageNumber::NONE, |e| PageNumber(e.0.into()))
     }
 
@@ -269,7 +269,7 @@ impl Store {
     fn capture_group(&mut self, group: usize, records: &Records) {
         let Some(sequence) = self.under_way.as_ref().map(|u| u.sequence) else { return };
         let old = self.chains.remove(&group).unwrap_or_else(|| {
-            // A chain of one page is not kept apart: the table names it.
+            // A chain of one page has no entry: the table names it.
             Some(self.groups.get(group)).filter(|p| !p.is_none()).map(|p| p.number).into_iter().collect()
         });
         old.into_iter().for_each(|number| self.replace(number));
@@ -305,7 +305,7 @@ impl Store {
         }
     }
 
-    /// Captures one table page that differs from the disk's; `false` if there is none.
+    /// Captures one table page that differs from the disk's. Returns `false` if there is none.
     fn capture_table_page(&mut self, kind: PageKind) -> bool {
         let Some(sequence) = self.under_way.as_ref().map(|u| u.sequence) else { return false };
         let Some((level, index, payload)) = self.table(kind).take_dirty() else { return false };
@@ -318,14 +318,14 @@ impl Store {
         true
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.pages.memory() + self.groups.memory() + self.space.memory()
     }
 }
 
-/// What identifies a table page: both tables share the kind, so the record table's objects are told
-/// apart by the top bit.
+/// Returns the identity of a table page. Both tables share the page kind, so the top bit distinguishes the
+/// record table's objects.
 pub(crate) fn table_identity(kind: PageKind, level: usize, index: usize, sequence: u64) -> Identity {
     let table = if kind == PageKind::Map { 0 } else { 1 << 63 };
     Identity { kind: PageKind::Table, level: level as u8 + 1, sequence, object: index as u64 | table }

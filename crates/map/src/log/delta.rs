@@ -1,33 +1,34 @@
-//! Deltas: what a journal frame says has become of the map. See `docs/reference/format.md`.
+//! Deltas: the changes of the map in a journal frame. See `docs/reference/format.md`.
 
 use crate::format::codec::{Put, Reader};
 use crate::format::value::{Record, RecordId, Word};
 use crate::state::catalogue::{self, Hardening, Intent};
 use weir_model::{Bytes, ExtentIndex, ExtentKey, VolumeId};
 
-/// One change, stated as the new value, so that replaying it twice changes nothing.
+/// One change, stated as the new value, so that replay is idempotent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta {
-    /// The extent's word becomes this.
+    /// The extent's word changes.
     Entry {
-        /// Which extent.
+        /// The extent.
         key: ExtentKey,
         /// Its new word; never a child.
         word: Word,
     },
-    /// The record becomes this.
+    /// The record changes.
     Record {
-        /// Which.
+        /// The record's id.
         id: RecordId,
-        /// Its new contents.
+        /// Its new content.
         record: Record,
     },
-    /// The record's id is free.
+    /// The record's id becomes free.
     DropRecord {
-        /// Which.
+        /// The record's id.
         id: RecordId,
     },
-    /// The volume exists. One that existed before keeps its extents and its size, and takes the rest.
+    /// The volume is created or changed. An existing volume keeps its extents and its size, and takes the
+    /// other values.
     Volume {
         /// Its id.
         id: VolumeId,
@@ -40,34 +41,34 @@ pub enum Delta {
         /// Its copies.
         copies: u8,
     },
-    /// The volume is gone; its extents were given back before.
+    /// The volume is deleted; its extents were freed before.
     DropVolume {
-        /// Which.
+        /// The volume's id.
         id: VolumeId,
     },
-    /// Multi-step work is under way.
+    /// A multi-step operation begins or progresses.
     Intent {
-        /// Names the work.
+        /// The id of the operation.
         id: u32,
-        /// The work and how far it has come.
+        /// The operation and its progress.
         intent: Intent,
     },
-    /// It is done.
+    /// A multi-step operation ends.
     EndIntent {
-        /// Names the work.
+        /// The id of the operation.
         id: u32,
     },
-    /// A record's owners.
+    /// The number of a record's owners changes.
     RecordCount {
-        /// Which.
+        /// The record's id.
         id: RecordId,
-        /// How many.
+        /// The number of owners.
         count: u32,
     },
 }
 
 impl Delta {
-    /// Appends the delta's bytes.
+    /// Appends the encoded delta.
     pub fn encode(&self, blocks: u16, out: &mut Vec<u8>) {
         match self {
             Self::Entry { key, word } => {
@@ -116,7 +117,7 @@ impl Delta {
         }
     }
 
-    /// Reads the next delta; `None` if the bytes are none.
+    /// Decodes the next delta; `None` if the bytes are none.
     pub(crate) fn decode(blocks: u16, r: &mut Reader<'_>) -> Option<Self> {
         Some(match r.u8()? {
             1 => {

@@ -1,5 +1,5 @@
-//! The journal: a ring of frames, each a batch of deltas that becomes durable as a whole.
-//! See `docs/reference/format.md` for the bytes and what a power cut does to them.
+//! The journal: a ring of frames, each a batch of deltas that becomes durable as a whole. See
+//! `docs/reference/format.md` for the encoding and the effect of a power loss.
 
 use crate::format::checksum::crc32c_without;
 use crate::format::codec::Reader;
@@ -10,7 +10,7 @@ use weir_model::{Bytes, Mutant, Planted};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Longest frame, in bytes.
+/// The maximum length of a frame, in bytes.
 pub const FRAME_MAX: usize = 256 << 10;
 const MAGIC: [u8; 4] = *b"wJF1";
 const CRC_AT: usize = 4;
@@ -33,29 +33,29 @@ struct Header {
 
 const _: () = assert!(HEADER == 64 && FRAME_MAX.is_multiple_of(PAGE));
 
-/// A frame read back.
+/// A decoded frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its journal.
+    /// The journal's id.
     pub journal: u64,
-    /// Its sequence.
+    /// The sequence.
     pub sequence: u64,
-    /// Highest sequence known durable when it was written.
+    /// The highest sequence known to be durable when the frame was written.
     pub durable: u64,
-    /// CRC of its predecessor.
+    /// The CRC of its predecessor.
     pub chain: u32,
-    /// The pool's generation when its journal began.
+    /// The pool's generation when the journal began.
     pub incarnation: u32,
-    /// Its own CRC.
+    /// The frame's own CRC.
     pub crc: u32,
-    /// Bytes in the ring: a multiple of 4096.
+    /// The length in the ring, in bytes: a multiple of 4096.
     pub stored: u64,
-    /// What it says.
+    /// The changes.
     pub deltas: Vec<Delta>,
 }
 
 impl Frame {
-    /// Reads the frame at the start of `bytes`; `None` unless it is whole and of this pool.
+    /// Decodes the frame at the start of `bytes`; `None` unless it is complete and of this pool.
     pub fn decode(bytes: &[u8], pool: PoolId, blocks: u16) -> Option<Self> {
         Self::decode_with(bytes, pool, blocks, Planted::NONE)
     }
@@ -74,7 +74,7 @@ impl Frame {
         let mut r = Reader::new(&whole[HEADER..]);
         let count = header.deltas.get();
         let deltas: Vec<_> = (0..count).map_while(|_| Delta::decode(blocks, &mut r)).collect();
-        // The rest of a torn frame seldom makes sense: that would be a second defence.
+        // The rest of a torn frame seldom decodes, which would be a second line of defence.
         let is_read = deltas.len() == count as usize && r.is_empty();
         (is_read || !whole_and_good).then(|| Self {
             journal: header.journal.get(),
@@ -88,7 +88,7 @@ impl Frame {
         })
     }
 
-    /// Whether it is the one that belongs at this position.
+    /// Whether it is the frame that belongs at this position.
     fn follows(&self, at: JournalPosition, planted: Planted) -> bool {
         (self.journal, self.incarnation) == (at.journal, at.incarnation)
             && self.sequence == at.sequence
@@ -99,7 +99,7 @@ impl Frame {
 /// Builds one frame.
 #[derive(Debug)]
 pub(crate) struct FrameBuilder {
-    /// Longest frame to build, in bytes.
+    /// The maximum length of a frame, in bytes.
     most: usize,
     bytes: Vec<u8>,
     deltas: u32,
@@ -111,7 +111,7 @@ impl FrameBuilder {
         Self { most, bytes: vec![0; HEADER], deltas: 0, scratch: Vec::new() }
     }
 
-    /// Longest frame it builds, in bytes: a multiple of 4096.
+    /// Returns the maximum length of a frame, in bytes: a multiple of 4096.
     pub(crate) fn capacity(&self) -> usize {
         self.most
     }
@@ -120,7 +120,7 @@ impl FrameBuilder {
         self.deltas == 0
     }
 
-    /// Adds deltas that belong together; `false`, adding none, if the frame has no room for them.
+    /// Adds deltas that belong together. Returns `false`, adding none, if the frame has no space for them.
     #[must_use]
     pub(crate) fn add(&mut self, deltas: &[Delta], blocks: u16) -> bool {
         self.scratch.clear();
@@ -139,7 +139,7 @@ impl FrameBuilder {
         (self.bytes.len() as u64).next_multiple_of(PAGE as u64)
     }
 
-    /// The finished bytes, whole pages; the builder is empty again.
+    /// Returns the finished bytes, as whole pages, and empties the builder.
     fn seal(&mut self, pool: PoolId, at: JournalPosition, durable: u64, out: &mut Vec<u8>) -> u32 {
         let header = Header {
             magic: MAGIC,
@@ -165,10 +165,10 @@ impl FrameBuilder {
     }
 }
 
-/// Where the next frame goes and what may be overwritten.
+/// The position of the next frame, and the part of the ring that may be overwritten.
 ///
-/// Positions in the ring are kept as ever-growing offsets; modulo the ring's length they are the
-/// bytes' places.
+/// Positions in the ring are kept as ever-growing offsets; the offset modulo the ring's length is the
+/// position of the byte.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     pool: PoolId,
@@ -179,15 +179,15 @@ pub(crate) struct Journal {
     sequence: u64,
     chain: u32,
     durable: u64,
-    /// Everything from here on is needed by the older root.
+    /// The start of the frames that the older root needs.
     keep_from: u64,
-    /// … by the newer root.
+    /// The start of the frames that the newer root needs.
     newest_from: u64,
     planted: Planted,
 }
 
 impl Journal {
-    /// A new journal, empty, in a ring of this many bytes; its first frame goes to its start.
+    /// Creates an empty journal in a ring of this many bytes; its first frame goes to the start.
     pub(crate) fn new(pool: PoolId, ring: Bytes, first: JournalPosition, planted: Planted) -> Self {
         Self {
             pool,
@@ -204,7 +204,7 @@ impl Journal {
         }
     }
 
-    /// Where the next frame goes.
+    /// Returns the position of the next frame.
     pub(crate) fn position(&self) -> JournalPosition {
         JournalPosition {
             journal: self.id,
@@ -215,35 +215,35 @@ impl Journal {
         }
     }
 
-    /// The head to go with [`Self::position`], for [`Self::root_durable`].
+    /// Returns the head that belongs to [`Self::position`], for [`Self::root_durable`].
     pub(crate) fn head(&self) -> u64 {
         self.head
     }
 
-    /// Bytes of padding before a frame of this length, so that it does not cross the ring's end.
+    /// Returns the padding before a frame of this length, in bytes, so that it does not cross the ring's end.
     fn padding(&self, len: u64) -> u64 {
         let left = self.ring - self.head % self.ring;
         if len > left { left } else { 0 }
     }
 
-    /// Whether a frame of this length may be written without overwriting what a root needs.
+    /// Whether a frame of this length may be written without overwriting frames that a root needs.
     pub(crate) fn has_room(&self, len: u64) -> bool {
         let padding = if self.planted.is(Mutant::RingPaddingForgotten) { 0 } else { self.padding(len) };
         self.planted.is(Mutant::JournalOverrun) || self.head + padding + len - self.keep_from <= self.ring
     }
 
-    /// Bytes since the newest root's position: what replay would read.
+    /// Returns the bytes since the newest root's position, which replay would read.
     pub(crate) fn since_root(&self) -> u64 {
         self.head - self.newest_from
     }
 
-    /// Bytes of the ring.
+    /// Returns the length of the ring in bytes.
     pub(crate) fn ring(&self) -> u64 {
         self.ring
     }
 
-    /// Seals the frame into `out` and moves on; gives the offset in the ring to write it to.
-    /// The caller has checked [`Self::has_room`].
+    /// Seals the frame into `out` and advances. Returns the offset in the ring to write it to. The caller has
+    /// checked [`Self::has_room`].
     pub(crate) fn append(&mut self, frame: &mut FrameBuilder, out: &mut Vec<u8>) -> u64 {
         self.head += self.padding(frame.stored_len());
         let at = self.position();
@@ -253,15 +253,15 @@ impl Journal {
         at.offset
     }
 
-    /// Every frame appended so far is durable.
+    /// Notes that every frame appended so far is durable.
     pub(crate) fn all_durable(&mut self) {
         if !self.planted.is(Mutant::DurableSequenceStale) {
             self.durable = self.sequence - 1;
         }
     }
 
-    /// The root taken at `head` is durable: what only the root before the previous one needed may be
-    /// overwritten.
+    /// Notes that the root taken at `head` is durable: frames that only the root before the previous one
+    /// needed may be overwritten.
     pub(crate) fn root_durable(&mut self, head: u64) {
         let given_up = self.planted.is(Mutant::OlderJournalGivenUp);
         self.keep_from = if given_up { head } else { self.newest_from };
@@ -269,29 +269,29 @@ impl Journal {
     }
 }
 
-/// Why replay ended before the ring did.
+/// The reason why replay ended before the ring did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// At the tail: the next frame was never written, or not wholly.
+    /// The tail: the next frame was never written, or not completely.
     Tail,
-    /// The next frame is bad although a later one calls it durable.
+    /// The next frame is bad although a later one says it was durable.
     Damaged {
-        /// Sequence of the bad frame.
+        /// The sequence of the bad frame.
         sequence: u64,
-        /// Where in the ring it should be.
+        /// Its expected offset in the ring.
         offset: u64,
     },
     /// A journal that began later has a frame: the root that began it is lost, or cannot be used.
     Superseded {
-        /// Its id.
+        /// The id of that journal.
         journal: u64,
-        /// Where in the ring that frame is.
+        /// The offset of that frame in the ring.
         offset: u64,
     },
 }
 
 impl End {
-    /// What is wrong, and where in the ring; `None` if nothing is.
+    /// Returns the fault and its offset in the ring; `None` if there is none.
     pub(crate) fn fault(&self) -> Option<(u64, String)> {
         match self {
             Self::Tail => None,
@@ -306,8 +306,8 @@ impl End {
     }
 }
 
-/// Replays the frames from `from` on, giving each to `apply`; says where and why it ended. `rings` are
-/// the copies there are of the ring, one per member: a frame counts if it is whole in any of them.
+/// Replays the frames from `from` on, passing each to `apply`. Returns where and why it ended. `rings` are
+/// the copies of the ring, one per member: a frame counts if it is complete in any of them.
 pub(crate) fn replay(
     rings: &[Vec<u8>],
     from: JournalPosition,
@@ -339,16 +339,16 @@ pub(crate) fn replay(
     }
 }
 
-/// The journal and sequence the header at the start of `bytes` speaks of, whether or not its frame is
-/// whole; `None` if it is no header of this pool.
+/// Returns the journal and sequence in the header at the start of `bytes`, whether or not its frame is
+/// complete; `None` if it is no header of this pool.
 pub(crate) fn claims(bytes: &[u8], pool: PoolId) -> Option<(u64, u64)> {
     let (header, _) = Header::ref_from_prefix(bytes).ok()?;
     let is_header = header.magic == MAGIC && header.pool == pool.0;
     is_header.then(|| (header.journal.get(), header.sequence.get()))
 }
 
-/// Whether some frame says the missing one was durable, or that this journal is not the last. (One of an earlier
-/// incarnation says nothing: what it changed was rolled back.)
+/// Determines whether some frame says that the missing one was durable, or that this journal is not the last.
+/// (A frame of an earlier incarnation proves nothing: its changes were rolled back.)
 fn end_at(rings: &[Vec<u8>], at: JournalPosition, pool: PoolId, blocks: u16) -> End {
     let vouches = |f: &Frame| {
         (f.journal, f.incarnation) == (at.journal, at.incarnation)

@@ -5,21 +5,21 @@ use crate::format::superblock::{JOURNAL_AT, PoolId, ROOT_AT, Reading, Superblock
 use crate::{MapError, PAGE};
 use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize, IoError, Store};
 
-/// A device that is to join a new pool.
+/// A device of a new pool.
 #[derive(Clone, Debug)]
 pub struct NewDevice {
     /// Its name in the pool file.
     pub name: String,
     /// Its size.
     pub size: Bytes,
-    /// What kind of device it is.
+    /// Its class.
     pub class: DeviceClass,
 }
 
-/// A pool to be.
+/// A new pool.
 #[derive(Clone, Debug)]
 pub struct NewPool {
-    /// Its random identity.
+    /// Its random id.
     pub id: PoolId,
     /// Its name.
     pub name: String,
@@ -27,7 +27,7 @@ pub struct NewPool {
     pub extent: ExtentSize,
     /// Its devices, in the order of their ids; at most 255.
     pub devices: Vec<NewDevice>,
-    /// The devices that carry the map: one, or two that mirror each other.
+    /// The metadata members: one, or two that mirror each other.
     pub metadata: Vec<DeviceId>,
 }
 
@@ -36,13 +36,14 @@ const JOURNAL_MAX: u64 = 16_384;
 
 /// Lays out the devices, as superblocks of generation 1.
 ///
-/// The journal takes 1/16384 of the pool (64 MiB a terabyte), from 512 KiB to 64 MiB. The metadata
-/// pages are enough for three versions of a map in which every extent has a record of two places
-/// (0.1 % of the pool at 128 KiB extents), and besides, of several devices, all but the largest are cut into slots, or
-/// as much as an eighth of the pool (0.2 % of the pool more at most, at 128 KiB extents); at most a quarter of the smaller member.
+/// The journal takes 1/16384 of the pool (64 MiB per terabyte), from 512 KiB to 64 MiB. The metadata pages
+/// suffice for three versions of a map in which every extent has a record of two places (0.1 % of the pool at
+/// 128 KiB extents). In addition, with several devices, all but the largest may be divided into slots, up to
+/// an eighth of the pool (at most 0.2 % of the pool more at 128 KiB extents). The metadata pages take at most
+/// a quarter of the smaller member.
 ///
 /// # Errors
-/// If a device is too small or too large.
+/// Fails if a device is too small or too large.
 pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
     let members: DeviceSet = pool.metadata.iter().copied().collect();
     let known = members.iter().all(|member| member.index() < pool.devices.len());
@@ -81,16 +82,16 @@ pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
     pool.devices.iter().enumerate().map(lay_out).collect()
 }
 
-/// Where user data begins on a device with so many pages of journal and metadata.
+/// Returns the offset of user data on a device with this many pages of journal and metadata.
 pub(crate) fn data_at(pages: u64, extent: ExtentSize) -> DeviceOffset {
     let metadata_end = if pages == 0 { 1 << 20 } else { JOURNAL_AT.0 + pages * PAGE as u64 };
     DeviceOffset(metadata_end.next_multiple_of(extent.bytes().0.max(1 << 20)))
 }
 
-/// Extents of user data on a device of this size.
+/// Returns the extents of user data on a device of this size.
 ///
 /// # Errors
-/// If there is none, or there are more than the format can number.
+/// Fails if there is none, or if there are more than the format can number.
 pub(crate) fn data_extents(
     device: DeviceId,
     size: Bytes,
@@ -106,7 +107,7 @@ pub(crate) fn data_extents(
     u32::try_from(extents).map_err(|_| MapError::TooLarge { device, size })
 }
 
-/// Pages of the journal and metadata pages on every member, the smallest of which limits them.
+/// Returns the pages of the journal and the metadata pages of every member. The smallest member limits them.
 fn metadata_layout(pool: &NewPool) -> (u64, u64) {
     let page = PAGE as u64;
     let total: u64 = pool.devices.iter().map(|d| d.size.0).sum();
@@ -128,25 +129,25 @@ fn meta_pages_for(extents: u64, slots: u64, extent: ExtentSize) -> u64 {
     let slot_bytes = slots * crate::map::slot_bytes(extent.blocks()) as u64;
     let slot_pages = slot_bytes.div_ceil(crate::format::page::PAYLOAD as u64) + groups.min(slots);
     let objects = leaves + groups * group_pages + slot_pages;
-    // With the tables that name them, as admission reckons: `Map::metadata_need`.
+    // The tables that name the objects are included, as in `Map::metadata_need`.
     3 * (objects + objects / 100) + META_MIN
 }
 
-/// Creates the pool. Whatever was on the devices is lost. Until the last step the devices are no
-/// pool: a power cut on the way leaves nothing that could be opened.
+/// Creates the pool. All data on the devices is lost. Until the last step the devices are no pool: a power
+/// loss before that leaves nothing that could be opened.
 ///
 /// # Errors
-/// If a device is too small, or fails.
+/// Fails if a device is too small, or if it fails.
 pub fn create(store: &mut dyn Store, pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
     let superblocks = layout(pool)?;
     create_laid_out(store, &superblocks)?;
     Ok(superblocks)
 }
 
-/// Creates the pool these superblocks describe: for layouts other than [`layout`]'s.
+/// Creates the pool that these superblocks describe, for layouts other than [`layout`]'s.
 ///
 /// # Errors
-/// If a device fails.
+/// Fails if a device fails.
 pub fn create_laid_out(store: &mut dyn Store, superblocks: &[Superblock]) -> Result<(), MapError> {
     for sb in superblocks {
         write(store, sb.device, DeviceOffset(0), &[0; PAGE])?;
@@ -166,10 +167,10 @@ pub fn create_laid_out(store: &mut dyn Store, superblocks: &[Superblock]) -> Res
     Ok(())
 }
 
-/// Writes both copies, one after the other, so that one is good at any instant.
+/// Writes both copies of a superblock, one after the other, so that one is good at any instant.
 ///
 /// # Errors
-/// If the device fails.
+/// Fails if the device fails.
 pub fn write_superblock(store: &mut dyn Store, sb: &Superblock) -> Result<(), MapError> {
     let page = sb.encode();
     for at in [DeviceOffset(0), Superblock::second_at(sb.size)] {
@@ -194,10 +195,10 @@ pub(crate) fn write_first_superblock(store: &mut dyn Store, sb: &Superblock) -> 
     flush(store, sb.device)
 }
 
-/// Reads a device's superblock: the better copy, `None` if the device carries none.
+/// Reads a device's superblock: the better copy, or `None` if the device has none.
 ///
 /// # Errors
-/// If the device fails, or carries superblocks that are all damaged or of an unknown version.
+/// Fails if the device fails, or if all its superblocks are damaged or of an unknown version.
 pub fn read_superblock(
     store: &mut dyn Store,
     device: DeviceId,
@@ -210,7 +211,7 @@ pub fn read_superblock(
         let mut page = vec![0; PAGE];
         read(store, device, at, &mut page).map(|()| Superblock::decode(&page))
     };
-    // A copy that cannot be read is as good as a damaged one: the other is there for that.
+    // An unreadable copy is treated like a damaged one: the other copy replaces it.
     let (first, second) = match (read_at(DeviceOffset(0)), read_at(Superblock::second_at(size))) {
         (Err(error), Err(_)) => return Err(error),
         (first, second) => (first.unwrap_or(Reading::Damaged), second.unwrap_or(Reading::Damaged)),

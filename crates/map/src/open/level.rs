@@ -1,5 +1,5 @@
-//! Bringing the metadata members level when a pool is opened, and going on without one that fails.
-//! See `docs/reference/format.md`, Members and generations.
+//! Synchronizing the metadata members when a pool is opened, and continuing without one that fails. See
+//! `docs/reference/format.md`, Members and generations.
 
 use crate::format::page::PageNumber;
 use crate::format::root::Root;
@@ -10,27 +10,27 @@ use crate::open::reader::Repair;
 use crate::{MapError, PAGE, Superblock, create};
 use weir_model::{DeviceId, DeviceOffset, DeviceSet, Mutant, Store};
 
-/// Makes the superblocks durable from which it was decided who is current: both copies of each device
-/// found, the same bytes. One may have been read from a cache after its flush had failed; and where one
-/// copy could not be read, it may be newer than the other, a decision that was cut short and must not
-/// come to light after another one was made. A current member may only be left behind once this has
-/// been done: till then nobody knows what it will say of the other. Those left behind already have no
-/// say.
+/// Makes the superblocks durable that decided which members are current: both copies of each device found,
+/// with the same bytes. A copy may have been read from a cache after its flush had failed. If one copy was
+/// unreadable, it may be newer than the other: an interrupted decision that must not appear after another one
+/// was made. A current member may be left behind only after this: until then nobody knows what its superblock
+/// will say about the other. Members already left behind are ignored.
 fn affirm(store: &mut dyn Store, assembly: &Assembly) -> Result<(), MapError> {
     let mut heard = assembly.found.iter().filter(|sb| !assembly.stale.contains(&sb.device));
     heard.try_for_each(|sb| create::write_superblock(store, sb))
 }
 
-/// Pages copied at once, at most.
+/// The maximum number of pages copied at once.
 const COPY_PAGES: u64 = 256;
 
 impl Map {
-    /// Makes the map loaded from `root` the one that is served: records what the pool goes on without,
-    /// mends what was damaged on one member, writes members that were left behind anew, and gives the map
-    /// a new journal, durable in both roots of every member. Says which members were written anew.
+    /// Makes the map loaded from `root` the one that is served: records the devices that the pool continues
+    /// without, repairs pages that were damaged on one member, rewrites members that were left behind, and
+    /// gives the map a new journal, durable in both roots of every member. Returns the members that were
+    /// rewritten.
     ///
     /// # Errors
-    /// If a device fails without which it cannot go on.
+    /// Fails if a device fails without which the pool cannot continue.
     pub(crate) fn take_over(
         &mut self,
         store: &mut dyn Store,
@@ -50,7 +50,7 @@ impl Map {
             self.or_leave_behind(store, device, mended)?;
         }
         for &device in &assembly.stale {
-            // One that fails stays behind.
+            // A member that fails stays behind.
             if self.copy_metadata(store, device, used).is_ok() {
                 self.members.push(device);
             }
@@ -68,8 +68,9 @@ impl Map {
                 sb.incarnation += u32::from(levelled.contains(sb.device));
             }
             raise(&mut self.devices);
-            // First on those that have gone on without the others. One that does not durably know that
-            // they are back would do so again, by itself, and so must not be left behind for them.
+            // The members that have continued without the others come first. One that does not durably know
+            // that they are back would continue without them again, by itself, and so must not be left behind
+            // for them.
             let survivors = self.members.iter().filter(|device| !levelled.contains(**device));
             for device in survivors {
                 create::write_superblock(store, &self.devices[device.index()])?;
@@ -79,15 +80,16 @@ impl Map {
         Ok(levelled)
     }
 
-    /// What a killed server left in the devices' caches becomes durable before anything builds on it, with
-    /// the very first flush: a device tells of lost writes once. A member left behind has data too.
+    /// Makes everything that a killed server left in the devices' caches durable before anything builds on
+    /// it, with the very first flush, because a device reports lost writes once. A member left behind has
+    /// data too.
     fn make_read_durable(&self, store: &mut dyn Store, root: &Root) -> Result<(), MapError> {
         let skipped = self.planted.is(Mutant::CachesNotFlushedWhenOpening);
         for device in self.present.iter().filter(|_| !skipped) {
-            // Whom it told may have ended with it. No flush makes such a root durable then, and what the
-            // root before it reaches is about to be overwritten: it is written again, as it is. Nothing
-            // else needs that: its pages were durable before it was written, and frames that are not
-            // were never acknowledged.
+            // The loss may have been reported to a server that has ended. No flush then makes such a root
+            // durable, and the pages that the root before it reaches are about to be overwritten: so it is
+            // rewritten unchanged. Nothing else needs that: the root's pages were durable before it was
+            // written, and frames that are not durable were never acknowledged.
             let rewritten = match self.members.contains(&device) {
                 true => create::write(store, device, ROOT_AT[root.slot()], &root.encode(self.pool)[..]),
                 false => Ok(()),
@@ -97,8 +99,8 @@ impl Map {
         Ok(())
     }
 
-    /// Writes a stale member's metadata anew from a current one's, roots and journal aside. Its own is
-    /// gone from the first write on.
+    /// Rewrites a stale member's metadata, without roots and journal, from a current one's. Its own is lost
+    /// from the first write on.
     fn copy_metadata(
         &self,
         store: &mut dyn Store,
@@ -127,10 +129,10 @@ impl Map {
         create::flush(store, to)
     }
 
-    /// Writes a checkpoint, waiting for it: when opening, and for offline commands.
+    /// Writes a checkpoint synchronously: when opening, and for offline commands.
     ///
     /// # Errors
-    /// If the last metadata member fails, or the metadata area has no room.
+    /// Fails if the last metadata member fails, or if the metadata area is full.
     pub fn checkpoint_now(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
         self.begin_checkpoint()?;
         let mut bytes = Vec::new();
@@ -167,7 +169,7 @@ impl Map {
         Ok(())
     }
 
-    /// A member that failed is left behind if another one is current.
+    /// Leaves a failed member behind if another one is current; otherwise returns the error.
     fn or_leave_behind(
         &mut self,
         store: &mut dyn Store,
@@ -180,9 +182,9 @@ impl Map {
         }
     }
 
-    /// The pool goes on without the metadata on this member: raises the generation, and says so in the
-    /// superblocks ([`Self::devices`]). They must be durable on every device left before anything is
-    /// acknowledged that the member does not know. `false`, changing nothing, if it is no member or
+    /// Continues without the metadata on this member: increments the generation, and records it in the
+    /// superblocks ([`Self::devices`]). They must be durable on every remaining device before anything is
+    /// acknowledged that the member does not know. Returns `false`, changing nothing, if it is no member or
     /// there is no other one.
     pub fn leave_behind(&mut self, device: DeviceId) -> bool {
         let missing = self.missing();
@@ -200,8 +202,8 @@ impl Map {
         true
     }
 
-    /// Writes the superblocks to every device that is there, the members first; but not to an outdated one:
-    /// as long as the map that does not count on it is not durable, it must be known for what it is.
+    /// Writes the superblocks to every present device, the members first; but not to an outdated one: until
+    /// the map that does not rely on it is durable, it must be recognizable as outdated.
     pub(super) fn record(&mut self, store: &mut dyn Store) -> Result<(), MapError> {
         loop {
             match self.record_once(store) {
@@ -224,7 +226,7 @@ impl Map {
             } else {
                 create::write_superblock(store, sb)
             };
-            // One that was left behind may well fail.
+            // A device that was left behind may well fail.
             if let (Err(error), false) = (written, self.missing().contains(device)) {
                 return Err((device, error));
             }
@@ -232,7 +234,7 @@ impl Map {
         Ok(())
     }
 
-    /// The metadata members that are written, each with a copy of everything: one or two.
+    /// Returns the metadata members in use, each with a copy of everything: one or two.
     pub fn members(&self) -> &[DeviceId] {
         &self.members
     }
@@ -242,29 +244,29 @@ impl Map {
         !self.devices[0].members.is_empty()
     }
 
-    /// Devices the pool has gone on without.
+    /// Returns the devices that the pool has continued without.
     pub fn missing(&self) -> DeviceSet {
         self.devices[0].missing
     }
 
-    /// Metadata members whose copy is no longer written.
+    /// Returns the metadata members whose copy is no longer written.
     pub fn left_behind(&self) -> DeviceSet {
         self.devices[0].members.and(self.missing())
     }
 
-    /// Devices that were not there when the pool was opened.
+    /// Returns the devices that were absent when the pool was opened.
     pub fn absent(&self) -> DeviceSet {
         self.devices.iter().map(|sb| sb.device).filter(|device| !self.present.contains(*device)).collect()
     }
 
-    /// What a device that is absent is called: no superblock says it.
+    /// Sets the name of an absent device, which no superblock contains.
     pub fn name_absent(&mut self, device: DeviceId, name: &str) {
         if !self.present.contains(device) {
             name.clone_into(&mut self.devices[device.index()].device_name);
         }
     }
 
-    /// The superblock of a member: all have their metadata at the same places.
+    /// Returns the superblock of a member: all members have the same metadata layout.
     pub(crate) fn layout(&self) -> &Superblock {
         &self.devices[self.members[0].index()]
     }

@@ -1,52 +1,52 @@
-//! Which devices hold the newest metadata, and whether the pool may be opened with those at hand.
-//! See `docs/reference/format.md`, Members and generations.
+//! The devices with the newest metadata, and whether the pool may be opened with those present. See
+//! `docs/reference/format.md`, Members and generations.
 
 use crate::{MapError, Superblock};
 use smallvec::SmallVec;
 use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, Mutant, Planted};
 
-/// How a pool may be opened that is not all there.
+/// The options for opening an incomplete pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Open with one metadata member though the other, which is absent, may know of newer commits; and with
-    /// an older file of a device though it alone holds some of the data.
+    /// Whether to open with one metadata member although the other, which is absent, may know of newer
+    /// commits; and with an older file of a device although only it has some of the data.
     pub accept_rollback: bool,
-    /// Devices that may be absent: what is on them gives I/O errors.
+    /// Devices that may be absent: requests for their data give I/O errors.
     pub without: DeviceSet,
     /// For mutation testing.
     pub planted: Planted,
 }
 
-/// A pool's devices, as far as they are there.
+/// The present devices of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Assembly {
-    /// The superblocks of the devices that are there, as they were found.
+    /// The superblocks of the present devices, as found.
     pub(crate) found: Vec<Superblock>,
-    /// By device id, of one generation; stand-ins for those absent.
+    /// Superblocks by device id, of one generation; stand-ins for absent devices.
     pub(crate) superblocks: Vec<Superblock>,
     pub(crate) present: DeviceSet,
-    /// Members that hold the newest metadata.
+    /// Members with the newest metadata.
     pub(crate) members: SmallVec<[DeviceId; 2]>,
-    /// Members that are there and do not.
+    /// Members that are present without it.
     pub(crate) stale: SmallVec<[DeviceId; 2]>,
-    /// Devices that are there as older files than the pool has used: their data is not what the map says.
+    /// Devices that are present as older files than the pool has used: the map is wrong about their data.
     pub(crate) outdated: DeviceSet,
-    /// The superblocks say what is not written yet, and must be before anything else is.
+    /// Whether the superblocks contain changes that must be written before anything else is.
     pub(crate) unwritten: bool,
     pub(crate) accept_rollback: bool,
     pub(crate) planted: Planted,
 }
 
 impl Assembly {
-    /// Puts the devices at hand together.
+    /// Assembles the present devices.
     ///
     /// # Errors
-    /// If they do not belong together, or must not be opened without those that are absent.
+    /// Fails if they do not belong together, or must not be opened without the absent ones.
     pub(crate) fn new(found: &[Superblock], options: &OpenOptions) -> Result<Self, MapError> {
         Self::beside_older(found, options, DeviceSet::default())
     }
 
-    /// The same, where what is found as these devices is known to be older files, whatever superblocks say.
+    /// Like `new`, where the files of the devices `older` are known to be older, whatever superblocks say.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -80,9 +80,9 @@ impl Assembly {
         let absent = ids().collect::<DeviceSet>().without(present);
         let rolls_back = refuse_absent(absent.without(newest.missing), current, options)?;
         let stale = declared.without(at_hand).and(present);
-        // Those that are there and up to date are damaged no longer.
+        // Devices that are present and up to date are no longer damaged.
         let damaged = newest.damaged.without(present.without(outdated)).or(older);
-        // The superblocks written next say so of older files, and count from then on.
+        // The superblocks written next record older files, and count from then on.
         let damaged_since = if older.is_empty() { newest.damaged_since } else { newest.generation + 1 };
         let missing = absent.or(stale);
         let abandoned =
@@ -96,7 +96,7 @@ impl Assembly {
                     return Superblock { missing, abandoned, damaged, joined, ..stand_in(newest, device) };
                 }
             };
-            // It comes back; a stale member only once it is level again.
+            // The device comes back; a stale member does so only once it is synchronized.
             sb.incarnation += u32::from(newest.missing.contains(device) && !stale.contains(device));
             let says = (sb.generation, sb.missing, sb.abandoned, sb.damaged, &sb.joined);
             unwritten |= says != (newest.generation, missing, abandoned, damaged, &joined);
@@ -123,14 +123,14 @@ impl Assembly {
         Ok(assembly)
     }
 
-    /// The outdated devices that are so because they have just taken the place of others.
+    /// Returns the devices that are outdated because they have just replaced others.
     pub(crate) fn blank(&self) -> DeviceSet {
         let blank = self.found.iter().filter(|sb| sb.is_blank() && self.outdated.contains(sb.device));
         blank.map(|sb| sb.device).collect()
     }
 }
 
-/// A generation later.
+/// Increments the generation.
 pub(crate) fn raise(superblocks: &mut [Superblock]) {
     superblocks.iter_mut().for_each(|sb| sb.generation += 1);
 }
@@ -157,8 +157,8 @@ fn check_one_pool(found: &[Superblock]) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Refuses devices that others have taken the place of, whatever happened to them since. Says when each
-/// device that took another one's place did.
+/// Refuses devices that others have replaced, whatever happened to them since. Returns when each replacement
+/// joined.
 fn refuse_replaced(found: &[Superblock]) -> Result<Vec<u64>, MapError> {
     let devices = found.iter().map(|sb| sb.joined.len()).max().unwrap_or(0);
     let latest = |device: DeviceId| found.iter().map(|sb| sb.joined(device)).max().unwrap_or(0);
@@ -169,7 +169,7 @@ fn refuse_replaced(found: &[Superblock]) -> Result<Vec<u64>, MapError> {
     }
 }
 
-/// The superblock that knows most. One generation says one thing.
+/// Returns the superblock of the highest generation. All superblocks of one generation must agree.
 fn newest(found: &[Superblock]) -> Result<&Superblock, MapError> {
     let newest = found.iter().max_by_key(|sb| sb.generation);
     let newest = newest.ok_or_else(|| MapError::Mismatch("there are none".into()))?;
@@ -181,7 +181,7 @@ fn newest(found: &[Superblock]) -> Result<&Superblock, MapError> {
     }
 }
 
-/// The metadata members, whether current or not.
+/// Returns the metadata members, current or not.
 fn declared_members(found: &[Superblock], newest: &Superblock) -> Result<DeviceSet, MapError> {
     let flagged: DeviceSet = found.iter().filter(|sb| sb.is_metadata_member()).map(|sb| sb.device).collect();
     let mismatch = |why: String| Err(MapError::Mismatch(why));
@@ -208,8 +208,8 @@ fn declared_members(found: &[Superblock], newest: &Superblock) -> Result<DeviceS
     Ok(newest.members)
 }
 
-/// Refuses devices that went on without those that hold the newest metadata now: what they hold is
-/// of another history.
+/// Refuses devices that continued without those that have the newest metadata now: their content belongs to
+/// another history.
 fn refuse_split(found: &[Superblock], newest: &Superblock, current: DeviceSet) -> Result<(), MapError> {
     for sb in found {
         let left_behind = sb.missing.and(current).iter().next();
@@ -222,8 +222,8 @@ fn refuse_split(found: &[Superblock], newest: &Superblock, current: DeviceSet) -
     Ok(())
 }
 
-/// Refuses the absence of devices the pool has not gone on without before, unless accepted. Says whether
-/// the pool may roll back.
+/// Refuses the absence of devices that the pool has not continued without before, unless accepted. Returns
+/// whether the pool may roll back.
 fn refuse_absent(absent: DeviceSet, current: DeviceSet, options: &OpenOptions) -> Result<bool, MapError> {
     let mut rolls_back = false;
     for device in absent.iter() {
@@ -239,8 +239,8 @@ fn refuse_absent(absent: DeviceSet, current: DeviceSet, options: &OpenOptions) -
     Ok(rolls_back)
 }
 
-/// The current members whose metadata can be used: not that of an older file, unless there is no other and it
-/// is accepted.
+/// Returns the current members whose metadata can be used: not that of an older file, unless there is no
+/// other and it is accepted.
 fn refuse_outdated(
     at_hand: DeviceSet,
     outdated: DeviceSet,
@@ -256,7 +256,7 @@ fn refuse_outdated(
     }
 }
 
-/// What stands for the superblock of a device that is not there. Nothing of it is ever written.
+/// Returns a stand-in for the superblock of an absent device. It is never written.
 fn stand_in(newest: &Superblock, device: DeviceId) -> Superblock {
     Superblock {
         device,

@@ -1,11 +1,11 @@
-//! Devices that are there as older files than the pool has used. See `docs/reference/format.md`, Members and
-//! generations.
+//! Devices that are present as older files than the pool has used. See `docs/reference/format.md`, Members
+//! and generations.
 //!
-//! When the file of a device is truncated, removed or replaced while the pool is served, all superblocks say
-//! so and carry a higher generation ([`Map::note_damaged`]). A file found later under the device's name whose
-//! superblock is of an older generation is from before that, or what was left of it. What the map says of
-//! that device does not hold for such a file: where another device has the blocks, that one's count alone;
-//! what only the older file has, is used only if the user accepts it.
+//! When the file of a device is truncated, removed or replaced while the pool is served, all superblocks
+//! record this and get a higher generation ([`Map::note_damaged`]). A file found later under the device's
+//! name whose superblock has an older generation is from before that, or is the remainder of the damaged one.
+//! The map is wrong about such a file: where another device has the blocks, only that one counts; blocks that
+//! only the older file has are used only if the user accepts it.
 
 use crate::format::value::{RecordId, Released, Word};
 use crate::map::Map;
@@ -14,9 +14,9 @@ use crate::{MapError, Record};
 use weir_model::{BlockRange, Bytes, DeviceId, DeviceSet, ExtentKey, Mutant};
 
 impl Map {
-    /// The device's file was truncated, removed or replaced: from now on it counts only with a superblock of
-    /// this generation ([`Self::devices`]), which must be durable on every other device before anything is
-    /// acknowledged that an older file does not have.
+    /// Records that the device's file was truncated, removed or replaced: from now on it counts only with a
+    /// superblock of this generation ([`Self::devices`]), which must be durable on every other device before
+    /// anything is acknowledged that an older file does not have.
     pub fn note_damaged(&mut self, device: DeviceId) {
         raise(&mut self.devices);
         for sb in &mut self.devices {
@@ -25,16 +25,16 @@ impl Map {
         }
     }
 
-    /// Devices that are known to have been damaged and were not there since.
+    /// Returns the devices known to be damaged that have not been present since.
     pub(crate) fn damaged_devices(&self) -> DeviceSet {
         self.devices[0].damaged
     }
 
-    /// What outdated devices hold no longer counts where another device that is there has it, too. In
-    /// recovery, before intents are settled and free space is rebuilt.
+    /// Makes places on outdated devices invalid for blocks that another present device has too. For recovery,
+    /// before intents are settled and free space is rebuilt.
     ///
     /// # Errors
-    /// If an outdated device alone holds blocks, and that is not `accepted`.
+    /// Fails if only an outdated device has some blocks, and that is not `accepted`.
     pub(crate) fn discount_outdated(&mut self, outdated: DeviceSet, accepted: bool) -> Result<(), MapError> {
         if outdated.is_empty() || self.planted.is(Mutant::OutdatedDeviceTrusted) {
             return Ok(());
@@ -74,8 +74,8 @@ impl Map {
 }
 
 impl Record {
-    /// Places on `outdated` devices no longer hold the blocks that a `trusted` device holds. What outdated
-    /// ones hold alone is told to `add`, block by block.
+    /// Makes places on `outdated` devices invalid for the blocks that a `trusted` device has. Calls `add` for
+    /// each block that only outdated ones have.
     fn discount_where_trusted(
         &mut self,
         outdated: DeviceSet,
@@ -84,7 +84,7 @@ impl Record {
     ) {
         let Some(mut held) = self.places.first().map(|place| place.valid.none_of_these()) else { return };
         self.places.iter().filter(|p| trusted.contains(p.device())).for_each(|p| held.union(&p.valid));
-        // Free space is rebuilt from what is left.
+        // Free space is rebuilt from the remaining places.
         let mut released = Released::new();
         for place in self.places.iter_mut().filter(|place| outdated.contains(place.device())) {
             let blocks: Vec<u16> = place.valid.iter().collect();

@@ -1,5 +1,4 @@
-//! Who owns which space, found out when opening: every extent and slot has one owner, and what has
-//! none is free.
+//! Space ownership, determined when a pool is opened: every extent and slot has one owner, or is free.
 
 use crate::format::page::PageNumber;
 use crate::format::value::{Location, Place, RecordId, Value, Word};
@@ -9,14 +8,13 @@ use crate::{MapError, Space};
 use weir_model::{DeviceExtent, DeviceId, Mutant, PlaceKind};
 
 impl Map {
-    /// Makes free space of what no page, record or slot names.
+    /// Frees the space that no page, record or slot names.
     ///
-    /// Records are looked at in the order in which they lie in memory, not in that of the extents that
-    /// name them: where most extents have a record, nearly every look would else miss the processor's
-    /// caches.
+    /// Records are visited in the order in which they are in memory, not in that of the extents that name
+    /// them: if most extents have a record, nearly every access would otherwise miss the processor's caches.
     ///
     /// # Errors
-    /// If something is named twice, or names what does not exist.
+    /// Fails if anything is named twice, or does not exist.
     pub(crate) fn rebuild_space(&mut self) -> Result<(), MapError> {
         self.size_stand_ins();
         let mut owners = Owners {
@@ -58,7 +56,7 @@ impl Map {
         Ok(())
     }
 
-    /// A device that is absent has the extents that the map names there.
+    /// Gives absent devices as many extents as the map names on them.
     fn size_stand_ins(&mut self) {
         if self.absent().is_empty() {
             return;
@@ -87,14 +85,14 @@ impl Map {
     }
 }
 
-/// What has been found to have an owner.
+/// The space found to have an owner.
 struct Owners {
     spaces: Vec<Space>,
     blocks: u16,
-    /// A bit per record id that some extent names.
+    /// One bit per record id that some extent names.
     records: Vec<u64>,
     named: usize,
-    /// The first thing that has two owners, or does not exist.
+    /// The first object that has two owners, or does not exist.
     trouble: Option<String>,
 }
 

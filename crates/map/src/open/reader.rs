@@ -1,39 +1,39 @@
-//! Reads the metadata of all members as one: what one does not have right is taken from the other, and
-//! mended.
+//! Reads the metadata of all members as one: a page that one member has wrong is taken from the other, and
+//! repaired.
 
 use crate::format::page::{self, Identity, PageNumber};
 use crate::format::table::Pointer;
 use crate::{MapError, PAGE, PoolId, Superblock, create};
 use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Planted, Store};
 
-/// Most pages read at once.
+/// The maximum number of pages read at once.
 const RUN_PAGES: u64 = 256;
-/// Pages nobody asks for are read along if there are no more of them than this between two that are:
-/// 64 KiB take an SSD about as long as another command would.
+/// The maximum gap between two wanted pages that is read along: an SSD takes about as long for 64 KiB as for
+/// another command.
 const GAP_PAGES: u64 = 16;
 
-/// A page that a member does not have right, with the bytes it should have.
+/// A page that a member has wrong, with its correct bytes.
 pub(crate) type Repair = (DeviceId, PageNumber, Box<[u8; PAGE]>);
 
-/// Reads metadata pages, many at a time where those that are [planned](Self::plan) lie side by side.
+/// Reads metadata pages, many at a time where [planned](Self::plan) pages are adjacent.
 pub(crate) struct Reader<'a> {
     store: &'a mut dyn Store,
     pool: PoolId,
     members: &'a [DeviceId],
     pages_at: DeviceOffset,
     meta_pages: u64,
-    /// The pages that will be asked for, ascending.
+    /// The pages that will be requested, ascending.
     planned: Vec<u64>,
-    /// Per member, what was read last.
+    /// Per member, the last pages read.
     runs: Vec<PageRun>,
     pub(crate) read: Bytes,
     pub(crate) repairs: Vec<Repair>,
-    /// The pages read, in no order.
+    /// The pages read, unordered.
     pub(crate) used: Vec<PageNumber>,
     planted: Planted,
 }
 
-/// Pages side by side.
+/// A run of adjacent pages.
 #[derive(Default)]
 struct PageRun {
     first: u64,
@@ -42,14 +42,14 @@ struct PageRun {
     bytes: Vec<u8>,
 }
 
-/// A page that is what its pointer says.
+/// A page that matches its pointer.
 pub(crate) struct Opened {
     pub(crate) level: u8,
     pub(crate) next: PageNumber,
     pub(crate) payload: Vec<u8>,
 }
 
-/// What a pointer says about the page it points to. A map page's level is in the page.
+/// The page that a pointer leads to, as expected. A map page's level is in the page.
 #[derive(Clone, Copy)]
 pub(crate) struct Expected {
     pub(crate) identity: Identity,
@@ -79,9 +79,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What these point to will be read next. Gives their indices in the order in which they lie on the
-    /// disk: read in that order, every part of the disk is read once, however much a long life has
-    /// mixed them up. Those that point to nothing come last.
+    /// Plans to read the pages of these pointers next. Returns the pointers' indices in the order of the
+    /// pages on disk: read in that order, every part of the disk is read once, however mixed up the pages
+    /// are. Pointers to nothing come last.
     pub(crate) fn plan(&mut self, pointers: &[Pointer]) -> Vec<usize> {
         let mut order: Vec<_> = (0..pointers.len()).collect();
         order.sort_unstable_by_key(|i| pointers[*i].number);
@@ -90,11 +90,11 @@ impl<'a> Reader<'a> {
         order
     }
 
-    /// The page, from the first member that has it right. It is looked at on all of them: what rots
-    /// unseen on one is lost with the other.
+    /// Returns the page from the first member that has it right. It is verified on all members, because
+    /// undetected damage on one is lost with the other.
     ///
     /// # Errors
-    /// If none has it right: how the first failed.
+    /// If none has it right, returns the error of the first.
     pub(crate) fn page(&mut self, number: PageNumber, expected: Expected) -> Result<Opened, MapError> {
         let (mut wrong, mut good, mut first_error) = (Vec::new(), None, None);
         for (member, &device) in self.members.iter().enumerate() {
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Reads a planned page, and those planned after it that lie near.
+    /// Reads a planned page, and the planned ones after it that are near.
     fn fetch(&mut self, member: usize, number: PageNumber) {
         let mut last = number.0;
         for next in &self.planned[self.planned.partition_point(|n| *n < last)..] {

@@ -1,11 +1,11 @@
-//! A device that is gone for good gives way to a blank one. See `docs/reference/format.md`, Members and
+//! Replacement of a permanently lost device by a blank one. See `docs/reference/format.md`, Members and
 //! generations.
 //!
-//! The blank device gets a superblock of a generation before the one from which the device counts, as the
-//! superblocks of all others say: it is what an [older file](crate::outdated) is. The next opening makes free
-//! space of what the map names there, a metadata member is written anew, and copies are made anew.
+//! The blank device gets a superblock of a generation before the one from which, according to all other
+//! superblocks, the device counts: it is treated like an [older file](crate::outdated). The next opening
+//! frees the space that the map names there, rewrites a metadata member, and copies are made again.
 //!
-//! All superblocks say for good when it joined, so the device that is gone is never taken for it again.
+//! All superblocks record permanently when it joined, so the lost device is never mistaken for it.
 
 use crate::create::{NewDevice, write_superblock};
 use crate::format::value::Value;
@@ -16,15 +16,15 @@ use crate::open::open_and;
 use crate::{MapError, OpenOptions, Superblock};
 use weir_model::{Bytes, DeviceId, DeviceSet, Store};
 
-/// Lets the blank device that `store` has as `device` take the place of the one of this id, which is not
-/// among those `found`. Opens the pool without it, as [`open`](crate::open()) does with these options.
+/// Replaces the device of this id, which is not among those `found`, with the blank device that `store` has
+/// under that id. Opens the pool without it, as [`open`](crate::open()) does with these options.
 ///
-/// A power cut on the way leaves the pool without the device, or with the new one.
+/// A power loss during the replacement leaves the pool without the device, or with the new one.
 ///
 /// # Errors
-/// If the device is there, the pool cannot be opened without it, something is on it alone, the new one is too
-/// small for what the map names there: then nothing was changed. If a device fails: then the pool may be as
-/// opening it without the device leaves it.
+/// Fails, changing nothing, if the device is present, if the pool cannot be opened without it, if only it has
+/// some data, or if the new one is too small for the extents that the map names there. Fails if a device
+/// fails; the pool may then be in the state after an opening without the device.
 pub fn replace(
     store: &mut dyn Store,
     found: &[Superblock],
@@ -35,8 +35,7 @@ pub fn replace(
     replace_with(store, found, device, options, |map| map.superblock_of(device, new))
 }
 
-/// The same for layouts other than [`replace`]'s: what the new device's superblock says is given, but for its
-/// generation.
+/// Like [`replace`], for other layouts: the new device's superblock is given, except its generation.
 ///
 /// # Errors
 /// As [`replace`].
@@ -64,20 +63,20 @@ fn replace_with(
     }
     let without = options.without.or([device].into_iter().collect());
     let options = OpenOptions { without, ..*options };
-    // What is refused is refused before anything is on record.
+    // Every refusal comes before anything is recorded.
     let (mut map, _, new) = open_and(store, found, &options, |map| {
         map.refuse_if_held_alone(device)?;
         superblock(map)
     })?;
     let new = map.join(new);
-    // Whoever knows that the device was replaced does so before there is something to take for it.
+    // The other devices record the replacement before the new device has a superblock.
     map.record(store)?;
     write_superblock(store, &new)?;
     Ok(new)
 }
 
 impl Map {
-    /// Refuses to do without a device that holds what no device at hand does.
+    /// Refuses to lose a device that has data no present device has.
     fn refuse_if_held_alone(&self, device: DeviceId) -> Result<(), MapError> {
         let held = |volume| {
             let mut blocks = 0;
@@ -97,7 +96,7 @@ impl Map {
         }
     }
 
-    /// Blocks of an extent that only this device holds, of those that are there and this one.
+    /// Counts the blocks of an extent that only this device has, among the present ones and it.
     fn held_alone(&self, device: DeviceId, value: &Value) -> u64 {
         let record = match value {
             Value::Empty => return 0,
@@ -110,7 +109,7 @@ impl Map {
         here.flat_map(|place| place.valid.iter()).filter(|block| !is_held(*block)).count() as u64
     }
 
-    /// What the new device's superblock says.
+    /// Returns the new device's superblock.
     fn superblock_of(&self, device: DeviceId, new: &NewDevice) -> Result<Superblock, MapError> {
         let other = self.layout();
         let (journal_pages, meta_pages) = match other.members.contains(device) {
@@ -133,7 +132,7 @@ impl Map {
         Ok(superblock)
     }
 
-    /// Refuses a device that has fewer extents than the map names of the one it is to replace.
+    /// Refuses a device with fewer extents than the map names on the one it replaces.
     fn refuse_too_small(&self, new: &Superblock) -> Result<(), MapError> {
         let Superblock { device, size, data_at, data_extents, .. } = *new;
         let named = self.devices[device.index()].data_extents;
@@ -144,8 +143,8 @@ impl Map {
         Err(MapError::TooSmall { device, size, least })
     }
 
-    /// The device takes the place of the one that is gone, and is outdated: it has a generation that no other
-    /// one ever had, and counts from the next one on. Its superblock.
+    /// Makes the new device replace the lost one. It is outdated: it has a generation that no other device
+    /// ever had, and counts from the next one on. Returns its superblock.
     fn join(&mut self, new: Superblock) -> Superblock {
         raise(&mut self.devices);
         let generation = self.devices[0].generation;

@@ -1,12 +1,12 @@
-//! Write intents at recovery: where a write to several places may have reached only some of them,
-//! one copy is chosen, and the others no longer count. What one place holds has an intent, too, if it is in doubt since a
-//! flush failed.
+//! Write intents at recovery: where a write to several places may have reached only some of them, one copy is
+//! selected, and the others become invalid. A block in only one place has an intent too, if it is in doubt
+//! since a flush failed.
 //!
-//! Any copy will do: each of its sectors is what was there before or what some write since put
-//! there. What must not be is that a block reads one way now and another way later. So the chosen copy is
-//! written again as it is read: what was cached when an earlier server's flush failed can still be read, but
-//! no later flush makes it durable, and another copy would be made of what is not there after a cut. Recovery
-//! flushes all devices and ends with checkpoints, so all this is durable before anything is served.
+//! Any copy will do: each of its sectors is either the old data or that of a later write. But a block must
+//! not read one way now and another way later. So the selected copy is rewritten as it is read: data that was
+//! cached when an earlier server's flush failed can still be read, but no later flush makes it durable, and a
+//! copy of it would differ from it after a power loss. Recovery flushes all devices and ends with
+//! checkpoints, so all this is durable before anything is served.
 
 use crate::MapError;
 use crate::format::value::{Place, Record, RecordId, Released, Slot, Value, Whole, Word};
@@ -16,8 +16,8 @@ use crate::open::members::Assembly;
 use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, Mutant, PlaceId, Store};
 
 impl Map {
-    /// Settles what places hold, in recovery, before free space is rebuilt: what outdated devices hold, then
-    /// write intents; how many bytes were written for that.
+    /// Settles the places in recovery, before free space is rebuilt: outdated devices, then write intents.
+    /// Returns the bytes rewritten.
     ///
     /// # Errors
     /// As [`Map::discount_outdated`].
@@ -26,7 +26,7 @@ impl Map {
         Ok(self.settle_intents(store))
     }
 
-    /// Settles every write intent, writing what is chosen again to where it is; how many bytes.
+    /// Settles every write intent, rewriting the selected copies in place. Returns the bytes rewritten.
     fn settle_intents(&mut self, store: &mut dyn Store) -> Bytes {
         let mut intended: Vec<(ExtentKey, RecordId, Record)> = Vec::new();
         for (volume, v) in &self.catalogue.volumes {
@@ -49,8 +49,8 @@ impl Map {
         written
     }
 
-    /// What the map says of an extent with a record, in recovery: what the record says, as short as that can
-    /// be said.
+    /// Sets the map's value of an extent with a record, in recovery, to the simplest value equivalent to this
+    /// record.
     pub(crate) fn restate(&mut self, key: ExtentKey, id: RecordId, record: Record) {
         let word = match Value::Record(record).canonical(self.blocks) {
             Value::Record(record) => return self.apply(Delta::Record { id, record }),
@@ -62,7 +62,7 @@ impl Map {
     }
 }
 
-/// Chooses copies, and writes them again.
+/// Selects copies, and rewrites them.
 struct Settler<'a> {
     map: &'a Map,
     store: &'a mut dyn Store,
@@ -71,14 +71,14 @@ struct Settler<'a> {
 }
 
 impl Settler<'_> {
-    /// Of the intended blocks, the first place that holds them keeps them: of a device that is present and
-    /// takes them again, if there is such a place. The others do not. Where there is none, the intent stays.
+    /// Selects, for the intended blocks, the first valid place on a present device that accepts the rewrite,
+    /// if there is one; all other places become invalid. Where there is none, the intent stays.
     fn settle(&mut self, record: &mut Record) {
         let Some(intent) = record.intent.take() else { return };
         if self.map.planted.is(Mutant::IntentNotSettled) {
             return;
         }
-        // Space is rebuilt from what is left.
+        // Space is rebuilt from the remaining places.
         let mut released = Released::new();
         let mut at = 0;
         while let Some(run) = intent.next_run(at, self.map.blocks) {
@@ -88,7 +88,7 @@ impl Settler<'_> {
                 record.narrow(place, part, &mut released);
                 continue;
             }
-            // One sector that cannot be read does not decide for all of them.
+            // One unreadable sector does not decide for the whole run.
             for first in part.first..part.end() {
                 let block = BlockRange { first, count: 1 };
                 let affirmed = self.affirmed(record, block);
@@ -102,20 +102,20 @@ impl Settler<'_> {
         }
     }
 
-    /// The first place that holds the blocks, of a device that is present and took them again.
+    /// Returns the first place valid for the blocks on a present device that accepts the rewrite.
     fn affirmed(&mut self, record: &Record, blocks: BlockRange) -> Option<PlaceId> {
         let mut holders = record.places.iter().filter(|p| p.valid.contains(blocks.first));
         holders.find(|place| self.affirm(place, blocks)).map(|place| place.at.id())
     }
 
-    /// The place for a block that none takes again: of a device that is present, if there is one.
+    /// Returns the place of a block that none accepts: on a present device, if there is one.
     fn readable_at_best(&self, record: &Record, block: u16) -> Option<PlaceId> {
         let holders = || record.places.iter().filter(|p| p.valid.contains(block));
         let present = holders().find(|place| self.map.present.contains(place.device()));
         present.or_else(|| holders().next()).map(|place| place.at.id())
     }
 
-    /// Writes the blocks again as they are read there; whether it could be done.
+    /// Rewrites the blocks as they are read there. Returns whether that succeeded.
     fn affirm(&mut self, place: &Place, blocks: BlockRange) -> bool {
         let device = place.device();
         let mut done = self.map.present.contains(device);
@@ -137,7 +137,7 @@ impl Settler<'_> {
     }
 }
 
-/// The blocks of the run, from its start, that the same places hold.
+/// Returns the longest prefix of the run for which the same places are valid.
 fn placed_alike(record: &Record, run: BlockRange) -> BlockRange {
     let alike = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == p.valid.contains(run.first));
     let count = (run.first..run.end()).take_while(|b| alike(*b)).count() as u16;

@@ -1,4 +1,4 @@
-//! The catalogue: the pool's volumes and the multi-step work under way.
+//! The catalogue: the pool's volumes and the multi-step operations in progress.
 
 use crate::format::codec::{Put, Reader};
 use crate::format::value::PageId;
@@ -7,7 +7,7 @@ use litemap::LiteMap;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, VolumeId};
 
-/// When a map change must be durable: virtual allocation's question (the dissertation behind
+/// The time at which a map change must be durable: a question of virtual allocation (the dissertation behind
 /// it, chapter II).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hardening {
@@ -18,7 +18,7 @@ pub enum Hardening {
     Write,
 }
 
-/// Longest volume name, in bytes.
+/// The maximum length of a volume name, in bytes.
 pub const NAME_MAX: usize = 128;
 
 /// A volume's durable properties.
@@ -28,40 +28,40 @@ pub struct Volume {
     pub name: String,
     /// Its size as its users see it.
     pub size: Bytes,
-    /// When its map changes are durable.
+    /// When its map changes become durable.
     pub hardening: Hardening,
-    /// Copies kept of every block: 1 or 2.
+    /// The copies of every block: 1 or 2.
     pub copies: u8,
     /// Its extents.
     pub tree: Tree,
 }
 
-/// What multi-step work is about.
+/// The kind of a multi-step operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntentKind {
-    /// The volume is being removed: its extents are given back, then it goes.
+    /// The volume is being removed: its extents are freed, then it is deleted.
     RemoveVolume,
 }
 
-/// Multi-step work under way; recovery takes it up again.
+/// A multi-step operation in progress, which recovery resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intent {
-    /// What is done.
+    /// The kind of operation.
     pub kind: IntentKind,
-    /// To which volume.
+    /// Its volume.
     pub volume: VolumeId,
-    /// How far it has come, in extents; everything before is done.
+    /// Its progress, in extents; everything before is done.
     pub progress: u64,
 }
 
 /// Volumes and intents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
-    /// By id. Few, and looked up with every request.
+    /// Volumes by id. There are few, and every request looks one up.
     pub volumes: LiteMap<VolumeId, Volume>,
-    /// By id.
+    /// Intents by id.
     pub intents: BTreeMap<u32, Intent>,
-    /// The id the next volume gets; ids are never used again.
+    /// The id of the next volume; ids are never reused.
     pub next_volume: u32,
 }
 
@@ -70,7 +70,7 @@ const TYPE_INTENT: u8 = 2;
 const NO_PAGE: u32 = u32::MAX;
 
 impl Catalogue {
-    /// The bytes for catalogue pages.
+    /// Returns the encoded catalogue.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (id, volume) in &self.volumes {
@@ -88,7 +88,7 @@ impl Catalogue {
         out
     }
 
-    /// Reads what [`Self::encode`] wrote; `None` for anything else.
+    /// Decodes the result of [`Self::encode`]; `None` for anything else.
     pub(crate) fn decode(bytes: &[u8], next_volume: u32) -> Option<Self> {
         let mut r = Reader::new(bytes);
         let mut catalogue = Self { next_volume, ..Self::default() };
@@ -115,12 +115,12 @@ impl Catalogue {
         Some(catalogue)
     }
 
-    /// The volumes with this id and above, ascending.
+    /// Returns the volumes with this id and above, ascending.
     pub fn volumes_from(&self, first: VolumeId) -> impl Iterator<Item = (&VolumeId, &Volume)> {
         self.volumes.iter().skip_while(move |(id, _)| **id < first)
     }
 
-    /// The volume with this name.
+    /// Returns the volume with this name.
     pub fn by_name(&self, name: &str) -> Option<VolumeId> {
         self.volumes.iter().find(|(_, v)| v.name == name).map(|(id, _)| *id)
     }

@@ -1,21 +1,21 @@
-//! What is found for an extent.
+//! The result of looking up an extent.
 
 use crate::format::value::{Record, Value, Whole};
 use std::borrow::Cow;
 
-/// What a request finds for an extent.
+/// The visible state of an extent.
 #[derive(Debug)]
 pub enum Found<'a> {
     /// All zeros.
     Empty,
     /// One whole place, every block valid.
     Direct(Whole),
-    /// A record; it may have places that hold nothing yet.
+    /// A record; it may have places without valid blocks.
     Record(Cow<'a, Record>),
 }
 
 impl<'a> Found<'a> {
-    /// A value, lent.
+    /// Borrows a value.
     #[inline]
     pub(crate) fn of(value: &'a Value) -> Self {
         match value {
@@ -27,7 +27,7 @@ impl<'a> Found<'a> {
 }
 
 impl Found<'_> {
-    /// Whether some place holds the block.
+    /// Whether some place is valid for the block.
     pub fn holds(&self, block: u16) -> bool {
         match self {
             Found::Empty => false,

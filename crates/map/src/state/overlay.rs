@@ -1,10 +1,10 @@
-//! Changes of extents that are in effect but not yet durable.
+//! Changes of extents that are visible but not yet durable.
 //!
-//! The map proper holds what recovery would find; whoever serves requests must see what has
-//! happened since. Each extent with such changes has an entry here: its current value, and the
-//! versions that lead there, each with the device flush it must wait for (rule 1 of
-//! docs/internals/invariants.md: a delta enters a commit only when the data it refers to had completed before
-//! a flush of its device that has since succeeded). Versions of one extent commit in order.
+//! The map proper is the state that recovery would find; requests must see the changes since. Each extent
+//! with such changes has an entry here: its current value, and the versions that lead there, each with the
+//! device flush it must wait for (rule 1 of docs/internals/invariants.md: a delta enters a commit only when
+//! the data it refers to had completed before a flush of its device that has since succeeded). Versions of
+//! one extent commit in order.
 
 use crate::BlockSet;
 use crate::format::value::{Chunk, RecordId, Released, Value};
@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Planted};
 
-/// The flush epochs of a device: writes that complete in epoch *e* are durable once the flush
-/// that ended *e* has succeeded.
+/// A flush epoch of a device: writes that complete in epoch *e* are durable once the flush that ended *e* has
+/// succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
@@ -27,29 +27,29 @@ pub struct Needs {
     pub epoch: Epoch,
 }
 
-/// What a version waits for: the flush of one device, or of two that hold copies of the same blocks.
+/// The flushes that a version waits for: of one device, or of two with copies of the same blocks.
 pub(crate) type AllNeeds = [Option<Needs>; 2];
 
-/// What a change brings into an extent, more after less.
+/// The kind of blocks that a change adds to an extent, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Brings {
-    /// Nothing: places give up blocks.
+    /// None: places lose blocks.
     Nothing,
-    /// What another of its places holds, too.
+    /// Blocks that another of its places is valid for too.
     Copies,
-    /// What none of its places held.
+    /// Blocks that none of its places was valid for.
     Data,
 }
 
-/// A state an extent passed through.
+/// A state that an extent passed through.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) needs: AllNeeds,
-    /// Canonical.
+    /// The value, in canonical form.
     pub(crate) value: Value,
-    /// The most any of the changes that led here brought.
+    /// The maximum of the changes that led here.
     pub(crate) brings: Brings,
-    /// What was given up on the way here: free once this version, or a later one, is durable.
+    /// The space given up by these changes: free once this version, or a later one, is durable.
     pub(crate) released: Released,
 }
 
@@ -62,13 +62,13 @@ pub(crate) struct Pending {
     shared: Option<BlockSet>,
     /// Oldest first.
     pub(crate) versions: SmallVec<[Version; 1]>,
-    /// How many of the versions are in the commit under way.
+    /// The number of versions in the commit in progress.
     pub(crate) committing: u32,
-    /// The record id the durable map or the commit under way uses.
+    /// The record id that the durable map or the commit in progress uses.
     pub(crate) record: Option<RecordId>,
     queued: bool,
-    /// `current` has a place that neither the newest version nor, without versions, the durable map
-    /// names: a write to it may be under way.
+    /// Whether `current` has a place that neither the newest version nor, without versions, the durable map
+    /// names: a write to it may be in flight.
     pub(crate) tentative: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Overlay {
     extents: FxHashMap<ExtentKey, Pending>,
     /// The same extents in order, for walks along a volume.
     order: BTreeSet<ExtentKey>,
-    /// Extents with versions that no commit has taken, oldest first.
+    /// Extents with versions outside any commit, oldest first.
     queue: VecDeque<ExtentKey>,
     planted: Planted,
 }
@@ -90,7 +90,7 @@ impl Overlay {
 
     #[inline]
     pub(crate) fn get(&self, key: ExtentKey) -> Option<&Pending> {
-        // Most of the time there is nothing, and nothing to hash.
+        // Usually the overlay is empty, and hashing is avoided.
         if self.extents.is_empty() { None } else { self.extents.get(&key) }
     }
 
@@ -98,7 +98,7 @@ impl Overlay {
         self.extents.get_mut(&key)
     }
 
-    /// An entry for an extent that has none, made from its durable value.
+    /// Creates the entry of an extent that has none, from its durable value.
     pub(crate) fn enter(&mut self, key: ExtentKey, durable: Value, record: Option<RecordId>) -> &mut Pending {
         self.order.insert(key);
         let mut fresh = Pending { record, ..Pending::default() };
@@ -106,38 +106,38 @@ impl Overlay {
         self.extents.entry(key).insert_entry(fresh).into_mut()
     }
 
-    /// The extents with changes, in order.
+    /// Returns the extents with changes, in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = ExtentKey> + '_ {
         self.order.iter().copied()
     }
 
-    /// The extents with changes from this one on, in its volume.
+    /// Returns the extents with changes from this one on, in its volume.
     pub(crate) fn of_volume(&self, from: ExtentKey) -> impl Iterator<Item = (ExtentKey, &Pending)> {
         let here = self.order.range(from..).take_while(move |key| key.volume == from.volume);
         here.filter_map(|key| Some((*key, self.extents.get(key)?)))
     }
 
-    /// The first extent with changes at or after this one, in its volume.
+    /// Returns the first extent with changes at or after this one, in its volume.
     pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentIndex> {
         self.order.range(from..).next().filter(|key| key.volume == from.volume).map(|key| key.index)
     }
 
-    /// Extents with changes.
+    /// Returns the number of extents with changes.
     pub(crate) fn len(&self) -> usize {
         self.extents.len()
     }
 
-    /// Adds a version; one with the same need takes the place of the last, unless that is being committed.
+    /// Adds a version. A version with the same needs replaces the last one, unless that is being committed.
     ///
-    /// Nor do copies take the place of data. The data may be on another device than the last version waits
-    /// for, and the place it was copied from be given up: if the copies are lost, they fall back on the
-    /// version that says where the data was.
+    /// Copies do not replace data. The data may be on another device than the last version waits for, and the
+    /// source of the copy may be released: if the copies are lost, they fall back on the version that names
+    /// the source.
     pub(crate) fn push(&mut self, key: ExtentKey, version: Version) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
         pending.tentative = pending.current.places() > version.value.places();
         let open = pending.versions.len() > pending.committing as usize;
         match pending.versions.last_mut() {
-            // A version that needs nothing may ride with the one before it, which it must follow anyway.
+            // A version without needs may merge with the one before it, which it must follow anyway.
             Some(last) if open && version.may_replace(last, self.planted) => {
                 last.value = version.value;
                 last.brings = last.brings.max(version.brings);
@@ -151,7 +151,7 @@ impl Overlay {
         }
     }
 
-    /// Extents that may have something to commit: each is looked at once, and put back by
+    /// Returns the number of extents that may have something to commit: each is visited once, and put back by
     /// [`Self::requeue`] if it has more.
     pub(crate) fn candidates(&self) -> usize {
         self.queue.len()
@@ -169,7 +169,7 @@ impl Overlay {
         Some((key, pending))
     }
 
-    /// The extent still has versions to commit.
+    /// Puts the extent back, because it has more versions to commit.
     pub(crate) fn requeue(&mut self, key: ExtentKey, front: bool) {
         if let Some(pending) = self.extents.get_mut(&key)
             && !std::mem::replace(&mut pending.queued, true)
@@ -178,7 +178,8 @@ impl Overlay {
         }
     }
 
-    /// The versions in the commit under way are durable: forgets them, gives what they released.
+    /// Forgets the versions in the commit in progress, which are durable, and adds the space that they
+    /// released to `released`.
     pub(crate) fn committed(&mut self, key: ExtentKey, record: Option<RecordId>, released: &mut Vec<Chunk>) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
         for version in pending.versions.drain(..pending.committing as usize) {
@@ -189,7 +190,7 @@ impl Overlay {
         self.forget_if_settled(key);
     }
 
-    /// What an extent's durable value is now, after a commit.
+    /// Updates the shared blocks from an extent's durable value, after a commit.
     pub(crate) fn review_shared(&mut self, key: ExtentKey, durable: &Value) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
         pending.shared = None;
@@ -200,7 +201,7 @@ impl Overlay {
         pending.note_all_shared();
     }
 
-    /// Gives memory back that a burst of changes took.
+    /// Frees memory that a burst of changes took.
     pub(crate) fn trim(&mut self) {
         if self.extents.capacity() > 1024 && self.extents.len() * 8 < self.extents.capacity() {
             self.extents.shrink_to(self.extents.len() * 2);
@@ -210,7 +211,7 @@ impl Overlay {
         }
     }
 
-    /// Drops the entry if nothing but the durable value is left in it.
+    /// Drops the entry if only the durable value is left in it.
     pub(crate) fn forget_if_settled(&mut self, key: ExtentKey) {
         if self.extents.get(&key).is_some_and(|p| p.versions.is_empty() && !p.tentative) {
             self.extents.remove(&key);
@@ -220,12 +221,13 @@ impl Overlay {
 }
 
 impl Version {
-    /// Each flush it waits for.
+    /// Returns the flushes that it waits for.
     pub(crate) fn needs(&self) -> impl Iterator<Item = Needs> + '_ {
         self.needs.iter().flatten().copied()
     }
 
-    /// Whether what this one is lost with, and falls back on, is the same for the one before it.
+    /// Whether it may replace the version before it: both are lost with the same devices and fall back on the
+    /// same state.
     fn may_replace(&self, last: &Self, planted: Planted) -> bool {
         let falls_back_on_last = self.brings == Brings::Copies
             && last.brings == Brings::Data
@@ -241,18 +243,19 @@ impl Version {
 }
 
 impl Pending {
-    /// What requests see. May name a place that holds nothing yet: allocated for a write under way.
+    /// Returns the value that requests see. It may name a place without valid blocks: allocated for a write
+    /// in flight.
     #[inline]
     pub(crate) fn current(&self) -> &Value {
         &self.current
     }
 
-    /// The oldest version that no commit has taken.
+    /// Returns the oldest version outside any commit.
     pub(crate) fn first_open(&self) -> Option<&Version> {
         self.versions.get(self.committing as usize)
     }
 
-    /// What requests see, to be changed, and [set](Self::set_current) again.
+    /// Takes the value that requests see, to be changed and [set](Self::set_current) again.
     pub(crate) fn take_current(&mut self) -> Value {
         std::mem::take(&mut self.current)
     }
@@ -262,15 +265,15 @@ impl Pending {
         self.current = value;
     }
 
-    /// Whether several places may hold some of these blocks in a value that is durable, may become so, or is in
-    /// effect. If not, none of these values says so: each of them was the current one, or the durable one, since
-    /// the set was empty. Cost: a load or two.
+    /// Whether several places may be valid for some of these blocks in a value that is durable, may become
+    /// so, or is visible. If not, none of these values has such blocks: each of them was the current one, or
+    /// the durable one, since the set was empty. Cost: a load or two.
     #[inline]
     pub(crate) fn may_be_shared(&self, range: BlockRange) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.contains_any(range))
     }
 
-    /// The blocks that several places of this value hold count as shared.
+    /// Counts the blocks that several places of this value are valid for as shared.
     fn note_shared(&mut self, value: &Value) {
         let Value::Record(record) = value else { return };
         for (at, place) in record.places.iter().enumerate().skip(1) {
@@ -284,7 +287,7 @@ impl Pending {
         }
     }
 
-    /// … of every value but the durable one, after some of them were changed where they are.
+    /// Does the same for every value except the durable one, after some of them were changed in place.
     pub(crate) fn note_all_shared(&mut self) {
         let versions = std::mem::take(&mut self.versions);
         versions.iter().for_each(|version| self.note_shared(&version.value));
@@ -293,8 +296,8 @@ impl Pending {
         self.set_current(current);
     }
 
-    /// How many versions, oldest first, have all they need; `flushed` tells the last epoch of a device
-    /// known to be durable.
+    /// Returns how many versions, oldest first, have all they need; `flushed` returns the last epoch of a
+    /// device known to be durable.
     pub(crate) fn ready(&self, flushed: impl Fn(DeviceId) -> Option<Epoch>, planted: Planted) -> usize {
         let unflushed = planted.is(Mutant::CommittedBeforeItsFlush);
         let is_there = |n: Needs| flushed(n.device).is_some_and(|f| f >= n.epoch);

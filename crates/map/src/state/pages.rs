@@ -1,26 +1,26 @@
-//! Map pages: per volume a radix tree of 504 words a page, from extent to word.
+//! Map pages: for each volume a radix tree of 504 words per page, from extent to word.
 //!
-//! Holds the *durable* map: what recovery would find. Changes not yet durable are in
-//! [`overlay`](crate::state::overlay).
+//! They contain the *durable* map: the state that recovery would find. Changes that are not yet durable are
+//! in [`overlay`](crate::state::overlay).
 
 use crate::format::page::PAYLOAD;
 use crate::format::value::{PageId, Word};
 use weir_model::ExtentIndex;
 
-/// Words in a map page.
+/// The number of words in a map page.
 pub(crate) const WORDS: usize = PAYLOAD / 8;
 
 /// The root of a volume's tree. An empty tree has no page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// Levels: 1 to 5.
+    /// The number of levels: 1 to 5.
     pub height: u8,
     /// The topmost page.
     pub root: Option<PageId>,
 }
 
 impl Tree {
-    /// The empty tree of a volume of this many extents.
+    /// Returns the empty tree of a volume of this many extents.
     pub fn new(extents: u64) -> Self {
         let (mut height, mut reach) = (1, WORDS as u64);
         while reach < extents {
@@ -35,7 +35,7 @@ impl Tree {
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub(crate) words: Box<[u64; WORDS]>,
-    /// Words that are not empty.
+    /// The number of non-empty words.
     pub(crate) live: u16,
     pub(crate) level: u8,
 }
@@ -52,9 +52,9 @@ impl Page {
     }
 }
 
-/// Told before a page changes, so that a checkpoint under way can capture it first.
+/// An observer of page changes, so that a checkpoint in progress can capture a page first.
 pub(crate) trait BeforeChange {
-    /// Page `id` is about to change, from `page`.
+    /// Called before page `id` changes, with its old content.
     fn page(&mut self, id: PageId, page: &Page);
 }
 
@@ -62,18 +62,18 @@ pub(crate) trait BeforeChange {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
     pages: Vec<Option<Page>>,
-    /// Ids without a page, to be used again.
+    /// Ids without a page, to be reused.
     unused: Vec<PageId>,
     live: usize,
 }
 
 impl Pages {
-    /// Pages in use.
+    /// Returns the number of pages in use.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// Ids ever used: the length of the table of where pages are.
+    /// Returns the number of ids ever used: the length of the table of pages.
     pub(crate) fn ids(&self) -> usize {
         self.pages.len()
     }
@@ -83,7 +83,7 @@ impl Pages {
         self.pages.get(id.0 as usize)?.as_ref()
     }
 
-    /// The word of an extent. One dependent load per level.
+    /// Returns the word of an extent. Cost: one dependent load per level.
     #[inline]
     pub(crate) fn word(&self, tree: Tree, index: ExtentIndex) -> u64 {
         let Some(mut id) = tree.root else { return 0 };
@@ -99,7 +99,7 @@ impl Pages {
         }
     }
 
-    /// How many of the pages from an extent's leaf upwards do not exist.
+    /// Returns how many of the pages from an extent's leaf upwards do not exist.
     pub(crate) fn absent(&self, tree: Tree, index: ExtentIndex) -> u8 {
         let Some(mut id) = tree.root else { return tree.height };
         for level in (1..tree.height).rev() {
@@ -111,8 +111,8 @@ impl Pages {
         0
     }
 
-    /// Whether every interior word leads to a page of the level below: without that a volume would
-    /// read as zeros where it must not.
+    /// Whether every interior word leads to a page of the level below; otherwise part of a volume would
+    /// wrongly read as zeros.
     pub(crate) fn is_whole(&self, tree: Tree) -> bool {
         tree.root.is_none_or(|root| self.is_whole_below(root, tree.height - 1))
     }
@@ -125,8 +125,8 @@ impl Pages {
         })
     }
 
-    /// Sets the word of an extent, making pages on the way down and taking away those that became
-    /// empty. Ids taken away go to `dropped`: they may be used again after the next checkpoint.
+    /// Sets the word of an extent, creating pages on the way down and removing empty ones. Removed ids are
+    /// added to `dropped`: they may be reused after the next checkpoint.
     pub(crate) fn set(
         &mut self,
         tree: &mut Tree,
@@ -202,7 +202,7 @@ impl Pages {
         dropped.push(id);
     }
 
-    /// Takes away pages that none of the trees reaches; their ids.
+    /// Removes pages that none of the trees reaches. Returns their ids.
     pub(crate) fn take_unreached(&mut self, trees: &[Tree]) -> Vec<PageId> {
         let mut reached = vec![false; self.pages.len()];
         let mut left: Vec<_> = trees.iter().filter_map(|tree| tree.root).collect();
@@ -219,12 +219,12 @@ impl Pages {
         dropped
     }
 
-    /// Ids whose last page is no longer reachable from any root may be used again.
+    /// Makes ids reusable whose last page is no longer reachable from any root.
     pub(crate) fn reuse(&mut self, ids: impl IntoIterator<Item = PageId>) {
         self.unused.extend(ids);
     }
 
-    /// Puts in a page read from disk.
+    /// Stores a page read from disk.
     pub(crate) fn load(&mut self, id: PageId, page: Page) {
         let at = id.0 as usize;
         if self.pages.len() <= at {
@@ -234,7 +234,7 @@ impl Pages {
         self.pages[at] = Some(page);
     }
 
-    /// After loading: ids below `len` without a page are free.
+    /// Finishes loading: ids below `len` without a page are free.
     pub(crate) fn finish_loading(&mut self, len: usize) {
         self.pages.resize_with(len.max(self.pages.len()), || None);
         self.unused = (0..self.pages.len() as u32)
@@ -263,7 +263,7 @@ impl Pages {
         }
     }
 
-    /// Words of a volume's leaves that are not empty.
+    /// Returns the number of non-empty words in a volume's leaves.
     pub(crate) fn mapped(&self, tree: Tree) -> u64 {
         tree.root.map_or(0, |root| self.mapped_below(root, tree.height - 1))
     }
@@ -279,7 +279,8 @@ impl Pages {
         }
     }
 
-    /// The first extent at or after `from` whose word is not empty. Absent pages are skipped whole.
+    /// Returns the first extent at or after `from` whose word is not empty. Absent pages are skipped as a
+    /// whole.
     pub(crate) fn next_mapped(&self, tree: Tree, from: ExtentIndex) -> Option<ExtentIndex> {
         self.next_below(tree.root?, u32::from(tree.height - 1), 0, from.0)
     }
@@ -303,13 +304,13 @@ impl Pages {
         None
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.live * (WORDS * 8 + 16) + self.pages.capacity() * size_of::<Option<Page>>()
     }
 }
 
-/// Extents a word at `level` stands for.
+/// Returns the number of extents that a word at `level` covers.
 #[inline]
 pub(crate) const fn reach(level: u32) -> u64 {
     (WORDS as u64).saturating_pow(level)
@@ -339,7 +340,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a naive twin: a sorted map of the words that are not empty.
+        /// Compares with a naive twin: a sorted map of the non-empty words.
         #[test]
         fn agrees_with_a_sorted_map(
             extents in prop_oneof![1u64..600, 1u64..300_000, 1u64..1 << 40],

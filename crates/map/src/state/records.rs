@@ -1,7 +1,7 @@
 //! Records of extents that are more than a direct entry, packed for memory.
 //!
-//! A record of at most two whole places in an extent of at most 32 blocks (128 KiB), with nothing
-//! unusual, takes 40 bytes; any other is kept apart, as it is decoded.
+//! A record of at most two whole places in an extent of at most 32 blocks (128 KiB), with nothing unusual,
+//! takes 40 bytes; any other is stored separately, in decoded form.
 
 use crate::format::blocks::BlockSet;
 use crate::format::codec::{Put, Reader};
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use weir_model::{DeviceExtent, DeviceId};
 
-/// Records in a group: what a checkpoint writes together.
+/// The number of records in a group, which a checkpoint writes together.
 pub(crate) const GROUP: usize = 128;
 
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ struct Packed {
     /// Device in bits 47..32, extent below.
     at: [u64; 2],
     valid: [u32; 2],
-    /// Whole places in `at`; [`UNUSED`], [`APART`].
+    /// The number of whole places in `at`, or [`UNUSED`], or [`APART`].
     state: u8,
     keep: bool,
     copies: u8,
@@ -53,7 +53,7 @@ impl Packed {
         if plain { packed } else { Self { state: APART, apart: Some(Box::new(record)), ..Self::EMPTY } }
     }
 
-    /// The record: lent if it is kept as decoded.
+    /// Returns the record, borrowed if it is stored decoded.
     #[inline]
     fn unpack(&self) -> Option<Cow<'_, Record>> {
         match (self.state, &self.apart) {
@@ -73,7 +73,7 @@ impl Packed {
         }
     }
 
-    /// Whether it takes more than one place for each copy, and how many more whole ones.
+    /// Whether it has more than one place per copy, and how many additional whole ones.
     fn more_places(&self) -> (bool, u64) {
         match (self.state, &self.apart) {
             (UNUSED, _) => (false, 0),
@@ -93,23 +93,23 @@ impl Packed {
     }
 }
 
-/// Told before a group changes, so that a checkpoint under way can capture it first.
+/// An observer of group changes, so that a checkpoint in progress can capture a group first.
 pub(crate) trait BeforeGroupChange {
-    /// Group `number` is about to change.
+    /// Called before group `number` changes.
     fn group(&mut self, number: usize, records: &Records);
 }
 
-/// All records of the pool, by id: the durable ones, like [`pages`](crate::state::pages).
+/// All durable records of the pool, by id, like [`pages`](crate::state::pages).
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     groups: Vec<Option<Box<[Packed; GROUP]>>>,
-    /// Records in use, by group, and groups that have any.
+    /// The records in use, by group, and the number of groups that have any.
     used: Vec<u8>,
     filled: usize,
     unused: Vec<RecordId>,
     next: u32,
     live: usize,
-    /// Those with more than one place for each copy, and the whole places beyond these.
+    /// Records with more than one place per copy, and the whole places beyond these.
     in_pieces: u64,
     second_places: u64,
     blocks: u16,
@@ -130,29 +130,30 @@ impl Records {
         }
     }
 
-    /// Records in use.
+    /// Returns the number of records in use.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// Records with more than one place for each copy, and the whole places beyond these.
+    /// Returns the number of records with more than one place per copy, and of whole places beyond these.
     pub(crate) fn more_places(&self) -> (u64, u64) {
         (self.in_pieces, self.second_places)
     }
 
-    /// A record changes from one to the other.
+    /// Updates the counts when a record changes.
     fn count_places(&mut self, before: (bool, u64), after: (bool, u64)) {
         self.in_pieces = self.in_pieces + u64::from(after.0) - u64::from(before.0);
         self.second_places = self.second_places + after.1 - before.1;
     }
 
-    /// Groups ever used.
+    /// Returns the number of groups ever used.
     pub(crate) fn group_count(&self) -> usize {
         self.groups.len()
     }
 
-    /// Groups that hold a record once so many more have come, at most; the others take no page. Those to come
-    /// get ids that were used before, perhaps each in a group that is empty now, or new ones side by side.
+    /// Returns the maximum number of groups in use after `to_come` more records; the others need no page. New
+    /// records get ids that were used before, perhaps each in a group that is empty now, or consecutive new
+    /// ones.
     pub(crate) fn filled_groups_with(&self, to_come: usize) -> usize {
         (self.groups.len() + to_come.div_ceil(GROUP)).min(self.filled + to_come)
     }
@@ -163,19 +164,19 @@ impl Records {
         Some(&group[id.0 as usize % GROUP])
     }
 
-    /// The record, decoded. Cost: of one that is kept decoded, as any with slots is, three loads.
+    /// Returns the record, decoded. Cost: three loads for a record stored decoded, as any with slots is.
     #[inline]
     pub(crate) fn get(&self, id: RecordId) -> Option<Cow<'_, Record>> {
         self.packed(id)?.unpack()
     }
 
-    /// The record, if it is kept decoded.
+    /// Returns the record if it is stored decoded.
     #[inline]
     pub(crate) fn apart(&self, id: RecordId) -> Option<&Record> {
         self.packed(id)?.apart.as_deref()
     }
 
-    /// A free id, reserved for the caller until it is [set](Self::set) and [dropped](Self::drop_record).
+    /// Reserves a free id for the caller until it is [set](Self::set) and [dropped](Self::drop_record).
     pub(crate) fn reserve(&mut self) -> RecordId {
         self.unused.pop().unwrap_or_else(|| {
             self.next += 1;
@@ -183,7 +184,7 @@ impl Records {
         })
     }
 
-    /// A reserved id that was never set is free again.
+    /// Frees a reserved id that was never set.
     pub(crate) fn unreserve(&mut self, id: RecordId) {
         self.unused.push(id);
     }
@@ -228,12 +229,12 @@ impl Records {
         }
     }
 
-    /// Whether the group holds any record.
+    /// Whether the group has no record.
     pub(crate) fn group_is_empty(&self, number: usize) -> bool {
         self.groups.get(number).and_then(Option::as_ref).is_none_or(|g| g.iter().all(|p| p.state == UNUSED))
     }
 
-    /// How long [`Self::encode_group`] is, without making it.
+    /// Returns the length of [`Self::encode_group`] without computing it.
     pub(crate) fn encoded_len(&self, number: usize) -> usize {
         let Some(Some(group)) = self.groups.get(number) else { return 0 };
         let place = 6 + BlockSet::encoded_len(self.blocks);
@@ -249,7 +250,7 @@ impl Records {
         group.iter().map(len).sum()
     }
 
-    /// The group's bytes for record pages.
+    /// Returns the group's bytes for record pages.
     pub(crate) fn encode_group(&self, number: usize) -> Vec<u8> {
         let mut out = Vec::new();
         let Some(Some(group)) = self.groups.get(number) else { return out };
@@ -266,7 +267,7 @@ impl Records {
         out
     }
 
-    /// Puts in a group read from disk. `None` if the bytes are no group.
+    /// Stores a group read from disk. Returns `None` if the bytes are no group.
     pub(crate) fn load_group(&mut self, number: usize, bytes: &[u8]) -> Option<()> {
         let mut r = Reader::new(bytes);
         while !r.is_empty() {
@@ -279,7 +280,7 @@ impl Records {
         Some(())
     }
 
-    /// After loading and replay: every id that has no record is free.
+    /// Finishes loading and replay: every id without a record is free.
     pub(crate) fn finish_loading(&mut self) {
         self.next = (self.groups.len() * GROUP) as u32;
         self.unused = (0..self.next)
@@ -289,7 +290,7 @@ impl Records {
             .collect();
     }
 
-    /// Calls `f` with every record, in order of ids, as they lie in memory.
+    /// Calls `f` with every record, in order of ids, which is their order in memory.
     pub(crate) fn for_each(&self, mut f: impl FnMut(RecordId, Record)) {
         for (number, group) in self.groups.iter().enumerate() {
             for (i, packed) in group.iter().flat_map(|g| g.iter()).enumerate() {
@@ -300,7 +301,7 @@ impl Records {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         let groups = self.groups.iter().flatten();
         let apart = |r: &Record| {
@@ -329,7 +330,7 @@ impl Place {
     }
 }
 
-/// Nobody needs to know before changes.
+/// An observer that does nothing.
 pub(crate) struct Unwatched;
 impl BeforeGroupChange for Unwatched {
     fn group(&mut self, _: usize, _: &Records) {}
@@ -343,7 +344,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     proptest! {
-        /// Beside a naive twin: a map of decoded records.
+        /// Compares with a naive twin: a map of decoded records.
         #[test]
         fn agrees_with_a_plain_map(
             (blocks, steps) in (4u32..=8).prop_flat_map(|log| {

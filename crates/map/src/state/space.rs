@@ -1,39 +1,38 @@
-//! Free space of one device: which of its extents are owned.
+//! The free space of one device: which of its extents are owned.
 //!
-//! Extents are handed out in sequence, as in a log (virtual allocation), so
-//! that data written together lies together. For fine places extents are cut into slots of one
-//! block: slots come from extents already cut, and an extent whose last slot is released is whole
-//! and free again.
+//! Extents are allocated in sequence, as in a log (virtual allocation), so that data written together is
+//! adjacent. For fine places extents are divided into slots of one block: slots come from extents already
+//! divided, and an extent whose last slot is released is whole and free again.
 
 use crate::format::value::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::DeviceExtent;
 
-/// One bit per extent, with a summary bit per 64 extents, so that the next free one is found in
-/// a few steps however full the device is.
+/// A bitmap of extents with a summary bit per 64 extents, so that the next free one is found in a few steps
+/// however full the device is.
 #[derive(Clone, Debug)]
 pub struct Space {
     extents: u32,
     free: u32,
-    /// Set: owned, or not yet reusable.
+    /// A set bit: owned, or not yet reusable.
     taken: Vec<u64>,
-    /// Set: the word of `taken` has no zero.
+    /// A set bit: the word of `taken` has no zero.
     full: Vec<u64>,
-    /// Where the search for the next one begins.
+    /// The start of the search for the next free extent.
     cursor: u32,
-    /// Extents cut into slots.
+    /// Extents divided into slots.
     slotted: BTreeMap<DeviceExtent, Slots>,
-    /// Those of them that have a free slot.
+    /// Those of them with a free slot.
     open: BTreeSet<DeviceExtent>,
-    /// Slots owned, and slots free, of all these extents.
+    /// The owned and the free slots of all these extents.
     slots: u32,
     free_slots: u32,
 }
 
-/// The slots of an extent that is cut up.
+/// The slots of a divided extent.
 #[derive(Clone, Debug)]
 struct Slots {
-    /// A bit per block, set if the slot is owned.
+    /// One bit per block, set if the slot is owned.
     owned: Vec<u64>,
     free: u16,
 }
@@ -43,7 +42,7 @@ impl Slots {
         Self { owned: vec![0; usize::from(blocks).div_ceil(64)], free: blocks }
     }
 
-    /// The first free slot; there must be one.
+    /// Returns the first free slot; there must be one.
     fn first_free(&self) -> u16 {
         let word = self.owned.iter().position(|w| *w != u64::MAX).unwrap_or(0);
         word as u16 * 64 + (!self.owned[word]).trailing_zeros() as u16
@@ -65,7 +64,7 @@ impl Slots {
 }
 
 impl Space {
-    /// All `extents` free.
+    /// Creates the space of a device with `extents`, all free.
     pub fn new(extents: u32) -> Self {
         let words = (extents as usize).div_ceil(64);
         let mut space = Self {
@@ -89,23 +88,23 @@ impl Space {
         space
     }
 
-    /// Extents there are.
+    /// Returns the number of extents.
     pub fn extents(&self) -> u32 {
         self.extents
     }
 
-    /// Extents free for allocation.
+    /// Returns the number of extents free for allocation.
     #[inline]
     pub fn free(&self) -> u32 {
         self.free
     }
 
-    /// Extents cut into slots.
+    /// Returns the number of extents divided into slots.
     pub fn slotted(&self) -> u32 {
         self.slotted.len() as u32
     }
 
-    /// The next free extent in sequence, now taken.
+    /// Allocates the next free extent in sequence.
     pub fn allocate(&mut self) -> Option<DeviceExtent> {
         if self.free == 0 {
             return None;
@@ -147,7 +146,8 @@ impl Space {
         extent.0 >= self.extents || self.taken[(extent.0 / 64) as usize] >> (extent.0 % 64) & 1 == 1
     }
 
-    /// Marks an extent as owned. `false` if it was, or does not exist: two owners of one place.
+    /// Marks an extent as owned. Returns `false` if it already was, or does not exist: the space would have
+    /// two owners.
     #[must_use]
     pub fn take(&mut self, extent: DeviceExtent) -> bool {
         if self.is_taken(extent) {
@@ -157,7 +157,7 @@ impl Space {
         true
     }
 
-    /// Marks a slot, and with its first slot the extent, as owned. `false` if the slot was.
+    /// Marks a slot, and with its first slot the extent, as owned. Returns `false` if the slot already was.
     #[must_use]
     pub fn take_slot(&mut self, slot: Slot, blocks: u16) -> bool {
         if !self.slotted.contains_key(&slot.extent) {
@@ -184,8 +184,8 @@ impl Space {
         self.free_slots += u32::from(blocks);
     }
 
-    /// A free slot, now owned: of the first extent cut up that has one, else of the next free
-    /// extent, which is cut up.
+    /// Allocates a free slot: of the first divided extent that has one, else of the next free extent, which
+    /// is divided.
     pub fn allocate_slot(&mut self, blocks: u16) -> Option<Slot> {
         let extent = match self.open.first() {
             Some(extent) => *extent,
@@ -205,21 +205,21 @@ impl Space {
         Some(Slot { extent, block })
     }
 
-    /// Slots owned, of all extents that are cut up.
+    /// Returns the number of owned slots, in all divided extents.
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Slots that can be had without a free extent.
+    /// Returns the number of slots available without a free extent.
     #[inline]
     pub fn free_slots(&self) -> u32 {
         self.free_slots
     }
 
-    /// Gives a slot back; the last one of its extent gives the extent back.
+    /// Releases a slot; the last one of its extent releases the extent.
     ///
     /// # Panics
-    /// If it was not owned: handing it out twice would mix two owners' data.
+    /// Panics if it was not owned: allocating it twice would mix two owners' data.
     pub fn release_slot(&mut self, slot: Slot, blocks: u16) {
         let slots = self.slotted.get_mut(&slot.extent).filter(|s| s.is_owned(slot.block));
         let Some(slots) = slots else {
@@ -236,10 +236,10 @@ impl Space {
         }
     }
 
-    /// Gives an extent back.
+    /// Releases an extent.
     ///
     /// # Panics
-    /// If it was not owned: handing it out twice would mix two owners' data.
+    /// Panics if it was not owned: allocating it twice would mix two owners' data.
     pub fn release(&mut self, extent: DeviceExtent) {
         assert!(extent.0 < self.extents && self.is_taken(extent), "release of free extent {}", extent.0);
         assert!(!self.slotted.contains_key(&extent), "release of extent {}, whose slots are owned", extent.0);
@@ -249,7 +249,7 @@ impl Space {
         self.free += 1;
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         (self.taken.capacity() + self.full.capacity()) * 8
             + self.slotted.values().map(|s| s.owned.capacity() * 8 + 64).sum::<usize>()
@@ -262,7 +262,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside a naive twin: one flag per extent and a linear search.
+        /// Compares with a naive twin: one flag per extent and a linear search.
         #[test]
         fn hands_out_the_next_free_in_sequence(
             extents in 1u32..9000,
@@ -294,7 +294,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a naive twin: the set of slots owned, by extent, and a linear search.
+        /// Compares with a naive twin: the set of slots owned, by extent, and a linear search.
         #[test]
         fn slots_come_from_extents_already_cut(
             extents in 1u32..12,

@@ -1,4 +1,4 @@
-//! How much space volumes take: a running count of what is durable, and what is on its way back.
+//! The space that volumes use: a running count of the durable state, and of the space being released.
 
 use crate::format::value::{Chunk, Location};
 use crate::state::found::Found;
@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::ops::{Add, Sub};
 use weir_model::{BLOCK, Bytes, DeviceId, VolumeId};
 
-/// Space that extents take on the devices: every place of each, so copies, and what is kept, count too.
+/// The space of extents on the devices: every place of each, so copies and reserved space count too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Whole places.
     pub wholes: u64,
-    /// Slots of 4 KiB, in extents shared by many.
+    /// Slots of 4 KiB, in shared extents.
     pub slots: u64,
 }
 
 impl Usage {
-    /// Of one extent. Cost: a look at each place.
+    /// Returns the space of one extent. Cost: linear in its places.
     pub fn of(found: &Found<'_>) -> Self {
         let Found::Record(record) = found else {
             return Self { wholes: u64::from(matches!(found, Found::Direct(_))), slots: 0 };
@@ -28,7 +28,7 @@ impl Usage {
         })
     }
 
-    /// In bytes, with whole places of this size.
+    /// Returns the space in bytes, with whole places of this size.
     pub fn bytes(self, extent: Bytes) -> Bytes {
         Bytes(self.wholes * extent.0 + self.slots * BLOCK)
     }
@@ -49,29 +49,29 @@ impl Sub for Usage {
     }
 }
 
-/// What the durable map takes, by volume.
+/// The space of the durable map, by volume.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usages(BTreeMap<VolumeId, Usage>);
 
 impl Usages {
-    /// An extent of the volume has changed from the first to the second.
+    /// Updates the count for an extent of the volume that has changed.
     pub(crate) fn change(&mut self, volume: VolumeId, from: Usage, to: Usage) {
         let usage = self.0.entry(volume).or_default();
         *usage = *usage + to - from;
     }
 
-    /// The volume is gone.
+    /// Forgets a deleted volume.
     pub(crate) fn forget(&mut self, volume: VolumeId) {
         self.0.remove(&volume);
     }
 
-    /// Of one volume.
+    /// Returns the space of one volume.
     pub(crate) fn of(&self, volume: VolumeId) -> Usage {
         self.0.get(&volume).copied().unwrap_or_default()
     }
 }
 
-/// Extents and slots given up whose release is not yet durable: how many, and how many extents of each
+/// The extents and slots whose release is not yet durable: their number, and the number of extents of each
 /// device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Releasing {
@@ -80,7 +80,7 @@ pub(crate) struct Releasing {
 }
 
 impl Releasing {
-    /// These are given up.
+    /// Adds released chunks.
     pub(crate) fn add(&mut self, chunks: &[Chunk]) {
         self.all += chunks.len();
         for device in whole_devices(chunks) {
@@ -91,18 +91,18 @@ impl Releasing {
         }
     }
 
-    /// These no longer are.
+    /// Removes chunks.
     pub(crate) fn remove(&mut self, chunks: &[Chunk]) {
         self.all -= chunks.len();
         whole_devices(chunks).for_each(|device| self.wholes[device.index()] -= 1);
     }
 
-    /// All of them.
+    /// Returns their number.
     pub(crate) fn all(&self) -> usize {
         self.all
     }
 
-    /// Extents of a device.
+    /// Returns the number of extents of a device.
     pub(crate) fn wholes(&self, device: DeviceId) -> u32 {
         self.wholes.get(device.index()).copied().unwrap_or(0)
     }

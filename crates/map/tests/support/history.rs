@@ -1,5 +1,5 @@
-//! A history of a pool beside its naive twin: steps, power cuts, damage, and what must hold after
-//! each. Everything panics where the map and the twin differ.
+//! A history of a pool beside its naive twin: steps, power losses, damage, and the expected state after each.
+//! Any difference between the map and the twin panics.
 
 mod changes;
 mod cuts;
@@ -14,11 +14,11 @@ use weir_map::root::Root;
 use weir_map::{Chunk, KeepSpace, Map, Needs, PAGE, RecordId, Superblock};
 use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind, VolumeId};
 
-/// Extents of the volumes there may be: trees of one, two and three levels.
+/// The extents of the possible volumes: trees of one, two and three levels.
 const VOLUMES: [u64; 3] = [300, 5000, 600_000];
 const SLOTS: u64 = 200;
 
-/// An extent: of the n-th volume, the n-th of those used.
+/// An extent: the volume's ordinal, and the extent's among those used.
 #[derive(Clone, Copy, Debug)]
 pub struct Spot {
     pub volume: u8,
@@ -50,13 +50,13 @@ pub enum Step {
         keep: u8,
     },
     GiveBack(Spot),
-    /// A write to fine slots of a device.
+    /// Writes to fine slots of a device.
     WriteFine {
         at: Spot,
         device: u8,
         run: Run,
     },
-    /// A copy to a device: to slots, or a whole place.
+    /// Copies to a device: to slots, or a whole place.
     Copy {
         at: Spot,
         device: u8,
@@ -64,7 +64,7 @@ pub enum Step {
         run: Run,
         durable: bool,
     },
-    /// … of a run of blocks that some place holds.
+    /// Copies a run of blocks that some place is valid for.
     CopyHeld {
         at: Spot,
         device: u8,
@@ -81,7 +81,7 @@ pub enum Step {
         place: u8,
         run: Run,
     },
-    /// Write intents, or their withdrawal.
+    /// Opens write intents, or closes them.
     Intend {
         at: Spot,
         run: Run,
@@ -89,12 +89,12 @@ pub enum Step {
     },
     Flush(u8),
     Reuse(u8),
-    /// So many steps of a commit; whether frames are made durable one by one.
+    /// Makes this many steps of a commit; `eager`: frames are made durable one by one.
     Commit {
         steps: u8,
         eager: bool,
     },
-    /// So many steps of a checkpoint, with this many pages at once.
+    /// Makes this many steps of a checkpoint, with this many pages at once.
     Checkpoint {
         steps: u8,
         pages: u8,
@@ -106,7 +106,7 @@ pub enum Step {
     },
 }
 
-/// What histories have met, to know that they reach the corners.
+/// Counts of the situations that histories have met, to show that they cover the corner cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Met {
     pub frames: u64,
@@ -124,7 +124,7 @@ pub struct Met {
     pub copies: u64,
     pub drops: u64,
     pub narrowed_first: u64,
-    /// Extents whose space is kept, with one full place.
+    /// Extents with reserved space and one full place.
     pub kept_full: u64,
 }
 
@@ -142,13 +142,13 @@ pub struct History {
     store: MemStore,
     map: Map,
     devices: [MiniDevice; 2],
-    /// As opened, and the frames written since.
+    /// The state as opened, and the frames written since.
     base: State,
     effects: Vec<Effect>,
-    /// So many of them are durable, which makes:
+    /// The number of durable frames, and the resulting state.
     durable: usize,
     state: State,
-    /// So many are in the older and in the newest durable root.
+    /// The number of frames in the older and in the newest durable root.
     rooted: (usize, usize),
     live: BTreeMap<ExtentKey, Live>,
     owner: BTreeMap<RecordId, ExtentKey>,
@@ -157,11 +157,11 @@ pub struct History {
     resting: Vec<Chunk>,
     admin: VecDeque<Delta>,
     volumes_made: BTreeSet<VolumeId>,
-    /// Being removed, and those of them whose end is queued.
+    /// Volumes being removed, and those of them whose deletion is queued.
     going: BTreeSet<VolumeId>,
     dropping: BTreeSet<VolumeId>,
-    /// The commit under way: what could be committed when it began (how many versions, how many
-    /// ready), and what its frames had.
+    /// The commit in progress: the state when it began (number of versions, number ready), and the extents in
+    /// its frames.
     commit: Option<BTreeMap<ExtentKey, (usize, usize)>>,
     touched: BTreeSet<ExtentKey>,
     flushed_meanwhile: bool,
@@ -207,7 +207,7 @@ impl History {
     }
 
     pub fn run(&mut self, steps: &[Step]) {
-        // Something to work on from the start.
+        // Initial volumes to work on.
         for step in [Step::Create(0), Step::Create(1), Step::Settle].iter().chain(steps) {
             self.step(step);
         }
@@ -274,7 +274,7 @@ impl History {
         (!all.is_empty()).then(|| *all[usize::from(n) % all.len()])
     }
 
-    /// Does something to an extent, if there is a volume, and compares what is found there after.
+    /// Changes an extent, if there is a volume, and compares the result.
     fn with(&mut self, at: Spot, act: impl FnOnce(&mut Self, ExtentKey)) {
         let Some(volume) = self.nth_volume(at.volume) else { return };
         let extents = self.state.volumes[&volume].1.0 >> self.shape.extent_log2;
@@ -295,7 +295,7 @@ impl History {
         self.check_overwrites(key);
     }
 
-    /// Makes `held` the extent's current value, as a new version if there are needs to name.
+    /// Makes `held` the extent's current value, as a new version if needs are given.
     fn change(&mut self, key: ExtentKey, held: Held, version: Option<Option<Needs>>) {
         let before = self.current(key).chunks();
         self.given_back.extend(before.difference(&held.chunks()).copied());

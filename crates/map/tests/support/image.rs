@@ -5,7 +5,7 @@ use std::fmt::Write;
 use weir_map::PAGE;
 use weir_model::DeviceId;
 
-/// The image of a pool of two devices.
+/// Returns the image of a pool of two devices.
 #[allow(clippy::unwrap_used, reason = "writing into a String cannot fail")]
 pub fn image_of(store: &MemStore) -> String {
     let mut text = String::new();
@@ -23,7 +23,7 @@ pub fn image_of(store: &MemStore) -> String {
     text
 }
 
-/// The devices of an image.
+/// Returns the devices of an image.
 pub fn store_of(image: &str) -> MemStore {
     let mut store = MemStore::new(2);
     for page in image.split("page ").skip(1) {

@@ -1,8 +1,8 @@
-//! What the tests of this folder share: storage that loses what was not flushed, chance, and
-//! properties that say how to repeat a failure.
+//! Common parts of the tests in this folder: storage that loses unflushed writes, random numbers, and
+//! properties whose failures can be reproduced.
 //!
-//! `WEIR_SEED=n` makes another run of the same tests, or repeats one that failed; without it the
-//! seed is always the same. `WEIR_ROUNDS=n` does n times as much.
+//! `WEIR_SEED=n` makes another run of the same tests, or repeats one that failed; without it the seed is
+//! always the same. `WEIR_ROUNDS=n` does n times as much.
 #![allow(clippy::disallowed_methods, reason = "tests take their seed from the environment")]
 #![allow(unreachable_pub, reason = "shared by several test binaries")]
 #![allow(dead_code, reason = "not every test binary uses all of it")]
@@ -17,12 +17,12 @@ pub mod twin;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// A small generator (splitmix64): all chance in a test follows from its seed.
+/// A small generator (splitmix64): all randomness in a test follows from its seed.
 #[derive(Clone, Debug)]
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -31,7 +31,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which must not be zero.
+    /// Returns a number below `end`, which must not be zero.
     pub fn below(&mut self, end: u64) -> u64 {
         self.word() % end
     }
@@ -42,8 +42,8 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
 }
 
-/// Runs a property, which panics where it does not hold, on `cases` inputs that follow from the
-/// seed; on failure shrinks the input and says how to repeat the run.
+/// Runs a property, which panics where it does not hold, on `cases` inputs that follow from the seed; on
+/// failure shrinks the input and prints how to repeat the run.
 pub fn property<S: Strategy>(cases: u32, inputs: S, test: impl Fn(S::Value)) {
     let seed = number("WEIR_SEED").unwrap_or(1);
     let rounds = number("WEIR_ROUNDS").unwrap_or(1) as u32;

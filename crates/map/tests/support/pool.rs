@@ -1,4 +1,4 @@
-//! A pool of devices in memory, its metadata areas as small as a test wants.
+//! A pool of devices in memory, with metadata areas as small as a test wants.
 
 use super::store::MemStore;
 use weir_map::root::Root;
@@ -6,13 +6,13 @@ use weir_map::superblock::{JOURNAL_AT, ROOT_AT};
 use weir_map::{Map, MapError, OpenOptions, PAGE, PoolId, Superblock};
 use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentSize, Planted};
 
-/// The device that carries the map.
+/// The metadata member.
 pub const META: DeviceId = DeviceId(0);
 pub const POOL: PoolId = PoolId([9; 16]);
-/// Sizes of a pool.
+/// The sizes of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Bytes of an extent, as a power of two: 16 to 18.
+    /// The extent size as a power of two: 16 to 18.
     pub extent_log2: u8,
     pub journal_pages: u64,
     pub meta_pages: u64,
@@ -22,7 +22,7 @@ pub fn superblocks(shape: Shape) -> Vec<Superblock> {
     superblocks_of(shape, &[150, 250])
 }
 
-/// Of devices with so many extents for data each.
+/// Returns superblocks of devices with this many extents for data each.
 pub fn superblocks_of(shape: Shape, devices: &[u32]) -> Vec<Superblock> {
     let extent = ExtentSize::new(Bytes(1 << shape.extent_log2)).expect("a valid size");
     let superblock = |(device, &data_extents): (u8, &u32)| {
@@ -57,7 +57,7 @@ pub fn superblocks_of(shape: Shape, devices: &[u32]) -> Vec<Superblock> {
     (0..).zip(devices).map(superblock).collect()
 }
 
-/// A pool as `create` makes it, but with metadata areas as small as a test wants.
+/// Creates a pool like `create`, but with metadata areas as small as a test wants.
 pub fn create(store: &mut MemStore, superblocks: &[Superblock]) -> Result<(), MapError> {
     for sequence in 1..=2 {
         let root = Root::empty(sequence, 1);
@@ -71,7 +71,7 @@ pub fn open(store: &mut MemStore, sizes: &[Superblock]) -> Result<(Map, bool), M
     open_without(store, sizes, &[])
 }
 
-/// As [`open`], while these devices are away, which is accepted.
+/// Like [`open`], with these devices absent, which is accepted.
 pub fn open_without(
     store: &mut MemStore,
     sizes: &[Superblock],

@@ -13,7 +13,7 @@ pub struct Sparse {
     superblocks: Vec<Superblock>,
     map: Map,
     volume: VolumeId,
-    /// Extents from one to the next.
+    /// The distance between two extents.
     distance: u64,
     blocks: u16,
 }
@@ -31,7 +31,7 @@ impl Sparse {
         sparse
     }
 
-    /// Steps pick an extent, and what to do with it.
+    /// Runs steps that pick an extent and an operation.
     pub fn run(&mut self, steps: &[(u64, u8)]) {
         for (pick, kind) in steps {
             let key = key(self.volume, pick % 150 * self.distance % (1 << 46));
@@ -59,8 +59,8 @@ impl Sparse {
         (0..4).for_each(|_| self.move_all());
     }
 
-    /// Again and again as many extents as are admitted, each time others, all given back again, with
-    /// no checkpoint between; then some that stay, through checkpoints.
+    /// Repeatedly writes as many extents as are admitted, each time others, and frees them all, with no
+    /// checkpoint in between; then writes some that stay, through checkpoints.
     pub fn churn(&mut self, rounds: u64) {
         for round in 0..rounds {
             let filled = self.fill(round * 1000);
@@ -79,7 +79,7 @@ impl Sparse {
         }
     }
 
-    /// Changes the leaves of these extents: the first block goes, or comes back.
+    /// Changes the leaves of these extents: clears or writes the first block.
     fn touch(&mut self, extents: std::ops::Range<u64>) {
         let first = BlockRange { first: 0, count: 1 };
         for n in extents {
@@ -160,8 +160,8 @@ impl Sparse {
         self.map.checkpoint_durable(root);
     }
 
-    /// With every page of the next checkpoint written and its root not: the older of the two roots
-    /// and the journal since hold everything too, should the newer one be damaged.
+    /// Checks, with every page of the next checkpoint written but not its root, that the older of the two
+    /// roots and the journal after it contain everything too, in case the newer root is damaged.
     fn check_older_root(&self) {
         let slots = ROOT_AT.map(|at| at.0 / PAGE as u64);
         let sequence = |n: &u64| Root::decode(&self.store.page(META, *n), POOL).map(|r| r.sequence);

@@ -1,4 +1,4 @@
-//! Devices in memory that lose what was not flushed.
+//! Devices in memory that lose unflushed writes.
 
 use super::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,21 +13,21 @@ const SECTOR: usize = 512;
 struct Device {
     live: BTreeMap<u64, Page>,
     durable: BTreeMap<u64, Page>,
-    /// What each durable page was before.
+    /// The previous content of each durable page.
     stale: BTreeMap<u64, Page>,
-    /// Since the last flush, in order.
+    /// Writes since the last flush, in order.
     unflushed: Vec<(u64, Page)>,
-    /// What a failed flush gave up: still read, and made durable by no later flush.
+    /// Writes that a failed flush gave up: still readable, but made durable by no later flush.
     forsaken: Vec<(u64, Page)>,
-    /// Every command fails.
+    /// Whether every command fails.
     broken: bool,
-    /// The next read of this page fails.
+    /// The page whose next read fails.
     unreadable: Option<u64>,
-    /// No read of these pages succeeds.
+    /// The pages whose reads all fail.
     bad: BTreeSet<u64>,
-    /// Flushes until one fails, which is told once.
+    /// The number of flushes until one fails; the failure is reported once.
     flushes_left: Option<u64>,
-    /// And every command after it.
+    /// Whether every command after that fails too.
     breaks: bool,
 }
 
@@ -35,7 +35,7 @@ struct Device {
 #[derive(Clone, Debug)]
 pub struct MemStore {
     devices: Vec<Device>,
-    /// Writes until the power fails; everything fails from then on, until [`Self::power_cut`].
+    /// The number of writes until the power fails; everything fails from then on, until [`Self::power_cut`].
     writes_left: Option<u64>,
 }
 
@@ -44,54 +44,53 @@ impl MemStore {
         Self { devices: vec![Device::default(); devices], writes_left: None }
     }
 
-    /// The power is to fail at the write after this many.
+    /// Makes the power fail at the write after this many.
     pub fn fail_after(&mut self, writes: u64) {
         self.writes_left = Some(writes);
     }
 
-    /// From now on every command to the device fails, or none does.
+    /// Makes every command to the device fail, or none.
     pub fn set_broken(&mut self, device: DeviceId, broken: bool) {
         self.devices[device.index()].broken = broken;
     }
 
-    /// The next flush of the device fails.
+    /// Makes the next flush of the device fail.
     pub fn fail_flush(&mut self, device: DeviceId) {
         self.fail_flush_after(device, 0);
     }
 
-    /// The flush of the device after this many fails: what was written before it can still be read, and
-    /// no later flush makes it durable.
+    /// Makes the flush of the device after this many fail: writes before it can still be read, and no later
+    /// flush makes them durable.
     pub fn fail_flush_after(&mut self, device: DeviceId, flushes: u64) {
         self.devices[device.index()].flushes_left = Some(flushes);
     }
 
-    /// As [`Self::fail_flush_after`], and every command from then on fails if it `breaks` the device.
+    /// Like [`Self::fail_flush_after`]; if it `breaks` the device, every command from then on fails.
     #[allow(dead_code, reason = "of use to some tests")]
     pub fn break_at_flush(&mut self, device: DeviceId, flushes: u64, breaks: bool) {
         self.fail_flush_after(device, flushes);
         self.devices[device.index()].breaks = breaks;
     }
 
-    /// The next read of a page fails.
+    /// Makes the next read of a page fail.
     #[allow(dead_code, reason = "of use to some tests")]
     pub fn fail_read(&mut self, device: DeviceId, number: u64) {
         self.devices[device.index()].unreadable = Some(number);
     }
 
-    /// No read of a page succeeds any more.
+    /// Makes every read of a page fail.
     #[allow(dead_code, reason = "of use to some tests")]
     pub fn spoil(&mut self, device: DeviceId, number: u64) {
         self.devices[device.index()].bad.insert(number);
     }
 
-    /// Who used the devices is gone before the power failed: they keep what they were given.
+    /// Ends the program that used the devices, without a power loss: they keep its writes.
     #[allow(dead_code, reason = "of use to some tests")]
     pub fn kill(&mut self) {
         self.writes_left = None;
     }
 
-    /// The power has failed, and is back: of what was not flushed some subset of 512-byte sectors
-    /// is there.
+    /// Makes the power fail and return: of the unflushed writes, some subset of 512-byte sectors is there.
     pub fn power_cut(&mut self, rng: &mut Rng) {
         self.writes_left = None;
         for device in &mut self.devices {
@@ -109,12 +108,12 @@ impl MemStore {
         }
     }
 
-    /// What was durable on a page before what is: as if the last write had been lost.
+    /// Returns the previous durable content of a page, as if the last write had been lost.
     pub fn stale(&self, device: DeviceId, number: u64) -> [u8; PAGE] {
         self.devices[device.index()].stale.get(&number).map_or([0; PAGE], |p| **p)
     }
 
-    /// Puts a page in place, durably: images, and damage.
+    /// Sets a page durably: for images, and for damage.
     pub fn set_page(&mut self, device: DeviceId, number: u64, page: [u8; PAGE]) {
         let device = &mut self.devices[device.index()];
         device.live.insert(number, Rc::new(page));
@@ -125,7 +124,7 @@ impl MemStore {
         self.devices[device.index()].live.get(&number).map_or([0; PAGE], |p| **p)
     }
 
-    /// The numbers of the pages that are not all zeros.
+    /// Returns the numbers of the pages that are not all zeros.
     pub fn pages(&self, device: DeviceId) -> impl Iterator<Item = u64> + '_ {
         let written = self.devices[device.index()].live.iter();
         written.filter(|(_, page)| page.iter().any(|b| *b != 0)).map(|(number, _)| *number)

@@ -1,20 +1,20 @@
-//! The naive twin of the map: sorted maps of what every extent holds.
+//! The naive twin of the map: sorted maps of every extent's blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_map::delta::Delta;
 use weir_map::{Chunk, Epoch, Found, Intent, Location, Map, Needs, Record, Slot, Value, Whole};
 use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind, VolumeId};
 
-/// A place: where each block it holds is.
+/// A place: the location of each valid block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldPlace {
     pub id: PlaceId,
-    /// Of a whole place.
+    /// The extent of a whole place.
     pub whole: Option<Whole>,
     pub blocks: BTreeMap<u16, Slot>,
 }
 
-/// The places of an extent, whether space is kept, the blocks with a write intent, and the copies wanted.
+/// The places of an extent, its reservation, the blocks with a write intent, and the copies wanted.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub places: Vec<HeldPlace>,
@@ -29,12 +29,12 @@ impl Default for Held {
     }
 }
 
-/// How many copies histories want of a volume's extents.
+/// Returns how many copies histories want of a volume's extents.
 pub fn copies_of(volume: VolumeId) -> u8 {
     1 + (volume.0 % 2) as u8
 }
 
-/// Nothing says how many copies are wanted of what is nowhere.
+/// The number of copies of an unmapped extent is not recorded.
 impl PartialEq for Held {
     fn eq(&self, other: &Self) -> bool {
         let alike = self.copies == other.copies || self.places.is_empty();
@@ -69,7 +69,7 @@ impl HeldPlace {
 }
 
 impl Held {
-    /// As it is in the durable map: places that hold nothing are not there, unless kept.
+    /// Returns its form in the durable map: without empty places, unless space is reserved.
     pub fn settled(&self) -> Self {
         let mut held = self.clone();
         if !held.keep {
@@ -82,7 +82,7 @@ impl Held {
         held
     }
 
-    /// A whole place, full, and no more places, copies or intents.
+    /// Whether it is a full whole place, and has no more places, copies or intents.
     pub fn is_one_full(&self, blocks: u16) -> bool {
         let [place] = &self.places[..] else { return false };
         let says_no_more = self.intent.is_empty() && self.copies == 1;
@@ -97,13 +97,14 @@ impl Held {
         self.places.iter_mut().find(|p| p.id == id)
     }
 
-    /// How many places hold the block.
+    /// Returns how many places are valid for the block.
     pub fn holders(&self, block: u16) -> usize {
         self.places.iter().filter(|p| p.blocks.contains_key(&block)).count()
     }
 
-    /// Whether this state would take a place for a copy of another one, and the two differ, once blocks of the place
-    /// are written where it is now: blocks another place holds, and no intent covers that says so of copies.
+    /// Whether this state would take a place for a copy of another one although the two differ, once blocks
+    /// of the place are overwritten at their present location: blocks that another place is valid for, and
+    /// that no intent covers.
     pub fn differs_if_written(&self, now: &HeldPlace, range: BlockRange) -> bool {
         let Some(place) = self.places.iter().find(|p| p.id == now.id) else { return false };
         let is_there = |b: &u16| {
@@ -114,7 +115,7 @@ impl Held {
         blocks.any(|b| self.holders(b) > 1 && !(self.copies > 1 && self.intent.contains(&b)))
     }
 
-    /// The blocks are in the place, at these slots (or where they are in a whole one).
+    /// Makes the blocks valid in the place, in these slots (or in place in a whole one).
     pub fn fill(&mut self, at: &Location, range: BlockRange) {
         if self.place(at.id()).is_none() {
             let whole = match at {
@@ -132,7 +133,7 @@ impl Held {
         }
     }
 
-    /// No place but this one holds what it holds of the range.
+    /// Makes every other place invalid for the blocks of the range that this place is valid for.
     pub fn narrow(&mut self, id: PlaceId, range: BlockRange) {
         let Some(place) = self.place(id) else { return };
         let held: Vec<_> = place.blocks.keys().copied().filter(|b| range.contains(*b)).collect();
@@ -171,7 +172,7 @@ impl Held {
     }
 }
 
-/// Everything durable.
+/// The durable state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub volumes: BTreeMap<VolumeId, (String, Bytes)>,
@@ -180,7 +181,7 @@ pub struct State {
 }
 
 impl State {
-    /// What an opened map says is durable.
+    /// Returns the durable state of an opened map.
     pub fn of(map: &Map) -> Self {
         let catalogue = map.catalogue();
         let mut state = Self { intents: catalogue.intents.clone(), ..Self::default() };
@@ -194,7 +195,7 @@ impl State {
         state
     }
 
-    /// A frame's worth of changes.
+    /// Applies a frame's changes.
     pub fn apply(&mut self, effect: &Effect) {
         for delta in &effect.admin {
             match delta.clone() {
@@ -214,7 +215,7 @@ impl State {
         }
     }
 
-    /// After a recovery: of intended blocks the first place that holds one keeps it.
+    /// Returns the state after a recovery: for intended blocks, only the first valid place stays valid.
     pub fn recovered(mut self) -> Self {
         for held in self.extents.values_mut() {
             for block in std::mem::take(&mut held.intent) {
@@ -228,7 +229,7 @@ impl State {
         self
     }
 
-    /// Everything some extent names; panics if two name the same.
+    /// Returns all space that some extent names; panics if two name the same.
     pub fn owned(&self) -> BTreeSet<Chunk> {
         let mut owned = BTreeSet::new();
         for (key, held) in &self.extents {
@@ -240,24 +241,24 @@ impl State {
     }
 }
 
-/// What a frame changes, and where it went.
+/// The changes of a frame, and its location.
 #[derive(Clone, Debug)]
 pub struct Effect {
-    /// Byte offset on the metadata device.
+    /// The byte offset on the metadata device.
     pub at: u64,
     pub bytes: Vec<u8>,
     pub sequence: u64,
-    /// Highest sequence it calls durable.
+    /// The highest sequence that it says is durable.
     pub durable: u64,
     pub admin: Vec<Delta>,
     pub extents: Vec<(ExtentKey, Held)>,
 }
 
-/// A state an extent passed through.
+/// A state that an extent passed through.
 #[derive(Clone, Debug)]
 pub struct Version {
     pub needs: Option<Needs>,
-    /// Settled.
+    /// The value, settled.
     pub held: Held,
 }
 
@@ -268,7 +269,7 @@ pub struct Live {
     pub versions: Vec<Version>,
 }
 
-/// A device's flush epochs in miniature.
+/// A simplified model of a device's flush epochs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MiniDevice {
     pub epoch: u64,
@@ -276,7 +277,7 @@ pub struct MiniDevice {
 }
 
 impl Live {
-    /// How many versions, oldest first, are ready to commit.
+    /// Returns how many versions, oldest first, are ready to commit.
     pub fn ready(&self, devices: &[MiniDevice]) -> usize {
         let is_ready = |v: &&Version| {
             v.needs.is_none_or(|n| devices[n.device.index()].flushed.is_some_and(|f| f >= n.epoch))

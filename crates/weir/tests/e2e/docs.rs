@@ -1,26 +1,32 @@
-//! The commands in the documentation do what it shows them for: each is run, word for word.
+//! The commands in the book work: every `sh` block of a page runs, word for word, in the order of the page,
+//! in one shell. The test names `sh norun REASON` and `sh guest` blocks; `bench/guest-docs` runs the latter.
 
 use crate::harness::Pool;
-use std::path::Path;
-use std::process::Command;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-fn repository() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+fn book() -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).to_owned()
 }
 
-/// The lines of the blocks of commands in a page.
-fn commands(page: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(repository().join("docs").join(page)).expect("a page");
-    let (mut commands, mut block) = (Vec::new(), None);
+/// The commands of a page's `sh` blocks, and the other blocks of commands with what they say for themselves.
+fn commands(text: &str) -> (String, Vec<String>) {
+    let (mut script, mut others, mut block) = (String::new(), Vec::new(), None);
     for line in text.lines() {
-        match (line.strip_prefix("```"), block) {
-            (Some(language), None) => block = Some(matches!(language, "" | "sh")),
+        match (line.trim_start().strip_prefix("```"), block) {
+            (Some(info), None) => {
+                block = Some(info == "sh");
+                if info.starts_with("sh ") {
+                    others.push(info.to_owned());
+                }
+            }
             (Some(_), Some(_)) => block = None,
-            (None, Some(true)) => commands.push(line.to_owned()),
+            (None, Some(true)) => script += &format!("{line}\n"),
             (None, _) => {}
         }
     }
-    commands
+    (script, others)
 }
 
 /// Two modelled drives.
@@ -28,7 +34,7 @@ const DEVICES: &str = "[pool]\nname = \"test\"\n\
     [[device]]\nname = \"fast\"\npath = \"fast.img\"\nsize = \"256MiB\"\npace = \"ssd-sata\"\n\
     [[device]]\nname = \"slow\"\npath = \"slow.img\"\nsize = \"2GiB\"\npace = \"hdd-7200\"\n";
 
-/// A folder with the files that the pages name.
+/// A folder with the files that the pages name: a pool file, traces, images.
 fn folder() -> Pool {
     let pool = Pool::from_text(DEVICES);
     let generate = |words: &str, format: &str, out: &str| {
@@ -46,69 +52,89 @@ fn folder() -> Pool {
     std::fs::create_dir(pool.path("traces")).expect("a folder");
     std::fs::copy(pool.path("trace.csv.gz"), pool.path("traces/one.csv.gz")).expect("copied");
     write("log.csv", b"1000,sda,R,4096,8192\n2500,sda,W,0,4096\n");
-    let sample = repository().join("crates/trace/tests/samples/blktrace.trace");
+    let sample = book().join("../crates/trace/tests/samples/blktrace.trace");
     write("recorded.blktrace.gz", &std::fs::read(sample).expect("a sample"));
+    let image: Vec<u8> = (0..8_u32 << 18).flat_map(|word| (word / 1024).to_le_bytes()).collect();
+    write("image.raw", &image);
+    let qcow2 = ["convert", "-f", "raw", "-O", "qcow2", "image.raw", "image.qcow2"];
+    match Command::new("qemu-img").args(qcow2).current_dir(pool.folder.path()).status() {
+        Ok(status) => assert!(status.success(), "qemu-img makes an image"),
+        Err(error) => println!("qemu-img: {error}: pages that need image.qcow2 will fail"),
+    }
     pool
 }
 
-/// Runs the commands of a page that begin with one of these, and says which others it has.
+/// Runs the `sh` blocks of every page of a part of the book.
 #[track_caller]
-fn run(pool: &Pool, page: &str, kinds: &[&str]) {
+fn run(part: &str) {
+    let mut pages: Vec<_> = std::fs::read_dir(book().join(part))
+        .expect("a part of the book")
+        .map(|entry| entry.expect("a page").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    pages.sort();
+    let mut ran = 0;
+    for page in pages {
+        let name = format!("docs/{part}/{}", page.file_name().expect("a name").display());
+        let (script, others) = commands(&std::fs::read_to_string(&page).expect("a page"));
+        others.iter().for_each(|info| println!("{name}: not run: {info}"));
+        if !script.is_empty() {
+            run_page(&name, &script);
+            ran += 1;
+        }
+    }
+    assert!(ran > 0, "docs/{part} has no commands to run");
+}
+
+/// Runs a page's commands in a folder of its own; what they leave running is killed.
+#[track_caller]
+fn run_page(name: &str, script: &str) {
+    let pool = folder();
     let weir = Path::new(env!("CARGO_BIN_EXE_weir")).parent().expect("its folder");
     let path = format!("{}:{}", weir.display(), std::env::var("PATH").unwrap_or_default());
-    let (wanted, others): (Vec<_>, Vec<_>) =
-        commands(page).into_iter().partition(|command| kinds.iter().any(|kind| command.starts_with(kind)));
-    others.iter().for_each(|command| println!("docs/{page}: not run: {command}"));
-    assert!(!wanted.is_empty(), "docs/{page} has no command that begins with one of {kinds:?}");
-    for command in wanted {
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-c", &command])
-            .current_dir(pool.folder.path())
-            .env("PATH", &path)
-            .env_remove("WEIR_POOL");
-        let output = shell.output().expect("a shell");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "docs/{page}: {command}\n{said}");
-        assert!(
-            !output.stdout.is_empty() || command.contains('>'),
-            "docs/{page}: {command} says nothing\n{said}"
-        );
-    }
+    let log = pool.path("output.log");
+    let output = std::fs::File::create(&log).expect("a log");
+    let mut shell = Command::new("timeout")
+        .args(["300", "sh", "-euxc", script])
+        .current_dir(pool.folder.path())
+        .env("PATH", &path)
+        .env_remove("WEIR_POOL")
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().expect("a log"))
+        .stderr(output)
+        .process_group(0)
+        .spawn()
+        .expect("a shell");
+    let group = format!("-{}", shell.id());
+    let status = shell.wait().expect("it ends");
+    // A server that a page started in the background.
+    let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+    let said = std::fs::read_to_string(&log).unwrap_or_default();
+    assert!(status.success(), "{name} ends with {status}; its last command failed:\n{said}");
 }
 
 #[test]
-fn of_advice() {
-    let pool = folder();
-    // It is to be written.
-    std::fs::remove_file(pool.path("pool.toml")).expect("a pool file");
-    run(&pool, "reference/advise.md", &["weir advise "]);
+fn of_the_guide() {
+    run("guide");
 }
 
 #[test]
-fn of_analysis() {
-    run(&folder(), "reference/trace-analysis.md", &["weir trace "]);
+fn of_the_how_to_pages() {
+    run("howto");
 }
 
 #[test]
-fn of_caches() {
-    run(&folder(), "reference/sim-cache.md", &["weir sim cache "]);
-}
-
-/// What is recorded needs someone who asks; `record` has tests of that.
-#[test]
-fn of_traces() {
-    let pool = folder();
-    // It is written anew.
-    run(&pool, "reference/traces.md", &["weir trace formats", "weir trace convert day.weirtrace"]);
-    run(&pool, "reference/loads.md", &["weir trace generate "]);
-    std::fs::remove_file(pool.path("day.weirtrace")).expect("a trace");
-    run(&pool, "reference/traces.md", &["weir trace convert recorded.blktrace.gz"]);
-    std::fs::remove_file(pool.path("day.weirtrace")).expect("a trace");
-    run(&pool, "reference/traces.md", &["weir trace convert log.csv"]);
+fn of_the_policies() {
+    run("policies");
 }
 
 #[test]
-fn of_placement_in_virtual_time() {
-    run(&folder(), "reference/sim-place.md", &["weir sim place "]);
+fn of_the_reference() {
+    run("reference");
+}
+
+#[test]
+fn blocks_of_commands_are_told_apart() {
+    let page = "```sh\na\nb\n```\n```sh norun it takes hours\nc\n```\n```toml\nd\n```\n```sh\ne\n```\n";
+    assert_eq!(commands(page), ("a\nb\ne\n".into(), vec!["sh norun it takes hours".into()]));
 }

@@ -1,11 +1,11 @@
-//! Devices in memory that answer at once, in order, unless told otherwise.
+//! Devices in memory that answer at once, in order, unless configured otherwise.
 
 use super::DEVICE_SIZE;
 use crate::Driver;
 use std::collections::VecDeque;
 use weir_model::{BLOCK, DeviceId, DeviceOffset, HeapMemory, Io, IoError, IoKind, Nanos, Store};
 
-/// Devices as plain vectors, which take so many writes yet, if there is a bound.
+/// Devices as plain vectors, with an optional limit on further writes.
 #[derive(Clone)]
 pub(crate) struct Disks(pub(super) Vec<Vec<u8>>, pub(super) Option<usize>);
 
@@ -20,7 +20,7 @@ impl Store for Disks {
             *left = left.checked_sub(1).ok_or(IoError::Lost)?;
         }
         let (disk, end) = (&mut self.0[device.index()], at.0 as usize + bytes.len());
-        // A file that was truncated grows again.
+        // A truncated file grows again.
         disk.resize(disk.len().max(end), 0);
         disk[at.0 as usize..end].copy_from_slice(bytes);
         Ok(())
@@ -31,22 +31,23 @@ impl Store for Disks {
 }
 
 pub(crate) struct Devices {
-    /// Every command they got.
+    /// Every command received.
     pub(crate) log: Vec<Io>,
     pub(crate) memory: HeapMemory,
     pub(super) disks: Disks,
     pub(super) failing: VecDeque<(IoKind, Option<IoError>)>,
-    /// Devices whose commands of a kind fail, and how.
+    /// Devices whose commands of a kind fail, with the error.
     pub(crate) broken: Vec<(DeviceId, IoKind, IoError)>,
-    /// Devices whose files were removed: told once, where their last page is read.
+    /// Devices whose files were removed: reported once, when their last page is read.
     pub(crate) removed: Vec<DeviceId>,
     removals_told: Vec<DeviceId>,
-    /// Devices that do not answer, a kind of command whose next one is not answered, and what is owed.
+    /// Devices that do not answer; a kind of command whose next one is not answered; and the commands
+    /// delayed.
     pub(crate) hanging: Vec<DeviceId>,
     pub(crate) holding: Option<IoKind>,
     pub(crate) held: Vec<Io>,
     pub(super) now: Nanos,
-    /// A command has come.
+    /// Whether a command has arrived.
     pub(super) is_asked: bool,
 }
 

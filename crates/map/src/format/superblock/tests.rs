@@ -1,4 +1,4 @@
-//! Superblocks survive the disk; damage, foreign data and newer versions are told apart.
+//! Superblocks survive encoding; damage, foreign data and newer versions are distinguished.
 
 use super::*;
 use proptest::prelude::*;
@@ -84,7 +84,7 @@ proptest! {
     }
 }
 
-/// A device with the same good page everywhere, that cannot read at these places.
+/// A device with the same good page everywhere, which fails to read at these offsets.
 struct Unreadable(Vec<DeviceOffset>);
 
 impl weir_model::Store for Unreadable {

@@ -1,4 +1,4 @@
-//! Values survive the disk, and nothing else decodes.
+//! Values survive encoding, and nothing else decodes.
 
 use super::*;
 use proptest::prelude::*;
@@ -87,7 +87,8 @@ fn the_canonical_value_is_the_simplest() {
     assert_eq!(Value::Record(kept.clone()).canonical(32), Value::Record(kept));
 }
 
-/// A direct entry is made a record again as [`Record::one`]: whatever else a record can say must keep it one.
+/// A direct entry becomes a record again by [`Record::one`]: a record with any other property must stay a
+/// record.
 #[test]
 fn a_direct_entry_loses_nothing_a_record_says() {
     let at = Whole { device: DeviceId(1), extent: DeviceExtent(7) };
@@ -103,7 +104,7 @@ fn a_direct_entry_loses_nothing_a_record_says() {
         assert_eq!(value.canonical(32), value, "{record:?}");
         assert_eq!(value.clone().canonical_place(32), value, "{record:?}");
     }
-    // A field that is added has to be thought of here.
+    // This fails to compile when a field is added, so that the test is extended.
     let Record { places: _, keep: _, copies: _, references: _, intent: _ } = full;
 }
 

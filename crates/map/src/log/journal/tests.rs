@@ -1,4 +1,4 @@
-//! Frames go round the ring; torn tails end replay, damage behind them is noticed.
+//! Frames wrap around the ring; torn tails end replay, and damage before them is detected.
 
 use super::*;
 use crate::format::value::Word;
@@ -14,7 +14,7 @@ fn delta(n: u64) -> Delta {
     Delta::Entry { key, word: Word::Empty }
 }
 
-/// Writes frames of the given delta counts into a ring, a root now and then.
+/// Writes frames of the given delta counts into a ring, with a root now and then.
 fn filled(counts: &[usize], ring_pages: usize) -> (Vec<u8>, Journal, JournalPosition, Vec<Vec<Delta>>) {
     let mut ring = vec![0; ring_pages * PAGE];
     let mut journal = Journal::new(POOL, Bytes(ring.len() as u64), FIRST, Planted::for_tests());
@@ -68,14 +68,14 @@ proptest! {
             at += Frame::decode(&ring[at..], POOL, 32).unwrap().stored as usize;
         }
         let stored = Frame::decode(&ring[at..], POOL, 32).unwrap().stored as usize;
-        // Damage in the frame's bytes, not in the padding behind.
+        // The damage is in the frame's bytes, not in the padding after them.
         let length = u32::from_le_bytes(std::array::from_fn(|i| ring[at + 48 + i])) as usize;
         let bit = bit.index(length * 8);
         ring[at + bit / 8] ^= 1 << (bit % 8);
         let (found, stopped, end) = replayed(&ring, from);
         prop_assert_eq!(&found[..], &since[..victim]);
         prop_assert!(stored > 0 && stopped.sequence == victim as u64 + 1);
-        // The last frame looks like a torn one; one before it was called durable by the last.
+        // The last frame looks torn; the last frame says that one before it was durable.
         let last = victim + 1 == since.len();
         prop_assert_eq!(matches!(end, End::Tail), last);
     }

@@ -1,4 +1,4 @@
-//! What histories do to extents, and what must be found there after.
+//! The changes that histories make to extents, and the expected states.
 
 use super::{History, Run};
 use crate::support::twin::{Held, HeldPlace, Version};
@@ -44,7 +44,7 @@ impl History {
         self.change(key, held, Some(needs));
     }
 
-    /// Slots for a run, if there are enough.
+    /// Allocates slots for a run, if there are enough.
     fn slots(&mut self, device: DeviceId, range: BlockRange) -> Option<Location> {
         let at = self.map.allocate_slots(device, range.count);
         let Some(Location::Fine { slots, .. }) = &at else {
@@ -71,7 +71,7 @@ impl History {
         self.change(key, held, Some(needs));
     }
 
-    /// What is not durable yet may have to come back, and then there may be less room.
+    /// Pending changes may have to be reverted, which may leave less space.
     fn may_have(&mut self, key: ExtentKey, id: PlaceId) -> bool {
         let mut held = self.current(key);
         let wholes = held.places.iter().filter(|p| p.whole.is_some()).count();
@@ -83,7 +83,7 @@ impl History {
         does
     }
 
-    /// Copies the first blocks side by side that some place holds.
+    /// Copies the first adjacent blocks that some place is valid for.
     pub(super) fn copy_held(&mut self, key: ExtentKey, to: PlaceId, durable: bool) {
         let held = self.current(key);
         let Some(first) = (0..self.blocks).find(|b| held.holders(*b) > 0) else { return };
@@ -170,8 +170,8 @@ impl History {
         self.narrow_pending(key, &held, to);
     }
 
-    /// What no commit has taken says no more than that the place holds alone what it does now; and what needs no flush
-    /// says so before anything that needs one.
+    /// Narrows the versions outside any commit so that the place is the only valid one for its present sole
+    /// blocks; a version without needs precedes those that have some.
     fn narrow_pending(&mut self, key: ExtentKey, now: &Held, to: PlaceId) {
         let last_taken =
             self.effects[self.durable..].iter().rev().flat_map(|e| &e.extents).find(|(k, _)| *k == key);
@@ -217,7 +217,7 @@ impl History {
         self.change(key, held, Some(None));
     }
 
-    /// Rule 3 of docs/internals/invariants.md, by looking at every state there is or may be.
+    /// Checks rule 3 of docs/internals/invariants.md against every state that exists or may come to exist.
     pub(super) fn check_overwrites(&self, key: ExtentKey) {
         let versions = self.live.get(&key).into_iter().flat_map(|l| l.versions.iter().map(|v| &v.held));
         let on_the_way = self.effects[self.durable..].iter().flat_map(|e| &e.extents);

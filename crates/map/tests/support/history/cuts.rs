@@ -1,4 +1,4 @@
-//! Power cuts and damage in a history, and what must be found after them.
+//! Power losses and damage in a history, and the expected states after them.
 
 use super::History;
 use crate::support::Rng;
@@ -13,7 +13,7 @@ use weir_map::{Chunk, Map, MapError, PAGE, Superblock};
 use weir_model::{DeviceId, ExtentIndex, VolumeId};
 
 impl History {
-    /// How many of the frames written are there, one after the other.
+    /// Returns how many of the written frames are intact, from the first on.
     fn intact(&self) -> usize {
         let is_intact = |effect: &&Effect| {
             let length = u32::from_le_bytes(std::array::from_fn(|i| effect.bytes[48 + i])) as usize;
@@ -66,7 +66,7 @@ impl History {
         assert!(report.is_clean(), "{when}: {:#?}", report.findings);
     }
 
-    /// Opens the pool, with power cuts on the way.
+    /// Opens the pool, with power losses during the opening.
     fn recover(
         &mut self,
         store: &mut MemStore,
@@ -132,7 +132,7 @@ impl History {
         self.admin.clear();
         (self.durable, self.rooted, self.commit, self.checkpoint) = (0, (0, 0), None, None);
         self.devices.iter_mut().for_each(|device| device.flushed = None);
-        // Ids of volumes that never were durable may come again; others may not.
+        // Ids of volumes that never were durable may be used again; others may not.
         self.volumes_made = (0..self.map.catalogue().next_volume).map(VolumeId).collect();
         self.going.clear();
         self.dropping.clear();
@@ -143,7 +143,7 @@ impl History {
         }
     }
 
-    /// One fault on a copy of the store: it opens with the right contents, or is refused as damaged.
+    /// Makes one fault on a copy of the store: it opens with the right contents, or is refused as damaged.
     fn damage(&mut self, rng: &mut Rng, frames: usize, expected: &State) {
         let mut store = self.store.clone();
         let (device, number, has_another) = self.victim(rng);
@@ -151,9 +151,9 @@ impl History {
         let mut page = store.page(device, number);
         match rng.below(5) {
             0 => page[rng.below(8) as usize * 512..][..512].fill(0),
-            // Misdirected: a page meant for another place.
+            // A misdirected write: a page meant for another location.
             1 => page = store.page(device, pages[rng.below(pages.len() as u64) as usize]),
-            // A write that was acknowledged and never done.
+            // A write that was acknowledged but never made.
             2 => page = store.stale(device, number),
             _ => {
                 let bit = rng.below(PAGE as u64 * 8) as usize;
@@ -184,7 +184,7 @@ impl History {
         }
     }
 
-    /// A page to damage: device, number, and whether the pool must open without it.
+    /// Selects a page to damage: device, number, and whether the pool must open without it.
     fn victim(&self, rng: &mut Rng) -> (DeviceId, u64, bool) {
         let any = |pages: &[u64], rng: &mut Rng| pages[rng.below(pages.len() as u64) as usize];
         let slots = ROOT_AT.map(|at| at.0 / PAGE as u64);
@@ -194,7 +194,7 @@ impl History {
             (0, _) => (DeviceId(1), any(&self.store.pages(DeviceId(1)).collect::<Vec<_>>(), rng), true),
             (1, _) => (META, [0, pages[pages.len() - 1]][rng.below(2) as usize], true),
             (2, [Some(_), Some(_)]) => (META, any(&slots, rng), true),
-            // What only the newest root reaches, or the root itself: the older one does.
+            // A page that only the newest root reaches, or that root itself: the older root replaces it.
             (3 | 4, [Some(a), Some(b)]) => {
                 let (newest, at) = a.max(b);
                 let area = self.superblocks[0].pages_at().0 / PAGE as u64;
@@ -207,8 +207,8 @@ impl History {
         }
     }
 
-    /// The frame a page belongs to, if damage to it cannot be told from a torn write: no root contains
-    /// it and no later frame calls it durable.
+    /// Returns the frame that a page belongs to, if damage to it cannot be distinguished from a torn write:
+    /// no root contains it and no later frame says it was durable.
     fn looks_torn(&self, device: DeviceId, page: u64, frames: usize) -> Option<usize> {
         let at = page * PAGE as u64;
         let covers = |effect: &Effect| (effect.at..effect.at + effect.bytes.len() as u64).contains(&at);

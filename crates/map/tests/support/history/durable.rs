@@ -1,4 +1,4 @@
-//! What makes a history's changes durable: volumes, flushes, commits, checkpoints.
+//! The operations that make a history's changes durable: volumes, flushes, commits, checkpoints.
 
 use super::{Checkpointing, History, VOLUMES};
 use crate::support::pool::{META, POOL};
@@ -50,7 +50,7 @@ impl History {
         }
     }
 
-    /// Volumes being removed go when every extent has been given back durably.
+    /// Deletes volumes being removed once every extent has been freed durably.
     fn drop_volumes(&mut self) {
         for volume in self.going.clone() {
             let all = key(volume, 0)..=key(volume, u64::MAX);
@@ -105,7 +105,7 @@ impl History {
         }
     }
 
-    /// Writes a frame, and compares what it says with what the twin would commit.
+    /// Writes a frame, and compares its changes with those that the twin would commit.
     fn frame(&mut self, to: DeviceOffset, bytes: Vec<u8>) {
         let ring = JOURNAL_AT.0..JOURNAL_AT.0 + self.shape.journal_pages * PAGE as u64;
         assert!(ring.contains(&to.0) && to.0 + bytes.len() as u64 <= ring.end);
@@ -179,7 +179,7 @@ impl History {
         }
     }
 
-    /// At a commit's end everything that was ready is durable.
+    /// Checks, at a commit's end, that everything that was ready is durable.
     fn check_commit(&mut self) {
         let Some(begun) = self.commit.take() else { return };
         for (key, (versions, ready)) in begun {
@@ -241,7 +241,7 @@ impl History {
         }
     }
 
-    /// Everything that can become durable does.
+    /// Makes everything durable that can be.
     pub(super) fn settle(&mut self) {
         (0..2).for_each(|device| self.flush_data(device));
         for _ in 0..100_000 {
@@ -254,7 +254,7 @@ impl History {
         self.live.retain(|key, live| {
             let durable = self.state.extents.get(key).cloned().unwrap_or_default();
             let mut named = live.current.clone();
-            // A place nothing was written in yet is not named by anything durable.
+            // Nothing durable names a place in which nothing has been written yet.
             named.places.retain(|place| !place.blocks.is_empty() || durable.places.contains(place));
             assert_eq!(named.settled(), durable, "{key} after everything was committed");
             live.versions.clear();
