@@ -102,9 +102,9 @@ impl Driver {
         self.check()
     }
 
-    /// Replaces the missing device by a blank one, after which data that was on two devices is again. Returns
-    /// false if that was not possible, because only the lost device has data of a volume that was not in two
-    /// locations.
+    /// Replaces the missing device by a blank one; then data that was on two devices is on two devices again.
+    /// Returns false if that was not possible, because only the lost device has data of a volume that was not
+    /// in two locations.
     fn is_replaced(&mut self, lost: DeviceId, left: &Storage) -> Result<bool, Failure> {
         let mut world = self.copy_of_the_world()?;
         world.stop(Stop::PowerCut);
