@@ -84,8 +84,8 @@ for size, ratio in list(zip(lru.size_blocks, lru.miss_ratio, strict=True))[2::25
 # %% [markdown]
 # ## Which policy?
 #
-# `simulate` plays the whole trace to caches, on all cores. Sizes are shares of the footprint, bytes or blocks.
-# The policy `belady` knows the future requests, and is the bound for the others.
+# `simulate` plays the whole trace to caches, on all cores. Sizes are shares of the footprint, bytes or
+# blocks. The policy `belady` knows the future requests, and is the bound for the others.
 
 # %%
 results = weir.simulate(trace, policies=["lru", "arc", "s3fifo", "belady"], sizes=["1%", "5%", "64MiB"])
@@ -93,8 +93,8 @@ print(results.to_polars().select("policy", "size", "size_blocks", "miss_ratio", 
 weir.plot.compare(results).figure.savefig("policies.png")
 
 # %% [markdown]
-# Admission policies reject blocks that are not worth caching. Here that is the scan: `tinylfu` has not seen its
-# blocks before. `clwa` is the number of blocks written to the cache per block that the user writes, which
+# Admission policies reject blocks that are not worth caching. Here that is the scan: `tinylfu` has not seen
+# its blocks before. `clwa` is the number of blocks written to the cache per block that the user writes, which
 # matters for a cache on flash.
 
 # %%
@@ -119,8 +119,8 @@ print(f"64 MiB: {alone['hit_ratio']:.1%} without the rest, {polluted['hit_ratio'
 # %% [markdown]
 # ## Many traces
 #
-# `sweep` is `simulate` for many traces. It stores its results as Parquet in a folder and skips the ones already
-# there: an interrupted sweep continues, and a repeated one with another policy only simulates that policy.
+# `sweep` is `simulate` for many traces. It stores its results as Parquet in a folder and skips existing
+# results: an interrupted sweep continues, and a repeated one with another policy only simulates that policy.
 
 # %%
 traces = []

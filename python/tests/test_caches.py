@@ -65,7 +65,8 @@ def test_what_makes_no_sense_is_refused(trace: Path) -> None:
 
 
 def test_control_c_stops_a_long_run(tmp_path: Path) -> None:
-    """A run of over a minute is interrupted after it has begun; its threads have ended when the exception arrives."""
+    """A run of over a minute is interrupted after it has begun; its threads have ended when the exception
+    arrives."""
     long = tmp_path / "long.weirtrace"
     weir.generate("zipf over=1GiB", long, requests=1_000_000)
     endless = tmp_path / "endless.weirtrace"

@@ -43,7 +43,8 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, traces: list[Path]) -> N
     same = weir.sweep([again, traces[1]], POLICIES[:2], ["1.0%", "10%"], out=tmp_path)
     assert parts(tmp_path) == before
     assert [figures["trace"] for figures in same[:1]] == [str(again)]
-    # Only new results are computed: two traces' third size, three policies of the third trace, the third policy.
+    # Only new results are computed: two traces' third size, three policies of the third trace, the third
+    # policy.
     assert counts(weir.sweep(traces, POLICIES, SIZES, out=tmp_path)) == played(traces)
     after = parts(tmp_path)
     assert before.items() <= after.items() and len(after) == 4 + 4 + 2 + 3

@@ -141,7 +141,7 @@ pub struct Driver {
     is_serving: bool,
     /// Commands in flight.
     commands: Option<commands::Commands>,
-    /// True if writes may go astray.
+    /// True if writes may be misdirected.
     astray: bool,
     /// Devices that are missing when the pool is opened.
     absence: Absence,
@@ -351,7 +351,7 @@ impl Driver {
             return self.truncate(device, fault);
         }
         let Fault::Astray { further, chance, times, .. } = fault else {
-            // If a device failed while another one deceives, no guarantee could be checked.
+            // If a device failed while another one may have damaged metadata, no guarantee could be checked.
             if !self.deceives() {
                 self.world.break_device(device, fault);
                 self.health = Health::Broken;
@@ -367,7 +367,7 @@ impl Driver {
         }
     }
 
-    /// Reports whether a device may deceive, or has done so, and damaged metadata.
+    /// Reports whether writes may be misdirected, or metadata has been damaged silently.
     fn deceives(&mut self) -> bool {
         self.astray || (self.deceived && !self.spoilt_metadata().is_empty())
     }
@@ -416,7 +416,7 @@ impl Driver {
         self.world.jump(time);
     }
 
-    /// Counts an event: the pending crash comes closer.
+    /// Counts an event: the pending crash is one event nearer.
     fn burn(&mut self) -> Result<(), Failure> {
         if let Some((left, time)) = self.jump.take() {
             match left {

@@ -70,9 +70,9 @@ pub enum Fault {
         /// Distance by which they are shifted, wrapping around at the end of the range; `None`: they are
         /// dropped.
         further: Option<Bytes>,
-        /// Probability that a write goes astray, 0 to 1.
+        /// Probability that a write is misdirected, 0 to 1.
         chance: f64,
-        /// Number of writes that go astray before the fault is over.
+        /// Number of writes that are misdirected before the fault is over.
         times: u64,
     },
     /// From then on every command fails with [`IoError::Lost`].
@@ -203,7 +203,7 @@ impl<D: Device + 'static> Faulty<D> {
         }
     }
 
-    /// Executes a write that goes astray; returns whether the command was one.
+    /// Executes a misdirected write; returns whether the command was one.
     fn leads_astray(&mut self, io: &Io, memory: &WorldMemory) -> bool {
         let Fault::Astray { range, further, chance, times } = &mut self.fault else { return false };
         let IoKind::Write { fua } = io.kind else { return false };

@@ -389,7 +389,7 @@ impl Oracle {
         ticket
     }
 
-    /// Registers the failure of a read, from which nothing is learnt.
+    /// Registers the failure of a read. It excludes no candidates.
     pub fn read_failed(&mut self, ticket: Ticket) {
         self.reads.remove(&ticket);
     }
@@ -400,7 +400,7 @@ impl Oracle {
     }
 
     /// Checks the answer to a read, except for sectors, counted from its start, that the devices have
-    /// damaged: those are not judged, and nothing is learnt of them.
+    /// damaged: those are not judged, and keep all their candidates.
     pub fn read_but(
         &mut self,
         ticket: Ticket,

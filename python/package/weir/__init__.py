@@ -5,8 +5,8 @@
 >>> weir.read_trace("z.weirtrace").to_polars()
 >>> weir.simulate("z.weirtrace", policies=["lru", "arc"], sizes=["1%", "10%"]).to_pandas()
 
-Figures are exactly those of the command line `weir`: both run the same code. Errors have the same messages, as
-a `TraceError` (of a trace), a `ValueError` (of an argument) or an `OSError`. Ctrl-C stops long operations.
+Figures are exactly those of the command line `weir`: both run the same code. Errors have the same messages,
+as a `TraceError` (of a trace), a `ValueError` (of an argument) or an `OSError`. Ctrl-C stops long operations.
 """
 
 from . import plot

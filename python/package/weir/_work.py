@@ -17,8 +17,8 @@ def cores() -> int:
 def threads(count: int | None) -> Iterator[tuple[ThreadPoolExecutor, Stop]]:
     """Provide `count` threads (default: one per core), and a handle that stops native work on them.
 
-    The main thread only waits, so that it can receive Ctrl-C. An exception that ends the block stops the work; the
-    threads have ended when the block has.
+    The main thread only waits, so that it can receive Ctrl-C. An exception that ends the block stops the
+    work; the threads have ended when the block has.
     """
     if count is not None and count < 1:
         raise ValueError(f"{count} threads cannot work; name 1 or more")

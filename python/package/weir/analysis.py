@@ -11,7 +11,8 @@ from ._work import threads
 from .caches import Names, listed
 from .traces import PathName, Trace, as_trace, warn
 
-#: The document that `weir trace analyze --json` prints; docs/reference/trace-analysis.md explains its figures.
+#: The document that `weir trace analyze --json` prints; docs/reference/trace-analysis.md explains its
+#: figures.
 Analysis = dict[str, Any]
 
 
@@ -44,10 +45,10 @@ def analyze(
 ) -> Analysis:
     """Analyse a trace: `weir trace analyze`.
 
-    At most `blocks` blocks (default: 4194304) are tracked; if there are more, a share of them stands for all, with a
-    `TraceWarning`. LRU's miss-ratio curve comes from the tracked blocks, those of the other policies from a sample:
-    `sample`, such as `5%` or `100000blk` (default: 1 % of the blocks, but at least 8192 where there are as many, and
-    at most 65536). `disk` selects a single disk.
+    At most `blocks` blocks (default: 4194304) are tracked; if there are more, a share of them stands for all,
+    with a `TraceWarning`. LRU's miss-ratio curve comes from the tracked blocks, those of the other policies
+    from a sample: `sample`, such as `5%` or `100000blk` (default: 1 % of the blocks, but at least 8192 where
+    there are as many, and at most 65536). `disk` selects a single disk.
     """
     path, format, strict = as_trace(trace, format, strict)
     with threads(1) as (pool, stop):
@@ -69,7 +70,8 @@ def mrc(
 ) -> list[MissRatioCurve]:
     """Return the miss-ratio curves of a trace, one per policy, as in `analyze`.
 
-    A sample of more than four billion accesses cannot be played: that curve is omitted, with a `TraceWarning`.
+    A sample of more than four billion accesses cannot be played: that curve is omitted, with a
+    `TraceWarning`.
     """
     names = listed("policies", policies, "lru")
     analysis = analyze(trace, names, sample=sample, blocks=blocks, disk=disk, format=format, strict=strict)

@@ -37,7 +37,8 @@ class Ratios(TypedDict):
 
 
 class CacheFigures(Ratios):
-    """The outcome of a trace with one cache: what `weir sim cache --json` prints, and the size as it was given."""
+    """The outcome of a trace with one cache: what `weir sim cache --json` prints, and the size as it was
+    given."""
 
     trace: str
     notes: list[str]
@@ -63,8 +64,8 @@ class CacheFigures(Ratios):
 
 
 class Results(list[CacheFigures]):
-    """The outcomes of caches, in the order of the request. In a frame each is a row; figures of reads and of writes
-    have columns `reads_misses`, `writes_misses` and so on."""
+    """The outcomes of caches, in the order of the request. In a frame each is a row; figures of reads and of
+    writes have columns `reads_misses`, `writes_misses` and so on."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return flat rows, as in a frame."""
@@ -137,9 +138,9 @@ def simulate(
 ) -> Results:
     """Play a trace to a cache of every policy with every admission policy at every size: `weir sim cache`.
 
-    Sizes are shares of the blocks that the trace touches, bytes or blocks: `10%`, `1GiB`, `26921blk`. The names of
-    policies are in `POLICIES` and `ADMISSIONS`. `write_mode` is `through`, `around` or `back`; with `back` at most the
-    share `dirty` of a cache is dirty. It uses `threads` threads (default: one per core).
+    Sizes are shares of the blocks that the trace touches, bytes or blocks: `10%`, `1GiB`, `26921blk`. The
+    names of policies are in `POLICIES` and `ADMISSIONS`. `write_mode` is `through`, `around` or `back`; with
+    `back` at most the share `dirty` of a cache is dirty. It uses `threads` threads (default: one per core).
     """
     caches = caches_of(policies, sizes, admissions, block_size, write_mode, dirty)
     path, format, strict = as_trace(trace, format, strict)

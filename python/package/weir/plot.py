@@ -1,4 +1,5 @@
-"""Plots of traces and caches with matplotlib. Each function draws on `ax`, or on a new figure, and returns the axes."""
+"""Plots of traces and caches with matplotlib. Each function draws on `ax`, or on a new figure, and returns
+the axes."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ WIDE_SPAN = 30
 
 
 def mrc(of: Analysis | Iterable[MissRatioCurve], ax: Axes | None = None) -> Axes:
-    """Plot miss ratios by cache size, one line per policy; sampled curves have one standard error shaded. The axis of
-    sizes is logarithmic if they span more than a decade and a half."""
+    """Plot miss ratios by cache size, one line per policy; sampled curves have one standard error shaded. The
+    axis of sizes is logarithmic if they span more than a decade and a half."""
     ax = _axes(ax)
     every: list[float] = []
     for curve in curves(of) if isinstance(of, dict) else of:
@@ -113,7 +114,8 @@ def _bytes(size: float) -> str:
 
 
 def _in_bytes(axis: Axis) -> None:
-    """Place the ticks of an axis of bytes at powers of two, or at multiples of one, labelled in KiB, MiB and so on."""
+    """Place the ticks of an axis of bytes at powers of two, or at multiples of one, labelled in KiB, MiB and
+    so on."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
     low, high = sorted(axis.get_view_interval())

@@ -1,8 +1,8 @@
 """Sweeps: many traces, policies and sizes, on the cores of this machine or on a Dask cluster.
 
-A sweep is divided into tasks: a trace, a policy, an admission policy, and all missing sizes. The result of a task is
-one Parquet file in the sweep's folder, written atomically. A task may run twice, or be interrupted anywhere, without
-changing the results: the name and the contents of its file depend only on the task.
+A sweep is divided into tasks: a trace, a policy, an admission policy, and all missing sizes. The result of a
+task is one Parquet file in the sweep's folder, written atomically. A task may run twice, or be interrupted
+anywhere, without changing the results: the name and the contents of its file depend only on the task.
 
 A row has a cache's figures, its `key`, and the fields of the key (`Key`).
 """
@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Key:
-    """Everything that determines a result: results with the same key are equal, except for the time they took."""
+    """Everything that determines a result: results with the same key are equal, except for the time they
+    took."""
 
     #: The version of weir, and of its counting rules.
     weir: str
@@ -88,14 +89,16 @@ def sweep(
     format: str | None = None,
     strict: bool = False,
 ) -> Results:
-    """Play every trace to every cache, as `simulate` does, and store the results in the folder `out`, as Parquet.
+    """Play every trace to every cache, as `simulate` does, and store the results in the folder `out`, as
+    Parquet.
 
-    Results already in the folder are not computed again, even after an interruption. Traces are identified by their
-    contents, so a sweep may be repeated, and extended by policies, sizes or traces. Returns the requested results.
+    Results already in the folder are not computed again, even after an interruption. Traces are identified by
+    their contents, so a sweep may be repeated, and extended by policies, sizes or traces. Returns the
+    requested results.
 
-    It runs on `workers` threads of this process (default: one per core), or on a Dask cluster: `cluster` is its client
-    or its address. The workers need this package, and must see the traces and `out` under the same paths. If a worker
-    is lost, another one runs its task.
+    It runs on `workers` threads of this process (default: one per core), or on a Dask cluster: `cluster` is
+    its client or its address. The workers need this package, and must see the traces and `out` under the same
+    paths. If a worker is lost, another one runs its task.
     """
     if workers is not None and cluster is not None:
         raise ValueError("workers are threads of this process, and a cluster has its own; name one of the two")

@@ -55,7 +55,8 @@ class Trace:
     - `response_ns`: response time on the traced machine in nanoseconds; null where the trace has none, and no column
       if its format has none
 
-    It has Arrow's C stream interface, so libraries that accept one (polars, pyarrow, DuckDB ...) accept a trace.
+    It has Arrow's C stream interface, so libraries that accept one (polars, pyarrow, DuckDB ...) accept a
+    trace.
     """
 
     path: Path
@@ -89,8 +90,8 @@ class Trace:
     def batches(self, rows: int = 1 << 16) -> pyarrow.RecordBatchReader:
         """Return the requests in batches of `rows`, in constant memory.
 
-        If part of the trace could not be used, it warns with `TraceWarning` at the end, or raises `TraceError` if the
-        trace is strict.
+        If part of the trace could not be used, it warns with `TraceWarning` at the end, or raises
+        `TraceError` if the trace is strict.
         """
         import pyarrow as pa
 
@@ -159,8 +160,8 @@ class Trace:
 def read_trace(path: PathName, format: str | None = None, *, strict: bool = False) -> Trace:
     """Open a trace file, which may be compressed with gzip, zstd, xz or bzip2; only its beginning is read.
 
-    `format` is one of `formats()`, or a description of its columns (default: detect it). Malformed lines are skipped,
-    with a `TraceWarning`; `strict` makes them errors.
+    `format` is one of `formats()`, or a description of its columns (default: detect it). Malformed lines are
+    skipped, with a `TraceWarning`; `strict` makes them errors.
     """
     reader = _native.Reader(path, format, strict)
     return Trace(Path(path), reader.format, reader.timed, strict, reader.responses, format)
@@ -190,10 +191,11 @@ def generate(
 ) -> int:
     """Write a synthetic load as a trace; return its number of requests: `weir trace generate`.
 
-    `load` has the words of the command line: `zipf`, `hotcold part=10% hits=90% over=4GiB rate=500`, ... The same words
-    and seed give the same trace. It ends with the load, after `requests` requests, or after a `duration` such as
-    `10min`. The file at `path` is replaced once the trace is complete; a folder, a pipe or a device there is refused.
-    The trace is compressed with gzip if its name ends in `.gz`; weir's own format, already compressed, cannot be.
+    `load` has the words of the command line: `zipf`, `hotcold part=10% hits=90% over=4GiB rate=500`, ... The
+    same words and seed give the same trace. It ends with the load, after `requests` requests, or after a
+    `duration` such as `10min`. The file at `path` is replaced once the trace is complete; a folder, a pipe or
+    a device there is refused. The trace is compressed with gzip if its name ends in `.gz`; weir's own format,
+    already compressed, cannot be.
     """
     path = Path(path)
     gzip = path.suffix == ".gz"

@@ -113,7 +113,7 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
         memory: Bytes::mib(32) + extent_cache,
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
         durable_writes: pick(&mut files, &[DurableWrites::OneCommand, DurableWrites::WriteThenFlush]),
-        // Superblocks that rot or go astray must not cause a device to be given up.
+        // Superblocks that rot or are misdirected must not cause a device to be given up.
         verified: files.chance(0.5) && !kind.rot,
         planted: Planted::NONE,
         served: None,

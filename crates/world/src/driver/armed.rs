@@ -1,13 +1,13 @@
-//! A pending crash, which comes after a number of events.
+//! A pending crash, which occurs after a number of events.
 
 use super::{Crash, Failure};
 
-/// The pending crash, if there is one, and the number of events until it comes.
+/// The pending crash, if there is one, and the number of events until it occurs.
 #[derive(Default)]
 pub(crate) struct Armed(Option<(u64, Crash)>);
 
 impl Armed {
-    /// Arms the crash. It comes at once if it is due after no events, or if another one is pending.
+    /// Arms the crash. It occurs at once if it is due after no events, or if another one is pending.
     pub(crate) fn arm(&mut self, crash: &Crash) -> Result<(), Failure> {
         if self.0.is_some() {
             return Err(Failure::Cut);

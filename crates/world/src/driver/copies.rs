@@ -54,12 +54,12 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Arms a crash that comes after the number of events it specifies.
+    /// Arms a crash that occurs after the number of events it specifies.
     pub(crate) fn arm(&mut self, crash: &Crash) {
         self.armed.push((crash.after, crash.clone()));
     }
 
-    /// Arms a crash that comes as soon as the engine is doing this.
+    /// Arms a crash that occurs as soon as the engine is doing this.
     pub(crate) fn arm_for(&mut self, activity: Activity, crash: &Crash) {
         self.armed_for.push((activity, crash.clone()));
     }
@@ -150,8 +150,8 @@ impl Driver {
     }
 
     /// Copies the pool, fails the power of the copy at this moment, and checks everything that must be there.
-    /// Does nothing while devices deceive, or if one was truncated: after such a crash no guarantee could be
-    /// checked.
+    /// Does nothing while metadata may be damaged, or if a device was truncated: after such a crash no
+    /// guarantee could be checked.
     fn crash_copy(&mut self, crash: &Crash) -> Result<(), Failure> {
         let is_promised = self.health != Health::Dead && self.truncated.is_empty() && !self.deceives();
         if !is_promised || !self.absence.devices.is_empty() {

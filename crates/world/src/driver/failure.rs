@@ -10,7 +10,7 @@ use weir_model::{Bytes, DeviceId, DeviceSet, Nanos, RequestError, RequestId, Vol
 /// Forbidden behaviour of the engine, or an invalid setup.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// The pending crash comes: the current step ends here. It never leaves the driver.
+    /// The pending crash occurs: the current step ends here. It never leaves the driver.
     #[error("a crash was due")]
     Cut,
     /// A failure after a crash of a copy of the pool.

@@ -161,7 +161,8 @@ impl Driver {
             }
             self.stop(*how);
             self.check_metadata(damaged)?;
-            // Opening writes, too, and these writes may have gone astray to the position of the last frame.
+            // Opening writes, too, and these writes may have been misdirected to the position of the last
+            // frame.
             if self.tail_is_spoilt() {
                 return self.except();
             }

@@ -187,7 +187,7 @@ fn part_of_metadata(rng: &mut Rng, superblock: &Superblock, all: Range<DeviceOff
     }
 }
 
-/// Returns the range of a device in which writes may go astray.
+/// Returns the range of a device in which writes may be misdirected.
 pub(crate) fn astray_range(superblock: &Superblock, mirrored: bool) -> Range<DeviceOffset> {
     // One of two members stays intact: the pool opens whatever happens to the other one.
     if mirrored && superblock.device == DeviceId(0) {
@@ -233,7 +233,7 @@ pub(crate) fn as_foretold(report: Box<Report>, opened: bool) -> Result<(), Failu
     if is_damaged == opened { Err(Failure::NotForetold { opened, report }) } else { Ok(()) }
 }
 
-/// Returns the root with which opening begins. One that went astray to the other slot does not count.
+/// Returns the root with which opening begins. One that was misdirected to the other slot does not count.
 fn newest_root(storage: &Storage) -> Option<Root> {
     let mut page = [0; PAGE];
     let roots = ROOT_AT.into_iter().zip(0..).filter_map(|(at, slot)| {

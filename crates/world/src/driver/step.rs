@@ -115,7 +115,7 @@ pub struct Crash {
 /// An abrupt stop while the pool is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again {
-    /// Number of the blocking write at which it comes; if there are fewer, it comes once the pool is open.
+    /// Number of the blocking write at which it occurs; if there are fewer, it occurs once the pool is open.
     pub write: u64,
     /// What the devices keep.
     pub how: Stop,
@@ -129,7 +129,7 @@ const fn word(how: Stop) -> &'static str {
 }
 
 impl Crash {
-    /// Makes a power loss that comes now.
+    /// Makes a power loss that occurs now.
     #[must_use]
     pub const fn at_once() -> Self {
         Self { after: 0, how: Stop::PowerCut, rot: None, again: Vec::new() }

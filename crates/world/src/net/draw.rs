@@ -53,15 +53,15 @@ pub fn history(seed: Seed) -> History {
     history
 }
 
-/// Makes devices deceive in half of the histories with a mirrored map in which no device fails. It has a
-/// random stream of its own.
+/// Makes devices damage data silently in half of the histories with a mirrored map in which no device fails.
+/// It has a random stream of its own.
 fn deceive(seed: Seed, history: &mut History) {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 8));
     let is_failing = history.steps.iter().any(|step| matches!(step, HistoryStep::Break(..)));
     if !history.setup.mirrored || is_failing || !rng.chance(0.5) {
         return;
     }
-    // Superblocks that rot or go astray must not cause a device to be given up.
+    // Superblocks that rot or are misdirected must not cause a device to be given up.
     history.setup.verified = false;
     for mut step in std::mem::take(&mut history.steps) {
         if let HistoryStep::Crash(Crash { how: Stop::PowerCut, rot, .. }) = &mut step {

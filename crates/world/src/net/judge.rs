@@ -17,7 +17,7 @@ use weir_model::{Bytes, DeviceSet, Nanos, Op, VolumeOffset};
 pub(super) struct Faults {
     /// True if one of them may fail.
     pub(super) is_broken: bool,
-    /// True if writes may go astray.
+    /// True if writes may be misdirected.
     pub(super) astray: bool,
     /// True if a device has ever failed silently.
     pub(super) deceived: bool,

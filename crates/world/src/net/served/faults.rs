@@ -22,7 +22,7 @@ impl Served {
             Fault::Truncate { .. } => Fault::Vanish { at: Nanos(0) },
             fault => fault.clone(),
         };
-        // If a device failed while another one deceives, no guarantee could be checked.
+        // If a device failed while another one may have damaged metadata, no guarantee could be checked.
         if self.deceives() {
             return;
         }
@@ -63,7 +63,7 @@ impl Served {
         self.faults.deceived && !rot::spoilt_metadata(&mut self.world, &self.layout).is_empty()
     }
 
-    /// Reports whether a device may deceive, or has done so, and damaged metadata.
+    /// Reports whether writes may be misdirected, or metadata has been damaged silently.
     pub(super) fn deceives(&mut self) -> bool {
         self.faults.astray || self.is_damaged()
     }

@@ -103,7 +103,7 @@ impl Served {
         )
     }
 
-    /// Counts an event: the pending crash comes closer.
+    /// Counts an event: the pending crash is one event nearer.
     fn burn(&mut self) -> Result<(), Failure> {
         self.copies.burn();
         self.crash_copies()?;
