@@ -1,14 +1,15 @@
 # %% [markdown]
 # # From a trace to a choice
 #
-# A machine's requests to its disks were recorded, and the question is what a cache would do for it: how large, with
-# which policy. This file is a notebook (cells begin with `# %%`): open it in Jupyter (with jupytext), VS Code or Spyder,
-# or run it: `python tutorial.py`. It needs `pip install weir[all]`, and leaves its files in the folder it is run in.
+# This tutorial starts from a recording of a machine's disk requests and finds the size and policy of a cache
+# for it. This file is a notebook (cells begin with `# %%`): open it in Jupyter (with jupytext), VS Code or
+# Spyder, or run it: `python tutorial.py`. It needs `pip install weir[all]`, and writes its files to the
+# current folder.
 
 # %%
 import matplotlib
 
-matplotlib.use("Agg")  # Pictures go to files; leave this line away in a notebook.
+matplotlib.use("Agg")  # Plots go to files; remove this line in a notebook.
 
 import polars as pl
 from matplotlib import pyplot
@@ -18,8 +19,9 @@ import weir
 # %% [markdown]
 # ## A trace
 #
-# `read_trace` takes any format `weir trace formats` lists, packed or not. There is no trace here, so we make one up: a
-# database, and a scan of other data that passes meanwhile. The words are those of `weir trace generate`.
+# `read_trace` accepts every format that `weir trace formats` lists, compressed or not. This tutorial uses a
+# synthetic trace: a database, and a concurrent scan of other data. The words are those of
+# `weir trace generate`.
 
 # %%
 DATABASE = "zipf theta=1 reads=70% size=8KiB over=512MiB rate=1000"
@@ -31,9 +33,9 @@ print(f"{requests} requests, format {trace.format}")
 # %% [markdown]
 # ## As a data frame
 #
-# A request is a row. `to_polars`, `to_pandas` and `to_arrow` read all of it; `batches` reads a large trace a
-# few rows at a time, in constant memory. Lines that cannot be read are left out, with a `TraceWarning` that
-# names the first; `strict=True` makes them errors.
+# Each request is a row. `to_polars`, `to_pandas` and `to_arrow` read the whole trace; `batches` reads a large
+# trace in batches, in constant memory. Malformed lines are skipped, with a `TraceWarning` that names the
+# first; `strict=True` makes them errors.
 
 # %%
 frame = trace.to_polars()
@@ -50,9 +52,9 @@ print(f"{total} requests, {most} at a time")
 assert total == requests and most == 10_000
 
 # %% [markdown]
-# ## What it is like
+# ## Analysis
 #
-# `analyze` reads the trace once. What its figures mean is in `docs/reference/trace-analysis.md`.
+# `analyze` reads the trace once. `docs/reference/trace-analysis.md` explains its figures.
 
 # %%
 analysis = weir.analyze(trace, policies=["lru", "arc", "s3fifo"])
@@ -61,7 +63,8 @@ print(f"reads: {analysis['read_share']:.0%} of the requests")
 print(f"accesses that are not the first of their block: {analysis['reaccess_share']:.0%}")
 
 # %% [markdown]
-# When and where: the database is the lowest half of a GiB, and the scan the slope above it.
+# The heat map shows accesses by time and address: the database is the lowest half of a GiB, and the scan is
+# the slope above it.
 
 # %%
 weir.plot.heat(analysis).figure.savefig("heat.png")
@@ -69,8 +72,8 @@ weir.plot.heat(analysis).figure.savefig("heat.png")
 # %% [markdown]
 # ## How large?
 #
-# Miss ratios by cache size. LRU's curve is exact; those of the other policies come from a sample of the blocks, and have their
-# standard error shaded around them.
+# `mrc` plots miss ratios by cache size. LRU's curve is exact; the curves of the other policies come from a
+# sample of the blocks, with their standard error shaded.
 
 # %%
 weir.plot.mrc(analysis).figure.savefig("mrc.png")
@@ -81,8 +84,8 @@ for size, ratio in list(zip(lru.size_blocks, lru.miss_ratio, strict=True))[2::25
 # %% [markdown]
 # ## Which policy?
 #
-# `simulate` plays the trace to caches exactly, on all cores. Sizes are shares of the footprint, bytes or blocks.
-# Of the policies `belady` knows what comes, and is the bound for the others.
+# `simulate` plays the whole trace to caches, on all cores. Sizes are shares of the footprint, bytes or
+# blocks. The policy `belady` knows the future requests, and is the bound for the others.
 
 # %%
 results = weir.simulate(trace, policies=["lru", "arc", "s3fifo", "belady"], sizes=["1%", "5%", "64MiB"])
@@ -90,8 +93,9 @@ print(results.to_polars().select("policy", "size", "size_blocks", "miss_ratio", 
 weir.plot.compare(results).figure.savefig("policies.png")
 
 # %% [markdown]
-# `admissions` keep out what is not worth its place. Here that is the scan, of which `tinylfu` knows that nobody asked for it before. What
-# is written to a cache on flash for each block the user writes is its `clwa`.
+# Admission policies reject blocks that are not worth caching. Here that is the scan: `tinylfu` has not seen
+# its blocks before. `clwa` is the number of blocks written to the cache per block that the user writes, which
+# matters for a cache on flash.
 
 # %%
 kept_out = weir.simulate(trace, ["lru", "s3fifo"], "5%", admissions=["all", "tinylfu"])
@@ -102,7 +106,7 @@ for figures in kept_out:
 # %% [markdown]
 # ## Part of a trace
 #
-# Whatever a data frame can select is a trace again when it is written as CSV, with its columns named.
+# A selection from a data frame becomes a trace again when it is written as CSV, with its columns named.
 
 # %%
 database = frame.filter(pl.col("size") == 8192)
@@ -115,8 +119,8 @@ print(f"64 MiB: {alone['hit_ratio']:.1%} without the rest, {polluted['hit_ratio'
 # %% [markdown]
 # ## Many traces
 #
-# `sweep` is `simulate` for many traces. What it comes to is kept as Parquet in a folder; what is there is not done again,
-# so that a sweep that broke off goes on, and one that is repeated with another policy does that one only.
+# `sweep` is `simulate` for many traces. It stores its results as Parquet in a folder and skips existing
+# results: an interrupted sweep continues, and a repeated one with another policy only simulates that policy.
 
 # %%
 traces = []
@@ -132,5 +136,6 @@ weir.plot.compare(again)
 pyplot.savefig("sweep.png")
 
 # %% [markdown]
-# On several machines, the same call takes a Dask cluster: `cluster="tcp://scheduler:8786"`, or a `distributed.Client`. The workers
-# need this package, and must see the traces and the folder under the same paths.
+# To use several machines, pass a Dask cluster to the same call: `cluster="tcp://scheduler:8786"`, or a
+# `distributed.Client`. The workers need this package, and must see the traces and the folder under the same
+# paths.

@@ -1,4 +1,4 @@
-//! Caches simulated over a trace.
+//! Simulates caches over a trace.
 
 use crate::input::{Source, Stop};
 use crate::traces::eviction;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_model::Bytes;
 use weir_sim::cache::{self, AdmissionPolicy, BlockSize, CacheConfig, CacheFigures, Setup, Size, WriteMode};
 
-/// Caches as they are asked for, of whatever trace.
+/// Configurations of caches, independent of a trace.
 #[pyclass(frozen, module = "weir._native")]
 pub(crate) struct Caches {
     caches: Vec<CacheConfig>,
@@ -19,7 +19,7 @@ pub(crate) struct Caches {
 
 #[pymethods]
 impl Caches {
-    /// Each a policy, an admission policy and a size.
+    /// Each cache is an eviction policy, an admission policy and a size.
     #[new]
     fn new(
         caches: Vec<(String, String, String)>,
@@ -41,7 +41,7 @@ impl Caches {
         Ok(Self { caches: caches.iter().map(parsed).collect::<PyResult<_>>()?, mode, block })
     }
 
-    /// The sizes in one way of writing each.
+    /// The sizes, each in its canonical form.
     #[getter]
     fn sizes(&self) -> Vec<String> {
         self.caches.iter().map(|cache| cache.size.to_string()).collect()
@@ -52,7 +52,7 @@ impl Caches {
         self.block.bytes().0
     }
 
-    /// The share of the cache that may be dirty, if writes go back.
+    /// The share of the cache that may be dirty with write-back.
     #[getter]
     fn dirty(&self) -> Option<f64> {
         self.mode.dirty()
@@ -106,7 +106,7 @@ impl BlockTrace {
         })
     }
 
-    /// Distinct blocks.
+    /// The number of distinct blocks.
     #[getter]
     fn blocks(&self) -> u32 {
         self.trace.blocks()
@@ -117,14 +117,14 @@ impl BlockTrace {
         self.trace.block().bytes().0
     }
 
-    /// What plays it to the caches.
+    /// Returns the run of this trace over the caches.
     fn run(&self, caches: &Caches) -> Run {
         let setups: Vec<_> = caches.caches.iter().map(|cache| cache.setup(&self.trace)).collect();
         Run { trace: self.trace.clone(), passes: cache::passes(&setups), setups, stop: self.stop.clone() }
     }
 }
 
-/// Caches played to a trace, some in one pass, the passes side by side if the caller likes.
+/// A run of caches over a trace, divided into passes, which may run in parallel.
 #[pyclass(frozen, module = "weir._native")]
 pub(crate) struct Run {
     trace: Arc<cache::BlockTrace>,
@@ -135,13 +135,13 @@ pub(crate) struct Run {
 
 #[pymethods]
 impl Run {
-    /// How many passes there are.
+    /// The number of passes.
     #[getter]
     fn passes(&self) -> usize {
         self.passes.len()
     }
 
-    /// Plays a pass: the indices of its caches, and what each came to.
+    /// Runs a pass; returns the indices of its caches, and their outcomes.
     fn play(&self, py: Python<'_>, pass: usize) -> PyResult<(Vec<usize>, String)> {
         let pass = self.passes.get(pass).ok_or_else(|| wrong(format!("there is no pass {pass}")))?;
         py.detach(|| {

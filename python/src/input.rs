@@ -1,4 +1,4 @@
-//! Files of traces, and how reading them ends before they do.
+//! Trace files, and early termination of their reads.
 
 use crate::wrong;
 use pyo3::create_exception;
@@ -19,12 +19,12 @@ create_exception!(
     "A trace that cannot be used: what is wrong, and the way out."
 );
 
-/// An exception with the message of the command line.
+/// Makes an exception with the message of the command line.
 pub(crate) fn unusable(error: impl Display) -> PyErr {
     TraceError::new_err(error.to_string())
 }
 
-/// Ends what it was given to, soon after it is set.
+/// Terminates the work it was passed to, soon after it is set.
 #[pyclass(frozen, module = "weir._native")]
 #[derive(Clone, Default)]
 pub(crate) struct Stop(pub(crate) Arc<AtomicBool>);
@@ -42,13 +42,13 @@ impl Stop {
 }
 
 impl Stop {
-    /// What was made while it was set is not whole.
+    /// Fails if it is set: results made meanwhile are incomplete.
     pub(crate) fn check(&self) -> PyResult<()> {
         if self.0.load(Ordering::Relaxed) { Err(PyInterruptedError::new_err("stopped")) } else { Ok(()) }
     }
 }
 
-/// What ends a read: the trace then seems to break off, and nobody looks at what came of it.
+/// An input that ends once it is stopped: the trace then seems truncated, and its results are discarded.
 struct Stopped<R> {
     input: R,
     stop: Arc<AtomicBool>,
@@ -63,7 +63,7 @@ impl<R: Read> Read for Stopped<R> {
     }
 }
 
-/// A trace's file, and how it is to be read.
+/// A trace file, and how to read it.
 pub(crate) struct Source {
     path: PathBuf,
     format: Option<Format>,
@@ -76,7 +76,7 @@ impl Source {
         Ok(Self { path, format, stop: stop.clone() })
     }
 
-    /// What `read` makes of it.
+    /// Opens the trace and passes its reader to `read`.
     pub(crate) fn read<T, E: Display + From<weir_trace::TraceError>>(
         &self,
         read: impl FnOnce(Reader<'static>) -> Result<T, E>,
@@ -101,7 +101,7 @@ fn open(path: &Path) -> PyResult<File> {
     Ok(file)
 }
 
-/// The operating system refused to do `what`; of the class that Python has for the reason.
+/// Makes the exception for a failed system operation, of Python's class for the error.
 pub(crate) fn refused(what: &str, path: &Path, error: &io::Error) -> PyErr {
     io::Error::new(error.kind(), format!("cannot {what} {}: {error}", path.display())).into()
 }

@@ -1,7 +1,8 @@
-//! The native part of the Python package `weir`: traces, what they are like, and caches over them.
+//! The native part of the Python package `weir`: traces, their analysis, and cache simulation.
 //!
-//! What takes long runs without the interpreter's lock, so that other Python threads go on, and ends soon after its
-//! [`Stop`] is set. Results are the very documents that the command line prints with `--json`, as text.
+//! Long operations run without the interpreter's lock, so that other Python threads continue, and end soon
+//! after their [`Stop`] is set. Results are the documents that the command line prints with `--json`, as
+//! text.
 #![forbid(unsafe_code)]
 
 mod caches;
@@ -33,12 +34,12 @@ mod _native {
     }
 }
 
-/// An argument that makes no sense.
+/// Makes the exception for an invalid argument.
 fn wrong(message: impl Into<String>) -> PyErr {
     pyo3::exceptions::PyValueError::new_err(message.into())
 }
 
-/// A document as text.
+/// Serializes a document.
 fn json(document: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_string(document).map_err(|error| wrong(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Traces as columns, generated, and analysed.
+//! Traces as columns, and their generation and analysis.
 
 use crate::input::{Source, Stop, refused, unusable};
 use crate::{json, wrong};
@@ -14,7 +14,7 @@ use weir_sim::cache::EvictionPolicy;
 use weir_sim::{load, units};
 use weir_trace::{Disk, FORMATS, Format, Packing, Record, Tally, Writer, writable};
 
-/// Reads a trace, a batch after the other, in constant memory.
+/// Reads a trace in batches, in constant memory.
 #[pyclass(frozen, module = "weir._native")]
 pub(crate) struct Reader {
     state: Mutex<Reading>,
@@ -35,7 +35,7 @@ struct Reading {
     disks: Vec<String>,
 }
 
-/// Columns, as bytes of numbers in the machine's order.
+/// Columns, as bytes of numbers in the machine's byte order.
 #[pyclass(frozen, module = "weir._native", get_all)]
 pub(crate) struct Batch {
     rows: usize,
@@ -44,10 +44,10 @@ pub(crate) struct Batch {
     op: Py<PyBytes>,
     offset: Py<PyBytes>,
     size: Py<PyBytes>,
-    /// Response times, and a byte each that is 1 if there is one; empty if the format has none.
+    /// Response times, and one byte each that is 1 if there is one; empty if the format has none.
     response_ns: Py<PyBytes>,
     has_response: Py<PyBytes>,
-    /// Names, by the numbers in `disk`.
+    /// Disk names, indexed by the numbers in `disk`.
     disks: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Columns {
 }
 
 impl Reading {
-    /// Up to so many records; fewer at the end only.
+    /// Reads up to `rows` records; fewer only at the end.
     fn next(&mut self, rows: usize, strict: bool) -> PyResult<Columns> {
         let mut columns = Columns::default();
         let responses = self.reader.format().tells_responses();
@@ -113,7 +113,7 @@ impl Reader {
         Ok(Self { state: Mutex::new(state), strict, format, timed, responses })
     }
 
-    /// The next so many records; `None` at the end.
+    /// Returns the next `rows` records; `None` at the end.
     fn batch(&self, py: Python<'_>, rows: usize) -> PyResult<Option<Batch>> {
         let read = || {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +134,7 @@ impl Reader {
         }))
     }
 
-    /// What of what was read so far could not be used as it is.
+    /// Returns notes about data that could not be used as it is, so far.
     fn notes(&self, py: Python<'_>) -> Vec<String> {
         py.detach(|| {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +143,7 @@ impl Reader {
     }
 }
 
-/// What a trace is like: `weir trace analyze --json`.
+/// Analyses a trace: `weir trace analyze --json`.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
 pub(crate) fn analyze(
@@ -175,7 +175,7 @@ pub(crate) fn analyze(
     })
 }
 
-/// The eviction policy of this name.
+/// Returns the eviction policy of this name.
 pub(crate) fn eviction(name: &str) -> PyResult<&'static EvictionPolicy> {
     EvictionPolicy::by_name(name).ok_or_else(|| {
         let all: Vec<_> = EvictionPolicy::ALL.iter().map(|policy| policy.name).collect();
@@ -183,8 +183,8 @@ pub(crate) fn eviction(name: &str) -> PyResult<&'static EvictionPolicy> {
     })
 }
 
-/// Writes what a load of words asks for as a trace, to a file that must not exist; the number of requests. Without
-/// `duration` and `requests` until the load ends; packed with gzip if that is wanted.
+/// Writes a synthetic load as a trace to a file that must not exist; returns the number of requests. Without
+/// `duration` and `requests` it ends with the load; `gzip` compresses it.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
 pub(crate) fn generate(
@@ -204,7 +204,7 @@ pub(crate) fn generate(
     let parsed = load::parse(words, seed, units::size, units::duration);
     drop(parsed.map_err(|error| wrong(error.to_string()))?);
     py.detach(|| {
-        // A load stays on its thread.
+        // A load cannot move between threads.
         let parsed = load::parse(words, seed, units::size, units::duration);
         let mut load = parsed.map_err(|error| wrong(error.to_string()))?;
         let failed = |error: std::io::Error| refused("write", &path, &error);
@@ -214,7 +214,7 @@ pub(crate) fn generate(
         let names: Vec<_> =
             (0..load.spaces(ExtentSize::DEFAULT).len()).map(|disk| disk.to_string()).collect();
         let unbounded = if requests.is_some() { Nanos::MAX } else { load.lasts() };
-        // Those the format cannot say count, too: it may be all of them.
+        // Requests that the format cannot represent count, too: they may be all of them.
         let most = usize::try_from(requests.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let mut written = 0;
         for record in load::records(&mut *load, duration.unwrap_or(unbounded)).take(most) {
@@ -229,7 +229,7 @@ pub(crate) fn generate(
     })
 }
 
-/// All formats: name, what it is, whether it says when, whether it can be written.
+/// Returns all formats: name, description, whether it has times, whether it can be written.
 #[pyfunction]
 pub(crate) fn formats() -> Vec<(&'static str, &'static str, bool, bool)> {
     let known = |format: &'static Format| {

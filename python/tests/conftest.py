@@ -1,4 +1,4 @@
-"""Traces that the package makes up, and the command line beside it."""
+"""Fixtures: synthetic traces, and the command line for comparison."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import weir
 
 matplotlib.use("Agg")
 
-#: Reads and writes, sequential ones among them, and trims: nothing is left out of what caches treat differently.
+#: Reads, writes (some of them sequential) and trims: every kind of request that caches treat differently.
 LOAD = "zipf reads=60% size=4KiB:3,20KiB:1 over=64MiB & scan size=256KiB over=64MiB rate=20 & scan reads=0% at=1GiB over=16MiB rate=50"
 
 
@@ -39,7 +39,7 @@ Command = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def command() -> Command:
-    """What `weir ARGUMENTS --json` prints."""
+    """Return what `weir ARGUMENTS --json` prints."""
     program = os.environ.get("WEIR")
     if not program:
         pytest.fail("these tests compare with the command line: name its program in WEIR, as python/test does")

@@ -14,7 +14,7 @@ def test_the_document_is_that_of_the_command_line(trace: Path, command: Command,
 
 
 def test_curves_are_what_caches_miss(trace: Path) -> None:
-    """With all blocks in the sample curves are exact."""
+    """Curves are exact if all blocks are in the sample."""
     lru, arc = weir.mrc(trace, ["lru", "arc"], sample="100%")
     assert (lru.policy, arc.policy, arc.rate) == ("lru", "arc", 1.0)
     for curve in (lru, arc):

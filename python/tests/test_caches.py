@@ -65,7 +65,8 @@ def test_what_makes_no_sense_is_refused(trace: Path) -> None:
 
 
 def test_control_c_stops_a_long_run(tmp_path: Path) -> None:
-    """A run of a minute and more is interrupted when it has begun; its threads have ended when the exception is there."""
+    """A run of over a minute is interrupted after it has begun; its threads have ended when the exception
+    arrives."""
     long = tmp_path / "long.weirtrace"
     weir.generate("zipf over=1GiB", long, requests=1_000_000)
     endless = tmp_path / "endless.weirtrace"
@@ -78,7 +79,7 @@ def test_control_c_stops_a_long_run(tmp_path: Path) -> None:
         time.sleep(1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    # A shell has what it runs in the background ignore the signal.
+    # A shell makes its background processes ignore the signal.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
@@ -96,7 +97,7 @@ def test_control_c_stops_a_long_run(tmp_path: Path) -> None:
     assert threading.active_count() == 1
     assert list(tmp_path.iterdir()) == [long]
 
-    # What is stopped tells nothing, instead of half of it.
+    # A stopped operation returns nothing rather than partial results.
     stop = _native.Stop()
     run = _native.BlockTrace(long, None, False, native, stop).run(native)
     stop.set()
@@ -109,7 +110,7 @@ def test_control_c_stops_a_long_run(tmp_path: Path) -> None:
 
 
 def test_other_threads_go_on_meanwhile(tmp_path: Path) -> None:
-    """The interpreter's lock is free while a cache is simulated: this thread counts on."""
+    """The interpreter's lock is free during a simulation: this thread keeps counting."""
     path = tmp_path / "t.weirtrace"
     weir.generate("zipf over=256MiB", path, requests=300_000)
     native = caches.caches_of("lirs", "10%", "all", "4KiB", "through", "50%").native()
@@ -129,7 +130,7 @@ def test_other_threads_go_on_meanwhile(tmp_path: Path) -> None:
         counted += 1
         time.sleep(0)
     thread.join()
-    # With the lock held there would be a turn for each call at most.
+    # With the lock held there would be at most one turn per call.
     assert counted > 50
 
 

@@ -32,12 +32,12 @@ def test_the_readme_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_types_are_right() -> None:
-    """By mypy, of the package and the tutorial."""
+    """mypy accepts the package and the tutorial."""
     mypy(PACKAGE, "mypy")
 
 
 def test_the_native_part_is_what_its_stub_says(tmp_path: Path) -> None:
-    """By mypy's stubtest, of the package as it is installed."""
+    """mypy's stubtest accepts the installed package."""
     mypy(tmp_path, "mypy.stubtest", "weir._native", "--mypy-config-file", str(PACKAGE / "pyproject.toml"))
 
 
@@ -48,7 +48,7 @@ def mypy(folder: Path, *arguments: str) -> None:
 
 
 def test_nothing_else_is_needed_to_begin_with(tmp_path: Path, trace: Path) -> None:
-    """Without any of the optional packages traces are simulated and analysed."""
+    """Simulation and analysis work without the optional packages."""
     names = ["pyarrow", "polars", "pandas", "matplotlib", "numpy", "distributed", "dask"]
     script = f"""
 import sys

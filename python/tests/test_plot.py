@@ -12,7 +12,7 @@ def test_miss_ratios_are_lines(trace: Path) -> None:
     curves = weir.mrc(trace, ["lru", "arc"], sample="10%")
     assert [line.get_label() for line in axes.lines] == ["lru", "arc"]
     assert [list(line.get_ydata()) for line in axes.lines] == [curve.miss_ratio for curve in curves]
-    # What is sampled has its error around it.
+    # Sampled curves have their error shaded.
     assert len(axes.collections) == 1
     assert weir.plot.mrc(curves, axes) is axes
     pyplot.close("all")

@@ -37,13 +37,14 @@ def test_a_sweep_is_all_simulations(tmp_path: Path, traces: list[Path]) -> None:
 def test_what_is_done_is_not_done_again(tmp_path: Path, traces: list[Path]) -> None:
     weir.sweep(traces[:2], POLICIES[:2], SIZES[:2], out=tmp_path)
     before = parts(tmp_path)
-    # The same trace under another name, sizes written otherwise.
+    # The same trace under another name, and sizes in another notation.
     again = tmp_path.parent / "same.weirtrace"
     again.write_bytes(traces[0].read_bytes())
     same = weir.sweep([again, traces[1]], POLICIES[:2], ["1.0%", "10%"], out=tmp_path)
     assert parts(tmp_path) == before
     assert [figures["trace"] for figures in same[:1]] == [str(again)]
-    # Only what is new is done: two traces' third size, three policies of the third trace, the third policy.
+    # Only new results are computed: two traces' third size, three policies of the third trace, the third
+    # policy.
     assert counts(weir.sweep(traces, POLICIES, SIZES, out=tmp_path)) == played(traces)
     after = parts(tmp_path)
     assert before.items() <= after.items() and len(after) == 4 + 4 + 2 + 3
@@ -62,7 +63,7 @@ def test_a_task_may_run_twice_or_break_off(tmp_path: Path, traces: list[Path], m
     monkeypatch.setattr(pq, "write_table", failing)
     with pytest.raises(OSError, match="no space left"):
         weir.sweep(traces, POLICIES, SIZES, out=tmp_path, workers=1)
-    # What could not be written whole is not there.
+    # A file that could not be written completely does not exist.
     whole = len(parts(tmp_path))
     assert 2 <= whole < 9 and len(weir.kept(tmp_path)) == whole * len(SIZES)
     monkeypatch.undo()
@@ -100,7 +101,7 @@ def test_errors_name_the_trace(tmp_path: Path, traces: list[Path]) -> None:
 
 
 def test_a_lost_worker_costs_nothing_but_time(tmp_path: Path) -> None:
-    """Two workers on a cluster; one is killed while it has a task and most are still to do."""
+    """One of two workers on a cluster is killed while it has a task and most tasks are pending."""
     traces = [tmp_path / f"{seed}.weirtrace" for seed in range(3)]
     for seed, trace in enumerate(traces):
         weir.generate("zipf reads=50% over=256MiB", trace, seed=seed, requests=200_000)
@@ -129,12 +130,12 @@ def test_a_lost_worker_costs_nothing_but_time(tmp_path: Path) -> None:
             killing = pool.submit(kill)
             results = weir.sweep(traces, weir.POLICIES, sizes, out=out, cluster=other)
             killing.result()
-        # It was in the middle, and the tasks were done by the other one or by the one that took its place.
+        # The sweep was in progress, and the other worker or the replacement has run the tasks.
         assert 0 < at_kill[0] < total
         assert counts(results) == counts(local)
         assert {name for name in parts(out) if name.startswith("part-")} == set(parts(tmp_path / "local"))
 
-        # By its address: everything is there.
+        # A cluster given by its address: all results exist.
         before = parts(out)
         assert counts(weir.sweep(traces, weir.POLICIES, sizes, out=out, cluster=cluster.scheduler_address)) == counts(local)
         assert parts(out) == before

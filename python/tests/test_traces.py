@@ -114,7 +114,7 @@ def test_made_up_traces_are_those_of_the_command_line(tmp_path: Path, command: C
         weir.generate("zipf speed=1", tmp_path / "none")
     with pytest.raises(ValueError, match="traces are not written as hpl"):
         weir.generate("zipf", tmp_path / "none", format="hpl")
-    # Of the requests that are wanted the format can say none.
+    # The format cannot represent any of the requested requests.
     assert weir.generate("uniform at=512B", ours, requests=10, format="oracle") == 0
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

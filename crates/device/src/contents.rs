@@ -93,7 +93,7 @@ impl Device {
             return Ok(None);
         }
         let at = first_data(&file, &regions(len, &data))?;
-        // This also covers zeros: a program that knows a format may know places that nothing else checks.
+        // This also covers zeros: `blkid` may check places of a known format that this code does not.
         let named = name::of(&self.path, &file, len)?;
         Ok(named.map(Contents::Known).or(at.map(|at| Contents::Data { at })))
     }

@@ -127,7 +127,7 @@ pub enum DeviceError {
         what: String,
         /// The system's error.
         source: io::Error,
-        /// What to do.
+        /// The remedy, for the end of the message.
         way_out: &'static str,
     },
     /// Listening at a path failed.

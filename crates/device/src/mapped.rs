@@ -91,7 +91,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// Marks a range as written, by whatever means: the file now has memory for it.
+    /// Marks a range as written, in any way: the file now has memory for it.
     pub(crate) fn written(&mut self, at: DeviceOffset, len: Bytes) {
         self.set_present(at.0 / BLOCK..(at.0 + len.0).div_ceil(BLOCK));
     }

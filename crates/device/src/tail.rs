@@ -7,9 +7,9 @@
 //! sees the file as it is then: too short, or extended again with zeros.
 //!
 //! A file that is removed or replaced works as if nothing had happened until it is closed, and then
-//! everything written to it is lost. The system call that returns its size also tells that it has no name any
-//! more. That is reported once, so that later checks look at the file's contents again, because it may be
-//! truncated as well.
+//! everything written to it is lost. The system call that returns its size also returns its number of names,
+//! which is then 0. That is reported once, so that later checks look at the file's contents again, because it
+//! may be truncated as well.
 
 use std::cell::Cell;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Random histories of a map beside a naive twin, with power losses anywhere and damage to any page: the
-//! durable state is there after opening, exactly, or opening reports damage.
+//! Random histories of a map beside a naive twin, with power losses anywhere and damage to any page: opening
+//! recovers exactly the durable state, or reports damage.
 
 mod support;
 

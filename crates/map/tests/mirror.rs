@@ -353,7 +353,7 @@ impl History {
         assert_eq!(recovery.absent, absent);
         assert_eq!(map.missing().without(map.absent()).without(recovery.left_behind), DeviceSet::default());
         let found = contents(&map);
-        // After a fork, a member of the other history by itself knows of no other.
+        // After a fork, a member of the other history alone does not show that there is another history.
         if self.forked && self.branch.without(absent).is_empty() {
             self.opened(map, found);
             return Ok(());

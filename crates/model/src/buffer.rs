@@ -1,29 +1,28 @@
 //! The pool's buffer memory: data is named by handle and rarely touched.
 //!
-//! One contiguous, page-aligned region, cut by a buddy allocator into power-of-two runs of
-//! 4 KiB blocks. The real driver's region is registered with its ring; the simulated world's is
-//! a vector.
+//! The memory is one contiguous, page-aligned region, split by a buddy allocator into power-of-two runs of 4
+//! KiB blocks. The real driver's region is registered with its ring; the simulated world's is a vector.
 
 use crate::{BLOCK, Bytes};
 
-/// A run of bytes in the pool's buffer memory. A handle, not a pointer: whoever holds it by the
-/// rules of [`Request`](crate::Request) and [`Io`](crate::Io) may use the bytes.
+/// A run of bytes in the pool's buffer memory. It is a handle, not a pointer: its owner, by the rules of
+/// [`Request`](crate::Request) and [`Io`](crate::Io), may use the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
-    /// First byte, counted from the region's start.
+    /// The first byte, as an offset in the region.
     pub at: u64,
-    /// Length in bytes.
+    /// The length in bytes.
     pub len: u32,
 }
 
 impl Buffer {
-    /// No bytes.
+    /// The empty buffer.
     pub const EMPTY: Self = Self { at: 0, len: 0 };
 
-    /// The part from `start`, `len` bytes long, both in bytes.
+    /// Returns the part from `start`, `len` bytes long, both in bytes.
     ///
     /// # Panics
-    /// If the part is not within the buffer.
+    /// Panics if the part is not within the buffer.
     #[inline]
     #[must_use]
     pub fn part(self, start: u32, len: u32) -> Self {
@@ -36,33 +35,33 @@ impl Buffer {
     }
 }
 
-/// How large buffer memory may become for what [`Memory::make_up`] is asked, in multiples of what it was at first.
+/// The maximum size to which [`Memory::make_up`] may grow buffer memory, as a multiple of its initial size.
 pub const GROWTH: u64 = 4;
 
 /// The pool's buffer memory, as the engine and the protocol servers use it.
 pub trait Memory {
-    /// Takes a buffer of at least one block. `len` is rounded up to whole blocks; the handle's
-    /// length is that, though the run set aside is the next power of two. `None` when no run
-    /// that long is free: wait until something is given back. Its contents are arbitrary.
+    /// Takes a buffer of at least one block. `len` is rounded up to whole blocks; the handle's length is
+    /// that, although the run allocated is the next power of two. Returns `None` if no run that long is free:
+    /// wait until a buffer is returned. The contents are arbitrary.
     fn take(&mut self, len: Bytes) -> Option<Buffer>;
-    /// Gives back a buffer exactly as it was taken.
+    /// Returns a buffer exactly as it was taken.
     fn give(&mut self, buffer: Buffer);
     /// Reads a buffer the caller owns.
     fn bytes(&self, buffer: Buffer) -> &[u8];
     /// Changes a buffer the caller owns.
     fn bytes_mut(&mut self, buffer: Buffer) -> &mut [u8];
-    /// Bytes not taken.
+    /// Returns the number of free bytes.
     fn free(&self) -> Bytes;
-    /// Makes up for bytes that are taken and may never be given back: as many more are free from now on, as long
-    /// as the region has not grown to [`GROWTH`] times what it was.
+    /// Replaces bytes that are taken and may never be returned: as many more become free, as long as the
+    /// region has not grown to [`GROWTH`] times its initial size.
     fn make_up(&mut self, bytes: Bytes);
 
     /// Copies between two buffers of equal length that the caller owns and that do not overlap.
     fn copy(&mut self, from: Buffer, to: Buffer);
 }
 
-/// A buddy allocator over blocks: who has which run. Last given, first taken, so that hot
-/// buffers stay in the processor's cache.
+/// A buddy allocator over blocks. The run freed last is allocated first, so that hot buffers stay in the
+/// processor's cache.
 ///
 /// `take` and `give` cost one step per level split or merged, at most [`Self::LEVELS`].
 #[derive(Debug)]
@@ -76,7 +75,7 @@ pub struct Buddy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Inside a run, or the start of a taken one.
+    /// The block is inside a run, or starts a taken one.
     NotFree,
     Free {
         level: u8,
@@ -88,7 +87,7 @@ impl Buddy {
     /// Runs of 1 to `1 << (LEVELS - 1)` blocks: 4 KiB to 4 MiB.
     pub const LEVELS: usize = 11;
 
-    /// All `blocks` free.
+    /// Creates an allocator with all `blocks` free.
     pub fn new(blocks: u32) -> Self {
         let mut buddy = Self {
             free: Default::default(),
@@ -96,7 +95,7 @@ impl Buddy {
             free_blocks: blocks,
         };
         buddy.free_from(0);
-        // Low addresses first.
+        // Low addresses come first.
         for level in 0..Self::LEVELS {
             buddy.free[level].reverse();
             for (position, &at) in buddy.free[level].iter().enumerate() {
@@ -106,7 +105,7 @@ impl Buddy {
         buddy
     }
 
-    /// As many more blocks, free, as these bytes take, up to [`GROWTH`] times as many as there were `at_first`.
+    /// Adds as many free blocks as these bytes need, up to [`GROWTH`] times the `at_first` blocks.
     pub fn make_up(&mut self, bytes: Bytes, at_first: u32) {
         let old = self.blocks();
         let most = u64::from(at_first) * GROWTH - u64::from(old);
@@ -116,7 +115,7 @@ impl Buddy {
         self.free_from(old);
     }
 
-    /// Everything from this block on is free, in runs as long as may be.
+    /// Frees everything from this block on, in the longest possible runs.
     fn free_from(&mut self, first: u32) {
         let (mut at, end) = (first, self.state.len() as u32);
         while at < end {
@@ -128,7 +127,7 @@ impl Buddy {
         }
     }
 
-    /// Blocks, free or not.
+    /// Returns the number of blocks, free or not.
     pub fn blocks(&self) -> u32 {
         self.state.len() as u32
     }
@@ -151,7 +150,7 @@ impl Buddy {
         }
     }
 
-    /// The first block of a free run of at least `blocks`, now taken.
+    /// Takes a free run of at least `blocks`. Returns its first block.
     pub fn take(&mut self, blocks: u32) -> Option<u32> {
         let wanted = Self::level(blocks);
         let mut level = (wanted..Self::LEVELS).find(|&l| !self.free[l].is_empty())?;
@@ -165,10 +164,10 @@ impl Buddy {
         Some(at)
     }
 
-    /// Gives back a run taken with the same number of blocks.
+    /// Frees a run that was taken with the same number of blocks.
     ///
     /// # Panics
-    /// If the run is (partly) free already.
+    /// Panics if the run is free already, even in part.
     pub fn give(&mut self, at: u32, blocks: u32) {
         let mut level = Self::level(blocks);
         let mut at = at;
@@ -188,7 +187,7 @@ impl Buddy {
         self.push(at, level);
     }
 
-    /// Blocks in free runs.
+    /// Returns the number of blocks in free runs.
     pub fn free_blocks(&self) -> u32 {
         self.free_blocks
     }
@@ -199,24 +198,24 @@ impl Buddy {
 pub struct HeapMemory {
     bytes: Vec<u8>,
     buddy: Buddy,
-    /// What it was at first.
+    /// The initial number of blocks.
     blocks: u32,
 }
 
 impl HeapMemory {
-    /// A region of `size`, rounded up to whole blocks.
+    /// Creates a region of `size`, rounded up to whole blocks.
     pub fn new(size: Bytes) -> Self {
         let blocks = size.0.div_ceil(BLOCK);
         let blocks = u32::try_from(blocks).expect("less than 16 TiB");
         Self { bytes: vec![0; as_bytes(blocks)], buddy: Buddy::new(blocks), blocks }
     }
 
-    /// How much it has [grown](Memory::make_up) to replace buffers that may never be given back.
+    /// Returns how much it has [grown](Memory::make_up) to replace buffers that may never be returned.
     pub fn grown(&self) -> Bytes {
         Bytes(u64::from(self.buddy.blocks() - self.blocks) * BLOCK)
     }
 
-    /// Everything is free again, whoever took it, and as much as at first; the bytes stay as they are.
+    /// Frees everything, whoever took it, and shrinks to the initial size; the bytes stay as they are.
     pub fn reset(&mut self) {
         self.bytes.truncate(as_bytes(self.blocks));
         self.buddy = Buddy::new(self.blocks);

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// A device of the pool: its position in the pool's device table. Stable for the device's
-/// life in the pool, never reused while anything refers to it. At most 255 devices.
+/// A device of the pool: its position in the pool's device table. It is stable for the device's life in the
+/// pool, and never reused while anything refers to it. At most 255 devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(pub u8);
 
 impl DeviceId {
-    /// As an index into a table with a row per device.
+    /// Returns the index in a table with one row per device.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -21,22 +21,22 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// What kind of thing a device is. Declared or found out when it joins; used for durability
-/// decisions (where metadata is mirrored), never to assume a speed.
+/// The kind of a device, declared or detected when it joins. It is used for durability decisions (where
+/// metadata is mirrored), never to assume a speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceClass {
     /// Byte-addressable persistent memory.
     Nvm,
-    /// Flash behind a block interface.
+    /// Flash with a block interface.
     Ssd,
-    /// Rotating disk.
+    /// A rotating disk.
     Hdd,
-    /// Reached over a network.
+    /// A device reached over a network.
     Remote,
 }
 
 impl DeviceClass {
-    /// The lower-case name used in status and superblocks.
+    /// Returns the lower-case name used in status and superblocks.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nvm => "nvm",

@@ -3,15 +3,15 @@
 use crate::DeviceId;
 use std::fmt;
 
-/// A set of a pool's devices, as small as 256 bits.
+/// A set of a pool's devices, in 256 bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct DeviceSet([u64; 4]);
 
 impl DeviceSet {
-    /// Bytes of the stored form.
+    /// The length of the stored form, in bytes.
     pub const BYTES: usize = 32;
 
-    /// The stored form: device *n* is bit *n*, bit 0 the lowest of the first byte.
+    /// Returns the stored form: device *n* is bit *n*, bit 0 the lowest of the first byte.
     pub fn encode(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         for (to, word) in bytes.chunks_mut(8).zip(self.0) {
@@ -20,13 +20,13 @@ impl DeviceSet {
         bytes
     }
 
-    /// From the stored form.
+    /// Decodes the stored form.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         Self(std::array::from_fn(|i| u64::from_le_bytes(words[i])))
     }
 
-    /// Whether the device is among them.
+    /// Whether the device is in the set.
     #[inline]
     pub const fn contains(&self, device: DeviceId) -> bool {
         self.0[device.index() / 64] >> (device.index() % 64) & 1 == 1
@@ -37,39 +37,39 @@ impl DeviceSet {
         self.0[device.index() / 64] |= 1 << (device.index() % 64);
     }
 
-    /// Takes a device away.
+    /// Removes a device.
     pub fn remove(&mut self, device: DeviceId) {
         self.0[device.index() / 64] &= !(1 << (device.index() % 64));
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }
 
-    /// How many there are.
+    /// Returns the number of devices.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// By id.
+    /// Iterates over the devices, by id.
     pub fn iter(self) -> impl Iterator<Item = DeviceId> {
         (0..=u8::MAX).map(DeviceId).filter(move |device| self.contains(*device))
     }
 
-    /// Those also in `other`.
+    /// Returns the devices in both sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
-    /// Those of either.
+    /// Returns the devices in either set.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i] | other.0[i]))
     }
 
-    /// Those not in `other`.
+    /// Returns the devices not in `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i] & !other.0[i]))

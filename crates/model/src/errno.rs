@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-/// An error number, as Linux has them. Shown in words, with the number.
+/// An error number of Linux. It is displayed in words, with the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
 impl Errno {
     /// An input/output error.
     pub const EIO: Self = Self(5);
-    /// An argument that is not allowed.
+    /// An invalid argument.
     pub const EINVAL: Self = Self(22);
-    /// A file that may not become as large.
+    /// A file would exceed the maximum size.
     pub const EFBIG: Self = Self(27);
     /// A full device or file system.
     pub const ENOSPC: Self = Self(28);
-    /// Nobody reads what is sent.
+    /// A pipe or connection has no reader.
     pub const EPIPE: Self = Self(32);
-    /// The other side gave the connection up.
+    /// The peer reset the connection.
     pub const ECONNRESET: Self = Self(104);
     /// A full quota.
     pub const EDQUOT: Self = Self(122);
-    /// What was under way has been cancelled.
+    /// The operation was cancelled.
     pub const ECANCELED: Self = Self(125);
 }
 

@@ -1,23 +1,23 @@
-//! Errors by what the caller must do.
+//! Errors, classified by the action they require.
 
 use crate::{Bytes, DeviceId, DeviceOffset, Errno, IoKind, VolumeOffset};
 use thiserror::Error;
 
-/// What whoever meets the error has to do about it; also the process's exit code.
+/// The action that an error requires; it also determines the process's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// Correct the command line or the configuration.
     Usage,
-    /// The step would be unsafe as things are; the message names the way to make it safe.
+    /// Follow the message: the step is unsafe in the present state, and the message names a safe way.
     Refused,
-    /// Stored data is damaged; nothing was changed.
+    /// Repair or restore: stored data is damaged, and nothing was changed.
     Corrupt,
-    /// The machine stands in the way: permission, device, network.
+    /// Correct the environment: permission, device, network.
     Environment,
 }
 
 impl ErrorKind {
-    /// The exit code of a command that ends with this kind of error.
+    /// Returns the exit code of a command that ends with this kind of error.
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Usage => 2,
@@ -28,16 +28,17 @@ impl ErrorKind {
     }
 }
 
-/// A device did not do what it was asked.
+/// An error of a device command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum IoError {
-    /// What the operating system says.
+    /// An error of the operating system.
     #[error("{0}")]
     Os(Errno),
-    /// Fewer bytes than asked for; the device is shorter than it was.
+    /// Fewer bytes than requested; the device is shorter than it was.
     #[error("device ended early")]
     Short,
-    /// The device's file has no name any more: it was removed, or another took its place. It is gone once it is closed.
+    /// The device's file has no name any more: it was removed or replaced, and its data is gone once it is
+    /// closed.
     #[error("the device's file was removed or replaced")]
     Removed,
     /// The device is gone or was given up.
@@ -45,7 +46,7 @@ pub enum IoError {
     Lost,
 }
 
-/// Why a client's request failed. The client sees the errno; the log has the device and range.
+/// The reason why a client's request failed. The client sees the errno; the log has the device and range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// EIO: a device failed for these bytes.
@@ -53,32 +54,32 @@ pub enum RequestError {
     Io {
         /// The failing device.
         device: DeviceId,
-        /// What it was asked.
+        /// The command.
         kind: IoKind,
-        /// Where.
+        /// The offset.
         at: DeviceOffset,
-        /// How much.
+        /// The length.
         len: Bytes,
-        /// What it answered.
+        /// The device's error.
         error: IoError,
     },
     /// ENOSPC: the write needs new space and no device has any.
     #[error("no device has free space; free some with TRIM, remove a volume, or add a device")]
     NoSpace,
-    /// EINVAL: of no bytes, or otherwise not a request.
+    /// EINVAL: the length is zero, or the request is otherwise invalid.
     #[error("a request of {len} at {offset} is empty, or its buffer does not fit")]
     Misaligned {
-        /// Where it was to start.
+        /// The offset.
         offset: VolumeOffset,
-        /// How long it was to be.
+        /// The length.
         len: Bytes,
     },
     /// EINVAL (reads) or ENOSPC (writes): past the end of the volume.
     #[error("a request of {len} at {offset} passes the end of the volume ({size})")]
     OutOfRange {
-        /// Where it was to start.
+        /// The offset.
         offset: VolumeOffset,
-        /// How long it was to be.
+        /// The length.
         len: Bytes,
         /// The volume's size.
         size: Bytes,

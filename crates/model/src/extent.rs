@@ -1,4 +1,4 @@
-//! Extents and blocks: how a volume is cut up, and how a device is.
+//! Extents and blocks: the division of volumes and devices.
 
 use crate::{BLOCK, Bytes, DeviceId, VolumeId, VolumeOffset};
 use std::fmt;
@@ -44,32 +44,32 @@ impl ExtentSize {
             None
         }
     }
-    /// The size itself.
+    /// Returns the size in bytes.
     #[inline]
     pub const fn bytes(self) -> Bytes {
         Bytes(1 << self.shift)
     }
-    /// Blocks of 4 KiB in an extent: 16 to 1024.
+    /// Returns the number of 4 KiB blocks in an extent: 16 to 1024.
     #[inline]
     pub const fn blocks(self) -> u16 {
         1 << (self.shift - 12)
     }
-    /// The extent that holds a byte.
+    /// Returns the extent that contains a byte.
     #[inline]
     pub const fn index(self, at: VolumeOffset) -> ExtentIndex {
         ExtentIndex(at.0 >> self.shift)
     }
-    /// How far into its extent a byte is.
+    /// Returns the offset of a byte in its extent.
     #[inline]
     pub const fn within(self, at: VolumeOffset) -> u32 {
         (at.0 & (self.bytes().0 - 1)) as u32
     }
-    /// Extents a volume of this size has, the last one perhaps partly outside.
+    /// Returns the number of extents of a volume of this size; the last one may extend beyond its end.
     #[inline]
     pub const fn count(self, size: Bytes) -> u64 {
         size.0.div_ceil(self.bytes().0)
     }
-    /// Where extent `index` of a volume begins.
+    /// Returns the offset of extent `index` of a volume.
     #[inline]
     pub const fn start(self, index: ExtentIndex) -> VolumeOffset {
         VolumeOffset(index.0 << self.shift)
@@ -79,13 +79,13 @@ impl ExtentSize {
 /// The kinds of places an extent can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PlaceKind {
-    /// An extent of a device for itself.
+    /// A whole extent of a device.
     Whole,
-    /// Slots of one block each, in device extents shared by many.
+    /// Slots of one block each, in shared device extents.
     Fine,
 }
 
-/// Names one of an extent's places: it has at most one of each kind on a device.
+/// The name of one of an extent's places, which has at most one of each kind on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlaceId {
     /// The place's device.
@@ -94,29 +94,29 @@ pub struct PlaceId {
     pub kind: PlaceKind,
 }
 
-/// Bytes within one extent: from `start`, `len` of them, in bytes, sector-aligned.
+/// Bytes within one extent: `len` bytes from `start`, sector-aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// First byte, counted from the extent's start.
+    /// The first byte, as an offset in the extent.
     pub start: u32,
-    /// Number of bytes, at least 1.
+    /// The number of bytes, at least 1.
     pub len: u32,
 }
 
 impl Span {
-    /// One past the last byte.
+    /// Returns the end, one past the last byte.
     #[inline]
     pub const fn end(self) -> u32 {
         self.start + self.len
     }
-    /// The blocks touched, partly covered ones included.
+    /// Returns the blocks touched, including partly covered ones.
     #[inline]
     pub const fn touched(self) -> BlockRange {
         let first = self.start / BLOCK as u32;
         let end = self.end().div_ceil(BLOCK as u32);
         BlockRange { first: first as u16, count: (end - first) as u16 }
     }
-    /// The blocks wholly covered; may be empty.
+    /// Returns the blocks completely covered; may be empty.
     #[inline]
     pub const fn covered(self) -> BlockRange {
         let first = self.start.div_ceil(BLOCK as u32);
@@ -129,19 +129,19 @@ impl Span {
 /// A run of blocks within one extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRange {
-    /// First block, counted from the extent's start.
+    /// The first block, as an index in the extent.
     pub first: u16,
-    /// Number of blocks; zero is an empty run.
+    /// The number of blocks; zero is an empty run.
     pub count: u16,
 }
 
 impl BlockRange {
-    /// One past the last block.
+    /// Returns the end, one past the last block.
     #[inline]
     pub const fn end(self) -> u16 {
         self.first + self.count
     }
-    /// No blocks at all.
+    /// Whether the run is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.count == 0

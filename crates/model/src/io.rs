@@ -1,31 +1,31 @@
-//! What the engine asks of a device: the *device port*.
+//! The *device port*: the commands that the engine sends to devices.
 //!
-//! The contract every implementation (real, paced, simulated) keeps:
+//! Every implementation (real, paced, simulated) keeps this contract:
 //!
-//! - Commands to one device may be carried out in any order; whoever needs an order waits for
-//!   the completion. Every command is answered exactly once.
-//! - A write is durable when a [`IoKind::Flush`] *submitted after the write's completion* has
-//!   succeeded, or at its own completion with `fua`. Until then a power cut may lose it, whole or
-//!   in 512-byte sectors, in any subset.
-//! - A failed flush or `fua` write promises nothing about any write since the last successful flush; a
-//!   later flush does not mend that, nor does one that was under way at the same time.
+//! - Commands to one device may be executed in any order; a caller that needs an order waits for the
+//!   completion. Every command is answered exactly once.
+//! - A write is durable when a [`IoKind::Flush`] *submitted after the write's completion* has succeeded, or
+//!   at its own completion with `fua`. Until then a power loss may lose it, completely or in 512-byte
+//!   sectors, in any subset.
+//! - A failed flush or `fua` write guarantees nothing about any write since the last successful flush; a
+//!   later flush does not change that, nor does one in flight at the same time.
 //! - The buffer belongs to the device from submission to completion.
 
 use crate::{Buffer, Bytes, DeviceId, DeviceOffset, IoError};
 use std::fmt;
 
-/// Names a device command among those in flight; chosen by the engine.
+/// The id of a device command in flight, chosen by the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 
-/// What the device is to do.
+/// The operation of a device command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoKind {
     /// Fill the buffer.
     Read,
-    /// Store the buffer.
+    /// Write the buffer.
     Write {
-        /// Durable at completion.
+        /// Whether the write is durable at completion.
         fua: bool,
     },
     /// Make every completed write durable. Address, length and buffer are empty.
@@ -33,7 +33,7 @@ pub enum IoKind {
 }
 
 impl IoKind {
-    /// It fills a buffer.
+    /// Whether it fills a buffer.
     #[inline]
     pub const fn is_read(self) -> bool {
         matches!(self, Self::Read)
@@ -53,36 +53,36 @@ impl fmt::Display for IoKind {
 /// A command to a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Io {
-    /// Returned with the completion.
+    /// The id, returned with the completion.
     pub id: IoId,
     /// The device.
     pub device: DeviceId,
-    /// What to do.
+    /// The operation.
     pub kind: IoKind,
-    /// Where; a multiple of the device's logical sector.
+    /// The offset; a multiple of the device's logical sector.
     pub at: DeviceOffset,
     /// The bytes, a multiple of the device's logical sector. [`Buffer::EMPTY`] for a flush.
     pub buffer: Buffer,
 }
 
 impl Io {
-    /// Bytes to transfer; zero for a flush.
+    /// Returns the number of bytes to transfer; zero for a flush.
     #[inline]
     pub const fn len(&self) -> Bytes {
         Bytes(self.buffer.len as u64)
     }
-    /// Transfers nothing.
+    /// Whether it transfers nothing.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.buffer.len == 0
     }
 }
 
-/// The end of a device command.
+/// The completion of a device command.
 #[derive(Clone, Copy, Debug)]
 pub struct IoDone {
     /// The command's id.
     pub id: IoId,
-    /// Whether all of it was done.
+    /// Whether the whole command succeeded.
     pub result: Result<(), IoError>,
 }

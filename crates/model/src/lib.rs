@@ -1,9 +1,9 @@
-//! The words everybody uses: units, addresses, ids, requests, device commands, buffers.
+//! The common vocabulary: units, addresses, ids, requests, device commands, buffers.
 //!
-//! This crate holds no behaviour beyond arithmetic on its own types. Read [`request`] first:
-//! it says what a client may ask; then [`io`]: what the engine asks of devices.
+//! This crate has no behaviour beyond arithmetic on its own types. Read [`request`] first: it defines what a
+//! client may request; then [`io`]: the commands that the engine sends to devices.
 //!
-//! Pure: no I/O, no clock, no threads, no `unsafe`, no randomness but from a [`Seed`].
+//! The crate is pure: no I/O, no clock, no threads, no `unsafe`, no randomness except from a [`Seed`].
 #![forbid(unsafe_code)]
 
 pub mod buffer;

@@ -1,14 +1,15 @@
-//! Mutation testing: plausible faults that can be planted in map and engine, to prove that tests see them.
+//! Mutation testing: plausible faults that can be planted in map and engine, to prove that tests detect them.
 //!
-//! A build with the cargo feature `mutants` contains all of them; which one is planted, if any, is a value
-//! ([`Planted`]) handed to the map when a pool is opened. Without the feature that value has no size, none can be
-//! planted, and each question whether one is planted is the constant `false`.
+//! A build with the cargo feature `mutants` contains all of them; the value [`Planted`], given to the map
+//! when a pool is opened, selects at most one. Without the feature that value has no size, no mutant can be
+//! planted, and each query whether one is planted is the constant `false`.
 //!
-//! `cargo xtask mutants` plants each in turn and runs the nets; see `docs/internals/crash-testing.md`.
+//! `cargo xtask mutants` plants each in turn and runs the tests that must find it; see
+//! `docs/internals/mutation-testing.md`.
 
 use std::fmt;
 
-/// What must find a mutant.
+/// The test that must find a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Net {
     /// The crash campaign: `cargo xtask crash`.
@@ -19,7 +20,7 @@ pub enum Net {
     Check,
     /// The property test of this name.
     Property(&'static str),
-    /// The test of this name: directed at what the campaign seldom or never meets.
+    /// The test of this name, for a case that the campaign seldom or never meets.
     Test(&'static str),
 }
 
@@ -70,35 +71,35 @@ mod rules {
 
 macro_rules! mutants {
     ($($(#[doc = $fault:literal])+ $mutant:ident = $name:literal, $rule:expr, $net:expr;)*) => {
-        /// A fault that can be planted: one thing done wrongly, each time there is occasion.
+        /// A fault that can be planted: one wrong action, at every opportunity.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Mutant {
             $($(#[doc = $fault])+ $mutant,)*
         }
 
         impl Mutant {
-            /// All of them, in the order of the rules they break.
+            /// All mutants, in the order of the rules they break.
             pub const ALL: &[Self] = &[$(Self::$mutant),*];
 
-            /// Its name on the command line.
+            /// Returns its name on the command line.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$mutant => $name,)* }
             }
 
-            /// What it does wrongly, in a sentence.
+            /// Returns a sentence about the fault.
             #[must_use]
             pub fn fault(self) -> &'static str {
                 match self { $(Self::$mutant => concat!($($fault),+).trim_ascii(),)* }
             }
 
-            /// The rule it breaks.
+            /// Returns the rule it breaks.
             #[must_use]
             pub const fn rule(self) -> &'static str {
                 match self { $(Self::$mutant => $rule,)* }
             }
 
-            /// What must find it.
+            /// Returns the test that must find it.
             #[must_use]
             pub const fn net(self) -> Net {
                 match self { $(Self::$mutant => $net,)* }
@@ -126,19 +127,21 @@ mutants! {
     /// A device whose flush is in flight is said to owe nothing.
     FlushInFlightOwesNothing = "flush-in-flight-owes-nothing", rules::DATA_FIRST,
         Net::Test("device::tests::what_a_flush_in_flight_covers_is_owed_until_that_flush_has_succeeded");
-    /// The newest version of an extent whose own flushes have succeeded is committed, whatever earlier ones need.
+    /// The newest version of an extent whose own flushes have succeeded is committed, whatever earlier ones
+    /// need.
     VersionsOutOfOrder = "versions-out-of-order", rules::IN_ORDER, Net::Campaign;
     /// A version that takes the place of the last one waits for the last one's flushes instead of its own.
     NeedsOfReplacedVersionKept = "needs-of-replaced-version-kept", rules::DATA_FIRST, Net::Campaign;
-    /// A version that brings copies takes the place of the one that says where the data was.
+    /// A version that adds copies replaces the one that records where the data was.
     CopiesReplaceData = "copies-replace-data", rules::WITHDRAWN, Net::Campaign;
     /// A FLUSH submitted while a commit is in progress is answered with that commit.
     WaiterJoinsLate = "waiter-joins-late", rules::ACKNOWLEDGED, Net::Campaign;
-    /// Whoever waits for a commit is answered when its frame is sent, not when it is durable.
+    /// The waiters of a commit are answered when its frame is sent, not when it is durable.
     JournalAfterAcknowledgement = "journal-after-acknowledgement", rules::ACKNOWLEDGED, Net::Campaign;
-    /// A FLUSH is answered though a device that it covers was found to miss data and no commit says so yet.
+    /// A FLUSH is answered although a device that it covers was found to lack data and no commit records this
+    /// yet.
     ClearedNotCommitted = "cleared-not-committed", rules::ACKNOWLEDGED, Net::Campaign;
-    /// A FLUSH does not wait until what was written elsewhere since, over a lost write it covers, is durable.
+    /// A FLUSH does not wait until a later write elsewhere, over a lost write that it covers, is durable.
     CoveringWriteNotAwaited = "covering-write-not-awaited", rules::ACKNOWLEDGED,
         Net::Test("tests::redirect::a_flush_waits_until_what_covers_a_lost_write_is_durable");
     /// A FLUSH waits only once for each device that loses what it covers.
@@ -147,10 +150,10 @@ mutants! {
     /// A write that the map learns of after later ones counts as durable once its device has flushed it.
     LateWriteNotNoted = "late-write-not-noted", rules::WITHDRAWN,
         Net::Test("tests::copies::a_write_the_map_learns_of_late_is_lost_with_what_later_ones_need");
-    /// Changes that are pending go on saying that a device has what it lost.
+    /// Pending changes still claim that a device has the data it lost.
     PendingNotDistrusted = "pending-not-distrusted", rules::WITHDRAWN,
         Net::Test("tests::moves::no_change_on_the_way_says_that_a_device_has_what_it_lost");
-    /// Second copies that a failed flush takes back are not noted as lacking.
+    /// Second copies that a failed flush reverts are not noted as lacking.
     WithdrawnCopyNotNoted = "withdrawn-copy-not-noted", rules::COPIES,
         Net::Test("tests::copies::a_copy_made_anew_that_a_failed_flush_took_back_is_made_once_more");
     /// An overwrite in place ignores FUA.
@@ -169,9 +172,9 @@ mutants! {
     FrameNotDurable = "frame-not-durable", rules::JOURNAL, Net::Campaign;
     /// A checkpoint's root is written before its pages are flushed.
     RootBeforePages = "root-before-pages", rules::JOURNAL, Net::Campaign;
-    /// The journal overwrites what the roots need.
+    /// The journal overwrites frames that the roots need.
     JournalOverrun = "journal-overrun", rules::JOURNAL, Net::Campaign;
-    /// The journal reckons its room without the padding at the end of the ring.
+    /// The journal computes its free space without the padding at the end of the ring.
     RingPaddingForgotten = "ring-padding-forgotten", rules::JOURNAL,
         Net::Property("journal::tests::what_was_written_since_the_root_is_replayed");
     /// The journal that only the older root needs is overwritten once a newer root is durable.
@@ -200,28 +203,28 @@ mutants! {
     OlderPagesReused = "older-pages-reused", rules::JOURNAL, Net::Campaign;
     /// Pages that the newest root reaches are reused before the next root is durable.
     ReplacedPagesReused = "replaced-pages-reused", rules::JOURNAL, Net::Campaign;
-    /// That an extent was given up is not journalled.
+    /// The release of an extent is not journalled.
     TrimNotJournalled = "trim-not-journalled", rules::JOURNAL, Net::Campaign;
-    /// That a record is free again is not journalled.
+    /// The release of a record is not journalled.
     RecordDropNotJournalled = "record-drop-not-journalled", rules::JOURNAL, Net::Check;
     /// Opening leaves a killed server's writes in the devices' caches.
     CachesNotFlushedWhenOpening = "caches-not-flushed-when-opening", rules::RECOVERY, Net::Campaign;
 
     // Space.
-    /// Space is reused when it is given up, not when that is durable.
+    /// Space is reused as soon as it is released, before the release is durable.
     ReusedBeforeDurable = "reused-before-durable", rules::QUARANTINE, Net::Campaign;
     /// Space is reused while commands submitted against it are in flight.
     ReusedWhileInUse = "reused-while-in-use", rules::QUARANTINE, Net::Campaign;
-    /// Slots of a write that failed or chooses anew are reused at once.
+    /// Slots of a write that failed or selects its target again are reused at once.
     FailedSlotsReused = "failed-slots-reused", rules::QUARANTINE,
         Net::Test("tests::redirect::slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended");
     /// Slots that a move took and does not use are reused at once.
     MovedSlotsReused = "moved-slots-reused", rules::QUARANTINE, Net::Campaign;
-    /// Slots of a write that failed or chooses anew are never reused.
+    /// Slots of a write that failed or selects its target again are never reused.
     RefusedSlotsLeaked = "refused-slots-leaked", rules::QUARANTINE, Net::Campaign;
     /// Opening takes slots in use for free.
     SlotsFreeAfterOpening = "slots-free-after-opening", rules::OWNERS, Net::Campaign;
-    /// The room kept for journal and checkpoints is given away.
+    /// The space reserved for journal and checkpoints is given away.
     ReserveIgnored = "reserve-ignored", rules::QUARANTINE, Net::Campaign;
     /// Space that a volume gives back stays on its account.
     UsageNotReduced = "usage-not-reduced", rules::OWNERS, Net::Campaign;
@@ -257,7 +260,7 @@ mutants! {
     JoinedAcrossBuffers = "joined-across-buffers", rules::LOCKS, Net::Campaign;
     /// A read of blocks that are cleared meanwhile is not repeated.
     ReadNotRepeatedAfterClear = "read-not-repeated-after-clear", rules::LOCKS, Net::Campaign;
-    /// The extent cache takes blocks from a fetch that somebody began to change meanwhile.
+    /// The extent cache takes blocks from a fetch although a client began to change them in the meantime.
     FetchBringsStaleBlocks = "fetch-brings-stale-blocks", rules::CACHE, Net::Campaign;
     /// The extent cache keeps blocks that are cleared.
     CacheKeepsCleared = "cache-keeps-cleared", rules::CACHE, Net::Campaign;
@@ -267,7 +270,7 @@ mutants! {
     CachedBeforeWritten = "cached-before-written", rules::CACHE, Net::Campaign;
 
     // Two copies and moves.
-    /// Blocks that several places hold are written in place without a write intent.
+    /// Blocks valid in several places are overwritten in place without a write intent.
     IntentSkipped = "intent-skipped", rules::INTENT, Net::Campaign;
     /// A write does not wait until its write intent is durable.
     IntentNotAwaited = "intent-not-awaited", rules::INTENT, Net::Campaign;
@@ -278,13 +281,13 @@ mutants! {
         Net::Test("tests::copies::an_intent_stays_open_under_a_write_in_flight");
     /// Recovery keeps both copies of blocks with a write intent.
     IntentNotSettled = "intent-not-settled", rules::INTENT, Net::Campaign;
-    /// Recovery chooses a copy without writing it again.
+    /// Recovery selects a copy without rewriting it.
     SettledCopyNotRewritten = "settled-copy-not-rewritten", rules::INTENT, Net::Campaign;
     /// Whether blocks may be overwritten is judged without the versions that are not durable.
     OverwriteIgnoresPending = "overwrite-ignores-pending", rules::INTENT, Net::Campaign;
     /// Whether blocks may be overwritten is judged without the durable map.
     OverwriteIgnoresDurable = "overwrite-ignores-durable", rules::INTENT, Net::Campaign;
-    /// After a commit, blocks that several places hold count as held by one.
+    /// After a commit, blocks valid in several places count as valid in one.
     SharedBlocksNotNoted = "shared-blocks-not-noted", rules::INTENT, Net::Campaign;
     /// A write to slots of two devices is answered when the first one has it.
     SecondCopyNotAwaited = "second-copy-not-awaited", rules::COPIES, Net::Campaign;
@@ -300,25 +303,25 @@ mutants! {
     ReadBesideCopies = "read-beside-copies", rules::COPIES, Net::Campaign;
     /// An extent that lost a copy is not noted for resynchronization.
     LackingCopyForgotten = "lacking-copy-forgotten", rules::COPIES, Net::Campaign;
-    /// A first write to an extent that is to have two copies takes one place, and the lack is not noted.
+    /// A first write to an extent of a volume with two copies takes one place, and the lack is not noted.
     SecondPlaceNotTaken = "second-place-not-taken", rules::COPIES, Net::Campaign;
     /// Copies that extents lack are noted and never made.
     LackingCopyNotMade = "lacking-copy-not-made", rules::COPIES, Net::Campaign;
     /// A copy that missed writes is never made complete again.
     StaleCopyNotRefreshed = "stale-copy-not-refreshed", rules::COPIES, Net::Campaign;
-    /// What is to be buffered in slots of two devices goes to slots of the first one.
+    /// A duplexed write goes to slots of the first device only.
     BufferedInOneSlot = "buffered-in-one-slot", rules::COPIES, Net::Campaign;
-    /// A move is not told which blocks are written meanwhile.
+    /// A move does not learn which blocks are written during it.
     MoveNotToldOfWriters = "move-not-told-of-writers", rules::MOVES, Net::Campaign;
-    /// A move copies blocks that a write in flight holds.
+    /// A move copies blocks that a write in flight has locked.
     MoveReadsHeldBlocks = "move-reads-held-blocks", rules::MOVES, Net::Campaign;
     /// A moved run waits for the flush that its first write needs.
     MoveNeedsFirstWrite = "move-needs-first-write", rules::MOVES, Net::Campaign;
-    /// A copy is committed before what it was copied from is durable.
+    /// A copy is committed before its source is durable.
     MoveSourceNotFlushed = "move-source-not-flushed", rules::MOVES, Net::Campaign;
-    /// A move goes on though a device lost writes meanwhile.
+    /// A move continues although a device lost writes in the meantime.
     MoveIgnoresLostWrites = "move-ignores-lost-writes", rules::MOVES, Net::Campaign;
-    /// A move writes where blocks may come back to.
+    /// A move writes to a place that may become valid for the blocks again.
     MoveOverReturningPlace = "move-over-returning-place", rules::MOVES, Net::Campaign;
     /// Whether a place may come back is judged without the versions that are not durable.
     ReturningPlaceWithoutVersions = "returning-place-without-versions", rules::MOVES,
@@ -329,7 +332,7 @@ mutants! {
     // Failing devices.
     /// A flush that failed is tried again.
     FlushRetried = "flush-retried", rules::LOST_ONCE, Net::Campaign;
-    /// A write that failed is tried again though a flush failed meanwhile.
+    /// A write that failed is retried although a flush failed in the meantime.
     SpoiltWriteRetried = "spoilt-write-retried", rules::LOST_ONCE, Net::Campaign;
     /// A durable write that reports a lack of space is taken to have done nothing.
     FullDurableWriteIgnored = "full-durable-write-ignored", rules::LOST_ONCE, Net::Campaign;
@@ -337,7 +340,7 @@ mutants! {
     FlushCountsAtOnce = "flush-counts-at-once", rules::LOST_ONCE, Net::Campaign;
     /// A write that succeeds counts though a flush failed while it was in flight.
     SpoiltSuccessCounts = "spoilt-success-counts", rules::LOST_ONCE, Net::Campaign;
-    /// What a failed flush was to cover is not in doubt, only what was written since.
+    /// Writes that a failed flush should have covered are not in doubt, only later ones.
     FlushingNotDoubted = "flushing-not-doubted", rules::DOUBT, Net::Campaign;
     /// Writes in flight when a flush fails are not in doubt.
     WritesInFlightNotDoubted = "writes-in-flight-not-doubted", rules::DOUBT, Net::Campaign;
@@ -359,13 +362,13 @@ mutants! {
     PartWriteClearsDoubt = "part-write-clears-doubt", rules::DOUBT, Net::Campaign;
     /// A read in flight when its device loses writes is not repeated.
     ReadNotRepeatedAfterLoss = "read-not-repeated-after-loss", rules::DOUBT, Net::Campaign;
-    /// Of the versions that need lost data only the first is withdrawn.
+    /// The map withdraws only the first of the versions that need lost data.
     WithdrawFirstVersionOnly = "withdraw-first-version-only", rules::WITHDRAWN, Net::Campaign;
     /// Space that a withdrawn change needs again is released all the same.
     WithdrawKeepsReleases = "withdraw-keeps-releases", rules::WITHDRAWN, Net::Campaign;
     /// Withdrawing a change forgets the write intents that it had ended.
     WithdrawDropsIntents = "withdraw-drops-intents", rules::WITHDRAWN, Net::Campaign;
-    /// A lost copy is taken out of what is in effect, but not of versions that may become durable.
+    /// A lost copy is removed from the visible state, but not from versions that may become durable.
     DistrustedInEffectOnly = "distrusted-in-effect-only", rules::WITHDRAWN, Net::Campaign;
     /// Writes in flight to an extent that lost blocks do not say what they make valid.
     WritesInFlightNotReviewed = "writes-in-flight-not-reviewed", rules::WITHDRAWN, Net::Campaign;
@@ -373,10 +376,10 @@ mutants! {
     AbandonedBufferReused = "abandoned-buffer-reused", rules::QUARANTINE, Net::Campaign;
     /// Devices are not verified: a truncated one is not noticed.
     TruncationNotChecked = "truncation-not-checked", rules::VERIFIED, Net::Campaign;
-    /// What is recorded when a file was removed or replaced does not say that an older file no longer counts.
+    /// The record of a removed or replaced file does not say that an older file no longer counts.
     DamageNotRecorded = "damage-not-recorded", rules::VERIFIED,
         Net::Test("tests::outdated::an_older_file_does_not_count_where_others_have_its_data");
-    /// The data of a device that is there as an older file counts when the pool is opened.
+    /// The data of a device that is present as an older file counts when the pool is opened.
     OutdatedDeviceTrusted = "outdated-device-trusted", rules::VERIFIED,
         Net::Test("tests::outdated::an_older_file_does_not_count_where_others_have_its_data");
     /// A device that was verified once is not verified again.
@@ -397,11 +400,11 @@ mutants! {
     RootToOneMember = "root-to-one-member", rules::MEMBERS, Net::Campaign;
     /// A member that was left behind joins again without a copy of the metadata.
     StaleMemberNotCopied = "stale-member-not-copied", rules::MEMBERS, Net::Campaign;
-    /// A damaged metadata page is read from the other member and not mended.
+    /// A damaged metadata page is read from the other member and not repaired.
     RepairNotWritten = "repair-not-written", rules::MEMBERS, Net::Campaign;
     /// Both copies of a superblock are written at once.
     SuperblockCopiesUnordered = "superblock-copies-unordered", rules::MEMBERS, Net::Campaign;
-    /// What opening changes in a superblock is written to its first copy only.
+    /// A change of a superblock by opening is written to its first copy only.
     SecondSuperblockNotWritten = "second-superblock-not-written", rules::MEMBERS, Net::Campaign;
     /// Opening begins the new journal in one root slot only.
     SecondRootNotWritten = "second-root-not-written", rules::RENEWED, Net::Campaign;
@@ -411,26 +414,27 @@ mutants! {
     ReplyInsideReply = "reply-inside-reply", rules::STREAM, Net::Served;
     /// Replies that were held back behind one that had begun are forgotten when it is whole.
     HeldBackForgotten = "held-back-forgotten", rules::STREAM, Net::Served;
-    /// Of a read in several pieces the later ones leave in another order.
+    /// The later pieces of a read leave in another order.
     PiecesOutOfOrder = "pieces-out-of-order", rules::STREAM, Net::Served;
-    /// What arrives while a receive is cancelled is lost.
+    /// Data that arrives while a receive is cancelled is lost.
     CancelledReceiveLost = "cancelled-receive-lost", rules::STREAM, Net::Served;
     /// A client that sends no more is closed before its requests are answered.
     HalfClosedNotAnswered = "half-closed-not-answered", rules::STREAM, Net::Served;
     /// A FLUSH is answered at once if nothing else of its connection is in flight.
     FlushOfIdleConnectionSkipped = "flush-of-idle-connection-skipped", rules::ACKNOWLEDGED, Net::Served;
-    /// Of a long write with FUA only the first piece is durable.
+    /// Only the first piece of a long write with FUA is durable.
     FuaOfFirstPieceOnly = "fua-of-first-piece-only", rules::ACKNOWLEDGED, Net::Served;
-    /// Of a long write a part is lost before the rest is done, and it is answered as if it were whole.
+    /// A part of a long write is lost before the rest is done, and the write is answered as if it were
+    /// complete.
     LossOfPiecesHidden = "loss-of-pieces-hidden", rules::LOST_ONCE, Net::Test(
         "connection::tests::lost::a_change_of_which_a_part_was_lost_before_the_rest_was_done_fails");
-    /// That a FLUSH failed is forgotten with the connection of whoever asked for it.
+    /// The failure of a FLUSH is forgotten with the connection of the client that requested it.
     UnheardLossForgotten = "unheard-loss-forgotten", rules::LOST_ONCE,
         Net::Test("server::tests::what_a_lost_connection_may_not_have_heard_is_told_again");
-    /// That writes were lost is told to one client of a volume, and not to the others.
+    /// A loss of writes is reported to one client of a volume, and not to the others.
     LossToldOnce = "loss-told-once", rules::LOST_ONCE,
         Net::Test("server::tests::every_client_is_told_of_a_loss");
-    /// What a lost connection had sent is carried out when its client is back.
+    /// Requests of a lost connection are executed after its client is back.
     LostConnectionGoesOn = "lost-connection-goes-on", rules::ABANDONED, Net::Served;
     /// The memory of a write stays on its client's account.
     CreditNotReturned = "credit-not-returned", rules::CLIENTS, Net::Served;
@@ -440,26 +444,26 @@ mutants! {
     BufferGivenBackEarly = "buffer-given-back-early", rules::LEFT, Net::Served;
     /// A client that has gone counts against the limit.
     GoneClientCounted = "gone-client-counted", rules::LEFT, Net::Served;
-    /// Limits on clients hold when they connect, not when they are let in.
+    /// Limits on clients are checked when they connect, not when they are admitted.
     LimitsNotCheckedAgain = "limits-not-checked-again", rules::CLIENTS, Net::Served;
     /// A FLUSH that failed is answered as one that succeeded.
     FlushErrorHidden = "flush-error-hidden", rules::LOST_ONCE,
         Net::Test("connection::tests::lost::a_flush_that_failed_is_told");
-    /// What clients ask while a frame is on its way is not recorded.
+    /// Requests of clients while a frame is in flight are not recorded.
     RecordedWithGaps = "recorded-with-gaps", rules::RECORDED, Net::Served;
-    /// A volume is removed though clients use it.
+    /// A volume is removed although clients use it.
     UsedVolumeRemoved = "used-volume-removed", rules::OWNERS, Net::Served;
 }
 
 impl Mutant {
-    /// The mutant of that name.
+    /// Returns the mutant of that name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|mutant| mutant.name() == name)
     }
 }
 
-/// Which mutant is planted, if any. Without the feature `mutants`, none can be.
+/// The planted mutant, if any. Without the feature `mutants`, none can be planted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Planted {
     #[cfg(feature = "mutants")]
@@ -467,24 +471,24 @@ pub struct Planted {
 }
 
 impl Planted {
-    /// None.
+    /// No mutant.
     pub const NONE: Self = Self {
         #[cfg(feature = "mutants")]
         mutant: None,
     };
 
-    /// This one.
+    /// Returns the value that plants this mutant.
     #[cfg(feature = "mutants")]
     #[must_use]
     pub const fn one(mutant: Mutant) -> Self {
         Self { mutant: Some(mutant) }
     }
 
-    /// The mutant that a test is to find: named by the environment variable `WEIR_MUTANT`, by which
+    /// Returns the mutant that a test must find: named by the environment variable `WEIR_MUTANT`, by which
     /// `cargo xtask mutants` runs test programs. For tests only; without the feature `mutants` there is none.
     ///
     /// # Panics
-    /// If there is no mutant of that name.
+    /// Panics if no mutant has that name.
     #[must_use]
     pub fn for_tests() -> Self {
         #[cfg(feature = "mutants")]

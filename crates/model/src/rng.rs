@@ -1,8 +1,8 @@
-//! Numbers from a seed: the same on every machine and in every release.
+//! Random numbers from a seed: the same on every machine and in every release.
 
 use std::fmt;
 
-/// What a random run grows from. Printed by every test that fails, taken back through `WEIR_SEED`.
+/// The seed of a random run. Every failing test prints it, and `WEIR_SEED` sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seed(pub u64);
 
@@ -12,11 +12,11 @@ impl fmt::Display for Seed {
     }
 }
 
-/// SplitMix64: one addition and three mixes a number, every seed as good as another.
+/// SplitMix64: one addition and three mixes per number, and every seed is as good as another.
 ///
-/// Whoever runs something owns one and seeds it; who is handed one only draws.
+/// The code that starts a run owns a generator and seeds it; code that receives one only draws from it.
 ///
-/// Our own rather than a library's, because a seed written into a bug report must still give the
+/// It is implemented here instead of taken from a library, because a seed in a bug report must still give the
 /// same history after the next upgrade.
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -24,41 +24,41 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The sequence that belongs to `seed`.
+    /// Creates the generator of `seed`.
     #[must_use]
     pub const fn new(seed: Seed) -> Self {
         Self { state: seed.0 }
     }
 
-    /// A generator of its own for a part of what is run, so that what one part draws does not change what
-    /// another one gets.
+    /// Returns a separate generator for a part of a run, so that the draws of one part do not change those of
+    /// another.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(Seed(self.word()))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn word(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
-    /// A number from 0 to `limit - 1`; 0 if `limit` is 0. Biased by less than `limit / 2^64`.
+    /// Returns a number from 0 to `limit - 1`; 0 if `limit` is 0. Biased by less than `limit / 2^64`.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// True with this probability; never at 0 or less, always at 1 or more.
+    /// Returns true with this probability; never at 0 or less, always at 1 or more.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// One of `all`; `None` if there is none.
+    /// Returns one of `all`; `None` if it is empty.
     pub fn pick<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         all.get(self.below(all.len() as u64) as usize).copied()
     }
 
-    /// A number from 0 up to, not including, 1.
+    /// Returns a number from 0 (inclusive) to 1 (exclusive).
     pub fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_seed_always_gives_the_same_numbers() {
-        // From the reference implementation of SplitMix64.
+        // The values of the reference implementation of SplitMix64.
         let mut rng = Rng::new(Seed(1_234_567));
         assert_eq!(rng.word(), 6_457_827_717_110_365_317);
         assert_eq!(rng.word(), 3_203_168_211_198_807_973);

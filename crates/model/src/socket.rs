@@ -1,8 +1,8 @@
-//! Clients' connections, as those who serve them name them.
+//! The ids of clients' connections, for the code that serves them.
 
 use core::net::IpAddr;
 
-/// A connection. Never used for another one later.
+/// A connection. The id is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId {
     index: u32,
@@ -10,39 +10,40 @@ pub struct ConnId {
 }
 
 impl ConnId {
-    /// The connection with this index, which no other open one has, and this generation of the index.
+    /// Creates the id of the connection with this index, which no other open one has, and this generation of
+    /// the index.
     #[inline]
     pub const fn new(index: u32, generation: u32) -> Self {
         Self { index, generation }
     }
 
-    /// A small number that no other *open* connection has: an index into a table.
+    /// Returns a small number that no other *open* connection has: an index in a table.
     #[inline]
     pub const fn index(self) -> usize {
         self.index as usize
     }
 
-    /// How many connections had this index before.
+    /// Returns how many connections had this index before.
     #[inline]
     pub const fn generation(self) -> u32 {
         self.generation
     }
 }
 
-/// When a receive is over.
+/// The condition that completes a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// As soon as there is anything.
+    /// Any bytes have arrived.
     Some,
-    /// When its buffers are full (or the stream ends).
+    /// Its buffers are full (or the stream has ended).
     Whole,
 }
 
-/// Who a client is, as far as its socket says.
+/// The peer of a client's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Peer {
-    /// A process on this machine, by its id when it connected; 0 if that is not known.
+    /// A process on this machine, by its id when it connected; 0 if unknown.
     Process(u32),
-    /// Whoever is at this address.
+    /// A remote address.
     Address(IpAddr),
 }

@@ -1,25 +1,25 @@
-//! Blocking access to devices, for what happens before and after serving: creating a pool,
-//! opening it (recovery), offline commands.
+//! Blocking access to devices, for the time before and after serving: creating a pool, opening it (recovery),
+//! offline commands.
 
 use crate::{DeviceId, DeviceOffset, Io, IoError, IoKind, Memory};
 
-/// The devices of a pool, one command at a time. Implemented by weir-device over real files and
-/// by weir-world over simulated ones. Addresses and lengths are multiples of 4096.
+/// The devices of a pool, one command at a time. weir-device implements it over real files, weir-world over
+/// simulated ones. Addresses and lengths are multiples of 4096.
 ///
-/// The durability contract is that of [`io`](crate::io): a write is durable once a later
-/// [`Store::flush`] of its device has succeeded.
+/// The durability contract is that of [`io`](crate::io): a write is durable once a later [`Store::flush`] of
+/// its device has succeeded.
 pub trait Store {
     /// Fills `bytes` from the device.
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError>;
-    /// Stores `bytes` on the device.
+    /// Writes `bytes` to the device.
     fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError>;
     /// Makes every write to the device so far durable.
     fn flush(&mut self, device: DeviceId) -> Result<(), IoError>;
 
-    /// Carries out a command, whose bytes are in `memory`. One that is to be durable is flushed.
+    /// Executes a command whose bytes are in `memory`. A durable write is followed by a flush.
     ///
     /// # Errors
-    /// As the command itself; of a durable write also those of the flush.
+    /// Fails like the command itself, and for a durable write also like the flush.
     fn carry_out<M: Memory>(&mut self, io: &Io, memory: &mut M) -> Result<(), IoError>
     where
         Self: Sized,
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use crate::{Buffer, Bytes, HeapMemory, IoId};
 
-    /// One device of 8 KiB, and how many of its bytes a flush has made durable.
+    /// One device of 8 KiB, and the bytes that a flush has made durable.
     struct Disk {
         bytes: Vec<u8>,
         durable: Vec<u8>,

@@ -1,11 +1,11 @@
-//! Sizes, addresses and times as types of their own, so that no two can be mistaken.
+//! Sizes, addresses and times as distinct types, so that none is mistaken for another.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
 /// The smallest unit of any request, in bytes.
 pub const SECTOR: u64 = 512;
-/// The unit in which a place holds the truth or does not, in bytes.
+/// The unit of a place's validity, in bytes.
 pub const BLOCK: u64 = 4096;
 
 macro_rules! newtype {
@@ -15,7 +15,7 @@ macro_rules! newtype {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The bare number.
+            /// Returns the bare number.
             #[inline]
             pub const fn get(self) -> u64 {
                 self.0
@@ -29,29 +29,29 @@ newtype! {
     Bytes
 }
 newtype! {
-    /// A byte address within a volume.
+    /// A byte offset in a volume.
     VolumeOffset
 }
 newtype! {
-    /// A byte address on a device.
+    /// A byte offset on a device.
     DeviceOffset
 }
 newtype! {
-    /// A time or a duration in nanoseconds. As a time: since an origin the driver chose
-    /// (start of the process, start of the simulation), never going backwards.
+    /// A time or a duration in nanoseconds. A time counts from an origin that the driver chose (start of the
+    /// process, start of the simulation), and never goes backwards.
     Nanos
 }
 
 impl Bytes {
-    /// Whole kibibytes.
+    /// Returns a number of kibibytes.
     pub const fn kib(n: u64) -> Self {
         Self(n << 10)
     }
-    /// Whole mebibytes.
+    /// Returns a number of mebibytes.
     pub const fn mib(n: u64) -> Self {
         Self(n << 20)
     }
-    /// Whole gibibytes.
+    /// Returns a number of gibibytes.
     pub const fn gib(n: u64) -> Self {
         Self(n << 30)
     }
@@ -60,27 +60,27 @@ impl Bytes {
 impl Nanos {
     /// The far future: later than any time that occurs.
     pub const MAX: Self = Self(u64::MAX);
-    /// Whole microseconds.
+    /// Returns a number of microseconds.
     pub const fn micros(n: u64) -> Self {
         Self(n * 1_000)
     }
-    /// Whole milliseconds.
+    /// Returns a number of milliseconds.
     pub const fn millis(n: u64) -> Self {
         Self(n * 1_000_000)
     }
-    /// Whole seconds.
+    /// Returns a number of seconds.
     pub const fn secs(n: u64) -> Self {
         Self(n * 1_000_000_000)
     }
-    /// From (fractional, non-negative) seconds; rounds down to the nanosecond.
+    /// Converts (fractional, non-negative) seconds; rounds down to the nanosecond.
     pub fn from_secs_f64(s: f64) -> Self {
         Self((s * 1e9) as u64)
     }
-    /// As fractional seconds.
+    /// Converts to fractional seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// The time since `earlier`; zero if `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
@@ -144,7 +144,7 @@ impl Add<Bytes> for VolumeOffset {
 }
 
 impl fmt::Display for Bytes {
-    /// The largest binary unit that keeps the number exact to one decimal: `4 GiB`, `1.5 MiB`.
+    /// Displays the largest binary unit that keeps the number exact to one decimal: `4 GiB`, `1.5 MiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
         if self.0 < 1024 {
@@ -158,7 +158,7 @@ impl fmt::Display for Bytes {
 }
 
 impl fmt::Display for Nanos {
-    /// The unit that leaves one to three digits before the point: `85 us`, `4.2 ms`.
+    /// Displays the unit that leaves one to three digits before the point: `85 us`, `4.2 ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0 as f64;
         match self.0 {

@@ -1,5 +1,5 @@
-//! How fast eviction policies take accesses, one thread: Zipf's law with exponent 1 over a million blocks, the
-//! cache a tenth of those that are touched.
+//! The throughput of eviction policies, with one thread: Zipf's law with exponent 1 over a million blocks,
+//! the cache a tenth of those that are touched.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use weir_model::{Rng, Seed};
@@ -8,7 +8,7 @@ use weir_policy::eviction::*;
 const ACCESSES: usize = 4_000_000;
 const OBJECTS: usize = 1_000_000;
 
-/// Blocks numbered in the order in which they appear, as a loaded trace has them.
+/// Generates accesses to blocks numbered in the order in which they appear, like those of a loaded trace.
 fn zipf() -> (Vec<Block>, u32) {
     let mut random = Rng::new(Seed(1));
     let mut weights = 0.0;
@@ -32,7 +32,7 @@ fn zipf() -> (Vec<Block>, u32) {
     ((0..ACCESSES).map(draw).collect(), known)
 }
 
-/// Misses of a cache that takes in each.
+/// Returns the misses of a cache that admits each.
 fn misses(mut cache: impl Eviction, accesses: &[Block]) -> u64 {
     let mut misses = 0;
     for (at, block) in accesses.iter().enumerate() {

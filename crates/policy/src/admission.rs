@@ -1,7 +1,7 @@
-//! Admission: which blocks that were missed may come into a cache at all.
+//! Admission: which missed blocks may enter a cache.
 //!
-//! A cache on flash wears out by what is written to it, and every miss that is admitted is a write. One file per
-//! published policy.
+//! Writes wear out a cache on flash, and every admitted miss is a write. There is one file per published
+//! policy.
 
 mod sequential;
 mod sketch;
@@ -16,57 +16,57 @@ use crate::cached::Block;
 use std::fmt;
 use weir_model::{Bytes, VolumeOffset};
 
-/// A request that asks for blocks.
+/// A request for blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The disk it goes to, by any number.
+    /// The disk, by any number.
     pub disk: u32,
-    /// Its first byte.
+    /// The offset.
     pub offset: VolumeOffset,
-    /// Its length, at least 1.
+    /// The length, at least 1.
     pub len: Bytes,
 }
 
 impl Asked {
-    /// The byte after its last.
+    /// Returns the end, one past the last byte.
     const fn end(self) -> u64 {
         self.offset.0.saturating_add(self.len.0)
     }
 }
 
-/// Decides what may come into a cache.
+/// An admission policy.
 pub trait Admission: fmt::Debug + Send {
-    /// A request was made, all of it missed or not: whether those of its blocks that are missed may come in.
+    /// Notes a request, hit or miss. Returns whether its missed blocks may enter.
     fn request(&mut self, asked: Asked) -> bool {
         let _ = asked;
         true
     }
 
-    /// A block was asked for, missed or not. Called for each block of a request, after [`Self::request`].
+    /// Notes an access to a block, hit or miss. Called for each block of a request, after [`Self::request`].
     fn block(&mut self, block: Block) {
         let _ = block;
     }
 
-    /// Whether a missed block may come in though another has to leave for it.
+    /// Whether a missed block may enter in place of the one leaving.
     fn may_replace(&mut self, missed: Block, leaving: Block) -> bool {
         let _ = (missed, leaving);
         true
     }
 }
 
-/// Every miss comes in.
+/// Admits every miss.
 #[derive(Debug)]
 pub struct All;
 
 impl Admission for All {}
 
-/// What both admit.
+/// Admits the blocks that both policies admit.
 #[derive(Debug)]
 pub struct Both<A, B>(pub A, pub B);
 
 impl<A: Admission, B: Admission> Admission for Both<A, B> {
     fn request(&mut self, asked: Asked) -> bool {
-        // Both are told of it.
+        // Both must see the request, so this is no `&&`.
         self.0.request(asked) & self.1.request(asked)
     }
 

@@ -1,17 +1,17 @@
-//! The block table: how much each block costs, in 4 bytes a block that was ever accessed.
+//! The block table: the cost of each block, in 4 bytes per block ever accessed.
 //!
-//! Source: Hystor (the paper's section 4). A radix tree of three levels like a
-//! page table's: regions of 2 GiB (BGD), sub-regions of 4 MiB (BMD), blocks of 4 KiB (BTE). An entry
-//! of the upper two has a child, a counter, and `unique`, the blocks below it in use; one of the lowest
-//! a counter and flags. Counters have 16 bits; where one would overflow, all counters *of its page*
-//! are halved, since only their relation matters and that to other pages is kept a level higher up.
+//! Source: Hystor (the paper's section 4). The table is a radix tree of three levels like a page table:
+//! regions of 2 GiB (BGD), sub-regions of 4 MiB (BMD), blocks of 4 KiB (BTE). An entry of the upper two
+//! levels has a child, a counter, and `unique`, the number of used blocks below it; one of the lowest level
+//! has a counter and flags. Counters have 16 bits; when one would overflow, all counters *of its page* are
+//! halved, because only their relation matters and the relation to other pages is kept a level higher up.
 //!
-//! A request of N sectors adds the *inverse bitmap* `2^max(0, 7 - floor(log2 N))` to the counters of
-//! its blocks, their sub-regions and regions: small requests cost a disk most.
+//! A request of N sectors adds the *inverse bitmap* `2^max(0, 7 - floor(log2 N))` to the counters of its
+//! blocks, their sub-regions and regions: small requests cost a disk most.
 //!
-//! Two differences: regions are found by volume and number in a hash table, since volumes are many and
-//! may be vast, and are halved together as if they were one page; and a block remembers that it is in use
-//! after its counter was halved to nothing.
+//! There are two differences. Regions are found by volume and number in a hash table, because volumes are
+//! many and may be very large, and are halved together as if they were one page. And a block remembers that
+//! it is used after its counter was halved to zero.
 
 use rustc_hash::FxHashMap;
 use std::ops::ControlFlow;
@@ -19,33 +19,33 @@ use weir_model::{Bytes, SECTOR, VolumeId};
 
 mod export;
 
-/// Blocks of a sub-region, and sub-regions of a region: what fits a page of 4 KiB.
+/// The blocks of a sub-region, and the sub-regions of a region: as many as fit a page of 4 KiB.
 const BTES: usize = 1024;
 const BMDS: usize = 512;
-/// Blocks of a region.
+/// The blocks of a region.
 const REGION: u64 = (BTES * BMDS) as u64;
 /// No child.
 const NONE: u32 = u32::MAX;
 
-/// What is known of a block besides its counter.
+/// The flags of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(u16);
 
 impl Flags {
-    /// It has been accessed.
+    /// The block has been accessed.
     pub const USED: Self = Self(1);
-    /// A client called it metadata.
+    /// A client called the block metadata.
     pub const METADATA: Self = Self(2);
-    /// It is kept on the fast device.
+    /// The block is kept on the fast device.
     pub const RESIDENT: Self = Self(4);
 }
 
-/// A block of a volume, counted in blocks of 4 KiB.
+/// A 4 KiB block of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockOf {
     /// The volume.
     pub volume: VolumeId,
-    /// The block.
+    /// The number of the block.
     pub block: u64,
 }
 
@@ -80,7 +80,7 @@ impl Counts for Entry {
     }
 }
 
-/// Adds to a counter of a page; whether that halved the others first.
+/// Adds to a counter of a page. Returns whether the others were halved first.
 #[inline]
 fn add<T: Counts>(page: &mut [T], at: usize, add: u16) -> bool {
     let counter = page[at].counter();
@@ -100,7 +100,7 @@ fn add<T: Counts>(page: &mut [T], at: usize, add: u16) -> bool {
 type BmdPage = Box<[Entry; BMDS]>;
 type BtePage = Box<[Bte; BTES]>;
 
-/// The weight of an access by a request of this length: 128 for a sector, 1 from 64 KiB up.
+/// Returns the weight of an access by a request of this length: 128 for a sector, 1 from 64 KiB up.
 #[inline]
 pub const fn inverse_bitmap(len: Bytes) -> u16 {
     let sectors = len.0 / SECTOR;
@@ -108,7 +108,7 @@ pub const fn inverse_bitmap(len: Bytes) -> u16 {
     1 << 7u32.saturating_sub(log)
 }
 
-/// Blocks of a sub-region that cost most.
+/// The most costly blocks of a sub-region.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'t> {
     /// The sub-region's first block.
@@ -118,23 +118,23 @@ pub struct Candidates<'t> {
 }
 
 impl Candidates<'_> {
-    /// The blocks, counted from the start, costliest first.
+    /// Iterates over the blocks, as offsets from the start, the most costly first.
     pub fn blocks(&self) -> impl Iterator<Item = u16> {
         self.keys.iter().map(|key| (key & LOW) as u16)
     }
 
-    /// Whether a block, counted from the start, has the flag.
+    /// Whether a block, given as an offset from the start, has the flag.
     #[inline]
     pub fn has(&self, block: u16, flag: Flags) -> bool {
         self.page[usize::from(block)].flags & flag.0 != 0
     }
 }
 
-/// Of a key by which blocks are sorted, the bits that name the block.
+/// The bits of a sort key that identify the block.
 const LOW: u32 = BTES as u32 - 1;
 
-/// Keys of the blocks of a page with the largest counters, at most `quota` of them, in this order; of equal
-/// ones the first. A key is the counter's complement and the block below it: plain numbers are sorted several
+/// Collects the keys of at most `quota` blocks of a page, the largest counters first; of equal ones the first
+/// block. A key is the counter's complement with the block below it, because plain numbers are sorted several
 /// times as fast as entries by their counters.
 fn costliest(page: &[Bte; BTES], quota: u64, keys: &mut Vec<u32>) {
     keys.clear();
@@ -150,10 +150,11 @@ fn costliest(page: &[Bte; BTES], quota: u64, keys: &mut Vec<u32>) {
     keys.sort_unstable();
 }
 
-/// See the module.
+/// The table.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
-    /// Where in `bgd` a region is, by volume and number; and the one that was asked for last, which often is the next.
+    /// The index of each region in `bgd`, by volume and number; and the region used last, which is often used
+    /// next.
     regions: FxHashMap<(VolumeId, u64), u32>,
     latest: Option<((VolumeId, u64), u32)>,
     bgd: Vec<Entry>,
@@ -180,7 +181,7 @@ impl BlockTable {
         }
     }
 
-    /// A region, if it has been accessed.
+    /// Returns a region, if it has been accessed.
     #[inline]
     fn region(&self, volume: VolumeId, number: u64) -> Option<Entry> {
         let key = (volume, number);
@@ -191,7 +192,7 @@ impl BlockTable {
         self.bgd.get(at as usize).copied()
     }
 
-    /// All regions, by volume and number.
+    /// Iterates over all regions, by volume and number.
     fn all_regions(&self) -> impl Iterator<Item = (VolumeId, u64, Entry)> + '_ {
         self.regions.iter().map(|((volume, number), at)| (*volume, *number, self.bgd[*at as usize]))
     }
@@ -203,7 +204,7 @@ impl BlockTable {
         (page < self.btes.len()).then_some((page, at.block as usize % BTES))
     }
 
-    /// A block's counter.
+    /// Returns a block's counter.
     pub fn counter(&self, at: BlockOf) -> u16 {
         self.find(at).map_or(0, |(page, low)| self.btes[page][low].counter)
     }
@@ -225,7 +226,7 @@ impl BlockTable {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub fn memory(&self) -> Bytes {
         let regions = self.regions.capacity() * (size_of::<((VolumeId, u64), u32)>() + 1)
             + self.bgd.capacity() * size_of::<Entry>();
@@ -234,7 +235,7 @@ impl BlockTable {
         Bytes((regions + pages + pointers) as u64)
     }
 
-    /// The blocks that cost most, at most `quota` of them, as [`Self::visit_candidates`] comes to them.
+    /// Returns the most costly blocks, at most `quota` of them, in the order of [`Self::visit_candidates`].
     pub fn candidates(&self, quota: u64) -> Vec<BlockOf> {
         let mut list = Vec::new();
         let _ = self.visit_candidates(quota, |found| {
@@ -246,11 +247,11 @@ impl BlockTable {
         list
     }
 
-    /// Visits the sub-regions of the blocks that cost most, at most `quota` of them: Program 1 of the paper.
-    /// The quota is shared out over regions in proportion to their counters, visiting those with the fewest
-    /// blocks in use first; a region's share likewise over its sub-regions; there blocks are taken by
-    /// counter, descending. What one leaves unused flows on to the next. Cost: a look at all blocks of the
-    /// sub-regions that were ever accessed, and sorting what is taken of each.
+    /// Visits the sub-regions of the most costly blocks, at most `quota` of them: Program 1 of the paper. The
+    /// quota is divided among regions in proportion to their counters, visiting those with the fewest used
+    /// blocks first; a region's share is divided likewise among its sub-regions; there blocks are taken by
+    /// counter, descending. An unused share passes to the next. Cost: visits all blocks of the sub-regions
+    /// that were ever accessed, and sorts those taken of each.
     pub fn visit_candidates(
         &self,
         mut quota: u64,
@@ -274,7 +275,7 @@ impl BlockTable {
         ControlFlow::Continue(())
     }
 
-    /// What the region leaves of the quota is in it afterwards.
+    /// Visits a region; afterwards `quota` is the part that it has left.
     fn visit_region(
         &self,
         start: BlockOf,
@@ -304,13 +305,14 @@ impl BlockTable {
         ControlFlow::Continue(())
     }
 
-    /// Forgets a volume; its pages stay, empty, until the table is made anew from an export.
+    /// Forgets a volume; its pages stay, empty, until the table is rebuilt from an export.
     pub fn forget(&mut self, volume: VolumeId) {
         self.regions.retain(|(of, _), _| *of != volume);
         self.latest = None;
     }
 
-    /// A block's region and pages, made if there are none. `None` if there are more than can be numbered.
+    /// Returns a block's region and pages, creating them if necessary. `None` if there are too many to
+    /// number.
     #[inline]
     fn descend(&mut self, at: BlockOf) -> Option<(usize, usize, usize)> {
         let key = (at.volume, at.block / REGION);
@@ -327,7 +329,7 @@ impl BlockTable {
         Some((region, bmd, entry.child as usize))
     }
 
-    /// Where a region is, made if there is none.
+    /// Returns the index of a region, creating it if necessary.
     #[inline(never)]
     fn enter(&mut self, key: (VolumeId, u64)) -> Option<usize> {
         let at = match self.regions.get(&key) {

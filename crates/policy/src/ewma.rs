@@ -1,17 +1,17 @@
-//! The running mean the papers use.
+//! The moving average of the papers.
 
 use weir_model::Nanos;
 
-/// A running mean that forgets: `avg = 0.99 * avg + 0.01 * sample`, the weight that
+/// An exponentially weighted moving average: `avg = 0.99 * avg + 0.01 * sample`, the weight that
 /// measurement-driven migration and Wardrop balancing use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ewma(Option<f64>);
 
 impl Ewma {
-    /// No sample yet.
+    /// An average without samples.
     pub const NONE: Self = Self(None);
 
-    /// Adds a sample. The first one is the mean.
+    /// Adds a sample. The first one becomes the average.
     #[inline]
     pub fn add(&mut self, sample: Nanos) {
         let sample = sample.0 as f64;
@@ -19,13 +19,13 @@ impl Ewma {
         *avg += 0.01 * (sample - *avg);
     }
 
-    /// The mean; `None` before the first sample.
+    /// Returns the average; `None` before the first sample.
     #[inline]
     pub fn get(self) -> Option<Nanos> {
         self.0.map(|ns| Nanos(ns as u64))
     }
 
-    /// The mean in seconds.
+    /// Returns the average in seconds.
     #[inline]
     pub fn seconds(self) -> Option<f64> {
         self.0.map(|ns| ns / 1e9)

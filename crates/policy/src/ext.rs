@@ -1,41 +1,43 @@
-//! Which blocks of a volume are a file system's metadata, by what an ext2, ext3 or ext4 superblock says.
+//! Location of a file system's metadata blocks in a volume, by its ext2, ext3 or ext4 superblock.
 //!
 //! Source: our addition to Hystor (the paper's section on metadata blocks), whose authors considered it for
-//! clients that tag nothing. The layout is that of the kernel's documentation of ext4 ("Data structures and algorithms").
+//! clients that tag nothing. The layout is that of the kernel's documentation of ext4 ("Data structures and
+//! algorithms").
 //!
-//! Found are the superblock and the group descriptors, each group's two bitmaps and its table of inodes: what lies where it does
-//! from mkfs on. Not found are directories, the blocks of extent trees, the journal, and copies of superblocks. Nothing here is
-//! trusted: what makes no sense is no file system, and there is a bound on what is remembered.
+//! The module finds the superblock and the group descriptors, each group's two bitmaps and its table of
+//! inodes, which mkfs places once. It does not find directories, the blocks of extent trees, the journal, or
+//! copies of superblocks. It trusts nothing on the volume: inconsistent values mean that there is no file
+//! system, and the memory is bounded.
 
 use weir_model::{BLOCK, Bytes};
 
-/// Ranges remembered at most: a file system of 8 TB without flexible groups.
+/// The maximum number of ranges remembered: enough for a file system of 8 TB without flexible groups.
 const RANGES_MAX: usize = 1 << 16;
-/// Group descriptors looked at, at most, in bytes: those of 128 TiB.
+/// The maximum bytes of group descriptors read: those of 128 TiB.
 const DESCRIPTORS_MAX: u64 = 64 << 20;
-/// Where the superblock is.
+/// The offset of the superblock.
 const AT: usize = 1024;
 const MAGIC: u16 = 0xEF53;
-/// Descriptors elsewhere than behind the superblock: not understood.
+/// The flag for descriptors that are not directly after the superblock: not supported.
 const META_BG: u32 = 0x10;
-/// Descriptors may be larger than 32 bytes, and their numbers of blocks have upper halves.
+/// The flag for descriptors that may be larger than 32 bytes, with upper halves of block numbers.
 const WIDE: u32 = 0x80;
 
-/// What a superblock says of where metadata is.
+/// The layout of a file system's metadata, from its superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of a file-system block.
+    /// The size of a file-system block in bytes.
     block: u64,
-    /// Blocks it has, all before its end.
+    /// The number of its blocks.
     blocks: u64,
-    /// The block the superblock is in.
+    /// The block that contains the superblock.
     first: u64,
     groups: u64,
-    /// Bytes of a descriptor.
+    /// The size of a descriptor in bytes.
     descriptor: u64,
-    /// Blocks kept for more descriptors.
+    /// The number of blocks reserved for more descriptors.
     reserved: u64,
-    /// Blocks of a group's table of inodes.
+    /// The number of blocks in a group's table of inodes.
     table: u64,
     uuid: [u8; 16],
 }
@@ -49,8 +51,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Layout {
-    /// Reads it from a volume's first 4 KiB. `None` if there is no such file system, or one that does not fit a
-    /// volume of that `size`.
+    /// Decodes it from a volume's first 4 KiB. `None` if there is no such file system, or one that does not
+    /// fit a volume of that `size`.
     pub fn read(start: &[u8], size: Bytes) -> Option<Self> {
         let sb = start.get(AT..)?;
         let number = |at| u32_at(sb, at).map(u64::from);
@@ -87,20 +89,20 @@ impl Layout {
         })
     }
 
-    /// Where in the volume the group descriptors begin, and where they end, in bytes.
+    /// Returns the start and end of the group descriptors in the volume, in bytes.
     pub fn descriptors(&self) -> (Bytes, Bytes) {
         let start = (self.first + 1) * self.block;
         (Bytes(start), Bytes((start + self.groups * self.descriptor).min(self.blocks * self.block)))
     }
 
-    /// Notes the superblock and the descriptors.
+    /// Adds the superblock and the descriptors to `found`.
     pub fn note_head(&self, found: &mut Ranges) {
         let end = self.descriptors().1.0.div_ceil(self.block) + self.reserved;
         self.note(found, 0, end);
     }
 
-    /// Notes what the descriptors say that lie in these `bytes` of the volume, which begin at `at`. One that is cut off by the ends
-    /// is left out.
+    /// Adds the metadata of the descriptors in these `bytes` of the volume, which begin at `at`. A descriptor
+    /// that is cut off at either end is skipped.
     pub fn note_groups(&self, at: Bytes, bytes: &[u8], found: &mut Ranges) {
         let (start, end) = self.descriptors();
         let wide = self.descriptor >= 64;
@@ -119,7 +121,7 @@ impl Layout {
         }
     }
 
-    /// Notes file-system blocks; what begins beyond the end, or at none, is no metadata.
+    /// Adds file-system blocks; those beyond the end, or at block zero, are no metadata.
     fn note(&self, found: &mut Ranges, first: u64, count: u64) {
         if first < self.blocks && (first > 0 || count > 1) {
             let end = first.saturating_add(count).min(self.blocks);
@@ -133,8 +135,8 @@ impl Layout {
 pub struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
-    /// Adds the blocks from `first` to before `end`. Beyond a bound on separate ranges they are forgotten. Cost: short where they
-    /// come in order, as descriptors have them.
+    /// Adds the blocks from `first` to before `end`. Beyond a bound on separate ranges they are dropped.
+    /// Cost: low if they are added in order, as descriptors list them.
     fn insert(&mut self, first: u64, end: u64) {
         let at = self.0.partition_point(|(_, e)| *e < first);
         let past = at + self.0[at..].partition_point(|(f, _)| *f <= end);
@@ -148,19 +150,19 @@ impl Ranges {
         self.0.splice(at..past, [merged]);
     }
 
-    /// Whether all these blocks are in it. Cost: a binary search.
+    /// Whether all these blocks are in the ranges. Cost: a binary search.
     #[inline]
     pub fn contain(&self, first: u64, count: u64) -> bool {
         let at = self.0.partition_point(|(_, end)| *end <= first);
         self.0.get(at).is_some_and(|(from, end)| *from <= first && first + count <= *end)
     }
 
-    /// How many bytes they are.
+    /// Returns the bytes of all ranges.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.0.iter().map(|(first, end)| (end - first) * BLOCK).sum())
     }
 
-    /// None.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

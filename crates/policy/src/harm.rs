@@ -1,30 +1,31 @@
-//! Do no harm: whether what a policy moves makes clients' requests faster or slower.
+//! The estimate of whether a policy's moves make clients' requests faster or slower.
 //!
 //! Source: ours.
 //!
-//! Rule: of a sample of extents the *first place* is remembered, the device each was on when it was first seen.
-//! Their commands are priced twice, by the same [curves](Curves) of the devices: where they went, and where they
-//! would have gone had nothing moved. Queues would then be others, too. A device that was busy for part `u` of the
-//! time would have been busy for `v`: less what the mover took of it, and less what the sampled commands took that
-//! would have gone elsewhere, more what those would have taken that would have come, scaled up to all commands. Its
-//! queue would have been `(1-u)/(1-v)` times as long, but no longer than all commands under way; and where some device
-//! would have had to be busy for more than all of the time, no request would have been answered sooner than that
-//! factor allows.
+//! Rule: for a sample of extents the *first place* is remembered, the device each was on when it was first
+//! seen. Their commands are priced twice, by the same [curves](Curves) of the devices: where they went, and
+//! where they would have gone without moves. The queues would then differ, too. A device that was busy for
+//! the fraction `u` of the time would have been busy for `v`: less the mover's time and the time of sampled
+//! commands that would have gone elsewhere, plus the time of those that would have come, scaled up to all
+//! commands. Its queue would have been `(1-u)/(1-v)` times as long, but no longer than all commands in
+//! flight; and if some device would have had to be busy for more than all of the time, no request would have
+//! been answered sooner than that factor permits.
 //!
-//! An access of an extent in pieces is several commands, and would have been one: its price is the mean of theirs by bytes, and
-//! each command more takes of the processor, and of whoever waits for all of them, what a command takes besides. What they all
-//! take of the devices' time counts wholly, so where clients ask again as soon as they are answered, shorter queues count.
+//! An access of an extent in several places takes several commands instead of one. Its price is the mean of
+//! their prices, weighted by bytes, plus the overhead of each further command, for the processor and for the
+//! client that waits for all of them. Their device time counts fully, so where clients ask again as soon as
+//! they are answered, shorter queues count.
 //!
-//! Each [window](Rules::window) with enough of a sample is judged by itself. If commands took more than a
-//! [margin](Rules::margin) longer than they would have, the policy's moves stop, and begin again after a pause, with
-//! what is where then as the first places. The pause is twice as long each time, and half as long after a window
+//! Each [window](Rules::window) with enough of a sample is judged by itself. If commands took longer than
+//! without moves by more than a [margin](Rules::margin), the policy's moves stop, and begin again after a
+//! pause, with the present places as the first places. The pause doubles each time, and halves after a window
 //! without harm.
 //!
 //! Constants: see [`Rules::default`]; ours.
 //!
-//! When it errs: a read that waits for two devices is priced by the mean of the two, not the slower one; a write takes half a read of
-//! its device's time at least, whatever its cache makes of it; a sample without the hottest extents sees less
-//! of what they gain or lose; of several policies each is judged as if all load were its own.
+//! When it errs: a read that waits for two devices is priced by the mean of the two, not the slower one; a
+//! write is charged at least half a read's device time, whatever its cache does; a sample without the hottest
+//! extents misses part of their gain or loss; each of several policies is judged as if all load were its own.
 
 mod curve;
 mod estimate;
@@ -37,26 +38,27 @@ use crate::placement::MeasuredCommand;
 use estimate::Tally;
 use weir_model::{Bytes, DeviceId, ExtentKey, Nanos};
 
-/// Extents whose first places are remembered: in some 3 MiB.
+/// The number of extents whose first places are remembered; they take about 3 MiB.
 const FIRSTS: usize = 1 << 16;
-/// The least extents in the sample, of a pool that has so many: of a handful nothing follows for the rest.
+/// The minimum number of extents in the sample, if the pool has that many: a handful proves nothing about the
+/// rest.
 pub const SAMPLED: u64 = 1024;
 
-/// How a policy is judged.
+/// The rules for judging a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// One extent in so many is in the sample: a power of two. Of a pool with less than [`SAMPLED`] times as many
-    /// extents, one in fewer.
+    /// One in this many extents is in the sample: a power of two. A pool with fewer than [`SAMPLED`] times as
+    /// many extents samples a larger fraction.
     pub sample: u64,
-    /// The least time that is judged as one.
+    /// The minimum length of a window.
     pub window: Nanos,
-    /// … and the least number of sampled commands in it.
+    /// The minimum number of sampled commands in a window.
     pub commands: u32,
-    /// By how much longer commands must have taken for that to be harm: 0.1 is a tenth.
+    /// The relative increase of the commands' time above which moves do harm: 0.1 is a tenth.
     pub margin: f64,
-    /// How long moves stop the first time.
+    /// The length of the first pause.
     pub pause: Nanos,
-    /// … and at most.
+    /// The maximum length of a pause.
     pub longest_pause: Nanos,
 }
 
@@ -73,7 +75,7 @@ impl Default for Rules {
     }
 }
 
-/// What becomes of a policy's moves.
+/// The treatment of a policy's moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Moves {
     /// They stop while they do harm.
@@ -91,7 +93,7 @@ impl Default for Moves {
 }
 
 impl Moves {
-    /// The rules they are judged by, if they are.
+    /// Returns the rules by which they are judged, if they are.
     pub const fn rules(&self) -> Option<&Rules> {
         match self {
             Self::Judged(rules) | Self::Free(rules) => Some(rules),
@@ -99,7 +101,7 @@ impl Moves {
         }
     }
 
-    /// The same for a pool of so many extents, so that its sample is large enough.
+    /// Returns the treatment for a pool of this many extents, with a sample that is large enough.
     #[must_use]
     pub fn in_pool_of(self, extents: u64) -> Self {
         let few = |rules: Rules| Rules {
@@ -125,39 +127,39 @@ impl Moves {
     }
 }
 
-/// What has changed at the end of a window.
+/// The change at the end of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// The moves did harm, and stop for so long.
+    /// The moves did harm, and are paused.
     Stopped {
-        /// What they did.
+        /// The estimate.
         estimate: Estimate,
-        /// For how long.
+        /// The length of the pause.
         pause: Nanos,
     },
-    /// They may begin again.
+    /// The moves may begin again.
     Again,
 }
 
-/// Judges one policy.
+/// The judge of one policy.
 #[derive(Clone, Debug)]
 pub struct Judge {
     moves: Moves,
     tally: Tally,
     firsts: Lru<ExtentKey, DeviceId>,
-    /// The last window that was judged, and all of them.
+    /// The last window judged, and the sum of all.
     last: Option<Estimate>,
     all: Estimate,
-    /// Until when nothing moves.
+    /// The end of the pause.
     until: Option<Nanos>,
-    /// How often the pause is doubled.
+    /// The number of doublings of the pause.
     doublings: u32,
-    /// How often moves have stopped.
+    /// The number of stops.
     stops: u32,
 }
 
 impl Judge {
-    /// Nothing is known yet.
+    /// Creates a judge without measurements.
     pub fn new(moves: Moves) -> Self {
         Self {
             moves,
@@ -171,39 +173,39 @@ impl Judge {
         }
     }
 
-    /// Whether nothing is to move.
+    /// Whether moves are stopped.
     #[inline]
     pub fn has_stopped(&self) -> bool {
         self.until.is_some() || matches!(self.moves, Moves::Never)
     }
 
-    /// Until when nothing moves, if that ends.
+    /// Returns the end of the pause, if it ends.
     pub fn until(&self) -> Option<Nanos> {
         self.until
     }
 
-    /// The last window judged.
+    /// Returns the last window judged.
     pub fn last(&self) -> Option<Estimate> {
         self.last
     }
 
-    /// All windows judged together.
+    /// Returns the sum of all windows judged.
     pub fn all(&self) -> Estimate {
         self.all
     }
 
-    /// How often moves have stopped.
+    /// Returns the number of stops.
     pub fn stops(&self) -> u32 {
         self.stops
     }
 
-    /// An extent of the sample gets its space there, having had none.
+    /// Notes that a sampled extent without space gets its space on this device.
     pub fn begins_at(&mut self, key: ExtentKey, device: DeviceId) {
         self.firsts.insert(key, device);
     }
 
-    /// A command of the sample has ended. `now_at` tells the device of the extent's first place if none is remembered;
-    /// without one the command does not count.
+    /// Notes that a command to a sampled extent has ended. `now_at` returns the device of the extent's first
+    /// place if none is remembered; without one the command does not count.
     pub fn note(&mut self, key: ExtentKey, done: &Done, now_at: impl FnOnce() -> Option<DeviceId>) {
         if self.has_stopped() {
             return;
@@ -219,12 +221,12 @@ impl Judge {
         self.tally.note(first, done);
     }
 
-    /// Whether it would like to know what the device takes for reads of some size, and which.
+    /// Returns the sizes of reads for which it needs the device's curve.
     pub fn asks_about(&self, device: DeviceId) -> impl Iterator<Item = crate::placement::SizeClass> + '_ {
         self.tally.reads_there(device)
     }
 
-    /// Looks at the window that is over; without enough of a sample it goes on. `began` is when it began.
+    /// Judges the window that has ended; without enough of a sample it continues. `began` is its start.
     pub fn review(&mut self, now: Nanos, began: Nanos, uses: &[Use], curves: &[Curves]) -> Reviewed {
         let Some(rules) = self.moves.rules().copied() else { return Reviewed::Over(None) };
         if self.until.is_some_and(|until| until > now) {
@@ -256,26 +258,26 @@ impl Judge {
     }
 }
 
-/// A command of the sample that has ended.
+/// A completed command to a sampled extent.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// Where.
+    /// The device.
     pub device: DeviceId,
-    /// What it was.
+    /// The measurements.
     pub command: MeasuredCommand,
-    /// The bytes of the access it is a part of, as far as that falls into the extent. An extent in one place would have been
-    /// asked for all of them by one command.
+    /// The bytes of the access in the extent of which the command is a part. With the extent in one place,
+    /// one command would have accessed all of them.
     pub of: Bytes,
-    /// Commands under way on all devices, itself included.
+    /// Commands in flight on all devices, itself included.
     pub under_way: u32,
 }
 
-/// What came of looking at a window.
+/// The result of a review.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reviewed {
-    /// There is too little to judge by.
+    /// The window continues, because there are too few measurements.
     GoesOn,
-    /// It is over, and this follows.
+    /// The window is over, with this verdict.
     Over(Option<Verdict>),
 }
 

@@ -1,8 +1,9 @@
-//! Decisions, pure: policies are told what happened and asked what to do.
+//! Placement, caching and admission policies, as pure decisions: a policy receives events and returns
+//! actions.
 //!
-//! One file per published policy, headed by its source and rule. A policy does no I/O, reads no
-//! clock, draws no random numbers of its own and starts no thread: the server and the simulator
-//! run the very same code.
+//! There is one file per published policy, headed by its source and rule. A policy does no I/O, reads no
+//! clock, draws no random numbers of its own and starts no thread: the server and the simulator run the same
+//! code.
 #![forbid(unsafe_code)]
 
 pub mod admission;

@@ -1,4 +1,4 @@
-//! A bounded table of what was used lately.
+//! A bounded table of recently used keys.
 
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
@@ -14,8 +14,8 @@ struct Entry<K, V> {
     older: u32,
 }
 
-/// Keys with values in the order of their last use; beyond a bound the one used longest ago is
-/// forgotten. Cost: a hash look-up, and a few loads to reorder.
+/// Keys with values in the order of their last use; beyond a bound the least recently used one is forgotten.
+/// Cost: a hash look-up, and a few loads to reorder.
 #[derive(Clone, Debug)]
 pub struct Lru<K, V> {
     most: usize,
@@ -27,42 +27,42 @@ pub struct Lru<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
-    /// Remembers at most so many, at least one.
+    /// Creates a table of at most `most` keys, at least one.
     pub fn new(most: usize) -> Self {
         let most = most.clamp(1, NONE as usize);
         let (index, entries, free) = (FxHashMap::default(), Vec::new(), Vec::new());
         Self { most, index, entries, free, newest: NONE, oldest: NONE }
     }
 
-    /// Bytes an entry takes, the hash table's share included at its fullest.
+    /// The memory of an entry in bytes, including its share of the hash table when that is fullest.
     pub const BYTES_EACH: usize = size_of::<Entry<K, V>>() + 8 * (size_of::<(K, u32)>() + 1) / 7;
 
-    /// … just after it grew, to twice as much.
+    /// The memory of an entry in bytes just after the hash table has doubled.
     pub const BYTES_MOST: usize = size_of::<Entry<K, V>>() + 16 * (size_of::<(K, u32)>() + 1) / 7;
 
-    /// Bytes of memory it has taken.
+    /// Returns the memory it has taken.
     pub fn memory(&self) -> Bytes {
         let entries =
             self.entries.capacity() * size_of::<Entry<K, V>>() + self.free.capacity() * size_of::<u32>();
         Bytes((entries + self.index.capacity() * 8 * (size_of::<(K, u32)>() + 1) / 7) as u64)
     }
 
-    /// How many are remembered.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// None is.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// The most that are remembered.
+    /// Returns the maximum number of keys.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// Remembers at most so many from now on, at least one; returns what that forgets, oldest first.
+    /// Changes the maximum, at least one. Returns the forgotten entries, oldest first.
     pub fn set_most(&mut self, most: usize) -> Vec<(K, V)> {
         self.most = most.clamp(1, NONE as usize);
         let mut gone = Vec::new();
@@ -72,7 +72,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         gone
     }
 
-    /// Where a key's entry is. What was used last is often what is asked for next.
+    /// Returns the index of a key's entry. The key used last is often requested next.
     #[inline]
     fn find(&self, key: &K) -> Option<u32> {
         match self.entries.get(self.newest as usize) {
@@ -81,7 +81,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         }
     }
 
-    /// The value of a key, which is now the one used last.
+    /// Returns the value of a key, and makes it the most recently used.
     #[inline]
     pub fn touch(&mut self, key: K) -> Option<&mut V> {
         let is_newest = self.entries.get(self.newest as usize).is_some_and(|newest| newest.key == key);
@@ -91,7 +91,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         self.newest_mut()
     }
 
-    /// A key is the one used last, if it is remembered.
+    /// Makes a key the most recently used, if it is in the table.
     #[inline(never)]
     fn make_newest(&mut self, key: &K) -> bool {
         let Some(at) = self.index.get(key).copied() else { return false };
@@ -102,25 +102,25 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         true
     }
 
-    /// The value of the key used last.
+    /// Returns the value of the most recently used key.
     #[inline]
     pub fn newest_mut(&mut self) -> Option<&mut V> {
         self.entries.get_mut(self.newest as usize).map(|entry| &mut entry.value)
     }
 
-    /// The value of a key; its place in the order stays.
+    /// Returns the value of a key without changing the order.
     #[inline]
     pub fn get(&self, key: &K) -> Option<&V> {
         self.find(key).map(|at| &self.entries[at as usize].value)
     }
 
-    /// … to be changed.
+    /// Returns the value of a key, mutably, without changing the order.
     #[inline]
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.find(key).map(|at| &mut self.entries[at as usize].value)
     }
 
-    /// Gives a key a value, as the one used last; returns what is forgotten for it.
+    /// Sets the value of a key, as the most recently used. Returns the entry that is forgotten or replaced.
     pub fn insert(&mut self, key: K, value: V) -> Option<(K, V)> {
         if let Some(old) = self.touch(key) {
             return Some((key, std::mem::replace(old, value)));
@@ -134,7 +134,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
             }
             None => {
                 if self.entries.len() == self.entries.capacity() {
-                    // Twice as many, but no more than there may be.
+                    // Doubles the capacity, but not beyond the maximum.
                     let len = self.entries.len();
                     self.entries.reserve_exact(len.max(4).min(self.most - len));
                 }
@@ -147,13 +147,13 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         gone
     }
 
-    /// Forgets the one used longest ago.
+    /// Removes the least recently used entry.
     pub fn pop_oldest(&mut self) -> Option<(K, V)> {
         let key = self.entries.get(self.oldest as usize)?.key;
         self.remove(&key).map(|value| (key, value))
     }
 
-    /// Forgets a key; what its value was.
+    /// Removes a key. Returns its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let at = self.index.remove(key)?;
         self.unlink(at);
@@ -161,12 +161,12 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         Some(self.entries[at as usize].value)
     }
 
-    /// From the one used last to the one used longest ago.
+    /// Iterates from the most to the least recently used.
     pub fn iter(&self) -> impl Iterator<Item = (K, &V)> + '_ {
         self.walk(self.newest, |entry| entry.older)
     }
 
-    /// From the one used longest ago to the one used last.
+    /// Iterates from the least to the most recently used.
     pub fn iter_oldest(&self) -> impl Iterator<Item = (K, &V)> + '_ {
         self.walk(self.oldest, |entry| entry.newer)
     }
@@ -206,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside a naive twin: a vector, the one used last first.
+        /// Compares with a naive twin: a vector, the most recently used first.
         #[test]
         fn agrees_with_a_vector(most in 1usize..6, steps in prop::collection::vec((0u8..5, 0u8..9), 0..80)) {
             let mut lru = Lru::new(most);

@@ -1,4 +1,4 @@
-//! Placement: on which device an extent's data goes.
+//! Placement: the device of each extent's data.
 
 mod action;
 mod adaptive;
@@ -39,98 +39,100 @@ pub use wardrop::Wardrop;
 use std::fmt;
 use weir_model::{DeviceId, Nanos};
 
-/// What a policy wants to be told and asked. What it does not costs requests nothing.
+/// The events and questions that a policy subscribes to. Those it does not subscribe to cost requests
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watches {
-    /// [`Placement::accessed`] is to be called.
+    /// Whether to call [`Placement::accessed`].
     pub accesses: bool,
-    /// [`Placement::write_to`] is to be called.
+    /// Whether to call [`Placement::write_to`].
     pub writes: bool,
-    /// [`Access::run`] is to count what a request continues.
+    /// Whether [`Access::run`] includes the sequential run that a request continues.
     pub runs: bool,
-    /// [`Access::hint`] is to say what is metadata by the volume's own ext2/3/4 superblock, where the client
-    /// does not say.
+    /// Whether [`Access::hint`] marks metadata by the volume's own ext2/3/4 superblock if the client gives no
+    /// hint.
     pub metadata: bool,
 }
 
-/// Which of several places that hold a block a client's read of it goes to.
+/// The choice among several places valid for a block that a client reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// The one expected to answer soonest; places that hold all that is read come first.
+    /// The place expected to answer soonest; places valid for the whole read come first.
     #[default]
     Soonest,
-    /// One in slots, as in a cache that answers every hit itself, though that splits the read; of several the
-    /// one expected to answer soonest.
+    /// A place in slots, as in a cache that answers every hit itself, even if that splits the read; among
+    /// several the one expected to answer soonest.
     Slots,
 }
 
-/// Decides where data goes: that of new extents, and, if it wants, what becomes of it later.
+/// A placement policy: decides where the data of new extents goes and, optionally, where it moves later.
 ///
-/// Every call but the first few is given the [`Moment`]: the time, the devices as measured, where
-/// extents are, and where to put what is to be done.
+/// Every call except the first few receives the [`Moment`]: the time, the measured devices, the places of
+/// extents, and the list of actions to append to.
 pub trait Placement: fmt::Debug + Send {
-    /// The name in the pool file.
+    /// Returns the name in the pool file.
     fn name(&self) -> &'static str;
 
-    /// The device a first write is allocated on: one with free space; `None` only if there is none.
+    /// Returns the device for the first write to an extent: one with free space; `None` only if there is
+    /// none.
     fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId>;
 
-    /// What it wants to be told and asked. Asked once.
+    /// Returns the events and questions it subscribes to. Called once.
     fn watches(&self) -> Watches {
         Watches::default()
     }
 
-    /// Which of several places reads go to. Asked once.
+    /// Returns which of several places reads go to. Called once.
     fn read_from(&self) -> ReadFrom {
         ReadFrom::default()
     }
 
-    /// Blocks were asked for: once for each part of a request that falls into one extent, when it is
-    /// known where they are. Must be cheap: it is on every request's way.
+    /// Notes an access to blocks: called once for each part of a request that is in one extent, when its
+    /// places are known. It must be cheap, because every request calls it.
     fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
         let _ = (moment, access);
     }
 
-    /// Where a write to blocks of one extent goes. What cannot be had (nothing free there, the device lost,
-    /// too many places, the map still falling back on what is there) is a write in place instead; of several
-    /// places that hold the blocks it is then the one on that device. May be asked several times about one
-    /// write.
+    /// Returns the target of a write to blocks of one extent. If the target is impossible (no free space, the
+    /// device lost, too many places, the map still falling back on the blocks there), the write is in place
+    /// instead; among several valid places it then goes to the one on that device. May be called several
+    /// times for one write.
     fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
         let _ = (moment, access);
         WriteTo::InPlace
     }
 
-    /// A write of which [`Self::accessed`] is to tell, and [`Self::write_to`] to ask, both at once: for
-    /// policies that work out the same for both.
+    /// Notes a write ([`Self::accessed`]) and returns its target ([`Self::write_to`]) in one call, for
+    /// policies that compute the same for both.
     fn write(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
         self.accessed(moment, access);
         self.write_to(moment, access)
     }
 
-    /// Which places of an extent besides one whole place it means to keep; none unless it says so. The others
-    /// may be given up in idle time, and the space all take is bounded.
+    /// Returns which places of an extent besides one whole place it keeps on purpose; by default none. Other
+    /// places may be dropped in idle time, and their total space is bounded.
     fn keeps(&self) -> Keeps {
         Keeps::default()
     }
 
-    /// How often there is to be a round; never, by default. Asked once.
+    /// Returns the interval of rounds; by default there are none. Called once.
     fn round_every(&self) -> Option<Nanos> {
         None
     }
 
-    /// A round: time to append actions to [`Moment::actions`].
+    /// Appends actions to [`Moment::actions`]; called in each round.
     fn round(&mut self, moment: &mut Moment<'_>) {
         let _ = moment;
     }
 
-    /// What whoever looks after the pool should know, while it holds: that something cannot be done as it was
-    /// asked for. Looked at after each round.
+    /// Returns a remark for the administrator while it applies: the policy cannot do as configured. Called
+    /// after each round.
     fn remark(&self) -> Option<&'static str> {
         None
     }
 
-    /// Why an extent is where it is, and what would make it move, for people. Changes nothing. What only
-    /// allocates has nothing to say but where there is room.
+    /// Explains for people why an extent is where it is, and what would make it move. Changes nothing. A
+    /// policy that only allocates reports free space only.
     fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
         reasons.free_space(moment.devices, about);
@@ -138,38 +140,38 @@ pub trait Placement: fmt::Debug + Send {
     }
 }
 
-/// A policy there is.
+/// The description of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Its name in the pool file.
     pub name: &'static str,
     /// What it does, in one line of help.
     pub about: &'static str,
-    /// It moves data or has it in several places, which may take more space than the data needs.
+    /// Whether it moves data or keeps it in several places, which may take more space than the data needs.
     pub moves: bool,
-    /// What of it may be tuned.
+    /// Its tunable constants.
     pub keys: &'static [Key],
-    /// Makes one.
+    /// Creates the policy.
     pub make: fn(&Settings) -> Box<dyn Placement>,
 }
 
-/// A policy, and how it is tuned.
+/// A policy with its settings.
 #[derive(Clone, Debug)]
 pub struct TunedPolicy {
     /// The policy.
     pub known: &'static Known,
-    /// How it is tuned.
+    /// Its settings.
     pub settings: Settings,
 }
 
 impl TunedPolicy {
-    /// The policy, with nothing known yet.
+    /// Creates the policy in its initial state.
     pub fn make(&self) -> Box<dyn Placement> {
         (self.known.make)(&self.settings)
     }
 }
 
-/// Every placement policy. A new policy is a file and a line here.
+/// Every placement policy. To add a policy, add a file and a line here.
 pub const ALL: &[Known] = &[
     Known {
         name: "adaptive",
@@ -237,7 +239,7 @@ pub const ALL: &[Known] = &[
     },
 ];
 
-/// The one that no pool file can name.
+/// The policy that no pool file can name.
 const CHAOS: Known = Known {
     name: "chaos",
     about: "data anywhere, for tests",
@@ -246,8 +248,8 @@ const CHAOS: Known = Known {
     make: |_| Box::new(Chaos::default()),
 };
 
-/// The policy of that name, untuned, or one for tests that no pool file can name: `chaos`, and
-/// `hystor-twice`, which is `hystor` with two copies of what is dirty.
+/// Returns the policy of that name with default settings, including two for tests that no pool file can name:
+/// `chaos`, and `hystor-twice`, which is `hystor` with two copies of dirty blocks.
 pub fn for_tests(name: &str) -> Option<TunedPolicy> {
     if name == "hystor-twice" {
         return untuned("hystor").map(hystor::duplexed);
@@ -256,17 +258,17 @@ pub fn for_tests(name: &str) -> Option<TunedPolicy> {
     known.map(|known| TunedPolicy { known, settings: Settings::default() })
 }
 
-/// What is known of the policy of that name.
+/// Returns the description of the policy of that name.
 pub fn known(name: &str) -> Option<&'static Known> {
     ALL.iter().find(|known| known.name == name)
 }
 
-/// The policy of that name, untuned.
+/// Returns the policy of that name with default settings.
 pub fn untuned(name: &str) -> Option<TunedPolicy> {
     known(name).map(|known| TunedPolicy { known, settings: Settings::default() })
 }
 
-/// The policy of that name, untuned.
+/// Creates the policy of that name with default settings.
 pub fn by_name(name: &str) -> Option<Box<dyn Placement>> {
     untuned(name).map(|policy| policy.make())
 }

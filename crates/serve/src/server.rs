@@ -13,7 +13,7 @@ use weir_session::{ClientCounts, End, Limits, Port, Volumes};
 /// Describes the state of the pool and the number of its clients, for the control socket.
 pub type Describe<V> = Box<dyn Fn(&V, &Reactor, &ClientCounts) -> serde_json::Value>;
 
-/// Serves volumes to clients until it is told to stop.
+/// Serves volumes to clients until it is stopped.
 pub struct Server<V> {
     port: Live,
     arena: Arena,
@@ -118,7 +118,7 @@ impl<V: Volumes> Server<V> {
         self.port.0.waker()
     }
 
-    /// Serves until told to stop: by SIGTERM, SIGINT, the control socket or [`stopper`](Self::stopper). The
+    /// Serves until it is stopped: by SIGTERM, SIGINT, the control socket or [`stopper`](Self::stopper). The
     /// server then accepts no more clients, answers the requests in flight, and stops the volumes. A second
     /// request to stop returns at once. If device files were removed, and would be lost with the server, the
     /// first request only logs a warning; if they are removed during the stop, the server waits for the

@@ -161,7 +161,7 @@ pub struct Connection {
 /// Outcome of an attempt to release a connection's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// It keeps one block to receive into, and nothing else.
+    /// It keeps only one block, to receive into.
     Resting,
     /// A receive into a large buffer is in flight: cancel it, and try again.
     Receiving,

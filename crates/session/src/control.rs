@@ -109,7 +109,7 @@ pub enum Answer {
     Failed {
         /// The class of the failure, which determines the exit status of the command.
         class: Class,
-        /// What failed, why, and what to do.
+        /// The failure, its reason, and the remedy.
         message: String,
     },
 }

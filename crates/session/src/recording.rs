@@ -1,12 +1,12 @@
 //! The protocol of a recording: frames of client requests, sent over the control socket.
 //!
-//! The server answers [`Request::Record`] with the line [`Answer::Recording`](crate::control::Answer), and
-//! from then on sends frames. A frame begins with the number of its requests (4 bytes), a flag that is 1 in
-//! the last frame and 0 otherwise (4 bytes), and the number of requests dropped so far (8 bytes). Each
-//! request has 24 bytes: its time in nanoseconds since the recording began (8), its offset (8), its length
-//! (4), the index of its volume among those named (2), its operation (1; 0 read, 1 write, 2 trim), and a zero
-//! byte. Numbers are little-endian. The client ends the recording by closing its sending side; the server
-//! then sends the remaining requests and the last frame.
+//! The server answers [`Request::Record`](crate::control::Request) with the line
+//! [`Answer::Recording`](crate::control::Answer), and from then on sends frames. A frame begins with the
+//! number of its requests (4 bytes), a flag that is 1 in the last frame and 0 otherwise (4 bytes), and the
+//! number of requests dropped so far (8 bytes). Each request has 24 bytes: its time in nanoseconds since the
+//! recording began (8), its offset (8), its length (4), the index of its volume among those named (2), its
+//! operation (1; 0 read, 1 write, 2 trim), and a zero byte. Numbers are little-endian. The client ends the
+//! recording by closing its sending side; the server then sends the remaining requests and the last frame.
 
 use thiserror::Error;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};

@@ -71,7 +71,7 @@ pub struct Outside<'a, P, M> {
     pub now: Nanos,
 }
 
-/// Serves volumes to clients until it is told to stop.
+/// Serves volumes to clients until it is stopped.
 pub struct Server<V, P> {
     volumes: V,
     exports: Vec<Export>,

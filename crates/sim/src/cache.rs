@@ -1,7 +1,7 @@
 //! Cache simulation without time: hits and misses of a trace, and the resulting writes.
 //!
 //! A trace is loaded once ([`BlockTrace`]): every request becomes accesses to the blocks it touches, in
-//! ascending order, and blocks are numbered densely. Then it is played to any number of caches ([`play`]),
+//! ascending order, and blocks are numbered densely. Then it is played to any number of caches ([`play()`]),
 //! each with a size, an eviction policy, an admission policy and a write mode ([`Setup`]). LRU caches of many
 //! sizes share one pass over the trace ([`passes`], [`play_pass`]). Passes share only the trace, so a driver
 //! may run them on any number of threads.

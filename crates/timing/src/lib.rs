@@ -82,7 +82,7 @@ pub enum WriteCache {
     None,
     /// Lost unless flushed: FLUSH and FUA wait for the media.
     Volatile,
-    /// Kept (capacitors, battery): FLUSH and FUA have nothing to wait for.
+    /// It survives a power loss (capacitors, battery): FLUSH and FUA have nothing to wait for.
     Protected,
 }
 

@@ -1,5 +1,5 @@
-//! How fast traces are parsed, in memory: every format of text and a described one, and those of bytes that are
-//! written. MSR Cambridge's should be parsed at 400 MB/s or more.
+//! Benchmark of trace parsing in memory: every text format and a described one, and the binary formats that
+//! can be written. The target for MSR Cambridge's format is 400 MB/s.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -8,7 +8,8 @@ use weir_trace::{Disk, Format, Reader, Record, Writer, writable};
 
 const REQUESTS: u64 = 100_000;
 
-/// Requests with numbers as long as those of real traces, in no order a predictor of branches could learn.
+/// Makes requests with numbers as long as those of real traces, in an order that a branch predictor cannot
+/// learn.
 fn requests() -> impl Iterator<Item = Record> {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     (0..REQUESTS).map(move |n| {
@@ -24,10 +25,10 @@ fn requests() -> impl Iterator<Item = Record> {
     })
 }
 
-/// What a line of a format that is only read says of a request.
+/// Formats a request as a line of a read-only format.
 type Line = fn(&Record) -> String;
 
-/// Heading and line of the formats of text that are only read, and of a described one.
+/// Heading and line of the read-only text formats, and of a described one.
 const READ_ONLY: [(&str, &str, Line); 10] = [
     ("systor", "Timestamp,Response,IOType,LUN,Offset,Size\n", |r| {
         let op = if r.op == Op::Read { 'R' } else { 'W' };
@@ -65,7 +66,7 @@ const READ_ONLY: [(&str, &str, Line); 10] = [
     }),
 ];
 
-/// A line of blkparse for this event.
+/// Formats this event as a line of blkparse.
 fn event(r: &Record, action: char) -> String {
     let op = if r.op == Op::Read { "R" } else { "WS" };
     let (sector, sectors) = (r.offset.0 / 512, r.len.0 / 512);
@@ -76,7 +77,7 @@ fn seconds(r: &Record) -> String {
     format!("{}.{:09}", r.at.0 / 1_000_000_000, r.at.0 % 1_000_000_000)
 }
 
-/// The same requests in all formats.
+/// Returns the same requests in all formats.
 fn traces() -> Vec<(String, Vec<u8>)> {
     let lines = |heading: &str, line: &dyn Fn(&Record) -> String| {
         let lines = requests().map(|record| line(&record) + "\n");
@@ -91,7 +92,7 @@ fn traces() -> Vec<(String, Vec<u8>)> {
         (name.to_owned(), writer.finish().expect("whole"))
     });
     let read_only = READ_ONLY.iter().map(|(name, heading, line)| (name.to_string(), lines(heading, line)));
-    // What is asked for is sent and completed besides.
+    // Each queued request is also issued and completed.
     let blkparse = [("blkparse", "QDC"), ("blkparse-issued", "DC")].map(|(name, events)| {
         let all = |r: &Record| events.chars().map(|action| event(r, action)).collect::<Vec<_>>().join("\n");
         (name.to_owned(), lines("", &all))

@@ -1,35 +1,36 @@
-//! weir's own format: compact, and in chunks that can each be read alone. `docs/reference/traces.md`
+//! weir's own trace format: compact, in chunks that can be read independently. `docs/reference/traces.md`
 //! specifies it.
 //!
-//! A chunk holds records that follow one another, as differences from those before. What most traces have most of
-//! takes least: one disk, whole sectors, requests that continue each other or are as long as the last.
+//! A chunk contains consecutive records, each encoded as differences from its predecessors. The most common
+//! properties take the least space: one disk, whole sectors, requests that continue each other or have the
+//! same length as the previous one.
 
 use crate::record::{BELOW, Disk, Record};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weir_model::{Bytes, Nanos, Op, SECTOR, VolumeOffset};
 
-/// How a trace begins, and its version.
+/// Magic number and version at the start of a trace.
 pub(crate) const MAGIC: &[u8; 8] = b"weirtrc1";
-/// Longest body of a chunk in bytes, most records in one, and longest name of a disk.
+/// Maximum length of a chunk's body in bytes, number of records in a chunk, and length of a disk name.
 pub(crate) const BODY_MAX: usize = 192 << 10;
 const RECORDS_MAX: u64 = 16_384;
 const NAME_MAX: usize = 255;
-/// Bytes of a chunk's length, before its body.
+/// Size of the length field before a chunk's body.
 pub(crate) const HEAD: usize = 4;
-/// What a record and the name of a new disk take at most.
+/// Maximum size of a record with the name of a new disk.
 const RECORD_MAX: usize = 48 + NAME_MAX;
 
-/// What a record's first byte says, besides its operation in the lowest two bits.
+/// Flags of a record's first byte; its lowest two bits are the operation.
 const OTHER_DISK: u8 = 1 << 2;
-/// It begins where the record before it, of the same disk, ended.
+/// The record begins where the previous one of the same disk ended.
 const CONTINUES: u8 = 1 << 3;
-/// It is as long as the record before it.
+/// The record has the same length as the previous one.
 const AS_LONG: u8 = 1 << 4;
-/// Its offset and length are counted in sectors.
+/// Offset and length are counted in sectors.
 const SECTORS: u8 = 1 << 5;
 
-/// What the next record is told from.
+/// State from which the next record's differences are taken.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     at: u64,
@@ -38,20 +39,20 @@ struct Last {
     len: u64,
 }
 
-/// Chunks as they are made.
+/// Encodes records into chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     body: Vec<u8>,
     records: u64,
-    /// The disks of this chunk, and their numbers in the order in which they came.
+    /// Disks of this chunk, numbered in order of appearance.
     disks: BTreeMap<Disk, u64>,
-    /// The disk of the last record.
+    /// Disk of the last record.
     disk: Disk,
     last: Last,
 }
 
 impl Encoder {
-    /// Adds a record, of the disk of this name. At most [`NAME_MAX`] bytes of the name are kept.
+    /// Adds a record of the disk of this name. At most [`NAME_MAX`] bytes of the name are kept.
     pub(crate) fn push(&mut self, record: &Record, name: &str) {
         let (offset, len) = (record.offset.0, record.len.0);
         let is_same = self.records > 0 && self.disk == record.disk;
@@ -80,7 +81,8 @@ impl Encoder {
             self.disks.insert(record.disk, disk);
         }
         if !continues {
-            // Of another disk's end, which is as good as any.
+            // The reference may be the end of another disk's record; any value that the decoder shares would
+            // do.
             let from = if self.last.end.is_multiple_of(unit) { self.last.end / unit } else { 0 };
             self.put_signed(offset / unit, from);
         }
@@ -92,12 +94,12 @@ impl Encoder {
         self.records += 1;
     }
 
-    /// Whether a chunk should end here.
+    /// Reports whether the chunk should end here.
     pub(crate) fn is_full(&self) -> bool {
         self.records >= RECORDS_MAX || self.body.len() + RECORD_MAX > BODY_MAX
     }
 
-    /// Writes the chunk, if there is anything in it, and begins the next. How many records are in it.
+    /// Writes the chunk, if it is not empty, and begins the next; returns its number of records.
     pub(crate) fn finish(&mut self, mut out: impl Write) -> io::Result<u32> {
         let records = self.records as u32;
         if records > 0 {
@@ -109,7 +111,7 @@ impl Encoder {
         Ok(records)
     }
 
-    /// A number, seven bits to a byte, the lowest first; the highest bit of a byte says that another follows.
+    /// Encodes a number, seven bits per byte, lowest first; a byte's highest bit says that another follows.
     fn put(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.body.push(number as u8 | 0x80);
@@ -118,14 +120,14 @@ impl Encoder {
         self.body.push(number as u8);
     }
 
-    /// The difference, of 64 bits around, its sign in the lowest bit.
+    /// Encodes the wrapping 64-bit difference, with its sign in the lowest bit.
     fn put_signed(&mut self, number: u64, from: u64) {
         let difference = number.wrapping_sub(from) as i64;
         self.put((difference << 1 ^ difference >> 63) as u64);
     }
 }
 
-/// What is left of a chunk's body.
+/// The undecoded rest of a chunk's body.
 struct Body<'c>(&'c [u8]);
 
 const SHORT: &str = "a whole chunk";
@@ -162,10 +164,10 @@ impl<'c> Body<'c> {
     }
 }
 
-/// The records of a chunk's body go to `records`; `disk` is told the names of its disks and says their numbers.
+/// Appends the records of a chunk's body to `records`; `disk` maps the names of its disks to their numbers.
 ///
 /// # Errors
-/// What should stand there.
+/// Returns what was expected.
 pub(crate) fn decode(
     body: &[u8],
     records: &mut Vec<Record>,
@@ -227,7 +229,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_put_in_comes_out(mut records in records(), runs: Vec<u8>) {
-            // Some continue the one before.
+            // Makes some records continue their predecessor.
             let runs = runs.iter().take(records.len()).enumerate().skip(1);
             for (at, run) in runs {
                 if run % 2 == 0 {

@@ -1,19 +1,19 @@
-//! What is wrong with a trace, where, and the way out.
+//! Errors of traces: what is wrong, where, and what to do.
 
 use std::fmt;
 use thiserror::Error;
 
-/// Longest excerpt of a trace in a message, in characters.
+/// Maximum length of an excerpt in a message, in characters.
 const EXCERPT: usize = 60;
 
-/// Bytes of a trace as they are shown in a message: printable, and not too many.
+/// An excerpt of a trace in a message: printable, and of limited length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found(String);
 
 impl Found {
-    /// An excerpt of these bytes.
+    /// Makes an excerpt of these bytes.
     pub fn new(bytes: &[u8]) -> Self {
-        // A character takes at most four bytes.
+        // A character has at most four bytes.
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * EXCERPT)]);
         let mut shown: String = text.chars().take(EXCERPT).collect();
         if shown.len() < bytes.len() {
@@ -22,7 +22,7 @@ impl Found {
         Self(shown)
     }
 
-    /// These bytes, which are no text, in hexadecimal.
+    /// Shows binary data in hexadecimal.
     pub fn bytes(bytes: &[u8]) -> Self {
         Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
     }
@@ -37,72 +37,72 @@ impl fmt::Display for Found {
     }
 }
 
-/// Why a trace, or a line of it, cannot be read. Messages have the form "what is wrong; the way out".
+/// Why a trace, or a line of it, cannot be read. Messages have the form "what is wrong; what to do".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
-    /// No format has lines like these.
+    /// The lines fit no format.
     #[error("{trace}: no format is known whose first line is {found}; say which it is: one of {known}")]
     UnknownFormat {
-        /// The trace's name.
+        /// Trace name.
         trace: String,
         /// Its first line.
         found: Found,
-        /// All formats' names.
+        /// Names of all formats.
         known: String,
     },
-    /// A line that is not as the format says. The lines after it can be read.
+    /// A malformed line. The lines after it can be read.
     #[error(
         "{trace}, line {line}, column {column}: {wanted} expected, {found} found; \
          correct the line, leave it out, or name another format than {format}"
     )]
     Line {
-        /// The trace's name.
+        /// Trace name.
         trace: String,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// The byte within the line, from 1.
+        /// Byte within the line, from 1.
         column: usize,
-        /// What should stand there.
+        /// The expected value.
         wanted: &'static str,
-        /// What stands there.
+        /// The value found.
         found: Found,
         /// The format it was read as.
         format: String,
     },
-    /// The trace ends in the middle, or cannot be read any further.
+    /// The trace is truncated, or cannot be read any further.
     #[error("{trace} breaks off after {unit} {line}: {why}; get the rest of it, or go on with what there is")]
     Cut {
-        /// The trace's name.
+        /// Trace name.
         trace: String,
-        /// The last line or record that could be read.
+        /// Number of the last readable line or record.
         line: u64,
-        /// What is counted: `line` or `record`.
+        /// The unit counted: `line` or `record`.
         unit: &'static str,
-        /// What happened.
+        /// The error that ended it.
         why: String,
     },
-    /// No request in it.
+    /// The trace has no requests.
     #[error("{trace} holds no request; check that it is the right file")]
     Empty {
-        /// The trace's name.
+        /// Trace name.
         trace: String,
     },
-    /// No request in the part that is wanted.
+    /// The selected part has no requests.
     #[error("{trace} holds no request in that part of it; name another one, counted from its first request")]
     NoneInSpan {
-        /// The trace's name.
+        /// Trace name.
         trace: String,
     },
-    /// More bad lines than good ones.
+    /// There are more malformed lines than valid ones.
     #[error("{bad} of {lines} lines of {trace} are not as the format says; the first is {first}")]
     MostlyBad {
-        /// The trace's name.
+        /// Trace name.
         trace: String,
-        /// Bad lines.
+        /// Number of malformed lines.
         bad: u64,
-        /// All lines.
+        /// Number of all lines.
         lines: u64,
-        /// What is wrong with the first of them.
+        /// What is wrong with the first malformed line.
         first: Box<TraceError>,
     },
 }

@@ -1,25 +1,25 @@
-//! A line cut into fields, and what fields say.
+//! Splits a line into fields and parses them.
 
 use weir_model::Nanos;
 
-/// What parts the fields of a line.
+/// Separator of a line's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separator {
     Comma,
-    /// One blank or tab, or several.
+    /// One or more blanks or tabs.
     Blanks,
 }
 
-/// What is wrong with a line: where, and what should stand there.
+/// An error in a line: where, and what was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault<'l> {
-    /// From 1.
+    /// Column, from 1.
     pub(crate) column: usize,
     pub(crate) wanted: &'static str,
     pub(crate) found: &'l [u8],
 }
 
-/// The fields of a line, one after the other.
+/// Iterates over the fields of a line.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields<'l> {
     line: &'l [u8],
@@ -27,14 +27,14 @@ pub(crate) struct Fields<'l> {
     separator: Separator,
 }
 
-/// One field, and where it begins.
+/// One field, and its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field<'l> {
     pub(crate) text: &'l [u8],
     start: usize,
 }
 
-/// A number, and the field it stands in.
+/// A number, and its field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number<'l> {
     pub(crate) value: u64,
@@ -46,7 +46,7 @@ impl<'l> Fields<'l> {
         Self { line, at: 0, separator }
     }
 
-    /// The next field, which should be `wanted`.
+    /// Returns the next field, which should be `wanted`.
     #[inline]
     pub(crate) fn next(&mut self, wanted: &'static str) -> Result<Field<'l>, Fault<'l>> {
         let rest = self.line.get(self.at..).unwrap_or_default();
@@ -66,14 +66,14 @@ impl<'l> Fields<'l> {
         if text.is_empty() { Err(field.fault(wanted)) } else { Ok(field) }
     }
 
-    /// Fields that say nothing needed here.
+    /// Skips fields.
     pub(crate) fn skip(&mut self, count: usize) {
         for _ in 0..count {
             let _ = self.next("anything");
         }
     }
 
-    /// A whole number, in units of `unit`.
+    /// Parses a whole number, in units of `unit`.
     #[inline]
     pub(crate) fn number(&mut self, wanted: &'static str, unit: u64) -> Result<Number<'l>, Fault<'l>> {
         let field = match self.digits() {
@@ -86,7 +86,8 @@ impl<'l> Fields<'l> {
         Ok(Number { value: field.number(wanted, unit)?, field })
     }
 
-    /// The next field, if it is nothing but digits and small enough: what numbers nearly always are.
+    /// Parses the next field, if it consists only of digits and is small enough, as numbers almost always
+    /// are.
     #[inline]
     fn digits(&mut self) -> Option<Number<'l>> {
         let mut start = self.at;
@@ -104,7 +105,7 @@ impl<'l> Fields<'l> {
         ends.then_some(Number { value, field: Field { text: &rest[..len], start } })
     }
 
-    /// A number of 16 as base.
+    /// Parses a hexadecimal number.
     pub(crate) fn hex(&mut self, wanted: &'static str) -> Result<u64, Fault<'l>> {
         let field = self.next(wanted)?;
         let number = field.text.iter().try_fold(0u64, |sum, byte| {
@@ -114,7 +115,7 @@ impl<'l> Fields<'l> {
         number.ok_or_else(|| field.fault(wanted))
     }
 
-    /// A time with or without a fraction, in units of so many nanoseconds. Rounded down.
+    /// Parses a time with an optional fraction, in units of `unit` nanoseconds; rounds down.
     #[inline]
     pub(crate) fn time(&mut self, wanted: &'static str, unit: u64) -> Result<Nanos, Fault<'l>> {
         let field = self.next(wanted)?;
@@ -125,7 +126,7 @@ impl<'l> Fields<'l> {
         time.and_then(|(whole, part)| whole.checked_add(part)).map(Nanos).ok_or_else(|| field.fault(wanted))
     }
 
-    /// One of these words.
+    /// Parses one of these words.
     #[inline]
     pub(crate) fn word<T: Copy>(
         &mut self,
@@ -137,7 +138,7 @@ impl<'l> Fields<'l> {
         found.map(|(_, meaning)| *meaning).ok_or_else(|| field.fault(wanted))
     }
 
-    /// Nothing may follow.
+    /// Checks that nothing follows.
     pub(crate) fn end(&mut self) -> Result<(), Fault<'l>> {
         match self.next("anything") {
             Ok(field) => Err(field.fault("the line's end")),
@@ -145,14 +146,14 @@ impl<'l> Fields<'l> {
         }
     }
 
-    /// What was cut off from here to the end of the last field.
+    /// Returns the text from a field to the end of the last one.
     pub(crate) fn since(&self, first: Field<'l>) -> &'l [u8] {
         &self.line[first.start..(self.at - 1).min(self.line.len())]
     }
 }
 
 impl<'l> Field<'l> {
-    /// The field as a whole number, in units of `unit`.
+    /// Parses the field as a whole number, in units of `unit`.
     fn number(self, wanted: &'static str, unit: u64) -> Result<u64, Fault<'l>> {
         decimal(self.text).and_then(|n| n.checked_mul(unit)).ok_or_else(|| self.fault(wanted))
     }
@@ -166,7 +167,7 @@ const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The number some digits make; `None` if there is none, anything else among them, or too many.
+/// Parses decimal digits; returns `None` if there are none, other characters among them, or too many.
 fn decimal(text: &[u8]) -> Option<u64> {
     let number = text.iter().try_fold(0u64, |sum, byte| {
         let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
@@ -182,13 +183,13 @@ const COMMAS: u64 = u64::from_ne_bytes([b','; 8]);
 /// The powers of ten up to the eighth.
 const TENS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// The number that the digits from `start` on make, and how many they are; `None` if there are none, or so many that
-/// it may be too large. Eight at a time, in one word.
+/// Parses the digits from `start` on, eight at a time in one word; returns the number and how many digits it
+/// has, or `None` if there are none, or so many that it may overflow.
 #[inline]
 fn digits_from(line: &[u8], start: usize) -> Option<(u64, usize)> {
     let (mut number, mut len) = (0, 0);
     loop {
-        // Digits become 0 to 9; in what is more, adding makes the highest bit 1, or it is.
+        // The XOR maps digits to 0 to 9; any other byte has its highest bit set, or gets it by the addition.
         let digits = eight_from(line, start + len) ^ ZEROS;
         let others = (((digits & !HIGH_BITS) + (0x76 * ONES)) | digits) & HIGH_BITS;
         let count = others.trailing_zeros() / 8;
@@ -196,7 +197,7 @@ fn digits_from(line: &[u8], start: usize) -> Option<(u64, usize)> {
             break;
         }
         len += count as usize;
-        // With as many zeros before them as there are bytes behind.
+        // Shifting adds as many leading zeros as there are other bytes.
         let whole = eight_digits(digits << (64 - 8 * count));
         if len > 19 {
             return None;
@@ -209,7 +210,7 @@ fn digits_from(line: &[u8], start: usize) -> Option<(u64, usize)> {
     (len > 0).then_some((number, len))
 }
 
-/// The eight bytes from `start` on, the first in the lowest; zero where the line has no more.
+/// Returns the eight bytes from `start` on, the first in the lowest; zero beyond the end of the line.
 #[inline]
 fn eight_from(line: &[u8], start: usize) -> u64 {
     let rest = line.get(start..).unwrap_or_default();
@@ -217,14 +218,14 @@ fn eight_from(line: &[u8], start: usize) -> u64 {
         return u64::from_le_bytes(*eight);
     }
     match line.last_chunk() {
-        // The line's last eight without those before `start`.
+        // The line's last eight bytes, without those before `start`.
         Some(last) => u64::from_le_bytes(*last).checked_shr(64 - 8 * rest.len() as u32).unwrap_or(0),
         None => rest.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
     }
 }
 
-/// The number eight digits make, the first in the lowest byte: of neighbours first pairs are made, then
-/// fours, then the eight.
+/// Converts eight digits, the first in the lowest byte: neighbours are combined to pairs, then fours, then
+/// the eight.
 #[inline]
 const fn eight_digits(digits: u64) -> u64 {
     let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
@@ -232,13 +233,13 @@ const fn eight_digits(digits: u64) -> u64 {
     (fours * 10_000 + (fours >> 32)) & 0xffff_ffff
 }
 
-/// Where the first comma is; the length if there is none.
+/// Returns the position of the first comma; the length if there is none.
 #[inline]
 fn comma(text: &[u8]) -> usize {
     let (eights, rest) = text.as_chunks();
     for (number, eight) in eights.iter().enumerate() {
         let commas = u64::from_le_bytes(*eight) ^ COMMAS;
-        // The lowest byte that was one is the lowest of these.
+        // The lowest set bit is exact; higher ones may be false.
         let found = commas.wrapping_sub(ONES) & !commas & HIGH_BITS;
         if found != 0 {
             return 8 * number + found.trailing_zeros() as usize / 8;
@@ -248,7 +249,7 @@ fn comma(text: &[u8]) -> usize {
     start + rest.iter().position(|byte| *byte == b',').unwrap_or(rest.len())
 }
 
-/// The digits after the point, in units of which there are `unit` in one.
+/// Converts the digits after the decimal point, in units of which `unit` make one.
 fn fraction(digits: &[u8], unit: u64) -> Option<u64> {
     let mut place = unit;
     let mut sum = 0;
@@ -311,7 +312,8 @@ mod tests {
     }
 
     proptest! {
-        /// As the standard library reads them, which allows a sign besides; whatever is before and behind.
+        /// Digits are parsed as by the standard library, which also allows a sign, whatever precedes and
+        /// follows them.
         #[test]
         fn digits_make_the_number_they_mean(
             text in "[0-9]{0,22}|[0-9/:+-]{1,17}|[ -~]{8,9}",

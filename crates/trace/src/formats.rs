@@ -1,4 +1,4 @@
-//! The formats: what each is, and how it is known.
+//! The trace formats and their detection.
 
 mod binary;
 mod columns;
@@ -14,72 +14,72 @@ use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 pub use columns::DescriptionError;
 pub(crate) use detect::{Detected, SAMPLE, detect, is_comment, is_names};
 
-/// A format of traces.
+/// A trace format.
 #[derive(Clone, Debug)]
 pub struct Format {
-    /// Its name, or the description of its columns.
+    /// Format name, or the description of its columns.
     pub name: Cow<'static, str>,
-    /// What it is, for people.
+    /// Description for people.
     pub about: &'static str,
-    /// Whether it says when requests were made.
+    /// Whether it has arrival times.
     pub timed: bool,
     pub(crate) shape: Shape,
-    /// How the response time of a line or record is read, if it has one.
+    /// Parses the response time of a line or record, if the format has one.
     pub(crate) response: Option<ParseResponse>,
 }
 
-/// The measured response time in a line or record, if it says any.
+/// Returns the measured response time of a line or record, if it has one.
 pub(crate) type ParseResponse = fn(&[u8]) -> Option<Nanos>;
 
-/// What its parts are.
+/// Structure of a format.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// Lines, with the heading they begin with, by which the format is known.
+    /// Lines, with an optional heading that identifies the format.
     Lines { heading: Option<&'static [u8]>, separator: Separator, parse: ParseLine },
-    /// Lines whose fields were described.
+    /// Lines with described columns.
     Columns(Columns),
-    /// Records of bytes, none longer than this.
+    /// Binary records of at most this length.
     Records { longest: usize, known: fn(&[u8]) -> bool, parse: ParseRecord },
-    /// weir's own.
+    /// weir's own format.
     Chunks,
 }
 
-/// What a line or record says.
+/// Meaning of a line or record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Said<'l> {
     Request(Line<'l>),
-    /// The same, and what follows happens that much later.
+    /// A request, and a delay of everything that follows.
     Then(Line<'l>, Nanos),
-    /// What follows happens that much later.
+    /// A delay of everything that follows.
     Wait(Nanos),
-    /// Nothing to replay: the end of a request, something that is none.
+    /// Nothing to replay: the completion of a request, or another event.
     Nothing,
 }
 
 pub(crate) type Parsed<'l> = Result<Said<'l>, Fault<'l>>;
 type ParseLine = for<'l> fn(&mut Fields<'l>) -> Parsed<'l>;
-/// From the first bytes of what comes, which are the longest record's or all there are: how many the record has, and
-/// what it says.
+/// Parses a record from the next bytes, which are as long as the longest record or all that remain: returns
+/// the record's length and meaning.
 pub(crate) type ParseRecord = for<'l> fn(&'l [u8]) -> (usize, Parsed<'l>);
 
-/// A request as its line has it.
+/// A request as given by its line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'l> {
     pub(crate) at: Nanos,
-    /// What the trace calls the disk.
+    /// The trace's name of the disk.
     pub(crate) disk: Name<'l>,
     pub(crate) op: Op,
     pub(crate) offset: VolumeOffset,
     pub(crate) len: Bytes,
 }
 
-/// What a trace calls a disk.
+/// A trace's name of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name<'l> {
     Text(&'l [u8]),
-    /// [`ONLY`].
+    /// The name [`ONLY`].
     Only,
-    /// Linux's number of a device, with 20 bits of minor number.
+    /// A Linux device number, with 20 bits of minor number.
     Device(u32),
 }
 
@@ -125,7 +125,7 @@ impl Format {
         self
     }
 
-    /// Whether it says how long requests took: [`Reader::with_responses`](crate::Reader::with_responses).
+    /// Reports whether it has response times: see [`Reader::with_responses`](crate::Reader::with_responses).
     pub const fn tells_responses(&self) -> bool {
         match &self.shape {
             Shape::Columns(columns) => columns.tells_responses(),
@@ -133,7 +133,7 @@ impl Format {
         }
     }
 
-    /// The response time in a line or record.
+    /// Returns the response time of a line or record.
     pub(crate) fn response(&self, line: &[u8]) -> Option<Nanos> {
         match (&self.shape, self.response) {
             (Shape::Columns(columns), _) => columns.response(&mut Fields::new(line, columns.separator)),
@@ -147,14 +147,15 @@ impl Format {
         self
     }
 
-    /// The format of that name; or one of lines whose fields the name says, in order: `csv:` or `blanks:` and
-    /// columns between commas, each one of `time_s`, `time_ms`, `time_us`, `time_ns`, `time_100ns`, `response_s` (and so on, how long it took), `op` (a word like `R`, `write` or
-    /// `trim`), `read` (1 for a read, else 0), `write` (the other way round), `offset`, `sector` or `block` (of 512 and 4096
-    /// bytes), `size`, `sectors` or `blocks`, `disk`, and `-` for what says nothing. What stands for a place is
-    /// needed; what has no size is a block, what says no operation is read.
+    /// Returns the format of that name, or the format that the name describes: `csv:` or `blanks:` followed
+    /// by column names between commas. Columns are `time_s`, `time_ms`, `time_us`, `time_ns`, `time_100ns`,
+    /// `response_s` (and so on; the response time), `op` (a word such as `R`, `write` or `trim`), `read` (1
+    /// for a read, otherwise 0), `write` (the reverse), `offset`, `sector` or `block` (512 and 4096 bytes),
+    /// `size`, `sectors` or `blocks`, `disk`, and `-` for a column to ignore. A column with the position is
+    /// required; without a size each request is one block, without an operation it is a read.
     ///
     /// # Errors
-    /// If there is no such format, or the description is wrong.
+    /// Fails if there is no such format, or the description is invalid.
     pub fn named(name: &str) -> Result<Self, DescriptionError> {
         match name.split_once(':') {
             Some((kind, columns)) => Columns::format(name, kind, columns),
@@ -165,7 +166,7 @@ impl Format {
     }
 }
 
-/// All formats that have names. Where the first lines could be of several, the first is meant.
+/// All named formats. If the first lines fit several, the earlier format is preferred.
 pub static FORMATS: &[Format] = &[
     Format::chunks("weir", "weir's own: compact, packed with zstd"),
     Format::lines(
@@ -343,21 +344,21 @@ pub static FORMATS: &[Format] = &[
     .untimed(),
 ];
 
-/// Numbers without anything that says what they are.
+/// Name of the format of bare page numbers.
 pub(crate) const PAGES_32: &str = "u32-pages";
 
-/// The format of that name.
+/// Returns the format of that name.
 pub fn format(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
 }
 
-/// The names of all formats, between commas.
+/// Returns the names of all formats, separated by commas.
 pub(crate) fn known() -> String {
     FORMATS.iter().map(|format| &format.name[..]).collect::<Vec<_>>().join(", ")
 }
 
 impl Format {
-    /// Whether this is the line it begins with.
+    /// Reports whether the line is the format's heading.
     pub(crate) fn is_heading(&self, line: &[u8]) -> bool {
         match &self.shape {
             Shape::Lines { heading: Some(heading), .. } => line.trim_ascii().eq_ignore_ascii_case(heading),
@@ -372,7 +373,7 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
-/// What a trace with one disk calls it.
+/// Name of the disk of a trace with one disk.
 pub(crate) const ONLY: &[u8] = b"0";
 
 fn request<'l>(at: Nanos, disk: &'l [u8], op: Op, offset: Number<'l>, len: Number<'l>) -> Parsed<'l> {
@@ -381,9 +382,9 @@ fn request<'l>(at: Nanos, disk: &'l [u8], op: Op, offset: Number<'l>, len: Numbe
     said(line, || offset.field.fault(BELOW))
 }
 
-/// What a request says, if its range is one.
+/// Returns the request of a line, if its range is valid.
 fn said<'l>(line: Line<'l>, fault: impl FnOnce() -> Fault<'l>) -> Parsed<'l> {
-    // Volumes are addressed by 63 bits: a sum of offsets and lengths is then never too large.
+    // Volume addresses have 63 bits, so the sum of an offset and a length never overflows.
     if line.offset.0.checked_add(line.len.0).is_none_or(|end| end > i64::MAX as u64) {
         return Err(fault());
     }

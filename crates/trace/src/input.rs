@@ -1,36 +1,35 @@
-//! Bytes, a buffer's worth at a time, to be taken by lines or by number.
+//! Buffered input that is consumed by lines or by bytes.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// What is read at once; more than twice [`LINE_MAX`].
+/// Size of the buffer; more than twice [`LINE_MAX`].
 const BUFFER: usize = 256 << 10;
-/// A longer line is no line of a trace.
+/// Maximum length of a line of a trace.
 pub(crate) const LINE_MAX: usize = 64 << 10;
 
-/// What is read, and not taken yet. Takes constant memory.
+/// Input that has been read and not consumed yet. Memory is constant.
 pub(crate) struct Input<'a> {
     input: Box<dyn Read + Send + 'a>,
     buffer: Vec<u8>,
-    /// What of the buffer was read and is not taken yet.
+    /// The part of the buffer that has been read and not consumed.
     ready: Range<usize>,
     ended: bool,
-    /// Why the input ended early.
+    /// Error that ended the input early.
     error: Option<io::Error>,
-    /// Bytes that were read.
+    /// Number of bytes read.
     read: u64,
 }
 
-/// What comes next.
+/// The next line of the input.
 pub(crate) enum Next<'l> {
-    /// A line, without its end.
+    /// A line, without its line terminator.
     Line(&'l [u8]),
-    /// What follows the last line's end, not empty.
+    /// The non-empty rest after the last line terminator.
     Last(&'l [u8]),
     /// A line of more than [`LINE_MAX`] bytes.
     TooLong,
-    /// Nothing. With an error there might have been more, were it not for that; what was read of a
-    /// line is left out.
+    /// The end. With an error, the input ended early; a partial line is dropped.
     End(Option<io::Error>),
 }
 
@@ -39,7 +38,7 @@ impl<'a> Input<'a> {
         Self { input, buffer: vec![0; BUFFER], ready: 0..0, ended: false, error: None, read: 0 }
     }
 
-    /// The first so many bytes of what comes, at most as many as the buffer holds; less if there are not as many.
+    /// Returns the next `count` bytes, at most the size of the buffer; fewer if the input ends.
     #[inline]
     pub(crate) fn peek(&mut self, count: usize) -> &[u8] {
         while self.ready.len() < count.min(BUFFER) && !self.ended {
@@ -49,7 +48,7 @@ impl<'a> Input<'a> {
         &ready[..count.min(ready.len())]
     }
 
-    /// Waits for more bytes behind those that were looked at; `false` if there are none, or there is no room for them.
+    /// Reads more bytes after those peeked at; returns `false` if there are none, or no room for them.
     pub(crate) fn wait_for_more(&mut self) -> bool {
         let before = self.ready.len();
         while self.ready.len() == before && before < BUFFER && !self.ended {
@@ -58,7 +57,7 @@ impl<'a> Input<'a> {
         self.ready.len() > before
     }
 
-    /// What is there of the next so many bytes: at least one, unless there are no more.
+    /// Returns the available part of the next `count` bytes: at least one, unless the input ends.
     #[inline]
     pub(crate) fn ready(&mut self, count: usize) -> &[u8] {
         self.peek(1);
@@ -66,18 +65,18 @@ impl<'a> Input<'a> {
         &ready[..count.min(ready.len())]
     }
 
-    /// So many of the bytes that were looked at are done with.
+    /// Consumes `count` of the bytes peeked at.
     #[inline]
     pub(crate) fn skip(&mut self, count: usize) {
         self.ready.start = (self.ready.start + count).min(self.ready.end);
     }
 
-    /// How many bytes were taken so far.
+    /// Returns the number of bytes consumed so far.
     pub(crate) fn taken(&self) -> u64 {
         self.read - self.ready.len() as u64
     }
 
-    /// Why the input has ended early, if it has.
+    /// Returns the error that ended the input early, if there was one.
     pub(crate) fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
     }
@@ -108,7 +107,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads more behind what is ready, which is less than the buffer holds.
+    /// Reads more bytes after the unconsumed ones, which do not fill the buffer.
     fn fill(&mut self) {
         self.buffer.copy_within(self.ready.clone(), 0);
         self.ready = 0..self.ready.len();

@@ -1,10 +1,10 @@
-//! Readers of I/O traces: what some machine once asked of its disks, request by request.
+//! Readers and writers of I/O traces: recordings of a machine's disk requests.
 //!
-//! [`Reader`] takes any bytes ([`BufRead`](std::io::BufRead)), unpacks gzip, zstd, xz and bzip2, finds out the
-//! [`Format`] by how plausible is what each would make of the first lines or records, and gives one [`Record`] after another in constant memory.
-//! [`Trace::load`] collects them for whoever needs them all, in order of time.
+//! [`Reader`] takes any bytes ([`BufRead`](std::io::BufRead)), decompresses gzip, zstd, xz and bzip2, detects
+//! the [`Format`] by the plausibility of the requests that each format would yield, and returns one
+//! [`Record`] after another in constant memory. [`Trace::load`] collects all of them, in time order.
 //!
-//! | format | what it is |
+//! | format | description |
 //! |---|---|
 //! | `weir` | weir's own, compact |
 //! | `msr` | MSR Cambridge, CSV: Windows file time, host, disk, `Read`/`Write`, bytes |
@@ -20,20 +20,20 @@
 //! | `arc-pages`, `arc` | the ARC paper's: pages or runs of sectors, without times |
 //! | `spc` | UMass and SPC, CSV: storage unit, sectors, bytes, seconds |
 //! | `alibaba` | Alibaba block storage, CSV: device, bytes, microseconds |
-//! | `blkparse`, `blkparse-issued` | blkparse's text: what was asked for, what the disk got |
+//! | `blkparse`, `blkparse-issued` | blkparse's text: queued requests, commands issued to the disk |
 //! | `blktrace` | blktrace's own records |
 //! | `fio-2`, `fio-3`, `fio-latency` | fio's iologs of versions 2 and 3, and its log of latencies with offsets |
 //! | `vscsi-1`, `vscsi-2` | CloudPhysics, binary |
 //! | `oracle` | libCacheSim's oracleGeneral |
-//! | `u32-pages` | numbers of pages, 4 bytes each, without times |
-//! | `csv:...`, `blanks:...` | lines whose columns are named: [`Format::named`] |
+//! | `u32-pages` | page numbers, 4 bytes each, without times |
+//! | `csv:...`, `blanks:...` | lines with named columns: [`Format::named`] |
 //!
-//! [`Writer`] writes what is read in another format.
+//! [`Writer`] writes records in another format.
 //!
-//! [`Reader::within`] reads a span of time alone and [`Reader::numbered`] records by number; [`seek`] and [`seek_number`] find them
-//! in a trace of weir's own format without reading the rest.
+//! [`Reader::within`] selects a time span and [`Reader::numbered`] records by number; [`seek()`] and
+//! [`seek_number`] find them in a trace in weir's own format without reading the rest.
 //!
-//! Pure: opens no file.
+//! The crate is pure: it opens no file.
 #![forbid(unsafe_code)]
 
 mod chunk;

@@ -1,27 +1,27 @@
-//! Packing what is written, as [`Reader`](crate::Reader) unpacks what is read.
+//! Compresses output; the counterpart of the decompression in [`Reader`](crate::Reader).
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Write};
 
-/// An output, packed with gzip or not.
+/// An output, with or without gzip compression.
 pub enum Packing<W: Write> {
-    /// As it is.
+    /// No compression.
     Plain(W),
-    /// By gzip, at its usual level.
+    /// gzip, at its default level.
     Gzip(GzEncoder<W>),
 }
 
 impl<W: Write> Packing<W> {
-    /// Packs what is written to `out`, if `gzip`.
+    /// Creates an output to `out`, compressed if `gzip` is set.
     pub fn new(out: W, gzip: bool) -> Self {
         if gzip { Self::Gzip(GzEncoder::new(out, Compression::default())) } else { Self::Plain(out) }
     }
 
-    /// Writes what is left; the output, not flushed.
+    /// Writes the remaining data; returns the output, not flushed.
     ///
     /// # Errors
-    /// If the output takes no more.
+    /// Fails if writing to the output fails.
     pub fn finish(self) -> io::Result<W> {
         match self {
             Self::Plain(out) => Ok(out),

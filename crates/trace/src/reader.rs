@@ -1,4 +1,4 @@
-//! From bytes to records, one after the other.
+//! Reads records from a trace, one after the other.
 
 use crate::chunk::{self, BODY_MAX, HEAD, MAGIC};
 use crate::fields::{Fault, Fields};
@@ -15,10 +15,11 @@ use std::io::BufRead;
 use std::ops::Range;
 use weir_model::Nanos;
 
-/// Reads a trace: an iterator of [`Record`]s in the order of the file.
+/// Reads a trace: an iterator of [`Record`]s in file order.
 ///
-/// A bad line is an error after which the next line follows; the iterator ends after
-/// [`TraceError::Cut`]. Takes constant memory. If the format was told, a line or record of bytes is given as soon as it has come.
+/// A malformed line is an error, after which iteration continues with the next line; the iterator ends after
+/// [`TraceError::Cut`]. Memory is constant. If the format was given, a line or binary record is returned as
+/// soon as it has arrived.
 ///
 /// ```
 /// let text = "0.000 0 4096 512 1\n1.500 0 8192 512 0\n";
@@ -30,38 +31,38 @@ use weir_model::Nanos;
 pub struct Reader<'a> {
     input: Input<'a>,
     parser: Parser,
-    /// Of weir's own format: the records of a chunk, the next one last.
+    /// In weir's own format: the records of a chunk in reverse order.
     chunk: Vec<Record>,
     ended: bool,
-    /// The disk whose records are wanted, if not all, and for each disk seen whether it is that.
+    /// The selected disk, if there is one, and for each disk seen whether it is the selected one.
     only: Option<(String, Vec<bool>)>,
-    /// The span of time that is wanted, if not all, and the time of the trace's first record once that is known.
+    /// The selected time span, if there is one, and the time of the trace's first record once it is known.
     within: Option<(Span, Option<Nanos>)>,
-    /// The numbers of the records that are wanted, if not all, and the next one's.
+    /// The selected record numbers, if any, and the number of the next record.
     numbers: Option<(Range<u64>, u64)>,
-    /// Records so far that are not wanted.
+    /// Number of records outside the selection so far.
     unwanted: u64,
-    /// Chunks of weir's own format so far.
+    /// Number of chunks of weir's own format so far.
     chunks: u64,
-    /// Why the format that was found out may be wrong.
+    /// Why the detected format may be wrong.
     note: Option<String>,
 }
 
-/// Records that are read at once, at most.
+/// Maximum number of records read at once.
 const BATCH: usize = 1024;
 
-/// What makes records of lines, or of what a trace has instead.
+/// Turns lines, or the records of other formats, into records.
 struct Parser {
     trace: String,
     format: Format,
-    /// The last line read, from 1.
+    /// Number of the last line read, from 1.
     line: u64,
-    /// Names of the disks seen, and the numbers of those that have names.
+    /// Names of the disks seen, and the index of each textual name.
     disks: Vec<DiskName>,
     numbers: BTreeMap<Box<[u8]>, usize>,
-    /// The disk of the last record.
+    /// Disk of the last record.
     last: usize,
-    /// How long the trace said to wait so far.
+    /// Sum of the trace's delays so far.
     waited: Nanos,
     left_out: u64,
     /// Whether response times are read, and that of the last record.
@@ -69,7 +70,7 @@ struct Parser {
     response: Option<Nanos>,
 }
 
-/// What a trace calls a disk.
+/// A trace's name of a disk.
 #[derive(Debug)]
 enum DiskName {
     Text(Vec<u8>),
@@ -97,10 +98,10 @@ impl fmt::Display for DiskName {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `input`, which is called `trace` in messages. Without `format` it is found out.
+    /// Opens a trace; `trace` is its name in messages. Without `format` the format is detected.
     ///
     /// # Errors
-    /// If the format is not known, or nothing can be read.
+    /// Fails if the format is unknown, or nothing can be read.
     pub fn open(
         trace: impl Into<String>,
         input: impl BufRead + Send + 'a,
@@ -153,40 +154,41 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The same with [response times](Self::response), if the format has them: each line is then read a second time.
+    /// Enables [response times](Self::response), if the format has them: each line is then parsed twice.
     #[must_use]
     pub fn with_responses(mut self) -> Self {
         self.parser.responses = self.parser.format.tells_responses();
         self
     }
 
-    /// How long the request of the last record took on the traced machine; `None` if the trace does not say, or it was not
-    /// [asked for](Self::with_responses).
+    /// Returns the response time of the last record's request on the traced machine; `None` if the trace does
+    /// not have it, or it was not [enabled](Self::with_responses).
     pub fn response(&self) -> Option<Nanos> {
         self.parser.response
     }
 
-    /// Why the format that was found out may be wrong, for people: others fit as well, or what it yields is not plausible.
-    /// `None` if the format was named, or there is no doubt.
+    /// Returns why the detected format may be wrong: other formats fit as well, or its requests are
+    /// implausible. `None` if the format was given, or there is no doubt.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// The same without records of other disks than the one the trace calls so.
+    /// Selects the records of the disk of this name.
     #[must_use]
     pub fn only(self, disk: impl Into<String>) -> Self {
         Self { only: Some((disk.into(), Vec::new())), ..self }
     }
 
-    /// The same without records outside of a span of time, which is counted from `first`: the time of the trace's first
-    /// record, if this is only a [part](crate::seek) of it.
+    /// Selects the records within a time span, counted from `first`: the time of the trace's first record, if
+    /// this is only a [part](crate::seek()) of it.
     #[must_use]
     pub fn within(self, span: Span, first: Option<Nanos>) -> Self {
         Self { within: Some((span, first)), ..self }
     }
 
-    /// The same without records of other numbers, counted from 0 in the order of the file, of whatever disk and time;
-    /// `before` of them are not in the input, if it is only the [rest](crate::seek_number) of a trace. Ends behind the last.
+    /// Selects records by number, counted from 0 in file order over all disks and times; the first `before`
+    /// records are not in the input, if it is only the [rest](crate::seek_number) of a trace. Iteration ends
+    /// after the last selected one.
     #[must_use]
     pub fn numbered(self, numbers: Range<u64>, before: u64) -> Self {
         Self { numbers: Some((numbers, before)), ..self }
@@ -212,7 +214,7 @@ impl<'a> Reader<'a> {
         known.get(disk.0 as usize).is_some_and(|is_it| *is_it)
     }
 
-    /// The next record, of whatever disk.
+    /// Returns the next record of any disk.
     fn next_of_all(&mut self) -> Option<Result<Record, TraceError>> {
         if self.ended {
             return None;
@@ -224,38 +226,38 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The format it is read as.
+    /// Returns the format it is read as.
     pub fn format(&self) -> &Format {
         &self.parser.format
     }
 
-    /// What the trace calls the disks of the records so far.
+    /// Returns the trace's names of the disks of the records so far.
     pub fn disks(&self) -> impl Iterator<Item = String> {
         self.parser.disks.iter().map(ToString::to_string)
     }
 
-    /// What the trace calls a disk of the records so far.
+    /// Returns the trace's name of a disk of the records so far.
     pub fn disk(&self, disk: Disk) -> Option<String> {
         self.parser.disks.get(disk.0 as usize).map(ToString::to_string)
     }
 
-    /// Lines so far that are as they should be but hold no request to replay: completions,
-    /// operations that carry no data, empty lines.
+    /// Returns the number of valid lines so far without a request to replay: completions, operations without
+    /// data, empty lines.
     pub fn left_out(&self) -> u64 {
         self.parser.left_out
     }
 
-    /// Lines read so far, or records of bytes.
+    /// Returns the number of lines, or binary records, read so far.
     pub fn lines(&self) -> u64 {
         self.parser.line
     }
 
-    /// Records so far that are as they should be but of another disk than the one that is wanted, or outside of the span.
+    /// Returns the number of valid records so far outside the selected disk or span.
     pub fn unwanted(&self) -> u64 {
         self.unwanted
     }
 
-    /// What is wrong with a trace of which there was no record.
+    /// Returns the error for a trace without records.
     pub fn nothing(&self) -> TraceError {
         let trace = self.name().to_owned();
         match (&self.within, &self.numbers) {
@@ -265,7 +267,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What it is called in messages.
+    /// Returns its name in messages.
     pub fn name(&self) -> &str {
         &self.parser.trace
     }
@@ -274,7 +276,7 @@ impl<'a> Reader<'a> {
         self.parser.trace
     }
 
-    /// The next record of lines.
+    /// Returns the next record of a line format.
     fn next_line(&mut self) -> Option<Result<Record, TraceError>> {
         let Self { input, parser, ended, .. } = self;
         let why = loop {
@@ -305,8 +307,8 @@ impl<'a> Reader<'a> {
         Some(Err(parser.cut(why)))
     }
 
-    /// Appends the next records: at least one, and more where records of bytes are there already. `None` at
-    /// the end. Records and errors are those of the iterator.
+    /// Appends the next records: at least one, and more if binary records are already available. Returns
+    /// `None` at the end. Records and errors are those of the iterator.
     pub fn next_batch(&mut self, records: &mut Vec<Record>) -> Option<Result<(), TraceError>> {
         let is_all = self.only.is_none() && self.within.is_none() && self.numbers.is_none();
         if is_all
@@ -320,7 +322,7 @@ impl<'a> Reader<'a> {
         self.next().map(|next| next.map(|record| records.push(record)))
     }
 
-    /// Appends the records of bytes that are there as a whole; whether there was one.
+    /// Appends the completely available binary records; returns whether there was one.
     fn batch_of_bytes(&mut self, longest: usize, parse: ParseRecord, records: &mut Vec<Record>) -> bool {
         let Self { input, parser, .. } = self;
         let (bytes, before) = (input.ready(usize::MAX), records.len());
@@ -335,11 +337,12 @@ impl<'a> Reader<'a> {
         records.len() > before
     }
 
-    /// The next record of records of bytes. What cannot be one is the end: nothing tells where the next begins.
+    /// Returns the next record of a binary format. Reading ends at an invalid record, because the start of
+    /// the next one is unknown.
     fn next_of_bytes(&mut self, longest: usize, parse: ParseRecord) -> Option<Result<Record, TraceError>> {
         let Self { input, parser, ended, .. } = self;
         loop {
-            // Not more than is there: who records live has a record when it comes.
+            // Only available bytes are used, so a live recording gets a record as soon as it arrives.
             let bytes = input.ready(longest);
             if bytes.is_empty() {
                 *ended = true;
@@ -374,7 +377,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next record of weir's own format.
+    /// Returns the next record of weir's own format.
     fn next_of_chunks(&mut self) -> Option<Result<Record, TraceError>> {
         if self.chunk.is_empty() {
             match self.next_chunk() {
@@ -393,10 +396,10 @@ impl Reader<'_> {
         self.chunk.pop().map(Ok)
     }
 
-    /// Fills the chunk.
+    /// Reads the next chunk.
     ///
     /// # Errors
-    /// Why there is no more of the trace, unless that is its end.
+    /// Returns why the trace ends here; `None` at its regular end.
     fn next_chunk(&mut self) -> Result<(), Option<String>> {
         let Self { input, parser, chunk, .. } = self;
         if parser.line == 0 {
@@ -448,7 +451,7 @@ impl Iterator for Reader<'_> {
 }
 
 impl Parser {
-    /// One line; `None` if it holds no request.
+    /// Parses one line; returns `None` if it has no request.
     fn take_line(&mut self, line: &[u8]) -> Option<Result<Record, TraceError>> {
         self.line += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -471,7 +474,7 @@ impl Parser {
                 self.left_out += 1;
                 None
             }
-            // What names columns is no bad line.
+            // A line of column names is not a malformed line.
             Err(_) if self.line == 1 && matches!(self.format.shape, Shape::Columns(_)) => None,
             Err(_) if self.disks.is_empty() && is_names(line) => None,
             Err(fault) => Some(Err(TraceError::Line {
@@ -510,7 +513,7 @@ impl Parser {
         Record { at, disk: Disk(self.last as u32), op, offset, len }
     }
 
-    /// The number of a disk, which is noted if it is new.
+    /// Returns the index of a disk, adding it if it is new.
     fn disk(&mut self, name: Name<'_>) -> usize {
         let new = self.disks.len();
         match name {

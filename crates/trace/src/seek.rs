@@ -1,4 +1,4 @@
-//! A part of a trace of weir's own format, found by the table at its end, without what comes before and behind.
+//! Seeks to a part of a trace in weir's own format with the table at its end, without reading the rest.
 
 use crate::chunk::{self, BODY_MAX, HEAD, MAGIC};
 use crate::record::{Disk, Span};
@@ -6,34 +6,35 @@ use crate::writer::{COUNTS, SEEKABLE, SKIPPABLE, SKIPPABLE_HEAD};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use weir_model::Nanos;
 
-/// What the table ends with: how many frames there are, what else is told of each, and that it is one.
+/// Length of the table's footer: number of frames, flags, magic number.
 const FOOT: u64 = 9;
-/// Of each frame: its length packed, and unpacked.
+/// Length of a frame's entry: its packed and unpacked lengths.
 const ENTRY: usize = 8;
-/// A longer table is no table of a trace: 32 million chunks.
+/// Maximum length of a valid table: 32 million chunks.
 const TABLE_MAX: u64 = 1 << 28;
 
-/// Bytes of a trace that hold a span of it, and perhaps more.
+/// A part of a trace that contains a span of it, and possibly more.
 #[derive(Debug)]
 pub struct Part<R> {
-    /// The trace, without chunks that hold nothing of the span.
+    /// The trace, without chunks that contain nothing of the span.
     pub input: io::Chain<Cursor<Vec<u8>>, io::Take<R>>,
-    /// The time of the whole trace's first record.
+    /// Time of the whole trace's first record.
     pub first: Nanos,
 }
 
-/// The part of a trace that holds a span, if it is of weir's own format and ends with its table; else it is to be read from the
-/// start. Chunks are found by the times of their first records: a trace is meant to be in order of time, and what is
-/// out of order by less than a chunk, usually 16,384 records, is found all the same. Takes a few reads and the memory of the
-/// table, 8 bytes a chunk.
+/// Seeks to the part of a trace that contains a span, if the trace is in weir's own format and ends with its
+/// table; otherwise returns the input, to be read from the start. Chunks are located by the times of their
+/// first records. Traces are expected in time order; records out of order by less than a chunk, usually
+/// 16,384 records, are found nevertheless. Cost: a few reads and the memory of the table, 8 bytes per chunk.
 ///
 /// # Errors
-/// As `input`, which is left anywhere.
+/// As `input`, whose position is then undefined.
 pub fn seek<R: Read + Seek>(mut input: R, span: Span) -> io::Result<Result<Part<R>, R>> {
     let Some(Chunks { magic, chunks, .. }) = Chunks::of(&mut input)? else { return Ok(Err(input)) };
     let Some(first) = chunks.first() else { return Ok(Err(input)) };
     let Some(first) = first.first_time(&mut input)? else { return Ok(Err(input)) };
-    // How many chunks begin before a time; one that cannot be read does, and is met on reading.
+    // Counts the chunks that begin before a time; one that cannot be read counts, and its error appears on
+    // reading.
     let mut before = |time: Nanos| {
         let (mut low, mut high) = (0, chunks.len());
         while low < high {
@@ -53,22 +54,23 @@ pub fn seek<R: Read + Seek>(mut input: R, span: Span) -> io::Result<Result<Part<
     Ok(Ok(Part { input: Cursor::new(magic).chain(input.take(until.saturating_sub(from))), first }))
 }
 
-/// Bytes of a trace from the chunk on that holds a record.
+/// The rest of a trace, from the chunk that contains a record.
 #[derive(Debug)]
 pub struct Rest<R> {
     /// The trace, without the chunks before.
     pub input: io::Chain<Cursor<Vec<u8>>, R>,
-    /// Records in these.
+    /// Number of records in the chunks before.
     pub before: u64,
 }
 
-/// The rest of a trace from the chunk on that holds the record of this number, from 0, if it is of weir's own format and ends
-/// with its tables; else it is to be read from the start, as are traces written before there were numbers. What is before is
-/// neither read nor unpacked. If there are no more records there is no chunk in it. Takes a few reads and the memory of the
-/// tables, 12 bytes a chunk.
+/// Seeks to the chunk that contains the record of this number, from 0, if the trace is in weir's own format
+/// and ends with its tables; otherwise returns the input, to be read from the start, as with traces written
+/// before the table of record counts existed. The chunks before are neither read nor unpacked. If there are
+/// no more records, the rest has no chunk. Cost: a few reads and the memory of the tables, 12 bytes per
+/// chunk.
 ///
 /// # Errors
-/// As `input`, which is left anywhere.
+/// As `input`, whose position is then undefined.
 pub fn seek_number<R: Read + Seek>(mut input: R, number: u64) -> io::Result<Result<Rest<R>, R>> {
     let Some(Chunks { magic, chunks, counts }) = Chunks::of(&mut input)? else { return Ok(Err(input)) };
     let counts = match counts {
@@ -88,20 +90,21 @@ pub fn seek_number<R: Read + Seek>(mut input: R, number: u64) -> io::Result<Resu
     Ok(Ok(Rest { input: Cursor::new(magic).chain(input), before }))
 }
 
-/// What the tables at a trace's end tell.
+/// Contents of the tables at a trace's end.
 struct Chunks {
-    /// The trace's first frame, as it is stored.
+    /// The trace's first frame, as stored.
     magic: Vec<u8>,
     chunks: Vec<Frame>,
-    /// The frame with the numbers of their records.
+    /// The frame with the record counts of the chunks.
     counts: Option<Frame>,
 }
 
 impl Chunks {
-    /// `None` unless it is a trace of weir's own format that ends with its table.
+    /// Reads the tables; returns `None` unless the input is a trace in weir's own format that ends with its
+    /// table.
     fn of(input: &mut (impl Read + Seek)) -> io::Result<Option<Self>> {
         let Some(mut chunks) = table(input)? else { return Ok(None) };
-        // Another program's table may be of frames as large as a disk.
+        // The table of another program may have frames as large as a disk.
         if chunks.first().is_none_or(|head| head.unpacked as usize != MAGIC.len()) {
             return Ok(None);
         }
@@ -112,7 +115,7 @@ impl Chunks {
     }
 }
 
-/// Where a frame is.
+/// Position and lengths of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     at: u64,
@@ -121,7 +124,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// It as it is stored.
+    /// Reads the frame as stored.
     fn bytes(&self, input: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.packed as usize];
         input.seek(SeekFrom::Start(self.at))?;
@@ -129,7 +132,7 @@ impl Frame {
         Ok(bytes)
     }
 
-    /// How many records each of so many chunks has, if it says so; `None` if it cannot be read.
+    /// Returns the record counts of the chunks, if this frame contains them; `None` if it cannot be read.
     fn counts(&self, chunks: usize, input: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u32>>> {
         let bytes = self.bytes(input)?;
         let Some((head, packed)) = bytes.split_first_chunk::<SKIPPABLE_HEAD>() else { return Ok(None) };
@@ -142,7 +145,7 @@ impl Frame {
         Ok(counts.filter(|counts| counts.len() == chunks))
     }
 
-    /// The time of the first record of the chunk it holds; `None` if it cannot be read.
+    /// Returns the time of the first record of the frame's chunk; `None` if it cannot be read.
     fn first_time(&self, input: &mut (impl Read + Seek)) -> io::Result<Option<Nanos>> {
         if self.unpacked as usize > HEAD + BODY_MAX {
             return Ok(None);
@@ -156,7 +159,7 @@ impl Frame {
     }
 }
 
-/// Where the frames are; `None` if the input does not end with a table.
+/// Reads the positions of the frames; returns `None` if the input does not end with a table.
 fn table(input: &mut (impl Read + Seek)) -> io::Result<Option<Vec<Frame>>> {
     let len = input.seek(SeekFrom::End(0))?;
     let Some(foot_at) = len.checked_sub(FOOT) else { return Ok(None) };
@@ -185,7 +188,7 @@ fn table(input: &mut (impl Read + Seek)) -> io::Result<Option<Vec<Frame>>> {
         frames.push(Frame { at, packed, unpacked });
         at += u64::from(packed);
     }
-    // They fill what is before the table.
+    // The frames must fill everything before the table.
     Ok((at == start).then_some(frames))
 }
 
@@ -197,7 +200,7 @@ mod tests {
     use std::io::BufReader;
     use weir_model::{Bytes, Op, VolumeOffset};
 
-    /// A trace of so many records, one a microsecond from a second on, or a little out of order.
+    /// Makes a trace of `records` records, one a microsecond from one second on, some slightly out of order.
     fn trace(records: u64) -> (Vec<u8>, Vec<Record>) {
         let record = |n: u64| Record {
             at: Nanos::secs(1) + Nanos::micros(if n % 100 == 7 { n - 5 } else { n }),
@@ -212,7 +215,7 @@ mod tests {
         (writer.finish().expect("whole"), all)
     }
 
-    /// How much is read of an input.
+    /// Counts the bytes read from an input.
     #[derive(Debug)]
     struct Counted<R>(R, u64);
 
@@ -261,7 +264,7 @@ mod tests {
         {
             assert!(seek(Cursor::new(other), span(0, 1)).expect("read").is_err());
         }
-        // Another program's frames, whose first is large.
+        // The frames of another program, the first of which is large.
         let mut other = zstd::encode_all(&vec![7; 1 << 20][..], 1).expect("packed");
         let packed = other.len() as u32;
         for word in [SKIPPABLE, 17, packed, 1 << 20, 1] {
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!(found.map(|record| record.expect("good").offset.0).collect::<Vec<_>>(), [8192]);
     }
 
-    /// Records of this number and behind, so many, and how many bytes were read for it.
+    /// Returns up to `most` records from number `skip` on, and the number of bytes read.
     fn numbered(bytes: &[u8], skip: u64, most: u64) -> (Vec<Record>, u64) {
         let mut counted = Counted(Cursor::new(bytes), 0);
         let rest = seek_number(&mut counted, skip).expect("read").expect("weir's own");
@@ -289,7 +292,7 @@ mod tests {
         (found, counted.1)
     }
 
-    /// A trace whose chunks have so many records, each of one of three disks.
+    /// Makes a trace whose chunks have these numbers of records, each of one of three disks.
     fn of_chunks(chunks: &[u16]) -> (Vec<u8>, Vec<Record>) {
         let mut writer = Writer::new(format("weir").expect("a format"), Vec::new()).expect("begun");
         let mut all = Vec::new();
@@ -312,7 +315,7 @@ mod tests {
         for skip in [0, 1, 16_383, 16_384, 200_000, 399_999] {
             let (found, read) = numbered(&bytes, skip, 5);
             assert_eq!(found, all.iter().skip(skip as usize).take(5).copied().collect::<Vec<_>>(), "{skip}");
-            // A chunk is a 25th of it.
+            // A chunk is a 25th of the trace.
             assert!(read < bytes.len() as u64 / 8, "{read} of {} bytes", bytes.len());
         }
         assert!(numbered(&bytes, 400_000, 5).0.is_empty());
@@ -321,14 +324,14 @@ mod tests {
         assert!(seek_number(Cursor::new(cut), 7).expect("read").is_err());
         let reader = Reader::open("t", cut, None).expect("a trace").numbered(7..9, 0);
         assert_eq!(reader.map(|record| record.expect("good")).collect::<Vec<_>>(), &all[7..9]);
-        // What unpacks it meets nothing of them.
+        // A program that unpacks the whole trace does not see the tables.
         let unpacked = zstd::decode_all(&bytes[..]).expect("zstd");
         let again = Reader::open("t", &unpacked[..], None).expect("a trace");
         assert_eq!(again.filter(Result::is_ok).count(), all.len());
     }
 
     proptest! {
-        /// Beside one that reads all and skips.
+        /// Compares with a reader that reads everything and skips.
         #[test]
         fn records_by_number_are_those_one_would_count_to(
             chunks in prop::collection::vec(0..40u16, 0..12),
@@ -341,7 +344,7 @@ mod tests {
             let naive = Reader::open("t", &bytes[..], None).expect("a trace");
             let naive: Vec<_> = naive.map(|record| record.expect("good")).collect();
             prop_assert_eq!(naive.len(), all.len());
-            // Disks are numbered as they come.
+            // Disks are numbered in order of appearance.
             let plain = |record: &Record| Record { disk: Disk(0), ..*record };
             let expected: Vec<_> = naive.iter().skip(skip as usize).take(most as usize).map(plain).collect();
             prop_assert_eq!(found.iter().map(plain).collect::<Vec<_>>(), expected);
@@ -359,7 +362,7 @@ mod tests {
                 let found: Vec<_> = reader.numbered(skip..skip + 5, before).collect();
                 prop_assert!(found.len() <= 5);
                 let whole = found.iter().flatten().zip(all.iter().skip(skip as usize));
-                // Nothing that was skipped is taken for something else.
+                // No skipped data is misinterpreted.
                 prop_assert!(whole.clone().all(|(found, record)| found.offset == record.offset));
             }
         }

@@ -3,55 +3,55 @@
 use crate::{Format, Reader, Record, TraceError};
 use weir_model::{Bytes, Nanos, SECTOR};
 
-/// All records of a trace, in order of time; the first at time zero.
+/// All records of a trace in time order; the first is at time zero.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Its name.
+    /// Trace name.
     pub name: String,
     /// The format it was read as.
     pub format: Format,
-    /// At least one.
+    /// The records, at least one.
     pub records: Vec<Record>,
-    /// What it calls its disks; a record's [`Disk`](crate::Disk) is an index into it.
+    /// Names of its disks; a record's [`Disk`](crate::Disk) is an index.
     pub disks: Vec<String>,
-    /// What was not as it should be.
+    /// Counts of irregularities.
     pub tally: Tally,
 }
 
-/// What was met on reading a trace.
+/// Counts of irregularities met while reading a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Lines that were as they should be and hold no request to replay.
+    /// Number of valid lines without a request to replay.
     pub left_out: u64,
-    /// Lines that are not as the format says.
+    /// Number of malformed lines.
     pub bad: u64,
-    /// The first of them.
+    /// The first malformed line.
     pub first_bad: Option<TraceError>,
-    /// Where it breaks off, if it does.
+    /// Where the trace breaks off, if it does.
     pub cut: Option<TraceError>,
-    /// Records that were earlier than the one above them.
+    /// Number of records with an earlier time than their predecessor.
     pub out_of_order: u64,
-    /// Why the format that was found out may be wrong: [`Reader::note`].
+    /// Why the detected format may be wrong: see [`Reader::note`].
     pub doubt: Option<String>,
-    /// Records whose sizes are no multiple of 512 bytes.
+    /// Records whose sizes are not multiples of 512 bytes.
     pub odd_sizes: OddSizes,
-    /// Records.
+    /// Number of records.
     good: u64,
-    /// The time of the last one.
+    /// Time of the last record.
     last: Nanos,
 }
 
-/// Requests whose sizes are no multiple of 512 bytes, which no disk is asked for.
+/// Requests whose sizes are not multiples of 512 bytes, which no disk accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OddSizes {
-    /// How many there are.
+    /// Number of such requests.
     pub count: u64,
-    /// The size of the first.
+    /// Size of the first.
     pub first: Bytes,
 }
 
 impl OddSizes {
-    /// Counts a record, if it is one.
+    /// Counts the record, if its size is odd.
     #[inline]
     pub fn count(&mut self, record: &Record) {
         if !record.len.0.is_multiple_of(SECTOR) {
@@ -62,7 +62,7 @@ impl OddSizes {
         }
     }
 
-    /// What is to be said of them, of so many requests in all.
+    /// Returns a note about them, out of `requests` requests.
     pub fn note(&self, requests: u64) -> Option<String> {
         (self.count > 0).then(|| {
             format!(
@@ -75,12 +75,12 @@ impl OddSizes {
 }
 
 impl Trace {
-    /// Reads all of it. Bad lines are left out and counted, and so is what follows a cut; `strict`
-    /// stops at the first of either.
+    /// Reads a whole trace. Malformed lines are skipped and counted, and so is a truncated end; with
+    /// `strict`, reading stops at the first of either.
     ///
     /// # Errors
-    /// If there is no record, or more lines are bad than good; with `strict`, whatever is not as it
-    /// should be.
+    /// Fails if there is no record, or if more lines are malformed than valid; with `strict`, on any
+    /// irregularity.
     pub fn load(mut reader: Reader<'_>, strict: bool) -> Result<Self, TraceError> {
         let mut records: Vec<Record> = Vec::new();
         let tally = Tally::read(&mut reader, strict, |record| records.push(record))?;
@@ -95,15 +95,15 @@ impl Trace {
         Ok(Self { name, format, records, disks, tally })
     }
 
-    /// From the first request to the last.
+    /// Returns the time from the first request to the last.
     pub fn duration(&self) -> Nanos {
         self.records.last().map_or(Nanos(0), |last| last.at)
     }
 }
 
 impl Tally {
-    /// Gives every record of a trace, in the order of the file, to `take`. Bad lines are left out and counted, and so is
-    /// what follows a cut; `strict` stops at the first of either.
+    /// Passes every record of a trace, in file order, to `take`. Malformed lines are skipped and counted, and
+    /// so is a truncated end; with `strict`, reading stops at the first of either.
     ///
     /// # Errors
     /// As [`Trace::load`].
@@ -126,10 +126,10 @@ impl Tally {
         Ok(tally)
     }
 
-    /// The next record; `None` at the end, when the tally is complete.
+    /// Returns the next record; `None` at the end, when the tally is complete.
     ///
     /// # Errors
-    /// As [`Self::read`], after which there is nothing more to come.
+    /// As [`Self::read`]; after an error there are no more records.
     #[inline]
     pub fn next(&mut self, reader: &mut Reader<'_>, strict: bool) -> Result<Option<Record>, TraceError> {
         for next in &mut *reader {
@@ -152,7 +152,7 @@ impl Tally {
         (self.good, self.last) = (self.good + 1, record.at);
     }
 
-    /// Counts what is not as it should be.
+    /// Counts an irregularity.
     fn meet(&mut self, error: TraceError, strict: bool) -> Result<(), TraceError> {
         match error {
             error if strict => return Err(error),
@@ -165,15 +165,15 @@ impl Tally {
         Ok(())
     }
 
-    /// Completes the tally of a trace that has been read.
+    /// Completes the tally at the end of a trace.
     fn end(&mut self, reader: &Reader<'_>) -> Result<(), TraceError> {
         self.left_out = reader.left_out();
         self.doubt = reader.note().map(Into::into);
         let trace = || reader.name().to_owned();
         match &self.first_bad {
-            // Bad lines are of all the trace, though only a part of it may be wanted.
+            // Malformed lines are counted over the whole trace, even if only a part of it is wanted.
             Some(TraceError::Line { line, .. }) if self.is_mostly_bad(reader) && self.cut.is_some() => {
-                // What is damaged before it breaks off unpacks to anything.
+                // Damaged compressed data may unpack to arbitrary lines before it breaks off.
                 let before = *line - 1;
                 Err(match self.cut.clone() {
                     Some(TraceError::Cut { trace, unit, why, .. }) => {
@@ -195,7 +195,8 @@ impl Tally {
         self.bad > self.good + reader.unwanted()
     }
 
-    /// What could not be used as it is, for people, of a trace of which so many requests were used.
+    /// Returns notes about data that could not be used as it is, for a trace of which `requests` requests
+    /// were used.
     pub fn notes(&self, requests: usize) -> Vec<String> {
         let mut notes: Vec<_> = self.doubt.iter().cloned().chain(self.odd_sizes.note(self.good)).collect();
         if let Some(first) = &self.first_bad {

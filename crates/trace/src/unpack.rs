@@ -1,4 +1,4 @@
-//! Unpacks what a trace may be compressed with, known by how it begins.
+//! Decompresses traces; the compression is detected by its magic number.
 
 use crate::TraceError;
 use bzip2::bufread::MultiBzDecoder;
@@ -8,17 +8,17 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What begins how.
+/// Magic numbers of the compression formats.
 const MAGICS: [(&[u8], Packed); 4] = [
     (b"\x1f\x8b", Packed::Gzip),
     (b"\x28\xb5\x2f\xfd", Packed::Zstd),
     (b"\xfd7zXZ\0", Packed::Xz),
     (b"BZh", Packed::Bzip2),
 ];
-/// The longest of these.
+/// Length of the longest magic number.
 const MAGIC: u64 = 6;
 
-/// What unpacking xz may take, in KiB: its largest usual dictionary, and some.
+/// Memory limit for xz, in KiB: its largest usual dictionary, and some more.
 const XZ_MEMORY: u32 = 128 << 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +40,8 @@ impl Packed {
     }
 }
 
-/// The input as it was before it was compressed with gzip, zstd, xz or bzip2; as it is if it was not. Its errors say
-/// near which byte of the input they were met.
+/// Decompresses the input, if it is compressed with gzip, zstd, xz or bzip2; otherwise returns it unchanged.
+/// Errors say near which byte of the input they occurred.
 pub(crate) fn unpack<'a>(
     trace: &str,
     mut input: impl BufRead + Send + 'a,
@@ -63,13 +63,13 @@ pub(crate) fn unpack<'a>(
         Packed::Gzip => Box::new(MultiGzDecoder::new(all)),
         Packed::Bzip2 => Box::new(MultiBzDecoder::new(all)),
         Packed::Zstd => Box::new(zstd::Decoder::with_buffer(all).map_err(cut)?),
-        // It asks for single bytes of headers.
+        // The decoder reads headers byte by byte.
         Packed::Xz => Box::new(XzReader::new_mem_limit(BufReader::new(all), true, XZ_MEMORY)),
     };
     Ok(Box::new(Unpacked { unpacked, used, packed: packed.name() }))
 }
 
-/// Counts the bytes that are taken from an input.
+/// Counts the bytes taken from an input.
 struct Counted<R> {
     input: R,
     used: Arc<AtomicU64>,
@@ -94,7 +94,8 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 }
 
-/// What was packed. Its errors say where the input is damaged, unless the operating system refused to read it.
+/// Decompressed input. Its errors say where the input is damaged, unless the operating system failed to read
+/// it.
 struct Unpacked<'a> {
     unpacked: Box<dyn Read + Send + 'a>,
     used: Arc<AtomicU64>,

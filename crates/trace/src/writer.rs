@@ -10,26 +10,26 @@ use std::io::{self, Write};
 use thiserror::Error;
 use weir_model::{Nanos, Op, SECTOR};
 
-/// Why no trace can be begun.
+/// Why a trace cannot be written.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// The format is only read.
+    /// The format is read-only.
     #[error("traces are not written as {format}; name one of {known}")]
     NotWritable {
-        /// Its name.
+        /// The format's name.
         format: String,
-        /// Those that are written.
+        /// Names of the writable formats.
         known: String,
     },
-    /// The output took no bytes.
+    /// Writing to the output failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Writes one record. `false`, and nothing written, if the format has no way to say it.
+/// Writes one record. Returns `false`, with nothing written, if the format cannot represent it.
 type WriteLine = fn(&mut dyn Write, &Told<'_>) -> io::Result<bool>;
 
-/// The formats of text that are written: name, heading, how.
+/// The writable text formats: name, heading, writer.
 const LINES: [(&str, &str, WriteLine); 9] = [
     ("msr", "", msr),
     ("vscsi", "version,time,op,size,lbn\n", vscsi),
@@ -42,29 +42,29 @@ const LINES: [(&str, &str, WriteLine); 9] = [
     ("fio-3", "fio version 3 iolog\n", fio_3),
 ];
 
-/// The format whose records say what comes after them.
+/// The format whose records refer to later ones.
 const ORACLE: &str = "oracle";
 
-/// A record, and what is told with it.
+/// A record with its context.
 struct Told<'r> {
     record: &'r Record,
-    /// What the trace it is from calls the disk.
+    /// The source trace's name of the disk.
     disk: &'r str,
-    /// It is the first of its disk.
+    /// True if it is the first of its disk.
     is_first: bool,
-    /// Since the record before it, as far as that was told in microseconds.
+    /// Time since the previous record, as far as it was written in microseconds.
     since: Nanos,
 }
 
 /// Writes a trace in another format, record by record.
 ///
-/// Times are kept as exactly as the format can say them, rounded down; disks are numbered where it has no names for
-/// them. Takes constant memory, but 24 bytes for each request of `oracle`, which is written when the trace ends: that takes
-/// 8 more for each request, and some 30 for each page.
+/// Times are rounded down to the precision of the format; disks are numbered if the format has no names for
+/// them. Memory is constant, except for `oracle`, which is written when the trace ends: it takes 24 bytes per
+/// request, and at the end 8 more per request and about 30 per page.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: Out<W>,
-    /// Disks that have come, a bit each.
+    /// Disks seen so far, one bit each.
     seen: Vec<bool>,
     last: Option<Nanos>,
 }
@@ -76,10 +76,10 @@ enum Out<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// A trace of the format, which begins with what such a trace begins with.
+    /// Begins a trace of the format, with its heading.
     ///
     /// # Errors
-    /// If the format is only read, or as `out`.
+    /// Fails if the format is read-only, or as `out`.
     pub fn new(format: &Format, mut out: W) -> Result<Self, WriteError> {
         let out = if format.name == "weir" {
             let mut frames = Frames { out, table: Vec::new(), counts: Vec::new() };
@@ -98,8 +98,8 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, seen: Vec::new(), last: None })
     }
 
-    /// Writes a record, of the disk the trace it comes from calls so. `false` if the format has no way to say it: a
-    /// trim, or what does not begin or end with a sector, or begin with a page; then it is left out.
+    /// Writes a record of the disk of this name. Returns `false`, and leaves the record out, if the format
+    /// cannot represent it: a trim, or a range that is not aligned to sectors or pages.
     ///
     /// # Errors
     /// As the output.
@@ -136,9 +136,9 @@ impl<W: Write> Writer<W> {
         self.seen.get(disk.0 as usize).is_some_and(|seen| *seen)
     }
 
-    /// Has all that was written so far reach the output, and flushes that: it can be read though the trace is never
-    /// ended. Of `oracle` nothing is there before the end. Costs the system's calls, and a chunk of weir's own format,
-    /// which packs less the fewer records are in it: not for each record.
+    /// Flushes everything written so far to the output, so that it can be read even if the trace is never
+    /// finished. With `oracle`, nothing is written before the end. Cost: system calls, and in weir's own
+    /// format a chunk, which compresses worse the fewer records it has; do not call it for each record.
     ///
     /// # Errors
     /// As the output.
@@ -153,7 +153,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Ends the trace.
+    /// Finishes the trace.
     ///
     /// # Errors
     /// As the output.
@@ -186,33 +186,35 @@ impl<W: Write> std::fmt::Debug for Out<W> {
     }
 }
 
-/// The names of the formats that are written.
+/// Returns the names of the writable formats.
 pub fn writable() -> impl Iterator<Item = &'static str> {
     std::iter::once("weir").chain(LINES.iter().map(|(name, ..)| *name)).chain([ORACLE])
 }
 
-/// Whether the format says to which disk a request is: else requests to several are requests to one when they are read again.
+/// Reports whether the format represents disks; otherwise requests to several disks are read back as requests
+/// to one.
 pub fn tells_disks(format: &Format) -> bool {
     ![ORACLE, "vscsi"].contains(&&*format.name)
 }
 
-/// Frames of zstd, each of which can be unpacked alone, and where each is: zstd's seekable format, version 0.1.0.
+/// zstd frames that can be decompressed independently, with a table of their positions: zstd's seekable
+/// format, version 0.1.0.
 struct Frames<W> {
     out: W,
-    /// Lengths of the frames, packed and not.
+    /// Packed and unpacked lengths of the frames.
     table: Vec<[u32; 2]>,
-    /// Records of the chunks.
+    /// Record counts of the chunks.
     counts: Vec<u32>,
 }
 
-/// The level of zstd: its usual one.
+/// zstd's default level.
 const LEVEL: i32 = 3;
-/// What a frame begins with that is skipped, and what the table of the seekable format ends with.
+/// Magic numbers of the skippable frame with the table, and at the end of the table of the seekable format.
 pub(crate) const SKIPPABLE: u32 = 0x184d_2a5e;
 pub(crate) const SEEKABLE: u32 = 0x8f92_eab1;
-/// What a frame begins with that is skipped, and has the numbers of the chunks' records.
+/// Magic number of the skippable frame with the record counts of the chunks.
 pub(crate) const COUNTS: u32 = 0x184d_2a57;
-/// What follows that: the length of the frame's content.
+/// Length of a skippable frame's header: magic number and length of the content.
 pub(crate) const SKIPPABLE_HEAD: usize = 8;
 
 impl<W: Write> Frames<W> {
@@ -232,7 +234,7 @@ impl<W: Write> Frames<W> {
         self.write(&bytes)
     }
 
-    /// How many records each chunk has, in a frame that whoever unpacks the trace skips.
+    /// Writes the record counts of the chunks, in a frame that decompressors skip.
     fn write_counts(&mut self) -> io::Result<()> {
         let counts: Vec<_> = self.counts.iter().flat_map(|count| count.to_le_bytes()).collect();
         let packed = packed(&counts)?;
@@ -258,7 +260,7 @@ impl<W: Write> Frames<W> {
     }
 }
 
-/// As a frame of zstd, with its checksum.
+/// Compresses bytes to a zstd frame with a checksum.
 fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut packer = zstd::Encoder::new(Vec::new(), LEVEL)?;
     packer.include_checksum(true)?;
@@ -266,13 +268,13 @@ fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
     packer.finish()
 }
 
-/// First sector and number of sectors, if it is whole ones.
+/// Returns the first sector and the number of sectors, if the record is aligned.
 fn sectors(record: &Record) -> Option<(u64, u64)> {
     let is_whole = record.offset.0.is_multiple_of(SECTOR) && record.len.0.is_multiple_of(SECTOR);
     is_whole.then_some((record.offset.0 / SECTOR, record.len.0 / SECTOR))
 }
 
-/// A word for reads and one for writes; `None` for a trim.
+/// Returns the word for reads or for writes; `None` for a trim.
 fn word(op: Op, read: &'static str, write: &'static str) -> Option<&'static str> {
     match op {
         Op::Read => Some(read),
@@ -284,7 +286,7 @@ fn word(op: Op, read: &'static str, write: &'static str) -> Option<&'static str>
 fn msr(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     let record = told.record;
     let Some(op) = word(record.op, "Read", "Write") else { return Ok(false) };
-    // A host and a number, or what can stand for them.
+    // Host and number, or substitutes for them.
     let parts = told
         .disk
         .rsplit_once(',')
@@ -327,13 +329,13 @@ fn alibaba(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The disk's name, if it is a number; else a number no device has.
+/// Returns the disk's name, if it is a number; otherwise a number that no device has.
 fn number(told: &Told<'_>) -> u32 {
     let known = told.disk.parse::<u32>().ok().filter(|number| number.to_string() == told.disk);
     known.unwrap_or(u32::MAX - told.record.disk.0)
 }
 
-/// Its times are whole seconds.
+/// Writes Tencent's format: times are whole seconds.
 fn tencent(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     let record = told.record;
     let (Some((sector, len)), Some(op)) = (sectors(record), word(record.op, "0", "1")) else {
@@ -343,7 +345,7 @@ fn tencent(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Without a response's time.
+/// Writes SYSTOR's format without response times.
 fn systor(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     let record = told.record;
     let Some(op) = word(record.op, "R", "W") else { return Ok(false) };
@@ -362,7 +364,7 @@ fn mqsim(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Its waits are in whole microseconds.
+/// Writes fio's version 2: delays are whole microseconds.
 fn fio_2(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     let wait = told.since.0 / 1000;
     if wait > 0 {
@@ -375,7 +377,7 @@ fn fio_3(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     fio(out, told, &format!("{} ", told.record.at.0 / 1000))
 }
 
-/// What stands for the disk: a name without blanks.
+/// Returns a name of the disk without blanks.
 fn file(told: &Told<'_>) -> String {
     if told.disk.is_empty() {
         return format!("disk{}", told.record.disk.0);

@@ -1,5 +1,5 @@
-//! The development traces, read whole. They are not part of the repository: `WEIR_TRACES` names the folder
-//! they are in, else it is `../shared/traces` beside the repository. What is not there is left out.
+//! Reads the development traces completely. They are not part of the repository: `WEIR_TRACES` names their
+//! folder; by default it is `../shared/traces` beside the repository. Missing traces are skipped.
 
 #![expect(clippy::disallowed_types, clippy::disallowed_macros, reason = "a test may read a file")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use weir_model::{BLOCK, Op};
 use weir_trace::{Reader, Trace};
 
-/// File, format, requests, of them reads, distinct 4 KiB blocks: as `trace_stats.py` counts them.
+/// File, format, number of requests, share of reads, distinct 4 KiB blocks, as counted by `trace_stats.py`.
 const EXPECTED: &[(&str, &str, usize, f64, usize)] = &[
     ("workloads/cloudphysics_vm.csv.gz", "vscsi", 113_872, 0.412, 269_210),
     ("workloads/dtrs_release_server.trace.gz", "mqsim", 127_043, 0.890, 1_272_267),

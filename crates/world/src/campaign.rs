@@ -1,6 +1,6 @@
-//! Histories from seeds: what to do to which pool, for tests and for long campaigns.
+//! Histories from seeds: pools and the steps to execute, for tests and long campaigns.
 //!
-//! A seed gives a [`History`]: plain data that can be run, printed, [shrunk](shrink) and run again.
+//! A seed gives a [`History`]: plain data that can be run, printed, [shrunk](shrink()) and run again.
 
 mod ask;
 mod audits;
@@ -19,40 +19,40 @@ use faults::{astray, breaking, leap, unreadable};
 pub(crate) use setup::setup;
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 
-/// What histories are to be like.
+/// Characteristics of histories.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistoryKind {
-    /// Requests between one crash and the next, on average; without crashes, of the whole history.
+    /// Mean number of requests between two crashes; without crashes, of the whole history.
     pub requests: u64,
-    /// Power cuts and kills.
+    /// Number of power losses and kills.
     pub crashes: u64,
-    /// Power losses in copies of the pool, for each of its own, on average.
+    /// Mean number of power losses in copies of the pool for each of its own.
     pub copies: u64,
     /// Whether devices fail.
     pub faults: bool,
-    /// Whether devices damage what is on them, telling nobody.
+    /// Whether devices damage data silently.
     pub rot: bool,
-    /// Several volumes of one extent each fight over less space than they need, so that what one
-    /// gives up another one gets at once.
+    /// Whether several volumes of one extent each compete for less space than they need, so that freed space
+    /// is reused at once.
     pub crowded: bool,
-    /// Volumes of hundreds of extents, written a block here and there and trimmed all over: frames and
-    /// maps of many pages, in a metadata area that the map can outgrow; or as many small ones, each of
-    /// which takes a page of the map once it is written to.
+    /// Whether volumes have hundreds of extents, written a block here and there and trimmed entirely: frames
+    /// and maps of many pages, in a metadata area that the map can outgrow; or there are as many small
+    /// volumes, each of which uses a map page once it is written.
     pub wide: bool,
-    /// Extents of 512 KiB to 4 MiB, of which there are few.
+    /// Whether there are few extents of 512 KiB to 4 MiB.
     pub large: bool,
-    /// Volumes that do not end with a whole block.
+    /// Whether volume sizes are not multiples of a block.
     pub odd: bool,
-    /// Whether the devices are looked at, and lost for good in copies of the pool.
+    /// Whether the devices are audited, and lost permanently in copies of the pool.
     pub audits: bool,
-    /// At least so many devices.
+    /// Minimum number of devices.
     pub devices_min: u64,
-    /// At least so many volumes.
+    /// Minimum number of volumes.
     pub volumes_min: u64,
 }
 
 impl HistoryKind {
-    /// No more than requests, restarts and volumes that come and go.
+    /// Only requests, restarts and replacements of volumes.
     #[must_use]
     pub const fn calm(requests: u64) -> Self {
         Self {
@@ -71,7 +71,8 @@ impl HistoryKind {
         }
     }
 
-    /// What a campaign does with this seed: something of everything, long and crash after crash.
+    /// Returns the kind that a campaign uses for this seed: a mix of everything, long, with crash after
+    /// crash.
     #[must_use]
     pub fn of(seed: Seed) -> Self {
         let mut rng = Rng::new(seed).fork();
@@ -83,35 +84,35 @@ impl HistoryKind {
         Self { crowded, wide, faults, rot, devices_min: 3, volumes_min: 2, ..Self::crashing(crashes, 350) }
     }
 
-    /// So many crashes with so many requests before each.
+    /// Returns a kind with this many crashes and requests before each.
     #[must_use]
     pub const fn crashing(crashes: u64, requests: u64) -> Self {
         Self { crashes, copies: 3, ..Self::calm(requests) }
     }
 }
 
-/// A pool, and what is done to it.
+/// A pool, and the steps to execute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The pool.
     pub setup: Setup,
-    /// What is done.
+    /// The steps.
     pub steps: Vec<HistoryStep>,
 }
 
-/// What came of a history.
+/// The result of a history.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The failure, and how many steps had been begun by then.
+    /// The failure, and the number of steps begun by then.
     pub failure: Option<(Failure, usize)>,
-    /// What was gone through.
+    /// Statistics.
     pub statistics: Statistics,
-    /// Two runs have the same only if the same happened in both.
+    /// Digest: equal for two runs only if the same happened in both.
     pub digest: u64,
 }
 
 impl History {
-    /// The history that belongs to a seed.
+    /// Returns the history of a seed.
     #[must_use]
     pub fn new(seed: Seed, kind: &HistoryKind) -> Self {
         let mut rng = Rng::new(seed);
@@ -130,7 +131,7 @@ impl History {
             maker.some_requests(&mut rng, requests, &mut steps);
             maker.audits(&mut apart, &mut steps);
             maker.crash(&mut rng, &mut steps);
-            // Without looking at everything, much stays undecided until the next crash.
+            // Without a check of everything, much stays undecided until the next crash.
             if rng.below(if kind.wide { 4 } else { 2 }) == 0 {
                 steps.push(HistoryStep::Check);
             }
@@ -140,7 +141,7 @@ impl History {
         Self { setup, steps }
     }
 
-    /// Runs it. A panic of the engine counts as a failure of the history.
+    /// Runs the history. A panic of the engine counts as a failure.
     #[must_use]
     pub fn run(&self) -> Outcome {
         let mut begun = 0;
@@ -176,7 +177,7 @@ impl Outcome {
     }
 }
 
-/// Picks one of several, each as often as the number beside it says.
+/// Picks one of several values with these weights.
 pub(crate) fn weighted<T: Copy>(rng: &mut Rng, choices: &[(u64, T)]) -> T {
     let mut at = rng.below(choices.iter().map(|choice| choice.0).sum());
     let found = choices.iter().find(|(weight, _)| {
@@ -191,7 +192,7 @@ pub(crate) fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
     choices[rng.below(choices.len() as u64) as usize]
 }
 
-/// From `least` to `most`.
+/// Returns a number from `least` to `most`.
 pub(crate) fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
     least + rng.below((most + 1).saturating_sub(least))
 }
@@ -199,7 +200,7 @@ pub(crate) fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
 struct Maker<'a> {
     kind: &'a HistoryKind,
     extent: ExtentSize,
-    /// Of the largest volume.
+    /// Number of extents of the largest volume.
     extents: u64,
     volumes: u64,
 }
@@ -214,7 +215,7 @@ impl Maker<'_> {
         }
     }
 
-    /// What happens between requests.
+    /// Draws a step between requests.
     fn interlude(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         let faults = if self.kind.faults { 2 } else { 0 };
         let rot = if self.kind.rot { 1 } else { 0 };
@@ -234,7 +235,7 @@ impl Maker<'_> {
         steps.push(step);
     }
 
-    /// A volume makes way for another one, and perhaps something happens to the pool before or meanwhile.
+    /// Draws the replacement of a volume, perhaps with a fault before or meanwhile.
     fn replace(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) -> HistoryStep {
         let asks = match weighted(rng, &[(3, 0), (3, 1), (1, 2), (1, 3), (1, 4)]) {
             0 => 0,
@@ -261,7 +262,7 @@ impl Maker<'_> {
         (0..asks).map(|_| self.ask(rng)).collect()
     }
 
-    /// A device begins to fail or to deceive, if any may.
+    /// Draws a device failure or deception, if the kind allows one.
     fn breakage(&self, rng: &mut Rng) -> Option<HistoryStep> {
         match (self.kind.faults, self.kind.rot) {
             (true, _) => Some(breaking(rng)),
@@ -270,8 +271,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Many extents change, and one flush asks for all of it: a frame of several sectors, which a crash
-    /// can tear.
+    /// Changes many extents, followed by one flush for all of it: a journal frame of several sectors, which a
+    /// crash can tear.
     fn storm(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         for _ in 0..between(rng, 30, 60) {
             let volume = rng.below(self.volumes) as usize;
@@ -297,7 +298,7 @@ impl Maker<'_> {
         let again = again(rng, how);
         let rot = (self.kind.rot && rng.chance(0.95)).then(|| rng.word());
         if how == Stop::Kill && rng.chance(0.8) {
-            // Only a power cut ends it: the pool is opened with it.
+            // Only a power loss ends it: the pool is opened with the failing device.
             steps.extend(self.breakage(rng));
         }
         if quiet {
@@ -314,8 +315,8 @@ impl Maker<'_> {
     }
 }
 
-/// What else happens while the pool is opened. After a kill more often: what it left in the devices'
-/// caches, and what a failed opening put there, is lost only with the power.
+/// Draws further stops while the pool is opened. They are more frequent after a kill: what it left in the
+/// devices' caches, and what a failed opening put there, is lost only with the power.
 fn again(rng: &mut Rng, first: Stop) -> Vec<Again> {
     let (times, kills) = match first {
         Stop::PowerCut => (weighted(rng, &[(14, 0), (4, 1), (1, 2)]), 0.1),

@@ -1,4 +1,4 @@
-//! A simulated device: the port the engine's commands go through, and a disk that implements it.
+//! A simulated device: the port of the engine's commands, and a disk that implements it.
 
 use crate::storage::{Mark, Write};
 use crate::{Rng, Spoilt, Storage, Strike, WorldMemory};
@@ -8,25 +8,26 @@ use weir_model::{
 };
 use weir_timing::Timing;
 
-/// A device of the simulated world, or a fault wrapped around one. Keeps the contract of
-/// [`weir_model::io`]: any order, every command answered once (unless [stopped](Self::stop)).
+/// A device of the simulated world, or a fault wrapped around one. It keeps the contract of
+/// [`weir_model::io`]: any order, every command completes once (unless [stopped](Self::stop)).
 pub trait Device {
-    /// Begins a command. The device owns `io.buffer` until it answers.
+    /// Starts a command. The device owns `io.buffer` until it completes.
     fn submit(&mut self, now: Nanos, io: Io, memory: &mut WorldMemory);
 
-    /// When the next answer is due; `None` if nothing will be answered without a new command.
+    /// Returns when the next completion is due; `None` if nothing will complete without a new command.
     fn next(&self) -> Option<Nanos>;
 
-    /// An answer due at `now` or earlier, if there is one; call until there is none.
+    /// Returns a completion due at `now` or earlier; call it until there is none.
     fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone>;
 
-    /// Everything under way ends without an answer. Time keeps running.
+    /// Ends everything in flight without completion. Time continues.
     fn stop(&mut self, how: Stop);
 
-    /// The bytes beneath, for looking and for faults.
+    /// Returns the underlying bytes, for inspection and for faults.
     fn storage(&mut self) -> &mut Storage;
 
-    /// The bytes as a power loss at this moment would leave them, decided by `rng`. The device goes on.
+    /// Returns the bytes that a power loss at this moment would leave, decided by `rng`. The device
+    /// continues.
     fn after_power_loss(&self, rng: &mut Rng) -> Storage;
 
     /// Appends what faults have done since the last call.
@@ -34,30 +35,30 @@ pub trait Device {
         let _nothing = all;
     }
 
-    /// The device without its faults. Only while nothing is under way.
+    /// Returns the device without its faults. Nothing may be in flight.
     fn mended(self: Box<Self>) -> Box<dyn Device>;
 }
 
-/// Why commands under way are never answered.
+/// Why commands in flight never complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stop {
-    /// The power failed: what was not durable survives in any subset of sectors.
+    /// The power failed: any subset of the sectors that were not durable survives.
     PowerCut,
-    /// Whoever used the device was killed: what had completed is still there, and of the writes
-    /// under way any subset is carried out.
+    /// The user of the device was killed: completed writes are still there, and any subset of the writes in
+    /// flight is executed.
     Kill,
 }
 
-/// Storage with a pace: the plain device, without faults.
+/// Storage with a timing: the plain device, without faults.
 ///
-/// A read or write takes effect partly when submitted, partly when answered (a seeded choice for
-/// each), so that commands overlapping in time mix in every way the port allows.
+/// A read or write takes effect partly at submission, partly at completion (a seeded choice for each), so
+/// that commands overlapping in time mix in every way that the port allows.
 pub struct Disk {
     storage: Storage,
     timing: Box<dyn Timing>,
     rng: Rng,
-    /// By the name the timing knows the command by, so that what it still gives out after a
-    /// [stop](Device::stop) is not taken for a later command of the same id.
+    /// Commands in flight by their name in the timing model, so that completions it still returns after a
+    /// [stop](Device::stop) are not mistaken for those of later commands with the same id.
     under_way: BTreeMap<IoId, UnderWay>,
     submitted: u64,
 }
@@ -65,12 +66,12 @@ pub struct Disk {
 #[derive(Clone)]
 struct UnderWay {
     io: Io,
-    /// How many of the buffer's bytes took effect at submission.
+    /// Number of the buffer's bytes that took effect at submission.
     early: u32,
-    /// A write's remaining bytes as they were submitted, and which of its sectors are spoilt.
+    /// The rest of a write's bytes as of its submission, and its damaged sectors.
     late: Box<[u8]>,
     late_spoilt: Spoilt,
-    /// What a flush covers.
+    /// The writes that a flush covers.
     mark: Mark,
     result: Result<(), IoError>,
 }
@@ -80,7 +81,7 @@ impl UnderWay {
         DeviceOffset(self.io.at.0 + u64::from(self.early))
     }
 
-    /// What of a write has not taken effect.
+    /// Returns the part of a write that has not taken effect.
     fn rest(self) -> Option<Write> {
         let at = self.late_at();
         (!self.late.is_empty()).then(|| Write::under_way(at, self.late, self.late_spoilt))
@@ -92,13 +93,13 @@ impl UnderWay {
 }
 
 impl Disk {
-    /// A disk that takes its time by `timing` and draws its choices from `rng`.
+    /// Creates a disk with this timing, which draws its choices from `rng`.
     #[must_use]
     pub fn new(storage: Storage, timing: Box<dyn Timing>, rng: Rng) -> Self {
         Self { storage, timing, rng, under_way: BTreeMap::new(), submitted: 0 }
     }
 
-    /// How much of a command takes effect at submission.
+    /// Draws how much of a command takes effect at submission.
     fn early(&mut self, io: &Io) -> u32 {
         let sectors = u64::from(io.buffer.len) / SECTOR;
         match self.rng.below(8) {
@@ -171,8 +172,10 @@ impl Device for Disk {
         self.timing.next()
     }
 
+    /// Returns a completion that is due.
+    ///
     /// # Panics
-    /// If the buffer of a write changed while the device owned it: a mistake of its owner.
+    /// Panics if the buffer of a write changed while the device owned it: an error of its owner.
     fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone> {
         let command =
             std::iter::from_fn(|| self.timing.pop(now)).find_map(|number| self.under_way.remove(&number))?;

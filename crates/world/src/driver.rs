@@ -1,8 +1,8 @@
-//! The real engine in the simulated world, beside the oracle.
+//! Runs the real engine in the simulated world, checked by the oracle.
 //!
-//! [`Driver::run`] carries out a history step by step. It plays every part around the engine: the
-//! clients that ask, the reactor that carries commands to devices and answers back, the operator
-//! who stops and opens the pool. Each answer goes past the oracle.
+//! [`Driver::run`] executes a history step by step. It plays every role around the engine: the clients that
+//! send requests, the reactor that passes commands to devices and completions back, the operator who stops
+//! and opens the pool. The oracle checks every reply.
 
 use crate::net::Front;
 use crate::{DeviceSpec, Fault, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket, Trait, World};
@@ -39,63 +39,63 @@ use copies::Opened;
 pub use failure::Failure;
 pub use step::{Again, Ask, Crash, HistoryStep, Lose, Replace, Tune};
 
-/// Everything a history starts from.
+/// The initial state of a history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// Decides every random choice of the world.
+    /// Seed of every random choice of the world.
     pub seed: Seed,
-    /// The pool's extent size.
+    /// Extent size of the pool.
     pub extent: ExtentSize,
-    /// The placement policy, by name.
+    /// Name of the placement policy.
     pub policy: String,
-    /// The pool's devices; the first one carries the map.
+    /// The pool's devices; the first one holds the map.
     pub devices: Vec<DeviceSpec>,
-    /// Pages of the journal ring.
+    /// Number of pages of the journal ring.
     pub journal_pages: u64,
-    /// Pages for the map behind it.
+    /// Number of pages for the map behind it.
     pub meta_pages: u64,
-    /// Whether the second device carries the map as well as the first one.
+    /// Whether the second device holds the map as well.
     pub mirrored: bool,
     /// The volumes.
     pub volumes: Vec<VolumeSpec>,
-    /// When a device that does not answer is given up.
+    /// Time after which a device that does not respond is given up.
     pub deadline: Nanos,
-    /// What becomes of writes when there is no space.
+    /// Behaviour of writes when there is no space.
     pub when_full: WhenFull,
-    /// Of each device's time, what moves may take while clients use it.
+    /// Share of each device's time that the mover may use while clients use the device.
     pub mover_share: Percent,
-    /// What may be taken beyond one place an extent; without a bound: anything.
+    /// Space that may be used beyond one location per extent; `None`: unlimited.
     pub extra: Option<Percent>,
-    /// How long clients must ask for nothing before extents in pieces are put together, if they ever are.
+    /// Idle time of the clients after which fragmented extents are made whole; `None`: never.
     pub quiet: Option<Nanos>,
-    /// Memory for whole extents; none: no extent cache.
+    /// Memory for the cache of whole extents; zero disables it.
     pub extent_cache: Bytes,
-    /// Whether policies' moves are judged, and how.
+    /// Whether and how the policies' moves are judged.
     pub moves: Moves,
-    /// How devices are flushed that no client asks to be.
+    /// Rules for flushing devices without a client's request.
     pub flushes: FlushRules,
     /// Buffer memory.
     pub memory: Bytes,
-    /// Most requests under way at once.
+    /// Maximum number of requests in flight.
     pub depth: usize,
-    /// How devices carry out durable writes.
+    /// How devices execute durable writes.
     pub durable_writes: DurableWrites,
     /// Whether devices are verified before FLUSH is answered: only then may one be truncated.
     pub verified: bool,
-    /// For mutation testing.
+    /// Active mutants, for mutation testing.
     pub planted: Planted,
-    /// The server before the pool, and its clients, if requests go through it.
+    /// The server in front of the pool, and its clients, if requests go through it.
     pub served: Option<Front>,
 }
 
-/// A volume to be.
+/// The specification of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
-    /// Its size.
+    /// Size.
     pub size: Bytes,
-    /// When the map's part of its writes is durable.
+    /// When the map changes of its writes are durable.
     pub hardening: Hardening,
-    /// Copies kept of every block.
+    /// Number of copies of every block.
     pub copies: u8,
     /// Its own placement policy, if it has one.
     pub policy: Option<&'static str>,
@@ -108,23 +108,23 @@ pub struct Driver {
     engine: Opened,
     oracle: Oracle,
     volumes: Vec<Volume>,
-    /// Extents told to keep their space: volume and offset.
+    /// Extents whose space must be kept: volume and offset.
     kept: FxHashSet<(usize, u64)>,
-    /// What later writes are promised of it.
+    /// Space guaranteed to later writes.
     kept_space: kept::Kept,
-    /// Volumes that were replaced while requests were under way: when, and how many extents each may
-    /// have held.
+    /// Volumes replaced while requests were in flight: the time, and the number of extents each may have
+    /// occupied.
     gone: Vec<(Ticket, u64)>,
     /// The devices' superblocks, as they were created.
     layout: Vec<Superblock>,
-    /// Extents all devices have for data.
+    /// Number of data extents of all devices.
     room: u64,
     health: Health,
-    /// Devices that failed something since they were last mended.
+    /// Devices that have failed a command since they were last repaired.
     failing: DeviceSet,
-    /// Devices that were truncated, and when.
+    /// Truncated devices, with the time.
     truncated: Vec<(DeviceId, Ticket)>,
-    /// Devices on which reads failed since they were last mended.
+    /// Devices with failed reads since they were last repaired.
     unreadable: DeviceSet,
     under_way: FxHashMap<RequestId, UnderWay>,
     requests: u64,
@@ -133,49 +133,49 @@ pub struct Driver {
     done: Vec<IoDone>,
     armed: Armed,
     copies: Copies,
-    /// A jump of the clock to come, and after how many more events.
+    /// A future jump of the clock: the number of events until then, and its length.
     jump: Option<(u64, Nanos)>,
-    /// A volume on its way out, and the one to come in its place.
+    /// A volume being removed, and its replacement.
     replacing: Option<Replacing>,
-    /// The engine is the one that runs now, not one that has stopped.
+    /// True while the engine runs, false after it has stopped.
     is_serving: bool,
-    /// Commands under way.
+    /// Commands in flight.
     commands: Option<commands::Commands>,
-    /// Writes may go astray.
+    /// True if writes may be misdirected.
     astray: bool,
-    /// What is left out when the pool is opened.
+    /// Devices that are missing when the pool is opened.
     absence: Absence,
-    /// By volume: whether every request must succeed, whatever is left out. Nothing: none must.
+    /// By volume: whether every request must succeed, whichever devices are missing. If empty, none must.
     redundant: Vec<bool>,
-    /// How often all volumes were read.
+    /// Number of checks of all volumes so far.
     checks: u64,
-    /// Of a copy: nothing has failed or deceived that could explain a root that leads nowhere.
+    /// In a copy: no failure or deception has happened that could explain a broken root.
     has_sound_roots: bool,
-    /// Of a copy: metadata members may have failed before it crashed, and no other device.
+    /// In a copy: metadata members, and no other devices, may have failed before it crashed.
     was_broken: bool,
-    /// Whether policies have changed: what earlier ones put in second places is still there.
+    /// True if policies have changed: second locations of earlier ones still exist.
     has_moved: bool,
-    /// A volume whose hardening is being changed, and to what.
+    /// A volume whose hardening is being changed, with the new value.
     hardening: Option<(usize, Hardening)>,
-    /// Whether a device has done something without telling anybody.
+    /// True if a device has ever failed silently.
     deceived: bool,
-    /// What the pool is like.
+    /// Traits of the pool.
     traits: Vec<Trait>,
-    /// Who had each extent of the devices when last looked at.
+    /// Owner of each device extent at the last look.
     owners: FxHashMap<Whole, VolumeId>,
     answered_since_crash: u64,
-    /// Events since anything came to its end.
+    /// Number of events since anything completed.
     idle_events: u32,
     statistics: Statistics,
 }
 
-/// What the devices have suffered.
+/// State of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Whole,
     /// Some device may fail.
     Broken,
-    /// The pool does not open any more, because of a device that fails.
+    /// The pool does not open any more, because of a failing device.
     Dead,
 }
 
@@ -198,7 +198,7 @@ struct UnderWay {
     ticket: Ticket,
     buffer: Option<Buffer>,
     since: Nanos,
-    /// Of a read while devices fail.
+    /// For a read while devices fail.
     holders: Option<errors::Holders>,
 }
 
@@ -210,7 +210,7 @@ impl UnderWay {
 }
 
 impl Driver {
-    /// A new pool with its volumes, idle.
+    /// Creates a pool with its volumes, idle.
     pub fn new(setup: Setup) -> Result<Self, Failure> {
         let mut world = World::new(setup.seed, setup.memory, &setup.devices)?;
         let layout = lifecycle::create_pool(&mut world, &setup)?;
@@ -263,8 +263,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Carries out a history, then waits for every answer and checks all volumes, before and
-    /// after a restart.
+    /// Executes a history, then waits for every reply and checks all volumes, before and after a restart.
     pub fn run(&mut self, steps: &[HistoryStep]) -> Result<(), Failure> {
         for step in steps {
             self.step(step)?;
@@ -272,8 +271,8 @@ impl Driver {
         self.end()
     }
 
-    /// Waits for every answer and checks all volumes, before and after a restart. A crash that has
-    /// not come by then does not come.
+    /// Waits for every reply and checks all volumes, before and after a restart. A pending crash is
+    /// cancelled.
     pub fn end(&mut self) -> Result<(), Failure> {
         self.armed.disarm();
         [HistoryStep::Check, HistoryStep::Audit, HistoryStep::Restart, HistoryStep::Check]
@@ -281,19 +280,19 @@ impl Driver {
             .try_for_each(|step| self.step(step))
     }
 
-    /// What has been done so far.
+    /// Returns the statistics so far.
     #[must_use]
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// A number that two runs share only if the same happened in both.
+    /// Returns a digest that two runs share only if the same happened in both.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.world.digest() ^ self.copies.digest()
     }
 
-    /// Carries out one step; does nothing once the pool does not open because of broken devices.
+    /// Executes one step; does nothing while the pool does not open because of broken devices.
     pub fn step(&mut self, step: &HistoryStep) -> Result<(), Failure> {
         let revives = matches!(step, HistoryStep::Crash(crash) if crash.how == Stop::PowerCut);
         if self.health == Health::Dead && !revives {
@@ -313,7 +312,7 @@ impl Driver {
             HistoryStep::Wait(answers) => self.wait(*answers),
             HistoryStep::Pass(time) => self.pass(*time),
             HistoryStep::Jump { after: 0, time } => {
-                // Two without a look at what was answered between them would be one pause, not two.
+                // Two jumps without a look at the replies between them would be a single pause.
                 self.pass(Nanos(0))?;
                 self.jump(*time);
                 Ok(())
@@ -352,7 +351,7 @@ impl Driver {
             return self.truncate(device, fault);
         }
         let Fault::Astray { further, chance, times, .. } = fault else {
-            // Of a device that fails while another one deceives nothing could be promised.
+            // If a device failed while another one may have damaged metadata, no guarantee could be checked.
             if !self.deceives() {
                 self.world.break_device(device, fault);
                 self.health = Health::Broken;
@@ -368,13 +367,13 @@ impl Driver {
         }
     }
 
-    /// Whether a device may deceive, or has, so that metadata is not what was written.
+    /// Reports whether writes may be misdirected, or metadata has been damaged silently.
     fn deceives(&mut self) -> bool {
         self.astray || (self.deceived && !self.spoilt_metadata().is_empty())
     }
 
-    /// A device is truncated. Where that would not be noticed it is gone instead: it is not verified, or the
-    /// superblock in its last page is perhaps being written at this moment.
+    /// Truncates a device. If that could not be noticed, the device vanishes instead: it is not verified, or
+    /// the superblock in its last page may be in the middle of a write.
     fn truncate(&mut self, device: DeviceId, fault: Fault) {
         if self.deceives() {
             return;
@@ -390,8 +389,8 @@ impl Driver {
         self.truncated.push((device, self.oracle.latest()));
     }
 
-    /// Nothing of a volume with one copy is acknowledged as durable that was asked for after a device was
-    /// truncated: of what was durable before, some is gone.
+    /// Checks that no request to a volume with one copy, submitted after a device was truncated, is
+    /// acknowledged as durable: some durable data is lost.
     fn check_truncated(&self, request: &UnderWay) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = request;
         let claims = ask.op == Op::Flush || (ask.fua && ask.op.changes());
@@ -403,8 +402,8 @@ impl Driver {
         }
     }
 
-    /// Whether it could be noticed that a device was truncated: its last page can be read, and it is not lost
-    /// for another reason.
+    /// Reports whether the truncation of a device could be noticed: its last page can be read, and it is not
+    /// lost for another reason.
     fn is_noticeable(&self, device: DeviceId) -> bool {
         let status = self.engine.status();
         let state = status.devices.get(device.index()).map(|device| device.state);
@@ -417,7 +416,7 @@ impl Driver {
         self.world.jump(time);
     }
 
-    /// An event has passed: the armed crash comes nearer.
+    /// Counts an event: the pending crash is one event nearer.
     fn burn(&mut self) -> Result<(), Failure> {
         if let Some((left, time)) = self.jump.take() {
             match left {
@@ -430,7 +429,7 @@ impl Driver {
         self.armed.burn()
     }
 
-    /// What has struck commands, which the engine still takes to be under way.
+    /// Records the faults that have struck commands which the engine still considers in flight.
     fn note_strikes(&mut self) {
         if self.health != Health::Whole || self.astray {
             for (device, strike) in self.world.struck() {
@@ -445,7 +444,7 @@ impl Driver {
         }
     }
 
-    /// Something happened to the pool, at this moment.
+    /// Records what the pool was doing when a fault struck.
     fn struck(&mut self, strike: Strike) {
         let mut idle = true;
         for activity in Activity::ALL {

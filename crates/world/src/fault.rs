@@ -1,8 +1,8 @@
-//! Faults, each a wrapper around any device; stack several by wrapping again.
+//! Faults: wrappers around any device, which can be stacked.
 //!
-//! A fault is plain data ([`Fault`]). Wrapped around a device ([`Faulty`]) it may answer commands
-//! itself, hold back answers, or change them. One that never strikes is not noticed: it passes
-//! the same conformance tests as the bare device.
+//! A fault is plain data ([`Fault`]). As a wrapper around a device ([`Faulty`]) it may complete commands
+//! itself, hold back completions, or change them. A fault that never strikes is invisible: it passes the same
+//! conformance tests as the bare device.
 
 use crate::{Device, Rng, Spoilt, Stop, Storage, Strike, WorldMemory};
 use rustc_hash::FxHashSet;
@@ -12,76 +12,77 @@ use weir_model::{
     BLOCK, Bytes, DeviceOffset, Errno, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
 };
 
-/// The service time of a write that goes astray, and of half of the commands that fail.
+/// Service time of a misdirected write, and of half of the commands that fail.
 const PROMPT: Nanos = Nanos::micros(100);
 
-/// The longest service time of a command that fails.
+/// Maximum service time of a command that fails.
 const SLOWEST: Nanos = Nanos::millis(4);
 
-/// One thing that is wrong with a device.
+/// A fault of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// Commands of some kinds to a range fail, at once or after up to 4 ms. A flush touches every range. A
-    /// failed flush gives up the writes it should have made durable, whatever its error says, and so does a
-    /// failed durable write: to many devices that is a write and a flush. In half of the cases it also gives
-    /// up the writes that completed while it was in flight, as write-back in an operating system does.
+    /// failed flush gives up the writes that it should have made durable, whatever its error, and so does a
+    /// failed durable write: for many devices that is a write and a flush. In half of the cases it also gives
+    /// up the writes that completed while it was in flight, as writeback in an operating system does.
     Errors {
         /// The kinds that fail.
         kinds: Kinds,
-        /// The bytes of the device that fail.
+        /// The failing range of the device.
         range: Range<DeviceOffset>,
-        /// How probable it is that a command fails, 0 to 1.
+        /// Probability that a command fails, 0 to 1.
         chance: f64,
-        /// How many commands fail before the fault is over; `u64::MAX` for good.
+        /// Number of commands that fail before the fault is over; `u64::MAX` for permanently.
         times: u64,
-        /// The error: [`Errno::EIO`], or [`Errno::ENOSPC`] and [`Errno::EDQUOT`] where what lies
-        /// below has no space for what it took.
+        /// The error: [`Errno::EIO`], or [`Errno::ENOSPC`] and [`Errno::EDQUOT`] if a lower layer has no
+        /// space for what it accepted.
         error: Errno,
     },
-    /// The file is truncated, at once and once: see [`Storage::truncate`].
+    /// The file is truncated, immediately and once: see [`Storage::truncate`].
     Truncate {
-        /// How much of it is kept, in thousandths.
+        /// Part of it that is kept, in thousandths.
         keep: u16,
-        /// It grows to its size again at once. Else the next write behind its end makes it grow.
+        /// Whether it regains its size at once. Otherwise the next write behind its end extends it.
         regrow: bool,
     },
-    /// The device can take so many bytes that were never written before, then it answers
-    /// [`ENOSPC`] to such writes: a sparse file on a file system that fills up.
+    /// The device accepts this many bytes that were never written before, then fails such writes with
+    /// [`Errno::ENOSPC`]: a sparse file on a file system that fills up.
     Full {
         /// Room for new bytes, in whole 4 KiB pages.
         room: Bytes,
     },
     /// Commands take longer.
     Slow {
-        /// How many times as long.
+        /// Factor of the service time.
         factor: u64,
-        /// When, by the time of the command's submission.
+        /// Submission times of the affected commands.
         during: Range<Nanos>,
     },
-    /// Answers due in this time come at its end; with an end of [`Nanos::MAX`], never.
+    /// Completions due in this time come at its end; with an end of [`Nanos::MAX`], never.
     Hang {
-        /// When.
+        /// The time.
         during: Range<Nanos>,
     },
-    /// Writes that begin in a range are answered as done, and go elsewhere or nowhere.
+    /// Writes that begin in a range are acknowledged, and go elsewhere or nowhere.
     Astray {
-        /// Where they should have gone.
+        /// The range of their targets.
         range: Range<DeviceOffset>,
-        /// How much further on they go, around the end of the range; `None`: nowhere.
+        /// Distance by which they are shifted, wrapping around at the end of the range; `None`: they are
+        /// dropped.
         further: Option<Bytes>,
-        /// How probable it is that a write goes astray, 0 to 1.
+        /// Probability that a write is misdirected, 0 to 1.
         chance: f64,
-        /// How many writes go astray before the fault is over.
+        /// Number of writes that are misdirected before the fault is over.
         times: u64,
     },
-    /// From then on every command is answered with [`IoError::Lost`].
+    /// From then on every command fails with [`IoError::Lost`].
     Vanish {
-        /// When.
+        /// When the device vanishes.
         at: Nanos,
     },
 }
 
-/// Which commands a fault strikes.
+/// The kinds of commands that a fault affects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kinds {
     /// Reads.
@@ -107,20 +108,20 @@ pub struct Faulty<D> {
     device: D,
     fault: Fault,
     rng: Rng,
-    /// When each command inside the device was submitted.
+    /// Submission time of each command inside the device.
     started: BTreeMap<IoId, Nanos>,
-    /// Answers not given yet, by when they are due.
+    /// Completions held back, by their due time.
     held: BTreeMap<(Nanos, IoId), Result<(), IoError>>,
-    /// Failing flushes and durable writes that give up all that is cached when they are answered.
+    /// Failing flushes and durable writes that give up everything cached when they complete.
     giving_up: BTreeSet<IoId>,
-    /// Pages written, while there is room to count.
+    /// Pages written, while there is room.
     pages: FxHashSet<u64>,
-    /// What it did, until somebody asks.
+    /// The faults it has injected since the last query.
     struck: Vec<Strike>,
 }
 
 impl Fault {
-    /// The same fault, its times counted from `start` on.
+    /// Returns the same fault with its times counted from `start` on.
     #[must_use]
     pub fn from(self, start: Nanos) -> Self {
         let shift = |during: Range<Nanos>| {
@@ -136,7 +137,7 @@ impl Fault {
 }
 
 impl<D: Device + 'static> Faulty<D> {
-    /// The device, and what is wrong with it. `rng` decides where the fault has a chance.
+    /// Creates a device with a fault. `rng` makes the fault's random choices.
     pub fn new(device: D, fault: Fault, rng: Rng) -> Self {
         Self {
             device,
@@ -150,7 +151,7 @@ impl<D: Device + 'static> Faulty<D> {
         }
     }
 
-    /// What it is when the fault strikes a command of this kind.
+    /// Returns the strike for a command of this kind.
     fn strike(&self, kind: IoKind) -> Strike {
         match (&self.fault, kind) {
             (Fault::Errors { times: u64::MAX, .. }, IoKind::Read) => Strike::ReadErrors,
@@ -169,7 +170,7 @@ impl<D: Device + 'static> Faulty<D> {
         }
     }
 
-    /// The error with which the fault answers a command instead of the device.
+    /// Returns the error with which the fault completes a command in place of the device.
     fn refuse(&mut self, now: Nanos, io: &Io) -> Option<IoError> {
         match &mut self.fault {
             Fault::Errors { kinds, range, chance, times, error } => {
@@ -202,7 +203,7 @@ impl<D: Device + 'static> Faulty<D> {
         }
     }
 
-    /// Whether the command is a write that goes astray; carries it out wherever it goes.
+    /// Executes a misdirected write; returns whether the command was one.
     fn leads_astray(&mut self, io: &Io, memory: &WorldMemory) -> bool {
         let Fault::Astray { range, further, chance, times } = &mut self.fault else { return false };
         let IoKind::Write { fua } = io.kind else { return false };
@@ -225,7 +226,7 @@ impl<D: Device + 'static> Faulty<D> {
         true
     }
 
-    /// When the device's answer, given at `now`, gets through, and what has become of it.
+    /// Returns when the device's completion at `now` is passed on, and its result.
     fn delay(&self, now: Nanos, done: IoDone) -> (Nanos, Result<(), IoError>) {
         let started = self.started.get(&done.id).copied().unwrap_or(now);
         match &self.fault {

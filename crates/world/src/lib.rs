@@ -1,12 +1,12 @@
-//! The simulated world: virtual time, storage that loses what was not flushed, faults.
+//! The simulated world: virtual time, storage that loses unflushed writes, faults.
 //!
-//! Read [`world`] first: it holds the devices and the clock. [`storage`] is what a device remembers, [`pace`]
-//! how long it takes, [`fault`] what may be wrong with it. [`oracle`] knows what reads may answer, whatever
-//! stands between a client and the devices. [`driver`] runs the real engine between them, beside the oracle;
-//! [`ondisk`] reads what it leaves on the devices; [`net`] runs the whole server, with simulated sockets, and
-//! clients that speak NBD. [`campaign`] makes up what they have to go through.
+//! Read [`world`] first: it contains the devices and the clock. [`storage`] is a device's contents, [`pace`]
+//! its timing, [`fault`] its faults. [`oracle`] decides which data reads may return, independent of
+//! everything between a client and the devices. [`driver`] runs the real engine between them, checked by the
+//! oracle; [`ondisk`] reads the devices' contents independently; [`net`] runs the whole server, with
+//! simulated sockets and NBD clients. [`campaign`] generates the histories.
 //!
-//! Pure: everything that happens follows from a [`Seed`]; two runs of the same seed end with the
+//! The crate is pure: a [`Seed`] determines everything that happens; two runs with the same seed end with the
 //! same [digest](World::digest).
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,12 @@
-//! Buffer memory that knows which of its sectors are [spoilt](Spoilt).
+//! Buffer memory that tracks its [damaged](Spoilt) sectors.
 
 use crate::Spoilt;
 use std::borrow::Cow;
 use std::ops::Range;
 use weir_model::{Buffer, Bytes, HeapMemory, Memory, SECTOR};
 
-/// What clients of a server receive in place of the bytes of spoilt sectors. No write has such bytes.
+/// The byte that clients of a server receive in place of the bytes of damaged sectors. No write has such
+/// contents.
 pub const SPOILT: u8 = 0xd5;
 
 /// The buffer memory of a world.
@@ -17,32 +18,31 @@ pub struct WorldMemory {
 }
 
 impl WorldMemory {
-    /// A region of `size`, rounded up to whole blocks.
+    /// Creates a memory of `size`, rounded up to whole blocks.
     #[must_use]
     pub fn new(size: Bytes) -> Self {
         Self { memory: HeapMemory::new(size), spoilt: Spoilt::default(), shows_zeros: false }
     }
 
-    /// From now on spoilt zeros are [marked](SPOILT) where they lie: a server passes zeros on without
-    /// their bytes.
+    /// [Marks](SPOILT) damaged zeros in place from now on: a server passes zeros on without their bytes.
     pub const fn show_spoilt_zeros(&mut self) {
         self.shows_zeros = true;
     }
 
-    /// Everything is free again, whoever took it.
+    /// Frees all buffers, regardless of their owners.
     pub fn reset(&mut self) {
         self.memory.reset();
         self.spoilt = Spoilt::default();
     }
 
-    /// The spoilt sectors of a buffer.
+    /// Returns the damaged sectors of a buffer.
     #[must_use]
     pub fn spoilt(&self, buffer: Buffer) -> Spoilt {
         self.spoilt.part(sectors(buffer))
     }
 
-    /// The bytes of a buffer as they are sent to a client: what is spoilt is [marked](SPOILT), since
-    /// nobody but the devices knows of it.
+    /// Returns the bytes of a buffer as they are sent to a client: damaged sectors are [marked](SPOILT),
+    /// because only the devices know of them.
     #[must_use]
     pub fn sent(&self, buffer: Buffer) -> Cow<'_, [u8]> {
         let bytes = self.memory.bytes(buffer);
@@ -59,7 +59,7 @@ impl WorldMemory {
         Cow::Owned(marked)
     }
 
-    /// A buffer is filled with what is spoilt like this.
+    /// Sets the damaged sectors of a buffer.
     pub fn spoil(&mut self, buffer: Buffer, spoilt: &Spoilt) {
         self.spoilt.put(sectors(buffer), spoilt);
         if !self.shows_zeros || spoilt.is_empty() {
@@ -75,13 +75,13 @@ impl WorldMemory {
     }
 }
 
-/// The sectors that lie wholly in a buffer.
+/// Returns the sectors that are entirely in a buffer.
 fn sectors(buffer: Buffer) -> Range<u64> {
     buffer.at.div_ceil(SECTOR)..(buffer.at + u64::from(buffer.len)) / SECTOR
 }
 
 impl Memory for WorldMemory {
-    /// What an earlier owner left is nothing that anybody may look at.
+    /// A new owner must not look at the contents that an earlier one left.
     fn take(&mut self, len: Bytes) -> Option<Buffer> {
         let buffer = self.memory.take(len)?;
         if !self.spoilt.is_empty() {
@@ -95,7 +95,7 @@ impl Memory for WorldMemory {
     fn bytes(&self, buffer: Buffer) -> &[u8] {
         self.memory.bytes(buffer)
     }
-    /// To fill it: what was spoilt is gone.
+    /// The caller fills the buffer, so it is no longer damaged.
     fn bytes_mut(&mut self, buffer: Buffer) -> &mut [u8] {
         if !self.spoilt.is_empty() {
             self.spoil(buffer, &Spoilt::default());

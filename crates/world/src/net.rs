@@ -1,14 +1,15 @@
-//! The whole server in the simulated world: [`weir_session`] over simulated sockets, with clients that speak
-//! NBD, beside the oracle, which stands on the clients' side.
+//! The whole server in the simulated world: [`weir_session`] over simulated sockets, with NBD clients,
+//! checked by the oracle on the clients' side.
 //!
 //! - [`sockets`]: both ends of every connection, as the server's port; a [`pipe`] is one direction.
-//! - [`nbd`], [`hello`]: the protocol as clients read it, written without a look at the server's.
-//! - [`client`]: a client and what it asks for. - [`stranger`]: those that mean no good.
-//! - `judge`: what answers are held against while devices fail.
-//! - [`operator`]: whoever is at the control socket.
-//! - `recording`: what the server tells of what clients ask for.
+//! - [`nbd`], [`hello`]: the client side of the protocol, written independently of the server's.
+//! - [`client`]: a client and its requests.
+//! - [`stranger`]: hostile clients.
+//! - `judge`: judges replies while devices fail.
+//! - [`operator`]: an operator at the control socket.
+//! - `recording`: checks recordings of client requests.
 //! - [`served`]: all of it, driven by steps like the engine alone in [`driver`](crate::driver).
-//! - [`draw`]: what they have to go through, from a seed.
+//! - [`draw`]: draws histories from seeds.
 
 pub mod client;
 pub mod draw;
@@ -33,42 +34,42 @@ use std::fmt;
 use weir_model::Nanos;
 use weir_session::Limits;
 
-/// A server before a pool, and its clients.
+/// A server in front of a pool, and its clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Front {
-    /// What clients may have.
+    /// Limits on clients.
     pub limits: Limits,
     /// Its clients: each has one connection at a time.
     pub clients: Vec<Character>,
 }
 
-/// How a client leaves.
+/// How a client disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// It says so once all it asks is sent, and waits for its answers.
+    /// It sends DISC after all its requests, and waits for its replies.
     Politely,
-    /// It sends no more, and receives what comes.
+    /// It closes its sending side, and continues to receive.
     HalfClosed,
-    /// It closes its end wherever it is.
+    /// It closes its end in any state.
     AtOnce,
     /// It closes its end as soon as it is in the middle of sending something.
     Midway,
 }
 
-/// What somebody does.
+/// An action of a client or operator.
 #[derive(Clone, PartialEq)]
 pub enum Act {
-    /// A client asks for something, over a new connection if it has none.
+    /// A client sends a request, over a new connection if it has none.
     Ask(usize, ClientRequest),
-    /// A client leaves.
+    /// A client disconnects.
     Leave(usize, Leave),
-    /// A client receives nothing for so long.
+    /// A client receives nothing for this long.
     Stall(usize, Nanos),
-    /// All clients leave; nothing may be left of them.
+    /// All clients disconnect; nothing may be left of them.
     Empty,
-    /// The operator wants something.
+    /// The operator gives an order.
     Order(Order),
-    /// Somebody connects who means no good.
+    /// A hostile client connects.
     Stranger(Stranger),
 }
 

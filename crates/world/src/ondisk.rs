@@ -1,11 +1,11 @@
-//! An independent reader of the on-disk format: what a pool holds, from the raw bytes of its devices.
+//! An independent reader of the on-disk format, which reconstructs a pool from the raw bytes of its devices.
 //!
-//! Written from `docs/reference/format.md` and sharing no code with `weir-map`, so that a mistake in the map
-//! is not repeated here. [`superblocks`] says what each device calls itself; [`read`] gives the pool as *one*
-//! metadata member and *one* of its two roots, with the journal since, describe it: every extent with the
-//! places that hold its blocks. Each of the up to four combinations must give the same pool.
+//! It is written from `docs/reference/format.md` and shares no code with `weir-map`, so that it does not
+//! repeat the map's mistakes. [`superblocks`] reads each device's superblocks; [`read`] reads the pool as
+//! described by *one* metadata member and *one* of its two roots, with the journal since: every extent with
+//! the locations of its blocks. All of the up to four combinations must give the same pool.
 //!
-//! It reads only, refuses whatever does not verify, and settles no write intents.
+//! It only reads, refuses anything that does not verify, and does not resolve write intents.
 
 mod contents;
 mod fields;
@@ -17,33 +17,33 @@ pub use layout::{Root, Superblock};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
-/// The size of a page, and of a block of users' data.
+/// Size of a page, and of a block of user data.
 pub const PAGE: u64 = 4096;
 
-/// The bytes of a pool's devices.
+/// Access to the bytes of a pool's devices.
 pub trait Raw {
-    /// Reads bytes of a device. They lie on it.
+    /// Reads bytes of a device. The range is within the device.
     fn read(&mut self, device: u8, at: u64, bytes: &mut [u8]);
 }
 
-/// Something on a device is not what the format says.
+/// A deviation from the format.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("device {device}: {what} at {at:#x}: {why}")]
 pub struct Defect {
     /// The device.
     pub device: u8,
-    /// What should be there.
+    /// The expected structure.
     pub what: &'static str,
-    /// Where.
+    /// Its position.
     pub at: u64,
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub why: String,
 }
 
 /// A pool as its metadata describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    /// Its volumes by id. Those that are being removed are among them.
+    /// Its volumes by id, including those being removed.
     pub volumes: BTreeMap<u32, Volume>,
     /// Volumes whose removal has begun.
     pub leaving: Vec<u32>,
@@ -54,48 +54,48 @@ pub struct Pool {
 /// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Whether map changes are durable at every write.
     pub hardened: bool,
-    /// Copies wanted.
+    /// Required number of copies.
     pub copies: u8,
-    /// Extents that have any place, by number.
+    /// Extents with at least one location, by number.
     pub extents: BTreeMap<u64, Extent>,
 }
 
 /// An extent of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Copies wanted.
+    /// Required number of copies.
     pub copies: u8,
-    /// Whether its space is kept where it holds nothing.
+    /// Whether its space is kept where it holds no data.
     pub keeps_space: bool,
-    /// Where its blocks are.
+    /// Locations of its blocks.
     pub places: Vec<Place>,
     /// Blocks with a write intent.
     pub intended: Vec<u16>,
-    /// Sequence of the root or frame this was last said in.
+    /// Sequence of the root or frame that last described it.
     pub version: u64,
 }
 
-/// A place that holds blocks of an extent.
+/// A location of an extent's blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The device.
     pub device: u8,
-    /// Whether it is a whole extent of the device, or single slots.
+    /// True for a whole extent of the device, false for single slots.
     pub whole: bool,
-    /// The extents of the device that it takes, or takes slots of.
+    /// The device extents that it occupies, or whose slots it occupies.
     pub extents: BTreeSet<u32>,
-    /// The blocks for which it holds the truth, and the byte offset of each on the device.
+    /// The blocks for which it has the current contents, with the byte offset of each on the device.
     pub blocks: BTreeMap<u16, u64>,
 }
 
 impl Pool {
-    /// Whether they hold the same, whenever each of it was said.
+    /// Reports whether the two are equal, regardless of their versions.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
         let same = |(a, b): (&Extent, &Extent)| {
@@ -114,33 +114,33 @@ impl Pool {
 }
 
 impl Extent {
-    /// The places that hold a block, and where on their devices.
+    /// Returns the locations of a block, with the byte offset on each device.
     pub fn holders(&self, block: u16) -> impl Iterator<Item = (&Place, u64)> {
         self.places.iter().filter_map(move |place| Some((place, *place.blocks.get(&block)?)))
     }
 
-    /// The blocks that any place holds.
+    /// Returns the blocks with at least one location.
     #[must_use]
     pub fn held(&self) -> BTreeSet<u16> {
         self.places.iter().flat_map(|place| place.blocks.keys().copied()).collect()
     }
 }
 
-/// Both copies of a device's superblock, the first one first.
+/// Reads both copies of a device's superblock, the first one first.
 pub fn superblocks(raw: &mut dyn Raw, device: u8, size: u64) -> [Result<Superblock, Defect>; 2] {
     [0, size / PAGE * PAGE - PAGE].map(|at| Superblock::read(raw, device, at))
 }
 
-/// Both root slots of a metadata member.
+/// Reads both root slots of a metadata member.
 pub fn roots(raw: &mut dyn Raw, superblock: &Superblock) -> [Result<Root, Defect>; 2] {
     [0, 1].map(|slot| Root::read(raw, superblock, slot))
 }
 
-/// The pool as one root of a metadata member and the journal since describe it. `devices` are the superblocks
-/// of all devices, by number.
+/// Reads the pool from one root of a metadata member and the journal since. `devices` are the superblocks of
+/// all devices, by number.
 ///
 /// # Errors
-/// If anything the root reaches, or a frame that must be there, does not verify.
+/// Fails if anything reachable from the root, or a frame that must exist, does not verify.
 pub fn read(raw: &mut dyn Raw, devices: &[Superblock], member: u8, root: &Root) -> Result<Pool, Defect> {
     let superblock = &devices[usize::from(member)];
     let mut contents = contents::load(raw, superblock, root)?;

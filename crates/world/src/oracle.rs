@@ -1,27 +1,28 @@
-//! What a read may answer: the naive twin of everything between a client and the devices.
+//! The oracle: decides which data a read may return, as a naive model of everything between a client and the
+//! devices.
 //!
-//! The oracle knows nothing of pools, maps or engines. For every 512-byte sector it keeps the
-//! writes that may be the sector's content, and drops one as soon as the rules exclude it:
+//! The oracle knows nothing of pools, maps or engines. For every 512-byte sector it keeps the writes that may
+//! be the sector's content, and drops one as soon as the rules exclude it:
 //!
-//! - A write that was acknowledged before another was submitted, which was acknowledged in turn,
-//!   is overwritten. Of writes that overlap in time either may have come last.
-//! - What a read has shown stays: a write acknowledged before that read was submitted, and not
-//!   shown by it, is over. So a sector never changes without a write, nor does it go back.
-//! - A crash may undo a write unless it was acknowledged with FUA, or before a flush was submitted
-//!   which was acknowledged. It brings back anything written since the last such write.
-//! - TRIM may take effect any time between its submission and the next flush, whole blocks only.
-//! - A flush that failed takes back the promise of later ones for what was acknowledged by then.
-//! - A write that failed may have taken effect or not. Once a read has shown that it has, it is like one
-//!   that was acknowledged at that moment: a later flush covers it.
+//! - A write that was acknowledged before another one was submitted is overwritten once that one is
+//!   acknowledged. Of writes that overlap in time, either may be the last.
+//! - A read fixes what it has returned: a write acknowledged before the read was submitted, and not returned
+//!   by it, is over. So a sector never changes without a write, nor does it revert.
+//! - A crash may undo a write unless it was acknowledged with FUA, or before the submission of a flush that
+//!   was acknowledged. It may bring back anything written since the last such write.
+//! - TRIM may take effect at any time between its submission and the next flush, for whole blocks only.
+//! - A failed flush withdraws the guarantee of later ones for everything acknowledged by then.
+//! - A failed write may have taken effect or not. Once a read has returned it, it counts as acknowledged at
+//!   that moment: a later flush covers it.
 //! - A write that its client [gave up](Oracle::given_up) may have taken effect, or may still, but not after
 //!   one that was submitted later and acknowledged.
-//! - Where a volume promises so, the first write to a block is durable when it is acknowledged.
+//! - If a volume guarantees it, the first write to a block is durable when it is acknowledged.
 //!
-//! Contents are stamps: 512 bytes that only one request can have written to one place, so that
-//! stale, misplaced or torn bytes are recognised as what they are.
+//! Contents are stamps: 512 bytes that only one request can have written to one place, so that stale,
+//! misplaced or torn bytes are recognised.
 //!
-//! A device fits the same rules (take it for a volume), which is how the simulated devices are
-//! tested themselves.
+//! A device follows the same rules (as if it were a volume); the simulated devices are themselves tested this
+//! way.
 
 use crate::{Spoilt, Stop};
 use smallvec::{SmallVec, smallvec};
@@ -37,7 +38,7 @@ mod stamp;
 use doubt::failed_change_shown;
 pub use stamp::Found;
 
-/// A request the oracle was told of. Later ones are greater.
+/// A request registered with the oracle. Later ones are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
@@ -47,14 +48,14 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// Which volume, by its position in the oracle.
+/// A range of a volume, which is given by its index in the oracle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The volume.
     pub volume: usize,
-    /// Where in it; a multiple of 512.
+    /// Offset; a multiple of 512.
     pub offset: VolumeOffset,
-    /// How much; a multiple of 512.
+    /// Length; a multiple of 512.
     pub len: Bytes,
 }
 
@@ -80,40 +81,40 @@ impl Place {
     }
 }
 
-/// How a place is changed.
+/// A kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Stamps are written: see [`Oracle::fill`].
+    /// Writes stamps: see [`Oracle::fill`].
     Write,
-    /// Zeros.
+    /// Writes zeros.
     Zero,
-    /// Whole blocks become zeros by the next flush.
+    /// Turns whole blocks into zeros by the next flush.
     Trim,
 }
 
-/// What came back for a read.
+/// The data returned by a read.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
-    /// Nothing but zeros.
+    /// Only zeros.
     Zeros,
 }
 
-/// A read answered what no order of the requests explains.
+/// A read returned data that no order of the requests explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The read.
     pub read: Ticket,
     /// The volume.
     pub volume: usize,
-    /// The sector's address.
+    /// Offset of the sector.
     pub offset: VolumeOffset,
-    /// What was read.
+    /// The data that was read.
     pub found: Found,
-    /// What would have been right: each candidate in words.
+    /// The admissible contents, in words.
     pub admissible: Vec<String>,
-    /// What is known of what was found: why it is not right.
+    /// Facts about the data found that explain why it is wrong.
     pub known: Vec<String>,
 }
 
@@ -137,7 +138,7 @@ impl std::error::Error for Difference {}
 /// The oracle.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
-    /// Counts submissions and answers, so that any two can be told which came first.
+    /// Counts submissions and answers, which orders any two of them.
     moment: u64,
     volumes: Vec<Vec<Sector>>,
     /// By volume: whether the first write to a block is durable when it is acknowledged.
@@ -147,21 +148,21 @@ pub struct Oracle {
     flushes: BTreeSet<(Ticket, usize)>,
     /// Acknowledged changes that no acknowledged flush has covered.
     unflushed: Vec<Unflushed>,
-    /// Acknowledged changes that a failed flush was to cover, since the last crash.
+    /// Acknowledged changes that a failed flush should have covered, since the last crash.
     forsaken: Vec<Unflushed>,
-    /// Volumes with changes since the last flush that had nothing left to ask for.
+    /// Volumes with changes since the last flush after which nothing was outstanding.
     unsettled: BTreeSet<usize>,
-    /// Volumes of which a flush failed since the last crash.
+    /// Volumes with a failed flush since the last crash.
     told: BTreeSet<usize>,
-    /// Volumes of which a flush was given up by a client that went: a loss may have been told to nobody. From
-    /// which flush on they promise something again, once that is known.
+    /// Volumes with a flush whose client disconnected: a loss may have been reported to nobody. The ticket is
+    /// that of the flush from which on flushes guarantee something again, once it is known.
     unheard: BTreeMap<usize, Option<Ticket>>,
-    /// Changes that failed since the last crash: no one knows what they left in a device's cache, even
-    /// where a read has shown what was there before.
+    /// Changes that failed since the last crash: nobody knows what they left in a device's cache, even if a
+    /// read has returned the previous contents.
     failed: Vec<Place>,
 }
 
-/// Rarely more than one change since the last that is durable.
+/// Rarely more than one change since the last durable one.
 type Sector = SmallVec<[Candidate; 2]>;
 
 #[derive(Clone, Debug)]
@@ -169,9 +170,9 @@ struct OpenChange {
     place: Place,
     fua: bool,
     trim: bool,
-    /// A flush failed while it was in flight, and may have taken a part of it that was carried out by then.
+    /// True if a flush failed while it was in flight, which may have lost the part executed by then.
     forsaken: bool,
-    /// Sectors that are durable when it is acknowledged: first writes of a volume that promises it.
+    /// Sectors that are durable when it is acknowledged: first writes of a volume that guarantees this.
     first: Vec<usize>,
 }
 
@@ -186,18 +187,18 @@ struct Unflushed {
 /// One write that may be a sector's content.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    /// Also the moment of its submission.
+    /// Also the time of its submission.
     ticket: Ticket,
-    /// When it was answered; `NEVER` while it is under way.
+    /// When it was acknowledged; `NEVER` while it is in flight.
     acked: u64,
     /// When its client gave it up; `NEVER` otherwise.
     given_up: u64,
     /// Reads submitted later than this do not see it.
     over: u64,
     zero: bool,
-    /// Zeros for a part of a block: its other parts keep it stored, or kept it when these were written.
+    /// Zeros for a part of a block: the other parts keep the block stored, or did when these were written.
     part: bool,
-    /// A write that failed, and that no read has shown since.
+    /// A failed write that no read has returned since.
     failed: bool,
     /// A trim that no flush has covered: it may take effect at any time.
     pending_trim: bool,
@@ -223,7 +224,7 @@ impl Candidate {
         buried: false,
     };
 
-    /// Whether a change submitted as this ticket comes after it, once acknowledged.
+    /// Reports whether a change submitted as this ticket comes after it, once acknowledged.
     fn is_before(&self, later: Ticket) -> bool {
         self.acked.min(self.given_up) < later.0
     }
@@ -259,7 +260,7 @@ impl fmt::Display for Candidate {
 }
 
 impl Oracle {
-    /// Volumes of these sizes, all zeros.
+    /// Creates an oracle for volumes of these sizes, all zeros.
     #[must_use]
     pub fn new(sizes: &[Bytes]) -> Self {
         let blank = |size: &Bytes| vec![smallvec![Candidate::BLANK]; (size.0 / SECTOR) as usize];
@@ -267,13 +268,13 @@ impl Oracle {
         Self { volumes: sizes.iter().map(blank).collect(), first_writes_durable, ..Self::default() }
     }
 
-    /// From now on a volume promises more than a disk: the first write to a block is durable when it
+    /// Makes a volume guarantee more than a disk from now on: the first write to a block is durable when it
     /// is acknowledged (hardening `write`).
     pub fn first_writes_are_durable(&mut self, volume: usize) {
         self.first_writes_durable[volume] = true;
     }
 
-    /// From now on it promises no more than a disk, nor does it for what is in flight.
+    /// Limits a volume's guarantee to a disk's from now on, also for changes in flight.
     pub fn first_writes_are_not_durable(&mut self, volume: usize) {
         self.first_writes_durable[volume] = false;
         self.changes
@@ -282,7 +283,7 @@ impl Oracle {
             .for_each(|c| c.first.clear());
     }
 
-    /// The latest there can be by now: requests submitted from now on have greater ones.
+    /// Returns the latest ticket so far: requests submitted from now on have greater ones.
     #[must_use]
     pub const fn latest(&self) -> Ticket {
         Ticket(self.moment)
@@ -297,7 +298,7 @@ impl Oracle {
         Ticket(self.next_moment())
     }
 
-    /// A change is submitted. The place must lie within its volume.
+    /// Registers the submission of a change. The place must be within its volume.
     pub fn change(&mut self, place: Place, change: Change, fua: bool) -> Ticket {
         let ticket = self.next_ticket();
         let trim = change == Change::Trim;
@@ -328,7 +329,7 @@ impl Oracle {
         ticket
     }
 
-    /// The sectors of a place that are in blocks nobody has written to.
+    /// Returns the sectors of a place that are in blocks never written to.
     fn blank_sectors(&self, place: Place) -> Vec<usize> {
         const SECTORS: usize = (BLOCK / SECTOR) as usize;
         let volume = &self.volumes[place.volume];
@@ -340,14 +341,14 @@ impl Oracle {
         place.sectors().filter(is_blank).collect()
     }
 
-    /// The bytes a write has to carry: its stamps.
+    /// Fills the data of a write with its stamps.
     pub fn fill(&self, ticket: Ticket, place: Place, bytes: &mut [u8]) {
         for (index, sector) in place.sectors().zip(bytes.chunks_exact_mut(SECTOR as usize)) {
             stamp::fill(ticket, place.volume, index, sector);
         }
     }
 
-    /// A change is acknowledged. Unknown tickets (from before a crash) are ignored.
+    /// Registers the acknowledgement of a change. Unknown tickets (from before a crash) are ignored.
     pub fn changed(&mut self, ticket: Ticket) {
         let Some(change) = self.changes.remove(&ticket) else { return };
         let OpenChange { place, fua, trim, forsaken, first } = change;
@@ -370,7 +371,7 @@ impl Oracle {
         }
     }
 
-    /// A change failed: each of its sectors may have been changed or not.
+    /// Registers the failure of a change: each of its sectors may have been changed or not.
     pub fn change_failed(&mut self, ticket: Ticket) {
         let Some(OpenChange { place, .. }) = self.changes.remove(&ticket) else { return };
         self.failed.push(place);
@@ -381,25 +382,25 @@ impl Oracle {
         }
     }
 
-    /// A read is submitted. The place must lie within its volume.
+    /// Registers the submission of a read. The place must be within its volume.
     pub fn read(&mut self, place: Place) -> Ticket {
         let ticket = self.next_ticket();
         self.reads.insert(ticket, place);
         ticket
     }
 
-    /// A read failed: nothing is learnt.
+    /// Registers the failure of a read. It excludes no candidates.
     pub fn read_failed(&mut self, ticket: Ticket) {
         self.reads.remove(&ticket);
     }
 
-    /// A read is answered. Unknown tickets (from before a crash) are ignored.
+    /// Checks the answer to a read. Unknown tickets (from before a crash) are ignored.
     pub fn read_done(&mut self, ticket: Ticket, answer: Answer<'_>) -> Result<(), Box<Difference>> {
         self.read_but(ticket, answer, &Spoilt::default())
     }
 
-    /// A read is answered, but of some sectors, counted from its start, the devices made something else
-    /// than what was written: those are not judged, and nothing is learnt of them.
+    /// Checks the answer to a read, except for sectors, counted from its start, that the devices have
+    /// damaged: those are not judged, and keep all their candidates.
     pub fn read_but(
         &mut self,
         ticket: Ticket,
@@ -431,14 +432,14 @@ impl Oracle {
         Ok(())
     }
 
-    /// A flush of one volume is submitted.
+    /// Registers the submission of a flush of one volume.
     pub fn flush(&mut self, volume: usize) -> Ticket {
         let ticket = self.next_ticket();
         self.flushes.insert((ticket, volume));
         ticket
     }
 
-    /// A flush is acknowledged: what was acknowledged before its submission is durable.
+    /// Registers the acknowledgement of a flush: everything acknowledged before its submission is durable.
     pub fn flushed(&mut self, ticket: Ticket) {
         let Some(&(_, volume)) = self.flushes.range((ticket, 0)..=(ticket, usize::MAX)).next() else {
             return;
@@ -463,17 +464,17 @@ impl Oracle {
         self.note_settled(volume, ticket);
     }
 
-    /// A flush failed: it promised nothing. What it was to make durable may be lost, and a later flush
-    /// promises nothing about it either.
+    /// Registers the failure of a flush: it guarantees nothing. The writes it covers may be lost,
+    /// and a later flush guarantees nothing about it either.
     pub fn flush_failed(&mut self, ticket: Ticket) {
         for (_, volume) in self.flushes.extract_if(.., |(open, _)| *open == ticket) {
             self.forsaken.extend(self.unflushed.extract_if(.., |change| change.place.volume == volume));
         }
     }
 
-    /// What was under way is never answered, and what was not durable may be gone or not, sector
-    /// by sector. After a power cut what is left is durable; after a kill it may still be lost to
-    /// a power cut, until it is written again or [settled](Self::settled).
+    /// Registers a crash. Requests in flight are never answered, and volatile data may be lost or not, sector
+    /// by sector. After a power loss everything that remains is durable; after a kill it may still be
+    /// lost to a power loss, until it is written again or [settled](Self::settled).
     pub fn crash(&mut self, how: Stop) {
         let now = self.next_moment();
         self.changes.clear();
@@ -500,22 +501,23 @@ impl Oracle {
         }
     }
 
-    /// Whatever is there is durable, without anybody having asked: a pool opens only after making
-    /// sure of that. Nothing may have been submitted since the crash.
+    /// Makes everything that exists durable, without a flush: a pool ensures that before it opens. Nothing
+    /// may have been submitted since the crash.
     pub fn settled(&mut self) {
         for candidate in self.volumes.iter_mut().flatten().flatten() {
             candidate.durable = true;
         }
     }
 
-    /// Submission of the oldest request under way.
+    /// Returns the submission time of the oldest request in flight.
     fn oldest(&self) -> u64 {
         let read = self.reads.first_key_value().map(|(ticket, _)| ticket.0);
         let change = self.changes.first_key_value().map(|(ticket, _)| ticket.0);
         read.into_iter().chain(change).min().unwrap_or(NEVER)
     }
 
-    /// A whole volume is new: zeros, and nothing older comes back. Nothing may be under way there.
+    /// Resets a volume that was created anew: zeros, and nothing older comes back. Nothing may be in flight
+    /// there.
     pub fn blank(&mut self, volume: usize) {
         self.volumes[volume].fill(smallvec![Candidate::BLANK]);
         for changes in [&mut self.unflushed, &mut self.forsaken] {
@@ -523,9 +525,9 @@ impl Oracle {
         }
     }
 
-    /// Whether at some time since this request was submitted, or after a crash, this place may hold
-    /// anything but whole blocks of zeros: an upper bound on what had to be stored. To be asked when
-    /// the request ends.
+    /// Reports whether this place may, at some time since this request was submitted, or after a crash, hold
+    /// anything but whole blocks of zeros: an upper bound on what had to be stored. Call it when the request
+    /// ends.
     #[must_use]
     pub fn may_hold_data(&self, place: Place, since: Ticket) -> bool {
         let over = |c: &Candidate| c.buried && c.over < since.0;
@@ -533,7 +535,8 @@ impl Oracle {
     }
 }
 
-/// Drops what no crash can show, nor a request under way whose oldest was submitted then.
+/// Drops candidates that neither a crash nor a request in flight, the oldest of which was submitted at
+/// `oldest`, can return.
 fn prune(sector: &mut Sector, oldest: u64) {
     if sector.len() > 1 {
         sector.retain(|c| !(c.buried && c.over < oldest));
@@ -546,14 +549,16 @@ fn acknowledge(sector: &mut Sector, ticket: Ticket, now: u64) {
     }
 }
 
-/// The change `ticket` has taken effect: what was over before it began does not come back.
+/// Handles that the change `ticket` has taken effect: candidates that were over before it began do not come
+/// back.
 fn overwrite(sector: &mut Sector, ticket: Ticket, now: u64) {
     for candidate in sector.iter_mut().filter(|c| c.is_before(ticket)) {
         candidate.over = candidate.over.min(now);
     }
 }
 
-/// The change `ticket` is durable: no crash brings back what was over before it began.
+/// Handles that the change `ticket` is durable: no crash brings back candidates that were over before it
+/// began.
 fn harden(sector: &mut Sector, ticket: Ticket) {
     if let Some(own) = sector.iter_mut().find(|c| c.ticket == ticket) {
         own.durable = true;
@@ -564,7 +569,8 @@ fn harden(sector: &mut Sector, ticket: Ticket) {
     }
 }
 
-/// A read submitted at `ticket` has shown `found`: whatever else was done by then is over.
+/// Handles that a read submitted at `ticket` has returned `found`: every other candidate completed by then is
+/// over.
 fn pin(sector: &mut Sector, found: &Found, ticket: Ticket, now: u64) {
     let durable = sector.iter().filter(|c| c.is(found)).all(|c| c.durable);
     for candidate in sector.iter_mut() {

@@ -1,4 +1,4 @@
-//! When a simulated device answers: by a timing model, or at random.
+//! Timing of a simulated device: by a timing model, or random.
 
 use crate::Rng;
 use std::collections::BTreeMap;
@@ -6,10 +6,10 @@ use thiserror::Error;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 use weir_timing::Timing;
 
-/// How fast a simulated device is.
+/// Speed of a simulated device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
-    /// Random times, usually up to this, so that answers come in any order: see [`RandomTiming`].
+    /// Random times, usually up to this, so that completions come in any order: see [`RandomTiming`].
     Random(Nanos),
     /// The timing model of this name: see [`weir_timing::NAMES`].
     Model(String),
@@ -21,7 +21,7 @@ pub enum Pace {
 pub struct UnknownModel(pub String);
 
 impl Pace {
-    /// The timing of an idle device of this capacity.
+    /// Returns the timing of an idle device of this capacity.
     pub fn timing(&self, capacity: Bytes, rng: &mut Rng) -> Result<Box<dyn Timing>, UnknownModel> {
         match self {
             Self::Random(usual) => Ok(Box::new(RandomTiming::new(*usual, rng.fork()))),
@@ -30,7 +30,7 @@ impl Pace {
     }
 }
 
-/// A random time for each command, whatever else is under way: answers come in any order.
+/// A random time for each command, independent of others: completions come in any order.
 #[derive(Debug)]
 pub struct RandomTiming {
     rng: Rng,
@@ -40,8 +40,8 @@ pub struct RandomTiming {
 }
 
 impl RandomTiming {
-    /// Most commands take up to `usual`, one in eight up to ten times, one in 64 up to a hundred
-    /// times that: slow enough for much to happen meanwhile.
+    /// Creates the timing. Most commands take up to `usual`, one in eight up to ten times, one in 64 up to a
+    /// hundred times that: slow enough for much to happen meanwhile.
     #[must_use]
     pub fn new(usual: Nanos, rng: Rng) -> Self {
         Self { rng, usual, due: BTreeMap::new(), submitted: 0 }

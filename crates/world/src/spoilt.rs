@@ -1,56 +1,56 @@
-//! Which sectors hold something else than what was written there last.
+//! Sectors whose contents differ from what was last written there.
 //!
-//! A lost write, a misdirected one (where it should have gone and where it went) and bit rot *spoil*
-//! sectors. The mark goes wherever their bytes are copied, through buffers to other devices, and ends
-//! where something else is written. So for every sector a client reads it is known whether what
-//! the engine could not notice, without checksums, has struck it.
+//! A lost write, a misdirected write (at its target and at its actual location) and bit rot damage sectors.
+//! The mark follows the bytes to all their copies, through buffers to other devices; a later write removes
+//! it. So for every sector that a client reads, the test knows whether it is affected by damage that the
+//! engine cannot detect without checksums.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use weir_model::SECTOR;
 
-/// Spoilt sectors, by number. Nearly always none.
+/// Damaged sectors, by number; almost always empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spoilt(BTreeSet<u64>);
 
 impl Spoilt {
-    /// The first so many.
+    /// Returns the first `sectors` sectors.
     #[must_use]
     pub fn first(sectors: u64) -> Self {
         Self((0..sectors).collect())
     }
 
-    /// Those of a client's data that are marked with this byte.
+    /// Returns the sectors of a client's data that are marked with this byte.
     pub(crate) fn marked(data: &[u8], mark: u8) -> Self {
         let sectors = data.chunks_exact(SECTOR as usize).zip(0..);
         Self(sectors.filter(|(sector, _)| sector.iter().all(|byte| *byte == mark)).map(|(_, n)| n).collect())
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of sectors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether this one is among them.
+    /// Reports whether this sector is damaged.
     #[must_use]
     pub fn contains(&self, sector: u64) -> bool {
         self.0.contains(&sector)
     }
 
-    /// Whether any of these is among them.
+    /// Reports whether any of these sectors is damaged.
     #[must_use]
     pub fn touches(&self, sectors: Range<u64>) -> bool {
         !sectors.is_empty() && self.0.range(sectors).next().is_some()
     }
 
-    /// Those of a range, counted from its start.
+    /// Returns the damaged sectors of a range, counted from its start.
     #[must_use]
     pub fn part(&self, sectors: Range<u64>) -> Self {
         if self.is_empty() || sectors.is_empty() {
@@ -59,7 +59,7 @@ impl Spoilt {
         Self(self.0.range(sectors.clone()).map(|sector| sector - sectors.start).collect())
     }
 
-    /// A range is overwritten with what is spoilt like this, counted from its start.
+    /// Replaces a range by other contents, whose damaged sectors are counted from its start.
     pub fn put(&mut self, sectors: Range<u64>, with: &Self) {
         if self.touches(sectors.clone()) {
             self.0.retain(|sector| !sectors.contains(sector));

@@ -1,5 +1,4 @@
-//! What runs have gone through: how much, and which fault struck at which moment. For seeing what was
-//! never put to the test.
+//! Coverage of runs: amounts, and which fault struck at which moment. It shows what was never tested.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +10,7 @@ mod traits;
 
 pub use traits::Trait;
 
-/// What happened to the pool.
+/// A fault or event that struck the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strike {
     /// The power failed.
@@ -32,88 +31,88 @@ pub enum Strike {
     WriteErrors,
     /// A flush failed, as all do from then on.
     FlushErrors,
-    /// An answer came late, from a slow device.
+    /// A slow device completed a command late.
     Slow,
-    /// An answer was held back, perhaps for ever.
+    /// A completion was held back, perhaps for ever.
     Hang,
-    /// A command to a device that was gone.
+    /// A command was sent to a device that had vanished.
     Vanish,
     /// A device was truncated.
     Truncated,
-    /// A write to a full device.
+    /// A write was sent to a full device.
     Full,
-    /// A write answered as done and never carried out.
+    /// A write was acknowledged and never executed.
     LostWrite,
-    /// A write carried out elsewhere.
+    /// A write was executed elsewhere.
     MisdirectedWrite,
-    /// A bit of the metadata changed while the power was off.
+    /// A bit of the metadata flipped while the power was off.
     MetadataRot,
-    /// A bit of users' data changed while the power was off.
+    /// A bit of user data flipped while the power was off.
     DataRot,
 }
 
-/// At which moment.
+/// A moment at which something strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Moment {
-    /// Nothing was going on.
+    /// Nothing was in progress.
     Idle,
     /// The pool was being opened.
     Recovery,
-    /// The engine was in the middle of this, perhaps of other things, too.
+    /// The engine was doing this, perhaps among other things.
     Doing(Activity),
 }
 
-/// What runs have done. Those of several runs can be added up.
+/// Statistics of runs; those of several runs can be added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Runs that have ended.
+    /// Completed runs.
     pub runs: u64,
-    /// Of these, runs in which one volume was given space another had given up.
+    /// Runs in which a volume received space that another had freed.
     pub runs_with_reuse: u64,
-    /// Requests answered.
+    /// Answered requests.
     pub requests: u64,
-    /// Of these, told that there is no space.
+    /// Requests that failed for lack of space.
     pub no_space: u64,
-    /// Of these, told that a device failed.
+    /// Requests that failed because of a device.
     pub errors: u64,
     /// Bytes read back and compared.
     pub compared: Bytes,
-    /// How often everything stopped at once, while opening included.
+    /// Abrupt stops, including those while opening.
     pub crashes: u64,
-    /// Of these, in copies of a pool that itself went on.
+    /// Of these, in copies of a pool that itself continued.
     pub in_copies: u64,
     /// Of all, while the pool was being opened.
     pub in_recovery: u64,
-    /// Crashes after the journal had gone around its ring.
+    /// Crashes after the journal had wrapped around.
     pub after_wrap: u64,
     /// Crashes while a checkpoint was being written.
     pub in_checkpoint: u64,
-    /// Damage to metadata that kept a pool from opening.
+    /// Cases of damaged metadata that kept a pool from opening.
     pub noticed: u64,
-    /// Damage to metadata that the pool opened with: mended from the mirror, or in nothing that counts.
+    /// Cases of damaged metadata with which the pool opened: repaired from the mirror, or irrelevant.
     pub survived: u64,
-    /// Pools that may have lost the last frame of their only journal, and were not asked any more.
+    /// Pools that may have lost the last frame of their only journal, and were abandoned.
     pub excepted: u64,
-    /// Damaged sectors of users' data that were read: not noticed, as there are no checksums.
+    /// Damaged sectors of user data that were read: unnoticed, because there are no checksums.
     pub damaged_data: u64,
-    /// How often the devices themselves were looked at.
+    /// Audits of the devices.
     pub audits: u64,
-    /// How often redundancy was not complete yet when they were.
+    /// Audits at which redundancy was not complete yet.
     pub restored: u64,
-    /// How often a device was lost for good, in a copy of the pool.
+    /// Permanent losses of a device, in copies of the pool.
     pub losses: u64,
-    /// How often a blank one took the place of one of those.
+    /// Replacements of such a device by a blank one.
     pub replacements: u64,
-    /// How often each thing happened at each moment.
+    /// Number of strikes at each moment.
     pub hits: BTreeMap<(Strike, Moment), u64>,
-    /// How often each thing happened at each moment to pools of each kind.
+    /// Number of strikes at each moment to pools with each trait.
     pub triples: BTreeMap<(Strike, Moment, Trait), u64>,
-    /// By requests answered since the crash before: how many crashes, those in copies left out.
+    /// Number of crashes by requests answered since the previous crash, without those in copies.
     pub gaps: BTreeMap<u64, u64>,
 }
 
 impl Statistics {
-    /// Requests answered between crashes, in the median.
+    /// Returns the median of requests answered between crashes.
     #[must_use]
     pub fn median_gap(&self) -> u64 {
         let half = self.gaps.values().sum::<u64>() / 2;
@@ -125,7 +124,7 @@ impl Statistics {
         middle.map_or(0, |(gap, _)| *gap)
     }
 
-    /// The pairs that can be met and were met less than so many times, and how often they were.
+    /// Returns the possible pairs that occurred fewer than `times` times, with their counts.
     #[must_use]
     pub fn rarer_than(&self, times: u64) -> Vec<(Strike, Moment, u64)> {
         let pairs = Strike::ALL.iter().flat_map(|strike| Moment::all().map(move |moment| (*strike, moment)));
@@ -134,7 +133,7 @@ impl Statistics {
         counted.filter(|(_, _, hits)| *hits < times).collect()
     }
 
-    /// How often this happened at that moment.
+    /// Returns how often this happened at that moment.
     #[must_use]
     pub fn hits(&self, strike: Strike, moment: Moment) -> u64 {
         self.hits.get(&(strike, moment)).copied().unwrap_or(0)
@@ -180,13 +179,13 @@ impl fmt::Display for Statistics {
 }
 
 impl Strike {
-    /// Whether nobody is told: commands seem to have gone well.
+    /// Reports whether it is silent: commands seem to succeed.
     #[must_use]
     pub const fn is_silent(self) -> bool {
         matches!(self, Self::LostWrite | Self::MisdirectedWrite | Self::MetadataRot | Self::DataRot)
     }
 
-    /// All there are.
+    /// All strikes.
     pub const ALL: &[Self] = &[
         Self::PowerCut,
         Self::Kill,
@@ -208,7 +207,7 @@ impl Strike {
         Self::DataRot,
     ];
 
-    /// Why this cannot happen at that moment, if it cannot.
+    /// Returns why this cannot happen at that moment, if it cannot.
     #[must_use]
     pub const fn never_at(self, moment: Moment) -> Option<&'static str> {
         let of_a_command = !matches!(
@@ -245,7 +244,7 @@ impl Strike {
 }
 
 impl Moment {
-    /// All there are.
+    /// Returns all moments.
     pub fn all() -> impl Iterator<Item = Self> {
         [Self::Idle, Self::Recovery].into_iter().chain(Activity::ALL.map(Self::Doing))
     }

@@ -1,11 +1,11 @@
-//! Bytes on a simulated device, with what is *live* and what is *durable* kept apart.
+//! Bytes of a simulated device, in two versions: *live* and *durable*.
 //!
-//! A write changes the live bytes, which is what reads see, and stays in the volatile cache until
-//! a flush carries it over to the durable bytes. A power cut leaves the durable bytes and any
-//! subset of what was in the cache or under way, chosen per write or per 512-byte sector.
+//! A write changes the live bytes, which reads return, and stays in the volatile cache until a flush makes it
+//! durable. A power loss leaves the durable bytes and any subset of the writes in the cache or in flight,
+//! chosen per write or per 512-byte sector.
 //!
-//! A sector of the durable bytes never goes back to an older write: a write that becomes durable
-//! is cut out of every older one still cached.
+//! A durable sector never reverts to an older write: a write that becomes durable is removed from every older
+//! one still cached.
 
 use crate::{Rng, Spoilt};
 use rustc_hash::FxHashMap;
@@ -14,29 +14,28 @@ use std::ops::Range;
 use std::rc::Rc;
 use weir_model::{BLOCK, Bytes, DeviceOffset, Errno, IoError, SECTOR};
 
-/// What the cache may hold before it makes the oldest writes durable on its own accord, as the
-/// caches of real devices do.
+/// Capacity of the cache, above which the oldest writes become durable, as in the caches of real devices.
 const CACHE_MAX: Bytes = Bytes::mib(64);
 
 const PAGE: usize = BLOCK as usize;
 
-/// The bytes of one simulated device. Sparse: a page costs memory once it is written. A clone shares its
-/// pages until either writes to them.
+/// The bytes of one simulated device. They are sparse: a page uses memory once it is written. A clone shares
+/// its pages until either is written.
 #[derive(Clone, Debug)]
 pub struct Storage {
     size: Bytes,
-    /// How much of it there is: less once it was truncated.
+    /// Current length: less than the size after a truncation.
     len: u64,
     sector: Bytes,
     write_cache: bool,
     pages: FxHashMap<u64, Page>,
-    /// Completed, not durable, oldest first.
+    /// Completed but not durable writes, oldest first.
     cached: VecDeque<Write>,
     cached_bytes: u64,
-    /// Writes that a failed flush gave up: still read back, never made durable by a later flush.
+    /// Writes that a failed flush gave up: still readable, never made durable by a later flush.
     forsaken: Vec<Write>,
     writes: u64,
-    /// Of the live and of the durable bytes.
+    /// Damaged sectors of the live and of the durable bytes.
     spoilt: [Spoilt; 2],
 }
 
@@ -46,7 +45,7 @@ struct Page {
     durable: Rc<[u8; PAGE]>,
 }
 
-/// Bytes on their way to the medium.
+/// Bytes of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     number: u64,
@@ -56,7 +55,7 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    /// One that was submitted and never answered.
+    /// Makes a write that was submitted and never completed.
     pub(crate) fn under_way(at: DeviceOffset, bytes: Box<[u8]>, spoilt: Spoilt) -> Self {
         Self { number: 0, at: at.0, bytes, spoilt }
     }
@@ -65,26 +64,26 @@ impl Write {
         self.at..self.at + self.bytes.len() as u64
     }
 
-    /// Some of its bytes, in whole sectors.
+    /// Returns a part of it, in whole sectors.
     fn part(&self, range: Range<u64>) -> Self {
         let within = (range.start - self.at) as usize..(range.end - self.at) as usize;
         let spoilt = self.spoilt.part(sectors(&(range.start - self.at..range.end - self.at)));
         Self { number: self.number, at: range.start, bytes: self.bytes[within].into(), spoilt }
     }
 
-    /// All of it, in pieces of so many bytes.
+    /// Returns all of it, in pieces of `len` bytes.
     pub(crate) fn parts(self, len: u64) -> impl Iterator<Item = Self> {
         let end = self.range().end;
         self.range().step_by(len as usize).map(move |at| self.part(at..end.min(at + len)))
     }
 }
 
-/// The numbers of the sectors in a range of bytes.
+/// Returns the numbers of the sectors in a byte range.
 fn sectors(range: &Range<u64>) -> Range<u64> {
     range.start / SECTOR..range.end.div_ceil(SECTOR)
 }
 
-/// A moment in the order of a device's writes: everything that had completed by then.
+/// A point in the order of a device's writes: everything that had completed by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
@@ -95,7 +94,7 @@ enum Side {
 }
 
 impl Storage {
-    /// All zeros. Without `write_cache` every write is durable when it completes.
+    /// Creates a device with all zeros. Without `write_cache` every write is durable when it completes.
     #[must_use]
     pub fn new(size: Bytes, write_cache: bool) -> Self {
         Self {
@@ -112,28 +111,28 @@ impl Storage {
         }
     }
 
-    /// Accepts nothing shorter than this, nor anything that does not begin at a multiple of it:
-    /// 512 (the usual) or 4096 bytes. A power cut still tears at 512.
+    /// Sets the sector size, 512 (the default) or 4096 bytes: commands must be multiples of it, and aligned.
+    /// A power loss still tears at 512.
     #[must_use]
     pub fn with_sector(mut self, sector: Bytes) -> Self {
         self.sector = sector;
         self
     }
 
-    /// Another one like it, all zeros.
+    /// Creates another device like it, with all zeros.
     #[must_use]
     pub fn blank(&self) -> Self {
         Self::new(self.size, self.write_cache).with_sector(self.sector)
     }
 
-    /// How long the device is.
+    /// Returns the size.
     #[must_use]
     pub const fn size(&self) -> Bytes {
         self.size
     }
 
-    /// Whether a range lies on the device in whole sectors: EINVAL if not in sectors,
-    /// [`IoError::Short`] if past the end.
+    /// Checks that a range is on the device and in whole sectors: otherwise EINVAL if it is not in sectors,
+    /// [`IoError::Short`] if it is past the end.
     pub fn check(&self, at: DeviceOffset, len: Bytes) -> Result<(), IoError> {
         if !at.0.is_multiple_of(self.sector.0) || !len.0.is_multiple_of(self.sector.0) {
             return Err(IoError::Os(Errno::EINVAL));
@@ -144,15 +143,15 @@ impl Storage {
         }
     }
 
-    /// Whether a range can be read: [`IoError::Short`] if past the end of what was truncated, too.
+    /// Checks that a range can be read: also [`IoError::Short`] if it is past the end of a truncated device.
     pub fn check_read(&self, at: DeviceOffset, len: Bytes) -> Result<(), IoError> {
         self.check(at, len)?;
         if at.0 + len.0 <= self.len { Ok(()) } else { Err(IoError::Short) }
     }
 
-    /// Cuts off what lies behind this length, a multiple of 512, as the truncation of a file does: it can no
-    /// longer be read, until a write behind the end makes the device grow again; what it does not cover is
-    /// zeros then. What was there is spoilt.
+    /// Truncates the device to this length, a multiple of 512, like a file: bytes behind it can no longer be
+    /// read, until a write behind the end extends the device again, with zeros where it does not write. The
+    /// removed sectors are damaged.
     pub fn truncate(&mut self, len: Bytes) {
         if len.0 >= self.len {
             return;
@@ -168,7 +167,7 @@ impl Storage {
         self.len = len.0;
     }
 
-    /// It has its size again, with zeros where it was cut off.
+    /// Restores the size, with zeros in the removed part.
     pub fn regrow(&mut self) {
         self.len = self.size.0;
     }
@@ -178,7 +177,7 @@ impl Storage {
         self.get(at.0, bytes, |page| &page.live);
     }
 
-    /// Reads what would be left if the power failed now and nothing cached survived.
+    /// Reads what would remain if the power failed now and nothing cached survived.
     pub fn read_durable(&self, at: DeviceOffset, bytes: &mut [u8]) {
         self.get(at.0, bytes, |page| &page.durable);
     }
@@ -192,27 +191,27 @@ impl Storage {
         }
     }
 
-    /// Writes: live at once, cached until flushed; durable at once with `fua`.
-    /// The range must have passed [`Self::check`].
+    /// Writes: live at once, cached until flushed; durable at once with `fua`. The range must have passed
+    /// [`Self::check`].
     pub fn write(&mut self, at: DeviceOffset, bytes: &[u8], fua: bool) {
         self.write_spoilt(at, bytes, &Spoilt::default(), fua);
     }
 
-    /// Writes bytes of which some sectors are spoilt, counted from their start.
+    /// Writes bytes of which some sectors are damaged, counted from their start.
     pub fn write_spoilt(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &Spoilt, fua: bool) {
         if self.write_live(at, bytes, spoilt, fua) {
             self.cache(at, bytes.into(), spoilt.clone());
         }
     }
 
-    /// The same, without a copy of the bytes.
+    /// Does the same without copying the bytes.
     pub(crate) fn write_owned(&mut self, at: DeviceOffset, bytes: Box<[u8]>, spoilt: Spoilt, fua: bool) {
         if self.write_live(at, &bytes, &spoilt, fua) {
             self.cache(at, bytes, spoilt);
         }
     }
 
-    /// Changes the live bytes; whether the cache is to keep them.
+    /// Changes the live bytes; returns whether the cache must keep them.
     fn write_live(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &Spoilt, fua: bool) -> bool {
         self.writes += 1;
         self.len = self.len.max(at.0 + bytes.len() as u64);
@@ -233,26 +232,26 @@ impl Storage {
         }
     }
 
-    /// A write that nobody waits for is carried out.
+    /// Executes a write whose completion nobody waits for.
     pub(crate) fn carry_out(&mut self, write: &Write) {
         self.write_spoilt(DeviceOffset(write.at), &write.bytes, &write.spoilt, false);
     }
 
-    /// A write is lost: what it should have replaced stays, and is spoilt.
-    /// The range must have passed [`Self::check`].
+    /// Loses a write: the old contents stay, and count as damaged. The range must have passed
+    /// [`Self::check`].
     pub fn spoil(&mut self, at: DeviceOffset, len: Bytes, fua: bool) {
         let mut bytes = vec![0; len.0 as usize];
         self.read(at, &mut bytes);
         self.write_spoilt(at, &bytes, &Spoilt::first(len.0 / SECTOR), fua);
     }
 
-    /// The spoilt sectors of a range of live bytes, counted from its start.
+    /// Returns the damaged sectors of a range of live bytes, counted from its start.
     #[must_use]
     pub fn spoilt(&self, at: DeviceOffset, len: Bytes) -> Spoilt {
         self.spoilt[Side::Live as usize].part(sectors(&(at.0..at.0 + len.0)))
     }
 
-    /// Whether any live sector in a range is spoilt.
+    /// Reports whether any live sector in a range is damaged.
     #[must_use]
     pub fn is_spoilt(&self, range: Range<DeviceOffset>) -> bool {
         self.spoilt[Side::Live as usize].touches(sectors(&(range.start.0..range.end.0)))
@@ -276,7 +275,7 @@ impl Storage {
         }
     }
 
-    /// Pages of 4 KiB within a range that were ever written, by their addresses, in order.
+    /// Returns the addresses of the 4 KiB pages within a range that were ever written, in order.
     #[must_use]
     pub fn written_pages(&self, range: Range<DeviceOffset>) -> Vec<DeviceOffset> {
         let pages = self.pages.keys().map(|number| DeviceOffset(number * BLOCK));
@@ -285,12 +284,12 @@ impl Storage {
         pages
     }
 
-    /// Bits of a byte change by themselves, where anything was ever written.
+    /// Flips bits of a byte, if anything was ever written there.
     pub fn rot(&mut self, at: DeviceOffset, bits: u8) {
         self.flip(at, bits, &Spoilt::first(1));
     }
 
-    /// The bits are put right again. For a sector that nothing else has spoilt.
+    /// Restores the bits, for a sector with no other damage.
     pub fn put_right(&mut self, at: DeviceOffset, bits: u8) {
         self.flip(at, bits, &Spoilt::default());
     }
@@ -305,7 +304,7 @@ impl Storage {
         }
     }
 
-    /// Everything completed so far: what a flush submitted now will cover.
+    /// Returns the current point in the order of writes: a flush submitted now covers everything before it.
     #[must_use]
     pub const fn mark(&self) -> Mark {
         Mark(self.writes)
@@ -318,13 +317,13 @@ impl Storage {
         }
     }
 
-    /// A flush failed: what is cached can still be read, and no later flush makes it durable.
+    /// Fails a flush: cached writes can still be read, and no later flush makes them durable.
     pub fn forsake(&mut self) {
         self.forsaken.extend(self.cached.drain(..));
         self.cached_bytes = 0;
     }
 
-    /// The next flush makes durable what a failed one gave up, after all.
+    /// Lets the next flush make durable what a failed one gave up.
     pub(crate) fn recall(&mut self) {
         let newer = std::mem::take(&mut self.cached);
         self.cached = std::mem::take(&mut self.forsaken).into();
@@ -340,7 +339,7 @@ impl Storage {
         }
     }
 
-    /// Nothing cached may come back over this range: something newer is durable there.
+    /// Removes this range from all cached writes, because newer contents are durable there.
     fn forget_older(&mut self, range: Range<u64>) {
         cut_out(&mut self.forsaken, &range);
         if self.cached.iter().any(|write| overlap(&write.range(), &range)) {
@@ -351,18 +350,18 @@ impl Storage {
         }
     }
 
-    /// The power fails. Of what was cached, and of `under_way` (writes submitted and never
-    /// answered), some survives: every write as a whole, not at all, or sector by sector.
-    /// Afterwards live and durable are the same.
+    /// Fails the power. Some of the cached writes, and of `under_way` (writes submitted and never completed),
+    /// survive: every write as a whole, not at all, or sector by sector. Afterwards live and durable bytes
+    /// are the same.
     pub(crate) fn power_cut(&mut self, under_way: Vec<Write>, rng: &mut Rng) {
         let mut writes = std::mem::take(&mut self.forsaken);
         writes.extend(self.cached.drain(..));
         self.cached_bytes = 0;
         writes.extend(under_way);
-        // Cuts at which nothing, almost nothing or almost everything survives find other
-        // mistakes than those where everything is a coin's toss.
+        // Power losses in which nothing, almost nothing or almost everything survives find other mistakes
+        // than those in which everything is decided by a coin toss.
         let survival = [0.0, 0.05, 0.5, 0.5, 0.95, 1.0][rng.below(6) as usize];
-        // Which one of several writes to a sector stays is decided by who survives.
+        // The surviving writes decide which of several writes to a sector remains.
         for write in &writes {
             self.survive(write, survival, rng);
         }
@@ -394,7 +393,7 @@ impl Storage {
     }
 }
 
-/// The pages a range touches: page number, first byte in the page, and which of the range's bytes.
+/// Returns the pages of a range: page number, first byte in the page, and the part of the range.
 fn pages_of(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -413,7 +412,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Takes a range out of every write, leaving what lies before and behind it.
+/// Removes a range from every write, keeping the parts before and behind it.
 fn cut_out(writes: &mut Vec<Write>, range: &Range<u64>) {
     if !writes.iter().any(|write| overlap(&write.range(), range)) {
         return;

@@ -1,4 +1,4 @@
-//! The world: a virtual clock, devices, buffer memory and chance, all from one seed.
+//! The simulated world: a virtual clock, devices, buffer memory and randomness, all from one seed.
 
 use crate::{
     Device, Disk, Fault, Faulty, Pace, Rng, Seed, Spoilt, Stop, Storage, Strike, UnknownModel, WorldMemory,
@@ -8,27 +8,27 @@ use weir_model::{
     BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store,
 };
 
-/// The longest piece the blocking access moves at once.
+/// Maximum length of a piece of a blocking access.
 const PIECE: usize = 1 << 20;
 
-/// What a simulated device is like.
+/// Characteristics of a simulated device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceSpec {
-    /// How long it is.
+    /// Size.
     pub size: Bytes,
-    /// How fast it is.
+    /// Speed.
     pub pace: Pace,
     /// Whether writes stay volatile until flushed.
     pub write_cache: bool,
-    /// Its smallest unit, in bytes: 512 or 4096.
+    /// Sector size in bytes: 512 or 4096.
     pub sector: u16,
-    /// What is wrong with it, innermost first.
+    /// Faults, innermost first.
     pub faults: Vec<Fault>,
 }
 
-/// The simulated world. Everything in it follows from its seed and from what it is asked to do.
+/// The simulated world. Its seed and its calls determine everything in it.
 ///
-/// Events happen when [`advance`](Self::advance) is called, never by themselves:
+/// Events happen only when [`advance`](Self::advance) is called:
 ///
 /// ```
 /// use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Io, IoId, IoKind, Nanos};
@@ -55,16 +55,16 @@ pub struct DeviceSpec {
 pub struct World {
     seed: Seed,
     now: Nanos,
-    /// For how long the devices have been asleep.
+    /// Total time that the devices have been asleep.
     slept: Nanos,
     rng: Rng,
     /// The pool's buffer memory.
     pub memory: WorldMemory,
     devices: Vec<Box<dyn Device>>,
-    /// Carries the blocking access.
+    /// Memory for blocking accesses.
     scratch: WorldMemory,
-    /// Where the last blocking read found something spoilt, and what: it stays so if the same bytes are
-    /// written there again.
+    /// Ranges in which the last blocking read found damaged sectors, and which: they stay damaged if the same
+    /// bytes are written there again.
     just_read: Vec<(DeviceId, DeviceOffset, Box<[u8]>, Spoilt)>,
     store_commands: u64,
     writes_until_stop: Option<u64>,
@@ -73,15 +73,15 @@ pub struct World {
     digest: u64,
 }
 
-/// The memory that a world works with. Filling it with zeros takes half as long as a recovery with everything
-/// read, so worlds that come one after the other hand it on.
+/// The memory of a world. Zeroing it takes half as long as a recovery in which everything is read, so
+/// consecutive worlds pass it on.
 pub(crate) struct Buffers {
     memory: WorldMemory,
     scratch: WorldMemory,
 }
 
 impl Buffers {
-    /// For a world with so much buffer memory.
+    /// Creates the memory of a world with this much buffer memory.
     pub(crate) fn new(memory: Bytes) -> Self {
         Self { memory: WorldMemory::new(memory), scratch: WorldMemory::new(Bytes(PIECE as u64)) }
     }
@@ -103,14 +103,14 @@ impl weir_engine::Driver for World {
 }
 
 impl World {
-    /// A world with these devices, all zeros, and so much buffer memory, at time zero.
+    /// Creates a world with these devices, all zeros, and this much buffer memory, at time zero.
     pub fn new(seed: Seed, memory: Bytes, devices: &[DeviceSpec]) -> Result<Self, UnknownModel> {
         let mut rng = Rng::new(seed);
         let devices = devices.iter().map(|spec| build(spec, &mut rng)).collect::<Result<_, _>>()?;
         Ok(Self { rng, ..Self::with_devices(seed, memory, devices) })
     }
 
-    /// A world with devices of one's own making.
+    /// Creates a world with custom devices.
     #[must_use]
     pub fn with_devices(seed: Seed, memory: Bytes, devices: Vec<Box<dyn Device>>) -> Self {
         Self::with_buffers(seed, Buffers::new(memory), devices)
@@ -135,15 +135,15 @@ impl World {
         }
     }
 
-    /// Another world whose healthy devices hold the same, nothing being in flight there. This one was made of
-    /// these `specs`.
+    /// Creates another world whose healthy devices have the same contents, with nothing in flight. `specs`
+    /// are those of this world.
     pub fn copy(&mut self, seed: Seed, memory: Bytes, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
         let copy = Self::healthy(seed, Buffers::new(memory), specs)?;
         Ok(copy.holding(self.devices.iter_mut().map(|device| device.storage().clone())))
     }
 
-    /// Another world whose healthy devices hold what a power loss at this moment leaves, which its seed
-    /// decides. This one was made of these `specs`, and goes on.
+    /// Creates another world whose healthy devices have the contents that a power loss at this moment would
+    /// leave, as its seed decides. `specs` are those of this world, which continues.
     pub(crate) fn copy_without_power(
         &self,
         seed: Seed,
@@ -163,7 +163,7 @@ impl World {
         Ok(Self { rng, ..Self::with_buffers(seed, buffers, devices) })
     }
 
-    /// What it worked with, for another world: all of it free.
+    /// Returns its memory, all of it free, for another world.
     pub(crate) fn into_buffers(self) -> Buffers {
         let Self { mut memory, mut scratch, .. } = self;
         memory.reset();
@@ -176,39 +176,38 @@ impl World {
         self
     }
 
-    /// The seed everything follows from.
+    /// Returns the seed.
     #[must_use]
     pub const fn seed(&self) -> Seed {
         self.seed
     }
 
-    /// The time.
+    /// Returns the current time.
     #[must_use]
     pub const fn now(&self) -> Nanos {
         self.now
     }
 
-    /// A generator for whoever acts in this world.
+    /// Returns a random generator for an actor in this world.
     pub fn fork_rng(&mut self) -> Rng {
         self.rng.fork()
     }
 
-    /// The devices' number.
+    /// Returns the number of devices.
     #[must_use]
     pub fn devices(&self) -> usize {
         self.devices.len()
     }
 
-    /// The bytes of a device; `None` if there is no such device.
+    /// Returns the bytes of a device; `None` if there is no such device.
     pub fn storage(&mut self, device: DeviceId) -> Option<&mut Storage> {
         self.devices.get_mut(device.index()).map(|device| device.storage())
     }
 
-    /// Something goes wrong with a device from now on, besides what is wrong already.
-    /// Does nothing if there is no such device.
+    /// Adds a fault to a device from now on. Does nothing if there is no such device.
     pub fn break_device(&mut self, device: DeviceId, fault: Fault) {
         if let (Fault::Truncate { keep, regrow }, Some(storage)) = (&fault, self.storage(device)) {
-            // Whole pages: the end of the last one is zeros anyway.
+            // Whole pages: the rest of the last one is zeros anyway.
             let kept = storage.size().0 * u64::from(*keep) / 1000 / BLOCK * BLOCK;
             storage.truncate(Bytes(kept));
             if *regrow {
@@ -223,18 +222,17 @@ impl World {
         }
     }
 
-    /// Nothing is wrong with any device any more. Only while nothing is under way.
+    /// Removes all faults from all devices. Nothing may be in flight.
     pub fn mend_devices(&mut self) {
         self.devices = std::mem::take(&mut self.devices).into_iter().map(Device::mended).collect();
     }
 
-    /// The next flush of each device makes durable what a failed one gave up, after all. Only while nothing
-    /// is under way.
+    /// Lets the next flush of each device make durable what a failed one gave up. Nothing may be in flight.
     pub(crate) fn recall_unflushed(&mut self) {
         self.devices.iter_mut().for_each(|device| device.storage().recall());
     }
 
-    /// What faults have done since the last call.
+    /// Returns what faults have done since the last call.
     pub fn struck(&mut self) -> Vec<(DeviceId, Strike)> {
         let (mut all, mut of_one) = (Vec::new(), Vec::new());
         for (id, device) in (0..).map(DeviceId).zip(&mut self.devices) {
@@ -244,8 +242,8 @@ impl World {
         all
     }
 
-    /// The clock jumps ahead, as that of a machine that was asleep: what was due meanwhile comes late. In one
-    /// of two cases the devices were asleep with it, and go on where they were: their answers come some time
+    /// Jumps the clock ahead, as on a machine that was asleep: events due meanwhile come late. In one of two
+    /// cases the devices were asleep as well, and continue where they were: their completions come some time
     /// after the jump.
     pub fn jump(&mut self, time: Nanos) {
         self.now += time;
@@ -254,12 +252,12 @@ impl World {
         }
     }
 
-    /// The time of the devices, which does not go on while they sleep.
+    /// Returns the time of the devices, which stands still while they sleep.
     fn device_time(&self) -> Nanos {
         self.now - self.slept
     }
 
-    /// Begins a device command. A command to a device that does not exist is never answered.
+    /// Starts a device command. A command to a device that does not exist never completes.
     pub fn start(&mut self, io: Io) {
         debug_assert!(io.device.index() < self.devices.len(), "{io:?} names no device");
         self.note(mix(io.id.0) ^ mix(io.at.0 ^ u64::from(io.buffer.len)).rotate_left(u32::from(io.device.0)));
@@ -269,13 +267,13 @@ impl World {
         }
     }
 
-    /// When the next answer is due; `None` if nothing is under way that will be answered.
+    /// Returns when the next completion is due; `None` if nothing in flight will complete.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
         self.devices.iter().filter_map(|device| device.next()).min().map(|due| due + self.slept)
     }
 
-    /// Moves the clock to `to` (never back) and appends the answers due by then, in order.
+    /// Advances the clock to `to` (never back) and appends the completions due by then, in order.
     pub fn advance(&mut self, to: Nanos, done: &mut Vec<IoDone>) {
         while let Some((due, index)) = self.next_device().filter(|next| next.0 <= to) {
             self.now = self.now.max(due);
@@ -292,8 +290,8 @@ impl World {
         due.filter_map(|(at, index)| Some((at? + self.slept, index))).min()
     }
 
-    /// Everything stops: no command under way is answered, all buffer memory is free again, and
-    /// the devices keep what [`Stop`] says. The devices can be used again at once.
+    /// Stops everything: no command in flight completes, all buffer memory is free again, and the devices
+    /// keep what [`Stop`] says. The devices can be used again at once.
     pub fn stop(&mut self, how: Stop) {
         for device in &mut self.devices {
             device.stop(how);
@@ -303,33 +301,33 @@ impl World {
         self.note(0xdead);
     }
 
-    /// Everything stops while the `writes`-th blocking write from now on is under way (counted
-    /// from 1; `None`: not at all). Every blocking command from that one on is refused with
-    /// [`IoError::Lost`] until [`stop`](Self::stop) is called.
+    /// Stops everything during the `writes`-th blocking write from now on (counted from 1; `None`: never).
+    /// Every blocking command from that one on fails with [`IoError::Lost`] until [`stop`](Self::stop) is
+    /// called.
     pub fn stop_at_store_write(&mut self, writes: Option<u64>, how: Stop) {
         self.writes_until_stop = writes;
         self.how_to_stop = how;
     }
 
-    /// Whether everything stopped during blocking access.
+    /// Reports whether everything stopped during a blocking access.
     #[must_use]
     pub const fn is_dark(&self) -> bool {
         self.dark
     }
 
-    /// A number that two worlds share only if the same happened in both.
+    /// Returns a digest that two worlds share only if the same happened in both.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Lets `word` enter the digest.
+    /// Adds `word` to the digest.
     pub fn note(&mut self, word: u64) {
         self.digest = mix(self.digest ^ word);
     }
 
-    /// One blocking command through the scratch memory: the same way the engine's commands take,
-    /// so that faults strike both alike.
+    /// Executes a blocking command through the scratch memory, on the same path as the engine's commands, so
+    /// that faults affect both equally.
     fn blocking(
         &mut self,
         device: DeviceId,
@@ -375,8 +373,8 @@ impl World {
     }
 }
 
-/// Blocking access, for creating and opening a pool. Only while the engine has nothing under
-/// way: answers to its commands would be lost.
+/// Blocking access, for creating and opening a pool. The engine may have nothing in flight: completions of
+/// its commands would be lost.
 impl Store for World {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
         self.just_read.clear();

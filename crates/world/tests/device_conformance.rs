@@ -1,4 +1,4 @@
-//! Every device of the simulated world keeps the contract of the device port, and so does every
+//! Tests that every device of the simulated world keeps the contract of the device port, and so does every
 //! fault wrapped around one while it does not strike.
 
 mod common;
@@ -24,7 +24,7 @@ enum Step {
     Stop(Stop),
 }
 
-/// On one line each: a failing history is long enough.
+/// Prints one line per step: a failing history is long enough.
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One device beside the oracle.
+/// One device with the oracle.
 struct Bench {
     device: Box<dyn Device>,
     memory: WorldMemory,
@@ -94,7 +94,7 @@ impl Bench {
         );
     }
 
-    /// Waits for one answer; false if there will be none.
+    /// Waits for one completion; returns false if there will be none.
     fn wait(&mut self) -> bool {
         while let Some(due) = self.device.next() {
             self.now = self.now.max(due);
@@ -154,7 +154,7 @@ fn disk(pace: &Pace, write_cache: bool, seed: Seed) -> Box<dyn Device> {
     Box::new(Disk::new(Storage::new(SIZE, write_cache), timing, rng))
 }
 
-/// Every fault, such that it never strikes.
+/// Returns every fault, with parameters such that it never strikes.
 fn idle_faults() -> Vec<Fault> {
     let kinds = Kinds { reads: true, writes: true, flushes: true };
     let everywhere = DeviceOffset(0)..DeviceOffset(u64::MAX);

@@ -1,5 +1,5 @@
-//! The real engine in the simulated world against the oracle: the whole path from a request to
-//! the devices, with and without crashes.
+//! Tests of the real engine in the simulated world against the oracle: the whole path from a request to the
+//! devices, with and without crashes.
 
 mod common;
 
@@ -11,10 +11,10 @@ use weir_world::campaign::{self, HistoryKind};
 use weir_world::driver::{Ask, Crash, HistoryStep, Replace, Setup, VolumeSpec};
 use weir_world::{DeviceSpec, History, Pace, Planted, Seed, Statistics, Stop};
 
-/// How many shorter histories are tried when one fails.
+/// Number of shorter histories tried when one fails.
 const SHRINK_MAX: u64 = 3_000;
 
-/// Runs histories from so many seeds; together they must answer so many requests, at least.
+/// Runs histories from `seeds` seeds; together they must answer at least `requests` requests.
 fn histories(kind: HistoryKind, seeds: u64, requests: u64) -> Statistics {
     let mut total = Statistics::default();
     let first = common::seed().0;
@@ -68,7 +68,8 @@ fn what_devices_do_silently_is_noticed_in_metadata_and_counted_in_data() {
     assert!(total.noticed > 0 && total.survived > 0 && total.damaged_data > 0, "{total:?}");
 }
 
-/// A volume of two extents, striped over two devices with write caches that answer within `response`.
+/// Returns the setup of a volume of two extents, striped over two devices with write caches that respond
+/// within `response`.
 fn striped(seed: Seed, response: Nanos) -> Setup {
     let device = DeviceSpec {
         size: Bytes::mib(4),
@@ -114,7 +115,7 @@ fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
         HistoryStep::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false })
     };
     let crash = |how| HistoryStep::Crash(Crash { how, ..Crash::at_once() });
-    // In place over durable blocks, so that nothing but the data is at stake, and striped, so that
+    // The writes are in place over durable blocks, so that only the data is at stake, and striped, so that
     // some of it is not on the device with the map.
     let steps = [ask(Op::Write), ask(Op::Flush), HistoryStep::Wait(2), ask(Op::Write), HistoryStep::Wait(1)];
     let steps = [&steps[..], &[crash(Stop::Kill), HistoryStep::Check, crash(Stop::PowerCut)]].concat();
@@ -124,7 +125,7 @@ fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
     }
 }
 
-/// The server is stopped for a little more than a deadline, the devices with it or not.
+/// The server stops for a little longer than a deadline, with or without the devices.
 #[test]
 fn a_server_that_slept_gives_up_no_device() {
     let ask = |op| {
@@ -139,8 +140,8 @@ fn a_server_that_slept_gives_up_no_device() {
     }
 }
 
-/// A write is refused for one extent at once and answered much later, because of another one. Meanwhile
-/// the volume that had the space has come to an end.
+/// A write is refused for one extent at once and answered much later, because of another one. Meanwhile the
+/// volume that had the space has been removed.
 #[test]
 fn space_that_was_taken_when_a_write_was_refused_counts() {
     let kib = |volume, at, len: u64| Ask {

@@ -1,4 +1,4 @@
-//! Each fault does what it says.
+//! Tests of the effect of each fault.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use weir_model::{
@@ -156,7 +156,7 @@ fn writes_go_astray_so_often_and_tell_nobody() {
         assert_eq!(at(12288), [if further.is_some() { 7 } else { 0 }; 4096]);
         assert_eq!(world.write(DISK, DeviceOffset(4096), &[7; 4096]), Ok(()));
         assert_eq!(world.struck().len(), 1);
-        // Where it went is spoilt; where it should have gone has been written since.
+        // The sectors that it overwrote are damaged; its target has been written since.
         let storage = world.storage(DISK).unwrap();
         assert_eq!(storage.is_spoilt(EVERYWHERE), further.is_some());
         assert!(!storage.is_spoilt(DeviceOffset(4096)..DeviceOffset(8192)));

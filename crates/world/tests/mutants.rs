@@ -1,15 +1,15 @@
-//! Mutants that shorter histories find at once: whether they still do. With the feature `mutants`; all mutants, and
-//! longer campaigns, are for `cargo xtask mutants`.
+//! Tests that short histories still find the mutants that they find quickly. They need the feature `mutants`;
+//! all mutants, and longer campaigns, are for `cargo xtask mutants`.
 #![cfg(feature = "mutants")]
 
 use weir_world::campaign::HistoryKind;
 use weir_world::driver::HistoryStep;
 use weir_world::{History, Mutant, Planted, Seed, net};
 
-/// Histories that a mutant may survive. Most are found within the first dozen.
+/// Number of histories that a mutant may survive. Most are found within the first dozen.
 const SEEDS: u64 = 250;
 
-/// Found within the first few histories when the list was made.
+/// Mutants found within the first few histories when the list was made.
 const FOUND_AT_ONCE: &[Mutant] = &[
     Mutant::FlushSkipped,
     Mutant::OtherDevicesNotFlushed,
@@ -56,11 +56,11 @@ const FOUND_AT_ONCE: &[Mutant] = &[
     Mutant::StaleMemberNotCopied,
 ];
 
-/// Histories of served pools that a mutant of the server may survive. Most are found within the first dozen;
-/// a change of the engine moves what a seed means, and then a mutant may take a few more.
+/// Number of histories of served pools that a mutant of the server may survive. Most are found within the
+/// first dozen; a change of the engine changes the history of a seed, and then a mutant may take a few more.
 const SERVED: u64 = 100;
 
-/// Mistakes of the server.
+/// Mutants of the server.
 const FOUND_BY_CLIENTS: &[Mutant] = &[
     Mutant::ReplyInsideReply,
     Mutant::HeldBackForgotten,
@@ -80,7 +80,7 @@ const FOUND_BY_CLIENTS: &[Mutant] = &[
     Mutant::KeptSpaceForgotten,
 ];
 
-/// The seed of a served pool that finds a mutant.
+/// Returns the seed of a served pool that finds a mutant.
 fn found_served(mutant: Mutant) -> Option<u64> {
     (0..SERVED).find(|seed| {
         let mut history = net::history(Seed(*seed));
@@ -93,8 +93,8 @@ fn found_served(mutant: Mutant) -> Option<u64> {
     })
 }
 
-/// Found within the first few histories in which the devices are looked at, and lost in copies of the pool: what
-/// they break nobody sees otherwise until a second device fails.
+/// Mutants found within the first few histories with audits and device losses in copies of the pool: their
+/// damage is otherwise invisible until a second device fails.
 const FOUND_BY_AUDITS: &[Mutant] = &[
     Mutant::SecondPlaceNotTaken,
     Mutant::LackingCopyNotMade,
@@ -107,10 +107,10 @@ const FOUND_BY_AUDITS: &[Mutant] = &[
     Mutant::SecondRootNotWritten,
 ];
 
-/// Steps between one look at the devices and the next.
+/// Number of steps between two audits.
 const AUDIT_EVERY: usize = 50;
 
-/// The seed that finds a mutant in histories without failing devices.
+/// Returns the seed that finds a mutant in histories without failing devices.
 fn found_by_audits(mutant: Mutant) -> Option<u64> {
     let kind = HistoryKind { audits: true, devices_min: 3, volumes_min: 2, ..HistoryKind::crashing(10, 100) };
     let mut histories = (0..).map(|seed| (seed, History::new(Seed(seed), &kind)));
@@ -132,7 +132,7 @@ fn found_by_audits(mutant: Mutant) -> Option<u64> {
     })
 }
 
-/// The seed that finds a mutant.
+/// Returns the seed that finds a mutant.
 fn found_by(mutant: Mutant) -> Option<u64> {
     let kind = HistoryKind { faults: true, devices_min: 3, volumes_min: 2, ..HistoryKind::crashing(10, 200) };
     (0..SEEDS).find(|seed| {
@@ -142,7 +142,7 @@ fn found_by(mutant: Mutant) -> Option<u64> {
     })
 }
 
-/// The mutants that are missed. Panics of the engine are among what is to be found.
+/// Returns the mutants that are missed. Panics of the engine count as finding one.
 fn missed(mutants: &[Mutant], find: impl Fn(Mutant) -> Option<u64>) -> Vec<Mutant> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -151,7 +151,7 @@ fn missed(mutants: &[Mutant], find: impl Fn(Mutant) -> Option<u64>) -> Vec<Mutan
     missed
 }
 
-/// An error rather than a panic: another test may have silenced those.
+/// Returns an error rather than panicking: another test may have silenced panics.
 fn none_missed(missed: &[Mutant], by: &str) -> Result<(), String> {
     if missed.is_empty() { Ok(()) } else { Err(format!("not found by {by}: {missed:?}")) }
 }

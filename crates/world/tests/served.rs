@@ -1,10 +1,10 @@
-//! The whole server in the simulated world: clients that speak NBD, against the oracle.
+//! Tests of the whole server in the simulated world: NBD clients against the oracle.
 
 mod common;
 
 use weir_world::{Seed, Statistics, campaign, net};
 
-/// How many shorter histories are tried when one fails.
+/// Number of shorter histories tried when one fails.
 const SHRINK_MAX: u64 = 300;
 
 #[test]
@@ -32,8 +32,8 @@ fn what_clients_of_the_server_are_told_is_so() {
     assert!(total.requests >= 3_000 && total.crashes >= 60, "{total}: too few to mean anything");
 }
 
-/// Seeds of `cargo xtask crash --mix served` that failed once, and what it was. A seed means another history when the campaign
-/// draws differently, and stays here all the same.
+/// Seeds of `cargo xtask crash --mix served` that once failed, with the reason. A seed gives another history
+/// when the campaign draws differently, and stays in the list nevertheless.
 const FAILED_ONCE: [(u64, &str); 2] = [
     (1039, "zeros passed over an extent that a lost connection's write was waiting to get space for"),
     (1054, "the oracle held a write to a promise that the volume ceased to make meanwhile"),

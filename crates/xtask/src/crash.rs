@@ -15,55 +15,55 @@ use weir_model::Seed;
 use weir_world::campaign::{self, History, Outcome};
 use weir_world::{Mutant, Statistics};
 
-/// For how long a history that fails is shortened.
+/// Time limit for shrinking a failing history.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
 
-/// How often the progress is shown: on a terminal, and in a log.
+/// Interval of progress output: on a terminal, and in a log.
 const PROGRESS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run these seeds, A..B without B [default: fresh ones, by the clock]
+    /// Run these seeds, A..B without B [default: from the clock]
     #[arg(long, value_name = "A..B", value_parser = range)]
     pub(crate) seeds: Option<Range<u64>>,
-    /// Stop after so many minutes, even if seeds are left
+    /// Stop after N minutes, even if seeds are left
     #[arg(long, value_name = "N")]
     minutes: Option<f64>,
-    /// Stop after so many crashes
+    /// Stop after N crashes
     #[arg(long, value_name = "N")]
     crashes: Option<u64>,
-    /// Run on so many threads
+    /// Use N threads
     #[arg(long, value_name = "N", default_value = "2", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     jobs: usize,
-    /// Go on after a failure, only naming the seeds that fail
+    /// Continue after a failure, and only name the failing seeds
     #[arg(long)]
     keep_going: bool,
-    /// Power cuts and kills only: no device fails
+    /// Use only power losses and kills: no device fails
     #[arg(long)]
     no_faults: bool,
-    /// For each crash of a pool let N copies of it crash, at other moments; with 0 only the pools themselves
+    /// Crash N copies at other moments for each crash of a pool; 0 crashes only the pools themselves
     /// [default: 3]
     #[arg(long, value_name = "N")]
     copies: Option<u64>,
-    /// What the histories are like
+    /// Select the kind of histories
     #[arg(long, value_enum, default_value = "general")]
     mix: Mix,
     /// Run the engine as it is shipped, without debug assertions
     #[arg(long, conflicts_with = "mutant")]
     pub(crate) shipped: bool,
-    /// Repeat this one run, and show it step by step if it fails
+    /// Repeat the run of seed N, and show it step by step if it fails
     #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "minutes", "crashes"])]
     seed: Option<u64>,
-    /// Plant this mutant (see `cargo xtask mutants --list`)
+    /// Activate this mutant (see `cargo xtask mutants --list`)
     #[arg(long, value_name = "NAME", value_parser = mutants::by_name)]
     pub(crate) mutant: Option<Mutant>,
-    /// Show what the seed of --seed does, without running it
+    /// Print the history of --seed without running it
     #[arg(long, requires = "seed")]
     print: bool,
 }
 
 impl Args {
-    /// The options that a history needs besides its seed.
+    /// Returns the options that reproduce a history, in addition to its seed.
     fn again(&self) -> String {
         let mix = self.mix.to_possible_value().filter(|_| self.mix != Mix::General);
         let mix = mix.map(|mix| format!(" --mix {}", mix.get_name()));
@@ -82,7 +82,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err("there is no seed in it".to_owned()) } else { Ok(range) }
 }
 
-/// The history of a seed in a campaign.
+/// Returns the history of a seed in a campaign.
 fn history(args: &Args, seed: Seed) -> History {
     let mut history = args.mix.history(seed, !args.no_faults);
     if let Some(copies) = args.copies {
@@ -111,7 +111,7 @@ fn one(args: &Args, seed: Seed) -> ExitCode {
     if outcome.failure.is_some() { failed(args, seed, &outcome) } else { ExitCode::SUCCESS }
 }
 
-/// What all threads share.
+/// State shared by all threads.
 struct Campaign<'a> {
     args: &'a Args,
     seeds: Range<u64>,
@@ -120,13 +120,13 @@ struct Campaign<'a> {
     crashes_max: u64,
     stop: AtomicBool,
     total: Mutex<Statistics>,
-    /// Of all histories: the same whatever their order, and in any build that does the same.
+    /// Digest of all histories: independent of their order, and equal in any build with the same behaviour.
     digest: AtomicU64,
     failed: Mutex<Option<(Seed, Outcome)>>,
 }
 
 fn many(args: &Args) -> ExitCode {
-    // Room for as many runs as a campaign may have before the next one begins elsewhere.
+    // This leaves room for as many runs as a campaign may have before the next campaign's seeds begin.
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() << 24);
     let seeds = args.seeds.clone().unwrap_or_else(|| fresh()..u64::MAX);
     let start = Instant::now();
@@ -157,7 +157,7 @@ fn many(args: &Args) -> ExitCode {
     }
 }
 
-/// What was struck least often at which moment; the whole table comes at the end.
+/// Names the rarest pairs of strike and moment; the whole table is printed at the end.
 fn rarest(total: &Statistics) -> String {
     let pairs = total.rarer_than(u64::MAX);
     let Some(least) = pairs.iter().map(|(_, _, hits)| *hits).min() else { return String::new() };
@@ -230,7 +230,7 @@ impl Campaign<'_> {
     }
 }
 
-/// Says what went wrong, with a history as short as can be had in reasonable time.
+/// Reports a failure, with a history that is as short as a reasonable time allows.
 fn failed(args: &Args, seed: Seed, outcome: &Outcome) -> ExitCode {
     if let Some((failure, steps)) = &outcome.failure {
         println!("seed {seed} FAILED at step {steps}: {failure}");

@@ -1,6 +1,5 @@
-//! What developers run now and then: `cargo xtask crash` and `cargo xtask mutants` (see
-//! `docs/internals/crash-testing.md`), `cargo place` (see `docs/policies/comparison.md`), and `cargo xtask
-//! tidy`.
+//! Development tools: `cargo xtask crash` and `cargo xtask mutants` (see `docs/internals/crash-testing.md`),
+//! `cargo place` (see `docs/policies/comparison.md`), and `cargo xtask tidy`.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -23,13 +22,13 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Runs the engine in the simulated world and crashes it again and again
+    /// Run the engine in the simulated world and crash it repeatedly
     Crash(crash::Args),
-    /// Plants faults in map and engine, one at a time, and looks which tests find them
+    /// Plant faults in map and engine, one at a time, and check which tests find them
     Mutants(mutants::Args),
-    /// Runs every placement policy on a fixed list of loads in virtual time
+    /// Run every placement policy on a fixed list of loads in virtual time
     Place(place::Args),
-    /// Looks at what the compiler does not check of the code's shape: arrows, circles, lengths, widths
+    /// Check the code's structure: dependencies, cycles, lengths, widths
     Tidy(tidy::Args),
 }
 

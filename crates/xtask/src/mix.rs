@@ -1,4 +1,4 @@
-//! Mixes of histories: the general one, and some that aim at what it seldom brings together.
+//! Mixes of histories: the general one, and some that aim at combinations which it rarely produces.
 
 mod aims;
 
@@ -11,24 +11,24 @@ use weir_world::campaign::{History, HistoryKind};
 use weir_world::driver::{HistoryStep, Setup, Tune};
 use weir_world::net;
 
-/// What the histories of a campaign are like.
+/// Kinds of a campaign's histories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mix {
     /// Something of everything.
     General,
-    /// The same; the devices are looked at, and lost for good in copies of the pool.
+    /// General, with audits, and permanent losses of devices in copies of the pool.
     Audited,
     /// Two copies of every volume, failing devices, and a policy that moves at random.
     Mirrored,
-    /// The same; devices hang for a while or for good.
+    /// Mirrored, with devices that hang for a while or permanently.
     Hanging,
     /// One copy, failing devices, and a policy that moves at random.
     Moving,
-    /// Two copies, failing devices, and several volumes that fight over a few extents.
+    /// Two copies, failing devices, and several volumes that compete for a few extents.
     Crowded,
-    /// Two copies of what a policy buffers, failing devices.
+    /// Two copies of buffered data, failing devices.
     Duplexed,
-    /// The whole server, and clients that speak NBD to it.
+    /// The whole server with NBD clients.
     Served,
     /// Failing devices, and a flush for every few requests.
     Flushing,
@@ -36,15 +36,15 @@ pub(crate) enum Mix {
     Journal,
     /// Extents of 512 KiB to 4 MiB, volumes of any size, failing devices.
     Large,
-    /// Five to twelve devices that fail and volumes of any size.
+    /// Five to twelve failing devices, and volumes of any size.
     Many,
     /// Devices that deceive and, in every other history, fail at other times.
     Deceiving,
-    /// Flushes and writes that fail again and again, of a few blocks, with crashes and reads soon after.
+    /// Repeated failures of flushes and writes to a few blocks, with crashes and reads soon after.
     Losing,
-    /// Frames and checkpoints of many changes, and crashes in the middle of them.
+    /// Frames and checkpoints of many changes, with crashes in the middle of them.
     Frames,
-    /// Each of these in turn, every fourth one general.
+    /// Each mix in turn; every fourth one is general.
     All,
 }
 
@@ -62,7 +62,7 @@ const TURNS: [Mix; 30] = {
 };
 
 impl Mix {
-    /// The mix of a seed: which one's turn it is.
+    /// Returns the mix of a seed.
     pub(crate) fn of(self, seed: Seed) -> Self {
         if self == Self::All { TURNS[(seed.0 % TURNS.len() as u64) as usize] } else { self }
     }
@@ -86,7 +86,7 @@ impl Mix {
         }
     }
 
-    /// The history of a seed. Devices fail and deceive only with `faults`.
+    /// Returns the history of a seed. Devices fail and deceive only with `faults`.
     pub(crate) fn history(self, seed: Seed, faults: bool) -> History {
         let mix = self.of(seed);
         if mix == Self::Served {
@@ -103,7 +103,7 @@ impl Mix {
             _ => false,
         };
         let copies = if two { 2 } else { 1 };
-        // The devices of a mirrored map are drawn with it.
+        // The devices of a mirrored map are drawn together with it.
         let nearby = (0u64..).map(|n| Seed(seed.0 ^ n.rotate_right(16)));
         let mut histories = nearby.map(|seed| History::new(seed, &kind));
         let history = histories.find(|history| history.setup.mirrored || copies == 1);
@@ -139,12 +139,12 @@ const FAILING: HistoryKind = HistoryKind {
     ..HistoryKind::crashing(50, 350)
 };
 
-/// A choice of `count` that a seed makes for its history, whatever its number.
+/// Returns a choice of `count` that a seed makes for its history, independent of its own value.
 fn chosen(seed: Seed, count: u64) -> u64 {
     Rng::new(Seed(!seed.0)).word() % count
 }
 
-/// One policy for all volumes, which moves whatever comes of it, and so many copies.
+/// Sets one policy for all volumes, with unconditional moves, and the number of copies.
 fn aim(setup: &mut Setup, policy: &str, copies: u8) {
     setup.policy = policy.to_owned();
     setup.mover_share = Percent(100);

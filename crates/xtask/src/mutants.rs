@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: whether the tests find faults that are planted, and how soon.
+//! `cargo xtask mutants`: checks whether the tests find planted faults, and how soon.
 //!
-//! Each mutant runs in processes of its own, so that one that never ends can be ended.
+//! Each mutant runs in processes of its own, so that one that never ends can be killed.
 
 mod campaign;
 mod suite;
@@ -18,31 +18,31 @@ use weir_world::{Mutant, Net, Planted};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// List the mutants, one a line, without running anything
+    /// List the mutants, one per line, without running anything
     #[arg(long)]
     list: bool,
     /// Run only these mutants, separated by commas
     #[arg(long, value_name = "NAME", value_parser = by_name, value_delimiter = ',')]
     only: Vec<Mutant>,
-    /// Which tests look for them
+    /// Select the tests that look for the mutants
     #[arg(long, value_enum, default_value = "named")]
     net: Wanted,
-    /// Let the campaign look for a mutant for N minutes of processor time
+    /// Limit the campaign to N minutes of processor time per mutant
     #[arg(long, value_name = "N", default_value = "10", value_parser = minutes)]
     minutes: Duration,
     /// Stop once N mutants are found; search in rounds, each twice as long as the one before
     #[arg(long, value_name = "N")]
     enough: Option<usize>,
-    /// Look for N mutants at a time
+    /// Look for N mutants in parallel
     #[arg(long, value_name = "N", default_value = "2", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     jobs: usize,
-    /// What the campaign's histories are like
+    /// Select the kind of the campaign's histories
     #[arg(long, value_enum, default_value = "all")]
     mix: Mix,
-    /// So many crashes of copies for each crash of the pool
+    /// Crash N copies for each crash of the pool
     #[arg(long, value_name = "N", default_value = "3")]
     copies: u64,
-    /// First seed of the campaign [default: a fresh one, by the clock]
+    /// First seed of the campaign [default: from the clock]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
     /// Run the campaign in this process, for the only mutant
@@ -50,10 +50,10 @@ pub(crate) struct Args {
     worker: bool,
 }
 
-/// Which tests are to look for mutants.
+/// The tests that look for mutants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Wanted {
-    /// For each mutant the one that must find it
+    /// For each mutant, the test that must find it
     Named,
     /// The crash campaign
     Campaign,
@@ -63,16 +63,16 @@ enum Wanted {
     All,
 }
 
-/// What became of a mutant.
+/// How a mutant was found.
 struct Found {
     by: String,
     after: Duration,
     crashes: Option<u64>,
-    /// How it showed itself.
+    /// The symptom.
     how: String,
 }
 
-/// The mutant of that name.
+/// Returns the mutant of that name.
 pub(crate) fn by_name(name: &str) -> Result<Mutant, String> {
     Mutant::by_name(name).ok_or_else(|| "`cargo xtask mutants --list` shows those there are".to_owned())
 }
@@ -82,13 +82,13 @@ fn minutes(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())
 }
 
-/// As a value to hand in.
+/// Returns the set of active mutants with this one.
 #[cfg(feature = "mutants")]
 pub(crate) fn planted(mutant: Mutant) -> Planted {
     Planted::one(mutant)
 }
 
-/// As a value to hand in. This build has none: another one runs whatever plants any.
+/// Returns the empty set: this build has no mutants. Commands that need them run in another build.
 #[cfg(not(feature = "mutants"))]
 pub(crate) fn planted(_: Mutant) -> Planted {
     Planted::NONE
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// A mutant, and how far the search for it is.
+/// The search for a mutant, with its progress.
 struct Search {
     mutant: Mutant,
     campaign: campaign::Position,
@@ -137,7 +137,7 @@ fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
     let from = campaign::Position::from(seed);
     let mut searches: Vec<_> =
         wanted.iter().map(|&mutant| Search { mutant, campaign: from, found: None }).collect();
-    // Those that it must find come first in each round: they are found sooner than others.
+    // Mutants that the campaign must find come first in each round: they are found sooner than others.
     searches.sort_by_key(|search| matches!(search.mutant.net(), Net::Test(_) | Net::Property(_)));
     let enough = args.enough.unwrap_or(usize::MAX);
     let rounds = if args.enough.is_some() && args.net == Wanted::Campaign { ROUNDS } else { 1 };
@@ -147,10 +147,11 @@ fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
     report(&searches, enough)
 }
 
-/// How many rounds there are where it is known how many mutants are enough.
+/// Number of rounds when the number of mutants to find is limited.
 const ROUNDS: u32 = 8;
 
-/// Looks for those not found yet, each until it has had so much processor time in all, while more are wanted.
+/// Continues the search for mutants not found yet, up to a total processor time for each, while more are
+/// wanted.
 fn search_once(
     args: &Args,
     until: Duration,
@@ -176,7 +177,7 @@ fn search_once(
     });
 }
 
-/// Runs the tests wanted on a mutant until one finds it.
+/// Runs the selected tests on a mutant until one finds it.
 fn find(args: &Args, until: Duration, search: &mut Search, programs: &[suite::Program]) -> Option<Found> {
     let mutant = search.mutant;
     let mix = if mutant.net() == Net::Served { Mix::Served } else { args.mix };
@@ -191,7 +192,7 @@ fn find(args: &Args, until: Duration, search: &mut Search, programs: &[suite::Pr
     }
 }
 
-/// The table of what was found by what; a failure if fewer are found than are wanted.
+/// Prints the table of results; fails if fewer mutants are found than required.
 fn report(searches: &[Search], enough: usize) -> ExitCode {
     let mut table = Table::new();
     let header =

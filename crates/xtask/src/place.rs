@@ -1,5 +1,5 @@
-//! `cargo place`: every placement policy on every load of a fixed list, in virtual time, and how far
-//! `adaptive` is from the best of the others; it fails where a load's bound does not hold. See
+//! `cargo place`: runs every placement policy on a fixed list of loads in virtual time and compares
+//! `adaptive` with the best of the others; it fails if a load's bound is violated. See
 //! `docs/policies/comparison.md`.
 
 mod harm;
@@ -18,44 +18,44 @@ use weir_policy::placement::{ALL, Placement, by_name};
 use weir_sim::place::hindsight;
 use weir_sim::{Arrival, Hindsight, Outcome, PoolSpec, Space};
 
-/// Where the traces are, seen from the repository.
+/// Folder of the traces, relative to the repository.
 const TRACES: &str = "../shared/traces";
-/// Where `--record` writes.
+/// File that `--record` updates.
 const RECORD: &str = "docs/policies/comparison.md";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only loads whose names contain one of these
+    /// Run only loads whose names contain one of these
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     load: Vec<String>,
-    /// Only these policies
+    /// Run only these policies
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     policy: Vec<String>,
-    /// A minute of each load, for a look: the figures mean little
+    /// Run a minute of each load, for a quick look: the figures mean little
     #[arg(long)]
     short: bool,
-    /// Run on so many threads
+    /// Use N threads
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
-    /// Take the figures of policies that are not run from this file, and put those of each run there
+    /// Read the figures of policies that are not run from this file, and add those of each run
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
-    /// Instead, say how far the estimate of what moves are worth is from what comes of leaving everything where it
-    /// is; only loads and policies that are named, or adaptive and hystor
+    /// Compare the estimated benefit of moves with the measured effect of moving nothing, for the named loads
+    /// and policies [default: adaptive and hystor]
     #[arg(long, conflicts_with_all = ["keep", "record"])]
     harm: bool,
-    /// Say also what the devices did
+    /// Also print the devices' activity
     #[arg(long)]
     devices: bool,
-    /// Where the traces are [default: ../shared/traces, seen from the repository]
+    /// Read traces from this directory [default: ../shared/traces, relative to the repository]
     #[arg(long, value_name = "DIRECTORY")]
     traces: Option<PathBuf>,
-    /// Write the table into docs/policies/comparison.md
+    /// Write the table to docs/policies/comparison.md
     #[arg(long, conflicts_with = "short")]
     record: bool,
 }
 
-/// What is known: by the names of load and policy.
+/// Known figures, by the names of load and policy.
 type Known = BTreeMap<(String, String), Figures>;
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -114,7 +114,7 @@ fn judge(args: &Args) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(broken.join("\nerror: ")) }
 }
 
-/// Each policy on each load with moves and without.
+/// Runs each policy on each load with and without moves.
 fn check_estimates(
     args: &Args,
     rows: &[&'static Row],
@@ -135,7 +135,7 @@ fn check_estimates(
     Ok(())
 }
 
-/// Runs one policy on one load, says what it came to and keeps it at once.
+/// Runs one policy on one load, prints its results and stores them at once.
 fn judge_one(
     row: &Row,
     policy: &str,
@@ -162,7 +162,7 @@ fn judge_one(
     args.keep.as_ref().map_or(Ok(()), |path| report::write(path, &known))
 }
 
-/// A load on its pool.
+/// A load with its pool.
 struct Case<'r> {
     row: &'r Row,
     pool: PoolSpec,
@@ -178,7 +178,7 @@ impl<'r> Case<'r> {
         Ok(Self { row, pool, loaded, spaces, short })
     }
 
-    /// What a policy came to, and what was arrivals of it.
+    /// Runs a policy; returns the outcome, the figures and the arrivals.
     fn run(&self, policy: Box<dyn Placement>) -> Result<(Outcome, Figures, Vec<Arrival>), String> {
         let mut load = self.loaded.fresh()?;
         let plan = self.row.plan(&*load, self.short);
@@ -190,8 +190,7 @@ impl<'r> Case<'r> {
         Ok((outcome, figures, arrivals))
     }
 
-    /// What the best placement that never changes came to, with what it costs by the model, and what nothing
-    /// can cost less than.
+    /// Returns the figures of the best static placement, with its cost by the model, and the lower bound.
     fn bounds(&self, arrivals: &[Arrival]) -> Result<[(&'static str, Figures); 2], String> {
         let bounds = Hindsight::of(&self.pool, &self.spaces, arrivals).map_err(|error| error.to_string())?;
         let (_, replayed, _) = self.run(bounds.static_policy())?;

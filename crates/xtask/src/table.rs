@@ -1,11 +1,11 @@
-//! What a campaign has gone through, as tables in Markdown.
+//! Formats the coverage of a campaign as Markdown tables.
 
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 use std::time::Duration;
 use weir_world::{Moment, Statistics, Strike, Trait};
 
-/// The campaign that counts, in crashes, and how often it is to meet each pair of fault and moment.
+/// Length of a full campaign in crashes, and the required number of hits of each pair of fault and moment.
 const CRASHES: u64 = 1_000_000;
 const HITS: u64 = 1_000;
 
@@ -13,7 +13,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }
 
-/// The whole summary.
+/// Formats the whole summary.
 pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
     let mut out = String::new();
     let seconds = took.as_secs_f64().max(1e-9);
@@ -60,7 +60,7 @@ pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
     out
 }
 
-/// What a campaign must have gone through to mean something.
+/// Formats the coverage goals of a campaign.
 fn aims(total: &Statistics) -> Table {
     let share = |part, whole| format!("{:.1} %", percent(part, whole));
     let reaches = |part, whole, least| percent(part, whole) >= least;
@@ -88,7 +88,7 @@ fn aims(total: &Statistics) -> Table {
     table
 }
 
-/// At how many moments each thing happened to pools of each kind, of those at which it can.
+/// Formats at how many of the possible moments each strike happened, by trait of the pool.
 fn triples(total: &Statistics) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -105,14 +105,14 @@ fn triples(total: &Statistics) -> Table {
     table
 }
 
-/// Of all triples that can be met, how many were.
+/// Returns the number of triples that occurred, and of all possible ones.
 fn triples_met(total: &Statistics) -> (usize, usize) {
     let all = Trait::ALL.iter().flat_map(|of| Strike::ALL.iter().map(move |strike| (*strike, *of)));
     all.map(|(strike, of)| total.moments_met(strike, of))
         .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
-/// Which pairs were met too rarely, or would be if the campaign went on to its full length like this.
+/// Lists the pairs that occurred too rarely, or would at this rate in a full campaign.
 fn rare_pairs(total: &Statistics) -> String {
     let part = total.crashes as f64 / CRASHES as f64;
     let enough = if part < 1.0 { (HITS as f64 * part).ceil() as u64 } else { HITS };
@@ -127,7 +127,7 @@ fn rare_pairs(total: &Statistics) -> String {
     text
 }
 
-/// How often each thing happened at each moment.
+/// Formats how often each strike happened at each moment.
 fn matrix(total: &Statistics) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);

@@ -1,17 +1,18 @@
-//! `cargo xtask tidy`: what the compiler and clippy do not check of the code's shape.
+//! `cargo xtask tidy`: checks of the code's structure that the compiler and clippy do not have.
 //!
-//! - [`book`]: pages of `docs/`, their links and their blocks of commands.
-//! - [`crates`](mod@crates): which crate may need which, from one table, of which `ARCHITECTURE.md` has a drawing.
-//! - [`circles`]: modules of a crate that need each other in a circle.
-//! - [`errors`]: error messages and the pages that list them.
-//! - [`floors`]: modules that need what is not below them, where floors are drawn.
+//! - [`book`]: the pages of `docs/`, their links and their blocks of commands.
+//! - [`crates`](mod@crates): which crate may need which, from one table, of which `ARCHITECTURE.md` has a
+//!   drawing.
+//! - [`circles`]: cyclic dependencies between modules of a crate.
+//! - [`errors`]: error messages, and the pages that list them.
+//! - [`floors`]: modules that depend on higher layers, where layers are defined.
 //! - [`length`]: functions and files that are too long.
-//! - [`rules`]: `docs/internals/invariants.md` and who refers to it.
-//! - [`text`]: lines that are too wide, and comments that begin in the middle or refer to what is not in the
-//!   repository.
+//! - [`rules`]: `docs/internals/invariants.md`, and references to it.
+//! - [`text`]: lines that are too wide, and comments that begin in the middle of a sentence or refer to
+//!   sources outside the repository.
 //!
-//! What is not tidy yet stands in `tidy.toml`, each with its reason or number. That list can only get shorter:
-//! an exception that is larger than it has to be is a finding as well.
+//! `tidy.toml` lists the current exceptions, each with its reason or number. That list can only get shorter:
+//! an exception that is larger than necessary is a finding as well.
 
 mod book;
 mod circles;
@@ -31,19 +32,19 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Of `cargo xtask tidy`.
+/// Arguments of `cargo xtask tidy`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write what is made from tables (the drawing in ARCHITECTURE.md) instead of comparing it
+    /// Write generated text (the drawing in ARCHITECTURE.md) instead of comparing it
     #[arg(long)]
     write: bool,
 }
 
-/// Something that is not tidy.
+/// A violation.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: PathBuf,
-    /// From 1; 0: the whole file.
+    /// Line number, from 1; 0 stands for the whole file.
     line: usize,
     what: String,
 }
@@ -63,20 +64,20 @@ impl fmt::Display for Finding {
     }
 }
 
-/// `tidy.toml`: what may be as it is for now.
+/// The exceptions of `tidy.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exceptions {
-    /// By crate: modules in circles.
+    /// By crate: number of modules in cycles.
     #[serde(default)]
     circles: BTreeMap<String, usize>,
-    /// By crate, or module in one: the floors of the modules in it, from below.
+    /// By crate, or module in one: the layers of its modules, from below.
     #[serde(default)]
     floors: floors::Floors,
-    /// By crate: lines that are too wide.
+    /// By crate: number of lines that are too wide.
     #[serde(default)]
     wide_lines: BTreeMap<String, usize>,
-    /// By crate: comments that begin in the middle of a sentence.
+    /// By crate: number of comments that begin in the middle of a sentence.
     #[serde(default)]
     ellipses: BTreeMap<String, usize>,
     #[serde(default, rename = "file")]
@@ -102,10 +103,10 @@ struct LongFunction {
     why: String,
 }
 
-/// Where the exceptions stand.
+/// File with the exceptions.
 const EXCEPTIONS: &str = "crates/xtask/tidy.toml";
 
-/// Looks at everything; fails if anything is not tidy.
+/// Runs all checks; fails if there are findings.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     match findings(&root, args.write) {
@@ -145,7 +146,7 @@ fn findings(root: &Path, write: bool) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// Numbers by crate, beside those that may be there for now: more is a finding, and so is less.
+/// Compares numbers by crate with the allowed ones: both more and fewer are findings.
 fn compare(what: &str, found: &BTreeMap<String, usize>, excepted: &BTreeMap<String, usize>) -> Vec<Finding> {
     let names: std::collections::BTreeSet<_> = found.keys().chain(excepted.keys()).collect();
     let of = |numbers: &BTreeMap<String, usize>, name: &String| numbers.get(name).copied().unwrap_or(0);

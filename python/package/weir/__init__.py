@@ -1,12 +1,12 @@
-"""I/O traces as data frames, what they are like, and caches simulated over them.
+"""I/O traces as data frames, their analysis, and cache simulation.
 
 >>> import weir
 >>> weir.generate("zipf", "z.weirtrace", requests=100_000)
 >>> weir.read_trace("z.weirtrace").to_polars()
 >>> weir.simulate("z.weirtrace", policies=["lru", "arc"], sizes=["1%", "10%"]).to_pandas()
 
-Figures are those of the command line `weir`, to the unit: both run the same code. What is wrong is told in the same
-words, as a `TraceError` (of a trace), a `ValueError` (of an argument) or an `OSError`. Ctrl-C stops whatever takes long.
+Figures are exactly those of the command line `weir`: both run the same code. Errors have the same messages,
+as a `TraceError` (of a trace), a `ValueError` (of an argument) or an `OSError`. Ctrl-C stops long operations.
 """
 
 from . import plot

@@ -1,4 +1,4 @@
-"""Native work on threads, which Ctrl-C stops."""
+"""Runs native work on threads; Ctrl-C stops it."""
 
 import os
 from collections.abc import Iterator
@@ -9,16 +9,16 @@ from ._native import Stop
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def threads(count: int | None) -> Iterator[tuple[ThreadPoolExecutor, Stop]]:
-    """Threads, as many as there are cores unless it says how many, and what stops native work on them.
+    """Provide `count` threads (default: one per core), and a handle that stops native work on them.
 
-    The main thread only waits, and so is there to hear Ctrl-C. Whatever ends the block by an exception stops the work;
-    the threads have ended when the block has.
+    The main thread only waits, so that it can receive Ctrl-C. An exception that ends the block stops the
+    work; the threads have ended when the block has.
     """
     if count is not None and count < 1:
         raise ValueError(f"{count} threads cannot work; name 1 or more")

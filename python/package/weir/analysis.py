@@ -1,4 +1,4 @@
-"""What traces are like, and their miss-ratio curves."""
+"""Analysis of traces, and their miss-ratio curves."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from ._work import threads
 from .caches import Names, listed
 from .traces import PathName, Trace, as_trace, warn
 
-#: The document `weir trace analyze --json` prints; docs/reference/trace-analysis.md says what its figures mean.
+#: The document that `weir trace analyze --json` prints; docs/reference/trace-analysis.md explains its
+#: figures.
 Analysis = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class MissRatioCurve:
-    """Which share of the accesses a cache misses, by its size."""
+    """The share of the accesses that a cache misses, by its size."""
 
     policy: str
-    #: The share of the blocks it is from; 1 if it is exact.
+    #: The sampled share of the blocks; 1 if the curve is exact.
     rate: float
-    #: The size of a block.
+    #: Block size in bytes.
     block_bytes: int
-    #: Sizes, ascending.
+    #: Cache sizes in blocks, ascending.
     size_blocks: list[int]
-    #: Misses to accesses.
+    #: Ratio of misses to accesses at each size.
     miss_ratio: list[float]
-    #: One standard error of each; 0 if it is exact, `None` if the sample is too small to tell.
+    #: One standard error of each ratio; 0 if it is exact, `None` if the sample is too small to estimate it.
     error: list[float | None]
 
 
@@ -42,11 +43,12 @@ def analyze(
     format: str | None = None,
     strict: bool = False,
 ) -> Analysis:
-    """What a trace is like: `weir trace analyze`.
+    """Analyse a trace: `weir trace analyze`.
 
-    At most `blocks` blocks are looked at one by one, 4194304 unless given; of more a share stands for all, with a
-    `TraceWarning`. LRU's miss-ratio curve is from these, those of the other policies are from a sample: `sample`, like `5%`
-    or `100000blk`, or 1 %, all of them up to 8192, and no more than 65536. `disk` names the only disk to look at.
+    At most `blocks` blocks (default: 4194304) are tracked; if there are more, a share of them stands for all,
+    with a `TraceWarning`. LRU's miss-ratio curve comes from the tracked blocks, those of the other policies
+    from a sample: `sample`, such as `5%` or `100000blk` (default: 1 % of the blocks, but at least 8192 where
+    there are as many, and at most 65536). `disk` selects a single disk.
     """
     path, format, strict = as_trace(trace, format, strict)
     with threads(1) as (pool, stop):
@@ -66,9 +68,10 @@ def mrc(
     format: str | None = None,
     strict: bool = False,
 ) -> list[MissRatioCurve]:
-    """Miss-ratio curves of a trace, one a policy, as `analyze` has them.
+    """Return the miss-ratio curves of a trace, one per policy, as in `analyze`.
 
-    A sample of more than four billion accesses cannot be played: then that curve is left out, with a `TraceWarning`.
+    A sample of more than four billion accesses cannot be played: that curve is omitted, with a
+    `TraceWarning`.
     """
     names = listed("policies", policies, "lru")
     analysis = analyze(trace, names, sample=sample, blocks=blocks, disk=disk, format=format, strict=strict)
@@ -77,7 +80,7 @@ def mrc(
 
 
 def curves(analysis: Analysis) -> list[MissRatioCurve]:
-    """The curves of an analysis."""
+    """Return the curves of an analysis."""
 
     def curve(of: dict[str, Any]) -> MissRatioCurve:
         def column(name: str) -> list[Any]:

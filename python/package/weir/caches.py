@@ -1,4 +1,4 @@
-"""Caches, simulated over traces."""
+"""Simulates caches over traces."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-#: One name, or several.
+#: One name, or several names.
 Names = str | Iterable[str]
 
 
 class Ratios(TypedDict):
-    """What was asked for, and what of it the cache had not."""
+    """Accesses and misses, with their ratios."""
 
     accesses: int
     misses: int
@@ -37,7 +37,8 @@ class Ratios(TypedDict):
 
 
 class CacheFigures(Ratios):
-    """What a trace came to with one cache: what `weir sim cache --json` prints, and the size as it was asked for."""
+    """The outcome of a trace with one cache: what `weir sim cache --json` prints, and the size as it was
+    given."""
 
     trace: str
     notes: list[str]
@@ -63,33 +64,33 @@ class CacheFigures(Ratios):
 
 
 class Results(list[CacheFigures]):
-    """What caches came to, one after the other as they were asked for. As a frame each is a row; what is of reads and
-    writes alone has columns `reads_misses`, `writes_misses` and so on."""
+    """The outcomes of caches, in the order of the request. In a frame each is a row; figures of reads and of
+    writes have columns `reads_misses`, `writes_misses` and so on."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """Flat, as in a frame."""
+        """Return flat rows, as in a frame."""
         return [flat(figures) for figures in self]
 
     def to_arrow(self) -> pyarrow.Table:
-        """As a table of pyarrow."""
+        """Return a pyarrow table."""
         import pyarrow as pa
 
         return pa.Table.from_pylist(self.rows(), schema())
 
     def to_polars(self) -> polars.DataFrame:
-        """As a frame of polars."""
+        """Return a polars frame."""
         import polars
 
         return polars.DataFrame(self.to_arrow())
 
     def to_pandas(self) -> pandas.DataFrame:
-        """As a frame of pandas."""
+        """Return a pandas frame."""
         frame: pandas.DataFrame = self.to_arrow().to_pandas()
         return frame
 
 
 class Caches(NamedTuple):
-    """Caches that are asked for, as they are named."""
+    """Requested caches, as the caller named them."""
 
     caches: list[tuple[str, str, str]]
     block_size: str
@@ -97,14 +98,14 @@ class Caches(NamedTuple):
     dirty: str
 
     def native(self) -> _native.Caches:
-        """Checked."""
+        """Check the names and return the native configurations."""
         return _native.Caches(self.caches, self.block_size, self.write_mode, self.dirty)
 
 
 def caches_of(
     policies: Names, sizes: Names, admissions: Names, block_size: str, write_mode: str, dirty: str
 ) -> Caches:
-    """Every policy with every admission policy at every size."""
+    """Combine every policy with every admission policy at every size."""
     named = itertools.product(
         listed("policies", policies, "lru"),
         listed("admissions", admissions, "all"),
@@ -114,7 +115,7 @@ def caches_of(
 
 
 def listed(argument: str, names: Names, example: str) -> list[str]:
-    """One name as well as several."""
+    """Return a list of names, from one name or several."""
     several = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
     for name in several:
         if not isinstance(name, str):
@@ -135,11 +136,11 @@ def simulate(
     strict: bool = False,
     threads: int | None = None,
 ) -> Results:
-    """Plays a trace to a cache of every policy with every admission policy at every size: `weir sim cache`.
+    """Play a trace to a cache of every policy with every admission policy at every size: `weir sim cache`.
 
-    Sizes are shares of the blocks the trace touches, bytes or blocks: `10%`, `1GiB`, `26921blk`. Policies are `POLICIES` and
-    `ADMISSIONS`; `write_mode` is `through`, `around` or `back`, and with that at most the share `dirty` of a cache is dirty.
-    Takes as many threads as there are cores unless `threads` says how many.
+    Sizes are shares of the blocks that the trace touches, bytes or blocks: `10%`, `1GiB`, `26921blk`. The
+    names of policies are in `POLICIES` and `ADMISSIONS`. `write_mode` is `through`, `around` or `back`; with
+    `back` at most the share `dirty` of a cache is dirty. It uses `threads` threads (default: one per core).
     """
     caches = caches_of(policies, sizes, admissions, block_size, write_mode, dirty)
     path, format, strict = as_trace(trace, format, strict)
@@ -154,7 +155,7 @@ def simulate(
 
 
 def play(run: _native.Run, nth: int) -> list[tuple[int, dict[str, Any]]]:
-    """Plays a pass: what each of its caches came to, by its index."""
+    """Run a pass; return the outcome of each of its caches with its index."""
     start = time.thread_time()
     caches, text = run.play(nth)
     took = (time.thread_time() - start) / len(caches)
@@ -162,7 +163,7 @@ def play(run: _native.Run, nth: int) -> list[tuple[int, dict[str, Any]]]:
 
 
 def whole(path: PathName, trace: _native.BlockTrace, size: str, figures: dict[str, Any]) -> CacheFigures:
-    """Figures with what they are of."""
+    """Add the trace and the size to figures."""
     of = {
         "trace": str(path),
         "notes": trace.notes,
@@ -174,7 +175,7 @@ def whole(path: PathName, trace: _native.BlockTrace, size: str, figures: dict[st
 
 
 def flat(figures: CacheFigures) -> dict[str, Any]:
-    """A row of a frame."""
+    """Return figures as a row of a frame."""
     row: dict[str, Any] = {}
     for name, value in figures.items():
         if isinstance(value, dict):
@@ -185,7 +186,7 @@ def flat(figures: CacheFigures) -> dict[str, Any]:
 
 
 def nested(row: dict[str, Any]) -> CacheFigures:
-    """What `flat` made a row of."""
+    """Return the figures of a row that `flat` made."""
     figures = {name: row[name] for name in CacheFigures.__annotations__ if name in row}
     for part in ("reads", "writes"):
         figures[part] = {name: row[f"{part}_{name}"] for name in Ratios.__annotations__}
@@ -193,7 +194,7 @@ def nested(row: dict[str, Any]) -> CacheFigures:
 
 
 def schema() -> pyarrow.Schema:
-    """The columns of results."""
+    """Return the columns of results."""
     import pyarrow as pa
 
     def all_of(kind: Any, names: str) -> list[tuple[str, Any]]:

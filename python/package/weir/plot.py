@@ -1,4 +1,5 @@
-"""Pictures of traces and caches, by matplotlib. Each draws on `ax`, or on a figure of its own, and returns the axes."""
+"""Plots of traces and caches with matplotlib. Each function draws on `ax`, or on a new figure, and returns
+the axes."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
-# Cache sizes that span more than this are drawn on a logarithmic axis.
+# Cache sizes that span more than this factor are drawn on a logarithmic axis.
 WIDE_SPAN = 30
 
 
 def mrc(of: Analysis | Iterable[MissRatioCurve], ax: Axes | None = None) -> Axes:
-    """Miss ratios by cache size, one line a policy; what is sampled has one standard error shaded around it. The axis of
-    sizes is logarithmic if they span more than a decade and a half."""
+    """Plot miss ratios by cache size, one line per policy; sampled curves have one standard error shaded. The
+    axis of sizes is logarithmic if they span more than a decade and a half."""
     ax = _axes(ax)
     every: list[float] = []
     for curve in curves(of) if isinstance(of, dict) else of:
@@ -43,7 +44,7 @@ def mrc(of: Analysis | Iterable[MissRatioCurve], ax: Axes | None = None) -> Axes
 
 
 def heat(analysis: Analysis, ax: Axes | None = None) -> Axes:
-    """Accesses by time and place, the darker the more; disks lie above one another."""
+    """Plot accesses by time and address, darker where there are more; disks are stacked."""
     from matplotlib.colors import LogNorm
 
     ax = _axes(ax)
@@ -73,7 +74,7 @@ def compare(
     metric: Literal["miss_ratio", "hit_ratio", "request_hit_ratio", "byte_hit_ratio"] = "miss_ratio",
     ax: Axes | None = None,
 ) -> Axes:
-    """Policies side by side: a group of bars a trace and size, a bar a policy and its admission policy."""
+    """Compare policies: a group of bars per trace and size, a bar per policy and admission policy."""
     ax = _axes(ax)
     bars = {
         (figures["trace"], figures["size"], figures["policy"], figures["admission"]): figures[metric]
@@ -98,14 +99,14 @@ def compare(
 
 
 def _clock(nanos: float) -> tuple[float, str]:
-    """A unit for times up to this one, in nanoseconds, and what its axis is called."""
+    """Return a unit, in nanoseconds, for times up to `nanos`, and the label of its axis."""
     units = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s"), (60e9, "min"), (3600e9, "h"), (86400e9, "days")]
     unit, name = [each for each in units if each[0] * 2 <= nanos or each[0] == 1.0][-1]
     return unit, f"time ({name})"
 
 
 def _bytes(size: float) -> str:
-    """A size with its unit: 4 KiB, 1.5 GiB."""
+    """Format a size with its unit: 4 KiB, 1.5 GiB."""
     power = 0
     while power < len(SIZES) - 1 and size >= 1024 * (1 - 1e-9):
         size, power = size / 1024, power + 1
@@ -113,7 +114,8 @@ def _bytes(size: float) -> str:
 
 
 def _in_bytes(axis: Axis) -> None:
-    """Ticks of an axis of bytes at powers of two, or at multiples of one, told in KiB, MiB and so on."""
+    """Place the ticks of an axis of bytes at powers of two, or at multiples of one, labelled in KiB, MiB and
+    so on."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
     low, high = sorted(axis.get_view_interval())

@@ -1,10 +1,10 @@
 """Sweeps: many traces, policies and sizes, on the cores of this machine or on a Dask cluster.
 
-A sweep is cut into tasks: a trace, a policy, an admission policy, and all sizes of it that are missing. What a task comes to is
-one Parquet file in the sweep's folder, there whole or not at all. A task may run twice, or be cut off anywhere, and
-nothing changes but the time it takes: its file's name and contents follow from what it is.
+A sweep is divided into tasks: a trace, a policy, an admission policy, and all missing sizes. The result of a
+task is one Parquet file in the sweep's folder, written atomically. A task may run twice, or be interrupted
+anywhere, without changing the results: the name and the contents of its file depend only on the task.
 
-A row is a cache's figures, its `key`, and what the key is made of (`Key`).
+A row has a cache's figures, its `key`, and the fields of the key (`Key`).
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Key:
-    """All that decides a result. The same key, the same result, but for the time it took."""
+    """Everything that determines a result: results with the same key are equal, except for the time they
+    took."""
 
-    #: The version that made it, and which way of counting.
+    #: The version of weir, and of its counting rules.
     weir: str
     trace_sha256: str
     format: str | None
@@ -46,20 +47,20 @@ class Key:
     block_bytes: int
     policy: str
     admission: str
-    #: As it was asked for.
+    #: In canonical form.
     size: str
     write_mode: str
     dirty: float | None
 
     def digest(self) -> str:
-        """What stands for it."""
+        """Return a hash of the key."""
         text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Task:
-    """Caches of a trace that differ in their size."""
+    """Caches for one trace that differ only in their size."""
 
     path: str
     folder: str
@@ -68,7 +69,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The name of its file, which follows from what it is."""
+        """The name of its file, which depends only on the task."""
         digests = "\n".join(key.digest() for key in self.keys)
         return f"part-{hashlib.sha256(digests.encode()).hexdigest()[:32]}.parquet"
 
@@ -88,14 +89,16 @@ def sweep(
     format: str | None = None,
     strict: bool = False,
 ) -> Results:
-    """Plays every trace to every cache, as `simulate` does, and keeps what comes of it in the folder `out`, as Parquet.
+    """Play every trace to every cache, as `simulate` does, and store the results in the folder `out`, as
+    Parquet.
 
-    What is in the folder already is not done again, whatever ended the sweep before: traces are known by what is in
-    them, so that a sweep may be repeated, and extended by policies, sizes or traces. Returned is what was asked for.
+    Results already in the folder are not computed again, even after an interruption. Traces are identified by
+    their contents, so a sweep may be repeated, and extended by policies, sizes or traces. Returns the
+    requested results.
 
-    Runs on `workers` threads of this process, as many as there are cores unless it says; or on the Dask cluster that
-    `cluster` is the client or the address of. Its workers need this package, and to see the traces and `out` under the same
-    paths. A task whose worker is lost is done by another one.
+    It runs on `workers` threads of this process (default: one per core), or on a Dask cluster: `cluster` is
+    its client or its address. The workers need this package, and must see the traces and `out` under the same
+    paths. If a worker is lost, another one runs its task.
     """
     if workers is not None and cluster is not None:
         raise ValueError("workers are threads of this process, and a cluster has its own; name one of the two")
@@ -119,7 +122,7 @@ def sweep(
     have = _rows(folder)
     results = Results()
     for (path, _, _), keys in zip(named, wanted, strict=True):
-        # The file may have had another name.
+        # The trace may have had another name when the result was computed.
         results += [{**nested(have[key.digest()]), "trace": str(path)} for key in keys]
     for figures in {figures["trace"]: figures for figures in results}.values():
         warn(figures["notes"])
@@ -127,12 +130,12 @@ def sweep(
 
 
 def kept(out: PathName) -> Results:
-    """All results that sweeps have kept in a folder."""
+    """Return all results that sweeps have stored in a folder."""
     return Results(nested(row) for row in _rows(Path(out)).values())
 
 
 def run(task: Task, traces: Loaded | None = None) -> str:
-    """Does a task, unless it is done; the name of its file."""
+    """Run a task, unless its result exists; return the name of its file."""
     done = Path(task.folder) / task.name
     if not done.exists():
         native = task.caches.native()
@@ -167,7 +170,7 @@ def _keys(path: Path, format: str | None, strict: bool, caches: Caches) -> list[
 def _tasks(
     path: Path, folder: Path, keys: list[Key], caches: Caches, have: dict[str, Any]
 ) -> Iterator[Task]:
-    """What is missing of a trace; each key once."""
+    """Return the tasks for the missing results of a trace, each key once."""
     missing = [key for key in dict.fromkeys(keys) if key.digest() not in have]
     by_policy: dict[tuple[str, str], list[Key]] = {}
     for key in missing:
@@ -202,7 +205,7 @@ def _on_cluster(tasks: list[Task], cluster: Client | str) -> None:
 
 
 class Loaded:
-    """The trace that tasks of a process were given last, in memory: read once, however many threads ask for it."""
+    """The trace last used by tasks of a process, in memory: it is read once, however many threads need it."""
 
     def __init__(self, stop: _native.Stop) -> None:
         self._stop = stop
@@ -210,7 +213,7 @@ class Loaded:
         self._last: tuple[object, Future[_native.BlockTrace]] = (None, Future())
 
     def get(self, task: Task, caches: _native.Caches) -> _native.BlockTrace:
-        """The trace of a task."""
+        """Return the trace of a task."""
         key = task.keys[0]
         wanted = (key.trace_sha256, key.format, key.strict, key.block_bytes)
         with self._lock:
@@ -235,7 +238,7 @@ class Loaded:
         return _native.BlockTrace(task.path, key.format, key.strict, caches, self._stop)
 
 
-#: Those of a cluster's worker.
+#: The loaded trace of a cluster's worker.
 _WORKER = Loaded(_native.Stop())
 
 
@@ -245,7 +248,7 @@ def _sha256(path: Path) -> str:
 
 
 def _keep(path: Path, keys: Iterable[Key], rows: Iterable[CacheFigures]) -> None:
-    """Writes results to a file, whole or not at all."""
+    """Write results to a file atomically."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -274,7 +277,7 @@ def _kept_schema() -> pyarrow.Schema:
 
 
 def _rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """What is kept in a folder: rows by key."""
+    """Return the rows stored in a folder, by key."""
     import pyarrow.parquet as pq
 
     rows: dict[str, dict[str, Any]] = {}

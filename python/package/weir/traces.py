@@ -1,4 +1,4 @@
-"""Traces, read as data frames, and made up."""
+"""Reads traces as data frames, and generates synthetic ones."""
 
 from __future__ import annotations
 
@@ -18,61 +18,62 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-#: What names a trace's file.
+#: The path of a trace file.
 PathName = str | os.PathLike[str]
 
 
 class TraceWarning(UserWarning):
-    """Part of a trace could not be used: lines that are not as its format says, or what follows a break; or its format is in doubt."""
+    """Part of a trace could not be used (malformed lines, or a truncated end), or its format is in doubt."""
 
 
 class Format(NamedTuple):
-    """A format of traces."""
+    """A trace format."""
 
     name: str
     about: str
-    #: Whether it says when requests were made.
+    #: Whether it has arrival times.
     timed: bool
-    #: Whether `generate` writes it.
+    #: Whether `generate` can write it.
     written: bool
 
 
 def formats() -> list[Format]:
-    """All formats that have names; others are described as in `csv:time_us,disk,op,offset,size`."""
+    """Return all named formats; others are described as in `csv:time_us,disk,op,offset,size`."""
     return [Format(*known) for known in _native.formats()]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The trace in a file, read anew, from its start, by whoever asks for what is in it.
+    """A trace file. Every method that needs its contents reads the file from its start.
 
-    As a data frame a request is a row, in the order of the file:
+    In a data frame each request is a row, in file order:
 
-    - `time_ns`: when it was made, in nanoseconds by the trace's own clock; null if the format has no times
-    - `disk`: what the trace calls the disk
+    - `time_ns`: arrival time in nanoseconds, by the trace's own clock; null if the format has no times
+    - `disk`: the trace's name of the disk
     - `op`: `read`, `write` or `trim`
-    - `offset`, `size`: its first byte, and how many there are
-    - `response_ns`: how long it took on the traced machine, in nanoseconds; null where the trace does not say, and no column
+    - `offset`, `size`: its first byte and its length in bytes
+    - `response_ns`: response time on the traced machine in nanoseconds; null where the trace has none, and no column
       if its format has none
 
-    It has Arrow's C stream interface: whatever takes that (polars, pyarrow, DuckDB ...) takes a trace.
+    It has Arrow's C stream interface, so libraries that accept one (polars, pyarrow, DuckDB ...) accept a
+    trace.
     """
 
     path: Path
     #: The format it is read as.
     format: str
-    #: Whether that says when requests were made.
+    #: Whether it has arrival times.
     timed: bool
-    #: Whether lines that cannot be read are an error.
+    #: Whether malformed lines are an error.
     strict: bool = False
-    #: Whether it says how long requests took.
+    #: Whether it has response times.
     responses: bool = False
-    #: The format it was said to have; without it the format is found out by whoever reads it.
+    #: The given format; without one, each read detects the format.
     named: str | None = None
 
     @property
     def schema(self) -> pyarrow.Schema:
-        """The columns."""
+        """The columns of the data frame."""
         import pyarrow as pa
 
         fields = [
@@ -87,33 +88,34 @@ class Trace:
         return pa.schema(fields)
 
     def batches(self, rows: int = 1 << 16) -> pyarrow.RecordBatchReader:
-        """So many requests at a time, in constant memory.
+        """Return the requests in batches of `rows`, in constant memory.
 
-        Warns with `TraceWarning` at the end if part of the trace could not be used, or raises `TraceError` if it is strict.
+        If part of the trace could not be used, it warns with `TraceWarning` at the end, or raises
+        `TraceError` if the trace is strict.
         """
         import pyarrow as pa
 
         return pa.RecordBatchReader.from_batches(self.schema, self._batches(rows))
 
     def to_arrow(self) -> pyarrow.Table:
-        """All of it as a table of pyarrow."""
+        """Return the whole trace as a pyarrow table."""
         import pyarrow as pa
 
         return pa.Table.from_batches(self._batches(1 << 20), self.schema).unify_dictionaries()
 
     def to_polars(self) -> polars.DataFrame:
-        """All of it as a frame of polars."""
+        """Return the whole trace as a polars frame."""
         import polars
 
         return polars.DataFrame(self.to_arrow())
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All of it as a frame of pandas."""
+        """Return the whole trace as a pandas frame."""
         frame: pandas.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def notes(self) -> list[str]:
-        """What could not be used, for people; the trace is read for that."""
+        """Return notes about data that could not be used; this reads the whole trace."""
         reader = self._open()
         while reader.batch(1 << 20) is not None:
             pass
@@ -156,24 +158,24 @@ class Trace:
 
 
 def read_trace(path: PathName, format: str | None = None, *, strict: bool = False) -> Trace:
-    """The trace in a file, packed with gzip, zstd, xz, bzip2 or not; only its beginning is read yet.
+    """Open a trace file, which may be compressed with gzip, zstd, xz or bzip2; only its beginning is read.
 
-    Its format is found out unless it is named: one of `formats()`, or a description of its columns.
-    Lines that cannot be read are left out, and warned of with `TraceWarning`; `strict` makes them errors.
+    `format` is one of `formats()`, or a description of its columns (default: detect it). Malformed lines are
+    skipped, with a `TraceWarning`; `strict` makes them errors.
     """
     reader = _native.Reader(path, format, strict)
     return Trace(Path(path), reader.format, reader.timed, strict, reader.responses, format)
 
 
 def as_trace(trace: PathName | Trace, format: str | None, strict: bool) -> tuple[Path, str | None, bool]:
-    """The file, format and strictness of what names a trace."""
+    """Return the path, format and strictness of a trace or a path."""
     if isinstance(trace, Trace):
         return trace.path, format or trace.named, strict or trace.strict
     return Path(trace), format, strict
 
 
 def warn(notes: list[str]) -> None:
-    """Warns whoever called the package of what could not be used."""
+    """Issue the notes as warnings, attributed to the caller of the package."""
     for note in notes:
         warnings.warn(note, TraceWarning, stacklevel=3)
 
@@ -187,12 +189,13 @@ def generate(
     duration: str | None = None,
     format: str = "weir",
 ) -> int:
-    """Writes what a load of words asks for as a trace, and tells how many requests it has: `weir trace generate`.
+    """Write a synthetic load as a trace; return its number of requests: `weir trace generate`.
 
-    The words are those of the command line: `zipf`, `hotcold part=10% hits=90% over=4GiB rate=500`, ... The same words and
-    seed make the same trace. It ends with the load, or after so many requests, or after a time like `10min`.
-    The file at `path` is replaced once the trace is whole; a folder, a pipe or a device there is refused. It is packed with gzip if
-    its name ends in `.gz`, which weir's own format, packed already, cannot have.
+    `load` has the words of the command line: `zipf`, `hotcold part=10% hits=90% over=4GiB rate=500`, ... The
+    same words and seed give the same trace. It ends with the load, after `requests` requests, or after a
+    `duration` such as `10min`. The file at `path` is replaced once the trace is complete; a folder, a pipe or
+    a device there is refused. The trace is compressed with gzip if its name ends in `.gz`; weir's own format,
+    already compressed, cannot be.
     """
     path = Path(path)
     gzip = path.suffix == ".gz"

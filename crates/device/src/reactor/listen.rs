@@ -160,7 +160,7 @@ impl Drop for Listener {
     }
 }
 
-/// Removes a dead server's socket file; refuses any other file that is there.
+/// Removes a dead server's socket file; fails if the path is any other file.
 fn clear_the_way(path: &Path) -> Result<(), DeviceError> {
     let failed = |source| DeviceError::ListenUnix { path: path.to_owned(), source };
     let there = match std::fs::symlink_metadata(path) {

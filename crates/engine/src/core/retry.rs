@@ -2,7 +2,7 @@
 //!
 //! A read can always be repeated. A plain write can be repeated in place: its blocks are locked, so no other
 //! write was submitted there, and it overwrites whatever the failed attempt left. The exception is a write
-//! during which a flush of the device failed: its location may have been given up. A flush or a durable write
+//! during which a flush of the device failed: its location may have been freed. A flush or a durable write
 //! is never repeated, whatever the error: the operating system reports a lost write once, and a repeated
 //! flush would succeed and prove nothing. A durable write that takes two commands
 //! ([`crate::DurableWrites::WriteThenFlush`]) is first a plain write, then a flush.

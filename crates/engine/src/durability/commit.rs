@@ -225,7 +225,7 @@ impl Durability {
     }
 
     /// Notes that the device lost writes to the extent: the map must durably record this, or the blocks'
-    /// other place, before a waiting party is told that the data is durable.
+    /// other place, before the engine reports the data durable to a waiter.
     pub(crate) fn note_missed(&mut self, key: ExtentKey, device: DeviceId) {
         self.commits.missed.note(key, device);
     }

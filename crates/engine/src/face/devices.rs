@@ -97,7 +97,7 @@ impl Engine {
         self.data.base.space.retry_waiting_space(&mut self.data.base.requests);
     }
 
-    /// Ends the command for whoever waits for it, although the device has not answered it.
+    /// Ends the command for its waiters, although the device has not answered it.
     fn abandon<M: Memory>(&mut self, id: IoId, memory: &mut M) {
         let ended = self.data.base.core.commands.abandon(id);
         self.data.base.core.abandoned.add(id, ended.buffer);

@@ -23,11 +23,11 @@ pub(crate) enum Work {
 /// The fate of the space of cleared blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clear {
-    /// An extent without valid blocks frees its space, unless it was told to keep it.
+    /// An extent without valid blocks frees its space, unless an earlier `Keep` reserves it.
     Zero,
     /// The extent keeps its space from now on, even without valid blocks.
     Keep,
-    /// The extent frees its space, even if it was told to keep it before.
+    /// The extent frees its space, even if an earlier `Keep` reserved it.
     GiveUp,
 }
 

@@ -121,7 +121,7 @@ impl Map {
     }
 
     /// Applies every frame of the commit so far to the durable map; they must be durable. Call it also if
-    /// there was no frame: space that was given up before anything durable named it is released without one.
+    /// there was no frame: space released before any durable record referred to it needs none.
     /// Released space is added to `released`; pass it to [`Self::reuse`] once no command that could touch it
     /// is in flight.
     pub fn commit_durable(&mut self, released: &mut Vec<Chunk>) {

@@ -49,7 +49,7 @@ pub(crate) struct Version {
     pub(crate) value: Value,
     /// The maximum of the changes that led here.
     pub(crate) brings: Brings,
-    /// The space given up by these changes: free once this version, or a later one, is durable.
+    /// The space that these changes release: free once this version, or a later one, is durable.
     pub(crate) released: Released,
 }
 

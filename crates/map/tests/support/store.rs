@@ -90,7 +90,7 @@ impl MemStore {
         self.writes_left = None;
     }
 
-    /// Makes the power fail and return: of the unflushed writes, some subset of 512-byte sectors is there.
+    /// Makes the power fail and return: some subset of the 512-byte sectors of unflushed writes survives.
     pub fn power_cut(&mut self, rng: &mut Rng) {
         self.writes_left = None;
         for device in &mut self.devices {

@@ -1,4 +1,4 @@
-//! The buddy allocator beside a naive twin: one flag per block.
+//! The buddy allocator compared with a naive twin: one flag per block.
 
 use super::*;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ proptest! {
             buddy.give(at, len);
         }
         prop_assert_eq!(buddy.free_blocks() as usize, taken_blocks.len());
-        // Everything merged again: the largest run there can be in what was there at first is there.
+        // After all merges, the largest run possible in the initial region is available.
         let largest = 1 << blocks.ilog2().min(Buddy::LEVELS as u32 - 1);
         prop_assert!(buddy.take(largest).is_some());
     }

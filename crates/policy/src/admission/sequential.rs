@@ -1,12 +1,14 @@
-//! `sequential`: what goes on for long in sequence does not come in (SSEQR, selective sequential rejection).
+//! `sequential`: long sequential runs are not admitted (SSEQR, selective sequential rejection).
 //!
 //! Source: HEC (the dissertation behind it, section 3.4.1).
 //!
-//! Rule: the last k requests are kept. A request whose start lies at the end of one of them, or at most G sectors
-//! behind, continues it, and what the two are part of is as long as both. What continues a run that is longer
-//! than L then is not admitted; shorter runs are, for they may be loops, and so is a request alone, of whatever length.
+//! Rule: the last k requests are kept. A request whose start is at the end of one of them, or at most G
+//! sectors after it, continues it, and their common run is as long as both. A request that continues a run
+//! longer than L then is not admitted; shorter runs are, because they may be loops, and so is a single
+//! request, of whatever length.
 //!
-//! Constants: k = 8, G = 4 sectors, L = 4 MB (taken as 4 MiB), as published. Of several it may continue, the latest.
+//! Constants: k = 8, G = 4 sectors, L = 4 MB (taken as 4 MiB), as published. Among several it may continue,
+//! the latest.
 //!
 //! When not: where long runs are read again and would fit.
 
@@ -18,10 +20,10 @@ const WINDOW: usize = 8;
 const GAP: u64 = 4 * SECTOR;
 const LONGEST: Bytes = Bytes::mib(4);
 
-/// Rejects long sequential runs.
+/// An admission policy that rejects long sequential runs.
 #[derive(Debug, Default)]
 pub struct Sequential {
-    /// The latest last.
+    /// The last requests, the latest last.
     window: VecDeque<Ended>,
 }
 
@@ -29,7 +31,7 @@ pub struct Sequential {
 struct Ended {
     disk: u32,
     end: u64,
-    /// Of the run up to there.
+    /// The length of the run up to there.
     run: u64,
 }
 

@@ -1,23 +1,23 @@
-//! About how often blocks were asked for lately, in a few bits each.
+//! Approximate recent access counts of blocks, in a few bits each.
 
 use crate::cached::Block;
 
-/// Rows of counters: a block has one in each, and its count is the lowest.
+/// The number of rows of counters: a block has one in each, and its count is the lowest.
 const ROWS: usize = 4;
-/// A counter's highest value: four bits.
+/// The maximum of a counter: four bits.
 const MOST: u8 = 15;
 
 /// A count-min sketch of four-bit counters.
 #[derive(Debug)]
 pub(super) struct Sketch {
-    /// Two counters a byte, all rows in one.
+    /// Two counters per byte, all rows in one vector.
     counters: Vec<u8>,
-    /// Counters of a row: a power of two.
+    /// The counters of a row: a power of two.
     width: usize,
 }
 
 impl Sketch {
-    /// With at least `width` counters a row.
+    /// Creates a sketch with at least `width` counters per row.
     pub(super) fn new(width: usize) -> Self {
         let width = width.max(16).next_power_of_two();
         Self { counters: vec![0; ROWS * width / 2], width }
@@ -27,7 +27,7 @@ impl Sketch {
         (0..ROWS).map(|row| self.get(self.place(row, block))).min().unwrap_or(0)
     }
 
-    /// Counts a block: those of its counters that are lowest.
+    /// Counts a block: increments those of its counters that are lowest.
     pub(super) fn increment(&mut self, block: Block) {
         let count = self.count(block);
         if count < MOST {
@@ -51,7 +51,8 @@ impl Sketch {
         self.counters[place / 2] >> (4 * (place % 2)) & 0xf
     }
 
-    /// Which counter of a row is a block's: multiplicative hashing, another odd factor in each row.
+    /// Returns the index of a block's counter in a row: multiplicative hashing, with another odd factor in
+    /// each row.
     fn place(&self, row: usize, block: Block) -> usize {
         const FACTORS: [u64; ROWS] =
             [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];

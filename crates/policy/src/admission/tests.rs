@@ -1,4 +1,4 @@
-//! What is admitted, step by step; the sketch beside exact counts.
+//! Admissions step by step; the sketch compared with exact counts.
 
 use super::sketch::Sketch;
 use super::*;
@@ -16,9 +16,9 @@ fn runs_come_in_until_they_are_longer_than_4_mib() {
     let mut policy = Sequential::default();
     let admitted: Vec<_> = (0..6).map(|i| policy.request(asked(i * MIB, MIB))).collect();
     assert_eq!(admitted, [true, true, true, true, false, false]);
-    // Not the end of any.
+    // The request starts at the end of none.
     assert!(policy.request(asked(100 * MIB, MIB)));
-    // Four sectors behind the end of the run, which is still in the window, and five.
+    // Four sectors after the end of the run, which is still in the window, and five.
     assert!(!policy.request(asked(6 * MIB + 4 * 512, 512)));
     assert!(policy.request(asked(6 * MIB + 4 * 512 + 512 + 5 * 512, 512)));
     // On another disk it continues nothing.
@@ -50,7 +50,7 @@ fn what_was_touched_before_comes_in_with_all_of_its_request() {
     assert!(policy.request(asked(3 * MIB, 4096)));
     assert!(!policy.request(asked(4 * MIB, 4096)));
     assert!(!policy.request(Asked { disk: 1, ..asked(0, 4096) }));
-    // Over the border to a segment not touched before: one of them suffices.
+    // The request crosses into an untouched segment: one touched segment suffices.
     assert!(policy.request(asked(8 * MIB - 4096, 8192)));
     assert!(policy.request(asked(8 * MIB, 4096)), "that touched both");
 }
@@ -63,10 +63,10 @@ fn touches_are_forgotten_map_by_map() {
     let here = asked(0, 4096);
     let admitted: Vec<_> = (0..3).map(|_| policy.request(here)).collect();
     assert_eq!(admitted, [false, false, true]);
-    // The second map begins, and what the first one has counts still.
+    // The second map begins, and the touches in the first one still count.
     assert!(!policy.request(asked(10 * MIB, 4096)) && policy.request(here));
     assert!(!policy.request(asked(11 * MIB, 4096)));
-    // With the third the first is gone: one touch in the second is left.
+    // The third bitmap replaces the first: only one touch, in the second, is left.
     assert!(!policy.request(here));
     assert!(policy.request(here));
 }
@@ -89,13 +89,13 @@ fn the_more_frequent_one_stays() {
     policy.block(once);
     assert!(policy.may_replace(often, once) && policy.may_replace(once, never));
     assert!(!policy.may_replace(once, often) && !policy.may_replace(once, Block(2)), "a tie stays");
-    // Long after, what was frequent is not.
+    // Much later, the formerly frequent block is not frequent any more.
     (0..1000).for_each(|i| policy.block(Block(10 + i % 4)));
     assert!(policy.may_replace(Block(10), often));
 }
 
 proptest! {
-    /// Beside exact counts: never less, up to the most, halvings included.
+    /// Compares with exact counts: the sketch never counts less, up to the maximum, including halvings.
     #[test]
     fn the_sketch_never_counts_too_few(blocks in prop::collection::vec((0u32..40, 0u8..50), 0..500)) {
         let mut sketch = Sketch::new(16);

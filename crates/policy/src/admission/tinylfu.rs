@@ -1,35 +1,38 @@
-//! `tinylfu`: what is missed comes in if it was asked for more often lately than what would leave for it.
+//! `tinylfu`: a missed block enters if it was accessed more often recently than the one that would leave for
+//! it.
 //!
-//! Source: G. Einziger, R. Friedman, B. Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM Transactions
-//! on Storage 13(4), 2017.
+//! Source: G. Einziger, R. Friedman, B. Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM
+//! Transactions on Storage 13(4), 2017.
 //!
-//! Rule: a sketch counts how often blocks were asked for among the last W accesses (all counts are halved after W), without
-//! the first time, of which a doorkeeper of one bit a block knows. While there is room everything comes in.
+//! Rule: a sketch counts the accesses of blocks among the last W (all counts are halved after W), without the
+//! first access of each, which a doorkeeper of one bit per block records. While there is space every block
+//! enters.
 //!
-//! Constants: W = 10 times the capacity, counters of four bits in four rows, one a row for each block that can be asked for
-//! twice in W, or up to twice that. The doorkeeper is exact, for blocks are numbered densely. A tie keeps what is there.
+//! Constants: W = 10 times the capacity, counters of four bits in four rows, one per row for each block that
+//! can be accessed twice in W, or up to twice that. The doorkeeper is exact, because blocks are numbered
+//! densely. In a tie the cached block stays.
 //!
-//! When not: where what is new is soon asked for several times and then no more; it stays out.
+//! When not: where new blocks are soon accessed several times and then no more; they stay out.
 
 use super::sketch::Sketch;
 use super::{Admission, Block};
 use crate::cached::Room;
 
-/// Accesses of the sample for each block of the capacity.
+/// The number of accesses in the sample per block of the capacity.
 const SAMPLE: u64 = 10;
 
-/// Admits by frequency.
+/// An admission policy by frequency.
 #[derive(Debug)]
 pub struct TinyLfu {
     sketch: Sketch,
-    /// Asked for since the counts were last halved: a bit a block.
+    /// The blocks accessed since the counts were last halved: one bit per block.
     doorkeeper: Vec<u64>,
     accesses: u64,
     sample: u64,
 }
 
 impl TinyLfu {
-    /// Nothing asked for yet.
+    /// Creates a policy without accesses.
     pub fn new(room: Room) -> Self {
         let sample = SAMPLE * u64::from(room.capacity);
         let counted = (sample / 2).min(room.blocks.into());

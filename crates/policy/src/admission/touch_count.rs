@@ -1,13 +1,13 @@
-//! `touch_count`: what was touched before comes in, counted by large segments of the disk (TC).
+//! `touch_count`: blocks touched before enter, counted by large segments of the disk (TC).
 //!
 //! Source: HEC (the dissertation behind it, section 3.4.1).
 //!
-//! Rule: each segment a request touches counts that. If the touches before it of any of them are as many as the
-//! threshold, the whole request is admitted. Counts are kept in several maps, of which the latest counts and all are
-//! added up; every so many bytes the oldest is emptied and becomes the latest.
+//! Rule: each segment that a request touches counts the touch. If the previous touches of any of them reach
+//! the threshold, the whole request is admitted. Counts are kept in several maps; the latest one counts, and
+//! all are added up; after a fixed number of bytes the oldest is emptied and becomes the latest.
 //!
-//! Constants: segments of 4 MB (taken as 4 MiB), one map of one bit a segment, never emptied, as in the published
-//! experiment; with one bit the threshold is one touch before.
+//! Constants: segments of 4 MB (taken as 4 MiB), one map of one bit per segment, never emptied, as in the
+//! published experiment; with one bit the threshold is one previous touch.
 //!
 //! When not: where most segments are touched at all.
 
@@ -16,16 +16,16 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use weir_model::Bytes;
 
-/// How touches are counted. The default is the published experiment's.
+/// The parameters of counting touches. The default is that of the published experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touches {
-    /// What is counted as one; at least 1.
+    /// The segment size; at least 1.
     pub segment: Bytes,
-    /// Touches before a request that admit it.
+    /// The number of previous touches that admit a request.
     pub threshold: u8,
-    /// A map ends after so many bytes were asked for; `None`: never.
+    /// The number of bytes requested after which a map ends; `None`: never.
     pub rotated_after: Option<Bytes>,
-    /// Maps; at least 1.
+    /// The number of maps; at least 1.
     pub maps: usize,
 }
 
@@ -35,18 +35,18 @@ impl Default for Touches {
     }
 }
 
-/// Admits what was touched before.
+/// An admission policy by previous touches.
 #[derive(Debug)]
 pub struct TouchCount {
     touches: Touches,
-    /// The latest last. Counts end at the threshold.
+    /// The maps, the latest last. Counts stop at the threshold.
     maps: VecDeque<FxHashMap<(u32, u64), u8>>,
-    /// Since the latest map began.
+    /// The bytes requested since the latest map began.
     bytes: u64,
 }
 
 impl TouchCount {
-    /// Nothing touched yet.
+    /// Creates a policy without touches.
     pub fn new(touches: Touches) -> Self {
         Self { touches, maps: VecDeque::from([FxHashMap::default()]), bytes: 0 }
     }

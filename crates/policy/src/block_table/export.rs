@@ -1,10 +1,10 @@
-//! The table as bytes: soft state that may outlive the server. What cannot be read is forgotten, and
-//! nothing is lost but what was learnt.
+//! The table as bytes: soft state that may outlive the server. Unreadable bytes are discarded, and only
+//! learnt state is lost by that.
 
 use super::{BMDS, BTES, BlockTable, Bte, Entry, NONE};
 use weir_model::VolumeId;
 
-/// What the bytes begin with, the version last.
+/// The first bytes of an export, the version last.
 const MAGIC: [u8; 8] = *b"weirbt\0\x01";
 
 struct Reader<'a>(&'a [u8]);
@@ -27,9 +27,8 @@ impl Reader<'_> {
 }
 
 impl BlockTable {
-    /// The table as bytes, version 1: per region in use volume, number and counter; per sub-region
-    /// in use number and counter; per block in use number, counter and flags; each list after its
-    /// length, in ascending order.
+    /// Exports the table, version 1: per used region volume, number and counter; per used sub-region number
+    /// and counter; per used block number, counter and flags; each list after its length, in ascending order.
     pub fn export(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         let mut regions: Vec<_> = self.all_regions().collect();
@@ -61,7 +60,7 @@ impl BlockTable {
         }
     }
 
-    /// The table that was exported; `None` for anything else.
+    /// Imports an exported table; `None` for anything else.
     pub fn import(bytes: &[u8]) -> Option<Self> {
         let mut r = Reader(bytes);
         (r.take()? == MAGIC).then_some(())?;

@@ -1,4 +1,4 @@
-//! The table by hand, and beside a naive twin.
+//! The table by hand, and compared with a naive twin.
 
 use super::*;
 use proptest::prelude::*;
@@ -36,16 +36,16 @@ fn a_full_counter_halves_those_of_its_page_and_no_others() {
 #[test]
 fn the_quota_goes_to_hot_and_dense_regions_first_and_flows_on() {
     let mut table = BlockTable::default();
-    // Region 0: one sub-region with 1 block of 30. Region 1: sub-regions with 2 blocks of 20 and 10,
-    // and with 3 blocks of 10 each. Counters: 30, and 30 + 30 = 60.
+    // Region 0: one sub-region with 1 block of 30. Region 1: sub-regions with 2 blocks of 20 and 10, and with
+    // 3 blocks of 10 each. Counters: 30, and 30 + 30 = 60.
     table.access(VolumeId(0), 0, 1, 30);
     table.access(VolumeId(0), REGION, 1, 20);
     table.access(VolumeId(0), REGION + 1, 1, 10);
     table.access(VolumeId(0), REGION + 2048, 3, 10);
-    // Of 3: region 0 (fewest blocks) has 3 * 30 / 90 = 1 and uses it. Region 1 has 2: its first
-    // sub-region 2 * 30 / 60 = 1, its hottest block; the other the last one.
+    // Of 3: region 0 (fewest blocks) has 3 * 30 / 90 = 1 and uses it. Region 1 has 2: its first sub-region 2
+    // * 30 / 60 = 1, its hottest block; the other the last one.
     assert_eq!(table.candidates(3), [at(0, 0), at(0, REGION), at(0, REGION + 2048)]);
-    // Of 6: region 0 has 2, uses 1, and 1 flows on: region 1 has 5, of these 2 and 3.
+    // Of 6: region 0 has 2, uses 1, and 1 passes on: region 1 has 5, of these 2 and 3.
     let all = [0, REGION, REGION + 1, REGION + 2048, REGION + 2049, REGION + 2050].map(|b| at(0, b));
     assert_eq!(table.candidates(6), all);
     assert_eq!(table.candidates(100), all);
@@ -69,7 +69,7 @@ fn a_full_table_takes_a_thousandth_of_the_space() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Beside a naive twin: flat maps of counters, a page being all with the same prefix.
+    /// Compares with a naive twin: flat maps of counters, where a page is all counters with the same prefix.
     #[test]
     fn agrees_with_flat_maps(
         steps in prop::collection::vec((0u32..2, 0u64..6, 0u64..3, 0u64..4, 0u32..8, 1u16..600), 1..60),

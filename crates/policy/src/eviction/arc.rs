@@ -1,15 +1,17 @@
-//! `arc`: what was used once and what was used more often share the cache as pays just then.
+//! `arc`: blocks used once and blocks used more often share the cache in the currently best proportion.
 //!
-//! Source: N. Megiddo, D. S. Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003, figure 4.
+//! Source: N. Megiddo, D. S. Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003, figure
+//! 4.
 //!
-//! Rule: T1 and T2 hold what was used once and more often, each in the order of use; B1 and B2 remember what left
-//! them. A miss that B1 remembers makes T1's aim `p` larger by max(1, |B2|/|B1|), one that B2 remembers makes it smaller
-//! by max(1, |B1|/|B2|); either comes into T2, any other into T1. The oldest of T1 leaves if T1 is larger than `p`, or as
-//! large and the miss was remembered by B2, or if T2 is empty; else the oldest of T2. T1 and B1 together remember at
-//! most as many as the cache holds, all four twice as many.
+//! Rule: T1 and T2 contain the blocks used once and more often, each in the order of use; B1 and B2 remember
+//! the blocks that left them. A miss that B1 remembers increases T1's target `p` by max(1, |B2|/|B1|), one
+//! that B2 remembers decreases it by max(1, |B1|/|B2|); either enters T2, any other enters T1. The oldest of
+//! T1 leaves if T1 is larger than `p`, or as large and the miss was remembered by B2, or if T2 is empty; else
+//! the oldest of T2. T1 and B1 together remember at most as many blocks as the capacity, all four twice as
+//! many.
 //!
-//! `p` is real, `|B1|` and `|B2|` count the remembered block itself, and before the cache is full nothing leaves: as in
-//! libCacheSim.
+//! `p` is real, `|B1|` and `|B2|` count the remembered block itself, and before the cache is full nothing
+//! leaves: as in libCacheSim.
 //!
 //! When not: patented until 2024; a hit costs as much as LRU's.
 
@@ -27,14 +29,14 @@ const OUT: u8 = 4;
 pub struct Arc {
     capacity: u32,
     lists: Lists<4>,
-    /// In which list each block is.
+    /// The list of each block.
     list: Vec<u8>,
-    /// What T1 is to hold.
+    /// The target size of T1.
     p: f64,
 }
 
 impl Arc {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         let list = vec![OUT; room.blocks as usize];
         Self { capacity: room.capacity, lists: Lists::new(room.blocks), list, p: 0.0 }
@@ -45,7 +47,7 @@ impl Arc {
         self.lists.len(list.into())
     }
 
-    /// Makes a block the newest of a list, or takes it out.
+    /// Makes a block the newest of a list, or removes it.
     #[inline]
     fn shift(&mut self, block: Block, to: u8) {
         let from = std::mem::replace(&mut self.list[block.index()], to);
@@ -63,7 +65,7 @@ impl Arc {
         }
     }
 
-    /// Which of T1 and T2 gives up its oldest if T1 is to hold so many.
+    /// Returns which of T1 and T2 loses its oldest block if `p` is T1's target.
     fn replaced(&self, p: f64, remembered: u8) -> u8 {
         let t1 = f64::from(self.len(T1));
         let is_large = t1 > p || (t1 == p && remembered == B2);
@@ -92,7 +94,7 @@ impl Eviction for Arc {
         };
         let mut leaving = None;
         if self.len(T1) + self.len(T2) >= self.capacity {
-            // T1 has all the room there is for it and B1: its oldest is not remembered.
+            // T1 has all the space of T1 and B1: its oldest is not remembered.
             let is_alone = remembered == OUT && self.len(T1) >= self.capacity;
             let from = if is_alone { T1 } else { self.replaced(p, remembered) };
             leaving = self.lists.oldest(from.into());

@@ -1,25 +1,28 @@
-//! `belady`: what will not be used for longest leaves. The bound: no policy that takes in every miss has fewer.
+//! `belady`: the block whose next use is furthest in the future leaves. It is the bound: no policy that
+//! admits every miss has fewer misses.
 //!
-//! Source: L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2),
-//! 1966 (MIN), with forced insertion: a block that is missed comes in even if it is used again last of all.
+//! Source: L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
+//! Journal 5(2), 1966 (MIN), with forced insertion: a missed block enters even if its next use is the
+//! furthest.
 //!
-//! Rule: knows the trace. Of blocks that are never used again the one leaves that became so last.
+//! Rule: knows the trace. Among blocks that are never used again, the one that became so last leaves.
 
 use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
 
-/// No further use.
+/// The value for no further use.
 const NEVER: u32 = u32::MAX;
-/// Not in the cache.
+/// The value for a block that is not in the cache.
 const OUT: u32 = u32::MAX - 1;
 
-/// When the block of each access of a trace is used next.
+/// The next use of the block of each access of a trace.
 #[derive(Debug)]
 pub struct Future {
     next: Vec<u32>,
 }
 
 impl Future {
-    /// Of a trace of fewer than 2^32 - 2 accesses to blocks with numbers below `blocks`. Takes 4 bytes an access.
+    /// Computes the next uses in a trace of fewer than 2^32 - 2 accesses to blocks with numbers below
+    /// `blocks`. Takes 4 bytes per access.
     pub fn new(accesses: &[Block], blocks: u32) -> Self {
         let mut later = vec![NEVER; blocks as usize];
         let mut next = vec![NEVER; accesses.len()];
@@ -30,7 +33,7 @@ impl Future {
     }
 }
 
-/// MIN.
+/// Belady's MIN.
 #[derive(Debug)]
 pub struct Belady<'t> {
     capacity: u32,
@@ -38,16 +41,16 @@ pub struct Belady<'t> {
     accesses: &'t [Block],
     future: &'t Future,
     now: u32,
-    /// Of each block: the access that uses it next.
+    /// For each block: the access that uses it next.
     next: Vec<u32>,
-    /// The accesses that use a block of the cache next.
+    /// The next accesses to blocks of the cache.
     awaited: Positions,
     /// Blocks that are not used again, in the order in which they became so; those no longer in are skipped.
     done: Vec<Block>,
 }
 
 impl<'t> Belady<'t> {
-    /// An empty cache before the first of these accesses, whose future this is.
+    /// Creates an empty cache before the first of these accesses, with their future.
     pub fn new(room: Room, accesses: &'t [Block], future: &'t Future) -> Self {
         Self {
             capacity: room.capacity,
@@ -61,7 +64,7 @@ impl<'t> Belady<'t> {
         }
     }
 
-    /// The block waits for its next use after the access that is due.
+    /// Sets the block's next use after the present access.
     #[inline]
     fn await_next(&mut self, block: Block) {
         let next = self.future.next.get(self.now as usize).copied().unwrap_or(NEVER);
@@ -135,7 +138,7 @@ impl Turnover for Belady<'_> {
     }
 }
 
-/// A set of positions that knows its last one: bits, and above each 64 of them one that tells whether there is any.
+/// A set of positions with fast access to its last one: bits, and above each 64 of them a summary bit.
 #[derive(Debug)]
 struct Positions {
     /// The bits themselves first, a single word last.
@@ -143,7 +146,7 @@ struct Positions {
 }
 
 impl Positions {
-    /// The empty set of positions below `end`.
+    /// Creates the empty set of positions below `end`.
     fn new(end: usize) -> Self {
         let mut levels = vec![vec![0; end.div_ceil(64).max(1)]];
         while let Some(below) = levels.last().map(Vec::len).filter(|len| *len > 1) {

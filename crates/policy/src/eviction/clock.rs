@@ -1,17 +1,17 @@
-//! `clock`: first in, first out, with a second chance for what was used.
+//! `clock`: first in, first out, with a second chance for used blocks.
 //!
 //! Source: F. J. Corbató, "A paging experiment with the Multics system", 1968.
 //!
-//! Rule: one bit a block, clear when it comes in, set by a hit. When one has to leave, the oldest with its bit set
-//! has it cleared and becomes the newest, until one has it clear: that one leaves.
+//! Rule: one bit per block, clear on insertion, set by a hit. To evict, the oldest block with its bit set has
+//! it cleared and becomes the newest, until the oldest has it clear: that one leaves.
 //!
-//! When not: as LRU, which it comes close to at a fraction of the cost of a hit.
+//! When not: as LRU, which it approximates at a fraction of the cost of a hit.
 
 use super::lists::Lists;
 use super::marks::Marks;
 use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
 
-/// Second chance.
+/// The CLOCK policy.
 #[derive(Debug)]
 pub struct Clock {
     capacity: u32,
@@ -20,7 +20,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         let marks = Marks::new(room.blocks);
         Self { capacity: room.capacity, queue: Lists::new(room.blocks), marks }

@@ -1,8 +1,8 @@
-//! `fifo`: what came first leaves first.
+//! `fifo`: the block inserted first leaves first.
 //!
 //! Source: folklore. Rule: a hit changes nothing.
 //!
-//! When not: whenever some blocks are asked for again and again, they leave all the same.
+//! When not: where some blocks are used again and again; they leave all the same.
 
 use super::queue::Queue;
 use super::{Block, Eviction, Insertion, Room, Use};
@@ -12,7 +12,7 @@ use super::{Block, Eviction, Insertion, Room, Use};
 pub struct Fifo(Queue);
 
 impl Fifo {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         Self(Queue::new(room))
     }

@@ -1,16 +1,16 @@
-//! `lfu`: what was used least often since it came leaves first.
+//! `lfu`: the block used least often since its insertion leaves first.
 //!
-//! Source: folklore; in constant time as in K. Shah, A. Mitra, D. Matani, "An O(1) algorithm for implementing the LFU
-//! cache eviction scheme", 2010.
+//! Source: folklore; in constant time as in K. Shah, A. Mitra, D. Matani, "An O(1) algorithm for implementing
+//! the LFU cache eviction scheme", 2010.
 //!
-//! Rule: a block comes in with frequency 1, a hit adds 1, what leaves is forgotten. Of those with the lowest frequency the
-//! one leaves that has had it for longest.
+//! Rule: a block is inserted with frequency 1, a hit adds 1, and a block that leaves is forgotten. Among
+//! those with the lowest frequency, the one that has had it longest leaves.
 //!
-//! When not: where what is asked for changes: what was used often long ago stays.
+//! When not: where the working set changes: blocks used often long ago stay.
 
 use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
 
-/// Nothing: no block, no class.
+/// The value for no block and no class.
 const NONE: u32 = u32::MAX;
 
 /// Least frequently used.
@@ -18,10 +18,10 @@ const NONE: u32 = u32::MAX;
 pub struct Lfu {
     capacity: u32,
     len: u32,
-    /// By block.
+    /// The entries by block.
     entries: Vec<Entry>,
     classes: Vec<Class>,
-    /// Of the classes those not in use.
+    /// The unused classes.
     free: Vec<u32>,
     /// The class of the lowest frequency.
     lowest: u32,
@@ -32,7 +32,7 @@ pub struct Lfu {
 struct Entry {
     newer: u32,
     older: u32,
-    /// [`NONE`] for what is not in the cache.
+    /// [`NONE`] for a block that is not in the cache.
     class: u32,
 }
 
@@ -42,20 +42,21 @@ struct Class {
     frequency: u32,
     newest: u32,
     oldest: u32,
-    /// The classes of the next frequencies there are.
+    /// The classes of the adjacent frequencies that exist.
     higher: u32,
     lower: u32,
 }
 
 impl Lfu {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         let out = Entry { newer: NONE, older: NONE, class: NONE };
         let entries = vec![out; room.blocks as usize];
         Self { capacity: room.capacity, len: 0, entries, classes: Vec::new(), free: Vec::new(), lowest: NONE }
     }
 
-    /// The class of a frequency that is the next above that of `lower`, or the lowest if that is none.
+    /// Returns the class of a frequency that follows that of `lower`, or is the lowest if that is none,
+    /// creating it if necessary.
     fn class(&mut self, frequency: u32, lower: u32) -> u32 {
         let higher = self.classes.get(lower as usize).map_or(self.lowest, |class| class.higher);
         if self.classes.get(higher as usize).is_some_and(|class| class.frequency == frequency) {
@@ -99,7 +100,7 @@ impl Lfu {
         self.entries[block.index()] = Entry { newer: NONE, older, class };
     }
 
-    /// Takes a block out of its class, which is given up if nothing else is in it.
+    /// Removes a block from its class, which is freed if it becomes empty.
     #[inline]
     fn unlink(&mut self, block: Block) {
         let Entry { newer, older, class: at } = self.entries[block.index()];
@@ -127,7 +128,7 @@ impl Eviction for Lfu {
         let frequency = class.frequency.saturating_add(1);
         let next = self.classes.get(class.higher as usize).map(|class| class.frequency);
         if newer == NONE && older == NONE && next != Some(frequency) {
-            // Alone in its class, which becomes that of the next frequency.
+            // The block is alone in its class, which takes the next frequency.
             self.classes[at as usize].frequency = frequency;
         } else {
             let class = self.class(frequency, at);

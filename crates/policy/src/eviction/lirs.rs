@@ -1,30 +1,31 @@
-//! `lirs`: what was used twice within a short time stays; of what was not, a hundredth of the cache is enough.
+//! `lirs`: blocks used twice within a short time stay; a hundredth of the cache suffices for the others.
 //!
-//! Source: S. Jiang, X. Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to Improve Buffer
-//! Cache Performance", SIGMETRICS 2002.
+//! Source: S. Jiang, X. Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to
+//! Improve Buffer Cache Performance", SIGMETRICS 2002.
 //!
-//! Rule: the stack S has blocks in the order of use, some that left among them. A block that is used while in S was used again
-//! sooner than S's oldest, and becomes *LIR*, which never leaves as such; for it the oldest LIR block becomes *HIR*. HIR
-//! blocks of the cache are also in the queue Q, of which the oldest leaves; what is still in S then is remembered there. Whatever is older in S
-//! than its oldest LIR block is dropped from it. A block that is new or not in S becomes LIR while there are few, else HIR.
+//! Rule: the stack S has blocks in the order of use, including some that left. A block used while in S was
+//! used again sooner than S's oldest, and becomes *LIR*, which never leaves as such; in exchange the oldest
+//! LIR block becomes *HIR*. HIR blocks of the cache are also in the queue Q, whose oldest leaves; if it is
+//! still in S then, it is remembered there. Blocks in S older than its oldest LIR block are dropped from it.
+//! A block that is new or not in S becomes LIR while there are few, else HIR.
 //!
 //! Constants: Q is a hundredth of the capacity, at least a block, and S is at most twice the capacity, beyond
-//! which it forgets what left longest ago: as in libCacheSim. Otherwise the paper's rule: a hit in Q that is not in S makes nothing
-//! leave, which in libCacheSim it does.
+//! which it forgets the blocks that left longest ago: as in libCacheSim. Otherwise the policy follows
+//! the paper: a hit in Q that is not in S evicts nothing, although it does in libCacheSim.
 //!
-//! When not: where what is asked for changes for good: LIR blocks stay until others prove better.
+//! When not: where the working set changes permanently: LIR blocks stay until others prove better.
 
 use super::lists::Lists;
 use super::{Block, Eviction, Insertion, Room, Use};
 
 /// Q's share of the capacity.
 const HIR_SHARE: f64 = 0.01;
-/// Blocks of the stack for each of the capacity.
+/// The size of the stack as a multiple of the capacity.
 const STACK: u64 = 2;
 
-/// Lists of `queues`.
+/// The index of Q in `queues`.
 const Q: usize = 0;
-/// What left and is in the stack, in the order in which it left.
+/// The index in `queues` of the blocks that left and are in the stack, in the order in which they left.
 const LEFT: usize = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ enum LirsState {
     Out,
     Lir,
     Hir,
-    /// Not in the cache, but in the stack.
+    /// The block is not in the cache, but in the stack.
     Left,
 }
 
@@ -48,7 +49,7 @@ pub struct Lirs {
 }
 
 impl Lirs {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         Self {
             capacity: room.capacity,
@@ -65,7 +66,7 @@ impl Lirs {
         &mut self.states[block.index()]
     }
 
-    /// A block of the stack becomes LIR, and another one HIR for it if there are too many.
+    /// Makes a block of the stack LIR, and another one HIR in exchange if there are too many.
     fn make_lir(&mut self, block: Block) {
         *self.state(block) = LirsState::Lir;
         self.lir += 1;
@@ -85,7 +86,7 @@ impl Lirs {
         self.queues.push(Q, block);
     }
 
-    /// Drops what is older than the oldest LIR block.
+    /// Drops the blocks older than the oldest LIR block.
     #[inline]
     fn prune(&mut self) {
         while let Some(oldest) = self.stack.oldest(0)
@@ -103,7 +104,7 @@ impl Lirs {
         }
     }
 
-    /// Forgets what is too much.
+    /// Forgets blocks beyond the limit of the stack.
     fn limit(&mut self) {
         while u64::from(self.stack.len(0)) > STACK * u64::from(self.capacity)
             && let Some(first) = self.queues.oldest(LEFT)

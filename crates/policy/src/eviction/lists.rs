@@ -2,27 +2,28 @@
 
 use super::Block;
 
-/// `N` lists through one array of links, 8 bytes a block; a block is in one of them at most.
+/// `N` lists in one array of links, 8 bytes per block; a block is in at most one of them.
 ///
-/// Each is a ring that an entry of its own closes, behind those of the blocks, so that nothing is a special case.
+/// Each list is a ring closed by an entry of its own, after those of the blocks, so that there are no special
+/// cases.
 #[derive(Debug)]
 pub(super) struct Lists<const N: usize> {
     links: Vec<Link>,
     lens: [u32; N],
 }
 
-/// Neighbours. The one that closes the ring is newer than the newest and older than the oldest.
+/// The neighbours of an entry. The closing entry is newer than the newest and older than the oldest.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     newer: u32,
     older: u32,
 }
 
-/// What is in no list.
+/// The link of a block that is in no list.
 const NOWHERE: Link = Link { newer: u32::MAX, older: u32::MAX };
 
 impl<const N: usize> Lists<N> {
-    /// Empty lists for blocks with numbers below `blocks`.
+    /// Creates empty lists for blocks with numbers below `blocks`.
     pub(super) fn new(blocks: u32) -> Self {
         let mut links = vec![NOWHERE; blocks as usize + N];
         for (at, link) in links.iter_mut().enumerate().skip(blocks as usize) {
@@ -48,7 +49,7 @@ impl<const N: usize> Lists<N> {
         self.some(self.links[end].newer)
     }
 
-    /// The block that came to its list next after this one.
+    /// Returns the block inserted in its list next after this one.
     #[inline]
     pub(super) fn newer(&self, block: Block) -> Option<Block> {
         self.some(self.links[block.index()].newer)
@@ -61,7 +62,7 @@ impl<const N: usize> Lists<N> {
         self.link(list, block);
     }
 
-    /// Takes a block out of the list it is in.
+    /// Removes a block from the list it is in.
     #[inline]
     pub(super) fn remove(&mut self, list: usize, block: Block) {
         self.lens[list] -= 1;
@@ -112,7 +113,7 @@ impl<const N: usize> Lists<N> {
 }
 
 impl Lists<1> {
-    /// Takes a block out; whether it was in.
+    /// Removes a block. Returns whether it was in.
     pub(super) fn forget(&mut self, block: Block) -> bool {
         let was_in = self.contains(block);
         if was_in {

@@ -1,8 +1,8 @@
-//! `lru`: what was used longest ago leaves first.
+//! `lru`: the least recently used block leaves first.
 //!
-//! Source: folklore; the measure of all others. Rule: a hit makes a block the newest.
+//! Source: folklore; the baseline of all others. Rule: a hit makes a block the newest.
 //!
-//! When not: one scan larger than the cache empties it of everything else.
+//! When not: one scan larger than the cache evicts everything else.
 
 use super::queue::Queue;
 use super::{Block, Eviction, Insertion, Room, Use};
@@ -12,7 +12,7 @@ use super::{Block, Eviction, Insertion, Room, Use};
 pub struct Lru(Queue);
 
 impl Lru {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         Self(Queue::new(room))
     }

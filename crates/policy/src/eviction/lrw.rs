@@ -1,9 +1,10 @@
-//! `lrw`: what was written to the cache longest ago leaves first.
+//! `lrw`: the least recently written block leaves first.
 //!
-//! Source: HEC (the dissertation behind it, chapter 3), for caches on flash: the
-//! order of the log is the order of eviction, and reads, which write nothing, cost nothing.
+//! Source: HEC (the dissertation behind it, chapter 3), for caches on flash: the order of the log is the
+//! order of eviction, and reads, which write nothing, cost nothing.
 //!
-//! Rule: a block is written when it comes in and whenever it is hit by a write; a hit by a read changes nothing.
+//! Rule: a block is written when it is inserted and whenever a write hits it; a hit by a read changes
+//! nothing.
 //!
 //! When not: for loads that read the same blocks again and again and write others.
 
@@ -15,7 +16,7 @@ use super::{Block, Eviction, Insertion, Room, Use};
 pub struct Lrw(Queue);
 
 impl Lrw {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         Self(Queue::new(room))
     }

@@ -1,8 +1,8 @@
-//! Whether blocks are in the cache, and one bit for each that is.
+//! Membership of blocks in the cache, with one bit for each member.
 
 use super::Block;
 
-/// A byte a block.
+/// One byte per block.
 #[derive(Debug)]
 pub(super) struct Marks(Vec<Mark>);
 
@@ -18,7 +18,7 @@ impl Marks {
         Self(vec![Mark::Out; blocks as usize])
     }
 
-    /// Sets the bit of a block that is in the cache; whether it is.
+    /// Sets the bit of a block that is in the cache. Returns whether it is.
     #[inline]
     pub(super) fn hit(&mut self, block: Block) -> bool {
         let mark = &mut self.0[block.index()];
@@ -29,19 +29,19 @@ impl Marks {
         is_in
     }
 
-    /// The block comes in, its bit clear.
+    /// Inserts the block with its bit clear.
     #[inline]
     pub(super) fn enter(&mut self, block: Block) {
         self.0[block.index()] = Mark::Unused;
     }
 
-    /// The block leaves; whether it was in.
+    /// Removes the block. Returns whether it was in.
     #[inline]
     pub(super) fn leave(&mut self, block: Block) -> bool {
         std::mem::replace(&mut self.0[block.index()], Mark::Out) != Mark::Out
     }
 
-    /// Clears the bit of a block that is in the cache; whether it was set.
+    /// Clears the bit of a block that is in the cache. Returns whether it was set.
     #[inline]
     pub(super) fn clear(&mut self, block: Block) -> bool {
         std::mem::replace(&mut self.0[block.index()], Mark::Unused) == Mark::Used

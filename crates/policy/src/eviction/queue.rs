@@ -1,9 +1,10 @@
-//! A cache that is one queue, the oldest of which leaves.
+//! A cache that is a single queue, whose oldest block leaves.
 
 use super::lists::Lists;
 use super::{Block, Insertion, Room};
 
-/// What [`Fifo`](super::Fifo), [`Lru`](super::Lru) and [`Lrw`](super::Lrw) have in common: they differ in what renews a block.
+/// The common part of [`Fifo`](super::Fifo), [`Lru`](super::Lru) and [`Lrw`](super::Lrw), which differ in the
+/// uses that renew a block.
 #[derive(Debug)]
 pub(super) struct Queue {
     capacity: u32,
@@ -20,7 +21,7 @@ impl Queue {
         self.blocks.contains(block)
     }
 
-    /// Makes a block that is in the newest.
+    /// Makes a cached block the newest.
     #[inline]
     pub(super) fn renew(&mut self, block: Block) {
         self.blocks.renew(0, block);
@@ -41,7 +42,7 @@ impl Queue {
         leaving.map_or(Insertion::Added, Insertion::Replaced)
     }
 
-    /// Takes a block out; whether it was in.
+    /// Removes a block. Returns whether it was in.
     pub(super) fn remove(&mut self, block: Block) -> bool {
         self.blocks.forget(block)
     }

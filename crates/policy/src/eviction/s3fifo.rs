@@ -1,15 +1,16 @@
-//! `s3fifo`: what comes goes through a small queue first; what is used twice there goes on to the main one.
+//! `s3fifo`: new blocks go through a small queue first; those used twice there go on to the main one.
 //!
-//! Source: J. Yang, Y. Zhang, Z. Qiu, Y. Yue, R. Vinayak, "FIFO queues are all you need for cache eviction", SOSP 2023,
-//! with its constants.
+//! Source: J. Yang, Y. Zhang, Z. Qiu, Y. Yue, R. Vinayak, "FIFO queues are all you need for cache eviction",
+//! SOSP 2023, with its constants.
 //!
-//! Rule: a tenth of the capacity is the small queue, the rest the main one; both are in the order of arrival. A hit counts, to
-//! at most 3. While the main queue is larger than its share, or the small one is empty, the oldest of the main one leaves if
-//! its count is 0, else it becomes the newest with a count less by one. Otherwise the oldest of the small one goes to
-//! the main one, its count 0 again, if it was hit twice; else it leaves and is remembered, as are the last such of
-//! nine tenths of the capacity. A miss that is remembered comes into the main queue, any other into the small one.
+//! Rule: a tenth of the capacity is the small queue, the rest the main one; both are in the order of arrival.
+//! Hits are counted, to at most 3. While the main queue is larger than its share, or the small one is empty,
+//! the oldest of the main one leaves if its count is 0, else it becomes the newest with its count
+//! decremented. Otherwise the oldest of the small one goes to the main one, with its count reset to 0, if it
+//! was hit twice; else it leaves and is remembered. As many such blocks are remembered as nine tenths of the
+//! capacity. A remembered miss enters the main queue, any other the small one.
 //!
-//! When not: where most is used again once, and only soon.
+//! When not: where most blocks are used once more, and only soon.
 
 use super::lists::Lists;
 use super::{Block, Eviction, Insertion, Room, Use};
@@ -21,11 +22,11 @@ const OUT: u8 = 3;
 
 /// The small queue's share of the capacity.
 const SMALL_SHARE: f64 = 0.1;
-/// What is remembered, as a share of the capacity.
+/// The number of remembered blocks, as a share of the capacity.
 const GHOST_SHARE: f64 = 0.9;
-/// Hits in the small queue that take a block to the main one.
+/// The number of hits in the small queue that move a block to the main one.
 const PROMOTED: u8 = 2;
-/// Counts end here.
+/// The maximum count.
 const MOST: u8 = 3;
 
 /// S3-FIFO.
@@ -38,7 +39,7 @@ pub struct S3Fifo {
     states: Vec<S3FifoState>,
 }
 
-/// The queue a block is in, and its count: in the two lowest bits and those above.
+/// The queue of a block in the two lowest bits, and its count in those above.
 #[derive(Clone, Copy, Debug)]
 struct S3FifoState(u8);
 
@@ -55,7 +56,7 @@ impl S3FifoState {
 }
 
 impl S3Fifo {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         Self {
             capacity: room.capacity,
@@ -71,7 +72,7 @@ impl S3Fifo {
         self.queues.len(queue.into())
     }
 
-    /// Takes a block out of whatever queue it is in; which that was.
+    /// Removes a block from its queue. Returns which that was.
     #[inline]
     fn take_out(&mut self, block: Block) -> u8 {
         let state = std::mem::replace(&mut self.states[block.index()], S3FifoState::new(OUT, 0));
@@ -87,7 +88,7 @@ impl S3Fifo {
         self.states[block.index()] = S3FifoState::new(queue, 0);
     }
 
-    /// The block that is to leave, at the old end of its queue.
+    /// Returns the block that must leave, at the old end of its queue.
     fn candidate(&mut self) -> Option<Block> {
         if self.len(MAIN) <= self.most_main {
             while let Some(oldest) = self.queues.oldest(SMALL.into()) {
@@ -142,7 +143,7 @@ impl Eviction for S3Fifo {
             if !leaving.is_none_or(may_replace) {
                 return Insertion::Refused;
             }
-            // Not among what is remembered while another one may be forgotten.
+            // It is not among the remembered blocks while another one may be forgotten.
             self.take_out(block);
             if let Some(leaving) = leaving
                 && self.take_out(leaving) == SMALL

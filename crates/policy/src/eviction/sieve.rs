@@ -1,12 +1,13 @@
-//! `sieve`: a hand sifts out what was not used since it last passed; what was used stays where it is.
+//! `sieve`: a hand evicts blocks that were not used since it last passed; used blocks keep their position.
 //!
 //! Source: Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is Simpler than LRU", NSDI 2024.
 //!
-//! Rule: a queue in the order of arrival and one bit a block, clear when it comes in, set by a hit. The hand begins at
-//! the oldest and goes towards newer ones, from the newest back to the oldest; where the bit is set it clears it and goes
-//! on, else that block leaves and its newer neighbour has the hand.
+//! Rule: a queue in the order of arrival and one bit per block, clear on insertion, set by a hit. The hand
+//! begins at the oldest and moves towards newer ones, from the newest back to the oldest; where the bit is
+//! set it clears it and moves on, else that block leaves and its newer neighbour gets the hand.
 //!
-//! When not: where what is asked for changes for good, and with scans: what a scan left is sifted out slowly.
+//! When not: where the working set changes permanently, and with scans: the blocks of a scan are evicted
+//! slowly.
 
 use super::lists::Lists;
 use super::marks::Marks;
@@ -18,12 +19,12 @@ pub struct Sieve {
     capacity: u32,
     queue: Lists<1>,
     marks: Marks,
-    /// `None` for the oldest.
+    /// The position of the hand; `None` for the oldest.
     hand: Option<Block>,
 }
 
 impl Sieve {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         let marks = Marks::new(room.blocks);
         Self { capacity: room.capacity, queue: Lists::new(room.blocks), marks, hand: None }

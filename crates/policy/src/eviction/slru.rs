@@ -1,13 +1,14 @@
-//! `slru`: four queues; a hit takes a block one up, what a queue has no room for goes one down.
+//! `slru`: four queues; a hit moves a block one up, a block that does not fit its queue moves one down.
 //!
-//! Source: R. Karedla, J. S. Love, B. G. Wherry, "Caching strategies to improve disk system performance", 1994, with two
-//! segments; four as in libCacheSim, of a quarter of the capacity each (what is left over is the lowest one's).
+//! Source: R. Karedla, J. S. Love, B. G. Wherry, "Caching strategies to improve disk system performance",
+//! 1994, with two segments; four as in libCacheSim, of a quarter of the capacity each (the remainder belongs
+//! to the lowest one).
 //!
-//! Rule: a block comes into the lowest segment that has room, else into the lowest. A hit makes it the newest of the next
-//! segment up, in the highest of its own; the oldest of a segment that is too large then becomes the newest of the next one
-//! down. The oldest of the lowest that has any leaves.
+//! Rule: a block is inserted in the lowest segment with space, else in the lowest. A hit makes it the newest
+//! of the next segment up, in the highest of its own; the oldest of a segment that is too large then becomes
+//! the newest of the next one down. The oldest of the lowest non-empty segment leaves.
 //!
-//! When not: where what is asked for changes often: it takes several hits to be safe.
+//! When not: where the working set changes often: it takes several hits to be safe.
 
 use super::lists::Lists;
 use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
@@ -20,13 +21,13 @@ const OUT: u8 = u8::MAX;
 pub struct Slru {
     capacity: u32,
     segments: Lists<SEGMENTS>,
-    /// Of each block.
+    /// The segment of each block.
     segment: Vec<u8>,
     most: [u32; SEGMENTS],
 }
 
 impl Slru {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         let quarter = room.capacity / SEGMENTS as u32;
         let mut most = [quarter; SEGMENTS];

@@ -1,4 +1,4 @@
-//! Every policy beside its naive twin.
+//! Every policy compared with its naive twin.
 
 mod naive;
 mod reference;
@@ -9,12 +9,12 @@ use proptest::test_runner::TestCaseError;
 
 const BLOCKS: u32 = 24;
 
-/// What happens to a block.
+/// A step for a block.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// It is asked for, and taken in if it is not there.
+    /// The block is used, and inserted if it is not there.
     Asked(Use),
-    /// ... but nothing is to leave for it.
+    /// The block is used, but no block may leave for it.
     AskedInVain,
     Removed,
 }
@@ -26,7 +26,7 @@ fn steps() -> impl Strategy<Value = Vec<(What, Block)>> {
         1 => Just(What::AskedInVain),
         1 => Just(What::Removed),
     ];
-    // Some blocks more often than others.
+    // Some blocks are used more often than others.
     let block = (0..BLOCKS, 0..BLOCKS).prop_map(|(a, b)| Block(a.min(b)));
     prop::collection::vec((what, block), 0..400)
 }
@@ -97,7 +97,7 @@ proptest! {
         agree(Belady::new(room, &accesses, &future), naive::Belady::new(room, &accesses), &steps)?;
     }
 
-    /// The bound is one: nobody misses less who takes in every miss.
+    /// Belady is a bound: no policy that admits every miss has fewer.
     #[test]
     fn nobody_misses_less_than_belady(capacity in 1u32..20, blocks in prop::collection::vec(0..BLOCKS, 0..600)) {
         let room = Room { blocks: BLOCKS, capacity };

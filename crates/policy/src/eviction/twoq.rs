@@ -1,13 +1,14 @@
-//! `2q`: what comes goes through a short queue first, and only what is asked for again after that stays.
+//! `2q`: new blocks go through a short queue first, and only those used again after that stay.
 //!
-//! Source: T. Johnson, D. Shasha, "2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm", VLDB
-//! 1994, the full version, with its constants.
+//! Source: T. Johnson, D. Shasha, "2Q: A Low Overhead High Performance Buffer Management Replacement
+//! Algorithm", VLDB 1994, the full version, with its constants.
 //!
-//! Rule: a block comes into A1in, in the order of arrival, where a hit changes nothing. While A1in has more than a quarter of the
-//! capacity its oldest leaves, and A1out remembers so many of these as half the capacity; else the oldest of Am leaves and
-//! is forgotten. A miss that A1out remembers comes into Am, which is LRU.
+//! Rule: a block is inserted in A1in, in the order of arrival, where a hit changes nothing. While A1in has
+//! more than a quarter of the capacity its oldest leaves, and A1out remembers as many of these as half the
+//! capacity; else the oldest of Am leaves and is forgotten. A miss that A1out remembers enters Am, which is
+//! LRU.
 //!
-//! When not: where blocks are used again soon and then not for long: A1in sees several uses as one.
+//! When not: where blocks are used again soon and then not for long: A1in counts several uses as one.
 
 use super::lists::Lists;
 use super::{Block, Eviction, Insertion, Room, Use};
@@ -19,7 +20,7 @@ const OUT: u8 = 3;
 
 /// A1in's share of the capacity.
 const IN: f64 = 0.25;
-/// What A1out remembers, as a share of the capacity.
+/// The number of blocks that A1out remembers, as a share of the capacity.
 const REMEMBERED: f64 = 0.5;
 
 /// Two queues.
@@ -29,12 +30,12 @@ pub struct TwoQ {
     most_in: u32,
     most_remembered: u32,
     lists: Lists<3>,
-    /// In which list each block is.
+    /// The list of each block.
     list: Vec<u8>,
 }
 
 impl TwoQ {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         Self {
             capacity: room.capacity,
@@ -94,7 +95,7 @@ impl Eviction for TwoQ {
             if !leaving.is_none_or(may_replace) {
                 return Insertion::Refused;
             }
-            // Not among what is remembered while another one may be forgotten.
+            // It is not among the remembered blocks while another one may be forgotten.
             self.take_out(block);
             if let Some(leaving) = leaving {
                 self.take_out(leaving);

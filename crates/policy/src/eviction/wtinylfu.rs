@@ -1,17 +1,18 @@
-//! `wtinylfu`: a small window takes in everything; from there only what was asked for more often lately than what it
-//! would replace goes on to the main cache.
+//! `wtinylfu`: a small window admits every block; from there a block goes on to the main cache only if it was
+//! used more often recently than the one it would replace.
 //!
-//! Source: G. Einziger, R. Friedman, B. Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM Transactions
-//! on Storage 13(4), 2017, section 4 (W-TinyLFU).
+//! Source: G. Einziger, R. Friedman, B. Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM
+//! Transactions on Storage 13(4), 2017, section 4 (W-TinyLFU).
 //!
-//! Rule: the window is LRU. When it is full its oldest goes to the main cache if that has room; else it or the block that the main
-//! cache would give up leaves, whichever TinyLFU ([`TinyLfu`]) has counted less often, the newcomer if both are
-//! alike. The main cache is segmented LRU: what comes is on probation, a hit there makes it protected, and the
-//! oldest protected block is on probation again when there are too many.
+//! Rule: the window is LRU. When it is full its oldest goes to the main cache if that has space; else either
+//! it or the main cache's candidate leaves, whichever TinyLFU ([`TinyLfu`]) has counted less often, the
+//! newcomer in a tie. The main cache is segmented LRU: a newcomer is on probation, a hit there makes it
+//! protected, and the oldest protected block is on probation again when there are too many.
 //!
-//! Constants: the window has a hundredth of the capacity, at least a block; four fifths of the rest are protected.
+//! Constants: the window has a hundredth of the capacity, at least a block; four fifths of the rest are
+//! protected.
 //!
-//! When not: where what is asked for changes faster than the counts age.
+//! When not: where the working set changes faster than the counts age.
 
 use super::lists::Lists;
 use super::{Block, Eviction, Insertion, Room, Use};
@@ -32,13 +33,13 @@ pub struct WTinyLfu {
     most_main: u32,
     most_protected: u32,
     lists: Lists<3>,
-    /// In which list each block is.
+    /// The list of each block.
     list: Vec<u8>,
     counts: TinyLfu,
 }
 
 impl WTinyLfu {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         let most_window = room.share(WINDOW_SHARE).max(1);
         let most_main = room.capacity - most_window;
@@ -63,7 +64,7 @@ impl WTinyLfu {
         self.lists.shift(from.into(), to.into(), block);
     }
 
-    /// Of the window's oldest and the block the main cache would give up, the one that leaves.
+    /// Returns the one that leaves: the window's oldest or the main cache's candidate.
     fn loser(&mut self, oldest: Block) -> Block {
         let main = self.lists.oldest(PROBATION.into()).or_else(|| self.lists.oldest(PROTECTED.into()));
         main.filter(|main| self.counts.may_replace(oldest, *main)).unwrap_or(oldest)

@@ -1,19 +1,24 @@
-//! `wtinylfu-libcachesim`: W-TinyLFU as libCacheSim has it, to the unit, where it differs from the publication.
+//! `wtinylfu-libcachesim`: W-TinyLFU exactly as libCacheSim implements it, which differs from the
+//! publication.
 //!
-//! Source: libCacheSim 0.3.5, `cache/eviction/WTinyLFU.c`, `cache/eviction/SLRU.c` and `dataStructure/minimalIncrementCBF.c`,
-//! with their defaults; its objects are of size 1 and have the blocks' numbers.
+//! Source: libCacheSim 0.3.5, `cache/eviction/WTinyLFU.c`, `cache/eviction/SLRU.c` and
+//! `dataStructure/minimalIncrementCBF.c`, with their defaults; its objects are of size 1 and have the blocks'
+//! numbers.
 //!
 //! Rule: as [`WTinyLfu`](super::WTinyLfu), but
 //!
 //! - a hit in the window is not counted, and a block is counted once more when it leaves the window;
-//! - counts are halved after as many hits in the main cache as 32 times its capacity, which few traces have; they have no upper bound,
-//!   there is no doorkeeper, and they are kept in a counting Bloom filter of 14.4 counters for each block of the main cache;
-//! - until the cache is full all blocks are in the window. Then the window's oldest go to the main cache, a fifth
-//!   of it to probation, the others directly to the protected blocks;
-//! - a fifth and four fifths of the main cache are rounded down. If a block is left over, a hit that moves a protected block
-//!   back to probation makes the oldest there leave, and the window takes one more until the main cache fills again.
+//! - counts are halved after as many hits in the main cache as 32 times its capacity, which few traces have;
+//!   they have no upper bound, there is no doorkeeper, and they are kept in a counting Bloom filter of 14.4
+//!   counters for each block of the main cache;
+//! - until the cache is full all blocks are in the window. Then the window's oldest go to the main cache, a
+//!   fifth of it to probation, the others directly to the protected blocks;
+//! - a fifth and four fifths of the main cache are rounded down. If a block is left over, a hit that moves a
+//!   protected block back to probation makes the oldest there leave, and the window takes one more until the
+//!   main cache fills again.
 //!
-//! Constants: as there. A window of less than a block, of caches below 100 blocks, is one here; there such a cache stays empty.
+//! Constants: as there. A window of less than a block, in caches below 100 blocks, is one here; there such a
+//! cache stays empty.
 //!
 //! When not: to judge the published policy; this one is for comparing figures.
 
@@ -23,16 +28,17 @@ use super::{Block, Eviction, Insertion, Room, Use};
 const WINDOW: u8 = 0;
 const PROBATION: u8 = 1;
 const PROTECTED: u8 = 2;
-/// Counts as out, but keeps its place in the cache until another block needs it: [`Eviction::hit`] lets nothing leave.
+/// The list of a block that counts as out, but keeps its place in the cache until another block needs it:
+/// [`Eviction::hit`] cannot evict.
 const DROPPED: u8 = 3;
 const OUT: u8 = 4;
 
 /// The window's share of the capacity.
 const WINDOW_SHARE: f64 = 0.01;
-/// Hits in the main cache after which counts are halved, for each block of it.
+/// The number of hits in the main cache after which counts are halved, per block of it.
 const SAMPLE: u64 = 32;
 
-/// W-TinyLFU, libCacheSim's.
+/// libCacheSim's W-TinyLFU.
 #[derive(Debug)]
 pub struct WTinyLfuLibCacheSim {
     capacity: u32,
@@ -40,15 +46,15 @@ pub struct WTinyLfuLibCacheSim {
     most_probation: u32,
     most_protected: u32,
     lists: Lists<4>,
-    /// In which list each block is.
+    /// The list of each block.
     list: Vec<u8>,
     counts: Counts,
-    /// Hits in the main cache since counts were halved.
+    /// The hits in the main cache since counts were halved.
     hits: u64,
 }
 
 impl WTinyLfuLibCacheSim {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(room: Room) -> Self {
         let most_main = room.capacity - room.share(WINDOW_SHARE).max(1);
         let share = |fifths: f64| (fifths / 5.0 * f64::from(most_main)) as u32;
@@ -79,14 +85,14 @@ impl WTinyLfuLibCacheSim {
         self.len(PROBATION) + self.len(PROTECTED)
     }
 
-    /// The window's oldest goes to the main cache: protected if only there is room.
+    /// Moves the window's oldest to the main cache: to the protected blocks if only they have space.
     fn admit(&mut self, block: Block) {
         let has_room =
             self.len(PROBATION) >= self.most_probation && self.len(PROTECTED) < self.most_protected;
         self.shift(block, if has_room { PROTECTED } else { PROBATION });
     }
 
-    /// A block on probation was used.
+    /// Makes a block on probation protected, because it was used.
     fn protect(&mut self, block: Block) {
         self.shift(block, PROTECTED);
         if self.len(PROTECTED) <= self.most_protected {
@@ -102,8 +108,8 @@ impl WTinyLfuLibCacheSim {
         }
     }
 
-    /// The block that leaves a full cache: what was dropped, or the window's oldest or the main cache's, whichever was
-    /// counted less often. Moves the window's oldest to the main cache while that has room.
+    /// Returns the block that leaves a full cache: a dropped one, or the window's oldest or the main cache's,
+    /// whichever was counted less often. Moves the window's oldest to the main cache while that has space.
     fn candidate(&mut self) -> Option<Block> {
         if let Some(dropped) = self.lists.oldest(DROPPED.into()) {
             return Some(dropped);
@@ -121,7 +127,7 @@ impl WTinyLfuLibCacheSim {
         }
     }
 
-    /// The candidate leaves; if it was the main cache's, the window's oldest takes its place.
+    /// Removes the candidate; if it was the main cache's, the window's oldest replaces it.
     fn evict(&mut self, leaving: Block) {
         if self.list[leaving.index()] == DROPPED {
             self.remove(leaving);
@@ -168,7 +174,7 @@ impl Eviction for WTinyLfuLibCacheSim {
             }
             self.evict(leaving);
         }
-        // What was dropped and is asked for again leaves first.
+        // A dropped block that is used again leaves first.
         self.remove(block);
         self.lists.push(WINDOW.into(), block);
         self.list[block.index()] = WINDOW;
@@ -185,15 +191,15 @@ impl Eviction for WTinyLfuLibCacheSim {
     }
 }
 
-/// A counting Bloom filter. All counters of a block are incremented, unlike what its name there says.
+/// A counting Bloom filter. It increments all counters of a block, unlike its name there suggests.
 #[derive(Debug)]
 pub(super) struct Counts {
     counters: Vec<u32>,
 }
 
-/// Counters of a block: for one false positive in a thousand, as the next.
+/// The number of counters of a block: for one false positive in a thousand, like the next constant.
 const HASHES: u32 = 10;
-/// Counters for each block of the main cache: -ln(0.001) / ln(2)^2.
+/// The number of counters per block of the main cache: -ln(0.001) / ln(2)^2.
 const PER_BLOCK: f64 = 6.907_755_278_982_137 / 0.480_453_013_918_201;
 const SEEDS: [u64; 2] = [0x1234_5678, 0x1234_4321];
 
@@ -204,7 +210,7 @@ impl Counts {
         Self { counters: vec![0; enough] }
     }
 
-    /// Where a block's counters are.
+    /// Returns the indices of a block's counters.
     #[inline]
     fn places(&self, block: Block) -> impl Iterator<Item = usize> + use<> {
         let [first, step] = SEEDS.map(|seed| xxh64(block.0.into(), seed) as u32);
@@ -229,7 +235,7 @@ impl Counts {
     }
 }
 
-/// XXH64 of eight bytes, the lowest first.
+/// Returns XXH64 of eight bytes, the lowest first.
 #[inline]
 const fn xxh64(value: u64, seed: u64) -> u64 {
     const PRIMES: [u64; 5] = [
@@ -252,7 +258,7 @@ const fn xxh64(value: u64, seed: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// As the xxhash library's `xxh64_intdigest` of these bytes.
+    /// The values of the xxhash library's `xxh64_intdigest` for these bytes.
     #[test]
     fn hashes_are_those_of_xxh64() {
         assert_eq!(xxh64(0, 0), 0x34c9_6acd_cadb_1bbb);

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// A superblock of so many blocks of 4 KiB, as mke2fs writes it, in the first 4 KiB of a volume.
+/// Returns a superblock of this many blocks of 4 KiB, as mke2fs writes it, in the first 4 KiB of a volume.
 fn superblock(blocks: u64, wide: bool) -> Vec<u8> {
     let mut start = vec![0; 4096];
     let mut put = |at: usize, bytes: &[u8]| start[AT + at..][..bytes.len()].copy_from_slice(bytes);
@@ -40,7 +40,7 @@ fn metadata_is_where_superblock_and_descriptors_say() {
         layout.note_groups(Bytes(4096), &table, &mut found);
         assert!(found.contain(100, 3) && found.contain(110, 3) && found.contain(1000, 3 * 512));
         assert_eq!(found.bytes(), Bytes((17 + 3 + 3 + 3 * 512) * BLOCK));
-        // The same a piece at a time: descriptors do not lie across blocks.
+        // The same piece by piece: descriptors do not cross blocks.
         let mut again = Ranges::default();
         layout.note_head(&mut again);
         layout.note_groups(Bytes(0), &[vec![0; 4096], table].concat(), &mut again);

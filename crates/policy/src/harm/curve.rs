@@ -1,55 +1,56 @@
-//! How a device answers, by direction, size and commands under way: fitted from what it did.
+//! Response curves of a device by direction, size and queue depth, fitted to measurements.
 
 use crate::placement::{MeasuredCommand, SizeClass};
 use weir_model::Nanos;
 
-/// Depths told apart: 1, 2, 3 to 4, 5 to 8, and so on, the last one open.
+/// The number of depth classes: 1, 2, 3 to 4, 5 to 8, and so on, the last one open.
 const DEPTHS: usize = 8;
-/// A point nobody has added to for so long is left out as long as there is a younger one.
+/// The age at which a point without new samples is ignored, as long as there is a younger one.
 const OLD: Nanos = Nanos::secs(600);
-/// What a write takes of a device's time at least, in reads of its size.
+/// The minimum device time of a write, in reads of its size.
 const LATER: f64 = 0.5;
-/// A sample counts at least this much.
+/// The minimum weight of a sample.
 const WEIGHT: f32 = 0.02;
-/// As long as there are no more than so many, all count alike.
+/// The number of samples up to which all have the same weight.
 const ALIKE: u32 = 50;
 
-/// One point of a curve: means that forget.
+/// One point of a curve: moving averages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
     depth: f32,
-    /// In nanoseconds.
+    /// The response time in nanoseconds.
     response: f32,
     samples: u32,
     at: Nanos,
 }
 
 impl Point {
-    /// What a sample counts.
+    /// Adds a sample. Returns its weight.
     #[inline]
     fn add(&mut self, depth: u32, response: Nanos, now: Nanos) -> f32 {
         self.samples = self.samples.saturating_add(1);
         let weight = if self.samples > ALIKE { WEIGHT } else { 1.0 / self.samples as f32 };
         self.depth += weight * (depth as f32 - self.depth);
-        // Signed: of such a number the processor makes a float at once.
+        // Signed, because the processor converts that to a float directly.
         self.response += weight * (response.0 as i64 as f32 - self.response);
         self.at = now;
         weight
     }
 }
 
-/// Commands of about one size in one direction.
+/// The curve of commands of about one size in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Curve {
     points: [Point; DEPTHS],
-    /// When the last one was added.
+    /// The time of the last sample.
     at: Option<Nanos>,
-    /// What one took of the device's time, in nanoseconds, which it shared with the others there.
+    /// The service time of a command in nanoseconds: its share of the device's time.
     took: f32,
 }
 
 impl Curve {
-    /// The expected response at this depth: between two points along the line, else in proportion to the depth.
+    /// Returns the expected response at this depth: interpolated between two points, else in proportion to
+    /// the depth.
     fn response(&self, depth: f64) -> Option<f64> {
         let youngest = self.points.iter().map(|point| point.at).max()?;
         let known = |p: &&Point| p.samples > 0 && youngest.since(p.at) < OLD;
@@ -73,15 +74,14 @@ impl Curve {
     }
 }
 
-/// The curves of one device. Some 3 KiB.
+/// The curves of one device, about 3 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct Curves {
     all: Box<[[Curve; SizeClass::COUNT]; 2]>,
 }
 
 impl Curves {
-    /// A command ended that was one of `depth` when it began, and took so much of the device's time. Cost: a
-    /// few additions.
+    /// Adds a command that was one of `depth` when it began. Cost: a few additions.
     #[inline]
     pub fn note(&mut self, now: Nanos, command: &MeasuredCommand) {
         let curve = &mut self.all[usize::from(command.write)][command.size.index()];
@@ -93,21 +93,22 @@ impl Curves {
         curve.at = Some(now);
     }
 
-    /// The expected response in seconds to a command that is one of `depth`. Without a figure for its size that of
-    /// the nearest size; for a write without any that of reads. `None` before the first command.
+    /// Returns the expected response in seconds to a command that is one of `depth`. Without samples of its
+    /// size, that of the nearest size is used; for writes without any samples, that of reads. `None` before
+    /// the first command.
     pub fn response(&self, write: bool, size: SizeClass, depth: f64) -> Option<f64> {
         self.nearest(write, size).and_then(|curve| curve.response(depth.max(1.0))).map(|ns| ns / 1e9)
     }
 
-    /// What such a command takes of the device's time, in seconds; a write that is answered from a cache takes some of
-    /// it later.
+    /// Returns the service time of such a command in seconds; a write answered from a cache takes some of it
+    /// later.
     pub fn took(&self, write: bool, size: SizeClass) -> Option<f64> {
         let took = |write| self.nearest(write, size).map(|curve| f64::from(curve.took) / 1e9);
         let read = took(false)?;
         if write { Some(took(true)?.max(LATER * read)) } else { Some(read) }
     }
 
-    /// For how long no read of this size has been answered; `None`: not yet.
+    /// Returns the time since a read of this size was last answered; `None` if there was none.
     pub fn age(&self, size: SizeClass, now: Nanos) -> Option<Nanos> {
         self.all[0][size.index()].at.map(|at| now.since(at))
     }
@@ -167,8 +168,8 @@ mod tests {
     }
 
     proptest! {
-        /// A device whose response grows with its queue along a line, and does not depend on the size: the
-        /// curve is that line where there were commands.
+        /// The response of a device grows linearly with its queue, and does not depend on the size: the curve
+        /// is that line where there were commands.
         #[test]
         fn a_line_is_found_again(
             seed: u64,
@@ -187,7 +188,7 @@ mod tests {
             }
             let found = us(&curves, 4, depth.into()) as f64;
             let exact = response(depth.into());
-            // At the ends points stand for depths on one side of them only.
+            // At the ends, points represent depths on one side of them only.
             prop_assert!(found > 0.5 * exact && found < 1.5 * exact, "{found} for {exact}");
         }
     }

@@ -1,54 +1,55 @@
-//! What the commands of a sample took, and what they would have taken at their extents' first places.
+//! The measured cost of a sample's commands, and their counterfactual cost at their extents' first places.
 
 use super::{Curves, Done};
 use crate::placement::SizeClass;
 use weir_model::{DeviceId, Nanos};
 
-/// What a command takes besides, of the processor and of who waits for all of them: submitted, completed, looked up.
+/// The overhead of a further command, for the processor and for the client that waits for all of them:
+/// submission, completion, look-up.
 const COMMAND: f64 = 5e-6;
-/// Beyond this part of the time a queue is taken as long as it gets.
+/// The utilization above which a queue does not grow further.
 const BUSIEST: f64 = 0.98;
 
-/// What was done with a device in a window.
+/// The use of a device in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Use {
-    /// Time in which it had something to do.
+    /// The time with commands in flight.
     pub busy: Nanos,
-    /// What the mover took of its time.
+    /// The mover's share of it.
     pub moved: Nanos,
 }
 
-/// What the commands of a sample took, as priced.
+/// The priced cost of a sample's commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// How many there were: those that make up one access of an extent count as one.
+    /// The number of commands; those that make up one access of an extent count as one.
     pub commands: u64,
-    /// What they took together.
+    /// Their total cost.
     pub took: Nanos,
-    /// … and would have taken had nothing moved.
+    /// Their total cost without moves.
     pub without: Nanos,
 }
 
 impl Estimate {
-    /// What they took, as a multiple of what they would have taken; 1 if nothing is known.
+    /// Returns the ratio of the two costs; 1 without measurements.
     pub fn ratio(&self) -> f64 {
         if self.without.0 == 0 { 1.0 } else { self.took.0 as f64 / self.without.0 as f64 }
     }
 
-    /// What one took on average, and would have taken.
+    /// Returns the mean cost, and the mean cost without moves.
     pub fn mean(&self) -> (Nanos, Nanos) {
         let commands = self.commands.max(1);
         (Nanos(self.took.0 / commands), Nanos(self.without.0 / commands))
     }
 
-    /// Two windows together.
+    /// Adds another window.
     pub fn add(&mut self, other: Self) {
         self.commands += other.commands;
         self.took += other.took;
         self.without += other.without;
     }
 
-    /// What came after an earlier count.
+    /// Returns the difference to an earlier sum.
     #[must_use]
     pub fn since(&self, earlier: Self) -> Self {
         Self {
@@ -59,34 +60,34 @@ impl Estimate {
     }
 }
 
-/// Commands by direction and size.
+/// Counts of commands by direction and size.
 type Counts = [[f64; SizeClass::COUNT]; 2];
 
 /// The sampled commands of one device.
 #[derive(Clone, Debug, Default)]
 struct Side {
-    /// Those that went there; the same as parts of their accesses; and the accesses that would have gone there, each as one
-    /// command.
+    /// The commands that went there; the same as parts of their accesses; and the accesses that would have
+    /// gone there, each as one command.
     here: Counts,
     parts: Counts,
     there: Counts,
-    /// Of those that went there: commands there when they began, and the time they took of it.
+    /// For those that went there: the sum of queue depths when they began, and their service time.
     depth: u64,
     took: Nanos,
 }
 
-/// Those of a window.
+/// The sampled commands of a window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     devices: Vec<Side>,
     commands: u32,
-    /// The accesses they were.
+    /// The number of accesses that they made up.
     accesses: f64,
-    /// Commands under way on all devices.
+    /// The sum of commands in flight on all devices.
     under_way: u64,
 }
 
-/// Commands of some counts, with how many there are of each.
+/// Iterates over the non-zero counts.
 fn each(counts: &Counts) -> impl Iterator<Item = (bool, SizeClass, f64)> + '_ {
     let both = [false, true].into_iter().zip(counts);
     let all = both.flat_map(|(write, sizes)| SizeClass::all().zip(sizes).map(move |(s, n)| (write, s, *n)));
@@ -110,7 +111,7 @@ impl Tally {
         let command = &done.command;
         let (direction, size) = (usize::from(command.write), command.size.index());
         let here = &mut self.devices[done.device.index()];
-        // Whatever of a command is more than its access was read or written with it.
+        // The part of a command that exceeds its access was read or written along with it.
         let part = (command.len.0 as f64 / done.of.0.max(1) as f64).min(1.0);
         let whole = if part < 1.0 { SizeClass::of(done.of).index() } else { size };
         here.here[direction][size] += 1.0;
@@ -123,13 +124,13 @@ impl Tally {
         self.under_way += u64::from(done.under_way);
     }
 
-    /// Sizes of reads that would have gone to a device.
+    /// Returns the sizes of reads that would have gone to a device.
     pub(super) fn reads_there(&self, device: DeviceId) -> impl Iterator<Item = SizeClass> + '_ {
         let sizes = self.devices.get(device.index()).map(|side| &side.there[0]);
         SizeClass::all().filter(move |size| sizes.is_some_and(|sizes| sizes[size.index()] > 0.0))
     }
 
-    /// What they took and would have taken; `None` if some device has no curve yet.
+    /// Returns the cost with and without moves; `None` if some device has no curve yet.
     pub(super) fn estimate(&self, window: Nanos, uses: &[Use], curves: &[Curves]) -> Option<Estimate> {
         let window = window.as_secs_f64().max(1e-9);
         let all = f64::from(self.commands.max(1));
@@ -164,7 +165,7 @@ impl Tally {
         })
     }
 
-    /// How much more all commands of clients took of the devices' time than those of the sample.
+    /// Returns the ratio of the device time of all clients' commands to that of the sample.
     fn scale(&self, uses: &[Use]) -> f64 {
         let sampled: f64 = self.devices.iter().map(|side| side.took.as_secs_f64()).sum();
         let all: f64 = uses.iter().map(|of| of.busy.since(of.moved).as_secs_f64()).sum();

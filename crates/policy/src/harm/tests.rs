@@ -1,4 +1,4 @@
-//! Judged on small pools: two devices, each a single queue, whose answers are worked out by hand.
+//! The judge on small pools: two devices, each a single queue, whose responses are computed by hand.
 
 use super::*;
 use proptest::prelude::*;
@@ -17,15 +17,15 @@ fn key(index: u64) -> ExtentKey {
     ExtentKey { volume: VolumeId(0), index: ExtentIndex(index) }
 }
 
-/// A window of so many commands a second, with these parts of them on the second device: where they went, and where
-/// their extents were first. A command takes the devices' time as given, in microseconds; queues are those of random
-/// arrivals.
+/// A window with this rate of commands per second, and the fractions of them on the second device: where they
+/// went, and where their extents were first. The service times are in microseconds; queues are those of
+/// random arrivals.
 struct Window {
     rate: f64,
     went: f64,
     first: f64,
     service: [u64; 2],
-    /// Of the first device's time, what the mover takes.
+    /// The fraction of the first device's time that the mover takes.
     mover: f64,
 }
 
@@ -51,7 +51,7 @@ impl Window {
             let first = DeviceId(u8::from(part < self.first));
             judge.note(key(i), &done, || Some(first));
         }
-        // What a probe finds where nobody goes.
+        // The result of a probe where no command goes.
         for (device, curves) in curves.iter_mut().enumerate() {
             let took = Nanos::micros(self.service[device]);
             curves.note(now, &MeasuredCommand::new(false, Bytes::kib(4), 1, took, took));
@@ -73,7 +73,7 @@ fn one_extent_in_so_many_is_sampled() {
     assert!((3600..=4600).contains(&sampled), "{sampled}");
     let runs = (0..1u64 << 16).filter(|i| moves.samples(key(i * 8))).count();
     assert!((150..=400).contains(&runs), "extents at a distance: {runs}");
-    // Of a small pool all are in it, of one twice as large as the least sample every second.
+    // In a small pool all extents are sampled, in one twice as large as the minimum every second one.
     let sampled = |extents: u64| {
         let moves = moves.in_pool_of(extents);
         (0..extents).filter(|i| moves.samples(key(*i))).count()
@@ -84,8 +84,8 @@ fn one_extent_in_so_many_is_sampled() {
     assert!(!Moves::Never.samples(key(0)));
 }
 
-/// Reads of 64 KiB, on two devices that are alike: each in so many commands, one on each device in turn. A command takes 20
-/// microseconds of a device's time, and 1 for each 4 KiB.
+/// Simulates reads of 64 KiB on two devices that are alike: each in this many commands, alternating between
+/// the devices. A command takes 20 microseconds of a device's time, and 1 for each 4 KiB.
 fn torn(commands: u64) -> (Estimate, Option<Verdict>) {
     let (mut judge, mut curves) = (Judge::new(Moves::Judged(RULES)), vec![Curves::default(); 2]);
     let now = Nanos::secs(10);
@@ -106,7 +106,7 @@ fn torn(commands: u64) -> (Estimate, Option<Verdict>) {
     }
     let used = Nanos(took(len).0 * 5_000 * commands);
     let uses = [Use { busy: used, moved: Nanos(0) }; 2];
-    // As busy as they can be.
+    // The devices are fully busy.
     let Reviewed::Over(verdict) = judge.review(now, now - used, &uses, &curves) else { panic!("enough") };
     (judge.last().expect("judged"), verdict)
 }
@@ -161,7 +161,7 @@ fn what_is_there_when_it_tries_again_is_where_it_begins() {
 fn who_moves_to_the_fast_device_or_takes_load_off_a_full_one_goes_on() {
     for window in [
         Window { went: 0.1, first: 1.0, rate: 100.0, service: [100, 5000], mover: 0.1 },
-        // The fast one alone could not do it all.
+        // The fast device alone could not serve it all.
         Window { went: 0.3, first: 0.0, rate: 1000.0, service: [1100, 2000], mover: 0.0 },
     ] {
         let mut judge = Judge::new(Moves::Judged(RULES));
@@ -206,7 +206,7 @@ fn memory_is_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Where nothing has moved there is neither harm nor gain, whatever the devices and the load.
+    /// Without moves there is neither harm nor gain, whatever the devices and the load.
     #[test]
     fn nothing_moved_is_no_harm(
         rate in 20.0f64..2000.0,
@@ -224,8 +224,8 @@ proptest! {
         prop_assert!((ratio - 1.0).abs() < 1e-6, "{}", ratio);
     }
 
-    /// Beside a twin that works out the queues of both pools: where the difference is clear, the estimate is on the
-    /// right side.
+    /// Compares with a twin that computes the queues of both pools: where the difference is clear, the
+    /// estimate has the right sign.
     #[test]
     fn clear_differences_are_seen(
         load in 0.05f64..0.8,

@@ -1,41 +1,41 @@
-//! What a placement policy may ask for besides a device for new data.
+//! Actions that a placement policy may request besides the allocation of new data.
 
 use super::Places;
 use weir_model::{BlockRange, Bytes, DeviceId, ExtentKey, Hint, Op, PlaceId};
 
-/// Something to be done with blocks of an extent. A wish: what cannot be done (blocks being
-/// written, no space, nothing there) is left out, and nothing is lost by it.
+/// An action on blocks of an extent. It is best effort: the impossible part (blocks being written, no space,
+/// nothing there) is skipped, and no data is lost by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// They are to be in this place too.
+    /// Makes this place valid for the blocks too.
     Copy {
         /// The extent.
         key: ExtentKey,
         /// The blocks.
         blocks: BlockRange,
-        /// Where.
+        /// The destination.
         to: PlaceId,
     },
-    /// They are to be in this place alone.
+    /// Makes this place the only valid one for the blocks.
     Move {
         /// The extent.
         key: ExtentKey,
         /// The blocks.
         blocks: BlockRange,
-        /// Where.
+        /// The destination.
         to: PlaceId,
     },
-    /// They are not to be in this place, as far as another one holds them: if it is one in slots, a whole one. What two
-    /// places in slots hold alone stays in both until it is brought home.
+    /// Makes this place invalid for the blocks, as far as another one is valid for them: a whole one, if this
+    /// one is in slots. Duplexed blocks in slots of two devices stay in both until they are written back.
     Drop {
         /// The extent.
         key: ExtentKey,
         /// The blocks.
         blocks: BlockRange,
-        /// Where not.
+        /// The place.
         from: PlaceId,
     },
-    /// Each whole place the extent has is to hold every block that some place holds.
+    /// Makes each whole place of the extent valid for every block that some place is valid for.
     Refresh {
         /// The extent.
         key: ExtentKey,
@@ -43,7 +43,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The extent it is about.
+    /// Returns its extent.
     pub const fn key(&self) -> ExtentKey {
         match self {
             Self::Copy { key, .. }
@@ -61,39 +61,38 @@ pub struct Access {
     pub key: ExtentKey,
     /// The blocks touched.
     pub blocks: BlockRange,
-    /// What is done to them.
+    /// The operation.
     pub op: Op,
-    /// Bytes of the extent it is about.
+    /// The bytes accessed in the extent.
     pub bytes: Bytes,
-    /// Bytes of the whole request, of which this may be a part; and, for a policy that asked for it
-    /// ([`super::Watches::runs`]), of those before that it continues.
+    /// The bytes of the whole request, of which this may be a part; for a policy that subscribes to runs
+    /// ([`super::Watches::runs`]), including the preceding requests that it continues.
     pub run: Bytes,
-    /// What the client knows of the data.
+    /// The hint for the data.
     pub hint: Hint,
-    /// Where the blocks are now; before the first write nowhere.
+    /// The present places of the blocks; none before the first write.
     pub places: Places,
 }
 
-/// Where a write goes.
+/// The target of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteTo {
-    /// Where its blocks are, or to the extent's whole place.
+    /// The blocks' present place, or the extent's whole place.
     #[default]
     InPlace,
-    /// To slots of this device, for exactly the blocks it carries.
+    /// Slots of this device, for exactly the blocks written.
     Fine(DeviceId),
-    /// To slots of both of these devices, two different ones, for exactly the blocks it carries: acknowledged when both
-    /// have it. An overwrite of what slots of two devices hold, and no whole place, goes to both again whatever
-    /// the policy says, as long as there are slots.
+    /// Slots of both of these two different devices, for exactly the blocks written: acknowledged when both
+    /// have them. An overwrite of blocks that are in slots of two devices, and in no whole place, goes to
+    /// both again whatever the policy decides, as long as there are slots.
     FineDuplexed([DeviceId; 2]),
-    /// To the extent's whole place on this device, which it gets if it has none, for exactly the blocks it
-    /// carries. Other places keep what they hold of the rest. An extent's first write goes where it is
-    /// allocated.
+    /// The extent's whole place on this device, allocated if it has none, for exactly the blocks written.
+    /// Other places stay valid for the other blocks. An extent's first write goes where it is allocated.
     Whole(DeviceId),
 }
 
 impl WriteTo {
-    /// The device it names; of two the first.
+    /// Returns the device; of two the first.
     #[inline]
     pub const fn device(self) -> Option<DeviceId> {
         match self {

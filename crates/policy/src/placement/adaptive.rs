@@ -1,39 +1,42 @@
-//! `adaptive`: every block where it costs least, as measured.
+//! `adaptive`: every block on the device where it costs least, as measured.
 //!
-//! Source: ours. It does what the authors of Hystor, of measurement-driven migration and of Wardrop
-//! balancing left for later: request size, the asymmetry of devices and
-//! their load in one rule.
+//! Source: ours. It adds what the authors of Hystor, of measurement-driven migration and of Wardrop balancing
+//! left for future work: one rule that combines request size, the asymmetry of devices and their load.
 //!
-//! Devices are fast, or have homes ([`fast`]): what is said of the fast device holds for all fast ones together.
+//! Devices are fast, or contain homes ([`fast`]): statements about the fast device apply to all fast ones
+//! together.
 //!
-//! Rule: an access is *worth* what the fast device would save, the responses to requests of that size and
-//! direction as measured on both, with their queues; spread over the parts of the extent it carries,
-//! and over the run it continues. A write's response has its part of the flush it makes necessary. Worth
-//! is summed up by part (a block, of extents of 128 KiB) and halved with every epoch, which is counted in accesses,
-//! since nothing is learnt while nothing is asked. The fast device's space has a *price*: of all parts, wherever they
-//! are, those worth more have room there.
-//! - Allocation first: a write that saves something goes to slots of the fast device, if that answers
-//!   sooner at this moment, and leaves it later; one worth less than the price only as far as there is space and the
-//!   other devices have time to take it later. New extents go there until it is nearly full, else to the others.
-//! - Migration second: a part that was read is copied there if it is worth the price and what the copy costs: the more,
-//!   the fewer parts of those read once are read again, and the busier the other devices are. It is moved, if it was
-//!   written of late, so that no write finds its block in two places.
-//! - Room for writes to come is made while the other devices have nothing to do ([`headroom`]).
-//! - What is worth less than the price leaves, in home order: copies are dropped, the rest is written home. In a burst
-//!   ([`burst`]) no more leaves than what writes need, and copies that find no room wait.
-//! - As the fast device saturates its responses grow, and accesses are worth less, down to nothing. What would be
-//!   answered sooner elsewhere, by a fifth at least in the long run, is written there, or gets a copy there that it is read
-//!   from, a few a round. So responses become alike; and nothing is copied to the fast device either while they are,
-//!   within a fifth.
+//! Rule: the *worth* of an access is the time that the fast device would save: the difference of the
+//! responses to requests of that size and direction as measured on both, with their queues. The worth is
+//! spread over the parts of the extent in the request, and over the sequential run that it continues. A
+//! write's response includes its share of the flush it makes necessary. Worth is summed by part (a block, for
+//! extents of 128 KiB) and halved with every epoch. Epochs are counted in accesses, because nothing is learnt
+//! without any. The fast device's space has a *price*: the parts worth more than the price, wherever they
+//! are, fit the space.
+//! - Allocation first: a write that saves time goes to slots of the fast device, if that answers sooner at
+//!   this moment, and is written back later; one worth less than the price does so only as far as there is
+//!   space and the other devices have time for the write-back. New extents go there until it is nearly full,
+//!   else to the others.
+//! - Migration second: a part that was read is copied there if it is worth the price plus the cost of the
+//!   copy. That cost grows as fewer parts read once are read again, and as the other devices are busier. A
+//!   part written recently is moved instead, so that no write finds its block in two places.
+//! - Space for future writes is freed while the other devices are idle ([`headroom`]).
+//! - Parts worth less than the price leave, in home order: clean copies are dropped, the rest is written
+//!   back. In a burst ([`burst`]) no more leaves than writes need, and copies that find no space wait.
+//! - As the fast device saturates, its responses grow, and accesses are worth less, down to nothing. A write
+//!   that another device would answer sooner, by a fifth at least in the long run, goes there; a block read
+//!   like that gets a copy there, a few per round. So responses converge; while they are within a fifth,
+//!   nothing is copied to the fast device either.
 //!
-//! Memory: at most a thousandth of the pool's size, as Hystor's block table takes at most. Of extents of 128 KiB that is some
-//! three fifths of those the pool has room for, the latest accessed; what is on the fast device stays known longest, and is
-//! found again if it does not.
+//! Memory: at most a thousandth of the pool's size, like the maximum of Hystor's block table. For extents of
+//! 128 KiB that is about three fifths of those that fit the pool, the most recently accessed; extents on the
+//! fast device are remembered longest, and are found again if they are not.
 //!
 //! Constants: see below; chosen on the development traces.
 //!
-//! Devices that are alike, under load too: there is nothing to save, so nothing is copied, and every write is in place. New
-//! extents go to all devices in turn, whole, but to none that has been [`BUSIER`] than another one for seconds.
+//! Devices that are alike, under load too: nothing can be saved, so nothing is copied, and every write is in
+//! place. New extents go to all devices in turn, whole, but to none whose queue has been [`BUSIER`] times as
+//! long as another one's for seconds.
 
 mod burst;
 mod cost;
@@ -65,19 +68,19 @@ use tiers::Tiers;
 use weir_model::{DeviceId, Nanos, Op};
 use worth::Worth;
 
-/// What may be tuned: nothing. It is to need none.
+/// The tunable constants: none, because it should need none.
 pub(super) const KEYS: &[Key] = &[];
 
-/// The time between two rounds.
+/// The interval of rounds.
 const ROUND: Nanos = Nanos::millis(100);
-/// The fast device is overloaded for a request that would take less than this elsewhere, of what it takes there, and
-/// nothing moves there unless it takes less than this of what it takes elsewhere.
+/// The fast device is overloaded for a request whose response elsewhere is below this fraction of its own;
+/// and nothing moves there unless its response is below this fraction of that elsewhere.
 const SOONER: f64 = 0.8;
-/// Among devices that are alike a new extent goes to none that has this many times as many commands in flight, in the long run
-/// and with the new one, as the one that has fewest.
+/// Among devices that are alike, a new extent goes to none whose long-term queue, including the new extent,
+/// is this many times that of the least busy one.
 const BUSIER: f64 = 3.0;
 
-/// See the module.
+/// The state of the policy.
 #[derive(Clone, Debug, Default)]
 pub struct Adaptive {
     tiers: Tiers,
@@ -96,7 +99,7 @@ impl Adaptive {
         Self::default()
     }
 
-    /// The fast devices, if there are others.
+    /// Returns the fast devices, if there are others.
     #[inline]
     fn fast(&mut self, moment: &Moment<'_>) -> Option<Fast> {
         if self.tiers.look(moment) {
@@ -105,15 +108,15 @@ impl Adaptive {
         Some(self.tiers.fast()).filter(|fast| !fast.is_empty())
     }
 
-    /// Other devices are the fast ones from now on.
+    /// Resets the state, because other devices are the fast ones now.
     fn forget(&mut self) {
         self.worth.forget();
         self.promoter.forget();
         self.relief.forget();
     }
 
-    /// Sums up what an access is worth to its parts, and has those copied that are worth it. What each is worth; `None` if
-    /// there is no telling, or nothing is read or written.
+    /// Adds an access's worth to its parts, and requests copies of those that are worth it. Returns the worth
+    /// of each part; `None` if it is unknown, or if nothing is read or written.
     #[inline]
     fn weigh(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<u16> {
         let fast = self.fast(moment)?;
@@ -132,7 +135,7 @@ impl Adaptive {
         if whole {
             return Some(worth);
         }
-        // What was asked for may not have been done.
+        // A requested action may not have been executed.
         let resident = match fast.slots_of(&access.places) {
             0 => known & !parts,
             some if some == access.blocks.count => known | parts,
@@ -154,7 +157,7 @@ impl Adaptive {
         Some(worth)
     }
 
-    /// Where a write goes, and what it is worth, if that is known.
+    /// Returns the target of a write with this worth, if known.
     fn write_worth(&mut self, moment: &Moment<'_>, access: &Access, worth: Option<u16>) -> WriteTo {
         let Some(fast) = self.fast(moment) else { return WriteTo::InPlace };
         match fast.holder(moment.devices, &access.places) {
@@ -166,7 +169,8 @@ impl Adaptive {
         }
     }
 
-    /// Where there are no fast devices: the next one in turn that is not far busier than another one.
+    /// Allocates where there are no fast devices: on the next one in turn that is not far busier than another
+    /// one.
     fn allocate_among_alike(&mut self, devices: &[DeviceView]) -> Option<DeviceId> {
         let costs = &self.worth.costs;
         let commands = |d: &DeviceView| costs.in_flight_for_long(d) + 1.0;

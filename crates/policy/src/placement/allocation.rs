@@ -1,25 +1,25 @@
-//! Where new extents go, as several policies offer it: the allocations of measurement-driven
-//! migration (the dissertation behind it, chapter II). Which device is the flash and which the disk is measured: the
-//! one that answers an idle read first, and last.
+//! Allocation of new extents, as several policies offer it: the allocations of measurement-driven migration
+//! (the dissertation behind it, chapter II). Measurement decides which device is the flash and which the
+//! disk: the ones that answer an idle read soonest and latest.
 
 use super::{Access, DeviceView, Hierarchy, Key, Moment, Placement, Places, Settings, Stripe};
 use weir_model::{DeviceId, Hint, PlaceId, PlaceKind};
 
-/// Which of them.
+/// The key that selects the allocation.
 pub(super) const ALLOCATION: Key = Key::choice(
     "allocation",
     &["stripe", "fast-first", "slow-first"],
     "where new extents go: to all devices in turn, to the fastest with room, to the slowest with room",
 );
 
-/// Allocates.
+/// An allocation rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Allocation {
-    /// Over all in turn, until the smaller ones are full.
+    /// All devices in turn, until the smaller ones are full.
     Stripe(Stripe),
-    /// The fastest with room.
+    /// The fastest device with space.
     FastFirst,
-    /// The slowest with room.
+    /// The slowest device with space.
     SlowFirst,
 }
 
@@ -41,12 +41,12 @@ impl Allocation {
     }
 }
 
-/// The device that answers an idle read first.
+/// Returns the device with the shortest idle read.
 pub(super) fn fastest(devices: &[DeviceView]) -> Option<DeviceId> {
     devices.iter().filter(|d| d.usable).min_by_key(|d| (d.idle, d.id)).map(|d| d.id)
 }
 
-/// Where an extent's home is or is to be, if that is not the fast device.
+/// Returns an extent's home, present or future, off the fast device.
 pub(super) fn home(
     stripe: &mut Stripe,
     devices: &[DeviceView],
@@ -56,8 +56,8 @@ pub(super) fn home(
     home_off(stripe, devices, places, |device| device == fast)
 }
 
-/// … if it is on none of several: its whole place elsewhere, else one on whose turn it is of the other devices
-/// with room.
+/// Returns an extent's home, present or future, off the devices that are fast: its whole place elsewhere,
+/// else one on the next of the other devices with space, in turn.
 pub(super) fn home_off(
     stripe: &mut Stripe,
     devices: &[DeviceView],
@@ -71,12 +71,13 @@ pub(super) fn home_off(
     Some(PlaceId { device, kind: PlaceKind::Whole })
 }
 
-/// The device with room that answers an idle read last.
+/// Returns the device with space that has the longest idle read.
 pub(super) fn slowest(devices: &[DeviceView]) -> Option<DeviceId> {
     devices.iter().filter(|d| d.free > 0).max_by_key(|d| (d.idle, d.id)).map(|d| d.id)
 }
 
-/// Whether it is metadata: the client says so, or the volume's superblock, if the policy watches for that.
+/// Whether the access is to metadata, according to the client, or to the volume's superblock if the policy
+/// subscribes to that.
 pub(super) fn is_metadata(access: &Access) -> bool {
     access.hint == Hint::Metadata
 }

@@ -1,18 +1,19 @@
 //! `asymmetry`: each extent on the device where its mix of reads and writes costs least.
 //!
-//! Source: measurement-driven migration (the dissertation behind it, chapter II). Devices are peers: one may be better at reads and the other at writes.
+//! Source: measurement-driven migration (the dissertation behind it, chapter II). Devices are peers: one may
+//! be better at reads and the other at writes.
 //!
-//! Rule: counters `R_j`, `W_j` per extent, `r_i`, `w_i` measured per device. The cost of extent *j* on
-//! device *i* is `C_ji = (R_j r_i + W_j w_i) / (R_j + W_j)`. After `minimum` accesses it moves from *i*
-//! to *k* if `C_ji > (1 + delta) C_jk`, *k* the cheapest with room, and a token is there; its counters
-//! then begin anew. It moves while it is accessed; in a quiet second others do.
+//! Rule: counters `R_j`, `W_j` per extent, `r_i`, `w_i` measured per device. The cost of extent *j* on device
+//! *i* is `C_ji = (R_j r_i + W_j w_i) / (R_j + W_j)`. After `minimum` accesses the extent moves from *i* to
+//! *k* if `C_ji > (1 + delta) C_jk`, where *k* is the cheapest device with space, and if a token is
+//! available; its counters then restart. Extents move while they are accessed; in a quiet second others do.
 //!
-//! Constants: `delta` = 1, as measured best; counters of one byte, halved together when one is full;
-//! their table bounded to 0.003 % of the pool, both as published. The dissertation gives neither the rate of
-//! tokens nor the minimum: 16 a second and 4 are ours.
+//! Constants: `delta` = 1, as measured best; counters of one byte, halved together when one is full; their
+//! table bounded to 0.003 % of the pool, both as published. The dissertation gives neither the rate of tokens
+//! nor the minimum: 16 per second and 4 are ours.
 //!
-//! When not: it compares devices extent by extent and so sends everything to a device that is better
-//! at everything, until that one's queue makes it worse.
+//! When not: it compares devices extent by extent and so sends everything to a device that is better at
+//! everything, until that one's queue makes it worse.
 
 use super::allocation::{ALLOCATION, Allocation, fastest, is_metadata};
 use super::tokens::Tokens;
@@ -33,15 +34,15 @@ const LARGE: Key = Key::flag(
 const METADATA: Key =
     Key::flag("metadata_on_fast", false, "what clients call metadata is put on the fastest device and stays");
 
-/// What may be tuned.
+/// The tunable constants.
 pub(super) const KEYS: &[Key] = &[DELTA, MINIMUM, TOKENS, MEMORY, LARGE, METADATA, ALLOCATION];
 
-/// The least the table remembers.
+/// The minimum number of extents in the table.
 const EXTENTS_LEAST: usize = 1024;
-/// Extents looked at in a quiet round.
+/// The number of extents examined in a quiet round.
 const LOOKS: usize = 64;
 
-/// Accesses of an extent of late.
+/// The recent accesses of an extent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counters {
     reads: u8,
@@ -61,7 +62,7 @@ impl Counters {
         u32::from(self.reads) + u32::from(self.writes)
     }
 
-    /// The mean cost in nanoseconds on a device; nothing if there were no accesses.
+    /// Returns the mean cost on a device in nanoseconds; `None` without accesses.
     fn cost(self, device: &DeviceView) -> Option<f64> {
         let (r, w) = (device.read_response().0 as f64, device.write_response().0 as f64);
         let sum = f64::from(self.reads) * r + f64::from(self.writes) * w;
@@ -69,7 +70,7 @@ impl Counters {
     }
 }
 
-/// See the module.
+/// The state of the policy.
 #[derive(Clone, Debug)]
 pub struct Asymmetry {
     delta: f64,
@@ -80,7 +81,7 @@ pub struct Asymmetry {
     allocation: Allocation,
     tokens: Tokens,
     table: Lru<ExtentKey, Counters>,
-    /// Accesses since the last round.
+    /// The number of accesses since the last round.
     accesses: u64,
 }
 
@@ -99,7 +100,7 @@ impl Asymmetry {
         }
     }
 
-    /// The cheaper device for an extent with these counters that is on `from`.
+    /// Returns the cheaper device for an extent with these counters that is on `from`.
     fn cheaper(&self, devices: &[DeviceView], counters: Counters, from: DeviceId) -> Option<DeviceId> {
         let here = counters.cost(devices.get(from.index())?)?;
         let others = devices.iter().filter(|d| d.id != from && d.has_room());
@@ -108,7 +109,7 @@ impl Asymmetry {
         (here > (1.0 + self.delta) * there).then_some(to)
     }
 
-    /// Moves the extent if that is worth it and there is a token; its counters begin anew.
+    /// Moves the extent if that is worth it and a token is available; its counters then restart.
     fn consider(&mut self, moment: &mut Moment<'_>, key: ExtentKey, from: DeviceId) -> bool {
         let Some(counters) = self.table.get(&key).copied() else { return false };
         if counters.total() < self.minimum
@@ -174,7 +175,7 @@ impl Placement for Asymmetry {
         Some(Nanos::secs(1))
     }
 
-    /// Bounds the table; in a quiet second moves what was not accessed in it.
+    /// Bounds the table; after a quiet second, moves extents that were not accessed in it.
     fn round(&mut self, moment: &mut Moment<'_>) {
         let extents: u64 = moment.devices.iter().map(|d| u64::from(d.extents)).sum();
         let bytes = extents as f64 * moment.extent.bytes().0 as f64 * self.memory;
@@ -222,7 +223,7 @@ mod tests {
     use proptest::prelude::*;
     use weir_model::Bytes;
 
-    /// A device that has answered reads and writes in so many microseconds.
+    /// Returns a device that has answered reads and writes in this many microseconds.
     fn measured(id: u8, reads: u64, writes: u64) -> DeviceView {
         let mut view = device(id, 64, reads);
         view.note(&MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::micros(reads), Nanos(0)));
@@ -256,7 +257,7 @@ mod tests {
             access(&mut pool, &mut policy, 0, Op::Write, 4),
             [Action::Move { key: key(0), blocks, to }]
         );
-        // Its counters began anew: three more are not enough.
+        // Its counters restarted: three more are not enough.
         (0..3).for_each(|_| assert_eq!(access(&mut pool, &mut policy, 0, Op::Write, 4), []));
         // Read four times: 300 us here, 100 us there.
         (0..3).for_each(|_| assert_eq!(access(&mut pool, &mut policy, 1, Op::Read, 4), []));
@@ -330,7 +331,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a naive twin: a map of wide counters, and the rule as it is printed.
+        /// Compares with a naive twin: a map of wide counters, and the rule as published.
         #[test]
         fn moves_what_the_rule_says(
             speeds in prop::collection::vec((1u64..2000, 1u64..2000), 2..5),

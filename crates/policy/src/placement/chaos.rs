@@ -1,30 +1,30 @@
-//! `chaos`: for tests. Asks at random for everything the engine can do with places.
+//! `chaos`: for tests. Requests random actions of every kind that the engine supports.
 //!
-//! Rule: allocates anywhere; each round asks for a few copies, moves, drops and refreshes, of whole
-//! extents and of parts, to whole places and to fine slots, of extents accessed lately; asks for one in
-//! four of the parts that are being read; sends one write in four to fine slots, one in eight to those of two
-//! devices, and one in four to the whole place on any device. All of it is legal, so every answer must be
-//! as with any other policy. That is what the crash campaign checks with it.
+//! Rule: allocates anywhere. Each round requests a few copies, moves, drops and refreshes, of whole extents
+//! and of parts, to whole places and to fine slots, of recently accessed extents. One in four reads is also
+//! copied or moved. One write in four goes to fine slots, one in eight to those of two devices, and one in
+//! four to the whole place on any device. All of it is legal, so every answer must be the same as with any
+//! other policy; the crash campaign checks that.
 //!
-//! When not: whenever data matters to somebody. It is not among the policies a pool file can name.
+//! When not: whenever the data matters. Pool files cannot name it.
 
 use super::{Access, Action, DeviceView, Keeps, Moment, Placement, Watches, WriteTo};
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind, Rng, Seed};
 
-/// Extents remembered.
+/// The number of extents remembered.
 const EXTENTS: usize = 32;
-/// Actions asked for in a round, at most.
+/// The maximum number of actions per round.
 const ACTIONS: u64 = 4;
-/// Of the extents of a device, one in so many stays free of what nobody needs.
+/// One in this many of a device's extents is reserved for required data.
 const RESERVE: u32 = 4;
 
-/// See the module.
+/// The state of the policy.
 #[derive(Clone, Debug, Default)]
 pub struct Chaos {
     recent: Vec<ExtentKey>,
-    /// Accesses so far: which of the remembered extents the next one replaces.
+    /// The number of accesses so far; it determines which remembered extent the next one replaces.
     accesses: usize,
-    /// Blocks of an extent, as far as seen.
+    /// The blocks of an extent, as far as seen.
     blocks: u16,
 }
 
@@ -102,7 +102,7 @@ impl Placement for Chaos {
 }
 
 impl Chaos {
-    /// Now and then what is read is asked for, too.
+    /// Occasionally requests an action for blocks that are being read.
     fn take_along(&self, moment: &mut Moment<'_>, access: &Access) {
         let Moment { devices, random, actions, .. } = moment;
         if access.op != Op::Read || random.below(4) != 0 {
@@ -121,7 +121,7 @@ impl Chaos {
         }
     }
 
-    /// Half of the time all.
+    /// Returns all blocks half of the time, else a random run.
     fn some_blocks(&self, random: &mut Rng) -> BlockRange {
         let all = self.blocks.max(1);
         if random.below(2) == 0 {

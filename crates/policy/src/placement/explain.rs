@@ -1,44 +1,45 @@
-//! Why an extent is where it is, in the terms of the policy that decides.
+//! Explanations of an extent's placement, in the terms of its policy.
 
 use super::{DeviceView, Places};
 use std::fmt::Display;
 use weir_model::{DeviceId, ExtentKey, Nanos};
 
-/// What somebody wants to know about.
+/// The block that an explanation is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The extent.
     pub key: ExtentKey,
-    /// The block of it.
+    /// The block's index in it.
     pub block: u16,
-    /// Where the block is.
+    /// The places of the block.
     pub places: Places,
-    /// What the devices are called, by id.
+    /// The names of the devices, by id.
     pub names: &'a [String],
 }
 
 impl Question<'_> {
-    /// What a device is called.
+    /// Returns the name of a device.
     pub fn name(&self, device: DeviceId) -> &str {
         self.names.get(device.index()).map_or("?", String::as_str)
     }
 }
 
-/// A value a policy decides by.
+/// A value on which a policy bases its decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// What it is.
+    /// The name of the value.
     pub name: String,
-    /// Its value, with its unit.
+    /// The value, with its unit.
     pub value: String,
 }
 
-/// Why an extent is where it is.
+/// The reasons for an extent's placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reasons {
-    /// What the policy decides by, as it stands.
+    /// The current values on which the policy bases its decision.
     pub figures: Vec<Figure>,
-    /// What would make the extent, or the block, move: a sentence each. Empty: nothing would.
+    /// The conditions under which the extent, or the block, would move: a sentence each. Empty if there are
+    /// none.
     pub moves_if: Vec<String>,
 }
 
@@ -48,7 +49,7 @@ impl Reasons {
         self.figures.push(Figure { name: name.to_string(), value: value.to_string() });
     }
 
-    /// Adds what would make it move.
+    /// Adds a condition under which it would move.
     pub(super) fn moves_if(&mut self, what: impl Display) {
         self.moves_if.push(what.to_string());
     }
@@ -58,14 +59,14 @@ impl Reasons {
         self.figure("fast device", "none: there is one device only, or nothing was asked of the pool yet");
     }
 
-    /// Adds how much free space each device has.
+    /// Adds the free space of each device.
     pub(super) fn free_space(&mut self, devices: &[DeviceView], about: &Question<'_>) {
         for device in devices {
             self.figure(format_args!("free extents on {}", about.name(device.id)), device.free);
         }
     }
 
-    /// Adds what each device answers an idle read in.
+    /// Adds the idle read response of each device.
     pub(super) fn idle_reads(&mut self, devices: &[DeviceView], about: &Question<'_>) {
         for device in devices {
             let idle = if device.idle == Nanos::MAX { "none".into() } else { device.idle.to_string() };
@@ -74,7 +75,7 @@ impl Reasons {
     }
 }
 
-/// A share, as a percentage.
+/// Formats a share as a percentage.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }

@@ -1,15 +1,15 @@
-//! `hierarchy`: the fastest device with free space, as classic caching and tiering fill one.
+//! `hierarchy`: the fastest device with free space, as in classic caching and tiering.
 //!
-//! Rule: allocate on the device whose idle 4 KiB read response is lowest, measured when the pool
-//! starts; when it is full, on the next.
+//! Rule: allocate on the device whose idle 4 KiB read response is lowest, measured when the pool starts; when
+//! it is full, on the next.
 //!
-//! When not: under a load that saturates the fast device, everything waits there while the others
-//! idle (what Wardrop balancing was published against).
+//! When not: under a load that saturates the fast device, all requests wait there while the others are idle
+//! (the situation that Wardrop balancing addresses).
 
 use super::{Access, Moment, Placement, Question, Reasons};
 use weir_model::DeviceId;
 
-/// See the module.
+/// The policy; it has no state.
 #[derive(Clone, Copy, Debug)]
 pub struct Hierarchy;
 

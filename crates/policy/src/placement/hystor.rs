@@ -3,29 +3,29 @@
 //! Source: Hystor (the paper's sections 3 to 5).
 //!
 //! Rule: each access adds its inverse bitmap to the [block table](crate::block_table), so that blocks
-//! accessed often by small requests stand out. Every `period` Program 1 names the blocks that cost
-//! most, as many as the *remap area* holds. Blocks that are resident go to the top of the resident
-//! list; the others are copied to the fast device for those at its bottom, until `update` of the area
-//! has changed. What clients call metadata is remapped at first sight, and, if asked for, what the
-//! volume's own ext2/3/4 superblock does ([`crate::ext`]). Writes to what is resident go
-//! to the fast device; other writes, too, into the *write-back area*, as long as it has room. Above
-//! the `high` watermark the scrubber copies dirty blocks home, in home-address order, down to `low`.
-//! A read of what is in an area goes there, however busy the fast device is; with `reads = "soonest"`, which is ours, where
-//! the answer is expected sooner.
-//! With `buffer_copies = 2` dirty blocks are in slots of a second fast device as well, until they are home: losing either
-//! loses nothing. A clean copy is on one alone. Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are dropped,
-//! never written.
+//! accessed often by small requests stand out. Every `period` Program 1 names the most costly blocks, as many
+//! as fit the *remap area*. Resident blocks among them go to the top of the resident list; the others are
+//! copied to the fast device in exchange for those at its bottom, until the fraction `update` of the area has
+//! changed. Blocks that clients call metadata are remapped at first sight, and, if configured, those that the
+//! volume's own ext2/3/4 superblock calls metadata ([`crate::ext`]). Writes to resident blocks go to the fast
+//! device; other writes too, into the *write-back area*, as long as it has space. Above the `high` watermark
+//! the scrubber writes dirty blocks back, in home-address order, down to `low`. A read of a block in an area
+//! goes there, however busy the fast device is; with `reads = "soonest"`, which is ours, it goes where the
+//! answer is expected sooner. With `buffer_copies = 2` dirty blocks are in slots of a second fast device as
+//! well, until they are written back: the loss of either device loses no data. A clean copy is on one device
+//! only. Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are
+//! dropped, never written.
 //!
 //! Constants: a period changes 5 to 10 % of the area, as published; blocks of 4 KiB. The paper gives no
-//! period and no watermarks: 10 s, 75 % and 50 % are ours, and so are the order of scrubbing and the second copy. A
-//! second device counts as fast if it takes at most twice as long for an idle read as the first, or is nearer to it than
-//! to the slowest (as a ratio).
+//! period and no watermarks: 10 s, 75 % and 50 % are ours, and so are the order of scrubbing and the second
+//! copy. A second device counts as fast if its idle read takes at most twice as long as the first's, or if it
+//! is nearer to the first than to the slowest (as a ratio).
 //!
-//! A difference: blocks are remapped one by one, but the two lists are kept by extent, a resident
-//! extent being one with resident blocks: 48 bytes each instead of 48 for each block. An extent is of
-//! one area at a time.
+//! A difference: blocks are remapped one by one, but the two lists are kept by extent, where a resident
+//! extent is one with resident blocks: 48 bytes per extent instead of per block. An extent is in one area at
+//! a time.
 //!
-//! When not: once the fast device is saturated it stays so, since load is not looked at.
+//! When not: once the fast device is saturated it stays so, because the policy ignores load.
 
 mod areas;
 mod copies;
@@ -57,7 +57,7 @@ const METADATA: Key = Key::choice(
     &["hint", "infer", "off"],
     "what is remapped at first sight: what clients call metadata, also what the volume's superblock does, nothing",
 );
-/// Its choices.
+/// The values of the key `metadata`.
 const INFER: usize = 1;
 const OFF: usize = 2;
 const READS: Key = Key::choice(
@@ -67,25 +67,25 @@ const READS: Key = Key::choice(
 );
 const SOONEST: usize = 1;
 
-/// What may be tuned.
+/// The tunable constants.
 pub(super) const KEYS: &[Key] =
     &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, COPIES, METADATA, READS];
 
-/// The time between two rounds: what there is to do is asked for bit by bit.
+/// The interval of rounds: actions are requested in small portions.
 const TICK: Nanos = Nanos::millis(100);
-/// Actions asked for in a round while devices are busy.
+/// The maximum number of actions per round while devices are busy.
 const BUSY: usize = 8;
-/// Extents looked at in a round for copies an earlier policy left.
+/// The number of extents examined per round for copies left by an earlier policy.
 const LOOKS: usize = 128;
 
-/// Blocks of an extent to be remapped, from the first to be asked for on.
+/// Blocks of an extent to be remapped, starting with the next one to request.
 #[derive(Clone, Debug)]
 struct Update {
     key: ExtentKey,
     blocks: Vec<u16>,
 }
 
-/// See the module.
+/// The state of the policy.
 #[derive(Clone, Debug)]
 pub struct Hystor {
     period: Nanos,
@@ -95,32 +95,32 @@ pub struct Hystor {
     high: f64,
     low: f64,
     buffer_up_to: u64,
-    /// Dirty blocks are to be on two fast devices.
+    /// Whether dirty blocks are kept on two fast devices.
     twice: bool,
     metadata: usize,
     read_from: ReadFrom,
     table: BlockTable,
     stripe: Stripe,
     fast: Option<DeviceId>,
-    /// That of the second copies, if they are wanted and there is one.
+    /// The device of the second copies, if they are configured and there is one.
     second: Option<DeviceId>,
-    /// That has been looked for.
+    /// Whether the second device was searched for.
     looked: bool,
     areas: Areas,
     updates: VecDeque<Update>,
     next_period: Nanos,
     scrubbing: bool,
-    /// The search for copies left by an earlier policy, while it lasts.
+    /// The position of the search for copies left by an earlier policy, while it lasts.
     looking: Option<ExtentKey>,
 }
 
-/// With two copies of what is dirty.
+/// Returns the policy with two copies of dirty blocks.
 pub(super) fn duplexed(mut policy: super::TunedPolicy) -> super::TunedPolicy {
     policy.settings.set(&COPIES, 2.0);
     policy
 }
 
-/// Blocks both areas may take.
+/// The quotas of both areas, in blocks.
 #[derive(Clone, Copy, Debug)]
 struct Quota {
     remap: u64,
@@ -153,15 +153,15 @@ impl Hystor {
         }
     }
 
-    /// The fast device: the one that answers an idle read first, if there is another. Stays the same
-    /// while it can be used.
+    /// Returns the fast device: the one with the shortest idle read, if there is another. It stays the same
+    /// while it is usable.
     fn fast<'a>(&mut self, devices: &'a [DeviceView]) -> Option<&'a DeviceView> {
         let usable = |id: &DeviceId| devices.get(id.index()).is_some_and(|d| d.usable);
         self.fast = self.fast.filter(usable).or_else(|| fastest(devices).filter(|_| devices.len() > 1));
         devices.get(self.fast?.index())
     }
 
-    /// What both areas may take. What is buffered is on the second device, too, if there is one.
+    /// Returns the quotas of both areas. Buffered blocks count on the second device too, if there is one.
     fn quota(&self, devices: &[DeviceView], fast: &DeviceView, blocks: u16) -> Quota {
         let all = u64::from(fast.extents) * u64::from(blocks);
         let there = u64::from(fast.free) * u64::from(blocks) + self.areas.blocks();
@@ -174,7 +174,7 @@ impl Hystor {
         Quota { remap: both as u64 - write_back, write_back }
     }
 
-    /// Blocks of an extent are to be resident.
+    /// Marks blocks of an extent as resident.
     fn remap(&mut self, moment: &Moment<'_>, key: ExtentKey, range: BlockRange) {
         let first = first_block(key, moment.extent.blocks());
         for block in range.first..range.end() {
@@ -183,7 +183,7 @@ impl Hystor {
         }
     }
 
-    /// The blocks of an extent that are resident no more.
+    /// Marks all blocks of an extent as not resident.
     fn unmap(&mut self, key: ExtentKey, blocks: u16) {
         let first = first_block(key, blocks);
         for block in first..first + u64::from(blocks) {
@@ -194,15 +194,15 @@ impl Hystor {
         }
     }
 
-    /// Names the costly blocks: resident ones to the top of the list, the others to be copied, until
-    /// enough change.
+    /// Selects the costly blocks: resident ones go to the top of the list, the others are planned to be
+    /// copied, until enough change.
     fn plan(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota) {
         let blocks = moment.extent.blocks();
         let mut changes = (self.update * quota.remap as f64) as u64;
         self.updates.clear();
         let Self { table, areas, updates, .. } = self;
-        // Program 1 names what it takes sub-region by sub-region, costliest first. Extents, which are not
-        // larger, are brought together here, in the order of their first blocks.
+        // Program 1 names blocks sub-region by sub-region, the most costly first. Extents, which are not
+        // larger, are collected here, in the order of their first blocks.
         let mut extents: Vec<Vec<u16>> = Vec::new();
         let mut order: Vec<usize> = Vec::new();
         let _ = table.visit_candidates(quota.remap, |found| {
@@ -239,7 +239,8 @@ impl Hystor {
         });
     }
 
-    /// Copies what was planned, a run of an extent at a time, for what is at the bottom of the list.
+    /// Requests the planned copies, a run of an extent at a time, in exchange for extents at the bottom of
+    /// the list.
     fn copy_planned(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
         for _ in 0..self.updates.len().min(budget) {
             if moment.actions.len() >= budget {
@@ -262,7 +263,7 @@ impl Hystor {
         }
     }
 
-    /// The extent at the bottom of the resident list leaves: dropped if clean, else moved home.
+    /// Evicts the extent at the bottom of the resident list: it is dropped if clean, else written back.
     fn evict(&mut self, moment: &mut Moment<'_>, fast: DeviceId) {
         let Some(key) = self.areas.oldest_resident() else { return };
         let places = moment.map.places(key);
@@ -279,7 +280,7 @@ impl Hystor {
         }
     }
 
-    /// Copies dirty blocks home between the watermarks, in the order of their addresses.
+    /// Writes dirty blocks back between the watermarks, in the order of their addresses.
     fn scrub(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
         self.look_at_asked(moment, fast);
         let mark = |share: f64| (share * quota.write_back as f64) as u64;
@@ -300,7 +301,7 @@ impl Hystor {
         }
     }
 
-    /// Drops clean copies from the write-back area before it is full, those used longest ago first.
+    /// Drops clean copies from the write-back area before it is full, the least recently used first.
     fn make_room(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
         while self.areas.buffered_blocks() > quota.write_back / 8 * 7 && moment.actions.len() < budget {
             let Some(key) = self.areas.oldest_clean() else { return };
@@ -315,7 +316,7 @@ impl Hystor {
         }
     }
 
-    /// Looks for copies an earlier policy left on the fast device: they are buffered from now on.
+    /// Searches for copies left by an earlier policy on the fast device; they count as buffered from then on.
     fn adopt(&mut self, moment: &Moment<'_>, fast: DeviceId) {
         for _ in 0..LOOKS {
             let Some(at) = self.looking else { return };
@@ -344,7 +345,7 @@ fn whole_range(moment: &Moment<'_>) -> BlockRange {
     BlockRange { first: 0, count: moment.extent.blocks() }
 }
 
-/// The blocks side by side that a sorted list begins with.
+/// Returns the run of consecutive blocks at the beginning of a sorted list.
 fn first_run(blocks: &[u16]) -> BlockRange {
     let first = blocks.first().copied().unwrap_or(0);
     let count = blocks.iter().zip(first..).take_while(|(block, next)| *block == next).count() as u16;
@@ -356,7 +357,7 @@ impl Placement for Hystor {
         "hystor"
     }
 
-    /// Homes are on the other devices in turn; on the fast one when these are full.
+    /// Allocates homes on the other devices in turn; on the fast one when these are full.
     fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
         let fast = self.fast(moment.devices).map(|d| d.id);
         let second = self.second(moment.devices);
@@ -455,7 +456,7 @@ impl Placement for Hystor {
         let Some(fast) = fast else { return };
         let (id, quota) = (fast.id, self.quota(moment.devices, fast, moment.extent.blocks()));
         if before.is_some_and(|before| before != id) {
-            // What was on the other device is not known of any more; it may come back.
+            // The blocks on the other device are unknown now; it may come back.
             (self.areas, self.looking) = (Areas::default(), Some(ExtentKey::default()));
             self.updates.clear();
         }

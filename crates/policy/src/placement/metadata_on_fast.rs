@@ -1,25 +1,25 @@
 //! `metadata_on_fast`: a file system's metadata on the fast device, everything else on the others.
 //!
 //! Source: the allocation "metadata-on-flash, without its migration" of measurement-driven migration (the
-//! dissertation behind it, chapter II); which blocks are metadata, where clients do not say so, as [`crate::ext`] finds them.
+//! dissertation behind it, chapter II); [`crate::ext`] finds the metadata blocks where clients give no hint.
 //!
 //! Rule: blocks that clients call metadata, or that the volume's own ext2/3/4 superblock says are
-//! ([`crate::ext`]), are written to the fastest device, and come there when they are used. Nothing else moves.
-//! New extents go to the slowest device with room.
+//! ([`crate::ext`]), are written to the fastest device, and move there when they are used. Nothing else
+//! moves. New extents go to the slowest device with space.
 //!
 //! Constants: none.
 //!
-//! When not: where most requests are for data, or the file system is another one.
+//! When not: if most requests are for data, or if the volume has another file system.
 
 use super::allocation::{fastest, is_metadata, slowest};
 use super::{Access, Action, DeviceView, Keeps, Moment, Placement, Watches, WriteTo};
 use weir_model::{DeviceId, Op, PlaceId, PlaceKind};
 
-/// See the module.
+/// The policy; it has no state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MetadataOnFast;
 
-/// The fastest device, if there is another and it has room.
+/// Returns the fastest device, if there is another and it has space.
 fn fast(devices: &[DeviceView]) -> Option<DeviceId> {
     let fast = fastest(devices).filter(|_| devices.len() > 1)?;
     devices.get(fast.index()).filter(|d| d.has_room()).map(|d| d.id)

@@ -1,20 +1,20 @@
-//! `mirror`: what is read most is on two devices, and each read goes to the one that will answer first.
+//! `mirror`: the most-read extents on two devices, with each read going to the one that will answer first.
 //!
-//! Source: ours, beyond Wardrop balancing and with the same goal: load shifts
-//! with the next read, not with the next move.
+//! Source: ours, beyond Wardrop balancing and with the same goal: load shifts with the next read, not with
+//! the next move.
 //!
-//! Rule: new extents go to the fastest device with room. Each round, of the extents accessed lately,
-//! those read at least `minimum` times, and `reads_per_write` times as often as written, get a second
-//! whole copy on the device that answers reads soonest of those they are not on; `share` of each
-//! device is for such copies. When it is full, the copy read least gives way to an extent read twice as
-//! often. A write goes to one device, which makes the other copy stale there; in the round in which
-//! writes are again so rare the copy is refreshed. Counters are halved every round.
+//! Rule: new extents go to the fastest device with space. Each round considers the recently accessed extents.
+//! Those read at least `minimum` times, and `reads_per_write` times as often as written, get a second whole
+//! copy, on the device that answers reads soonest among those they are not on; `share` of each device is for
+//! such copies. When it is full, the least-read copy is evicted for an extent read twice as often. A write
+//! goes to one device, which makes the other copy stale; the copy is refreshed in the round in which writes
+//! are rare again. Counters are halved every round.
 //!
-//! Constants: `minimum` = 8, `reads_per_write` = 4, `share` = 10 %, 16 copies a second, rounds of a
-//! second: all ours.
+//! Constants: `minimum` = 8, `reads_per_write` = 4, `share` = 10 %, 16 copies per second, rounds of a second:
+//! all ours.
 //!
-//! When not: where most requests write; and where the devices are so unlike that nobody would ever read
-//! from the second.
+//! When not: if most requests are writes; or if the devices are so different that no read would ever go to
+//! the second.
 
 use super::tokens::Tokens;
 use super::{
@@ -33,13 +33,13 @@ const TOKENS: Key = Key::number("tokens", 16.0, (0.0, 100_000.0), "copies made o
 const EXTENTS: Key =
     Key::number("extents", 65_536.0, (16.0, 1e8), "extents whose accesses are counted, the latest");
 
-/// What may be tuned.
+/// The tunable constants.
 pub(super) const KEYS: &[Key] = &[MINIMUM, READS_PER_WRITE, SHARE, TOKENS, EXTENTS];
 
-/// Extents looked at in a round.
+/// The number of extents examined per round.
 const LOOKS: usize = 4096;
 
-/// Accesses of late, and where the second copy is.
+/// The recent accesses of an extent, and the device of its second copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heat {
     reads: u16,
@@ -47,7 +47,7 @@ struct Heat {
     second: Option<DeviceId>,
 }
 
-/// See the module.
+/// The state of the policy.
 #[derive(Clone, Debug)]
 pub struct Mirror {
     minimum: u16,
@@ -55,7 +55,7 @@ pub struct Mirror {
     share: f64,
     tokens: Tokens,
     heat: Lru<ExtentKey, Heat>,
-    /// Second copies on each device.
+    /// The number of second copies on each device.
     copies: Vec<u32>,
 }
 
@@ -75,19 +75,20 @@ impl Mirror {
         heat.reads >= self.minimum && f64::from(heat.reads) >= self.reads_per_write * f64::from(heat.writes)
     }
 
-    /// Whether the device's part for second copies has room for one more.
+    /// Whether the device's share for second copies has space for one more.
     fn has_part(&self, device: &DeviceView) -> bool {
         let most = (self.share * f64::from(device.extents)) as u32;
         self.copies.get(device.id.index()).is_some_and(|copies| *copies < most)
     }
 
-    /// The device for a second copy: the one that answers reads soonest of those it is not on.
+    /// Returns the device for a second copy: the one that answers reads soonest among those the extent is not
+    /// on.
     fn second(&self, devices: &[DeviceView], places: &Places) -> Option<DeviceId> {
         let free = devices.iter().filter(|d| !places.is_on(d.id) && d.has_room() && self.has_part(d));
         free.min_by_key(|d| (d.read_response(), d.id)).map(|d| d.id)
     }
 
-    /// The second copy of an extent is to go, as far as it is one.
+    /// Removes the second copy of an extent, as far as it is one.
     fn drop_second(&mut self, moment: &mut Moment<'_>, key: ExtentKey, device: DeviceId) {
         if let Some(copies) = self.copies.get_mut(device.index()) {
             *copies -= 1;
@@ -96,7 +97,7 @@ impl Mirror {
             heat.second = None;
         }
         let (places, blocks) = (moment.map.places(key), all(moment));
-        // What was written there since is nowhere else.
+        // Blocks written there since are valid nowhere else.
         let dirty = places.place(whole(device)).is_some_and(|p| p.alone > 0);
         moment.actions.push(match places.whole(|other| other != device) {
             Some(first) if dirty => Action::Move { key, blocks, to: first.id },
@@ -104,14 +105,14 @@ impl Mirror {
         });
     }
 
-    /// Makes or refreshes the second copy of an extent that is read much.
+    /// Makes or refreshes the second copy of a much-read extent. Returns whether it did.
     fn copy(&mut self, moment: &mut Moment<'_>, key: ExtentKey, heat: Heat) -> bool {
         let places = moment.map.places(key);
         let held = places.as_slice().iter().map(|p| p.of_extent).max().unwrap_or(0);
         let to = match heat.second {
             Some(device) => {
                 let copy = places.place(whole(device));
-                // Complete already, or the only one there is.
+                // It is complete already, or the only copy.
                 let lacks = copy.is_none_or(|p| p.of_extent < held);
                 Some(device).filter(|_| lacks && moment.device(device).is_some_and(|d| d.usable))
             }
@@ -131,7 +132,7 @@ impl Mirror {
         true
     }
 
-    /// Forgets what is bound to be forgotten for a new one.
+    /// Counts an access, and removes the second copy of an extent that is forgotten for it.
     fn count(&mut self, moment: &mut Moment<'_>, key: ExtentKey, write: bool) {
         if self.heat.touch(key).is_none() {
             let gone = self.heat.insert(key, Heat::default());
@@ -200,7 +201,7 @@ impl Placement for Mirror {
             }
             let room = moment.devices.iter().any(|d| self.has_part(d));
             if !self.copy(moment, key, heat) && heat.second.is_none() && !room {
-                // Full: the copy read least gives way, and next time there is room.
+                // The share is full: the least-read copy is evicted, and next time there is space.
                 let least = coldest.pop().filter(|(_, least)| least.reads < heat.reads / 2);
                 let Some((least, Heat { second: Some(device), .. })) = least else { break };
                 self.drop_second(moment, least, device);
@@ -299,7 +300,7 @@ mod tests {
         }
         round(&mut pool, &mut policy);
         assert_eq!([on(&pool, 4), on(&pool, 5)], [vec![(0, 32), (1, 32)], vec![(0, 32), (2, 32)]]);
-        // The first device has its part, too, but everything is there already: nothing gives way.
+        // The first device has its share too, but all extents are there already: nothing is evicted.
         policy.copies[0] = 1;
         (0..15).for_each(|_| pool.read(&mut policy, 6, 0, Bytes::kib(4)));
         (0..2).for_each(|_| pool.read(&mut policy, 4, 0, Bytes::kib(4)));
@@ -326,7 +327,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Second copies keep to their share, and what is counted is what there is.
+        /// Second copies stay within their share, and the counts match the map.
         #[test]
         fn copies_keep_to_their_share(steps in prop::collection::vec((0u64..16, 0u16..20, 0u16..3), 1..60)) {
             let mut settings = Settings::default();

@@ -1,14 +1,14 @@
 //! `sequential`: one device after the other, in the order of the pool file.
 //!
-//! Source: the allocation "local until full" of user-optimal migration and of virtual
-//! allocation (the dissertation behind both, chapters III and II). Its base, to be compared with.
+//! Source: the allocation "local until full" of user-optimal migration and of virtual allocation (the
+//! dissertation behind both, chapters III and II). It is their baseline.
 //!
 //! When not: whenever more than one device should be busy.
 
 use super::{Access, Moment, Placement};
 use weir_model::DeviceId;
 
-/// See the module.
+/// The policy; it has no state.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequential;
 

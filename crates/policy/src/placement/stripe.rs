@@ -1,17 +1,17 @@
 //! `stripe`: extents over all devices in turn, until the smaller ones are full.
 //!
-//! Source: the striping that measurement-driven migration and Wardrop balancing are measured
-//! against. Every device gets the same share, whatever its speed.
+//! Source: the striping against which measurement-driven migration and Wardrop balancing are measured. Every
+//! device gets the same share, whatever its speed.
 //!
 //! When not: with devices of different speed, large requests wait for the slowest.
 
 use super::{Access, DeviceView, Moment, Placement};
 use weir_model::DeviceId;
 
-/// See the module.
+/// The state of the policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stripe {
-    /// Whose turn it is: an index into the devices.
+    /// The index of the next device.
     next: usize,
 }
 
@@ -26,7 +26,7 @@ impl Placement for Stripe {
 }
 
 impl Stripe {
-    /// The next device in turn of those `wanted`.
+    /// Returns the next of the `wanted` devices, in turn.
     pub(super) fn next_of(
         &mut self,
         devices: &[DeviceView],

@@ -1,4 +1,4 @@
-//! For the tests of policies: a small pool whose map is what the test says.
+//! A small pool for the tests of policies, with a map that the test sets.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -6,17 +6,17 @@ use weir_model::{
     BlockRange, Bytes, ExtentIndex, ExtentKey, ExtentSize, Hint, Op, PlaceId, PlaceKind, Rng, Seed, VolumeId,
 };
 
-/// A pool in which what is asked for happens at once.
+/// A pool that executes actions at once.
 pub(super) struct Pool {
     pub(super) now: Nanos,
     pub(super) devices: Vec<DeviceView>,
-    /// Questions so far.
+    /// The number of questions so far.
     asked: u64,
     pub(super) random: Rng,
     pub(super) map: Map,
 }
 
-/// Which blocks, one bit each, the places of each extent hold.
+/// The valid blocks, one bit each, of the places of each extent.
 #[derive(Default)]
 pub(super) struct Map(pub(super) BTreeMap<ExtentKey, BTreeMap<PlaceId, u32>>);
 
@@ -43,7 +43,7 @@ impl Map {
         self.view(key, u32::MAX)
     }
 
-    /// All of an extent is in one place.
+    /// Puts all of an extent in one place.
     pub(super) fn put(&mut self, index: u64, place: PlaceId) {
         self.0.insert(key(index), BTreeMap::from([(place, u32::MAX)]));
     }
@@ -75,7 +75,7 @@ pub(super) fn fine(device: u8) -> PlaceId {
     PlaceId { device: DeviceId(device), kind: PlaceKind::Fine }
 }
 
-/// A device with this many extents, idle response in microseconds.
+/// Returns a device with this many extents; its idle response is in microseconds.
 pub(super) fn device(id: u8, extents: u32, idle_us: u64) -> DeviceView {
     DeviceView { idle: Nanos::micros(idle_us), ..DeviceView::new(DeviceId(id), extents) }
 }
@@ -85,7 +85,7 @@ impl Pool {
         Self { now: Nanos(0), devices, asked: 0, random: Rng::new(Seed(1)), map: Map::default() }
     }
 
-    /// Asks something; what is to be done is returned, too.
+    /// Asks a question. Also returns the actions requested.
     pub(super) fn ask<T>(&mut self, question: impl FnOnce(&mut Moment<'_>) -> T) -> (T, Vec<Action>) {
         let mut actions = Vec::new();
         // The devices may have been changed since.
@@ -104,19 +104,19 @@ impl Pool {
         (answer, actions)
     }
 
-    /// An access to the first blocks of an extent, as long as given.
+    /// Returns an access of this length to the first blocks of an extent.
     pub(super) fn access(&self, index: u64, op: Op, bytes: Bytes) -> Access {
         self.access_at(index, 0, op, bytes)
     }
 
-    /// An access from a block of an extent on, as long as given.
+    /// Returns an access of this length from a block of an extent on.
     pub(super) fn access_at(&self, index: u64, first: u16, op: Op, bytes: Bytes) -> Access {
         let blocks = BlockRange { first, count: bytes.0.div_ceil(4096) as u16 };
         let places = self.map.view(key(index), mask(blocks));
         Access { key: key(index), blocks, op, bytes, run: bytes, hint: Hint::None, places }
     }
 
-    /// Does what is asked for, at once and wholly.
+    /// Executes actions, at once and completely.
     pub(super) fn act(&mut self, actions: &[Action]) {
         for action in actions {
             let Some(places) = self.map.0.get_mut(&action.key()) else { continue };
@@ -147,7 +147,7 @@ impl Pool {
         }
     }
 
-    /// A write of these blocks as the engine does it: the policy is told and asked.
+    /// Writes blocks as the engine does: reports the access to the policy and asks for the target.
     pub(super) fn write(
         &mut self,
         policy: &mut dyn Placement,
@@ -169,12 +169,12 @@ impl Pool {
                 self.map.0.get(&key(index)).into_iter().flatten().filter(|(_, valid)| *valid & one != 0);
             let holders: Vec<_> = holders.map(|(id, _)| id.kind).collect();
             if fine.is_none() && holders == [PlaceKind::Fine, PlaceKind::Fine] {
-                // What is in slots of two devices stays there.
+                // Duplexed blocks in slots of two devices stay there.
                 continue;
             }
             let holding =
                 self.map.0.get(&key(index)).into_iter().flatten().find(|(_, valid)| *valid & one != 0);
-            // Fine slots, else where it is, else the whole place, made if there is none.
+            // Fine slots, else the present place, else the whole place, created if there is none.
             let place = fine.or(holding.map(|(id, _)| *id));
             let place = place.or_else(|| self.map.places(key(index)).whole(|_| true).map(|p| p.id));
             let place = place.or_else(|| {
@@ -195,14 +195,14 @@ impl Pool {
         to
     }
 
-    /// A read of these blocks as the engine does it.
+    /// Reads blocks as the engine does.
     pub(super) fn read(&mut self, policy: &mut dyn Placement, index: u64, first: u16, bytes: Bytes) {
         let access = self.access_at(index, first, Op::Read, bytes);
         let (_, actions) = self.ask(|moment| policy.accessed(moment, &access));
         self.act(&actions);
     }
 
-    /// A first write to an extent: allocates it. The device, if there is space.
+    /// Makes the first write to an extent. Returns the allocated device, if there is space.
     pub(super) fn allocate(&mut self, policy: &mut dyn Placement, index: u64) -> Option<DeviceId> {
         let access = self.access(index, Op::Write, ExtentSize::DEFAULT.bytes());
         let device = self.ask(|moment| policy.allocate(moment, &access)).0?;
@@ -211,7 +211,7 @@ impl Pool {
         Some(device)
     }
 
-    /// A round.
+    /// Runs a round.
     pub(super) fn round(&mut self, policy: &mut dyn Placement) -> Vec<Action> {
         self.ask(|moment| policy.round(moment)).1
     }

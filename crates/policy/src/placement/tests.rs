@@ -4,7 +4,7 @@ use super::testing::{Pool, device};
 use super::*;
 use weir_model::{Bytes, Op};
 
-/// Allocates until nothing is free; the ids chosen.
+/// Allocates until nothing is free. Returns the ids chosen.
 fn fill(name: &str, devices: Vec<DeviceView>) -> Vec<u8> {
     let mut policy = by_name(name).expect("a policy of that name");
     assert_eq!(policy.name(), name);

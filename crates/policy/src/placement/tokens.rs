@@ -1,8 +1,8 @@
-//! Tokens: what may be moved, so that moving never takes over.
+//! Tokens that limit the rate of moves.
 
 use weir_model::Nanos;
 
-/// Tokens made at a fixed rate, kept for a second at most: a move takes one.
+/// A token bucket that fills at a fixed rate, for a second at most; a move takes one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tokens {
     per_second: f64,
@@ -11,12 +11,12 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// So many a second; none to begin with.
+    /// Creates an empty bucket with this rate.
     pub(super) const fn new(per_second: f64) -> Self {
         Self { per_second, have: 0.0, since: Nanos(0) }
     }
 
-    /// Whether there is one.
+    /// Whether a token is available.
     pub(super) fn any(&mut self, now: Nanos) -> bool {
         let made = now.since(self.since).as_secs_f64() * self.per_second;
         self.have = (self.have + made).min(self.per_second.max(1.0));
@@ -24,7 +24,7 @@ impl Tokens {
         self.have >= 1.0
     }
 
-    /// Takes one.
+    /// Takes a token.
     pub(super) fn spend(&mut self) {
         self.have -= 1.0;
     }

@@ -1,76 +1,76 @@
-//! Tuning: a policy's constants as keys of the pool file, named after the paper's parameters and with
-//! the paper's defaults.
+//! Tuning: a policy's constants as keys of the pool file, named after the paper's parameters and with the
+//! paper's defaults.
 
 use weir_model::Nanos;
 
-/// What a key's value is, how it is written, and from where to where it goes.
+/// The type, notation and range of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueKind {
     /// A number: `2`, `0.5`.
     Number {
-        /// The least.
+        /// The minimum.
         least: f64,
-        /// The most.
+        /// The maximum.
         most: f64,
     },
     /// A whole number: `2`.
     Count {
-        /// The least.
+        /// The minimum.
         least: u32,
-        /// The most.
+        /// The maximum.
         most: u32,
     },
-    /// A part of something, in the program from 0 to 1: `"10%"`.
+    /// A share, internally from 0 to 1: `"10%"`.
     Share,
-    /// A time, in the program in seconds: `"30s"`, `"500ms"`.
+    /// A time, internally in seconds: `"30s"`, `"500ms"`.
     Time,
-    /// A size, in the program in bytes: `"64KiB"`.
+    /// A size, internally in bytes: `"64KiB"`.
     Size,
-    /// `true` or `false`, in the program 1 or 0.
+    /// `true` or `false`, internally 1 or 0.
     Flag,
-    /// One of these words, in the program its number.
+    /// One of these words, internally its index.
     Choice(&'static [&'static str]),
 }
 
-/// A key: what may be tuned.
+/// A key that tunes a constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// What its value is.
+    /// The type of its value.
     pub kind: ValueKind,
-    /// The value if none is given.
+    /// The default value.
     pub default: f64,
-    /// What it does, in one line.
+    /// A description in one line.
     pub what: &'static str,
 }
 
 impl Key {
-    /// A number.
+    /// Defines a number.
     pub const fn number(name: &'static str, default: f64, range: (f64, f64), what: &'static str) -> Self {
         Self { name, kind: ValueKind::Number { least: range.0, most: range.1 }, default, what }
     }
-    /// A whole number.
+    /// Defines a whole number.
     pub const fn count(name: &'static str, default: u32, range: (u32, u32), what: &'static str) -> Self {
         Self { name, kind: ValueKind::Count { least: range.0, most: range.1 }, default: default as f64, what }
     }
-    /// A part of something; the default in percent.
+    /// Defines a share; the default is in percent.
     pub const fn percent(name: &'static str, default: f64, what: &'static str) -> Self {
         Self { name, kind: ValueKind::Share, default: default / 100.0, what }
     }
-    /// A time.
+    /// Defines a time.
     pub const fn time(name: &'static str, default: Nanos, what: &'static str) -> Self {
         Self { name, kind: ValueKind::Time, default: default.0 as f64 / 1e9, what }
     }
-    /// A size in bytes.
+    /// Defines a size in bytes.
     pub const fn size(name: &'static str, default: u64, what: &'static str) -> Self {
         Self { name, kind: ValueKind::Size, default: default as f64, what }
     }
-    /// Yes or no.
+    /// Defines a flag.
     pub const fn flag(name: &'static str, default: bool, what: &'static str) -> Self {
         Self { name, kind: ValueKind::Flag, default: if default { 1.0 } else { 0.0 }, what }
     }
-    /// One of some words; the default is the first.
+    /// Defines a choice of words; the default is the first.
     pub const fn choice(name: &'static str, words: &'static [&'static str], what: &'static str) -> Self {
         Self { name, kind: ValueKind::Choice(words), default: 0.0, what }
     }
@@ -90,12 +90,12 @@ impl Key {
     }
 }
 
-/// What was given for a policy's keys. Whatever was not has its default.
+/// The values given for a policy's keys. All others have their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings(Vec<(&'static str, f64)>);
 
 impl Settings {
-    /// Gives a key a value. `false`, and nothing done, if it is not in the key's range.
+    /// Sets a key's value. Returns `false`, changing nothing, if it is out of the key's range.
     pub fn set(&mut self, key: &Key, value: f64) -> bool {
         let good = key.allows(value);
         if good {
@@ -105,27 +105,27 @@ impl Settings {
         good
     }
 
-    /// What was given.
+    /// Returns the given values.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.0.iter().copied()
     }
 
-    /// A key's value.
+    /// Returns a key's value.
     pub fn get(&self, key: &Key) -> f64 {
         self.0.iter().find(|(name, _)| *name == key.name).map_or(key.default, |(_, value)| *value)
     }
 
-    /// A time.
+    /// Returns the value of a time.
     pub fn time(&self, key: &Key) -> Nanos {
         Nanos::from_secs_f64(self.get(key))
     }
 
-    /// Yes or no.
+    /// Returns the value of a flag.
     pub fn flag(&self, key: &Key) -> bool {
         self.get(key) != 0.0
     }
 
-    /// The number of the word chosen.
+    /// Returns the index of the chosen word.
     pub fn choice(&self, key: &Key) -> usize {
         self.get(key) as usize
     }

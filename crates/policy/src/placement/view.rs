@@ -1,19 +1,19 @@
-//! What a placement policy sees: the devices as measured, and where extents are.
+//! A placement policy's view: the measured devices, and the places of extents.
 
 use super::Action;
 use crate::Ewma;
 use weir_model::{BLOCK, Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind, Rng};
 
-/// Sizes of commands told apart, since a device's cost per byte depends on it: to 4, 16, 64, 256 KiB,
+/// A class of command sizes, because a device's cost per byte depends on the size: up to 4, 16, 64, 256 KiB,
 /// and larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SizeClass(u8);
 
 impl SizeClass {
-    /// How many there are.
+    /// The number of classes.
     pub const COUNT: usize = 5;
 
-    /// The class of a command of this length.
+    /// Returns the class of a command of this length.
     #[inline]
     pub const fn of(len: Bytes) -> Self {
         let pages = len.0.saturating_sub(1) >> 12;
@@ -22,67 +22,66 @@ impl SizeClass {
         Self(if class < Self::COUNT as u8 { class } else { Self::COUNT as u8 - 1 })
     }
 
-    /// All of them, ascending.
+    /// Iterates over the classes, ascending.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..Self::COUNT as u8).map(Self)
     }
 
-    /// Its number, from 0.
+    /// Returns its index, from 0.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The longest command of the class; `None` for the last one.
+    /// Returns the maximum length of the class; `None` for the last one.
     pub const fn most(self) -> Option<Bytes> {
         if self.index() + 1 < Self::COUNT { Some(Bytes::kib(4 << (2 * self.0))) } else { None }
     }
 }
 
-/// A command that has ended, as it was measured.
+/// The measurements of a completed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredCommand {
-    /// A write, not a read.
+    /// Whether it is a write.
     pub write: bool,
-    /// Its bytes.
+    /// Its length.
     pub len: Bytes,
-    /// About how many those are.
+    /// Its size class.
     pub size: SizeClass,
-    /// Commands at the device when it began, itself included.
+    /// The queue depth when it began, itself included.
     pub depth: u32,
-    /// From its submission to its end.
+    /// The response time.
     pub response: Nanos,
-    /// What it took of the device's time, which it shared with the others there.
+    /// The service time: its share of the device's time, which it divided with the other commands.
     pub took: Nanos,
 }
 
 impl MeasuredCommand {
-    /// A command of this length.
+    /// Creates the measurements of a command of this length.
     #[inline]
     pub const fn new(write: bool, len: Bytes, depth: u32, response: Nanos, took: Nanos) -> Self {
         Self { write, len, size: SizeClass::of(len), depth, response, took }
     }
 }
 
-/// A device in one direction, as measured from the start: from a command's submission to its end,
-/// queueing included.
+/// The measurements of a device in one direction since the start. Response times include queueing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// Clients' commands completed.
     pub count: u64,
-    /// Their bytes.
+    /// The bytes of these commands.
     pub bytes: Bytes,
-    /// Their mean response; `None` before the first.
+    /// The moving average of their response time; `None` before the first.
     pub response: Ewma,
-    /// Mean responses by size, of the mover's commands too.
+    /// The moving averages of response times by size, including those of the mover's commands.
     pub by_size: [Ewma; SizeClass::COUNT],
-    /// Commands the device had when those began, themselves included: means that forget as the responses do;
-    /// 0 before the first.
+    /// The moving averages of the queue depth when those commands began, themselves included; 0 before the
+    /// first.
     pub depth: [f64; SizeClass::COUNT],
 }
 
 impl Traffic {
-    /// Notes a command of a client.
+    /// Adds a command of a client.
     #[inline]
     fn note(&mut self, command: &MeasuredCommand) {
         self.count += 1;
@@ -99,55 +98,58 @@ impl Traffic {
         *mean = if *mean == 0.0 { depth } else { *mean + 0.01 * (depth - *mean) };
     }
 
-    /// The mean response to commands of about this size.
+    /// Returns the moving average of the response time to commands of about this size.
     #[inline]
     pub fn response_to(&self, len: Bytes) -> Option<Nanos> {
         self.by_size[SizeClass::of(len).index()].get()
     }
 
-    /// Commands the device had, on average, when those of about this size began; 0 before the first.
+    /// Returns the moving average of the queue depth when commands of about this size began; 0 before the
+    /// first.
     #[inline]
     pub fn depth_of(&self, len: Bytes) -> f64 {
         self.depth[SizeClass::of(len).index()]
     }
 }
 
-/// A device as a placement policy sees it. How fast it is is measured, never assumed.
+/// A placement policy's view of a device. Its speed is measured, never assumed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceView {
     /// The device.
     pub id: DeviceId,
-    /// Extents it can still take; 0 also while it accepts none (failed, being emptied).
+    /// Extents available for allocation; 0 also while it accepts none (failed, being emptied).
     pub free: u32,
-    /// Blocks it can still take in extents that are cut into slots already, which `free` does not count.
+    /// Free blocks in extents that are divided into slots already; `free` does not count them.
     pub slots: u32,
-    /// Extents it has.
+    /// All its extents.
     pub extents: u32,
-    /// It is there and takes data. Others are not to be copied to.
+    /// Whether it is present and takes data. Copies to other devices are pointless.
     pub usable: bool,
-    /// Response to a 4 KiB read as measured when the device was idle; `Nanos::MAX` if it gave none.
+    /// The response time of a 4 KiB read, measured when the device was idle; `Nanos::MAX` if it gave none.
     pub idle: Nanos,
-    /// The first and the third quartile of the reads that `idle` is the median of; `None` if the spread is not known.
+    /// The first and the third quartile of the reads of which `idle` is the median; `None` if unknown.
     pub idle_quartiles: Option<[Nanos; 2]>,
-    /// Commands in flight, whoever gave them.
+    /// Commands in flight, of any origin.
     pub in_flight: u32,
-    /// Mean response to clients' commands in both directions; `None` before the first.
+    /// The moving average of the response time to clients' commands in both directions; `None` before the
+    /// first.
     pub response: Ewma,
     /// Reads.
     pub reads: Traffic,
     /// Writes.
     pub writes: Traffic,
-    /// Mean response to flushes: what has been written waits for it to be durable; `None` before the first.
+    /// The moving average of the response time to flushes, which written data needs to be durable; `None`
+    /// before the first.
     pub flush: Ewma,
     /// Flushes completed. A device with nothing to flush is not flushed.
     pub flushes: u64,
 }
 
-/// Of a device's extents, one in so many is not taken for copies: it is left to new data.
+/// One in this many of a device's extents is reserved for new data, not available to copies.
 pub const RESERVE: u32 = 16;
 
 impl DeviceView {
-    /// A device nothing is known of.
+    /// Returns the view of a device without measurements.
     pub const fn new(id: DeviceId, extents: u32) -> Self {
         let none = Ewma::NONE;
         let traffic = Traffic {
@@ -174,34 +176,34 @@ impl DeviceView {
         }
     }
 
-    /// What a read of 4 KiB takes of the device's time, as far as is known: what it takes when idle, or, where that was
-    /// measured to be more, for each of those it had at a time. A volume of a cloud answers at once until it has used up
-    /// what it is allowed.
+    /// Returns the service time of a 4 KiB read, as far as known: the idle response or, where a longer time
+    /// was measured, the response divided by the mean queue depth. A cloud volume answers at once until its
+    /// allowance is used up.
     pub fn service(&self) -> Nanos {
         let len = Bytes(BLOCK);
         let each = |response: Nanos| Nanos((response.0 as f64 / self.reads.depth_of(len).max(1.0)) as u64);
         self.reads.response_to(len).map_or(self.idle, |response| self.idle.max(each(response)))
     }
 
-    /// Mean response to clients' reads; what an idle one takes before the first.
+    /// Returns the moving average of clients' read response time; the idle response before the first read.
     #[inline]
     pub fn read_response(&self) -> Nanos {
         self.reads.response.get().unwrap_or(self.idle)
     }
 
-    /// Mean response to clients' writes; of reads before the first.
+    /// Returns the moving average of clients' write response time; that of reads before the first write.
     #[inline]
     pub fn write_response(&self) -> Nanos {
         self.writes.response.get().unwrap_or(self.read_response())
     }
 
-    /// Mean response to clients' commands; what an idle device takes before the first.
+    /// Returns the moving average of clients' response time; the idle response before the first command.
     #[inline]
     pub fn mean_response(&self) -> Nanos {
         self.response.get().unwrap_or(self.idle)
     }
 
-    /// Whether copies may take space on it, not only new data.
+    /// Whether copies, not only new data, may take space on it.
     #[inline]
     pub const fn has_room(&self) -> bool {
         self.usable && self.free > self.extents / RESERVE
@@ -218,45 +220,45 @@ impl DeviceView {
         if write { &mut self.writes } else { &mut self.reads }
     }
 
-    /// Notes a command of a client.
+    /// Adds a command of a client.
     #[inline]
     pub fn note(&mut self, command: &MeasuredCommand) {
         self.response.add(command.response);
         self.traffic(command.write).note(command);
     }
 
-    /// Notes a command of the mover: it counts among those of its size alone.
+    /// Adds a command of the mover: it counts only in the averages by size.
     #[inline]
     pub fn note_move(&mut self, command: &MeasuredCommand) {
         self.traffic(command.write).note_size(command);
     }
 
-    /// Notes a flush.
+    /// Adds a flush.
     #[inline]
     pub fn note_flush(&mut self, response: Nanos) {
         self.flush.add(response);
         self.flushes += 1;
     }
 
-    /// Clients' commands completed in both directions.
+    /// Returns the number of clients' commands completed in both directions.
     #[inline]
     pub const fn completed(&self) -> u64 {
         self.reads.count + self.writes.count
     }
 }
 
-/// One of an extent's places, as far as it holds blocks.
+/// The view of one of an extent's places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceView {
-    /// Which.
+    /// The id of the place.
     pub id: PlaceId,
-    /// How many of the blocks asked about it holds.
+    /// The number of blocks, among those asked about, that it is valid for.
     pub blocks: u16,
-    /// How many of the extent's blocks it holds.
+    /// The number of the extent's blocks that it is valid for.
     pub of_extent: u16,
-    /// Of these, how many no other place holds: what would be lost with it.
+    /// Those of them that no other place is valid for: they would be lost with it.
     pub alone: u16,
-    /// Of these, how many no whole place holds: what has still to be brought home.
+    /// Those of them that no whole place is valid for: they still have to be written back.
     pub dirty: u16,
 }
 
@@ -268,9 +270,9 @@ pub struct Places {
 }
 
 impl Places {
-    /// Most places an extent can have.
+    /// The maximum number of places of an extent.
     pub const MAX: usize = 4;
-    /// Nothing.
+    /// The empty list.
     pub const NONE: Self = {
         let nowhere = PlaceId { device: DeviceId(0), kind: PlaceKind::Whole };
         Self {
@@ -279,7 +281,7 @@ impl Places {
         }
     };
 
-    /// One.
+    /// Returns a list of one place.
     #[inline]
     pub const fn one(place: PlaceView) -> Self {
         let mut places = Self::NONE;
@@ -288,7 +290,7 @@ impl Places {
         places
     }
 
-    /// Adds one; beyond [`Self::MAX`] none is added.
+    /// Adds a place; beyond [`Self::MAX`] it is dropped.
     #[inline(always)]
     pub fn push(&mut self, place: PlaceView) {
         if let Some(free) = self.places.get_mut(usize::from(self.count)) {
@@ -297,32 +299,33 @@ impl Places {
         }
     }
 
-    /// They.
+    /// Returns the places.
     #[inline]
     pub fn as_slice(&self) -> &[PlaceView] {
         &self.places[..usize::from(self.count)]
     }
 
-    /// The place of this name.
+    /// Returns the place with this id.
     pub fn place(&self, id: PlaceId) -> Option<PlaceView> {
         self.as_slice().iter().find(|p| p.id == id).copied()
     }
 
-    /// The whole place that holds most of the extent's blocks, of those `wanted`; of several the first.
+    /// Returns the whole place, among the `wanted` devices, that is valid for the most of the extent's
+    /// blocks; of several the first.
     pub fn whole(&self, wanted: impl Fn(DeviceId) -> bool) -> Option<PlaceView> {
         let wholes = self.as_slice().iter().rev().filter(|p| p.id.kind == PlaceKind::Whole);
         wholes.filter(|p| wanted(p.id.device)).max_by_key(|p| p.of_extent).copied()
     }
 
-    /// The device that holds most of the blocks asked about; of several the first. `None` if none
-    /// holds any.
+    /// Returns the device that is valid for the most of the blocks asked about; of several the first. `None`
+    /// if there is none.
     #[inline]
     pub fn device(&self) -> Option<DeviceId> {
         let holding = self.as_slice().iter().rev().filter(|p| p.blocks > 0);
         holding.max_by_key(|p| p.blocks).map(|p| p.id.device)
     }
 
-    /// Whether a place on the device holds some of the blocks asked about.
+    /// Whether a place on the device is valid for some of the blocks asked about.
     pub fn is_on(&self, device: DeviceId) -> bool {
         self.as_slice().iter().any(|p| p.id.device == device && p.blocks > 0)
     }
@@ -343,38 +346,38 @@ impl PartialEq for Places {
 }
 impl Eq for Places {}
 
-/// Tells where extents are. Cost: a look-up each.
+/// A look-up of the places of extents. Cost: one map look-up per call.
 pub trait Whereabouts {
-    /// The extent's places.
+    /// Returns the extent's places.
     fn places(&self, key: ExtentKey) -> Places;
 
-    /// The first extent in order of volume and index, `from` or later, that has places.
+    /// Returns the first extent with places at or after `from`, in order of volume and index.
     fn next(&self, from: ExtentKey) -> Option<ExtentKey>;
 }
 
-/// What a policy is given whenever it is asked or told something.
+/// The context of every call of a policy.
 pub struct Moment<'a> {
     /// The time.
     pub now: Nanos,
     /// All devices of the pool, in order of id.
     pub devices: &'a [DeviceView],
-    /// Another number after each measurement: as long as it is the same, nothing of the devices has changed but what is free
-    /// and in flight.
+    /// A counter of measurements: as long as it is the same, nothing of the devices has changed except free
+    /// space and commands in flight.
     pub measured: u64,
     /// The pool's extent size.
     pub extent: ExtentSize,
-    /// Where extents are.
+    /// The places of extents.
     pub map: &'a dyn Whereabouts,
-    /// The chance it may use.
+    /// The random numbers that the policy may use.
     pub random: &'a mut Rng,
-    /// What is to be done is appended here. Requests have precedence.
+    /// The actions requested; the policy appends to them. Requests have precedence.
     pub actions: &'a mut Vec<Action>,
-    /// How many actions will be taken; more are dropped.
+    /// The maximum number of actions; more are dropped.
     pub actions_max: usize,
 }
 
 impl Moment<'_> {
-    /// The device, if there is one of that number.
+    /// Returns the device with this id, if it exists.
     #[inline]
     pub fn device(&self, id: DeviceId) -> Option<&DeviceView> {
         self.devices.get(id.index())

@@ -1,21 +1,21 @@
-//! `wardrop`: data spread so that every device answers as fast as the others.
+//! `wardrop`: data spread so that all devices answer equally fast.
 //!
-//! Source: Wardrop equilibrium for storage (the dissertation behind it, chapter III), for any number of devices. The faster device is not filled first.
+//! Source: Wardrop equilibrium for storage (the dissertation behind it, chapter III), for any number of
+//! devices. The faster device is not filled first.
 //!
-//! Rule, each round, with measured responses `R_i` and shares of the requests `Q_i`:
-//! `Rbar = sum R_i Q_i`, target shares `P_i = Q_i + alpha (Rbar - R_i) Q_i`, at least `floor`, then
-//! normalised; tokens `(P_i - Q_i) beta` for each device that is to get more. New extents go to the
-//! device with most tokens and spend one; without tokens devices are drawn in proportion P. What
-//! tokens are left feed moves: of hot extents (a bounded LRU list) from devices that are to get less,
-//! when they are written, and else in the next round; and of cold ones, to where most space is, from
-//! a device that is nearly full.
+//! Rule, each round, with measured responses `R_i` and shares of the requests `Q_i`: `Rbar = sum R_i Q_i`,
+//! target shares `P_i = Q_i + alpha (Rbar - R_i) Q_i`, at least `floor`, then normalised; tokens `(P_i - Q_i)
+//! beta` for each device that should get more. New extents go to the device with the most tokens and spend
+//! one; without tokens devices are drawn in proportion to P. The remaining tokens pay for moves: of hot
+//! extents (a bounded LRU list) from devices that should get less, when they are written, and else in the
+//! next round; and of cold ones, from a nearly full device to the one with the most space.
 //!
-//! Constants: `beta` = 100 and the list of 100 extents are published. So is `alpha` = 10 per
-//! millisecond, for responses of 0.2 to 0.9 ms: with `relative = false`. Unless that is said `alpha` = 0.25
-//! is relative to Rbar (1 makes two queues swing from 50 % load on, 0.25 from 80 %), shares change by at
-//! most 0.1 a round, and a round is a second: ours.
+//! Constants: `beta` = 100 and the list of 100 extents are published. So is `alpha` = 10 per millisecond, for
+//! responses of 0.2 to 0.9 ms: with `relative = false`. By default `alpha` = 0.25 is relative to Rbar (1
+//! makes two queues oscillate from 50 % load on, 0.25 from 80 %), shares change by at most 0.1 per round, and
+//! a round is a second: ours.
 //!
-//! When not: with one client at a time, who waits for each answer, a second device only costs.
+//! When not: with one client at a time that waits for each answer, a second device only costs.
 
 use super::explain::percent;
 use super::{
@@ -34,21 +34,21 @@ const STEP: Key = Key::percent("step", 10.0, "the most a share changes in a roun
 const ROUND: Key = Key::time("round", Nanos::secs(1), "the time between two rounds");
 const HOT: Key = Key::number("hot", 100.0, (1.0, 1e6), "extents that count as hot, the latest used");
 
-/// What may be tuned.
+/// The tunable constants.
 pub(super) const KEYS: &[Key] = &[ALPHA, RELATIVE, BETA, FLOOR, STEP, ROUND, HOT];
 
-/// Cold extents moved in a round, and extents looked at for them.
+/// The number of cold extents moved per round, and of extents examined for them.
 const COLD: usize = 8;
 const COLD_LOOKS: usize = 256;
 
-/// A device's part.
+/// The share of a device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
-    /// Its share of the last round's requests, and the one it should have.
+    /// Its share of the last round's requests, and its target share.
     has: f64,
     target: f64,
     tokens: f64,
-    /// Clients' commands it had completed at the last round.
+    /// The number of clients' commands completed at the last round.
     completed: u64,
 }
 
@@ -58,7 +58,7 @@ impl Part {
     }
 }
 
-/// See the module.
+/// The state of the policy.
 #[derive(Clone, Debug)]
 pub struct Wardrop {
     alpha: f64,
@@ -69,7 +69,7 @@ pub struct Wardrop {
     every: Nanos,
     parts: Vec<Part>,
     hot: Lru<ExtentKey, ()>,
-    /// Where the search for cold extents goes on.
+    /// The position of the search for cold extents.
     cold: ExtentKey,
 }
 
@@ -88,8 +88,7 @@ impl Wardrop {
         }
     }
 
-    /// Parts for all devices. Before the first round shares are as responses have it: the faster the
-    /// more.
+    /// Initializes the shares of all devices. Before the first round they are proportional to speed.
     fn known(&mut self, devices: &[DeviceView]) {
         if self.parts.len() == devices.len() {
             return;
@@ -104,7 +103,7 @@ impl Wardrop {
         self.raise_to_floor(devices);
     }
 
-    /// Shares below the floor are raised to it, and all made to come to 1. What cannot be used has none.
+    /// Raises shares below the floor, and normalises all to a sum of 1. Unusable devices have none.
     fn raise_to_floor(&mut self, devices: &[DeviceView]) {
         for (part, device) in self.parts.iter_mut().zip(devices) {
             part.target = if device.usable { part.target.max(self.floor) } else { 0.0 };
@@ -115,7 +114,7 @@ impl Wardrop {
         }
     }
 
-    /// The targets and tokens of a new round; without requests since the last one they stay.
+    /// Computes the targets and tokens of a new round; without requests since the last one they stay.
     fn aim(&mut self, devices: &[DeviceView]) {
         let done = |p: &Part, d: &DeviceView| d.completed().saturating_sub(p.completed) as f64;
         let all: f64 = self.parts.iter().zip(devices).map(|(p, d)| done(p, d)).sum();
@@ -126,12 +125,12 @@ impl Wardrop {
             part.has = done(part, device) / all;
             part.completed = device.completed();
         }
-        // Milliseconds, as alpha is per millisecond.
+        // In milliseconds, because alpha is per millisecond.
         let response = |d: &DeviceView| d.mean_response().as_secs_f64() * 1e3;
         let mean: f64 = self.parts.iter().zip(devices).map(|(p, d)| p.has * response(d)).sum();
         let alpha = if self.relative { self.alpha / mean.max(1e-9) } else { self.alpha };
         for (part, device) in self.parts.iter_mut().zip(devices) {
-            // A device that happened to get less than its least share must still be able to get more.
+            // A device that happened to get less than its minimum share must still be able to get more.
             let has = part.has.max(self.floor);
             let change = alpha * (mean - response(device)) * has;
             part.target = has + change.clamp(-self.step, self.step);
@@ -142,13 +141,13 @@ impl Wardrop {
         }
     }
 
-    /// The device with room that has most tokens, at least one.
+    /// Returns the device with space and the most tokens, at least one.
     fn lightest(&self, devices: &[DeviceView], room: impl Fn(&DeviceView) -> bool) -> Option<DeviceId> {
         let having = self.parts.iter().zip(devices).filter(|(p, d)| p.tokens >= 1.0 && room(d));
         having.max_by(|(a, _), (b, _)| a.tokens.total_cmp(&b.tokens)).map(|(_, d)| d.id)
     }
 
-    /// One of the devices with space, in proportion to their targets.
+    /// Draws one of the devices with space, in proportion to their targets.
     fn draw(&self, devices: &[DeviceView], random: &mut Rng) -> Option<DeviceId> {
         let all = || self.parts.iter().zip(devices).filter(|(_, d)| d.free > 0);
         let sum: f64 = all().map(|(p, _)| p.target).sum();
@@ -166,7 +165,7 @@ impl Wardrop {
         }
     }
 
-    /// Moves an extent that is on a device that is to get less to the one that is to get most.
+    /// Moves an extent from a device that should get less to the one that should get most.
     fn move_hot(&mut self, moment: &mut Moment<'_>, key: ExtentKey, from: DeviceId) {
         let less = self.parts.get(from.index()).is_some_and(Part::is_to_get_less);
         if !less || moment.actions.len() >= moment.actions_max {
@@ -177,7 +176,7 @@ impl Wardrop {
         moment.actions.push(move_all(moment, key, to));
     }
 
-    /// Moves cold extents off devices that are nearly full to where most space is.
+    /// Moves cold extents from nearly full devices to the one with the most space.
     fn move_cold(&mut self, moment: &mut Moment<'_>) {
         let short = |d: &DeviceView| d.usable && d.free <= d.extents / RESERVE * 2;
         let roomy = moment.devices.iter().filter(|d| d.has_room() && !short(d)).max_by_key(|d| d.free);
@@ -300,7 +299,7 @@ mod tests {
         Wardrop::new(&all)
     }
 
-    /// So many reads were answered in so many microseconds.
+    /// Notes this many reads, answered in this many microseconds.
     fn serve(view: &mut DeviceView, count: u64, us: u64) {
         (0..count).for_each(|_| {
             view.note(&MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::micros(us), Nanos(0)));
@@ -385,8 +384,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
-        /// Queues whose response grows with their load: shares settle where responses are equal, or
-        /// at the floor.
+        /// With queues whose response grows with load, shares settle where responses are equal, or at the
+        /// floor.
         #[test]
         fn responses_become_equal(seed: u64, speeds in prop::collection::vec(200.0f64..2000.0, 2..5)) {
             let devices = speeds.iter().enumerate();
@@ -406,8 +405,8 @@ mod tests {
                 pool.round(&mut policy);
                 let all: f64 = policy.parts.iter().map(|p| p.target).sum();
                 prop_assert!((all - 1.0).abs() < 1e-9, "{:?}", policy.parts);
-                // What is raised to the floor is normalised with the rest, which steps that differ and other
-                // floors bring to 1.4 at most.
+                // Shares raised to the floor are normalised with the rest; different steps and other floors
+                // bring the sum to 1.4 at most.
                 prop_assert!(policy.parts.iter().all(|p| p.target > 0.01 / 1.4), "{:?}", policy.parts);
             }
             let above: Vec<_> = (0..speeds.len()).filter(|i| policy.parts[*i].target > 0.02).collect();

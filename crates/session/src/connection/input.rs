@@ -97,7 +97,7 @@ impl Inbox {
         }
     }
 
-    /// Returns the free part after the bytes that are there.
+    /// Returns the free part after the received bytes.
     fn room<M: Memory>(&mut self, memory: &mut M) -> Buffer {
         if self.start > 0 {
             let (start, end) = (self.start as usize, self.end as usize);

@@ -149,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// Begins the reply of an incomplete read, if its first bytes are there and no other reply is open.
+    /// Begins the reply of an incomplete read, if its first bytes have been read and no other reply is open.
     fn begin_open(&mut self, number: u16) {
         let is_read = |piece: &super::Piece| piece.state != State::Submitted;
         let head = self.requests.get(number).and_then(|request| self.pieces.get(request.head));

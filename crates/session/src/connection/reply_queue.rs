@@ -6,8 +6,9 @@ use weir_model::{Mutant, Planted};
 
 /// Replies that wait for the socket, in the order in which they leave.
 ///
-/// The data of a simple reply has no framing: the client takes as many bytes as it asked for, whatever they
-/// are. So between the first and the last byte of such a reply nothing else may leave. While a reply is
+/// The data of a simple reply has no framing: the client takes the next bytes, as many as it requested, for
+/// the data. So no other bytes may be sent between the first and the last byte of such a reply. While a reply
+/// is
 /// *open* (begun and not complete), all other replies are held back; they follow once the reply is complete,
 /// before the next one can be opened.
 ///

@@ -553,7 +553,7 @@ proptest! {
     }
 
     /// The same bytes in other portions lead to the same replies. (Block statuses reflect the time at which
-    /// they are sent, and are left out.)
+    /// they are sent; the test excludes them.)
     #[test]
     fn portions_do_not_matter(asks in asks(), portion in 1..5000usize, structured: bool) {
         let asks: Vec<Ask> = asks.into_iter().filter(|ask| ask.kind != command::BLOCK_STATUS).collect();

@@ -1,6 +1,6 @@
 //! Offline bounds: the least that a load could have cost a policy that knew all requests in advance.
 //!
-//! All bounds use one cost model ([`cost`]), in which every command costs its own service time: neither
+//! All bounds use one cost model ([`mod@cost`]), in which every command costs its own service time: neither
 //! shorter seeks in address order nor queueing count. [`DeviceCost::of_commands`] computes the cost of a
 //! policy's commands, including its migrations, under this model.
 //!

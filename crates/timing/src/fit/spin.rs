@@ -92,7 +92,7 @@ fn pairs(sightings: &[Sighting], zones: usize, window: usize) -> Vec<(f64, f64)>
     for zone in by_zone {
         for (i, a) in zone.iter().enumerate() {
             let near = zone[i + 1..].iter().take_while(|b| b.index - a.index <= window);
-            // Of many, evenly spaced ones.
+            // If there are many, evenly spaced ones are chosen.
             let every = near.clone().count().div_ceil(PARTNERS).max(1);
             let chosen = near.skip(every - 1).step_by(every);
             pairs.extend(chosen.map(|b| (b.time - a.time, b.angle - a.angle)));

@@ -1,17 +1,17 @@
-//! The formats that are no text: records of little-endian numbers.
+//! Record parsers of the binary formats, whose numbers are little-endian.
 
 use super::{Line, Name, Parsed, Said, US, said};
 use crate::fields::Fault;
 use crate::record::BELOW;
 use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
 
-/// A record is not whole, or not one: there is no telling where the next one begins.
+/// Reports an incomplete or invalid record; the start of the next one is then unknown.
 fn lost<'l>(bytes: &'l [u8], wanted: &'static str) -> (usize, Parsed<'l>) {
     let found = &bytes[..bytes.len().min(8)];
     (bytes.len(), Err(Fault { column: 1, wanted, found }))
 }
 
-/// The field of 2, 4 or 8 bytes from here.
+/// Returns the number of 2, 4 or 8 bytes at `at`.
 #[inline(always)]
 fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     let bytes = &bytes[at..at + len];
@@ -27,17 +27,17 @@ fn record<'l>(len: usize, bytes: &'l [u8], line: Line<'l>) -> (usize, Parsed<'l>
     (len, said(line, || Fault { column: 1, wanted: BELOW, found: &bytes[..len] }))
 }
 
-// blktrace: `struct blk_io_trace` of Linux's blktrace_api.h, and data behind it.
+// blktrace: `struct blk_io_trace` of Linux's blktrace_api.h, followed by data.
 
 const BLKTRACE: usize = 48;
-/// With as much data behind it as its 16 bits of length can say.
+/// Maximum length of a record: its data has a 16-bit length.
 pub(super) const BLKTRACE_LONGEST: usize = BLKTRACE + u16::MAX as usize;
 /// The first four bytes: a magic number, and the version.
 const MAGIC: u64 = 0x6561_7407;
 const QUEUE: u64 = 1;
 const WRITE: u64 = 1 << (16 + 1);
 const NOTIFY: u64 = 1 << (16 + 10);
-/// The process's control group is named in the data behind.
+/// The data names the process's control group.
 const CGROUP: u64 = 1 << 8;
 const DISCARD: u64 = 1 << (16 + 13);
 
@@ -75,7 +75,7 @@ pub(super) fn blktrace(bytes: &[u8]) -> (usize, Parsed<'_>) {
     record(len, bytes, line)
 }
 
-// CloudPhysics: two versions, told apart by where their numbers of the version are.
+// CloudPhysics: two versions, distinguished by the position of their version field.
 
 const VSCSI_1: usize = 32;
 const VSCSI_2: usize = 40;
@@ -88,7 +88,7 @@ pub(super) fn is_vscsi_1(sample: &[u8]) -> bool {
     all(sample, VSCSI_1, |_, record| number(record, 14, 2) >> 8 == 1)
 }
 
-/// `cmd: u16, version: u16, number: u32, len: u32, nSG: u32, lbn: u64, time: u64, response: u64`.
+/// Parses `cmd: u16, version: u16, number: u32, len: u32, nSG: u32, lbn: u64, time: u64, response: u64`.
 pub(super) fn vscsi_2(bytes: &[u8]) -> (usize, Parsed<'_>) {
     if bytes.len() < VSCSI_2 {
         return lost(bytes, "a whole record of 40 bytes");
@@ -101,13 +101,13 @@ pub(super) fn vscsi_2(bytes: &[u8]) -> (usize, Parsed<'_>) {
     )
 }
 
-/// How long it took, in microseconds.
+/// Returns the response time; the record has it in microseconds.
 pub(super) fn vscsi_2_response(bytes: &[u8]) -> Option<Nanos> {
     let response = (bytes.len() >= VSCSI_2).then(|| number(bytes, 32, 8))?;
     response.checked_mul(US).map(Nanos)
 }
 
-/// `number: u32, len: u32, nSG: u32, cmd: u16, version: u16, lbn: u64, time: u64`.
+/// Parses `number: u32, len: u32, nSG: u32, cmd: u16, version: u16, lbn: u64, time: u64`.
 pub(super) fn vscsi_1(bytes: &[u8]) -> (usize, Parsed<'_>) {
     if bytes.len() < VSCSI_1 {
         return lost(bytes, "a whole record of 32 bytes");
@@ -132,7 +132,7 @@ fn vscsi(size: usize, bytes: &[u8], command: u64, [len, sector, time]: [u64; 3])
     record(size, bytes, line)
 }
 
-/// What a SCSI operation does: READ, WRITE and UNMAP of all lengths.
+/// Maps a SCSI operation code: READ, WRITE and UNMAP of all lengths.
 pub(super) const fn scsi(operation: u64) -> Option<Op> {
     match operation {
         0x08 | 0x28 | 0x88 | 0xa8 => Some(Op::Read),
@@ -145,7 +145,7 @@ pub(super) const fn scsi(operation: u64) -> Option<Op> {
 // libCacheSim: `time: u32 (s), object: u64, size: u32, next: i64`, which is -1 if there is none.
 
 const ORACLE: usize = 24;
-/// Objects whose numbers are hashes are where these bits of them say.
+/// Object numbers that are hashes are reduced to a page number by this mask.
 const PAGES: u64 = (1 << 49) - 1;
 
 pub(super) fn is_oracle(sample: &[u8]) -> bool {
@@ -172,13 +172,14 @@ pub(super) fn oracle(bytes: &[u8]) -> (usize, Parsed<'_>) {
     record(ORACLE, bytes, line)
 }
 
-// Numbers of pages, and nothing else.
+// Formats that consist of page numbers only.
 
 const PAGE_32: usize = 4;
-/// A page that is behind this is no page: text as numbers is more, and what is random is.
+/// Maximum plausible page number: text read as numbers gives larger ones, and so does random data.
 const FAR_PAGE: u64 = 1 << 30;
 
-/// Nothing says so. Numbers of which none is far, that are not all alike, and of which the half of 64-bit ones are not zero.
+/// Detects bare page numbers, which have no marker: no number is implausibly large, not all are equal, and
+/// they are not 64-bit numbers, of which every other half would be zero.
 pub(super) fn is_pages_32(sample: &[u8]) -> bool {
     let pages = || sample.chunks_exact(PAGE_32).map(|page| number(page, 0, PAGE_32));
     let is_whole = sample.len() >= super::SAMPLE || sample.len().is_multiple_of(PAGE_32);
@@ -203,7 +204,7 @@ pub(super) fn pages_32(bytes: &[u8]) -> (usize, Parsed<'_>) {
     record(PAGE_32, bytes, line)
 }
 
-/// Whether all whole records of a sample, at least two or the only one, are as they should be.
+/// Reports whether all whole records of a sample, at least two or the only one, are valid.
 fn all(sample: &[u8], size: usize, mut is_one: impl FnMut(usize, &[u8]) -> bool) -> bool {
     let records = sample.chunks_exact(size);
     let enough = records.len() > 1 || (records.len() == 1 && records.remainder().is_empty());

@@ -1,4 +1,4 @@
-//! Lines whose fields the user describes.
+//! Line formats whose columns the user describes.
 
 use super::{Format, Line, MS, NS, Name, ONLY, Parsed, S, Shape, TICK, US, said};
 use crate::fields::{Fields, Separator};
@@ -7,37 +7,37 @@ use std::borrow::Cow;
 use thiserror::Error;
 use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
 
-/// What the fields of a line are, in order.
+/// The columns of a line, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
     pub(crate) separator: Separator,
     columns: Vec<Column>,
-    /// How many columns are before the one of the response time, and its unit.
+    /// Number of columns before the response time, and its unit.
     response: Option<(usize, u64)>,
 }
 
-/// What a field says.
+/// Meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
-    /// When, in so many nanoseconds.
+    /// Arrival time, in units of this many nanoseconds.
     Time(u64),
-    /// How long it took, in so many nanoseconds.
+    /// Response time, in units of this many nanoseconds.
     Response(u64),
-    /// What is done, in a word.
+    /// Operation as a word.
     Op,
-    /// What is done, by this figure if it is a read, and the other of 0 and 1 if it is a write.
+    /// Operation as a digit: `read` for a read, the other of 0 and 1 for a write.
     Figure {
         read: u64,
     },
-    /// Where, in so many bytes.
+    /// Offset, in units of this many bytes.
     Offset(u64),
-    /// How long, in so many bytes.
+    /// Size, in units of this many bytes.
     Size(u64),
     Disk,
     Other,
 }
 
-/// The names of columns.
+/// Column names.
 const NAMES: [(&str, Column); 21] = [
     ("time_s", Column::Time(S)),
     ("time_ms", Column::Time(MS)),
@@ -62,7 +62,7 @@ const NAMES: [(&str, Column); 21] = [
     ("-", Column::Other),
 ];
 
-/// The words for what is done.
+/// Words for operations.
 const OPS: [(&[u8], Op); 12] = [
     (b"r", Op::Read),
     (b"read", Op::Read),
@@ -78,40 +78,40 @@ const OPS: [(&[u8], Op); 12] = [
     (b"unmap", Op::Trim),
 ];
 
-/// Why there is no format of a name.
+/// Why a format name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DescriptionError {
-    /// None is called that.
+    /// There is no format of that name.
     #[error("no format is called {name:?}; there are {known}, and csv:COLUMN,... for others")]
     Unknown {
-        /// What was named.
+        /// The given name.
         name: String,
-        /// All formats' names.
+        /// Names of all formats.
         known: String,
     },
-    /// What is before the colon.
+    /// The kind before the colon is unknown.
     #[error("{kind:?} is no separator of columns; begin with csv: or blanks:")]
     Kind {
-        /// What was there.
+        /// The given kind.
         kind: String,
     },
-    /// A column that is none.
+    /// A column name is unknown.
     #[error("{column:?} is no column; there are {known}")]
     Column {
-        /// What was named.
+        /// The given column.
         column: String,
-        /// All columns.
+        /// All column names.
         known: String,
     },
-    /// Two columns that say the same.
+    /// Two columns have the same meaning.
     #[error("two columns of {name:?} give {what}; mark the column to ignore with -")]
     Twice {
         /// The description.
         name: String,
-        /// What both say.
+        /// The duplicate meaning.
         what: &'static str,
     },
-    /// No column says where.
+    /// No column has the position.
     #[error("no column of {name:?} gives the start of a request; name one of them offset, sector or block")]
     Nowhere {
         /// The description.
@@ -120,7 +120,7 @@ pub enum DescriptionError {
 }
 
 impl Column {
-    /// What it says, if only one column may.
+    /// Returns its meaning, if only one column may have it.
     const fn says(self) -> Option<&'static str> {
         match self {
             Self::Time(_) => Some("when"),
@@ -135,7 +135,7 @@ impl Column {
 }
 
 impl Columns {
-    /// The format a description is of.
+    /// Parses a description into a format.
     pub(super) fn format(name: &str, kind: &str, columns: &str) -> Result<Format, DescriptionError> {
         let separator = match kind {
             "csv" => Separator::Comma,
@@ -179,14 +179,14 @@ impl Columns {
         self.response.is_some()
     }
 
-    /// How long the request of a line took.
+    /// Returns the response time of a line's request.
     pub(crate) fn response(&self, fields: &mut Fields<'_>) -> Option<Nanos> {
         let (before, unit) = self.response?;
         fields.skip(before);
         fields.time("a response time", unit).ok()
     }
 
-    /// What a line says.
+    /// Parses a line.
     pub(crate) fn parse<'l>(&self, fields: &mut Fields<'l>) -> Parsed<'l> {
         let (mut at, mut disk, mut op) = (Nanos(0), ONLY, Op::Read);
         let (mut offset, mut place, mut len) = (0, None, BLOCK);
@@ -204,7 +204,7 @@ impl Columns {
                 }
                 Column::Size(unit) => len = fields.number("a size, a number", unit)?.value,
                 Column::Disk => disk = fields.next("a disk")?.text,
-                // Where it is missing the others count.
+                // Missing columns of these kinds do not matter.
                 Column::Response(_) | Column::Other => fields.skip(1),
             }
         }

@@ -1,9 +1,10 @@
-//! Which format a trace has, by what each would make of its first lines or records.
+//! Detects the format of a trace, by the requests that each format would yield for its first lines or
+//! records.
 //!
-//! A format fits if it can read all of the first lines. Of those that fit the most plausible is taken: each is scored by the requests
-//! it yields ([`Requests::score`]), for numbers alone do not say whether they are bytes or sectors, milliseconds or nanoseconds.
-//! Formats without a name of their own, the same columns in other units or in another order, are candidates too ([`variants`]). If
-//! others are nearly as plausible, a note says so.
+//! A format fits if it can parse all of the first lines. Of those that fit, the most plausible is chosen by a
+//! score of its requests ([`Requests::score`]), because numbers alone do not say whether they are bytes or
+//! sectors, milliseconds or nanoseconds. Formats without a name, with the same columns in other units or in
+//! another order, are candidates too ([`variants`]). If others are nearly as plausible, a note says so.
 
 use super::{FORMATS, Format, Line, MS, Said, Shape, format};
 use crate::chunk::MAGIC;
@@ -11,35 +12,36 @@ use crate::fields::{Fields, Separator};
 use std::sync::LazyLock;
 use weir_model::{BLOCK, Nanos, Op, SECTOR};
 
-/// Bytes looked at to find out the format.
+/// Number of bytes examined to detect the format.
 pub(crate) const SAMPLE: usize = 64 << 10;
-/// Lines that must all be of a format for a trace to be taken for one.
+/// Number of lines that a format must parse entirely to fit.
 const FIRST_LINES: usize = 50;
-/// Lines whose requests are judged.
+/// Number of lines whose requests are scored.
 const JUDGED_LINES: usize = 200;
 
-/// A format whose score is this close to the best one's fits as well.
+/// A format whose score is this close to the best one's counts as an alternative.
 const CLOSE: f64 = 2.5;
-/// The bonus of a format that has a name.
+/// Bonus for a named format.
 const NAMED: f64 = 2.0;
-/// What has a heading is known without it, too, but for these, whose lines say little.
+/// Formats that are only detected by their heading, because their lines are not distinctive. Others with a
+/// heading are also detected without it.
 const NEED_HEADING: [&str; 3] = ["fio-2", "fio-3", "hpl"];
-/// Formats of which not every line is a request.
+/// Formats in which not every line is a request.
 const EVENTS: [&str; 4] = ["vscsi", "blkev", "blkparse", "blkparse-issued"];
-/// Formats whose times have a fraction, without which they are known by their requests alone.
+/// Formats whose times have a fraction; without it only their requests' plausibility counts.
 const WITH_FRACTION: [&str; 2] = ["disksim", "ms-bytes"];
-/// Reads and writes that are longer are mistakes. A trim may be of a whole disk.
+/// Maximum plausible length of reads and writes. A trim may cover a whole disk.
 const LONGEST: u64 = 4 << 30;
-/// From here on it is said that sizes and offsets are not plausible.
+/// Penalty from which a note reports implausible sizes and offsets.
 const DOUBTFUL: f64 = 3.0;
-/// Formats named in a note.
+/// Maximum number of formats named in a note.
 const ALTERNATIVES: usize = 3;
 
-/// What was found out.
+/// Result of the detection.
 #[derive(Clone, Debug)]
 pub(crate) struct Detected {
     pub(crate) format: Format,
-    /// Why that may be wrong, if it may.
+    /// Why it may be wrong, if there is a doubt.
     pub(crate) note: Option<String>,
 }
 
@@ -49,12 +51,12 @@ impl Detected {
     }
 }
 
-/// The format of a trace that begins like this; `None` if none fits.
+/// Detects the format of a trace that begins with `sample`; `None` if none fits.
 pub(crate) fn detect(sample: &[u8]) -> Option<Detected> {
     if sample.starts_with(MAGIC) {
         return format("weir").map(Detected::certain);
     }
-    // The last line may not be whole.
+    // The last line may be incomplete.
     let whole = match memchr::memrchr(b'\n', sample) {
         Some(last) => &sample[..last],
         None => sample,
@@ -83,13 +85,13 @@ pub(crate) fn detect(sample: &[u8]) -> Option<Detected> {
     of_lines(&lines).or_else(|| of_bytes(sample))
 }
 
-/// Whether a line is a remark.
+/// Reports whether a line is a comment.
 pub(crate) fn is_comment(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
     line.starts_with(b"#") || line.starts_with(b"//") || line.starts_with(b";")
 }
 
-/// Whether a line looks like names of columns: several fields, and none begins like a number.
+/// Reports whether a line looks like column names: several fields, none of which begins like a number.
 pub(crate) fn is_names(line: &[u8]) -> bool {
     let separator = if line.contains(&b',') { Separator::Comma } else { Separator::Blanks };
     let fields = fields_of(line, separator);
@@ -100,7 +102,7 @@ pub(crate) fn is_names(line: &[u8]) -> bool {
     fields.len() > 2 && fields.iter().all(is_name)
 }
 
-/// The format whose columns a heading names as descriptions of columns do.
+/// Returns the described format whose column names are those of a heading.
 fn described(heading: &[u8]) -> Option<Format> {
     let (kind, separator) =
         if heading.contains(&b',') { ("csv", Separator::Comma) } else { ("blanks", Separator::Blanks) };
@@ -120,23 +122,23 @@ fn fields_of(line: &[u8], separator: Separator) -> Vec<&[u8]> {
     }
 }
 
-/// How many fields every one of the first lines has.
+/// Returns the number of fields, if it is the same in all of the first lines.
 fn count_of_fields(lines: &[&[u8]], separator: Separator) -> Option<usize> {
     let mut counts = lines.iter().take(FIRST_LINES).map(|line| fields_of(line, separator).len());
     let first = counts.next()?;
     counts.all(|count| count == first).then_some(first)
 }
 
-/// A format that fits, and what it makes of the lines.
+/// A format that fits, with its requests.
 struct Candidate {
     format: Format,
-    /// The description of its columns that says the same.
+    /// The equivalent description of its columns.
     columns: Option<String>,
     requests: Requests,
     score: f64,
 }
 
-/// All that fit, the most plausible first.
+/// Returns all formats that fit, the most plausible first.
 fn candidates(lines: &[&[u8]]) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     for format in FORMATS.iter().filter(|format| !NEED_HEADING.contains(&&*format.name)) {
@@ -155,7 +157,7 @@ fn candidates(lines: &[&[u8]]) -> Vec<Candidate> {
     for variant in VARIANTS.iter().filter(fits) {
         let Some(requests) = Requests::read(&variant.format, lines) else { continue };
         let name = variant.format.name.clone().into_owned();
-        // The same requests by another name are no other candidate.
+        // The same requests under another name are not another candidate.
         match all.iter_mut().find(|other| other.requests.all == requests.all) {
             Some(same) => {
                 same.columns.get_or_insert(name);
@@ -166,7 +168,7 @@ fn candidates(lines: &[&[u8]]) -> Vec<Candidate> {
             }
         }
     }
-    // Stable: of equals the first is meant.
+    // The sort is stable: of equals the first is preferred.
     all.sort_by(|one, other| other.score.total_cmp(&one.score));
     all
 }
@@ -201,7 +203,7 @@ fn of_lines(lines: &[&[u8]]) -> Option<Detected> {
 }
 
 impl Candidate {
-    /// Its name, and the columns that stands for.
+    /// Returns its name, with its columns.
     fn described(&self) -> String {
         match &self.columns {
             Some(columns) if *columns != self.format.name => format!("{} ({columns})", self.format.name),
@@ -209,7 +211,7 @@ impl Candidate {
         }
     }
 
-    /// Whether reads and writes are the other way round, and all else is alike.
+    /// Reports whether reads and writes are swapped, and everything else is equal.
     fn is_inverse(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.requests.all, &other.requests.all);
         ours.len() == theirs.len()
@@ -219,7 +221,7 @@ impl Candidate {
                 .all(|(one, other)| (one.0, one.2, one.3) == (other.0, other.2, other.3) && one.1 != other.1)
     }
 
-    /// What others have in place of its columns, or their names.
+    /// Names the columns in which others differ, or their names.
     fn beside(&self, others: &[&Self]) -> String {
         let mut columns: Vec<(&str, Vec<&str>)> = Vec::new();
         let mut names = Vec::new();
@@ -260,9 +262,9 @@ fn of_bytes(sample: &[u8]) -> Option<Detected> {
     Some(Detected { format: found.clone(), note })
 }
 
-/// Columns in an order that traces have.
+/// An order of columns that occurs in traces.
 struct Layout {
-    /// `T` stands for the time, `O` and `S` for where and how much, `F` for 0 or 1.
+    /// `T` stands for the time, `O` and `S` for offset and size, `F` for a digit 0 or 1.
     columns: &'static str,
     bonus: f64,
 }
@@ -283,7 +285,7 @@ const LAYOUTS: [Layout; 21] = [
     Layout { columns: "disk,op,O,S,T", bonus: 0.0 },
     Layout { columns: "disk,O,S,op,T", bonus: 0.5 },
     Layout { columns: "disk,O,S,F,T", bonus: -0.5 },
-    // How much before where.
+    // Sizes before offsets.
     Layout { columns: "T,disk,S,O,op", bonus: -1.0 },
     Layout { columns: "T,disk,op,S,O", bonus: -1.0 },
     Layout { columns: "T,S,O,op", bonus: -1.0 },
@@ -300,10 +302,10 @@ const PLACES: [(&str, &str, f64); 4] = [
     ("sector", "size", -1.0),
     ("block", "blocks", -1.0),
 ];
-/// Most formats have 1 for a read.
+/// Most formats use 1 for a read.
 const FIGURES: [(&str, f64); 2] = [("read", 0.0), ("write", -1.5)];
 
-/// A format without a name that is a candidate.
+/// A candidate without a name.
 struct Variant {
     format: Format,
     bonus: f64,
@@ -311,7 +313,7 @@ struct Variant {
 
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(variants);
 
-/// Every layout in all units.
+/// Returns every layout in all units.
 fn variants() -> Vec<Variant> {
     let mut all = Vec::new();
     for layout in &LAYOUTS {
@@ -341,34 +343,34 @@ fn variants() -> Vec<Variant> {
     all
 }
 
-/// What is below the first number that is larger costs so much; else `beyond`.
+/// Returns the cost of the first tier whose bound exceeds the value; otherwise `beyond`.
 fn tier(value: f64, tiers: &[(f64, f64)], beyond: f64) -> f64 {
     tiers.iter().find(|(below, _)| value < *below).map_or(beyond, |(_, cost)| *cost)
 }
 
 const MIB: f64 = (1 << 20) as f64;
 const TIB: f64 = (1u64 << 40) as f64;
-/// Bytes of a request, of whole sectors.
+/// Costs by request size in bytes, for whole sectors.
 const SIZES: &[(f64, f64)] =
     &[(BLOCK as f64, 2.5), (MIB + 1.0, 0.0), (4.0 * MIB + 1.0, 2.0), (16.0 * MIB + 1.0, 4.0)];
-/// Where the last request ends, in bytes.
+/// Costs by the end of the last request, in bytes.
 const ENDS: &[(f64, f64)] = &[(64.0 * TIB, 0.0), (1024.0 * TIB, 2.0)];
-/// The mean time between two requests, in nanoseconds.
+/// Costs by the mean time between two requests, in nanoseconds.
 const GAPS: &[(f64, f64)] =
     &[(50.0, 5.0), (1e3, 3.5), (1e4, 2.2), (5e4, 0.8), (1e9, 0.0), (1e10, 1.5), (6e10, 2.2), (1e12, 3.5)];
-/// Bytes a nanosecond, which are gigabytes a second.
+/// Costs by bytes per nanosecond, which are gigabytes per second.
 const RATES: &[(f64, f64)] = &[(20.0, 0.0), (200.0, 1.5), (20_000.0, 4.0)];
 
-/// What a format makes of a sample.
+/// A format's requests from a sample.
 #[derive(Debug, Default)]
 struct Requests {
     all: Vec<(Nanos, Op, u64, u64)>,
-    /// Lines that hold none, where each should: their sizes are 0.
+    /// Number of lines without a request where each should have one: their sizes are 0.
     empty: usize,
 }
 
 impl Requests {
-    /// The requests of the lines; `None` if the format does not fit.
+    /// Parses the requests of the lines; returns `None` if the format does not fit.
     fn read(format: &Format, lines: &[&[u8]]) -> Option<Self> {
         let mut found = Self::default();
         for (nth, line) in lines.iter().enumerate() {
@@ -383,7 +385,7 @@ impl Requests {
                 Ok(Said::Nothing | Said::Wait(_)) if !matches!(format.shape, Shape::Columns(_)) => {
                     found.empty += 1;
                 }
-                // A variant says of every line what is asked for.
+                // A variant must have a request in every line.
                 _ if nth < FIRST_LINES => return None,
                 _ => {}
             }
@@ -395,7 +397,7 @@ impl Requests {
         (!found.all.is_empty() && is_arc()).then_some(found)
     }
 
-    /// Whether times are whole milliseconds, and show no date.
+    /// Reports whether times are whole milliseconds without a date.
     fn is_whole_millis(&self) -> bool {
         self.dates() == 0.0 && self.share(|request| request.0.0.is_multiple_of(MS)) > 0.99
     }
@@ -404,13 +406,13 @@ impl Requests {
         self.all.push((line.at, line.op, line.offset.0, line.len.0));
     }
 
-    /// How plausible they are: 0 for what most traces look like, less by what is unusual.
+    /// Returns the plausibility: 0 for typical requests, negative for unusual ones.
     fn score(&self, timed: bool) -> f64 {
         let empty = 8.0 * self.empty as f64 / (self.empty + self.all.len()).max(1) as f64;
         -(empty + self.sizes() + self.places() + if timed { self.times() - self.dates() } else { 0.0 })
     }
 
-    /// The share of requests of which this holds.
+    /// Returns the share of requests that satisfy `is`.
     fn share(&self, is: impl Fn(&(Nanos, Op, u64, u64)) -> bool) -> f64 {
         self.all.iter().filter(|request| is(request)).count() as f64 / self.all.len().max(1) as f64
     }
@@ -424,7 +426,8 @@ impl Requests {
 
     fn places(&self) -> f64 {
         let unaligned = 6.0 * self.share(|request| !request.2.is_multiple_of(SECTOR));
-        // Bytes taken for sectors are all multiples of 512 sectors; sectors of aligned requests taken for blocks, of 8 blocks.
+        // If bytes are read as sectors, all are multiples of 512 sectors; if sectors of aligned requests are
+        // read as blocks, of 8 blocks.
         let too_even = |unit: u64| {
             let is_even = |request: &(Nanos, Op, u64, u64)| {
                 request.2.is_multiple_of(unit) && request.3.is_multiple_of(unit)
@@ -455,14 +458,14 @@ impl Requests {
             return back + if steps > 5 { 1.0 } else { 0.0 };
         }
         let gap = tier(duration as f64 / steps as f64, GAPS, 5.0);
-        // A clock without a fraction counts in smaller units, unless it shows a date.
+        // A clock without a fraction is likely to have a smaller unit, unless it includes a date.
         let gap = if self.is_whole_millis() && steps > 3 { gap + 0.4 } else { gap };
         let bytes = self.all.iter().map(|request| request.3 as f64).sum::<f64>();
         let rate = tier(bytes / duration as f64, RATES, 6.0);
         back + gap + rate
     }
 
-    /// The bonus of a clock that shows a date in our time: since 1970, or since 1601 as Windows counts.
+    /// Returns the bonus of a clock with a plausible date: since 1970, or since 1601 as in Windows.
     fn dates(&self) -> f64 {
         const YEAR: u64 = 31_556_952_000_000_000;
         let first = self.all.first().map_or(0, |request| request.0.0);
@@ -470,7 +473,7 @@ impl Requests {
         if is_date(20) || is_date(389) { 2.5 } else { 0.0 }
     }
 
-    /// What is not plausible of sizes and offsets.
+    /// Returns what is implausible about sizes and offsets.
     fn complaint(&self) -> &'static str {
         match () {
             () if self.share(|request| !request.3.is_multiple_of(SECTOR)) > 0.3 => {
@@ -485,7 +488,8 @@ impl Requests {
     }
 }
 
-/// The ARC paper's third number is always 0, and its fourth counts the requests.
+/// Reports whether lines are in the ARC paper's format: the third number is always 0, and the fourth counts
+/// the requests.
 fn is_arc(lines: &[&[u8]]) -> bool {
     let number = |line: &[u8], nth: usize| {
         let field = fields_of(line, Separator::Blanks).into_iter().nth(nth)?;

@@ -1,4 +1,4 @@
-//! The formats of text without columns to be named: how each one's lines read.
+//! Line parsers of the named text formats.
 
 use super::{MS, NS, ONLY, Parsed, S, Said, TICK, US, request};
 use crate::fields::{Fault, Fields, Number, Separator};
@@ -80,7 +80,7 @@ pub(super) fn ms_bytes<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     request(at, disk, op, offset, len)
 }
 
-/// DiskSim's own: bit 0 of the flags says that it reads.
+/// Parses DiskSim's own format: bit 0 of the flags marks a read.
 pub(super) fn disksim<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let at = fields.time("a time in milliseconds", MS)?;
     let disk = fields.number("a device's number", 1)?.field.text;
@@ -90,10 +90,11 @@ pub(super) fn disksim<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     request(at, disk, if flags & 1 == 1 { Op::Read } else { Op::Write }, offset, len)
 }
 
-/// What DiskSim's models are checked with: service times that drives had; each request is issued so long after the one before.
+/// Parses DiskSim's validation format: measured service times; each request is issued a given time after the
+/// previous one.
 pub(super) fn disksim_validate<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let op = fields.word("R or W", &READ_WRITE)?;
-    // Hit, Miss, or how a write was done.
+    // Hit, Miss, or the kind of write.
     let kind = fields.next("a word like Hit or Miss")?;
     if !kind.text[0].is_ascii_alphabetic() {
         return Err(kind.fault("a word like Hit or Miss"));
@@ -108,16 +109,16 @@ pub(super) fn disksim_validate<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     })
 }
 
-// Response times: of a line that was parsed.
+// Response times of lines that have been parsed already.
 
-/// The field behind so many others, as a time.
+/// Returns the field after `before` others, as a time.
 fn response_at(line: &[u8], separator: Separator, before: usize, unit: u64) -> Option<Nanos> {
     let mut fields = Fields::new(line, separator);
     fields.skip(before);
     fields.time("a response time", unit).ok()
 }
 
-/// 0 is written where it is not known.
+/// Parses MSR's response time; 0 means that it is unknown.
 pub(super) fn msr_response(line: &[u8]) -> Option<Nanos> {
     response_at(line, Separator::Comma, 6, TICK).filter(|response| response.0 > 0)
 }
@@ -173,7 +174,7 @@ pub(super) fn arc<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     request(Nanos(0), ONLY, Op::Read, offset, len)
 }
 
-/// UMass: `ASU,LBA,size,opcode,timestamp`, and whatever follows.
+/// Parses UMass's format: `ASU,LBA,size,opcode,timestamp`; further fields are ignored.
 pub(super) fn spc<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let disk = fields.number("an application's storage unit", 1)?.field.text;
     let (offset, len) = (sector(fields)?, fields.number(SIZE, 1)?);
@@ -191,17 +192,17 @@ pub(super) fn alibaba<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     request(at, disk, op, offset, len)
 }
 
-/// What programs ask for: events `Q`.
+/// Parses the requests of programs: events `Q`.
 pub(super) fn blkparse<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     blkparse_events(fields, b"Q")
 }
 
-/// What the disk gets: events `D`.
+/// Parses the commands to the disk: events `D`.
 pub(super) fn blkparse_issued<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     blkparse_events(fields, b"D")
 }
 
-/// `8,0 1 17 0.000123456 4321 Q WS 2048 + 8 [fio]`; at the end comes a summary in words.
+/// Parses `8,0 1 17 0.000123456 4321 Q WS 2048 + 8 [fio]`; a summary in words follows the events.
 fn blkparse_events<'l>(fields: &mut Fields<'l>, wanted: &[u8]) -> Parsed<'l> {
     let device = fields.next(DEVICE)?;
     if device.text[0].is_ascii_alphabetic() {
@@ -229,12 +230,12 @@ fn blkparse_events<'l>(fields: &mut Fields<'l>, wanted: &[u8]) -> Parsed<'l> {
         _ if kind.contains(&b'W') => Op::Write,
         _ => return Ok(Said::Nothing),
     };
-    // A flush names no sectors.
+    // A flush has no sectors.
     let offset = match sector(fields) {
         Err(fault) if fault.found.is_empty() || fault.found.starts_with(b"[") => return Ok(Said::Nothing),
         offset => offset?,
     };
-    // Commands past the block layer have their bytes in parentheses instead.
+    // Passthrough commands have their bytes in parentheses instead.
     if fields.next("+").is_ok_and(|field| field.text != b"+") {
         return Ok(Said::Nothing);
     }
@@ -242,13 +243,13 @@ fn blkparse_events<'l>(fields: &mut Fields<'l>, wanted: &[u8]) -> Parsed<'l> {
     request(at, device.text, op, offset, len)
 }
 
-/// fio's second version: no times, but how long to wait.
+/// Parses fio's version 2: it has delays instead of times.
 pub(super) fn fio_2<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let file = fields.next("a file's name")?.text;
     fio_action(fields, Nanos(0), file)
 }
 
-/// fio's third: a time first.
+/// Parses fio's version 3: it begins with a time.
 pub(super) fn fio_3<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let at = Nanos(fields.number("a time in microseconds", US)?.value);
     let file = fields.next("a file's name")?.text;
@@ -283,7 +284,8 @@ fn fio_action<'l>(fields: &mut Fields<'l>, at: Nanos, file: &'l [u8]) -> Parsed<
     }
 }
 
-/// fio's log of latencies with offsets and priorities: a request was made its latency before its line's time.
+/// Parses fio's latency log with offsets and priorities: a request arrived its latency before the line's
+/// time.
 pub(super) fn fio_latency<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let done = fields.number("a time in milliseconds", MS)?.value;
     let latency = fields.number("a latency in nanoseconds", NS)?.value;

@@ -8,12 +8,13 @@ use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 /// Time, disk, operation, offset, length.
 type Told = (u64, u32, Op, u64, u64);
 
-/// Samples of all formats, and what they say: `tests/samples/NAME.trace`, and beside it a line for each request.
+/// Samples of all formats with the expected requests: `tests/samples/NAME.trace`, and a file beside it with a
+/// line per request.
 fn samples() -> Vec<(&'static str, Vec<u8>, Vec<Told>)> {
     FORMATS.iter().map(|format| sample(&format.name)).collect()
 }
 
-/// Those of formats of bytes.
+/// Samples of the binary formats.
 fn binary_samples() -> Vec<(&'static str, Vec<u8>, Vec<Told>)> {
     let is_binary = |format: &&Format| matches!(format.shape, Shape::Records { .. });
     FORMATS.iter().filter(is_binary).map(|format| sample(&format.name)).collect()
@@ -29,7 +30,7 @@ fn sample(name: &str) -> (&str, Vec<u8>, Vec<Told>) {
     (name, file("trace"), expected.lines().map(told).collect())
 }
 
-/// `TIME DISK read|write|trim OFFSET LENGTH`, in nanoseconds and bytes.
+/// Parses `TIME DISK read|write|trim OFFSET LENGTH`, in nanoseconds and bytes.
 fn told(line: &str) -> Told {
     let fields: Vec<_> = line.split(' ').collect();
     let [at, disk, op, offset, len] = fields[..] else { panic!("{line:?}") };
@@ -61,7 +62,7 @@ fn every_format_is_known_by_its_contents_and_read() {
     }
 }
 
-/// With whatever it is compressed, and however few bytes the input has ready at a time.
+/// Every compression is recognised, however few bytes the input returns at a time.
 #[test]
 fn what_is_compressed_is_unpacked_and_small_pieces_are_put_together() {
     for (name, bytes, told) in samples() {
@@ -70,7 +71,7 @@ fn what_is_compressed_is_unpacked_and_small_pieces_are_put_together() {
         let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
         bzip2.write_all(&bytes).expect("packed");
         let zstd = zstd::encode_all(&bytes[..], 1).expect("packed");
-        // Two frames, as two files one behind the other.
+        // Two frames, as from two concatenated files.
         let (head, tail) = bytes.split_at(bytes.len() / 2);
         let frames = [head, tail].map(|half| zstd::encode_all(half, 1).expect("packed")).concat();
         let packed = [gzip.finish().expect("packed"), bzip2.finish().expect("packed"), zstd, frames];
@@ -86,13 +87,13 @@ fn what_is_compressed_is_unpacked_and_small_pieces_are_put_together() {
     }
 }
 
-/// "0 0 4096 512 1\n1 0 8192 512 1\n" as `xz` packs it.
+/// "0 0 4096 512 1\n1 0 8192 512 1\n" compressed by `xz`.
 const XZ: &[u8] = include_bytes!("tests/mqsim.xz");
 
 #[test]
 fn xz_is_unpacked() {
     for size in [1, 4096] {
-        // As told: these numbers would be sectors as well as bytes.
+        // The format is given, because these numbers could be sectors as well as bytes.
         let reader = Reader::open("t", BufReader::with_capacity(size, XZ), format("mqsim")).expect("a trace");
         let read: Vec<_> = reader.map(|record| record.expect("a good line").offset.0).collect();
         assert_eq!(read, [4096 * 512, 8192 * 512]);
@@ -131,7 +132,7 @@ fn one_disk_alone_is_read() {
     }
 }
 
-/// Whatever is wanted of a trace, and however long it is.
+/// Batches equal the iterator's records for every selection and length of trace.
 #[test]
 fn batches_hold_what_the_iterator_gives() {
     type Wanted = fn(Reader<'_>) -> Reader<'_>;
@@ -154,7 +155,7 @@ fn batches_hold_what_the_iterator_gives() {
                 let expected: Vec<_> = one_by_one.by_ref().collect();
                 let (mut found, mut batch) = (Vec::new(), Vec::new());
                 while let Some(next) = batches.next_batch(&mut batch) {
-                    // A reader tells the response of one record.
+                    // A reader returns the response time of a single record.
                     let is_told = nth == WITH_RESPONSES && is_binary && batches.format().tells_responses();
                     assert!(!is_told || batch.len() <= 1, "{name}: {}", batch.len());
                     found.extend(batch.drain(..).map(Ok).chain(next.err().map(Err)));
@@ -188,7 +189,7 @@ fn records_of_bytes_that_break_off_say_where() {
     assert!(error.contains("65 61 74 07"), "{error}");
 }
 
-/// An input from which nothing more comes until what came was used.
+/// An input that delivers more only after the previous bytes were consumed.
 struct Live(Option<Vec<u8>>);
 
 impl std::io::Read for Live {
@@ -243,7 +244,7 @@ fn what_comes_before_a_cut_is_counted_and_the_cut_is_said() {
     let Some(TraceError::Cut { line, .. }) = &trace.tally.cut else { panic!("{:?}", trace.tally) };
     assert_eq!(*line, records);
     assert!(Trace::load(Reader::open("t", half, None).expect("a trace"), true).is_err());
-    // The same without gzip: a last line that is not whole is a cut, no bad line.
+    // The same without gzip: a partial last line is a truncation, not a malformed line.
     let trace = Trace::load(Reader::open("t", &text.as_bytes()[..995], None).expect("a trace"), false);
     let tally = trace.expect("a trace").tally;
     assert_eq!((tally.bad, tally.cut.is_some()), (0, true));
@@ -328,13 +329,14 @@ fn response_times_are_those_of_the_trace() {
     let first = reader.next().expect("a record").expect("a good line");
     assert_eq!((first.at, reader.response()), (Nanos::micros(7), Some(Nanos::micros(1500))));
     assert!(reader.next().is_some_and(|record| record.is_ok()) && reader.response().is_none());
-    // Zero stands for what was not measured.
+    // Zero means that the response time was not measured.
     let zero = b"128166372003061629,h,0,Read,0,4096,0\n";
     let mut reader = Reader::open("t", &zero[..], None).expect("a trace").with_responses();
     assert!(reader.next().is_some() && reader.response().is_none());
 }
 
-/// A packed trace of 20,000 lines that is damaged or cut short says after which line, and near which byte of the file.
+/// The error for a compressed trace of 20,000 lines that is damaged or truncated names the last line, and the
+/// approximate byte of the file.
 #[test]
 fn a_damaged_packed_file_names_the_line_and_the_byte() {
     let text: String =
@@ -399,7 +401,8 @@ fn sizes_of_no_sector_and_doubts_are_noted() {
 }
 
 proptest! {
-    /// Any bytes give records or errors that end, never a panic, also in the shape of a format.
+    /// Any bytes, also behind the beginning of a valid format, give records or errors and an end, never a
+    /// panic.
     #[test]
     fn any_bytes_are_read_to_their_end(
         bytes in prop::collection::vec(any::<u8>(), 0..400),

@@ -1,11 +1,12 @@
-//! libCacheSim's oracleGeneral, whose records say when their object is asked for next: known at the trace's end only.
+//! Writes libCacheSim's oracleGeneral, whose records refer to the next access to their object, which is known
+//! only at the trace's end.
 
 use crate::record::Record;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weir_model::{BLOCK, Nanos, Op};
 
-/// Bits of an object's number that say its page; the disk's number is above them.
+/// Number of bits of an object number that hold its page; the disk is above them.
 const PAGE_BITS: u32 = 49;
 
 /// The requests so far: 24 bytes each.
@@ -17,14 +18,15 @@ pub(super) struct Oracle {
 
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// In seconds since the first.
+    /// Seconds since the first.
     at: u32,
     object: u64,
     size: u32,
 }
 
 impl Oracle {
-    /// Takes a record; `false` if the format has no way to say it. It says no operation: reads and writes are accesses.
+    /// Adds a record; returns `false` if the format cannot represent it. It has no operations: reads and
+    /// writes are accesses.
     pub(super) fn push(&mut self, record: &Record) -> bool {
         let (page, disk) = (record.offset.0 / BLOCK, u64::from(record.disk.0));
         let is_page = record.offset.0.is_multiple_of(BLOCK) && page >> PAGE_BITS == 0;
@@ -40,7 +42,7 @@ impl Oracle {
         true
     }
 
-    /// Writes them all.
+    /// Writes all records.
     pub(super) fn finish(self, mut out: impl Write) -> io::Result<()> {
         let mut next_of = BTreeMap::new();
         // Requests are counted from 1.

@@ -25,7 +25,7 @@ fn read(name: &str, bytes: &[u8], known: bool) -> (Vec<Record>, Vec<String>) {
     (records, reader.disks().collect())
 }
 
-/// Times as the format can say them.
+/// Returns the time resolution of the format.
 fn grain(format: &str) -> u64 {
     match format {
         "weir" | "spc" | "mqsim" | "systor" => 1,
@@ -35,7 +35,7 @@ fn grain(format: &str) -> u64 {
     }
 }
 
-/// What is done, as the format can say it.
+/// Returns the operation as the format can represent it.
 fn op(format: &str, record: &Record) -> Op {
     if format == "oracle" { Op::Read } else { record.op }
 }
@@ -52,14 +52,14 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
         len: Bytes(len * unit),
     });
     prop::collection::vec(record, 1..60).prop_map(|mut records| {
-        // In order, as most traces are: waits cannot go back.
+        // In time order, as in most traces: delays cannot be negative.
         records.sort_by_key(|record| record.at);
         records
     })
 }
 
 proptest! {
-    /// Everything the format can say is read again as it was, and it says what else there was.
+    /// Every record that the format can represent is read back unchanged, and the others are reported.
     #[test]
     fn what_is_written_is_read_again(records in records(), name in prop::sample::select(writable().collect::<Vec<_>>())) {
         let (bytes, told) = written(name, &records, |disk| format!("host,{}", disk.0));
@@ -68,7 +68,7 @@ proptest! {
         prop_assume!(!told.is_empty());
         let (found, disks) = read(name, &bytes, true);
         prop_assert_eq!(found.len(), told.len());
-        // A trace with waits begins at zero, and so does one whose times are of 32 bits.
+        // A trace with delays begins at zero, and so does one with 32-bit times.
         let start = if ["fio-2", "oracle"].contains(&name) { told[0].at.0 / grain(name) * grain(name) } else { 0 };
         for (found, told) in found.iter().zip(&told) {
             prop_assert_eq!(found.at.0, told.at.0 / grain(name) * grain(name) - start, "{}", name);
@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// Written, and read without being told as what: the same records.
+/// A trace that is written and read back with format detection has the same records.
 #[test]
 fn a_trace_converted_there_and_back_is_the_same() {
     let records: Vec<_> = (0..50_000u64)
@@ -97,7 +97,7 @@ fn a_trace_converted_there_and_back_is_the_same() {
         let (bytes, told) = written(name, &records, |_| "sda".into());
         assert_eq!(told.len(), records.len());
         let (found, _) = read(name, &bytes, false);
-        // Of lines with words or a heading there is no doubt.
+        // Formats with words or a heading are detected without doubt.
         let has_words = ["weir", "msr", "vscsi", "systor", "fio-2", "fio-3", "oracle"].contains(&name);
         let reader = Reader::open("t", &bytes[..], None).expect("a trace");
         assert!(!has_words || reader.note().is_none(), "{name}: {:?}", reader.note());
@@ -142,7 +142,7 @@ fn the_table_at_the_end_tells_where_each_chunk_is() {
         }
         at += packed;
     }
-    // The last one is skipped: how many records each chunk has.
+    // The last frame is skippable: the record counts of the chunks.
     let last = at - word(table + 8 * (frames - 1));
     assert_eq!((word(last), word(last + 4)), (COUNTS as usize, at - last - SKIPPABLE_HEAD));
     let told = zstd::decode_all(&bytes[last + SKIPPABLE_HEAD..at]).expect("numbers");
@@ -241,7 +241,7 @@ fn an_oracle_says_when_an_object_is_asked_for_next() {
     assert!(told.is_empty());
 }
 
-/// A trace of weir's own says in which chunk it broke, and where that begins.
+/// The error for a damaged trace in weir's own format names the chunk and its position.
 #[test]
 fn a_damaged_chunk_is_named() {
     let record = |n: u64| Record {
@@ -266,7 +266,8 @@ fn a_damaged_chunk_is_named() {
     assert_eq!(short.split(';').next(), Some(&*(told.clone() + "its last chunk is not whole")));
     plain[second + 4] = 3;
     assert!(cut(&plain).starts_with(&(told + "an operation from 0 to 2 expected")), "{}", cut(&plain));
-    // Packed, the frame's checksum or its end tells, and the byte of the file.
+    // In compressed data the frame's checksum or its truncation shows the damage, and the error names the
+    // byte of the file.
     let packed = cut(&bytes[..bytes.len() / 2]);
     assert!(
         packed.contains("in chunk ") && packed.contains("the zstd data is damaged or cut short near byte "),

@@ -1,11 +1,11 @@
-//! Requests drawn at random.
+//! Draws requests at random.
 
 use super::{Maker, between, weighted};
 use crate::Rng;
 use crate::driver::Ask;
 use weir_model::{Bytes, Op, SECTOR, VolumeOffset};
 
-/// So many sixteenths of an extent, and so many sectors.
+/// A number of sixteenths of an extent, and a number of sectors.
 type Span = (u64, u64);
 
 impl Maker<'_> {
@@ -20,7 +20,7 @@ impl Maker<'_> {
                 0 => (data(rng), range(rng), rarely),
                 1 => (data(rng), self.whole(rng), rarely),
                 2 => (clear(rng), range(rng), rarely),
-                // Whole extents give their space back; at once, if it has to be durable.
+                // Whole extents are freed; at once, if the change has to be durable.
                 3 if self.kind.wide => (clear(rng), ((0, 0), (16 * self.extents, 0)), rng.chance(0.5)),
                 3 => (clear(rng), self.whole(rng), rng.chance(0.5)),
                 _ => (Op::Flush, ((0, 0), (0, 0)), false),
@@ -51,7 +51,7 @@ fn clear(rng: &mut Rng) -> Op {
     )
 }
 
-/// Where requests go: often to the same few blocks, or across a border of extents; often in whole
+/// Draws the range of a request: often in the same few blocks, or across an extent boundary; often in whole
 /// blocks, but not always.
 fn range(rng: &mut Rng) -> (Span, Span) {
     let at = match weighted(rng, &[(3, 0), (2, 1), (3, 2)]) {

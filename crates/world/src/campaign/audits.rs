@@ -1,5 +1,5 @@
-//! When the devices are looked at, one of them is lost for good, or the operator changes something, drawn
-//! at random. Drawn apart.
+//! Draws audits, permanent losses of a device and operator changes at random, from a random stream of their
+//! own.
 
 use super::setup::policy;
 use super::{Maker, between, pick};
@@ -7,13 +7,13 @@ use crate::driver::{HistoryStep, Lose, Tune};
 use crate::{Rng, Seed};
 use weir_map::Hardening;
 
-/// What these are drawn with.
+/// Returns the random stream of these steps.
 pub(super) fn rng(seed: Seed) -> Rng {
     Rng::new(Seed(seed.0.rotate_left(24) ^ 1))
 }
 
 impl Maker<'_> {
-    /// After a crash now and then.
+    /// Inserts audits after some of the crashes.
     pub(super) fn audits(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         if !self.kind.audits {
             return;

@@ -1,16 +1,16 @@
-//! Commands of operators, several at once and while clients ask, drawn at random. Drawn apart, so
-//! that all else of a history is as it is without them.
+//! Draws operator commands at random, several at once and while clients have requests in flight. They have a
+//! random stream of their own, so that everything else of a history is the same without them.
 
 use super::{Maker, between, pick, weighted};
 use crate::driver::{Ask, HistoryStep, Order, Submission};
 use crate::{Rng, Seed};
 use weir_map::Hardening;
 
-/// Of requests, the part after which commands are given, and of crashes.
+/// Probabilities of commands after a request and after a crash.
 const CHANCES: [f64; 2] = [0.002, 0.15];
 
 impl Maker<'_> {
-    /// Puts commands among the steps.
+    /// Inserts commands among the steps.
     pub(super) fn commands(&self, seed: Seed, steps: &mut Vec<HistoryStep>) {
         let mut rng = Rng::new(Seed(seed.0.rotate_left(40) ^ 3));
         for step in std::mem::take(steps) {
@@ -28,7 +28,7 @@ impl Maker<'_> {
 
     fn submissions(&self, rng: &mut Rng) -> Vec<Submission> {
         let victim = rng.below(self.volumes) as usize;
-        // Mostly its clients are in the middle of something.
+        // Usually the volume's clients have requests in flight.
         let busy = between(rng, 0, 6);
         let ask = |rng: &mut Rng| Submission::Ask(Ask { volume: victim, ..self.ask(rng) });
         let mut all: Vec<_> = (0..busy).map(|_| ask(rng)).collect();

@@ -1,12 +1,12 @@
-//! When copies of the pool crash, drawn at random. Drawn apart, so that a history is the same with copies
-//! and without.
+//! Draws crashes of copies of the pool at random, from a random stream of their own, so that a history is the
+//! same with and without copies.
 
 use super::{History, again, weighted};
 use crate::driver::{Crash, HistoryStep};
 use crate::net::Act;
 use crate::{Rng, Seed, Stop};
 
-/// Lets a copy crash after so great a part of all requests.
+/// Inserts a copy's crash after each request with this probability.
 pub(crate) fn among(steps: &mut Vec<HistoryStep>, seed: Seed, chance: f64) {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(40) ^ 2));
     for step in std::mem::take(steps) {
@@ -22,8 +22,8 @@ pub(crate) fn among(steps: &mut Vec<HistoryStep>, seed: Seed, chance: f64) {
 }
 
 impl History {
-    /// The same history with other crashes of copies: so many for each crash of the pool itself, on average.
-    /// Nothing else of it changes.
+    /// Replaces the crashes of copies: on average `copies` for each crash of the pool itself. The rest of the
+    /// history stays the same.
     #[must_use]
     pub fn with_copies(mut self, copies: u64) -> Self {
         self.steps.retain(|step| !matches!(step, HistoryStep::CrashCopy(_)));
@@ -36,7 +36,7 @@ impl History {
     }
 }
 
-/// Whether a client asks for something.
+/// Reports whether the step is a client's request.
 const fn asks(step: &HistoryStep) -> bool {
     matches!(step, HistoryStep::Ask(_) | HistoryStep::Net(Act::Ask(..)))
 }

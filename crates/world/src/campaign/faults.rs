@@ -1,16 +1,16 @@
-//! What goes wrong, drawn at random.
+//! Draws faults at random.
 
 use super::{between, pick, weighted};
 use crate::driver::HistoryStep;
 use crate::{Fault, Kinds, Rng};
 use weir_model::{BLOCK, Bytes, DeviceOffset, Errno, Nanos};
 
-/// How far the clock jumps.
+/// Draws the length of a clock jump.
 pub(crate) fn leap(rng: &mut Rng) -> Nanos {
     Nanos::micros(pick(rng, &[1_000, 1_000_000, 3_100_000, 10_500_000, 100_000_000]))
 }
 
-/// Writes that go somewhere else, or nowhere.
+/// Draws misdirected or dropped writes.
 pub(crate) fn astray(rng: &mut Rng) -> Fault {
     Fault::Astray {
         range: DeviceOffset(0)..DeviceOffset(u64::MAX),
@@ -20,7 +20,7 @@ pub(crate) fn astray(rng: &mut Rng) -> Fault {
     }
 }
 
-/// A device begins to fail. Flushes that fail matter most where the map is.
+/// Draws a step that makes a device fail. Failing flushes matter most on devices that hold the map.
 pub(crate) fn breaking(rng: &mut Rng) -> HistoryStep {
     let fault = fault(rng);
     let of_flushes = Kinds { flushes: true, ..Kinds::default() };
@@ -31,7 +31,7 @@ pub(crate) fn breaking(rng: &mut Rng) -> HistoryStep {
     HistoryStep::Break(pick(rng, devices), fault)
 }
 
-/// A few reads fail.
+/// Draws a few read errors.
 pub(super) fn unreadable(rng: &mut Rng) -> Fault {
     Fault::Errors {
         kinds: Kinds { reads: true, ..Kinds::default() },
@@ -42,7 +42,7 @@ pub(super) fn unreadable(rng: &mut Rng) -> Fault {
     }
 }
 
-/// Something that goes wrong with a device: a few errors, a pause, or its end.
+/// Draws a device fault: a few errors, a pause, or a complete failure.
 fn fault(rng: &mut Rng) -> Fault {
     let soon = Nanos::micros(rng.below(20_000));
     let until = Nanos(soon.0 + Nanos::millis(between(rng, 1, 500)).0);
@@ -50,15 +50,15 @@ fn fault(rng: &mut Rng) -> Fault {
         0 => Fault::Slow { factor: 100, during: soon..until },
         1 => Fault::Hang { during: soon..until },
         2 => Fault::Hang { during: soon..Nanos::MAX },
-        // Decided by what was drawn for other faults, so that seeds from before these remain what they were.
+        // The other faults' draws decide, so that seeds from before these faults keep their histories.
         3 if (soon.0 / 1000).is_multiple_of(2) => {
             Fault::Truncate { keep: (soon.0 / 4000 % 1000) as u16, regrow: (soon.0 / 1000).is_multiple_of(4) }
         }
         3 => Fault::Vanish { at: soon },
         4 => Fault::Full { room: Bytes(rng.below(64) * BLOCK) },
         _ => {
-            // Rarely asked for flushes fail more often, half of them for good: a device that carries the
-            // map is given up after the first one.
+            // Flushes are rare, so they fail more often, half of them permanently: a device that holds the
+            // map is given up after the first failure.
             let few = &[1, 1, 2, 3, u64::MAX][..];
             let ((reads, writes, flushes), times) = weighted(
                 rng,

@@ -1,4 +1,4 @@
-//! A failure in words a person can follow.
+//! Describes a failure in readable form.
 
 use super::{History, Shrunk};
 use std::fmt;

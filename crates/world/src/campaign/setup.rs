@@ -1,4 +1,4 @@
-//! Pools drawn at random.
+//! Draws pools at random.
 
 use super::{HistoryKind, between, pick, weighted};
 use crate::driver::{Setup, VolumeSpec};
@@ -8,11 +8,11 @@ use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Planted, SECTOR};
 use weir_policy::harm::{Moves, Rules};
 
-/// Extents of a wide volume at most, and of a device under it.
+/// Maximum number of extents of a wide volume, and of a device under it.
 const WIDE: u64 = 600;
 
-/// Tiny devices, so that space runs out, under volumes that promise more than there is; a short
-/// journal, so that it goes around often.
+/// Draws tiny devices under over-provisioned volumes, so that space runs out, and a short journal, so that it
+/// wraps around often.
 pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
     let (crowd, wide) = (kind.crowded, kind.wide);
     let kib = match (wide, kind.large) {
@@ -56,7 +56,7 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
             faults: vec![],
         }
     };
-    // Two copies need a map on two devices. Drawn apart, so that all else is as it is without them.
+    // Two copies need a map on two devices. A separate random stream, so that the rest is unchanged.
     let mut apart = Rng::new(seed).fork().fork();
     let mut own = apart.fork();
     let mut odd = Rng::new(Seed(seed.0.rotate_left(40)));
@@ -78,14 +78,14 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
         let policy = if own.chance(0.2) { Some(policy(&mut own)) } else { None };
         VolumeSpec { size, hardening, copies, policy }
     };
-    // Of a few extents, so that they make way for one another.
+    // A few extents, so that they evict one another.
     let mut cached = Rng::new(Seed(!seed.0));
     let extent_cache = if cached.chance(0.25) { Bytes(between(&mut cached, 1, 8) * bytes) } else { Bytes(0) };
-    // Drawn apart, too.
+    // Also from a separate random stream.
     let moves = moves(&mut Rng::new(Seed(seed.0.rotate_left(32))));
     let mut spread = Rng::new(Seed(seed.0.rotate_left(48)));
     let extra = weighted(&mut spread, &[(4, None), (1, Some(Percent(1))), (1, Some(Percent(20)))]);
-    // So short that it is quiet between two requests, or while one waits.
+    // So short that the pool is quiet between two requests, or while one waits.
     let micros = between(&mut spread, 1, 20_000);
     let quiet = weighted(&mut spread, &[(2, None), (1, Some(Nanos::micros(micros)))]);
     let flushes = flushes(&mut Rng::new(Seed(seed.0.rotate_left(16))));
@@ -102,32 +102,32 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
         deadline: Nanos::millis(pick(rng, &[3_000, 10_000, 30_000])),
         when_full: weighted(rng, &[(1, WhenFull::Error), (1, patience)]),
         volumes: (0..volumes).map(|_| volume(rng)).collect(),
-        // Mostly without a limit, so that much is being moved.
+        // Usually without a limit, so that much is migrated.
         mover_share: Percent(weighted(rng, &[(3, 100), (1, 20), (1, 1)])),
         extra,
         quiet,
         extent_cache,
         moves,
         flushes,
-        // For all that devices that hang may keep of it, and all that may be asked for besides.
+        // Enough for all buffers that hung devices may keep, and for all requests besides.
         memory: Bytes::mib(32) + extent_cache,
         depth: if crowd { pick(rng, &[16, 32]) } else { pick(rng, &[1, 2, 4, 8, 16, 32]) },
         durable_writes: pick(&mut files, &[DurableWrites::OneCommand, DurableWrites::WriteThenFlush]),
-        // Superblocks that rot or go astray are no reason to give a device up.
+        // Superblocks that rot or are misdirected must not cause a device to be given up.
         verified: files.chance(0.5) && !kind.rot,
         planted: Planted::NONE,
         served: None,
     }
 }
 
-/// Mostly moves go on whatever comes of them, so that much is being moved; now and then they are stopped all
-/// the time and begin again.
+/// Draws the rules for moves. Usually moves continue whatever their effect, so that there are many; sometimes
+/// they are stopped all the time and begin again.
 fn moves(rng: &mut Rng) -> Moves {
     let rules = Rules {
         sample: 1,
         window: Nanos::millis(between(rng, 1, 20)),
         commands: between(rng, 1, 8) as u32,
-        // Whatever it came to is harm.
+        // Any result counts as harm.
         margin: -1.0,
         pause: Nanos::millis(between(rng, 1, 50)),
         longest_pause: Nanos::millis(200),
@@ -135,21 +135,22 @@ fn moves(rng: &mut Rng) -> Moves {
     weighted(rng, &[(4, Moves::Free(Rules::default())), (1, Moves::default()), (1, Moves::Judged(rules))])
 }
 
-/// Half of the time devices are flushed as by default, else most of them beside commits, and not at once.
+/// Draws the flush rules: half of the time the defaults, otherwise most devices are flushed outside of
+/// commits, and not at once.
 fn flushes(rng: &mut Rng) -> FlushRules {
     let slow = pick(rng, &[Nanos(0), Nanos::micros(300), Nanos::millis(1)]);
     let patience = pick(rng, &[Nanos(0), Nanos::millis(2), Nanos::millis(50), Nanos::secs(30)]);
     if rng.chance(0.5) { FlushRules::default() } else { FlushRules { slow, patience } }
 }
 
-/// Often the one that makes use of everything.
+/// Draws a policy, often the one that exercises everything.
 pub(super) fn policy(rng: &mut Rng) -> &'static str {
     let plain = pick(rng, weir_policy::placement::ALL).name;
     pick(rng, &[plain, plain, "chaos"])
 }
 
-/// Half of the pools of `hystor`, and one in eight of the others, keep two copies of what is dirty. Drawn
-/// apart, too.
+/// Makes half of the pools of `hystor`, and one in eight of the others, keep two copies of dirty data. It has
+/// a random stream of its own.
 fn in_two_copies(policy: &'static str, seed: Seed) -> &'static str {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(16)));
     let chance = if policy == "hystor" { 0.5 } else { 0.125 };

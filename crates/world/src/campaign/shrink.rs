@@ -1,22 +1,22 @@
-//! Making a history that fails short enough to be read.
+//! Shrinks a failing history until it is short enough to read.
 
 use super::History;
 use crate::driver::{Failure, HistoryStep};
 
-/// A history that fails, and how.
+/// A shrunk history with its failure.
 #[derive(Debug)]
 pub struct Shrunk {
-    /// What is left of it.
+    /// The remaining history.
     pub history: History,
-    /// The failure it now ends in.
+    /// The failure in which it now ends.
     pub failure: Failure,
-    /// Histories tried.
+    /// Number of histories tried.
     pub tried: u64,
 }
 
-/// Leaves out steps of a history that fails, as long as it goes on failing: first many at a time,
-/// then one by one. Any failure counts, not only the first one's kind. Stops when `go_on` says so,
-/// which is asked before each attempt. `None` if the history does not fail.
+/// Removes steps from a failing history as long as it still fails: first many at a time, then one by one. Any
+/// failure counts, not only one of the original kind. Stops when `go_on`, which is called before each
+/// attempt, returns false. Returns `None` if the history does not fail.
 pub fn shrink(history: &History, mut go_on: impl FnMut() -> bool) -> Option<Shrunk> {
     let (failure, steps) = history.run().failure?;
     let mut best = History { steps: history.steps[..steps].to_vec(), ..history.clone() };

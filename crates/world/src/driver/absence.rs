@@ -1,14 +1,14 @@
-//! Devices lost for good, and devices that return: what becomes of a pool, tried on a copy of it.
+//! Devices that are lost permanently, and devices that return: tested on copies of a pool.
 //!
-//! A story begins at a quiet moment with everything durable and, in volumes with two copies, in two places.
-//! The pool's devices are copied, the power of the copy is cut, and one of its devices is blank. So nothing
-//! of it is mended for the pool itself, which goes on as if nothing had been asked.
+//! A test begins at a quiet moment, with everything durable and, in volumes with two copies, in two
+//! locations. The pool's devices are copied, the copy suffers a power loss, and one of its devices is made
+//! blank. So nothing is repaired in the pool itself, which continues as if nothing had been requested.
 //!
-//! Told of the loss the copy must open, and refuse to before. Without that device every block of volumes with
-//! two copies reads as it must, and everything can be written. Then a blank device takes its place, and, on
-//! another copy, it returns as it was when it was lost: the pool opens, and redundancy is back
-//! [soon](super::audit::RESTORED_WITHIN). If it carries metadata, it also returns alone: a pool that went on
-//! without it must not be mistaken for what it holds.
+//! The copy must refuse to open until the loss is accepted, and must open then. Without the device, every
+//! block of volumes with two copies reads correctly, and everything can be written. Then a blank device
+//! replaces it, and, on another copy, the device returns as it was when it was lost: the pool opens, and
+//! redundancy is restored [soon](super::audit::RESTORED_WITHIN). If the device holds metadata, it also
+//! returns alone: a pool that continued without it must not be confused with its contents.
 
 use super::lifecycle::open_pool;
 use super::{Crash, Driver, Failure, Health, Lose, Opened, UnderWay};
@@ -16,12 +16,13 @@ use crate::{Seed, Stop, Storage, World};
 use weir_map::{MapError, OpenOptions};
 use weir_model::{DeviceId, DeviceSet, Op, RequestError};
 
-/// What is left out of a pool when it is opened, and what the operator says to that.
+/// Devices that are missing when a pool is opened, and whether the operator accepts that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Absence {
-    /// The devices that are not there.
+    /// The missing devices.
     pub(super) devices: DeviceSet,
-    /// Whether the operator accepts it: what they hold is not there, and what they alone know is lost.
+    /// Whether the operator accepts it: their data is not available, and metadata that only they have is
+    /// lost.
     pub(super) accepted: bool,
 }
 
@@ -32,7 +33,7 @@ impl Absence {
 }
 
 impl Driver {
-    /// Tries on a copy of the pool what becomes of it without one of its devices.
+    /// Tests on a copy of the pool what happens without one of its devices.
     pub(super) fn lose(&mut self, lose: &Lose) -> Result<(), Failure> {
         self.audit()?;
         if !self.is_auditable() {
@@ -46,7 +47,7 @@ impl Driver {
         world.stop(Stop::PowerCut);
         let Some(device) = world.storage(lost) else { return Ok(()) };
         let left = std::mem::replace(device, device.blank());
-        // Nobody opens it by mistake.
+        // It must not open by mistake.
         self.is_refused(&mut world, Absence::of(gone, false), |error| match error {
             MapError::MirrorAbsent { device } | MapError::Absent { device } => *device == lost,
             MapError::MetadataAbsent { absent, .. } => absent.contains(lost),
@@ -67,9 +68,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Of a copy whose power failed while metadata members did, and which is not opened yet: one of two is
-    /// lost as well. The other one is refused as older, as devices without metadata know, or it knows
-    /// everything that was acknowledged.
+    /// Tests, on an unopened copy whose power failed while metadata members did, the loss of one of two
+    /// members. Either the other one is refused as outdated, as devices without metadata
+    /// record, or it has every acknowledged change.
     pub(super) fn try_other_member(&mut self) -> Result<(), Failure> {
         if !self.setup.mirrored
             || self.replacing.is_some()
@@ -91,7 +92,7 @@ impl Driver {
         }
     }
 
-    /// The pool is used without the device, and opened again without it, which is on record by then.
+    /// Uses the pool without the device, and opens it again without it; its absence is recorded by then.
     fn go_on_without(&mut self, lose: &Lose) -> Result<(), Failure> {
         self.check()?;
         lose.asks.iter().try_for_each(|ask| self.ask(*ask))?;
@@ -101,8 +102,9 @@ impl Driver {
         self.check()
     }
 
-    /// A blank device takes the place of the one that is not there: what was on two devices is again. Whether
-    /// it could: not while the lost one alone has something of a volume that was not in two places.
+    /// Replaces the missing device by a blank one; then data that was on two devices is on two devices again.
+    /// Returns false if that was not possible, because only the lost device has data of a volume that was not
+    /// in two locations.
     fn is_replaced(&mut self, lost: DeviceId, left: &Storage) -> Result<bool, Failure> {
         let mut world = self.copy_of_the_world()?;
         world.stop(Stop::PowerCut);
@@ -119,7 +121,7 @@ impl Driver {
         let mut copy = self.copy(world, Absence::default(), Vec::new())?;
         copy.check()?;
         copy.audit()?;
-        // The lost one is not taken for the new one any more.
+        // The lost device must no longer be accepted in place of the new one.
         let mut world = copy.copy_of_the_world()?;
         world.stop(Stop::PowerCut);
         if let Some(storage) = world.storage(lost) {
@@ -130,13 +132,13 @@ impl Driver {
         Ok(true)
     }
 
-    /// Whether a device may have been the only one with something of the volume of this name.
+    /// Reports whether a device may have been the only one with data of the volume of this name.
     fn may_be_held_alone(&self, name: &str) -> bool {
         let volume = self.volumes.iter().position(|volume| volume.name == name);
         volume.is_some_and(|volume| !self.redundant.get(volume).copied().unwrap_or(false))
     }
 
-    /// The device is back, as it was when it was lost.
+    /// Lets the device return as it was when it was lost.
     fn returns(&mut self, device: DeviceId, left: &Storage) -> Result<(), Failure> {
         if let Some(storage) = self.world.storage(device) {
             *storage = left.clone();
@@ -150,8 +152,9 @@ impl Driver {
         self.audit()
     }
 
-    /// A member is back without the one the pool went on with: refused by all who know better. Where nobody
-    /// does, it may go on alone, if that is accepted, and is then never mixed with the others.
+    /// Lets a member return without the one with which the pool continued. Devices that recorded the change
+    /// of members refuse it. If none does, it may continue alone with the operator's consent, and never joins
+    /// the others again.
     fn returns_alone(&mut self, mut world: World, member: DeviceId, left: &Storage) -> Result<(), Failure> {
         if let Some(storage) = world.storage(member) {
             *storage = left.clone();
@@ -174,7 +177,7 @@ impl Driver {
         self.is_refused(&mut world, Absence::default(), is_split)
     }
 
-    /// A pool like this one in another world, opened.
+    /// Opens a pool like this one in another world.
     fn copy(&mut self, mut world: World, absence: Absence, redundant: Vec<bool>) -> Result<Self, Failure> {
         let engine = open_pool(&mut world, &self.setup, false, absence)?;
         let mut copy = self.copied(world, Opened::of(engine));
@@ -186,7 +189,7 @@ impl Driver {
         Ok(copy)
     }
 
-    /// The devices that are not there fail, whatever is asked of them.
+    /// Makes the missing devices count as failing, for every request.
     pub(super) fn note_absence(&mut self) {
         if !self.absence.devices.is_empty() {
             self.health = Health::Broken;
@@ -199,7 +202,7 @@ impl Driver {
         Ok(self.world.copy(seed, self.setup.memory, &self.setup.devices)?)
     }
 
-    /// The pool does not open like this, for one of these reasons.
+    /// Checks that the pool does not open this way, for an accepted reason.
     fn is_refused(
         &self,
         world: &mut World,
@@ -213,8 +216,8 @@ impl Driver {
         }
     }
 
-    /// Whether a request must succeed whatever devices are absent: each block of its volume was in two
-    /// places.
+    /// Reports whether a request must succeed whichever devices are missing: each block of its volume was in
+    /// two locations.
     pub(super) fn is_promised(&self, request: &UnderWay, error: RequestError) -> bool {
         let redundant = self.redundant.get(request.ask.volume).copied().unwrap_or(false);
         redundant && (error != RequestError::NoSpace || matches!(request.ask.op, Op::Read | Op::Flush))

@@ -1,14 +1,13 @@
-//! A crash to come, after some more events.
+//! A pending crash, which occurs after a number of events.
 
 use super::{Crash, Failure};
 
-/// The crash, if there is one, and after how many more events.
+/// The pending crash, if there is one, and the number of events until it occurs.
 #[derive(Default)]
 pub(crate) struct Armed(Option<(u64, Crash)>);
 
 impl Armed {
-    /// It is to come after as many events as it says: at once, if there are none, or if another one is to
-    /// come.
+    /// Arms the crash. It occurs at once if it is due after no events, or if another one is pending.
     pub(crate) fn arm(&mut self, crash: &Crash) -> Result<(), Failure> {
         if self.0.is_some() {
             return Err(Failure::Cut);
@@ -17,25 +16,25 @@ impl Armed {
         if crash.after == 0 { Err(Failure::Cut) } else { Ok(()) }
     }
 
-    /// It comes now, in place of any other one.
+    /// Makes it come now, in place of any pending one.
     pub(crate) fn now(&mut self, crash: &Crash) -> Failure {
         self.0 = Some((0, crash.clone()));
         Failure::Cut
     }
 
-    /// It does not come any more.
+    /// Cancels the pending crash.
     pub(crate) fn disarm(&mut self) {
         self.0 = None;
     }
 
-    /// An event has passed.
+    /// Counts an event.
     pub(crate) fn burn(&mut self) -> Result<(), Failure> {
         let Some((left, _)) = &mut self.0 else { return Ok(()) };
         *left = left.saturating_sub(1);
         if *left == 0 { Err(Failure::Cut) } else { Ok(()) }
     }
 
-    /// The crash that ended a step, if that is what ended it.
+    /// Takes the crash, if it ended a step.
     pub(crate) fn ended(&mut self, result: &Result<(), Failure>) -> Option<Crash> {
         let crash = if matches!(result, Err(Failure::Cut)) { self.0.take() } else { None };
         crash.map(|(_, crash)| crash)

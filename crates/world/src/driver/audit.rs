@@ -1,8 +1,8 @@
-//! What the devices themselves hold, read at quiet moments through an independent reader of the format.
+//! Audits the devices' contents at quiet moments with an independent reader of the format.
 //!
-//! The engine is not asked where anything is: [`ondisk`] reads superblocks, roots, journal and pages from the
-//! raw bytes. Then the oracle judges every copy of every block, both copies of each superblock must be the
-//! same, and each root of each metadata member must lead to the same pool.
+//! The audit does not ask the engine where anything is: [`ondisk`] reads superblocks, roots, journal and
+//! pages from the raw bytes. Then the oracle judges every copy of every block, both copies of each superblock
+//! must be equal, and each root of each metadata member must lead to the same pool.
 
 use super::{Ask, Driver, Failure, Health, Volume};
 use crate::ondisk::{self, Extent, PAGE, Pool, Raw};
@@ -12,23 +12,22 @@ use weir_map::Hardening;
 use weir_model::{Bytes, DeviceId, DeviceOffset, Nanos, Op, SECTOR, VolumeId, VolumeOffset};
 use weir_policy::harm::Moves;
 
-/// Within this time of quiet, devices being healthy and space free, every block of a volume with two copies
-/// is in two places again. The engine looks again every five seconds where nothing could be done, and copies
-/// two extents at a time, which takes a second on the slowest device there is; the pools here have a few
-/// dozen.
+/// Time within which every block of a volume with two copies is in two locations again, with idle clients,
+/// healthy devices and free space. The engine retries every five seconds if it could not proceed, and copies
+/// two extents at a time, which takes a second on the slowest device; the pools here have a few dozen.
 pub(super) const RESTORED_WITHIN: Nanos = Nanos::secs(60);
 
-/// How often it is looked at meanwhile.
+/// Interval of the checks meanwhile.
 const LOOK_EVERY: Nanos = Nanos::millis(500);
 
-/// Of all checks of a history, one in so many reads the devices; where volumes have two copies, which may
-/// differ unseen, one in two.
+/// One in this many checks of a history reads the devices; with volumes of two copies, which could differ
+/// unnoticed, one in two.
 const CHECKS: u64 = 8;
 
-/// In how many extents of a volume the first block is written, to see where it is buffered.
+/// Number of extents of a volume whose first block is written to see where it is buffered.
 const PROBES: u64 = 4;
 
-/// The live bytes of a world's devices: what is in their caches included.
+/// The live bytes of a world's devices, including their caches.
 struct Live<'a>(&'a mut World);
 
 impl Raw for Live<'_> {
@@ -40,8 +39,8 @@ impl Raw for Live<'_> {
 }
 
 impl Driver {
-    /// Waits until nothing is in flight and everything is durable, and demands that redundancy is complete
-    /// then, or soon is. Does nothing while devices fail, or have damaged what is on them.
+    /// Waits until nothing is in flight and everything is durable, and checks that redundancy is complete, or
+    /// soon is. Does nothing while devices fail, or have damaged their contents.
     pub(super) fn audit(&mut self) -> Result<(), Failure> {
         self.drain()?;
         for volume in 0..self.volumes.len() {
@@ -65,7 +64,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Once all volumes have been read and flushed: now and then looks at the devices, too. Changes nothing.
+    /// Audits the devices after some of the checks in which all volumes were read and flushed. Changes
+    /// nothing.
     pub(super) fn audit_now_and_then(&mut self) -> Result<(), Failure> {
         self.checks += 1;
         let has_copies = self.setup.volumes.iter().any(|volume| volume.copies > 1);
@@ -77,12 +77,12 @@ impl Driver {
         self.judge(&pool)
     }
 
-    /// Whether the devices are healthy and hold what was written.
+    /// Reports whether the devices are healthy and hold what was written.
     pub(super) fn is_auditable(&mut self) -> bool {
         self.replacing.is_none() && self.is_auditable_but_for_commands()
     }
 
-    /// The same, whatever commands are being carried out.
+    /// Does the same, while commands may be in flight.
     pub(super) fn is_auditable_but_for_commands(&mut self) -> bool {
         self.health == Health::Whole
             && !self.astray
@@ -90,13 +90,14 @@ impl Driver {
             && self.spoilt_metadata().is_empty()
     }
 
-    /// Before a copy that crashed is opened: now and then looks where its roots lead.
+    /// Checks the roots of a crashed copy before some of its openings.
     pub(super) fn audit_roots_now_and_then(&mut self) -> Result<(), Failure> {
         if self.has_sound_roots && self.checks % CHECKS == CHECKS / 2 { self.audit_roots() } else { Ok(()) }
     }
 
-    /// Every metadata member has a root, and each root that verifies leads, with the journal since, to the
-    /// same pool: what the older one reaches is intact as long as it may be needed.
+    /// Checks that every metadata member has a root, and that each root that verifies leads, with the journal
+    /// since, to the same pool: everything reachable from the older one stays intact as long as it may be
+    /// needed.
     pub(super) fn audit_roots(&mut self) -> Result<(), Failure> {
         let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
         let raw = &mut Live(&mut self.world);
@@ -123,7 +124,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether any superblock says that the pool has gone on without a device.
+    /// Reports whether any superblock says that the pool has continued without a device.
     pub(super) fn has_left_behind(&mut self) -> bool {
         let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
         let raw = &mut Live(&mut self.world);
@@ -131,8 +132,8 @@ impl Driver {
         copies.any(|copy| copy.is_ok_and(|superblock| !superblock.missing.is_empty()))
     }
 
-    /// The pool as the devices hold it: the same whichever member and root it is read from. `None` if
-    /// commands may be in flight for ever: what they write is on no device yet.
+    /// Reads the pool from the devices: it must be the same from every member and root. Returns `None` if
+    /// commands may stay in flight indefinitely: their writes are not on the devices yet.
     pub(super) fn look(&mut self) -> Result<Option<Pool>, Failure> {
         if !self.let_commands_end()? {
             return Ok(None);
@@ -165,7 +166,7 @@ impl Driver {
         }
     }
 
-    /// The oracle admits every copy of every block.
+    /// Checks every copy of every block against the oracle.
     fn judge(&mut self, pool: &Pool) -> Result<(), Failure> {
         let mut known: BTreeSet<u32> = pool.leaving.iter().copied().collect();
         for number in 0..self.volumes.len() {
@@ -197,7 +198,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The oracle admits the first copy, and every other one is the same.
+    /// Checks that the oracle admits the first copy, and that every other one is equal.
     fn judge_extent(&mut self, place: Place, stored: &Extent) -> Result<(), Failure> {
         let mut bytes = vec![0; place.len.0.next_multiple_of(PAGE) as usize];
         let mut spoilt = Spoilt::default();
@@ -242,8 +243,8 @@ impl Driver {
         same.map_err(|difference| Failure::Stored { ask, difference })
     }
 
-    /// An extent of a volume with two copies some block of which is in one place only, though there is space
-    /// for another one.
+    /// Returns an extent of a volume with two copies with a block in one location only, although there is
+    /// space for another one.
     fn lacking(&self, pool: &Pool) -> Option<String> {
         let used = used(pool);
         let has_space = |device: &weir_map::Superblock| {
@@ -264,7 +265,7 @@ impl Driver {
         None
     }
 
-    /// For each volume whether it has two copies, and each block is in two places.
+    /// Returns for each volume whether it has two copies, and each block is in two locations.
     pub(super) fn redundant(&self, pool: &Pool) -> Vec<bool> {
         let is_complete = |volume: &Volume| {
             let found = pool.volumes.get(&volume.id.0);
@@ -273,8 +274,8 @@ impl Driver {
         self.volumes.iter().map(is_complete).collect()
     }
 
-    /// Of volumes whose policy buffers in two places some blocks are written: none of them is in slots of one
-    /// device alone, unless it was before and had nowhere else to go.
+    /// Writes some blocks of volumes whose policy buffers in two locations, and checks that none of them is
+    /// in slots of one device alone, unless it was before and had no alternative.
     fn judge_buffered(&mut self, before: &Pool) -> Result<(), Failure> {
         let extent = self.setup.extent.bytes().0;
         let twice = |volume: &Volume| volume.spec.policy.unwrap_or(&self.setup.policy) == "hystor-twice";
@@ -285,15 +286,16 @@ impl Driver {
             of_device as u64 >= device.data_extents.into()
         };
         let any_is_full = |layout: &[weir_map::Superblock], pool| layout.iter().any(|sb| is_full(pool, sb));
-        // Where there are no slots left on one of the two devices one copy may be all there is, and where
-        // other policies, of other volumes too, have left an extent as many places as it can have. Nor while
-        // moves may be stopped: then writes are in place, wherever that is, as docs/policies/moves.md says.
+        // One copy may be all there is if one of the two devices has no slots left, or if other policies,
+        // including those of other volumes, have given an extent its maximum number of locations. The same
+        // holds while moves may be stopped: then writes are in place, wherever that is, as
+        // docs/policies/moves.md says.
         let free = matches!(self.setup.moves, Moves::Free(_));
         let alone = volumes.len() == self.volumes.len();
         if volumes.is_empty() || !alone || !free || self.has_moved || any_is_full(&self.layout, before) {
             return Ok(());
         }
-        // Policies say what they lack after a round of theirs.
+        // Policies report what they lack after one of their rounds.
         self.pass(Nanos::secs(1))?;
         if self.lacks_second() {
             return Ok(());
@@ -323,13 +325,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether the policy says that there is no second device to buffer on.
+    /// Reports whether the policy says that there is no second device to buffer on.
     fn lacks_second(&self) -> bool {
         self.engine.status().remarks.iter().any(|remark| remark.text.contains("buffer_copies"))
     }
 }
 
-/// Whether the first block is in one slot, and nowhere else.
+/// Reports whether the first block is in one slot, and nowhere else.
 fn is_buffered_once(extent: &Extent) -> bool {
     let holders: Vec<_> = extent.holders(0).map(|(place, _)| place).collect();
     holders.len() == 1 && !holders[0].whole
@@ -339,7 +341,7 @@ fn found(pool: &Pool, id: VolumeId) -> Result<&ondisk::Volume, Failure> {
     pool.volumes.get(&id.0).ok_or_else(|| Failure::Unlike(format!("the volumes: {} is not there", id.0)))
 }
 
-/// Whether each block is in whole places of two devices.
+/// Reports whether each block is in whole locations of two devices.
 fn is_redundant(extent: &Extent) -> bool {
     let held = extent.held();
     let complete = |place: &&ondisk::Place| place.whole && place.blocks.keys().eq(&held);
@@ -347,7 +349,7 @@ fn is_redundant(extent: &Extent) -> bool {
     held.is_empty() || on.len() > 1
 }
 
-/// The devices' extents in use, also those that hold nothing and are kept.
+/// Returns the device extents in use, including empty ones that are kept.
 fn used(pool: &Pool) -> BTreeSet<(u8, u32)> {
     let extents = pool.volumes.values().flat_map(|volume| volume.extents.values());
     let places = extents.flat_map(|extent| &extent.places);

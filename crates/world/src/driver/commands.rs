@@ -1,10 +1,10 @@
-//! Several commands of operators under way at once, while clients ask: volumes come, go and change,
-//! some of the same name.
+//! Several operator commands in flight at once, while clients send requests: volumes are created, removed and
+//! changed, some with the same name.
 //!
-//! The engine judges a command when it is given, by what was asked for before, durable or not: so it is
-//! known at once which ones must be refused, and why. The others take effect in the order in which they
-//! were given. After a crash a name is as some number of its commands has left it, those that were
-//! acknowledged among them.
+//! The engine judges a command when it is given, by the commands given before, durable or not. So it is known
+//! at once which ones must be refused, and why. The others take effect in the order in which they were given.
+//! After a crash, the state of a name is that after some number of its commands, which include all
+//! acknowledged ones.
 
 use super::{Ask, Crash, Driver, Failure, Health, Volume, VolumeSpec};
 use crate::Ticket;
@@ -13,36 +13,36 @@ use weir_engine::{AdminCommand, AdminError, AdminId, AdminReply};
 use weir_map::Hardening;
 use weir_model::{Bytes, Nanos, Op, RequestError};
 
-/// The size of volumes beside those that clients use.
+/// Size of volumes beside those of the clients.
 const SPARE: Bytes = Bytes::kib(256);
 
-/// What an operator wants. Volumes are named by their position, taken modulo their number.
+/// A command of an operator. Volumes are given by index, modulo their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// A volume is removed, whatever its clients are doing.
+    /// Remove a volume, even while clients use it.
     Remove(usize),
-    /// The volume that takes the place of one whose removal was asked for.
+    /// Create the successor of a volume whose removal was requested.
     Succeed(usize),
-    /// Another volume under the name of this one.
+    /// Create another volume with the name of this one.
     SameName(usize),
-    /// When the volume's map is durable; that of its successor, once that was asked for.
+    /// Set when the volume's map is durable; its successor's, once that was requested.
     Harden(usize, Hardening),
-    /// A volume that no client uses, of which there are a few names.
+    /// Create a volume that no client uses, with one of a few names.
     MakeSpare(usize),
-    /// It goes again.
+    /// Remove it.
     RemoveSpare(usize),
 }
 
-/// One of several things that are asked for without waiting.
+/// One of several submissions made without waiting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Submission {
-    /// By an operator.
+    /// A command of an operator.
     Order(Order),
-    /// By a client.
+    /// A request of a client.
     Ask(Ask),
 }
 
-/// What a name stands for.
+/// The volume that bears a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bearer {
     Nothing,
@@ -51,11 +51,11 @@ enum Bearer {
     Another,
 }
 
-/// The states something goes through, of which a crash leaves one.
+/// The sequence of states of something, of which a crash leaves one.
 #[derive(Clone, Debug)]
 struct Course<T> {
     states: Vec<T>,
-    /// The first of those that a crash may leave.
+    /// Index of the first state that a crash may leave.
     done: usize,
 }
 
@@ -64,13 +64,13 @@ impl<T: Copy + PartialEq> Course<T> {
         Self { states: vec![state], done: 0 }
     }
 
-    /// A command was given; which step it is.
+    /// Adds the state after a command; returns its index.
     fn push(&mut self, state: T) -> usize {
         self.states.push(state);
         self.states.len() - 1
     }
 
-    /// A step was acknowledged.
+    /// Handles the acknowledgement of a step.
     fn acknowledge(&mut self, step: usize) {
         self.done = self.done.max(step);
     }
@@ -84,7 +84,7 @@ impl<T: Copy + PartialEq> Course<T> {
     }
 }
 
-/// What the answer to a command must be.
+/// The required answer to a command.
 #[derive(Clone, Debug)]
 enum Due {
     Named(String, usize),
@@ -95,13 +95,13 @@ enum Due {
     NoRoom,
 }
 
-/// What only the engine can say when a command is given.
+/// Facts that only the engine knows when a command is given.
 struct Known {
-    /// A volume of the name is there. One that is being made can be named once that is durable, and the name
-    /// of one that is being removed is free once that is: which may be before it is acknowledged.
+    /// A volume of the name exists. A volume being created can be addressed once its creation is durable, and
+    /// the name of one being removed is free once its removal is: possibly before they are acknowledged.
     is_there: bool,
-    /// The metadata area takes another volume; [`metadata_room`](super::metadata_room) sees to it that this
-    /// is denied only for good reason.
+    /// The metadata area has room for another volume; [`metadata_room`](super::metadata_room) checks that
+    /// this is denied only for good reason.
     has_room: bool,
 }
 
@@ -112,15 +112,15 @@ struct Pending {
     due: Due,
 }
 
-/// Commands under way, and what they have come to.
+/// Commands in flight, and their effects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Commands {
     pending: Vec<Pending>,
     names: BTreeMap<String, Course<Bearer>>,
     hardening: BTreeMap<String, Course<Hardening>>,
-    /// By volume, the name of the one to come in its place.
+    /// By volume, the name of its successor.
     successors: BTreeMap<usize, String>,
-    /// By volume, when its removal was asked for.
+    /// By volume, when its removal was requested.
     removed: BTreeMap<usize, Ticket>,
 }
 
@@ -139,7 +139,7 @@ impl Commands {
         self.names.get(name).map_or(Bearer::Nothing, Course::last)
     }
 
-    /// Whether a volume of this name is on its way out.
+    /// Reports whether a volume of this name is being removed.
     fn is_leaving(&self, name: &str) -> bool {
         self.pending.iter().any(|pending| matches!(&pending.due, Due::Removed(of, _) if of == name))
     }
@@ -148,12 +148,12 @@ impl Commands {
         self.names.entry(name.to_owned()).or_insert_with(|| Course::from(Bearer::Nothing)).push(bearer)
     }
 
-    /// Whether a volume of this name is being made.
+    /// Reports whether a volume of this name is being created.
     fn is_coming(&self, name: &str) -> bool {
         self.pending.iter().any(|pending| matches!(&pending.due, Due::Named(of, _) if of == name))
     }
 
-    /// What becomes of a command that is given now.
+    /// Returns the required answer to a command that is given now.
     fn foresee(&mut self, command: &AdminCommand, known: &Known) -> Due {
         match command {
             AdminCommand::CreateVolume { name, .. }
@@ -181,7 +181,7 @@ impl Commands {
         }
     }
 
-    /// A command was carried out.
+    /// Handles the successful answer to a command.
     fn acknowledge(&mut self, due: &Due) {
         let (name, step) = match due {
             Due::Named(name, step) | Due::Removed(name, step) => (name, *step),
@@ -196,8 +196,8 @@ impl Commands {
 }
 
 impl Driver {
-    /// Everything is asked for in turn, and then waited for. Where devices fail that may not be done:
-    /// then the power is cut to have them mended.
+    /// Submits everything in order, then waits for the answers. With failing devices they may never arrive:
+    /// then a power loss repairs the devices.
     pub(super) fn submit_all(&mut self, all: &[Submission]) -> Result<(), Failure> {
         self.commands = Some(Commands::of(&self.volumes));
         let submitted = all.iter().try_for_each(|submission| match submission {
@@ -249,12 +249,12 @@ impl Driver {
         self.give(command)
     }
 
-    /// The removal of a volume is asked for: of what is asked from now on nothing is carried out.
+    /// Requests the removal of a volume: no request submitted from now on may be executed.
     fn begin_removal(&mut self, volume: usize) -> Result<(), Failure> {
         self.names += 1;
         let new = format!("volume{volume}-{}", self.names);
         let name = self.volumes[volume].name.clone();
-        // What was asked before may be answered while the command is given.
+        // Earlier requests may be answered while the command is given.
         self.pump()?;
         let latest = self.oracle.latest();
         if let Some(commands) = &mut self.commands {
@@ -264,13 +264,13 @@ impl Driver {
         self.give(AdminCommand::RemoveVolume { name })
     }
 
-    /// A command is given, and what has come of earlier ones is heard.
+    /// Gives a command, after handling the answers to earlier ones.
     fn give(&mut self, command: AdminCommand) -> Result<(), Failure> {
         self.hear_answers()?;
         let Some(commands) = &self.commands else { return Ok(()) };
         if let AdminCommand::CreateVolume { name, .. } = &command {
             let is_known = commands.bearer(name) != Bearer::Nothing || commands.is_leaving(name);
-            // Before a crash its removal had begun, and it is going on.
+            // Its removal had begun before a crash, and is continuing.
             if !is_known && self.engine.map().catalogue().by_name(name).is_some() {
                 return Ok(());
             }
@@ -278,7 +278,7 @@ impl Driver {
         self.give_foreseen(command)
     }
 
-    /// Answers to commands are what was foreseen.
+    /// Checks answers to commands against the required ones.
     fn hear_answers(&mut self) -> Result<(), Failure> {
         while let Some(AdminReply { id, result }) = self.engine.next_admin_reply() {
             self.idle_events = 0;
@@ -303,7 +303,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Nothing is under way to a volume that has been removed; of flushes nothing is left to be done.
+    /// Checks that no request to a removed volume is in flight, except flushes, which have nothing left to
+    /// do.
     fn check_drained(&self, name: &str) -> Result<(), Failure> {
         let Some(volume) = self.volumes.iter().position(|volume| volume.name == name) else { return Ok(()) };
         let mut left = self.under_way.values().map(|request| request.ask);
@@ -313,13 +314,14 @@ impl Driver {
         }
     }
 
-    /// Whether the volume of a request is being removed, and whether that was asked for before the request.
+    /// Reports whether the volume of a request is being removed, and whether the removal was requested before
+    /// the request.
     pub(super) fn is_being_removed(&self, volume: usize, ticket: Ticket) -> Option<bool> {
         let at = self.commands.as_ref()?.removed.get(&volume)?;
         Some(ticket > *at)
     }
 
-    /// A command is noted, with what must become of it, and given.
+    /// Registers a command with its required answer, and gives it.
     fn give_foreseen(&mut self, command: AdminCommand) -> Result<(), Failure> {
         let Some(commands) = &mut self.commands else { return Ok(()) };
         let (AdminCommand::CreateVolume { name, .. }
@@ -334,8 +336,8 @@ impl Driver {
         self.hear_answers()
     }
 
-    /// Whether a request to a volume that is being removed may be answered like this. None that was asked for
-    /// after the removal is carried out.
+    /// Checks the answer to a request to a volume that is being removed. No request submitted after the
+    /// removal may be executed.
     pub(super) fn check_removal(
         &self,
         ask: Ask,
@@ -360,8 +362,8 @@ impl Driver {
         }
     }
 
-    /// Waits for all commands, and puts the pool in order: each volume, or its successor, is there, and
-    /// no other one.
+    /// Waits for all commands, and restores the pool: each volume, or its successor, exists, and no other
+    /// one.
     fn end_commands(&mut self) -> Result<(), Failure> {
         self.wait_for_answers()?;
         let Some(commands) = &self.commands else { return Ok(()) };
@@ -391,7 +393,7 @@ impl Driver {
         self.check_volumes()
     }
 
-    /// A successor that was not asked for, or refused, is made.
+    /// Creates a successor whose creation was not requested, or was refused.
     fn create_missing(&mut self, volume: usize, name: &str) -> Result<(), Failure> {
         let command = create(name, &self.volumes[volume].spec);
         let give = |driver: &mut Self| {
@@ -410,7 +412,7 @@ impl Driver {
         self.make_metadata_room(give)
     }
 
-    /// A volume has made way for its successor.
+    /// Replaces a volume by its successor.
     fn succeeded_by(&mut self, volume: usize, name: String) -> Result<(), Failure> {
         let Some(found) = self.engine.volumes().find(|found| found.name == name) else {
             return Err(Failure::Volumes { found: "no successor".to_owned(), expected: name });
@@ -427,7 +429,7 @@ impl Driver {
         Ok(())
     }
 
-    /// All commands that change when maps are durable have ended.
+    /// Adopts the hardening of all volumes, after all commands that change it have ended.
     fn learn_hardening(&mut self) {
         let Some(commands) = &self.commands else { return };
         let last = |name: &String| commands.hardening.get(name).map(Course::last);
@@ -437,8 +439,8 @@ impl Driver {
         }
     }
 
-    /// A crash caught commands somewhere on their way: each is done or not, and those that were
-    /// acknowledged are. What is lacking then is made, and what is too much removed.
+    /// Settles commands that a crash has interrupted: each was executed or not, and the acknowledged ones
+    /// were. Missing volumes are then created, and surplus ones removed.
     pub(super) fn settle_commands(&mut self) -> Result<(), Failure> {
         let Some(commands) = self.commands.take() else { return Ok(()) };
         let found: Vec<_> = self.engine.volumes().collect();

@@ -1,11 +1,11 @@
-//! Crashes of copies of the pool, which itself goes on.
+//! Crashes of copies of the pool, while the pool itself continues.
 //!
-//! What a power loss leaves depends on the devices alone, and recovery costs a fraction of what it takes to
-//! bring a pool into a state worth crashing. So a history is crashed at many more moments than it ends at:
-//! the devices are copied at one, with what is in their caches and in flight, and the power of the copy
-//! fails. It is checked, opened, perhaps stopped again while it is opened, and all its volumes are read, as
-//! after any other crash. Nothing of that reaches the pool that was copied: its history is the same with
-//! copies and without.
+//! The result of a power loss depends only on the devices, and recovery costs a fraction of what it takes to
+//! bring a pool into a state worth crashing. So a history crashes at many more moments than those at which it
+//! ends: the devices are copied, with their caches and writes in flight, and the power of the copy fails. The
+//! copy is checked, opened, possibly stopped again while it is opened, and all its volumes are read, as after
+//! any other crash. Nothing of that affects the original pool: its history is the same with and without
+//! copies.
 
 use super::{Absence, Armed, Crash, Driver, Failure, Health, Setup, Volume};
 use crate::world::Buffers;
@@ -17,7 +17,7 @@ use weir_map::Superblock;
 use weir_model::rng::mix;
 use weir_model::{Bytes, DeviceSet};
 
-/// The engine of a pool that is open; none of one that was copied and is not opened yet.
+/// The engine of an open pool; `None` for a copy that is not open yet.
 pub(super) struct Opened(Option<Engine>);
 
 impl Opened {
@@ -40,64 +40,64 @@ impl DerefMut for Opened {
     }
 }
 
-/// The crashes of copies to come, and what came of those there were.
+/// The pending crashes of copies, and the results of past ones.
 #[derive(Default)]
 pub(crate) struct Copies {
-    /// After how many more events.
+    /// Pending crashes with the number of events until they come.
     armed: Vec<(u64, Crash)>,
-    /// As soon as the engine is in the middle of this.
+    /// Pending crashes that come as soon as the engine is doing this.
     armed_for: Vec<(Activity, Crash)>,
     taken: u64,
     digest: u64,
-    /// Of the copy before.
+    /// Buffers of the previous copy.
     buffers: Option<Buffers>,
 }
 
 impl Copies {
-    /// One is to come after as many events as it says.
+    /// Arms a crash that occurs after the number of events it specifies.
     pub(crate) fn arm(&mut self, crash: &Crash) {
         self.armed.push((crash.after, crash.clone()));
     }
 
-    /// One is to come as soon as the engine is in the middle of this.
+    /// Arms a crash that occurs as soon as the engine is doing this.
     pub(crate) fn arm_for(&mut self, activity: Activity, crash: &Crash) {
         self.armed_for.push((activity, crash.clone()));
     }
 
-    /// What is armed for a moment has missed it.
+    /// Cancels crashes armed for a moment that has not come.
     pub(super) fn disarm(&mut self) {
         self.armed_for.clear();
     }
 
-    /// An event has passed.
+    /// Counts an event.
     pub(crate) fn burn(&mut self) {
         self.armed.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(1));
     }
 
-    /// One whose turn it is.
+    /// Takes a crash that is due.
     pub(crate) fn due(&mut self) -> Option<Crash> {
         let at = self.armed.iter().position(|(left, _)| *left == 0)?;
         Some(self.armed.swap_remove(at).1)
     }
 
-    /// What decides the next one, in a world of this digest.
+    /// Returns the seed of the next copy, in a world of this digest.
     pub(crate) fn seed(&mut self, digest: u64) -> Seed {
         self.taken += 1;
         Seed(mix(digest ^ self.taken))
     }
 
-    /// What the next one works with.
+    /// Returns the buffers for the next copy.
     pub(crate) fn buffers(&mut self, memory: Bytes) -> Buffers {
         self.buffers.take().unwrap_or_else(|| Buffers::new(memory))
     }
 
-    /// A number that two runs share only if the same happened in all copies.
+    /// Returns a digest that two runs share only if the same happened in all copies.
     pub(crate) const fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Opens the pool of a copy after its power has failed, and looks at everything that must be there. Adds
-    /// what was gone through to `statistics`.
+    /// Opens the pool of a copy after its power has failed, and checks everything that must be there. Adds
+    /// the copy's statistics to `statistics`.
     pub(crate) fn try_out(
         &mut self,
         copy: Driver,
@@ -123,7 +123,7 @@ impl Copies {
             copy.check()?;
         }
         self.digest = mix(self.digest ^ copy.digest());
-        // They are of crashes that a pool goes on after.
+        // Gaps are only for crashes after which the pool itself continues.
         copy.statistics.gaps.clear();
         statistics.in_copies += copy.statistics.crashes;
         *statistics += &copy.statistics;
@@ -133,7 +133,7 @@ impl Copies {
 }
 
 impl Driver {
-    /// Copies crash whose turn it is.
+    /// Crashes the copies that are due.
     pub(super) fn crash_copies(&mut self) -> Result<(), Failure> {
         while let Some(crash) = self.copies.due() {
             self.crash_copy(&crash)?;
@@ -149,9 +149,9 @@ impl Driver {
         Ok(())
     }
 
-    /// The power of a copy of the pool fails at this moment, and everything that must be there then is. Does
-    /// nothing while devices deceive, or where one was truncated: after such a crash nothing could be
-    /// promised.
+    /// Copies the pool, fails the power of the copy at this moment, and checks everything that must be there.
+    /// Does nothing while metadata may be damaged, or if a device was truncated: after such a crash no
+    /// guarantee could be checked.
     fn crash_copy(&mut self, crash: &Crash) -> Result<(), Failure> {
         let is_promised = self.health != Health::Dead && self.truncated.is_empty() && !self.deceives();
         if !is_promised || !self.absence.devices.is_empty() {
@@ -170,7 +170,7 @@ impl Driver {
         self.copies.try_out(copy, crash, &mut self.statistics)
     }
 
-    /// A pool like this one in another world. Nothing is in flight there.
+    /// Creates a pool like this one in another world, with nothing in flight.
     pub(super) fn copied(&self, world: World, engine: Opened) -> Self {
         let (volumes, layout) = (self.volumes.clone(), self.layout.clone());
         Self {
@@ -189,7 +189,7 @@ impl Driver {
         }
     }
 
-    /// A pool that is not open, to be [tried out](Copies::try_out).
+    /// Creates a pool that is not open, to be [tried out](Copies::try_out).
     pub(crate) fn unopened(
         setup: Setup,
         world: World,

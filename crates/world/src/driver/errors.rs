@@ -1,9 +1,9 @@
-//! What a failing device may cost: errors for exactly what it concerns.
+//! Judges errors: a failing device may cause errors only for requests that it affects.
 //!
-//! The world knows which devices failed anything since they were last mended. Every error must name one
-//! of them, and a reason that holds for the blocks asked for: a read that fails needs a block that no
-//! other device has, or whose last change need not be durable; a flush that fails, a change that it
-//! was to make durable.
+//! The world knows which devices have failed a command since they were last repaired. Every error must name
+//! one of them, and a reason that holds for the requested blocks: a failed read needs a block that no other
+//! device has, or whose last change need not be durable; a failed flush needs a change that it should have
+//! made durable.
 
 use super::{Ask, Driver, Failure, Health, UnderWay};
 use smallvec::SmallVec;
@@ -11,17 +11,17 @@ use weir_engine::SpaceKind;
 use weir_map::{Found, Map};
 use weir_model::{BLOCK, DeviceSet, ExtentKey, ExtentSize, Op, RequestError, VolumeId, VolumeOffset};
 
-/// For each block that holds something: the devices that have it.
+/// For each block that holds data: the devices that have it.
 pub(crate) type Holders = SmallVec<[DeviceSet; 1]>;
 
-/// Whether two requests are about blocks of one extent.
+/// Reports whether two requests access blocks of a common extent.
 fn meet(a: &Ask, b: &Ask, extent: u64) -> bool {
     let extents = |ask: &Ask| (ask.offset.0 / extent, (ask.offset.0 + ask.len.0).div_ceil(extent));
     let ((a_first, a_end), (b_first, b_end)) = (extents(a), extents(b));
     a.volume == b.volume && a_first < b_end && b_first < a_end
 }
 
-/// The devices that hold each block of a range of a volume, by the map.
+/// Returns the devices that hold each block of a range of a volume, according to the map.
 pub(crate) fn holders(map: &Map, extent: ExtentSize, volume: VolumeId, ask: &Ask) -> Holders {
     let blocks = ask.offset.0 / BLOCK..(ask.offset.0 + ask.len.0).div_ceil(BLOCK);
     let holders = blocks.map(|block| {
@@ -42,13 +42,13 @@ pub(crate) fn holders(map: &Map, extent: ExtentSize, volume: VolumeId, ask: &Ask
     holders.filter(|devices| !devices.is_empty()).collect()
 }
 
-/// Whether each block is on one of these devices at least that does not fail.
+/// Reports whether each block is on at least one device that does not fail.
 pub(crate) fn are_well(holders: &Holders, failing: DeviceSet) -> bool {
     holders.iter().all(|devices| devices.iter().any(|device| !failing.contains(device)))
 }
 
 impl Driver {
-    /// Who holds the blocks of a read, while devices fail and no change of them is under way.
+    /// Returns the holders of the blocks of a read, while devices fail and no change of them is in flight.
     pub(super) fn holders(&self, ask: &Ask) -> Option<Holders> {
         if self.health == Health::Whole || ask.op != Op::Read || self.is_changing(ask) {
             return None;
@@ -56,7 +56,8 @@ impl Driver {
         Some(holders(self.engine.map(), self.setup.extent, self.volumes[ask.volume].id, ask))
     }
 
-    /// A change of extents that are being read: where their blocks are meanwhile nobody can tell.
+    /// Forgets the holders of reads that a change overlaps: the locations of their blocks are unknown
+    /// meanwhile.
     pub(super) fn forget_holders(&mut self, change: &Ask) {
         let extent = self.setup.extent.bytes().0;
         if change.op.changes() {
@@ -71,7 +72,7 @@ impl Driver {
         changes.any(|change| meet(read, change, extent))
     }
 
-    /// A request failed: that must be in order.
+    /// Checks that a request was allowed to fail.
     pub(super) fn failed(&mut self, request: &UnderWay, error: RequestError) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = *request;
         if self.is_promised(request, error) || !self.is_in_order(request, error) {
@@ -111,7 +112,7 @@ impl Driver {
         }
     }
 
-    /// Whether each block of the read was on a device that is well, and still is.
+    /// Reports whether each block of the read was, and still is, on a healthy device.
     fn is_elsewhere(&self, request: &UnderWay) -> bool {
         let all = |holders: Option<&Holders>| holders.is_some_and(|h| are_well(h, self.failing));
         request.ask.op == Op::Read
@@ -123,15 +124,15 @@ impl Driver {
         self.members().all(|member| self.failing.contains(member))
     }
 
-    /// There really is no space.
+    /// Checks that there really is no space.
     fn check_no_space(&self, request: &UnderWay) -> Result<(), Failure> {
-        // It waits for no space any more.
+        // It no longer waits for space.
         if self.is_being_removed(request.ask.volume, request.ticket).is_some() {
             return Ok(());
         }
         self.check_kept(request)?;
         let (needed, room) = (self.extents_needed(request.ticket), self.room);
-        // Second places take space that nobody needs.
+        // Second locations use space that is not needed.
         let own = self.setup.volumes.iter().filter_map(|volume| volume.policy);
         let mut policies = own.chain([self.setup.policy.as_str()]).map(weir_policy::placement::known);
         let thrifty = !self.has_moved && policies.all(|policy| policy.is_some_and(|policy| !policy.moves));

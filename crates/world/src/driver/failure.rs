@@ -1,4 +1,4 @@
-//! How a history can fail.
+//! Failures of a history.
 
 use super::Ask;
 use crate::{Difference, UnknownModel};
@@ -7,35 +7,35 @@ use weir_engine::{AdminError, AdminId, StartError};
 use weir_map::MapError;
 use weir_model::{Bytes, DeviceId, DeviceSet, Nanos, RequestError, RequestId, VolumeOffset};
 
-/// The engine (or the set-up of a test) did what it must not.
+/// Forbidden behaviour of the engine, or an invalid setup.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// The armed crash strikes: what was being done ends here. Never leaves the driver.
+    /// The pending crash occurs: the current step ends here. It never leaves the driver.
     #[error("a crash was due")]
     Cut,
-    /// After a crash of a copy of the pool.
+    /// A failure after a crash of a copy of the pool.
     #[error("in a copy of the pool that crashed: {0}")]
     InCopy(Box<Failure>),
-    /// The engine gave up: what it was sure of was not so.
+    /// The engine panicked: an assertion did not hold.
     #[error("panic: {0}")]
     Panic(String),
-    /// A read answered what no order of the requests explains.
+    /// A read returned data that no order of the requests explains.
     #[error("{ask:?}: {difference}")]
     Difference {
         /// The read.
         ask: Ask,
-        /// What was wrong with the answer.
+        /// The difference between expected and actual data.
         difference: Box<Difference>,
     },
-    /// A request failed though nothing was wrong with it or the devices.
+    /// A request failed without a reason in the request or the devices.
     #[error("{ask:?} failed: {error}")]
     Refused {
         /// The request.
         ask: Ask,
-        /// What it was told.
+        /// The error.
         error: RequestError,
     },
-    /// A request was acknowledged as durable after a device had lost what was.
+    /// A request was acknowledged as durable after a device had lost durable data.
     #[error("{ask:?} was acknowledged though device {device} had been truncated before it was asked for")]
     Truncated {
         /// The request.
@@ -43,48 +43,48 @@ pub enum Failure {
         /// The device.
         device: DeviceId,
     },
-    /// There was room for the write.
+    /// A write was refused although there was space.
     #[error("{ask:?} was told there is no space: at most {needed} of {room} extents can be in use")]
     SpaceLeft {
         /// The request.
         ask: Ask,
-        /// Extents that may hold something.
+        /// Number of extents that may hold data.
         needed: u64,
-        /// Extents there are.
+        /// Number of extents available.
         room: u64,
     },
-    /// A volume is said to take other space than its extents do.
+    /// The reported space usage of a volume differs from that of its extents.
     #[error("volume {volume:?} is reported to take {reported}, its extents take {found}")]
     Usage {
         /// The volume.
         volume: String,
-        /// What the map reports.
+        /// Usage reported by the map.
         reported: Bytes,
-        /// What its extents take.
+        /// Usage of its extents.
         found: Bytes,
     },
-    /// Requests are under way and nothing will ever happen.
+    /// Requests are in flight and no event is pending.
     #[error("{left} requests are never answered; the oldest is {oldest:?}, submitted at {since}")]
     Stuck {
-        /// How many.
+        /// Number of requests.
         left: usize,
         /// One of them.
         oldest: Option<Ask>,
         /// When it was submitted.
         since: Nanos,
     },
-    /// A reply to nothing, a second one, or one with another buffer than the request's.
+    /// A reply to no request, a duplicate, or one with a buffer other than the request's.
     #[error("reply {0:?} answers no request under way, or has another buffer")]
     StrayReply(RequestId),
-    /// The offline check finds damage after a mere crash.
+    /// The offline check found damage after a mere crash.
     #[error("the check finds: {}", findings(.0))]
     Check(Box<weir_map::check::Report>),
-    /// The offline check and the opening of a pool with damaged metadata differ.
+    /// The offline check and the opening of a pool with damaged metadata disagree.
     #[error("the pool {}, but the check finds: {}", if *opened { "opens" } else { "does not open" }, findings(report))]
     NotForetold {
         /// Whether it opened.
         opened: bool,
-        /// What the check said before.
+        /// The earlier report of the check.
         report: Box<weir_map::check::Report>,
     },
     /// The pool did not open.
@@ -98,135 +98,135 @@ pub enum Failure {
     Admin {
         /// The command.
         command: String,
-        /// Why.
+        /// The error.
         error: AdminError,
     },
-    /// A volume was refused though the metadata area has room for it.
+    /// A volume was refused although the metadata area has room for it.
     #[error("a volume is refused, though at most {needed} of {room} pages for metadata are needed")]
     MetadataRoomLeft {
-        /// Pages that may be needed.
+        /// Number of pages that may be needed.
         needed: u64,
-        /// Pages there are.
+        /// Number of pages available.
         room: u64,
     },
-    /// A volume was refused, whatever was given back.
+    /// A volume was refused, however much space was freed.
     #[error("a volume is refused for want of metadata room, though all others were trimmed")]
     MetadataNeverFree,
-    /// A command of the operator is never answered.
+    /// An operator's command is never answered.
     #[error("{0} is never answered")]
     NeverDone(String),
-    /// An answer to no command, or a second one.
+    /// An answer to no command, or a duplicate.
     #[error("{0:?} is answered, and is no command under way")]
     StrayAnswer(AdminId),
-    /// A command was carried out that must be refused.
+    /// A command was executed that must be refused.
     #[error("{command} was carried out")]
     Done {
         /// The command.
         command: String,
     },
-    /// A volume was removed while a request was under way.
+    /// A volume was removed while a request to it was in flight.
     #[error("a volume was removed while this was under way: {ask:?}")]
     RemovedUnder {
         /// The request.
         ask: Ask,
     },
-    /// A request was carried out, or failed for another reason, after its volume was to be removed.
+    /// A request was executed, or failed for another reason, after the removal of its volume was requested.
     #[error("{ask:?} was answered as if its volume were not being removed")]
     AfterRemoval {
         /// The request.
         ask: Ask,
     },
-    /// No request is under way, and the engine is busy all the same, with nothing that ends.
+    /// No request is in flight, but the engine stays busy without completing anything.
     #[error("the engine is busy without end: {0}")]
     Idle(String),
-    /// The engine was told to stop and does not.
+    /// The engine does not stop.
     #[error("the engine does not stop")]
     NeverStops,
-    /// A volume is missing, there is one too many, or one has changed.
+    /// A volume is missing, there is a surplus one, or one has changed.
     #[error("the pool has the volumes {found}, not {expected}")]
     Volumes {
-        /// What there is.
+        /// The volumes found.
         found: String,
-        /// What there should be.
+        /// The expected volumes.
         expected: String,
     },
-    /// Some extents are neither free nor any volume's, or owned twice.
+    /// Some extents are neither free nor owned by a volume, or are owned twice.
     #[error("{taken} are taken, but the volumes own {owned}")]
     Leak {
-        /// What is not free.
+        /// Space that is not free.
         taken: Bytes,
-        /// What volumes have.
+        /// Space owned by volumes.
         owned: Bytes,
     },
-    /// Something on the devices is not what the format says.
+    /// The devices' contents deviate from the format.
     #[error("the devices hold what the format does not allow: {0}")]
     OnDisk(#[from] crate::ondisk::Defect),
-    /// What must be the same in several places is not.
+    /// Copies that must be equal differ.
     #[error("on the devices differ {0}")]
     Unlike(String),
-    /// The devices hold for a volume what no order of the requests explains.
+    /// The devices hold data of a volume that no order of the requests explains.
     #[error("stored on the devices, for {ask:?}: {difference}")]
     Stored {
-        /// A read of what was looked at.
+        /// A read of the examined range.
         ask: Ask,
-        /// What was wrong with it.
+        /// The difference between expected and actual data.
         difference: Box<Difference>,
     },
-    /// Two places that hold a block hold different bytes.
+    /// Two locations of a block hold different bytes.
     #[error("the copies of volume {volume} at {offset} on devices {copies:?} differ")]
     CopiesDiffer {
         /// The volume.
         volume: usize,
-        /// Where in it.
+        /// Offset of the block.
         offset: VolumeOffset,
-        /// Where the two copies are.
+        /// Devices of the two copies.
         copies: [DeviceId; 2],
     },
-    /// Redundancy is not back though there is space for it and all devices are well.
+    /// Redundancy is not restored although there is space for it and all devices are healthy.
     #[error("after {within} of quiet {lacking} is not in two places")]
     NotRedundant {
-        /// What is in one place only.
+        /// Data in one location only.
         lacking: String,
-        /// How long was waited.
+        /// How long the test waited.
         within: Nanos,
     },
-    /// What a policy buffers in two places is in one.
+    /// Data that a policy buffers in two locations is in one.
     #[error("the first block of extent {extent} of volume {volume:?} is buffered in one place only")]
     BufferedOnce {
         /// The volume.
         volume: String,
-        /// Which extent of it.
+        /// The extent.
         extent: u64,
     },
-    /// A pool opened though it must not without these devices.
+    /// A pool opened without these devices although it must not.
     #[error("the pool opened without {0:?}, which it must not")]
     OpenedWithout(DeviceSet),
-    /// A device is back, and the pool does not use it.
+    /// A device has returned, and the pool does not use it.
     #[error("device {0} is back, and something still fails")]
     NotWhole(DeviceId),
-    /// The engine does not say what is at this offset of a volume.
+    /// The engine does not report the block status at this offset of a volume.
     #[error("no block status at {0}")]
     NoStatus(VolumeOffset),
-    /// The server did to a client what it must not.
+    /// The server violated a client's expectations.
     #[error("client {client}: {what}")]
     Client {
-        /// The client, by its position.
+        /// Index of the client.
         client: usize,
-        /// What it did.
+        /// Description of the violation.
         what: String,
     },
-    /// The server did what it must not.
+    /// The server violated an expectation.
     #[error("the server: {0}")]
     Server(String),
-    /// The set-up names no placement policy.
+    /// The setup's placement policy is unknown.
     #[error("no placement policy {0:?}")]
     UnknownPolicy(String),
-    /// The set-up names no timing model.
+    /// The setup's timing model is unknown.
     #[error(transparent)]
     Setup(#[from] UnknownModel),
 }
 
-/// What a check found, and nothing else of it.
+/// Returns the findings of a check.
 fn findings(report: &weir_map::check::Report) -> String {
     if report.findings.is_empty() {
         return "nothing".to_owned();

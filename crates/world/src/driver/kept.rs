@@ -1,64 +1,65 @@
-//! Space that WRITE_ZEROES with NO_HOLE keeps: a promise to later writes.
+//! Space kept by WRITE_ZEROES with NO_HOLE: a guarantee to later writes.
 //!
-//! Once such a request is acknowledged, a write that is submitted afterwards to the extents it touched
-//! lacks no space, until a TRIM of a whole extent gives that space up, or devices fail. A crash may undo
-//! the promise as it may undo the zeros.
+//! Once such a request is acknowledged, later writes to the extents it touched cannot fail for lack of space,
+//! until a TRIM of a whole extent frees the space, or devices fail. A crash may undo the guarantee, as it may
+//! undo the zeros.
 
 use super::{Ask, Driver, Failure, Health, UnderWay};
 use crate::Ticket;
 use rustc_hash::FxHashMap;
 use weir_model::{Bytes, ExtentSize, Op, RequestError};
 
-/// An extent of a volume, by the volume's position and its own number.
+/// An extent: the index of its volume, and its number.
 type Extent = (usize, u64);
 
-/// What was promised.
+/// The guarantees.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// Writes submitted later than this lack no space, and whether a crash does not undo that.
+    /// Guaranteed extents: writes submitted after this ticket cannot lack space, and whether the guarantee
+    /// survives a crash.
     promised: FxHashMap<Extent, (Ticket, bool)>,
-    /// When space was given up last, or perhaps was: a request that does it was submitted or ended.
+    /// When space was last freed, or possibly freed: a request that does so was submitted or ended.
     given_up: FxHashMap<Extent, Ticket>,
-    /// Requests in flight that give up the space of these extents.
+    /// Requests in flight that free the space of these extents.
     giving_up: FxHashMap<Ticket, Vec<Extent>>,
-    /// Requests in flight that keep space, and whether they promise anything.
+    /// Requests in flight that keep space, and whether they guarantee anything.
     keeping: FxHashMap<Ticket, bool>,
 }
 
-/// The volume of a request, as a promise about space sees it.
+/// The properties of a request's volume that matter for guarantees.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) extent: ExtentSize,
-    /// The volume's size.
+    /// Size of the volume.
     pub(crate) size: Bytes,
 }
 
 impl Shape {
-    /// The extents that a request touches, or those that it covers.
+    /// Returns the extents that a request touches, or, with `covered`, those that it covers.
     fn extents_of(self, ask: &Ask, covered: bool) -> impl Iterator<Item = Extent> + use<> {
         let (extent, size) = (self.extent.bytes().0, self.size.0);
         let (start, end, volume) = (ask.offset.0, ask.offset.0 + ask.len.0, ask.volume);
         let first = if covered { start.div_ceil(extent) } else { start / extent };
-        // The last one may be shorter.
+        // The last extent may be shorter.
         let last = if covered && end < size { end / extent } else { end.div_ceil(extent) };
         (first..last).map(move |index| (volume, index))
     }
 }
 
 impl Kept {
-    /// Nothing is promised any more, nor by what is in flight.
+    /// Drops all guarantees, including those of requests in flight.
     pub(crate) fn forget_all(&mut self) {
         self.promised.clear();
         self.promise_nothing();
     }
 
-    /// A volume is a new one.
+    /// Drops the guarantees of a volume that was created anew.
     pub(crate) fn forget_volume(&mut self, volume: usize) {
         self.promised.retain(|extent, _| extent.0 != volume);
         self.giving_up.retain(|_, extents| extents.first().is_none_or(|extent| extent.0 != volume));
     }
 
-    /// What was not durable may be gone.
+    /// Drops the guarantees that are not durable.
     pub(crate) fn crash(&mut self) {
         self.promised.retain(|_, (_, durable)| *durable);
         self.given_up.clear();
@@ -66,18 +67,18 @@ impl Kept {
         self.keeping.clear();
     }
 
-    /// Whether a request in flight is to keep space.
+    /// Reports whether a request in flight may guarantee space.
     pub(crate) fn is_keeping(&self) -> bool {
         self.keeping.values().any(|promises| *promises)
     }
 
-    /// What is in flight promises nothing. Where the metadata area is full, zeros are written, and that
-    /// space is to be kept is not remembered.
+    /// Makes requests in flight guarantee nothing. If the metadata area is full, zeros are written, and the
+    /// kept space is not recorded.
     pub(crate) fn promise_nothing(&mut self) {
         self.keeping.values_mut().for_each(|promises| *promises = false);
     }
 
-    /// A request is submitted.
+    /// Registers a submitted request.
     pub(crate) fn begun(&mut self, ask: &Ask, ticket: Ticket, shape: Shape) {
         match ask.op {
             Op::WriteZeroes { no_hole: true } => {
@@ -92,7 +93,7 @@ impl Kept {
         }
     }
 
-    /// A request has ended, with success or without, or nothing more is carried out of it.
+    /// Registers the end of a request: it succeeded, failed, or will not be continued.
     pub(crate) fn ended(&mut self, ticket: Ticket, now: Ticket) {
         if let Some(extents) = self.giving_up.remove(&ticket) {
             self.give_up(&extents, now);
@@ -100,7 +101,7 @@ impl Kept {
         self.keeping.remove(&ticket);
     }
 
-    /// A request succeeded, of which [`Self::ended`] is not told yet: what it promises.
+    /// Registers the guarantee of a successful request, before [`Self::ended`].
     pub(crate) fn succeeded(&mut self, ask: &Ask, ticket: Ticket, now: Ticket, shape: Shape) {
         if self.keeping.get(&ticket).is_some_and(|promises| *promises) {
             for extent in shape.extents_of(ask, false) {
@@ -116,14 +117,14 @@ impl Kept {
         }
     }
 
-    /// A flush submitted then succeeded.
+    /// Registers a successful flush that was submitted as this ticket.
     pub(crate) fn flushed(&mut self, volume: usize, ticket: Ticket) {
         let all = self.promised.iter_mut();
         let covered = all.filter(|(extent, (at, _))| extent.0 == volume && *at < ticket);
         covered.for_each(|(_, (_, durable))| *durable = true);
     }
 
-    /// Whether a request cannot be told that there is no space.
+    /// Reports whether a request cannot fail for lack of space.
     pub(crate) fn is_promised(&self, ask: &Ask, ticket: Ticket, shape: Shape) -> bool {
         let is_kept = |extent: Extent| self.promised.get(&extent).is_some_and(|(at, _)| *at < ticket);
         matches!(ask.op, Op::Write | Op::WriteZeroes { .. }) && shape.extents_of(ask, false).all(is_kept)
@@ -142,13 +143,13 @@ impl Driver {
         Shape { extent: self.setup.extent, size: self.volumes[ask.volume].spec.size }
     }
 
-    /// A request is submitted.
+    /// Registers a submitted request.
     pub(super) fn note_keeping(&mut self, ask: &Ask, ticket: Ticket) {
         let shape = self.shape(ask);
         self.kept_space.begun(ask, ticket, shape);
     }
 
-    /// A request has ended: what it promises of space, and what it gave up.
+    /// Registers the end of a request: its guarantee, and the space it freed.
     pub(super) fn note_kept(&mut self, request: &UnderWay, succeeded: bool) {
         let UnderWay { ask, ticket, .. } = request;
         let (now, shape) = (self.oracle.latest(), self.shape(ask));
@@ -163,7 +164,7 @@ impl Driver {
         self.kept_space.ended(*ticket, now);
     }
 
-    /// A change was told that there is no space: not where it was kept.
+    /// Checks that a change that failed for lack of space had no guarantee.
     pub(super) fn check_kept(&self, request: &UnderWay) -> Result<(), Failure> {
         let UnderWay { ask, ticket, .. } = request;
         let is_whole = self.health == Health::Whole && !self.deceived;

@@ -1,4 +1,4 @@
-//! The operator's part: volumes come and go, the engine stops, crashes and opens again.
+//! The operator's part: creates and removes volumes; stops, crashes and opens the engine.
 
 use super::absence::Absence;
 use super::rot;
@@ -14,17 +14,17 @@ use weir_model::{
 };
 use weir_policy::placement::for_tests;
 
-/// What a check reads at once.
+/// Number of bytes that a check reads at once.
 const CHECK: Bytes = Bytes::kib(256);
 
-/// How often opening a pool with broken devices is tried. More often than a fault strikes.
+/// Number of attempts to open a pool with broken devices: more than a fault strikes.
 const OPEN_ATTEMPTS: usize = 50;
 
-/// The pool's name for itself.
+/// Id of the pool.
 pub(super) const POOL: PoolId = PoolId([7; 16]);
 
 impl Driver {
-    /// Once nothing else is under way: reads all volumes, and looks at what is said about them.
+    /// Waits for everything in flight, then reads all volumes and checks what is reported about them.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         self.drain()?;
         for volume in 0..self.volumes.len() {
@@ -44,7 +44,7 @@ impl Driver {
         self.audit_now_and_then()
     }
 
-    /// What is called a hole reads as zeros.
+    /// Checks that reported holes read as zeros.
     fn check_holes(&mut self, volume: usize) -> Result<(), Failure> {
         let Volume { id, spec: VolumeSpec { size, .. }, .. } = self.volumes[volume];
         let (mut at, mut runs) = (VolumeOffset(0), Vec::new());
@@ -66,15 +66,15 @@ impl Driver {
         Ok(())
     }
 
-    /// Space is owned by somebody or free.
+    /// Checks that all space is either owned or free.
     fn check_space(&mut self) -> Result<(), Failure> {
-        // Space given up is quarantined until commands begun before have ended, a checkpoint's included.
+        // Freed space is quarantined until earlier commands, including a checkpoint's, have ended.
         if !self.let_commands_end()? {
             return Ok(());
         }
         let (map, extent) = (self.engine.map(), self.setup.extent.bytes().0);
         let spaces = map.devices().iter().map(|sb| map.space(sb.device));
-        // What was given up and is not durably so is still somebody's.
+        // Space whose release is not durable is still owned.
         let taken = spaces.map(|space| u64::from(space.extents() - space.free())).sum::<u64>() * extent;
         let owned = map.owned_extents() * extent;
         if taken == owned || self.health != Health::Whole {
@@ -83,8 +83,8 @@ impl Driver {
         Err(Failure::Leak { taken: Bytes(taken), owned: Bytes(owned) })
     }
 
-    /// Stops in good order and opens again. The devices lose what was not flushed: a stop must
-    /// have left nothing behind.
+    /// Stops gracefully and opens again. The devices lose everything not flushed: a stop must have left
+    /// nothing unflushed.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
         self.drain()?;
         self.engine.begin_stop(self.world.now());
@@ -107,13 +107,13 @@ impl Driver {
         self.open()
     }
 
-    /// Everything stops in the middle; then the pool is opened, perhaps in several attempts.
+    /// Stops everything abruptly; then opens the pool, possibly in several attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
         self.note_crash(crash.how);
         self.recover(crash)
     }
 
-    /// What the pool is doing when it crashes.
+    /// Records what the pool is doing when it crashes.
     pub(super) fn note_crash(&mut self, how: Stop) {
         self.struck(strike(how));
         let checkpoint = [Activity::CheckpointPages, Activity::CheckpointFlush, Activity::CheckpointRoot];
@@ -122,7 +122,7 @@ impl Driver {
         self.statistics.after_wrap += u64::from(self.engine.is_doing(Activity::JournalWrapped));
     }
 
-    /// Everything stops, and the pool is opened.
+    /// Stops everything and opens the pool.
     pub(super) fn recover(&mut self, crash: &Crash) -> Result<(), Failure> {
         self.stop(crash.how);
         if !self.truncated.is_empty() {
@@ -134,15 +134,15 @@ impl Driver {
             return self.except();
         }
         if let Some(rot) = crash.rot.filter(|_| crash.how == Stop::PowerCut) {
-            // Of a member left behind and one that rots nothing could be promised.
+            // With one member left behind and another that rots, no guarantee could be checked.
             if !self.has_left_behind() {
                 self.rot(rot)?;
             }
         }
         for Again { write, how } in &crash.again {
-            // An opening that starts from the older root may write over damaged pages of the newest one
-            // before that root: then no sector is spoilt any more, but the newest root is still good for
-            // nothing.
+            // An opening that starts from the older root may overwrite damaged pages of the newest root
+            // before it writes a root of its own: then no sector is damaged any more, but the newest root is
+            // still invalid.
             damaged |= !self.spoilt_metadata().is_empty();
             self.world.stop_at_store_write(Some(*write), *how);
             let lenient = self.health == Health::Broken;
@@ -161,7 +161,8 @@ impl Driver {
             }
             self.stop(*how);
             self.check_metadata(damaged)?;
-            // Opening writes, too, and that may have gone astray to where the last frame was.
+            // Opening writes, too, and these writes may have been misdirected to the position of the last
+            // frame.
             if self.tail_is_spoilt() {
                 return self.except();
             }
@@ -169,7 +170,7 @@ impl Driver {
         self.open()
     }
 
-    /// What was struck nobody can notice, and the pool may be older than it should be.
+    /// Replaces a pool whose damage cannot be noticed, and which may be older than it should be.
     fn except(&mut self) -> Result<(), Failure> {
         self.statistics.excepted += 1;
         self.begin_anew()
@@ -188,7 +189,7 @@ impl Driver {
         self.note_hit(strike, Moment::Recovery);
     }
 
-    /// What the crash left of the metadata is as a crash may leave it, unless it was `damaged` before.
+    /// Checks that the metadata is as a crash may leave it, unless it was `damaged` before.
     fn check_metadata(&mut self, damaged: bool) -> Result<(), Failure> {
         if damaged || self.health != Health::Whole || !self.spoilt_metadata().is_empty() {
             return Ok(());
@@ -211,7 +212,7 @@ impl Driver {
         self.check_volumes()
     }
 
-    /// Opens the pool. Broken devices may need several attempts, or make it impossible.
+    /// Opens the pool. With broken devices this may take several attempts, or be impossible.
     fn reopen(&mut self) -> Result<(), Failure> {
         let mut foretold = self.foretell();
         for _ in 0..OPEN_ATTEMPTS {
@@ -224,14 +225,14 @@ impl Driver {
                     self.engine = Opened::of(engine);
                     self.is_serving = true;
                     self.apply_policies();
-                    // A device that gave up what a failed flush should have kept cannot be asked again.
+                    // A device that lost what a failed flush should have kept cannot be used to verify it.
                     if self.health == Health::Whole {
                         self.oracle.settled();
                     }
                     return Ok(());
                 }
                 Err(Failure::Open(error)) if self.may_fail_to_open(&error) => {
-                    // The server is started again: what could not be flushed can still be read.
+                    // The server is started again: data that could not be flushed can still be read.
                     self.world.stop(Stop::Kill);
                     self.world.recall_unflushed();
                     self.oracle.crash(Stop::Kill);
@@ -246,12 +247,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether the pool may fail to open this way: devices fail, and not only those that are left out.
+    /// Reports whether the pool may fail to open with this error: devices fail, and not only the missing
+    /// ones.
     fn may_fail_to_open(&self, error: &MapError) -> bool {
         self.health == Health::Broken && self.absence.devices.is_empty() && is_of_devices(error)
     }
 
-    /// The engine does not remember volumes' own policies.
+    /// Sets the volumes' own policies, which the engine does not store.
     pub(super) fn apply_policies(&mut self) {
         for Volume { name, spec, .. } in &self.volumes {
             let choice = spec.policy.and_then(for_tests);
@@ -259,7 +261,7 @@ impl Driver {
         }
     }
 
-    /// The pool has the volumes it should have.
+    /// Checks that the pool has the volumes it should have.
     pub(super) fn check_volumes(&self) -> Result<(), Failure> {
         let mut found: Vec<_> =
             self.engine.volumes().map(|v| (v.name, v.id, v.size, v.hardening as u8)).collect();
@@ -273,8 +275,8 @@ impl Driver {
         Err(Failure::Volumes { found: format!("{found:?}"), expected: format!("{expected:?}") })
     }
 
-    /// A volume gives way to a new one of the same size. Where devices fail that may not come to an
-    /// end: then the power is cut to have them mended.
+    /// Replaces a volume by a new one of the same size. With failing devices this may not complete: then a
+    /// power loss repairs the devices.
     pub(super) fn replace(&mut self, replace: &Replace) -> Result<(), Failure> {
         match self.try_to_replace(replace.volume % self.volumes.len(), &replace.meanwhile) {
             Err(Failure::Admin { .. }) if self.health == Health::Broken => {
@@ -302,7 +304,7 @@ impl Driver {
         self.check_volumes()
     }
 
-    /// Clients of all volumes but one ask.
+    /// Submits requests to all volumes but one.
     fn ask_others(&mut self, but: usize, asks: &[Ask]) -> Result<(), Failure> {
         let volumes = self.volumes.len();
         let mut asks = asks.iter().filter(|_| volumes > 1);
@@ -324,8 +326,8 @@ impl Driver {
         self.replacing = None;
     }
 
-    /// A crash caught the replacement of a volume somewhere on its way: it is there as it was, or
-    /// gone, or the new one is there.
+    /// Settles the replacement of a volume that a crash has interrupted: the volume is unchanged, or removed,
+    /// or the new one exists.
     fn settle_replacement(&mut self) -> Result<(), Failure> {
         let Some(Replacing { volume, new, removed }) = self.replacing.take() else { return Ok(()) };
         let (old, spec) = (self.volumes[volume].name.clone(), self.volumes[volume].spec);
@@ -349,7 +351,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether any volume has been given what another one gave up.
+    /// Records whether any volume has received space that another one has freed.
     fn note_owners(&mut self) {
         let (map, owners) = (self.engine.map(), &mut self.owners);
         let mut reused = false;
@@ -383,7 +385,7 @@ impl Driver {
         }
     }
 
-    /// Creates the volume that takes the place of one that was removed.
+    /// Creates the successor of a removed volume.
     fn create_successor(&mut self, volume: usize, name: &str, spec: VolumeSpec) -> Result<(), Failure> {
         let create = |driver: &mut Self| match driver.create_volume(name.to_owned(), spec) {
             Ok(created) => {
@@ -405,7 +407,7 @@ impl Driver {
         Ok(given)
     }
 
-    /// Has a command carried out, waiting for its end.
+    /// Executes a command and waits for its end.
     pub(super) fn admin(&mut self, command: AdminCommand) -> Result<(), Failure> {
         let given = self.command(command)?;
         self.end_of(&given)
@@ -427,15 +429,16 @@ impl Driver {
         }
     }
 
-    /// Extents that had to hold something at any time since a request was submitted: an upper bound.
+    /// Returns an upper bound of the number of extents that had to hold data at any time since a request was
+    /// submitted.
     pub(super) fn extents_needed(&self, since: Ticket) -> u64 {
         let held = (0..self.volumes.len()).map(|volume| self.extents_held(volume, since));
         let gone = self.gone.iter().filter(|(at, _)| *at >= since).map(|(_, extents)| *extents);
         held.chain(gone).sum()
     }
 
-    /// The part of one volume in that. What was rewritten while its device was lost is in two places, each
-    /// of which has blocks that the other has not.
+    /// Returns one volume's share of that. Data rewritten while its device was lost is in two locations, each
+    /// of which has blocks that the other lacks.
     fn extents_held(&self, volume: usize, since: Ticket) -> u64 {
         let (extent, size) = (self.setup.extent.bytes(), self.volumes[volume].spec.size);
         let copies = u64::from(self.volumes[volume].spec.copies);
@@ -449,7 +452,7 @@ impl Driver {
         (0..size.0).step_by(extent.0 as usize).map(held).sum()
     }
 
-    /// Whole places of an extent that has a record.
+    /// Returns the number of whole locations of an extent that has a record.
     fn whole_places(&self, volume: usize, at: VolumeOffset) -> u64 {
         let key = ExtentKey { volume: self.volumes[volume].id, index: self.setup.extent.index(at) };
         let Found::Record(record) = self.engine.map().find(key) else { return 0 };
@@ -470,7 +473,7 @@ pub(super) struct Given {
     what: String,
 }
 
-/// Whether a pool may fail to open this way because of devices that fail.
+/// Reports whether a pool may fail to open with this error because of failing devices.
 pub(crate) fn is_of_devices(error: &MapError) -> bool {
     use MapError::{Absent, Io, MetadataAbsent, MirrorAbsent, Mismatch, Stale};
     matches!(
@@ -479,7 +482,7 @@ pub(crate) fn is_of_devices(error: &MapError) -> bool {
     )
 }
 
-/// An oracle for these volumes.
+/// Creates an oracle for these volumes.
 pub(crate) fn oracle(volumes: &[VolumeSpec]) -> Oracle {
     let mut oracle = Oracle::new(&volumes.iter().map(|volume| volume.size).collect::<Vec<_>>());
     for (number, _) in volumes.iter().enumerate().filter(|(_, v)| v.hardening == Hardening::Write) {
@@ -488,7 +491,7 @@ pub(crate) fn oracle(volumes: &[VolumeSpec]) -> Oracle {
     oracle
 }
 
-/// Creates the pool; its superblocks.
+/// Creates the pool; returns its superblocks.
 pub(crate) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superblock>, Failure> {
     let extent = setup.extent.bytes().0;
     let members: DeviceSet = (0..if setup.mirrored { 2 } else { 1 }).map(DeviceId).collect();
@@ -529,8 +532,8 @@ pub(crate) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superb
     Ok(superblocks)
 }
 
-/// Finds the devices' superblocks, opens the map and starts an engine; without the devices that do not
-/// answer, if that is `lenient`.
+/// Finds the devices' superblocks, opens the map and starts an engine; with `lenient`, without devices that
+/// do not respond.
 pub(crate) fn open_pool(
     world: &mut World,
     setup: &Setup,

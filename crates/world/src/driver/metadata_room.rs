@@ -1,9 +1,9 @@
-//! Volumes for which the metadata area has no room.
+//! Volumes that are refused because the metadata area is full.
 //!
-//! The areas of these pools are smaller than those that weir makes, so that they are soon full, and then a
-//! volume is refused. A refusal is in order only while the area is as full as that: once everything in flight
-//! has ended, that is reckoned from what each volume's map holds, not from the map's own counts; and room
-//! that clients give back by TRIM must be there for the volume.
+//! The areas of these pools are smaller than those that weir creates, so that they fill up soon, and then a
+//! volume is refused. A refusal is correct only while the area is really that full. Once everything in flight
+//! has ended, this is computed from the contents of each volume's map, not from the map's own counts; and
+//! space that clients free by TRIM must become available to the volume.
 
 use super::{Ask, Driver, Failure, Health};
 use std::collections::BTreeSet;
@@ -11,30 +11,30 @@ use weir_engine::AdminError;
 use weir_map::Value;
 use weir_model::{BLOCK, Bytes, Op, RequestError, VolumeOffset};
 
-/// What a page of metadata holds.
+/// Payload of a metadata page.
 const PAYLOAD: u64 = 4032;
-/// Extents that one map page names.
+/// Number of extents per map page.
 const FANOUT: u64 = 504;
-/// Records that are written together.
+/// Number of records written together.
 const GROUP: u64 = 128;
-/// Table pages at most: as many as ids that may be used again only after a checkpoint can make of these
+/// Maximum number of table pages: those that ids which are reusable only after a checkpoint can add to these
 /// small maps, and one for the records.
 const TABLES: u64 = 4;
-/// Of each object three versions may be on disk: two roots', and that of a checkpoint being written.
+/// Maximum number of versions of each object on disk: two roots', and that of a checkpoint being written.
 const VERSIONS: u64 = 3;
-/// Pages that are kept free.
+/// Number of reserved pages.
 const RESERVE: u64 = 64;
 
 impl Driver {
-    /// Whether a command failed because the metadata area is full, which may be in order.
+    /// Reports whether a command failed because the metadata area is full, which may be correct.
     pub(super) fn is_refused_for_room(&self, failure: &Failure) -> bool {
         let error = RequestError::NoSpace;
         self.health == Health::Whole
             && matches!(failure, Failure::Admin { error: AdminError::Failed(e), .. } if *e == error)
     }
 
-    /// Has a volume made, which was refused for want of metadata room: tries again once nothing is in flight,
-    /// and after that with one volume after the other trimmed, until `create` says that it was made.
+    /// Creates a volume that was refused for lack of metadata space: retries once nothing is in flight, and
+    /// then with one volume after the other trimmed, until `create` reports success.
     pub(super) fn make_metadata_room(
         &mut self,
         mut create: impl FnMut(&mut Self) -> Result<bool, Failure>,
@@ -53,9 +53,9 @@ impl Driver {
         Ok(())
     }
 
-    /// All volumes were trimmed, and the metadata area has no room. That is in order only where a TRIM has to
-    /// leave something, a volume's last block that is not whole: its record can fill an area as small as
-    /// these. Such a pool is used no more.
+    /// Handles a metadata area that has no room although all volumes were trimmed. That is correct only if a
+    /// TRIM has to leave something, the last partial block of a volume: its record can fill an area as small
+    /// as these. The pool is then replaced.
     fn never_has_room(&mut self) -> Result<(), Failure> {
         let has_tail = |volume: usize| !self.volumes[volume].spec.size.0.is_multiple_of(BLOCK);
         if self.volumes_there().into_iter().any(has_tail) {
@@ -65,14 +65,14 @@ impl Driver {
         }
     }
 
-    /// Volumes that have not made way for another one.
+    /// Returns the volumes that have not been replaced.
     fn volumes_there(&self) -> Vec<usize> {
         let ids: BTreeSet<_> = self.engine.volumes().map(|volume| volume.id).collect();
         (0..self.volumes.len()).filter(|volume| ids.contains(&self.volumes[*volume].id)).collect()
     }
 
-    /// Everything asked for ends, and is durable then; all else that is in flight as well, unless there is no
-    /// end to what a policy asks for: false.
+    /// Waits until every request is complete and durable, and nothing else is in flight. Returns false if a
+    /// policy never stops submitting.
     fn come_to_rest(&mut self) -> Result<bool, Failure> {
         self.drain()?;
         for volume in self.volumes_there() {
@@ -83,7 +83,7 @@ impl Driver {
         self.let_commands_end()
     }
 
-    /// By what the map holds of each volume, the area may have no room for one more extent.
+    /// Checks, by the map's contents of each volume, that the area may have no room for one more extent.
     fn check_metadata_full(&self) -> Result<(), Failure> {
         let map = self.engine.map();
         let extent = self.setup.extent;
@@ -99,7 +99,7 @@ impl Driver {
             (leaves, extents, volumes) =
                 (leaves + used.len() as u64 + above, extents + of_volume, volumes + 1);
         }
-        // Those of records that are there, and of what moves have not made durable; and another one.
+        // The groups of existing records and of moves that are not durable, and another one.
         let groups = (records + map.pending() as u64).min(extents / GROUP + 1) + 1;
         let bitmap = u64::from(extent.blocks()) / 8;
         let group_pages = (GROUP * (5 + 2 * (6 + bitmap) + bitmap)).div_ceil(PAYLOAD);

@@ -1,5 +1,4 @@
-//! Clients' requests on their way: from the step that asks to the answer that the oracle judges, as time
-//! passes.
+//! Clients' requests in flight: from the step that submits them to the reply that the oracle judges.
 
 use super::{Ask, Driver, Failure, Health, UnderWay};
 use crate::{Answer, Change, Place, Spoilt};
@@ -8,16 +7,16 @@ use weir_model::{
     BLOCK, Buffer, Bytes, Hint, Memory, Nanos, Op, ReadShape, Reply, Request, RequestId, SECTOR, VolumeOffset,
 };
 
-/// The longest read or write one request may carry: the longest buffer.
+/// Maximum length of a read or write: the longest buffer.
 const PAYLOAD_MAX: Bytes = Bytes::mib(4);
 
-/// How many events may pass without any step, request or command of the operator coming to its end.
+/// Maximum number of events without any step, request or operator command completing.
 const IDLE_EVENTS_MAX: u32 = 1_000_000;
-/// Events after which a policy that moves at random is taken to be at it for ever.
+/// Number of events after which a policy that moves at random is assumed to stay busy.
 const BUSY_EVENTS_MAX: u32 = 100_000;
 
 impl Driver {
-    /// Submits a request as soon as the engine and the buffer memory take it.
+    /// Submits a request as soon as the engine and the buffer memory accept it.
     pub(super) fn ask(&mut self, ask: Ask) -> Result<(), Failure> {
         let Some(ask) = self.fit(ask) else { return Ok(()) };
         while !self.engine.can_accept() || self.under_way.len() >= self.setup.depth {
@@ -40,12 +39,13 @@ impl Driver {
             let bytes = self.world.memory.bytes_mut(buffer);
             let payload = within(&ask);
             if ask.op == Op::Write {
-                // Foreign bytes around what is written.
+                // Foreign bytes around the written range.
                 bytes[..payload.start].fill(0xee);
                 bytes[payload.end..].fill(0xee);
                 self.oracle.fill(ticket, place, &mut bytes[payload]);
             } else {
-                // What no command brings is not taken for what an earlier one left in the buffer.
+                // Bytes that no command delivers must not be mistaken for an earlier request's contents of
+                // the buffer.
                 bytes[payload].chunks_mut(SECTOR as usize).for_each(|sector| sector[..32].fill(0xee));
             }
         }
@@ -68,7 +68,7 @@ impl Driver {
         self.pump()
     }
 
-    /// The request cut to what its volume has and a buffer can hold; `None` if nothing is left.
+    /// Limits the request to its volume and to the longest buffer; returns `None` if nothing is left.
     pub(super) fn fit(&self, ask: Ask) -> Option<Ask> {
         let volume = ask.volume % self.volumes.len();
         if ask.op == Op::Flush {
@@ -96,7 +96,7 @@ impl Driver {
             if let Some(buffer) = self.world.memory.take(len) {
                 return Ok(buffer);
             }
-            // What devices that were given up may still fill never comes back.
+            // Buffers that given-up devices may still fill never return.
             if self.under_way.is_empty() {
                 return Err(self.stuck());
             }
@@ -104,7 +104,7 @@ impl Driver {
         }
     }
 
-    /// Everything that can happen at this instant happens.
+    /// Runs everything that can happen at this instant.
     pub(super) fn pump(&mut self) -> Result<(), Failure> {
         self.engine.pump(&mut self.world);
         self.note_strikes();
@@ -114,7 +114,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Time moves on to the next event, at most to `limit`; false if nothing is to come by then.
+    /// Advances to the next event, at most to `limit`; returns false if there is none by then.
     pub(super) fn advance(&mut self, limit: Nanos) -> Result<bool, Failure> {
         let next = [self.world.next_event(), self.engine.deadline()].into_iter().flatten().min();
         let Some(next) = next.filter(|next| *next <= limit) else { return Ok(false) };
@@ -127,7 +127,7 @@ impl Driver {
             return Err(if self.under_way.is_empty() { Failure::Idle(what()) } else { self.stuck() });
         }
         let mut done = std::mem::take(&mut self.done);
-        // After a jump of the clock all that is overdue comes at once.
+        // After a jump of the clock, all overdue completions come at once.
         self.world.advance(next.max(self.world.now()), &mut done);
         self.note_strikes();
         for answer in done.drain(..) {
@@ -139,8 +139,8 @@ impl Driver {
         Ok(true)
     }
 
-    /// Time passes until no command is in flight. False if that may never be: a policy that moves at random
-    /// may ask for more than slow devices can do.
+    /// Advances until no command is in flight. Returns false if that may never happen: a policy that moves at
+    /// random may request more than slow devices can do.
     pub(super) fn let_commands_end(&mut self) -> Result<bool, Failure> {
         let own = self.engine.volumes().filter_map(|volume| volume.policy);
         let moves_at_random = own.chain([self.setup.policy.as_str()]).any(|policy| policy == "chaos");
@@ -155,7 +155,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// Time passes until `answers` more requests are answered, or none is under way.
+    /// Advances until `answers` more requests are answered, or none is in flight.
     pub(super) fn wait(&mut self, answers: usize) -> Result<(), Failure> {
         let left = self.under_way.len().saturating_sub(answers);
         while self.under_way.len() > left {
@@ -186,7 +186,7 @@ impl Driver {
         self.wait(usize::MAX)
     }
 
-    /// A reply goes past the oracle.
+    /// Checks a reply against the oracle.
     pub(super) fn answered(&mut self, reply: Reply) -> Result<(), Failure> {
         self.world.note(reply.id.0 ^ reply.response.0.rotate_left(32) ^ u64::from(reply.result.is_err()));
         let request = self.under_way.remove(&reply.id).ok_or(Failure::StrayReply(reply.id))?;
@@ -207,8 +207,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether the reply gives back the request's buffer. A device that hangs may keep it: of a request that
-    /// failed or a write, which another one has taken, there is none then; of a read, another one as long.
+    /// Reports whether the reply returns the request's buffer. A hung device may keep it: a failed request,
+    /// or a write that another device has executed, then returns none, and a read returns another one of the
+    /// same length.
     pub(super) fn has_its_buffer(&self, request: &UnderWay, reply: &Reply) -> bool {
         let may_be_kept = self.health == Health::Broken;
         match (request.buffer, reply.buffer) {
@@ -230,7 +231,7 @@ impl Driver {
         match (ask.op, buffer) {
             (Op::Read, Some(buffer)) => {
                 let payload = buffer.part(within(&ask).start as u32, ask.len.0 as u32);
-                // Without checksums nobody but the devices knows of these.
+                // Without checksums, only the devices know of the damaged sectors.
                 let spoilt = match shape {
                     ReadShape::Zeros => Spoilt::default(),
                     _ => self.world.memory.spoilt(payload),
@@ -250,7 +251,7 @@ impl Driver {
     }
 }
 
-/// Where in its buffer a request's payload is.
+/// Returns the range of a request's payload in its buffer.
 fn within(ask: &Ask) -> std::ops::Range<usize> {
     let start = (ask.offset.0 % BLOCK) as usize;
     start..start + ask.len.0 as usize

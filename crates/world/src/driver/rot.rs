@@ -1,9 +1,9 @@
-//! What devices do without telling anybody: bit rot, and writes that went astray.
+//! Silent faults of devices: bit rot and misdirected writes.
 //!
-//! In users' data nobody can notice; the world knows which sectors were struck, and they are counted
-//! apart. In metadata it must be noticed: the pool opens as if nothing had been (from the mirror, from
-//! the older root, or because nothing that counts was struck), or refuses to. The last frame of a
-//! journal that is nowhere else is excepted: one that was lost looks like one that was never written.
+//! In user data they cannot be noticed; the world knows which sectors were damaged, and they are counted
+//! separately. In metadata they must be noticed: the pool opens as if nothing had happened (from the mirror,
+//! from the older root, or because nothing relevant was damaged), or refuses to open. The last frame of an
+//! unmirrored journal is the exception: a lost frame looks like one that was never written.
 
 use super::lifecycle::{POOL, open_pool};
 use super::{Driver, Failure, Health};
@@ -17,7 +17,7 @@ use weir_map::{MapError, PAGE, Superblock};
 use weir_model::{BLOCK, Bytes, DeviceId, DeviceOffset, DeviceSet};
 
 impl Driver {
-    /// A bit changes while the power is off. If the pool does not open then, it is put right.
+    /// Flips a bit while the power is off. If the pool does not open then, the bit is restored.
     pub(super) fn rot(&mut self, pick: u64) -> Result<(), Failure> {
         let rotten = rot(&mut self.world, &self.layout, self.setup.mirrored, pick);
         let Some(Rotten { device, at, bits, of_metadata }) = rotten else { return Ok(()) };
@@ -55,7 +55,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What the offline check says of metadata that was struck.
+    /// Runs the offline check on damaged metadata, to predict what opening finds.
     pub(super) fn foretell(&mut self) -> Option<Box<Report>> {
         if self.health != Health::Whole || self.spoilt_metadata().is_empty() {
             return None;
@@ -64,8 +64,8 @@ impl Driver {
         Some(Box::new(weir_map::check(&mut self.world, &sizes)))
     }
 
-    /// The pool does not open. That is in order where metadata was struck that is nowhere else; what is
-    /// left then is to begin anew.
+    /// Handles a pool that does not open. That is correct if metadata without a second copy was damaged; the
+    /// pool is then created anew.
     pub(super) fn refused_to_open(&mut self, failure: Failure) -> Result<(), Failure> {
         if !self.may_refuse(&failure) {
             return Err(failure);
@@ -81,23 +81,23 @@ impl Driver {
         says_so && (!spoilt.is_empty() && unharmed.is_none() || self.has_nameless_device())
     }
 
-    /// Whether some device, perhaps none of those with the map, has both copies of its superblock struck.
+    /// Reports whether some device, not necessarily one that holds the map, has both copies of its superblock
+    /// damaged.
     fn has_nameless_device(&mut self) -> bool {
         has_nameless_device(&mut self.world, &self.layout)
     }
 
-    /// The devices that carry the map.
+    /// Returns the devices that hold the map.
     pub(super) fn members(&self) -> impl Iterator<Item = DeviceId> + use<> {
         (0..if self.setup.mirrored { 2 } else { 1 }).map(DeviceId)
     }
 
-    /// The devices with metadata, superblocks included, that is not what was written.
+    /// Returns the devices whose metadata, including superblocks, differs from what was written.
     pub(super) fn spoilt_metadata(&mut self) -> DeviceSet {
         spoilt_metadata(&mut self.world, &self.layout)
     }
 
-    /// Whether the frame that would come next in the only journal there is may have been there, and been
-    /// struck.
+    /// Reports whether the next frame of the only journal may have existed, and been damaged.
     pub(super) fn tail_is_spoilt(&mut self) -> bool {
         if self.setup.mirrored || self.spoilt_metadata().is_empty() {
             return false;
@@ -110,7 +110,8 @@ impl Driver {
         let Some(root) = newest_root(storage) else { return false };
         let blocks = self.setup.extent.blocks();
         let next = end_of(&bytes, root.journal, blocks);
-        // A frame is sent when the one before it is durable: one that others came after is missed.
+        // A frame is written when the one before it is durable, so a missing frame with later ones is
+        // noticed.
         let is_later = |frame: &Frame| {
             (frame.journal, frame.incarnation) == (next.journal, next.incarnation)
                 && frame.sequence > next.sequence
@@ -124,11 +125,11 @@ impl Driver {
         let is_spoilt = |range: Range<u64>| {
             storage.is_spoilt(JOURNAL_AT + Bytes(range.start)..JOURNAL_AT + Bytes(range.end))
         };
-        // One that did not fit before the end is at the start.
+        // A frame that did not fit before the end is at the start.
         [next.offset, 0].into_iter().any(|at| is_spoilt(claimed(&bytes, at)))
     }
 
-    /// The pool is lost, and everybody knows: a new one takes its place.
+    /// Replaces a pool that is known to be lost by a new one.
     pub(super) fn begin_anew(&mut self) -> Result<(), Failure> {
         let (statistics, digest) = (std::mem::take(&mut self.statistics), self.world.digest());
         let copies = std::mem::take(&mut self.copies);
@@ -139,7 +140,7 @@ impl Driver {
     }
 }
 
-/// A bit that has changed.
+/// A flipped bit.
 pub(crate) struct Rotten {
     device: DeviceId,
     at: DeviceOffset,
@@ -147,12 +148,12 @@ pub(crate) struct Rotten {
     pub(crate) of_metadata: bool,
 }
 
-/// A bit changes on a device: in its metadata, or in its data. `None` if nothing was written there.
+/// Flips a bit on a device: in its metadata, or in its data. Returns `None` if nothing was written there.
 pub(crate) fn rot(world: &mut World, layout: &[Superblock], mirrored: bool, pick: u64) -> Option<Rotten> {
     let mut rng = Rng::new(Seed(pick));
     let of_metadata = rng.chance(0.5);
     let device = match of_metadata {
-        // Not the first of two members: it is what is left when the second one is damaged.
+        // The first of two members stays intact, for when the second one is damaged.
         true => DeviceId(mirrored.into()),
         false => DeviceId(rng.below(layout.len() as u64) as u8),
     };
@@ -175,7 +176,8 @@ pub(crate) fn rot(world: &mut World, layout: &[Superblock], mirrored: bool, pick
     Some(Rotten { device, at, bits, of_metadata })
 }
 
-/// Superblock and roots, journal and map are struck as often as each other, however long they are.
+/// Picks a part of the metadata: superblock and roots, journal, and map are equally likely, however long they
+/// are.
 fn part_of_metadata(rng: &mut Rng, superblock: &Superblock, all: Range<DeviceOffset>) -> Range<DeviceOffset> {
     match rng.below(4) {
         0 => all.start..JOURNAL_AT,
@@ -185,9 +187,9 @@ fn part_of_metadata(rng: &mut Rng, superblock: &Superblock, all: Range<DeviceOff
     }
 }
 
-/// Where on a device writes may go astray.
+/// Returns the range of a device in which writes may be misdirected.
 pub(crate) fn astray_range(superblock: &Superblock, mirrored: bool) -> Range<DeviceOffset> {
-    // One of two members stays good: the pool opens whatever happens to the other one.
+    // One of two members stays intact: the pool opens whatever happens to the other one.
     if mirrored && superblock.device == DeviceId(0) {
         superblock.data_at..Superblock::second_at(superblock.size)
     } else {
@@ -195,7 +197,7 @@ pub(crate) fn astray_range(superblock: &Superblock, mirrored: bool) -> Range<Dev
     }
 }
 
-/// The devices with metadata, superblocks included, that is not what was written.
+/// Returns the devices whose metadata, including superblocks, differs from what was written.
 pub(crate) fn spoilt_metadata(world: &mut World, layout: &[Superblock]) -> DeviceSet {
     let mut spoilt = DeviceSet::default();
     for superblock in layout {
@@ -209,7 +211,8 @@ pub(crate) fn spoilt_metadata(world: &mut World, layout: &[Superblock]) -> Devic
     spoilt
 }
 
-/// Whether some device, perhaps none of those with the map, has both copies of its superblock struck.
+/// Reports whether some device, not necessarily one that holds the map, has both copies of its superblock
+/// damaged.
 pub(crate) fn has_nameless_device(world: &mut World, layout: &[Superblock]) -> bool {
     layout.iter().any(|superblock| {
         let copies = [DeviceOffset(0), Superblock::second_at(superblock.size)];
@@ -218,19 +221,19 @@ pub(crate) fn has_nameless_device(world: &mut World, layout: &[Superblock]) -> b
     })
 }
 
-/// Whether a pool may say this of metadata that was struck, when it does not open.
+/// Reports whether this is an error with which a pool with damaged metadata may refuse to open.
 pub(crate) const fn is_of_damage(failure: &Failure) -> bool {
     use MapError::{Damaged, MetadataAbsent, Mismatch, Unknown};
     matches!(failure, Failure::Open(Damaged { .. } | Unknown { .. } | MetadataAbsent { .. } | Mismatch(_)))
 }
 
-/// A pool opens if, and only if, the check finds nothing damaged that nothing intact is left for.
+/// Checks that a pool opens if and only if the offline check found no damage without an intact copy.
 pub(crate) fn as_foretold(report: Box<Report>, opened: bool) -> Result<(), Failure> {
     let is_damaged = report.worst() == Some(Severity::Damage);
     if is_damaged == opened { Err(Failure::NotForetold { opened, report }) } else { Ok(()) }
 }
 
-/// The root that opening begins with. One that went astray to the other slot is none.
+/// Returns the root with which opening begins. One that was misdirected to the other slot does not count.
 fn newest_root(storage: &Storage) -> Option<Root> {
     let mut page = [0; PAGE];
     let roots = ROOT_AT.into_iter().zip(0..).filter_map(|(at, slot)| {
@@ -240,7 +243,7 @@ fn newest_root(storage: &Storage) -> Option<Root> {
     roots.max_by_key(|root| root.sequence)
 }
 
-/// Where the frames from a position on end.
+/// Returns the position after the last frame from a position on.
 fn end_of(ring: &[u8], mut at: JournalPosition, blocks: u16) -> JournalPosition {
     let follows = |frame: &Frame, at: &JournalPosition| {
         (frame.journal, frame.sequence, frame.chain) == (at.journal, at.sequence, at.chain)
@@ -256,7 +259,7 @@ fn end_of(ring: &[u8], mut at: JournalPosition, blocks: u16) -> JournalPosition 
     }
 }
 
-/// The bytes a frame here would have: as many as its header says, if that can be read.
+/// Returns the bytes of a frame at this position: as many as its header says, if that can be read.
 fn claimed(ring: &[u8], at: u64) -> Range<u64> {
     const MAGIC: &[u8] = b"wJF1";
     const LENGTH_AT: usize = 48;

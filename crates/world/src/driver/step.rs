@@ -1,4 +1,4 @@
-//! What a test does to a pool, as plain data: a history can be printed, shrunk and repeated.
+//! The steps of a history as plain data, so that a history can be printed, shrunk and repeated.
 
 use super::Submission;
 use crate::net::Act;
@@ -11,112 +11,111 @@ use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 /// One step of a history.
 #[derive(Clone, PartialEq)]
 pub enum HistoryStep {
-    /// Submit a request; what is earlier goes on meanwhile.
+    /// Submit a request; earlier ones continue.
     Ask(Ask),
-    /// Let time pass until so many requests are answered, or none are under way.
+    /// Let time pass until this many requests are answered, or none is in flight.
     Wait(usize),
-    /// Let this much time pass, wherever that leaves the requests under way.
+    /// Let this much time pass, whatever the state of the requests in flight.
     Pass(Nanos),
-    /// The clock jumps ahead, before anything is noticed of it.
+    /// Jump the clock ahead, before anything notices.
     Jump {
-        /// How many events pass before, while the steps that follow go on; 0: it jumps at once.
+        /// Number of events until then, while the following steps continue; 0 means at once.
         after: u64,
-        /// By how much.
+        /// Length of the jump.
         time: Nanos,
     },
-    /// Wait for what a volume's clients asked, remove it and create another one in its place.
+    /// Wait for the requests of a volume's clients, remove the volume and create another one in its place.
     Replace(Replace),
-    /// Several commands of operators, one after the other without waiting, while clients ask; then wait
-    /// for them.
+    /// Give several operator commands, one after the other without waiting, while clients send requests; then
+    /// wait for them.
     Tell(Vec<Submission>),
-    /// Stop the engine and the devices wherever they then are, and open the pool again. One still to
-    /// come comes at once when the next one is reached.
+    /// Stop the engine and the devices in whatever state, and open the pool again. A pending crash comes at
+    /// once when the next one is reached.
     Crash(Crash),
-    /// The same in a copy of the pool, which itself goes on: its power fails, and
-    /// after the crash all volumes are read.
+    /// Do the same in a copy of the pool, which itself continues: the copy's power fails, and after the crash
+    /// all volumes are read.
     CrashCopy(Crash),
-    /// The same as soon as the engine is in the middle of this, if that comes before the next crash.
+    /// Do the same as soon as the engine is doing this, if that comes before the next crash.
     CrashCopyDuring(Activity, Crash),
-    /// From now on something is wrong with a device (taken modulo the number of devices), until the
-    /// next power cut: times count from now. What fails because of it is in order, what is answered
-    /// must still be right.
+    /// Make a device (given modulo the number of devices) fail from now on, until the next power loss: times
+    /// count from now. Failures because of it are correct; replies must still be right.
     Break(usize, Fault),
-    /// Stop the engine in good order, and open the pool again.
+    /// Stop the engine gracefully, and open the pool again.
     Restart,
     /// Read all volumes.
     Check,
-    /// Look at the devices themselves: redundancy is complete, or soon is.
+    /// Audit the devices: redundancy is complete, or soon is.
     Audit,
-    /// Try on a copy of the pool what becomes of it without one of its devices.
+    /// Test on a copy of the pool what happens without one of its devices.
     Lose(Lose),
-    /// Change something while clients go on.
+    /// Change a setting while clients continue.
     Tune(Tune),
-    /// What a client of a served pool does, or whoever looks after it; without a server, nothing.
+    /// An action of a client or operator of a served pool; no effect without a server.
     Net(Act),
 }
 
-/// What an operator changes; volumes by their position, taken modulo their number.
+/// A setting to change; volumes are given by index, modulo their number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tune {
     /// The pool's placement policy.
     PoolPolicy(&'static str),
-    /// A volume's own one, or that it has none.
+    /// A volume's own policy; `None` removes it.
     VolumePolicy(usize, Option<&'static str>),
     /// When a volume's map is durable.
     Hardening(usize, Hardening),
 }
 
-/// A device is lost for good, in a copy of the pool, and returns as it was.
+/// The permanent loss of a device in a copy of the pool, and its return.
 #[derive(Clone, PartialEq)]
 pub struct Lose {
-    /// The device, by its number; taken modulo the number of devices.
+    /// Index of the device, modulo the number of devices.
     pub device: usize,
-    /// What clients ask while it is not there.
+    /// Requests of clients while it is missing.
     pub asks: Vec<Ask>,
 }
 
 /// A client's request.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Ask {
-    /// The volume, by its position; taken modulo the number of volumes.
+    /// Index of the volume, modulo the number of volumes.
     pub volume: usize,
-    /// What to do.
+    /// Operation.
     pub op: Op,
-    /// Where; cut to the volume's end.
+    /// Offset; limited to the volume.
     pub offset: VolumeOffset,
-    /// How much; cut to the volume's end.
+    /// Length; limited to the volume.
     pub len: Bytes,
-    /// Do not answer before it is durable.
+    /// Whether it must be durable before the reply.
     pub fua: bool,
 }
 
-/// A volume makes way for another one.
+/// The replacement of a volume by another one.
 #[derive(Clone, PartialEq)]
 pub struct Replace {
-    /// The volume, by its position; taken modulo the number of volumes.
+    /// Index of the volume, modulo the number of volumes.
     pub volume: usize,
-    /// What the clients of the other volumes ask once the removal has begun. What this one's would ask
-    /// goes to the next volume; with a single one nothing is asked.
+    /// Requests of clients of the other volumes once the removal has begun. Requests for this volume go to
+    /// the next one; with a single volume there are none.
     pub meanwhile: Vec<Ask>,
 }
 
-/// The end of everything under way.
+/// An abrupt stop with everything in flight.
 #[derive(Clone, PartialEq)]
 pub struct Crash {
-    /// How many events pass before, while the steps that follow go on; 0: it comes at once.
+    /// Number of events until then, while the following steps continue; 0 means at once.
     pub after: u64,
     /// What the devices keep.
     pub how: Stop,
-    /// Bits that change before the pool is opened, for power cuts only; a number that says which.
+    /// Selects bits that flip before the pool is opened, for power losses only.
     pub rot: Option<u64>,
-    /// Everything stops again while the pool is opened.
+    /// Further stops while the pool is opened.
     pub again: Vec<Again>,
 }
 
-/// Everything stops while the pool is opened.
+/// An abrupt stop while the pool is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again {
-    /// At this many blocking writes; once it is open, if there are fewer.
+    /// Number of the blocking write at which it occurs; if there are fewer, it occurs once the pool is open.
     pub write: u64,
     /// What the devices keep.
     pub how: Stop,
@@ -130,7 +129,7 @@ const fn word(how: Stop) -> &'static str {
 }
 
 impl Crash {
-    /// A power cut, now.
+    /// Makes a power loss that occurs now.
     #[must_use]
     pub const fn at_once() -> Self {
         Self { after: 0, how: Stop::PowerCut, rot: None, again: Vec::new() }

@@ -1,14 +1,14 @@
-//! What a power cut or a kill leaves of the pool, and of what was expected of it.
+//! The effect of a power loss or kill on the pool, and on the expectations about it.
 
 use super::{Driver, Health};
 use crate::Stop;
 use weir_model::DeviceSet;
 
 impl Driver {
-    /// Everything stops. A power cut mends the devices.
+    /// Stops everything. A power loss repairs the devices.
     pub(super) fn stop(&mut self, how: Stop) {
-        // Which flushes have failed only a server knows, until it has made durable what is in doubt: what
-        // it takes along with it (decision 10) is not what is looked for here.
+        // Only a server knows which flushes have failed, until it has made the doubtful data durable: the
+        // loss of that knowledge with the server (decision 10) is not tested here.
         let takes_along = how == Stop::Kill && !(self.is_serving && self.engine.is_settled());
         self.is_serving = false;
         self.world.stop(how);
@@ -16,7 +16,7 @@ impl Driver {
             self.world.recall_unflushed();
         }
         if how == Stop::PowerCut {
-            // Whoever comes to see why it is dark replaces cables, too.
+            // An operator who investigates a power loss also replaces cables.
             self.world.mend_devices();
             (self.health, self.failing, self.astray) = (Health::Whole, DeviceSet::default(), false);
             self.unreadable = DeviceSet::default();

@@ -1,4 +1,4 @@
-//! What an operator changes while clients go on: policies, and when a volume's map is durable.
+//! Changes of an operator during use: policies, and when a volume's map is durable.
 
 use super::{Crash, Driver, Failure, Health, Tune};
 use weir_engine::AdminCommand;
@@ -28,7 +28,8 @@ impl Driver {
         }
     }
 
-    /// Where devices fail that may not come to an end: then the power is cut to have them mended.
+    /// Changes a volume's hardening. With failing devices this may not complete: then a power loss
+    /// repairs the devices.
     fn harden(&mut self, volume: usize, hardening: Hardening) -> Result<(), Failure> {
         if hardening == Hardening::Flush {
             self.oracle.first_writes_are_not_durable(volume);
@@ -54,7 +55,7 @@ impl Driver {
         }
     }
 
-    /// A crash caught a change of a volume's hardening somewhere on its way: it is one or the other.
+    /// Settles a change of a volume's hardening that a crash has interrupted: it has either value.
     pub(super) fn settle_hardening(&mut self) {
         let Some((volume, _)) = self.hardening.take() else { return };
         let id = self.volumes[volume].id;

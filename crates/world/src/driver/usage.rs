@@ -1,11 +1,11 @@
-//! The space that volumes are reported to take.
+//! Checks the reported space usage of volumes.
 
 use super::{Driver, Failure, Volume};
 use weir_map::Usage;
 use weir_model::{ExtentIndex, ExtentKey};
 
 impl Driver {
-    /// The space a volume is said to take is that of its extents.
+    /// Checks that the reported usage of a volume is that of its extents.
     pub(super) fn check_usage(&self, volume: usize) -> Result<(), Failure> {
         let Volume { id, name, spec } = &self.volumes[volume];
         let (map, extent) = (self.engine.map(), self.setup.extent);

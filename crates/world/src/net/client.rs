@@ -1,9 +1,10 @@
-//! A client: it connects, shakes hands, asks, and holds every answer against the oracle.
+//! A simulated client: it connects, negotiates, sends requests, and checks every reply against the oracle.
 //!
-//! The oracle is told of a request when the first byte of it is on the socket, and of its end when the whole
-//! reply is understood. A request whose connection ends before that was carried out, or will be, or not.
+//! The oracle registers a request when its first byte is on the socket, and its end when the whole reply has
+//! been parsed. A request whose connection ends before that may have been executed, may still be, or may
+//! never be.
 //!
-//! - `request`: what it asks for, as bytes.
+//! - `request`: requests and their encoding.
 
 mod request;
 
@@ -20,36 +21,36 @@ use weir_model::{Bytes, ConnId, Nanos, Op, SECTOR};
 
 pub use request::{ClientRequest, Wrong};
 
-/// Bytes a client receives at once, at most.
+/// Maximum number of bytes that a client receives at once.
 const RECEIVE: usize = 256 << 10;
 
-/// What a client of a pool is like.
+/// Characteristics of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Character {
-    /// The volume it uses, by its position.
+    /// Index of its volume.
     pub volume: usize,
     /// Its sockets.
     pub wire: Wire,
-    /// Whether it wants structured replies.
+    /// Whether it negotiates structured replies.
     pub is_structured: bool,
-    /// Whether it wants to know which blocks hold data.
+    /// Whether it negotiates block status.
     pub has_context: bool,
     /// Its longest read or write.
     pub longest: Bytes,
-    /// Requests it has in flight, at most.
+    /// Maximum number of its requests in flight.
     pub depth: usize,
-    /// It receives again after up to so long,
+    /// Maximum pause before its next receive.
     pub pause: Nanos,
-    /// and then at most so many bytes.
+    /// Maximum number of bytes per receive.
     pub sip: usize,
 }
 
-/// How a connection stands.
+/// Stage of a connection.
 #[derive(Debug)]
 enum Stage {
     Hello(Box<Hello>),
     Open(Transmission),
-    /// The client has broken the handshake off, and will be let go.
+    /// The client has aborted the handshake, and the server will close the connection.
     Aborted,
     /// The server has closed it.
     Over,
@@ -61,59 +62,60 @@ pub(super) struct Connection {
     pub(super) conn: ConnId,
     number: usize,
     character: Character,
-    /// The size of its volume.
+    /// Size of its volume.
     size: Bytes,
     stage: Stage,
     rng: Rng,
-    /// Bytes that are to be sent.
+    /// Bytes to send.
     out: VecDeque<u8>,
     unsent: VecDeque<ClientRequest>,
     open: BTreeMap<u64, Open>,
     receives_at: Nanos,
-    /// It has sent all it sends, and still receives.
+    /// True if it sends nothing more, and still receives.
     is_silent: bool,
-    /// Its sockets know that.
+    /// True if its end of the connection is half-closed in the simulated sockets.
     is_half_closed: bool,
-    /// It says that it leaves once everything else is said.
+    /// True if it sends DISC once everything else is sent.
     says_goodbye: bool,
-    /// When anything moved last, or had no need to.
+    /// Last time that anything was transferred, or nothing had to be.
     pub(super) moved: Nanos,
-    /// The moment before which connections ended that the server must have ended once this one is through.
+    /// Time of its request to be admitted: the server must have ended connections closed before it once the
+    /// handshake is complete.
     pub(super) asked_in: Option<u64>,
-    /// The clock jumped while it shook hands: the server may think that it takes too long.
+    /// True if the clock jumped during its handshake: the server may apply the time limit.
     slept: bool,
-    /// It was let in.
+    /// True if it was admitted.
     let_in: bool,
-    /// While it shook hands there were so many clients that it may be turned away.
+    /// True if there were so many clients during its handshake that it may be refused.
     is_crowded: bool,
-    /// Its volume may be gone before it is let in.
+    /// True if its volume may be removed before it is admitted.
     may_lack: bool,
 }
 
-/// What came of a client's turn.
+/// Results of a client's turn.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// It is through the handshake.
+    /// The handshake is complete.
     pub(super) is_through: bool,
-    /// A byte came or went.
+    /// A byte was sent or received.
     pub(super) moves: bool,
     /// The server has closed the connection.
     pub(super) is_over: bool,
-    /// The server has closed it because the client asked for that in the handshake (ABORT).
+    /// The server has closed it because of the client's ABORT.
     pub(super) is_aborted: bool,
     pub(super) answered: u64,
     pub(super) no_space: u64,
-    /// Failed because of a device.
+    /// Number of requests that failed because of a device.
     pub(super) errors: u64,
     pub(super) compared: Bytes,
-    /// Sectors that were read and are not what was written.
+    /// Number of sectors read with wrong contents.
     pub(super) damaged: u64,
-    /// Its volume is gone.
+    /// Its volume does not exist any more.
     pub(super) is_lacking: bool,
-    /// Requests that were begun, and that were answered, as a recording has them.
+    /// Requests begun, and requests answered, in the form of recordings.
     pub(super) begun: Vec<(Ticket, Key)>,
     pub(super) ended: Vec<(Ticket, Key)>,
-    /// For the digest.
+    /// Input of the digest.
     pub(super) word: u64,
 }
 
@@ -152,27 +154,27 @@ impl Connection {
         }
     }
 
-    /// Asks for something as soon as what was asked before is sent.
+    /// Queues a request, which is sent after the earlier ones.
     pub(super) fn queue_request(&mut self, request: ClientRequest) {
         self.unsent.push_back(request);
     }
 
-    /// What it has not begun to ask for.
+    /// Takes the requests that have not been begun.
     pub(super) fn take_unsent(&mut self) -> VecDeque<ClientRequest> {
         std::mem::take(&mut self.unsent)
     }
 
-    /// Whether it can take another request at once.
+    /// Reports whether it can take another request at once.
     pub(super) fn has_room(&self) -> bool {
         self.unsent.len() + self.open.len() < self.character.depth
     }
 
-    /// Requests that are not answered, those not yet sent among them.
+    /// Returns the number of unanswered requests, including those not sent yet.
     pub(super) fn unanswered(&self) -> usize {
         self.unsent.len() + self.open.len()
     }
 
-    /// Whether it is in the middle of something that it sends.
+    /// Reports whether it is in the middle of sending something.
     pub(super) fn is_sending(&self) -> bool {
         !self.out.is_empty()
     }
@@ -181,8 +183,8 @@ impl Connection {
         self.character.volume
     }
 
-    /// Whether it uses its volume, and goes on doing so: the server may have closed the connection because
-    /// of a device that failed, and it may not have noticed.
+    /// Reports whether it uses its volume and will continue to. The server may have closed the connection
+    /// because of a failed device without the client having noticed.
     pub(super) fn is_steady(&self, sockets: &Sockets) -> bool {
         self.is_through() && !self.is_leaving() && sockets.is_open(self.conn)
     }
@@ -191,19 +193,19 @@ impl Connection {
         matches!(self.stage, Stage::Open(_))
     }
 
-    /// The clock has jumped to `now`.
+    /// Handles a jump of the clock to `now`.
     pub(super) fn wakes_up(&mut self, now: Nanos) {
         self.moved = now;
         self.slept |= matches!(self.stage, Stage::Hello(_) | Stage::Aborted);
     }
 
-    /// Whether the server may have closed it because it took too long to say what it wants.
+    /// Reports whether the server may have closed it because of the time limit of the handshake.
     pub(super) const fn may_have_taken_too_long(&self) -> bool {
         self.slept
     }
 
-    /// Whether a device that fails may have cost it its connection: where the start of a long read was
-    /// sent as a simple reply, nothing can be said of an error in the rest.
+    /// Reports whether a failing device may have ended its connection: once the start of a long read was sent
+    /// as a simple reply, an error in the rest cannot be reported.
     pub(super) fn may_be_cut_short(&self, judge: &Judge<'_>) -> bool {
         let reads = |open: &&Open| open.ask.op == Op::Read;
         !self.character.is_structured
@@ -215,12 +217,12 @@ impl Connection {
             })
     }
 
-    /// There are so many clients that it may be turned away.
+    /// Notes that there are so many clients that it may be refused.
     pub(super) const fn note_crowd(&mut self) {
         self.is_crowded = true;
     }
 
-    /// Its volume may be removed before it is let in.
+    /// Notes that its volume may be removed before it is admitted.
     pub(super) fn may_lack(&mut self) {
         self.may_lack = true;
         if let Stage::Hello(hello) = &mut self.stage {
@@ -232,18 +234,18 @@ impl Connection {
         self.let_in
     }
 
-    /// Whether the server may have closed it before it was let in: there were too many, or its volume
-    /// was gone.
+    /// Reports whether the server may have closed it before it was admitted: there were too many clients, or
+    /// its volume was removed.
     pub(super) const fn may_be_turned_away(&self) -> bool {
         !self.let_in && (self.is_crowded || self.may_lack)
     }
 
-    /// Does not receive for so long.
+    /// Stops receiving until then.
     pub(super) fn stall(&mut self, until: Nanos) {
         self.receives_at = self.receives_at.max(until);
     }
 
-    /// Sends no more than what it is at.
+    /// Closes its sending side after the request it is sending.
     pub(super) fn close_half(&mut self, sockets: &mut Sockets) {
         self.unsent.clear();
         (self.is_silent, self.is_half_closed) = (true, true);
@@ -252,17 +254,17 @@ impl Connection {
         }
     }
 
-    /// Asks for nothing more, and says so.
+    /// Makes it disconnect politely, with DISC, after its requests.
     pub(super) fn say_goodbye(&mut self) {
         self.says_goodbye = true;
     }
 
-    /// Whether it has said, or will say, that it leaves.
+    /// Reports whether it has announced, or will announce, that it disconnects.
     pub(super) const fn is_leaving(&self) -> bool {
         self.says_goodbye || self.is_silent
     }
 
-    /// What was asked and not answered may have changed this, or may still.
+    /// Returns the unanswered requests that may have changed the volume, or may still.
     pub(super) fn given_up(&self) -> impl Iterator<Item = Ticket> {
         self.open.values().filter(|open| open.ask.op.changes()).filter_map(|open| match open.what {
             What::Request(ticket) => Some(ticket),
@@ -270,12 +272,12 @@ impl Connection {
         })
     }
 
-    /// Whether a flush is in flight.
+    /// Reports whether a flush is in flight.
     pub(super) fn is_flushing(&self) -> bool {
         self.open.values().any(|open| matches!((open.ask.op, open.what), (Op::Flush, What::Request(_))))
     }
 
-    /// Reads, and flushes, that will not be answered.
+    /// Forgets reads and flushes that will not be answered.
     pub(super) fn forget_reads(&self, oracle: &mut Oracle) {
         for open in self.open.values() {
             match (open.ask.op, open.what) {
@@ -286,7 +288,7 @@ impl Connection {
         }
     }
 
-    /// When it does something, if nothing else happens.
+    /// Returns the time of its next action, if nothing else happens.
     pub(super) fn next(&self, now: Nanos, sockets: &Sockets) -> Option<Nanos> {
         let sends = self.wants_to_send() && sockets.has_room(self.conn);
         let receives = sockets.readable(self.conn).map(|at| at.max(self.receives_at));
@@ -304,13 +306,13 @@ impl Connection {
             }
     }
 
-    /// Whether the server owes it anything.
+    /// Reports whether the server owes it anything.
     pub(super) fn is_waiting(&self) -> bool {
         let is_in_hello = matches!(self.stage, Stage::Hello(_) | Stage::Aborted);
         is_in_hello || !self.open.is_empty() || !self.out.is_empty() || self.is_leaving()
     }
 
-    /// Sends and receives what can be.
+    /// Sends and receives as much as possible.
     pub(super) fn turn(
         &mut self,
         now: Nanos,
@@ -335,7 +337,7 @@ impl Connection {
         Failure::Client { client: self.number, what: what.into() }
     }
 
-    /// Sends some; whether there may be more to send.
+    /// Sends some bytes; returns whether there may be more to send.
     fn send(&mut self, now: Nanos, sockets: &mut Sockets, judge: &mut Judge<'_>, turn: &mut Turn) -> bool {
         if !sockets.has_room(self.conn) {
             return false;
@@ -350,7 +352,7 @@ impl Connection {
         let part = self.character.wire.part as u64;
         let most = if self.rng.below(5) == 0 { 1 + self.rng.below(part) as usize } else { bytes.len() };
         let Some(sent) = sockets.put(self.conn, &bytes[..most.min(bytes.len())]) else {
-            // The server has closed its end: what it said before that is still to be received.
+            // The server has closed its end; data that it sent before is still to be received.
             self.out.clear();
             self.unsent.clear();
             return false;
@@ -363,7 +365,7 @@ impl Connection {
         sent > 0
     }
 
-    /// Lays out the next request.
+    /// Encodes the next request.
     fn begin_next(&mut self, judge: &mut Judge<'_>, turn: &mut Turn) {
         let Stage::Open(transmission) = &mut self.stage else { return };
         if self.is_silent || (!self.unsent.is_empty() && self.open.len() >= self.character.depth) {
@@ -482,7 +484,7 @@ impl Connection {
         }
     }
 
-    /// A reply goes past the oracle.
+    /// Checks a reply against the oracle.
     fn answered(
         &self,
         open: &Open,
@@ -521,8 +523,8 @@ impl Connection {
                 let same = judge.oracle.read_but(ticket, Answer::Bytes(data), &spoilt);
                 same.map_err(|difference| Failure::Difference { ask, difference })?;
             }
-            // Another client may have been told before, and not received yet, that what this flush was to
-            // make durable is lost: a loss is told once.
+            // The server may have reported the loss of the data to another client, which has not received the
+            // reply yet: a loss is reported once.
             Op::Flush if judge.faults.is_broken && judge.oracle.has_flush_beside(ticket) => {
                 judge.oracle.flush_given_up(ticket);
             }
@@ -533,8 +535,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs follow one another from the request's start, to its end at most, and where there is said to be
-    /// nothing zeros can be read.
+    /// Checks a block status: the runs are adjacent, begin at the request's start and end at most at its end,
+    /// and holes can be read as zeros.
     fn check_status(
         &self,
         ask: &Ask,
@@ -562,7 +564,7 @@ impl Connection {
     }
 }
 
-/// The oracle learns of a request that failed, as it may.
+/// Reports to the oracle that a request failed, as is allowed.
 fn failed(ask: &Ask, ticket: Ticket, error: u32, own: &[Ticket], oracle: &mut Oracle, turn: &mut Turn) {
     let no_space = error == nbd::ENOSPC;
     turn.no_space += u64::from(no_space);

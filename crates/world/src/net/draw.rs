@@ -1,4 +1,4 @@
-//! What a served pool and its clients have to go through, from a seed.
+//! Draws the history of a served pool and its clients from a seed.
 
 use super::{Act, Character, ClientRequest, Front, Leave, Order, Stranger, Wire, Wrong};
 use crate::campaign::faults::{astray, breaking, leap};
@@ -9,14 +9,14 @@ use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
 use weir_session::Limits;
 
-/// Crashes of a history, and what clients ask before each.
+/// Number of crashes per history, and of client requests before each.
 const CRASHES: u64 = 12;
 const REQUESTS: u64 = 160;
 
-/// Crashes of copies of the pool for each of those, on average.
+/// Number of crashes of copies of the pool for each of those, on average.
 const COPIES: u64 = 3;
 
-/// The history of a served pool that belongs to a seed.
+/// Returns the history of a served pool for a seed.
 #[must_use]
 pub fn history(seed: Seed) -> History {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(8))).fork();
@@ -53,14 +53,15 @@ pub fn history(seed: Seed) -> History {
     history
 }
 
-/// Half of the histories with a mirrored map in which no device fails have devices that deceive. Drawn apart.
+/// Makes devices damage data silently in half of the histories with a mirrored map in which no device fails.
+/// It has a random stream of its own.
 fn deceive(seed: Seed, history: &mut History) {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 8));
     let is_failing = history.steps.iter().any(|step| matches!(step, HistoryStep::Break(..)));
     if !history.setup.mirrored || is_failing || !rng.chance(0.5) {
         return;
     }
-    // Superblocks that rot or go astray are no reason to give a device up.
+    // Superblocks that rot or are misdirected must not cause a device to be given up.
     history.setup.verified = false;
     for mut step in std::mem::take(&mut history.steps) {
         if let HistoryStep::Crash(Crash { how: Stop::PowerCut, rot, .. }) = &mut step {
@@ -73,12 +74,13 @@ fn deceive(seed: Seed, history: &mut History) {
     }
 }
 
-/// One history in four has so few places for clients that some are turned away. Drawn apart.
+/// Limits the number of clients in one history in four, so that some are refused. It has a random stream of
+/// its own.
 fn limit(seed: Seed, history: &mut History) {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 6));
     let Some(front) = history.setup.served.as_mut().filter(|_| rng.chance(0.25)) else { return };
     let (volumes, clients) = (history.setup.volumes.len() as u64, front.clients.len() as u64);
-    // One for each volume there must be, to read it all.
+    // Each volume needs a client that reads all of it.
     front.limits.clients = between(&mut rng, volumes, clients) as u16;
     front.limits.clients_per_address = between(&mut rng, volumes, clients) as u16;
     for _ in 0..4 {
@@ -89,15 +91,15 @@ fn limit(seed: Seed, history: &mut History) {
     }
 }
 
-/// Before one crash in four clients write much at once durably, and the power is cut as soon as that is
-/// answered: no flush makes durable what the writes should have. Drawn apart.
+/// Before one crash in four, clients write much at once with FUA, and power is lost as soon as that is
+/// answered: no flush hides a write that failed to become durable. It has a random stream of its own.
 fn bursts(seed: Seed, history: &History) -> Vec<HistoryStep> {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 7));
     let mut all = Vec::with_capacity(history.steps.len() + 100);
     for step in &history.steps {
         if matches!(step, HistoryStep::Crash(_)) && rng.chance(0.25) {
             all.push(HistoryStep::Wait(usize::MAX));
-            // The first clients are those that may ask for much at once, one for each volume.
+            // The first clients are those that may request much at once, one for each volume.
             for (volume, spec) in history.setup.volumes.iter().enumerate() {
                 let offset = VolumeOffset(rng.below(64) * BLOCK);
                 let ask = Ask { volume, op: Op::Write, offset, len: spec.size, fua: true };
@@ -112,12 +114,13 @@ fn bursts(seed: Seed, history: &History) -> Vec<HistoryStep> {
     all
 }
 
-/// In three histories of five devices fail, or the clock jumps, between the steps. Drawn apart.
+/// Inserts device failures or clock jumps between the steps of three histories in five. It has a random
+/// stream of its own.
 fn trouble(seed: Seed, steps: Vec<HistoryStep>) -> Vec<HistoryStep> {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(24) ^ 5));
     let (fails, jumps) =
         pick(&mut rng, &[(false, false), (false, false), (true, false), (true, true), (false, true)]);
-    // Much is to be done by devices that are well, too.
+    // Much has to be tested with healthy devices, too.
     let mut all = Vec::with_capacity(steps.len() + 100);
     for step in steps {
         let is_crash = matches!(step, HistoryStep::Crash(_));
@@ -139,8 +142,8 @@ fn trouble(seed: Seed, steps: Vec<HistoryStep>) -> Vec<HistoryStep> {
     all
 }
 
-/// Room for reads of several MiB; and one device often far slower than another one, so that the parts of a
-/// reply come apart.
+/// Enlarges the devices for reads of several MiB; often one device is far slower than another, so that the
+/// parts of a reply complete at different times.
 fn enlarge(rng: &mut Rng, setup: &mut Setup) {
     let extent = setup.extent.bytes().0;
     for device in &mut setup.devices {
@@ -157,7 +160,7 @@ fn enlarge(rng: &mut Rng, setup: &mut Setup) {
 fn front(rng: &mut Rng, setup: &Setup) -> Front {
     let volumes = setup.volumes.len();
     let others = between(rng, 1, 4) as usize;
-    // Of each volume one that reads much at once.
+    // For each volume, a client with long reads.
     let first =
         (0..volumes).map(|volume| (volume, pick(rng, &[1 << 15, 1 << 18, 1 << 20]))).collect::<Vec<_>>();
     let room = |rng: &mut Rng| match weighted(rng, &[(1, 0), (3, 6), (5, 12), (5, 16)]) {
@@ -180,7 +183,7 @@ fn front(rng: &mut Rng, setup: &Setup) -> Front {
     Front { limits, clients }
 }
 
-/// Enough for every client's own part; as much as is usual, or little more than that.
+/// Draws the memory: enough for every client's entitlement; the default amount, or little more than needed.
 fn memory(rng: &mut Rng, limits: &Limits) -> Bytes {
     let usual = limits.memory();
     let scarce = limits.reserve + limits.each + Bytes(40 * (340 << 10)) + Bytes(rng.below(16) << 20);
@@ -189,7 +192,7 @@ fn memory(rng: &mut Rng, limits: &Limits) -> Bytes {
 
 fn character(rng: &mut Rng, volume: usize, room: usize) -> Character {
     let is_structured = rng.chance(0.5);
-    // So that none takes too many events.
+    // This bounds the number of events of each request.
     let longest = Bytes(((room * 64) as u64).clamp(1024, pick(rng, &[1 << 20, 4 << 20])));
     let to_server = (room << rng.below(3)).clamp(1, 4 << 20);
     Character {
@@ -238,7 +241,7 @@ impl Maker<'_> {
         Act::Ask(client, request)
     }
 
-    /// What happens between requests.
+    /// Draws a step between requests.
     fn interlude(&self, rng: &mut Rng) -> HistoryStep {
         let client = rng.below(self.clients.len() as u64) as usize;
         let choices = [(60, 0), (40, 1), (8, 2), (6, 3), (8, 4), (2, 5), (1, 6), (1, 7)];
@@ -257,7 +260,7 @@ impl Maker<'_> {
         })
     }
 
-    /// A client writes much, and then to a few blocks; it loses its connection on the way, and writes to them
+    /// A client writes much, and then to a few blocks; it loses its connection meanwhile, and writes to them
     /// again over a new one.
     fn come_back(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         let client = rng.below(self.clients.len() as u64) as usize;
@@ -313,8 +316,8 @@ impl Maker<'_> {
     }
 }
 
-/// Where requests go: often to the same few blocks; often in whole blocks, but not always; some as long as
-/// the client's may be.
+/// Draws the range of a request: often in the same few blocks; often in whole blocks, but not always; some as
+/// long as the client's may be.
 fn span(rng: &mut Rng, character: &Character, size: Bytes) -> (VolumeOffset, Bytes) {
     let sectors = size.0 / SECTOR;
     let at = match rng.below(3) {

@@ -1,9 +1,9 @@
-//! The handshake as a client goes through it, in any order of options.
+//! A client's side of the handshake, with options in any order.
 
 use super::nbd::Lost;
 use crate::Rng;
 
-/// What a client says before it can ask for anything.
+/// An option of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opt {
     Structured,
@@ -11,60 +11,60 @@ pub(super) enum Opt {
     StructuredWrongly,
     List,
     Info,
-    /// Of a volume that there is not.
+    /// For a volume that does not exist.
     InfoOfNone,
     ListContexts,
     SetContext,
-    /// One that nobody knows.
+    /// An unknown option.
     Unknown(u32),
     Abort,
     Go,
     ExportName,
 }
 
-/// What the client knows of the volume it wants.
+/// The client's knowledge of the volume that it wants.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) size: u64,
-    /// It may be gone.
+    /// True if the volume may be removed.
     pub(super) may_lack: bool,
 }
 
-/// A handshake under way.
+/// A handshake in progress.
 #[derive(Debug)]
 pub(super) struct Hello {
     wanted: Wanted,
     no_zeroes: bool,
-    /// What is not sent yet, the last one first.
+    /// Options not sent yet, in reverse order.
     to_send: Vec<Opt>,
-    /// What is sent and not answered.
+    /// Options sent and not answered.
     sent: std::collections::VecDeque<Opt>,
     has_greeted: bool,
     bytes: Vec<u8>,
     pub(super) is_structured: bool,
     pub(super) has_context: bool,
-    /// Replies of the option at the front.
+    /// Replies to the option at the front.
     described: bool,
     named: bool,
-    /// Sends an option only when the one before is answered.
+    /// True if it sends an option only when the previous one is answered.
     in_step: bool,
 }
 
-/// How far a handshake is.
+/// Progress of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// Not at its end.
+    /// It is not complete.
     Along,
-    /// The volume can be used; what came behind the handshake.
+    /// It is complete; these bytes followed it.
     Through(Vec<u8>),
-    /// The client asked for its end, and it was confirmed.
+    /// The client's ABORT was confirmed.
     Aborted,
     /// There is no such volume.
     Lacking,
 }
 
-/// Options that lead to a volume, with some that do not matter.
+/// Draws options that lead to a volume, including some that do not matter.
 pub(super) fn options(rng: &mut Rng, is_structured: bool, has_context: bool) -> Vec<Opt> {
     let mut options = Vec::new();
     let unknown = Opt::Unknown(pick(rng, &[0, 4, 5, 11, 77, u32::MAX]));
@@ -77,7 +77,7 @@ pub(super) fn options(rng: &mut Rng, is_structured: bool, has_context: bool) -> 
     };
     extra(rng, &mut options);
     if rng.chance(0.1) {
-        // Too early, or for nothing.
+        // Too early, or without effect.
         options.push(Opt::SetContext);
     }
     if is_structured {
@@ -122,7 +122,7 @@ impl Opt {
     fn bytes(self, wanted: &Wanted, flags: u64) -> Vec<u8> {
         let name = string(&wanted.name);
         let context = [&name[..], &1u32.to_be_bytes(), &string("base:allocation")].concat();
-        // Name, description and block sizes, as often as not.
+        // Name, description and block sizes, in some of the cases.
         let kinds = match flags % 3 {
             0 => vec![],
             1 => vec![3u16],
@@ -143,12 +143,12 @@ impl Opt {
 }
 
 impl Hello {
-    /// Its volume may be gone.
+    /// Notes that its volume may be removed.
     pub(super) const fn may_lack(&mut self) {
         self.wanted.may_lack = true;
     }
 
-    /// To say all of this.
+    /// Creates a handshake with these options.
     pub(super) fn new(wanted: Wanted, mut options: Vec<Opt>, rng: &mut Rng) -> Self {
         options.reverse();
         Self {
@@ -166,11 +166,11 @@ impl Hello {
         }
     }
 
-    /// What is to be sent now; whether the last option is among it.
+    /// Returns the bytes to send now, and whether they include the last option.
     pub(super) fn say(&mut self, rng: &mut Rng) -> (Vec<u8>, bool) {
         let mut bytes = Vec::new();
         if !self.has_greeted {
-            // A client may speak first only because the server's greeting is known.
+            // The client waits for the server's greeting.
             return (bytes, false);
         }
         while (!self.in_step || self.sent.is_empty())
@@ -183,7 +183,7 @@ impl Hello {
         (bytes, is_last)
     }
 
-    /// Bytes came. What is to be sent before anything else, if that is due.
+    /// Handles received bytes; returns bytes to send before anything else, if any, and the progress.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Result<(Vec<u8>, Came), Lost> {
         self.bytes.extend(bytes);
         let mut flags = Vec::new();
@@ -205,7 +205,7 @@ impl Hello {
         }
     }
 
-    /// The next message, if all of it is there.
+    /// Parses the next message, if it is complete.
     fn step(&mut self) -> Result<Option<Came>, Lost> {
         let Some(&option) = self.sent.front() else {
             let is_quiet = self.bytes.is_empty();
@@ -282,9 +282,9 @@ impl Hello {
         })
     }
 
-    /// Flags a server has to show.
+    /// Checks the transmission flags.
     fn check_flags(&self, flags: u16) -> Result<(), Lost> {
-        // Flags there are, FLUSH, FUA, TRIM, WRITE_ZEROES, several connections.
+        // HAS_FLAGS, FLUSH, FUA, TRIM, WRITE_ZEROES, CAN_MULTI_CONN.
         let (least, df) = (1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 8, 1 << 7);
         let is_right = flags & least == least && flags & 2 == 0 && (flags & df != 0) == self.is_structured;
         if is_right { Ok(()) } else { Err(format!("a volume with flags {flags:#x}")) }
@@ -308,7 +308,7 @@ impl Hello {
         }
     }
 
-    /// The answer to the old way to choose a volume.
+    /// Parses the answer to EXPORT_NAME.
     fn exported(&mut self) -> Result<Option<Came>, Lost> {
         let len = if self.no_zeroes { 10 } else { 134 };
         let Some(answer) = self.bytes.get(..len) else { return Ok(None) };

@@ -1,8 +1,8 @@
-//! What clients hold answers against: the oracle, and what is known of devices that fail.
+//! Judges replies to clients by the oracle and by the state of failing devices.
 //!
-//! A client is told no more than a number. It is in order if one of the reasons behind it can hold: a
-//! device failed something since it was last mended, and the request needed that device, or asked for
-//! what it may have lost.
+//! A client only gets an error code. The code is correct if one of its possible reasons holds: a device has
+//! failed a command since it was last repaired, and the request needed that device, or concerned data that
+//! the device may have lost.
 
 use crate::driver::Ask;
 use crate::driver::errors::{Holders, are_well, holders};
@@ -12,37 +12,37 @@ use crate::{Oracle, Place, Ticket};
 use weir_engine::Engine;
 use weir_model::{Bytes, DeviceSet, Nanos, Op, VolumeOffset};
 
-/// What devices behind the server have suffered since they were last mended.
+/// Faults of devices behind the server since they were last repaired.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// One of them may fail.
+    /// True if one of them may fail.
     pub(super) is_broken: bool,
-    /// Writes may go astray.
+    /// True if writes may be misdirected.
     pub(super) astray: bool,
-    /// A device has done something without telling anybody, ever.
+    /// True if a device has ever failed silently.
     pub(super) deceived: bool,
-    /// Those that failed something.
+    /// Devices that have failed a command.
     pub(super) failing: DeviceSet,
-    /// How much longer than usual devices that answer late may hold up a change that an operator asks for.
+    /// Additional time for which slow devices may delay an operator's change.
     pub(super) delay: Nanos,
 }
 
-/// What a client's requests and answers are held against.
+/// The basis on which a client's requests and replies are judged.
 pub(super) struct Judge<'a> {
     pub(super) oracle: &'a mut Oracle,
-    /// What writes are promised of space.
+    /// Space guaranteed to writes.
     pub(super) kept: &'a mut Kept,
     pub(super) shape: Shape,
     pub(super) faults: &'a Faults,
     pub(super) engine: Option<&'a Engine>,
-    /// The name of the client's volume.
+    /// Name of the client's volume.
     pub(super) volume: &'a str,
     /// Devices that hold the pool's metadata.
     pub(super) members: DeviceSet,
 }
 
 impl Judge<'_> {
-    /// The devices that hold the blocks of a read, while devices may fail.
+    /// Returns the devices that hold the blocks of a read, while devices may fail.
     pub(super) fn holders(&self, read: &Ask) -> Option<Holders> {
         if !self.faults.is_broken || read.op != Op::Read {
             return None;
@@ -52,7 +52,7 @@ impl Judge<'_> {
         Some(holders(engine.map(), self.shape.extent, volume, read))
     }
 
-    /// A request is sent.
+    /// Registers a request that is sent.
     pub(super) fn begun(&mut self, ask: &Ask, ticket: Ticket) {
         self.kept.begun(ask, ticket, self.shape);
         if self.faults.is_broken || self.faults.deceived {
@@ -60,7 +60,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A request is answered.
+    /// Registers the reply to a request.
     pub(super) fn ended(&mut self, ask: &Ask, ticket: Ticket, succeeded: bool) {
         let now = self.oracle.latest();
         if succeeded {
@@ -69,8 +69,8 @@ impl Judge<'_> {
         self.kept.ended(ticket, now);
     }
 
-    /// Whether a request may be answered with this error. `before` is what held the blocks of a read
-    /// when it was sent.
+    /// Reports whether a request may be answered with this error. `before` is the set of devices that held
+    /// the blocks of a read when it was sent.
     pub(super) fn admits(&self, ask: &Ask, ticket: Ticket, before: Option<&Holders>, error: u32) -> bool {
         let fails = !self.faults.failing.is_empty();
         match (error, ask.op) {
@@ -85,7 +85,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether a read may fail: a block may be in doubt, or may have been on failing devices only.
+    /// Reports whether a read may fail: a block may be in doubt, or may have been on failing devices only.
     pub(super) fn may_fail_to_read(&self, ask: &Ask, ticket: Ticket, before: Option<&Holders>) -> bool {
         let place = Place { volume: ask.volume, offset: ask.offset, len: ask.len };
         if self.faults.failing.is_empty() {
@@ -98,7 +98,7 @@ impl Judge<'_> {
             || !are_well(self.holders(ask).as_ref())
     }
 
-    /// All of the extents that a place touches.
+    /// Returns all of the extents that a place touches.
     fn extents_of(&self, place: Place) -> Place {
         let extent = self.shape.extent.bytes().0;
         let start = place.offset.0 / extent * extent;

@@ -1,10 +1,10 @@
-//! The NBD protocol as a client reads it: written from the protocol's document (`doc/proto.md` of the NBD
-//! project), not from the server's code. Strict: whatever is not exactly what was to come is an error, and
-//! the stream is lost.
+//! A client's parser of the NBD protocol, written from the protocol's document (`doc/proto.md` of the NBD
+//! project), not from the server's code. It is strict: any deviation is an error, after which the stream
+//! cannot be followed.
 
 use std::collections::BTreeMap;
 
-/// The stream cannot be followed any more, and why.
+/// Why the stream cannot be followed any more.
 pub(super) type Lost = String;
 
 pub(super) const READ: u16 = 0;
@@ -26,7 +26,7 @@ pub(super) const NO_HOLE: u16 = 1 << 1;
 pub(super) const DF: u16 = 1 << 2;
 pub(super) const REQ_ONE: u16 = 1 << 3;
 
-/// A request, whose payload follows if it is a write.
+/// Encodes a request; the payload follows if it is a write.
 pub(super) fn request(flags: u16, kind: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
     let mut bytes = vec![0x25, 0x60, 0x95, 0x13];
     bytes.extend(flags.to_be_bytes());
@@ -37,43 +37,43 @@ pub(super) fn request(flags: u16, kind: u16, cookie: u64, offset: u64, len: u32)
     bytes
 }
 
-/// What an answered request came to.
+/// The reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) cookie: u64,
-    /// The number of its failure.
+    /// Error code, if it failed.
     pub(super) error: Option<u32>,
-    /// Of a read that succeeded.
+    /// Data of a successful read.
     pub(super) data: Vec<u8>,
-    /// Of a block status: lengths and flags.
+    /// Lengths and flags of a block status.
     pub(super) runs: Vec<(u32, u32)>,
 }
 
-/// What the client knows of a request that is not answered.
+/// The client's knowledge of an unanswered request.
 #[derive(Debug)]
 struct Expected {
     kind: u16,
-    /// To come in one piece.
+    /// True if its data must come in one chunk.
     whole: bool,
     offset: u64,
     data: Vec<u8>,
-    /// Parts of the data that have come: where each begins and ends, counted from the request's start.
+    /// Parts of the data that have arrived: start and end, from the request's start.
     have: BTreeMap<u32, u32>,
     error: Option<u32>,
     runs: Vec<(u32, u32)>,
 }
 
-/// Reads what a server says after the handshake.
+/// Parses the server's replies after the handshake.
 #[derive(Debug, Default)]
 pub(super) struct Transmission {
     is_structured: bool,
-    /// What has come; its first part is understood.
+    /// Received bytes; the first `understood` of them are parsed.
     bytes: Vec<u8>,
     understood: usize,
     expected: BTreeMap<u64, Expected>,
 }
 
-/// Fields off the front of bytes.
+/// Reads fields from the front of bytes.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -85,30 +85,30 @@ impl Fields<'_> {
 }
 
 impl Transmission {
-    /// `bytes` came behind the handshake.
+    /// Creates a parser; `bytes` followed the handshake.
     pub(super) fn new(is_structured: bool, bytes: Vec<u8>) -> Self {
         Self { is_structured, bytes, understood: 0, expected: BTreeMap::new() }
     }
 
-    /// A request is sent.
+    /// Registers a request that is sent.
     pub(super) fn expect(&mut self, flags: u16, kind: u16, cookie: u64, offset: u64, len: u32) {
         let data = if kind == READ { vec![0; len as usize] } else { Vec::new() };
         let (have, runs, whole) = (BTreeMap::new(), Vec::new(), flags & DF != 0);
         self.expected.insert(cookie, Expected { kind, whole, offset, data, have, error: None, runs });
     }
 
-    /// Bytes came.
+    /// Adds received bytes.
     pub(super) fn hear(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.understood));
         self.bytes.extend(bytes);
     }
 
-    /// Whether what has come ends where a message ends.
+    /// Reports whether the received bytes end at a message boundary.
     pub(super) fn is_between_messages(&self) -> bool {
         self.bytes.len() == self.understood
     }
 
-    /// The next request that is answered as a whole.
+    /// Returns the next complete reply.
     pub(super) fn next(&mut self) -> Result<Option<Reply>, Lost> {
         loop {
             let mut fields = Fields(&self.bytes[self.understood..]);
@@ -133,7 +133,7 @@ impl Transmission {
         }
     }
 
-    /// A simple reply, if all of it is there: its length and cookie.
+    /// Parses a simple reply, if it is complete: its length and cookie.
     fn simple(&mut self) -> Result<Option<(usize, u64)>, Lost> {
         let mut fields = Fields(&self.bytes[self.understood + 4..]);
         let (Some(error), Some(cookie)) = (fields.number(4), fields.number(8)) else { return Ok(None) };
@@ -153,7 +153,7 @@ impl Transmission {
         Ok(Some((16 + len, cookie)))
     }
 
-    /// A chunk, if all of it is there: its length, and the cookie if it is the last one.
+    /// Parses a chunk, if it is complete: its length, and the cookie if it is the last one.
     fn chunk(&mut self) -> Result<Option<(usize, Option<u64>)>, Lost> {
         let mut fields = Fields(&self.bytes[self.understood + 4..]);
         let (Some(flags), Some(kind), Some(cookie), Some(len)) =
@@ -224,7 +224,7 @@ impl Expected {
         }
     }
 
-    /// Part of the data has come; where it belongs.
+    /// Notes that a part of the data has arrived; returns its position.
     fn note(&mut self, at: u64, len: u64) -> Result<usize, Lost> {
         let wrong = || Err(format!("{len} bytes at {at} of {} at {}", self.data.len(), self.offset));
         let Some(from) = at.checked_sub(self.offset) else { return wrong() };
@@ -243,7 +243,7 @@ impl Expected {
         Ok(from as usize)
     }
 
-    /// Nothing is lacking.
+    /// Checks that no data is missing.
     fn check_whole(&self) -> Result<(), Lost> {
         let have: u32 = self.have.iter().map(|(from, to)| to - from).sum();
         if self.error.is_none() && have as usize != self.data.len() {

@@ -1,4 +1,4 @@
-//! Whoever is at the control socket: one JSON document a line, each answered by one.
+//! A simulated operator at the control socket: one JSON document a line, each answered by one.
 
 use super::sockets::{Got, Sockets, Wire};
 use serde_json::Value;
@@ -6,34 +6,34 @@ use std::collections::VecDeque;
 use weir_map::Hardening;
 use weir_model::{ConnId, Nanos, Peer, VolumeOffset};
 
-/// What the operator wants. Volumes are named by their position.
+/// An order of the operator. Volumes are given by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// What the pool is doing.
+    /// Query the status.
     Status,
-    /// Where a block is.
+    /// Explain a block's location.
     Explain(usize, VolumeOffset),
-    /// When a volume's map changes are durable.
+    /// Set when a volume's map changes are durable.
     Harden(usize, Hardening),
-    /// Another policy for the pool.
+    /// Switch the pool's policy.
     Policy(&'static str),
-    /// A policy of its own for a volume, or none.
+    /// Give a volume a policy of its own, or the pool's.
     OwnPolicy(usize, Option<&'static str>),
-    /// A volume makes way for another one; its clients have gone.
+    /// Replace a volume by another one, after its clients have disconnected.
     Replace(usize),
-    /// A volume is removed though clients use it.
+    /// Remove a volume that clients use.
     RemoveUsed(usize),
-    /// What clients ask for is recorded from now on, or no longer.
+    /// Begin or end a recording of client requests.
     Record,
-    /// Another operator makes a volume beside the others, or removes one.
+    /// Let another operator create a volume beside the others, or remove one.
     Churn(usize),
-    /// The server stops in good order.
+    /// Stop the server gracefully.
     Stop,
-    /// A line that is no request.
+    /// Send a line that is not a request.
     Garbage,
 }
 
-/// A line that is sent, and what its answer means.
+/// A request that was sent, which determines the check of its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Asked {
     Status,
@@ -46,20 +46,20 @@ pub(super) enum Asked {
     Remove(usize),
     Create(usize),
     RemoveUsed(usize),
-    /// A volume beside the others is made, or removed.
+    /// Creation (true) or removal of a volume beside the others.
     Side(String, bool),
     Stop,
     Garbage,
 }
 
 impl Asked {
-    /// Whether it changes the pool durably.
+    /// Reports whether it changes the pool durably.
     pub(super) const fn is_change(&self) -> bool {
         matches!(self, Self::Harden(..) | Self::Remove(_) | Self::RemoveUsed(_) | Self::Create(_))
     }
 }
 
-/// The operator, with a connection while there is something to ask.
+/// The operator; it has a connection while there is something to request.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
     pub(super) orders: VecDeque<Order>,
@@ -68,35 +68,35 @@ pub(super) struct Operator {
     line: Vec<u8>,
     asked: Option<Asked>,
     pub(super) moved: Nanos,
-    /// Asks nothing before.
+    /// It sends nothing before this time.
     pub(super) rests_until: Nanos,
-    /// The clock jumped since it connected: the server may take it for silent.
+    /// True if the clock jumped since it connected: the server may consider it silent.
     slept: bool,
 }
 
 impl Operator {
-    /// Whether it waits for an answer.
+    /// Reports whether it waits for an answer.
     pub(super) const fn is_asking(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Whether it has waited for an answer longer than that.
+    /// Reports whether it has waited longer than this for an answer.
     pub(super) fn is_late(&self, now: Nanos, than: Nanos) -> bool {
         self.is_asking() && now.since(self.moved) > than
     }
 
-    /// The clock has jumped to `now`.
+    /// Handles a jump of the clock to `now`.
     pub(super) fn wakes_up(&mut self, now: Nanos) {
         self.moved = now;
         self.slept |= self.conn.is_some();
     }
 
-    /// There are so many at the control socket that the server may have one give way.
+    /// Notes that there are so many control sessions that the server may evict this one.
     pub(super) const fn note_crowd(&mut self) {
         self.slept |= self.conn.is_some();
     }
 
-    /// Whether the server may have closed its connection before it was answered.
+    /// Reports whether the server may have closed its connection before it was answered.
     pub(super) const fn may_be_cut_off(&self) -> bool {
         self.slept
     }
@@ -105,7 +105,7 @@ impl Operator {
         self.asked.as_ref()
     }
 
-    /// Sends a line; false if nobody listens.
+    /// Sends a line; returns false if the server does not listen.
     pub(super) fn ask(&mut self, line: &str, asked: Asked, now: Nanos, sockets: &mut Sockets) -> bool {
         if self.conn.is_none() {
             let wire = Wire { to_server: 4096, to_client: 700, delay: Nanos::micros(3), part: 100 };
@@ -117,7 +117,7 @@ impl Operator {
         self.conn.is_some()
     }
 
-    /// When it does something, if nothing else happens.
+    /// Returns the time of its next action, if nothing else happens.
     pub(super) fn next(&self, now: Nanos, sockets: &Sockets) -> Option<Nanos> {
         let sends = self.conn.filter(|conn| !self.out.is_empty() && sockets.has_room(*conn)).map(|_| now);
         let receives = self.conn.and_then(|conn| sockets.readable(conn));
@@ -125,7 +125,7 @@ impl Operator {
         [sends, receives, begins].into_iter().flatten().min()
     }
 
-    /// Sends and receives; an answer that has come, and what it answers.
+    /// Sends and receives; returns an answer that has arrived, with its request.
     pub(super) fn turn(
         &mut self,
         now: Nanos,

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use weir_model::Nanos;
 
-/// A queue of bytes with a bound and a delay, as a socket's buffer has.
+/// A byte queue with a capacity and a delay, like a socket's buffer.
 #[derive(Debug)]
 pub(super) struct Pipe {
     bytes: VecDeque<u8>,
-    /// Of these, how many the receiver can take.
+    /// Number of bytes that the receiver can take.
     arrived: usize,
-    /// The others: when they arrive, and how many.
+    /// The other bytes: arrival times and counts.
     in_flight: VecDeque<(Nanos, usize)>,
     capacity: usize,
     delay: Nanos,
@@ -17,18 +17,18 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// An empty one for so many bytes, each of which takes so long.
+    /// Creates an empty pipe with this capacity and delay.
     pub(super) const fn new(capacity: usize, delay: Nanos) -> Self {
         let bytes = VecDeque::new();
         Self { bytes, arrived: 0, in_flight: VecDeque::new(), capacity, delay, has_ended: false }
     }
 
-    /// Bytes it takes now.
+    /// Returns how many bytes it accepts now.
     pub(super) fn room(&self) -> usize {
         if self.has_ended { 0 } else { self.capacity.saturating_sub(self.bytes.len()) }
     }
 
-    /// Sends as many of these as there is room for; how many that is.
+    /// Sends as many of the bytes as fit; returns how many.
     pub(super) fn put(&mut self, now: Nanos, bytes: &[u8]) -> usize {
         let len = bytes.len().min(self.room());
         if len > 0 {
@@ -39,12 +39,12 @@ impl Pipe {
         len
     }
 
-    /// Nothing more is sent; what was sent arrives.
+    /// Ends the stream; bytes already sent still arrive.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// What is due by now has arrived.
+    /// Delivers the bytes that are due by now.
     pub(super) fn arrive(&mut self, now: Nanos) {
         while let Some(&(_, len)) = self.in_flight.front().filter(|(due, _)| *due <= now) {
             self.arrived += len;
@@ -52,27 +52,27 @@ impl Pipe {
         }
     }
 
-    /// When more arrives.
+    /// Returns when more bytes arrive.
     pub(super) fn next(&self) -> Option<Nanos> {
         self.in_flight.front().map(|(due, _)| *due)
     }
 
-    /// Bytes that can be taken.
+    /// Returns how many bytes can be taken.
     pub(super) const fn available(&self) -> usize {
         self.arrived
     }
 
-    /// Whether nothing is left in it.
+    /// Reports whether it is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Nothing more will arrive.
+    /// Reports whether nothing more will arrive.
     pub(super) fn is_over(&self) -> bool {
         self.has_ended && self.bytes.is_empty()
     }
 
-    /// Takes the first bytes that have arrived; how many.
+    /// Takes the first bytes that have arrived; returns how many.
     pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
         let len = into.len().min(self.arrived);
         let (front, back) = self.bytes.as_slices();

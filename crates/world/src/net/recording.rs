@@ -1,14 +1,14 @@
-//! A recording of what clients ask for, held against what they asked.
+//! A recording of client requests, checked against the actual requests.
 
 use super::sockets::{Got, Sockets, Wire};
 use crate::Ticket;
 use weir_model::{ConnId, Nanos, Op, Peer};
 use weir_session::recording::{Frames, Heard, Recorded};
 
-/// A request as a recording has it: the volume by its position.
+/// A request in the form of a recording; the volume is given by its index.
 pub(super) type Key = (usize, Op, u64, u64);
 
-/// What a recording makes of an operation.
+/// Returns how a recording represents an operation.
 pub(super) const fn recorded_as(op: Op) -> Op {
     match op {
         Op::WriteZeroes { no_hole: true } => Op::Write,
@@ -17,47 +17,47 @@ pub(super) const fn recorded_as(op: Op) -> Op {
     }
 }
 
-/// What the server says where another recording is under way.
+/// Part of the server's message while another recording is active.
 const NOT_OVER: &str = "are being recorded already";
 
-/// A recording under way.
+/// An active recording.
 #[derive(Debug)]
 pub(super) struct Recording {
     conn: ConnId,
     out: Vec<u8>,
     line: Vec<u8>,
-    /// The volumes by their positions, in the order in which they were named.
+    /// Indices of the volumes, in the order in which they were named.
     volumes: Vec<usize>,
-    /// Those that made way for others since: what is asked of these is not recorded.
+    /// Volumes that have been replaced since: requests to them are not recorded.
     gone: Vec<usize>,
     has_begun: bool,
-    /// There was another one before, whose connection the server may not have seen closed.
+    /// True if it follows another recording whose connection the server may not have seen closed.
     is_next: bool,
-    /// Its end was asked for.
+    /// True if its end was requested.
     is_ending: bool,
     frames: Frames,
     recorded: Vec<Key>,
-    /// Asked since it began, and not answered.
+    /// Requests since it began that are not answered.
     open: Vec<(Ticket, Key)>,
-    /// Asked since it began, and answered before its end was asked for.
+    /// Requests since it began that were answered before its end was requested.
     due: Vec<Key>,
-    /// The server may take it for silent, or have others give way to it.
+    /// True if the server may consider it silent, or evict it in favour of others.
     pub(super) may_fail: bool,
 }
 
-/// How a recording stands.
+/// State of a recording.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// It goes on.
+    /// It continues.
     On(Box<Recording>),
-    /// It has ended as a whole.
+    /// It has ended completely.
     Whole(Box<Recording>),
-    /// It never began, or the server may have given it up.
+    /// It never began, or the server may have ended it.
     Refused,
 }
 
 impl Recording {
-    /// Asks for one of these volumes; `None` if nobody listens.
+    /// Requests a recording of these volumes; returns `None` if the server does not listen.
     pub(super) fn begin(
         volumes: Vec<usize>,
         names: &[String],
@@ -84,13 +84,13 @@ impl Recording {
         }))
     }
 
-    /// The server stops, or there are so many at the control socket that it may have this one give way:
+    /// Notes that the server stops, or that there are so many control sessions that it may evict this one
     /// before it has begun.
     pub(super) const fn note_crowd(&mut self) {
         self.may_fail |= !self.has_begun;
     }
 
-    /// Sends no more: the server sends what is left.
+    /// Closes its sending side: the server sends the remaining requests.
     pub(super) fn end(&mut self, sockets: &mut Sockets) {
         if self.can_end() {
             self.is_ending = true;
@@ -98,25 +98,25 @@ impl Recording {
         }
     }
 
-    /// Whether its end can be asked for.
+    /// Reports whether its end can be requested.
     pub(super) const fn can_end(&self) -> bool {
         self.has_begun && !self.is_ending
     }
 
-    /// A volume makes way for another one.
+    /// Notes that a volume is replaced by another one.
     pub(super) fn forget(&mut self, volume: usize) {
         self.gone.push(volume);
         self.open.retain(|(_, key)| key.0 != volume);
     }
 
-    /// A client begins to ask for this.
+    /// Notes a request that a client begins.
     pub(super) fn asked(&mut self, ticket: Ticket, key: Key) {
         if self.can_end() && self.volumes.contains(&key.0) && !self.gone.contains(&key.0) {
             self.open.push((ticket, key));
         }
     }
 
-    /// A client's request was answered.
+    /// Notes that a client's request was answered.
     pub(super) fn answered(&mut self, ticket: Ticket) {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == ticket) {
             let (_, key) = self.open.swap_remove(at);
@@ -126,7 +126,7 @@ impl Recording {
         }
     }
 
-    /// When it does something, if nothing else happens.
+    /// Returns the time of its next action, if nothing else happens.
     pub(super) fn next(&self, now: Nanos, sockets: &Sockets) -> Option<Nanos> {
         let sends = (!self.out.is_empty() && sockets.has_room(self.conn)).then_some(now);
         [sends, sockets.readable(self.conn)].into_iter().flatten().min()
@@ -153,7 +153,8 @@ impl Recording {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             match &*String::from_utf8_lossy(&line) {
                 "\"recording\"\n" => self.has_begun = true,
-                // The volume has gone; or the server has not noticed yet that the recording before was left.
+                // The volume was removed, or the server has not noticed yet that the previous recording's
+                // client has disconnected.
                 refused if refused.contains("\"usage\"") || (self.is_next && refused.contains(NOT_OVER)) => {
                     sockets.leave(self.conn);
                     return Ok(Turn::Refused);
@@ -176,8 +177,8 @@ impl Recording {
         }
     }
 
-    /// What is recorded is what clients asked for, `asked` being all of that since the server began:
-    /// nothing else, and nothing of it is missing.
+    /// Checks that the recorded requests are among `asked`, all client requests since the server began, and
+    /// that none is missing.
     pub(super) fn check(mut self, asked: &[Key]) -> Result<(), String> {
         let mut asked = asked.to_vec();
         asked.sort_unstable_by_key(sort_key);
@@ -207,7 +208,7 @@ fn sort_key(key: &Key) -> (usize, u8, u64, u64) {
     (key.0, op, key.2, key.3)
 }
 
-/// The first of these that is not among those, as often; both in order.
+/// Returns the first entry of one list that the other lacks, counting duplicates; both are sorted.
 fn first_lacking(these: &[Key], those: &[Key]) -> Option<Key> {
     let mut those = those.iter();
     these.iter().find(|key| !those.by_ref().any(|other| other == *key)).copied()

@@ -1,8 +1,12 @@
-//! The whole server in the simulated world, beside the oracle: steps in, failures out.
+//! The whole server in the simulated world, checked by the oracle: steps in, failures out.
 //!
-//! - `run`: events, one after the other. - `clients`: who is connected, and what became of those that were.
-//! - `control`: recordings, and volumes that come and go. - `orders`: what the operator wants.
-//! - `limits`: who is turned away. - `faults`: devices fail. - `lifecycle`: crashes, restarts, opening.
+//! - `run`: the event loop.
+//! - `clients`: connections, and the state of closed ones.
+//! - `control`: recordings, and volumes that are created and removed.
+//! - `orders`: the operator's orders.
+//! - `limits`: refusals of clients.
+//! - `faults`: device failures.
+//! - `lifecycle`: crashes, restarts, opening.
 
 mod clients;
 mod control;
@@ -29,25 +33,26 @@ use weir_map::Superblock;
 use weir_model::{Bytes, DeviceId, IoDone, Nanos, VolumeOffset};
 use weir_session::Server;
 
-/// With healthy devices something happens within this time on every connection that is owed anything and is
-/// received from: bytes of a reply come, bytes of a request are taken, or the connection ends as it should.
+/// Time limit for progress with healthy devices. On every connection with a reply or request outstanding,
+/// some bytes of a reply arrive, some bytes of a request are accepted, or the connection ends as it should,
+/// within this time.
 ///
-/// The slowest simulated devices take 0.2 s for a command at most, and carry out commands side by side. A
-/// piece of a request needs some ten of them, one after the other, where space is short and commits and a
-/// checkpoint come first; so may the piece that has its blocks or its memory before it.
+/// The slowest simulated devices need at most 0.2 s per command, and execute commands in parallel. A piece of
+/// a request needs about ten of them, one after the other, if space is short and commits and a checkpoint
+/// come first; and so may the piece before it that has its blocks or its memory.
 pub const ANSWERED_WITHIN: Nanos = Nanos::secs(5);
 
-/// Where devices fail, what is asked at the control socket is answered, done or failed, within this time and
-/// the deadlines of those that answer late.
+/// Time limit for control requests while devices fail: they are answered, with success or failure, within
+/// this time plus the deadlines of the devices that respond late.
 ///
-/// A removal waits for requests in flight: each may wait half a minute for space, and once more that long for
-/// copies to be moved out of its way while devices bring them back.
+/// A removal waits for requests in flight. Each may wait half a minute for space, and then as long again for
+/// copies to be moved out of its way while devices write them back.
 pub const CHANGED_WITHIN: Nanos = Nanos::secs(60);
 
-/// How many events may pass without a byte to or from any client, or a step or order coming to its end.
+/// Maximum number of events without a byte to or from any client and without a step or order completing.
 const IDLE_EVENTS_MAX: u32 = 200_000;
 
-/// A volume as it is now.
+/// A volume in its current state.
 #[derive(Clone, Debug, PartialEq)]
 struct Volume {
     name: String,
@@ -59,7 +64,7 @@ struct Volume {
 struct Lost {
     volume: usize,
     ticket: Ticket,
-    /// When its client had closed the connection.
+    /// When its client closed the connection.
     closed: u64,
 }
 
@@ -69,29 +74,30 @@ pub struct Served {
     front: Front,
     world: World,
     sockets: Sockets,
-    /// None while the pool is being opened.
+    /// `None` while the pool is being opened.
     server: Option<Server<Engine, Sockets>>,
     oracle: Oracle,
     volumes: Vec<Volume>,
     clients: Vec<Option<Connection>>,
     lost: Vec<Lost>,
-    /// Volumes of clients that went while a flush of theirs was in flight, and when.
+    /// Volumes of clients that disconnected while a flush of theirs was in flight, with the time.
     unheard: Vec<(usize, u64)>,
-    /// Counts what clients do to their connections, so that any two can be told which came first.
+    /// Counts clients' actions on their connections, which orders any two of them.
     moment: u64,
-    /// By volume: when a client asked to be let in last; never again known where one left before it was.
+    /// By volume, when a client last asked to be admitted; unknown for good once a client has left before it
+    /// was admitted.
     entered: Vec<u64>,
-    /// By client: when it closed half of its connection.
+    /// By client, when it closed its sending side.
     half_closed: Vec<u64>,
     visitors: Vec<Visitor>,
     operator: Operator,
-    /// They make volumes beside the others, and remove them.
+    /// Operators that create volumes beside the others, and remove them.
     aides: [Operator; 2],
     sides: control::Sides,
     recording: Option<Box<Recording>>,
-    /// What clients have asked for since the server began, as recordings have it.
+    /// Client requests since the server began, in the form of recordings.
     asked_for: Vec<Key>,
-    /// A recording was asked for since the server started.
+    /// True if a recording was requested since the server started.
     has_recorded: bool,
     replacing: Option<orders::Replacing>,
     names: u64,
@@ -100,29 +106,29 @@ pub struct Served {
     /// The devices' superblocks, as they were created.
     layout: Vec<Superblock>,
     faults: Faults,
-    /// Metadata was struck before the pool was opened last, or tried to.
+    /// True if metadata was damaged before the pool was last opened, or before the attempt.
     was_damaged: bool,
-    /// What writes are promised of space.
+    /// Space guaranteed to writes.
     kept: Kept,
-    /// A jump of the clock to come, and after how many more events.
+    /// A future jump of the clock: the number of events until then, and its length.
     jump: Option<(u64, Nanos)>,
-    /// What the operator asked and was not told the end of.
+    /// The operator's request whose outcome is unknown.
     unsettled: Option<Asked>,
-    /// The server was told to stop.
+    /// True if the server was asked to stop.
     is_stopping: bool,
     done: Vec<IoDone>,
     reports: Vec<Report>,
     idle_events: u32,
     answered: u64,
     answered_since_crash: u64,
-    /// Memory that is free while there is no server, and while there are no clients.
+    /// Free memory without a server, and without clients.
     all_free: Bytes,
     at_rest: Bytes,
     statistics: Statistics,
 }
 
 impl History {
-    /// Runs a history of a pool that is served.
+    /// Runs a history of a served pool.
     pub(crate) fn run_served(&self, begun: &mut usize) -> Outcome {
         let mut served = match Served::new(&self.setup) {
             Ok(served) => served,
@@ -143,7 +149,7 @@ impl History {
 }
 
 impl Served {
-    /// A new pool with its volumes, and its server. Nobody is connected.
+    /// Creates a pool with its volumes and its server, without clients.
     pub fn new(setup: &Setup) -> Result<Self, Failure> {
         let setup = setup.clone();
         let no_front = || Failure::Server("none is wanted".to_owned());
@@ -198,8 +204,8 @@ impl Served {
         Ok(served)
     }
 
-    /// Waits for every answer and checks all volumes, before and after a restart. A crash that has not come
-    /// by then does not come.
+    /// Waits for every reply and checks all volumes, before and after a restart. A pending crash is
+    /// cancelled.
     pub fn end(&mut self) -> Result<(), Failure> {
         self.armed.disarm();
         let steps = [
@@ -212,13 +218,13 @@ impl Served {
         steps.iter().try_for_each(|step| self.step(step))
     }
 
-    /// What has been done so far.
+    /// Returns the statistics so far.
     #[must_use]
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Carries out one step.
+    /// Executes one step.
     pub fn step(&mut self, step: &HistoryStep) -> Result<(), Failure> {
         let result = self.begin(step);
         match self.armed.ended(&result) {
@@ -243,7 +249,7 @@ impl Served {
             HistoryStep::Restart => self.restart(),
             HistoryStep::Check => self.check(),
             HistoryStep::Jump { after: 0, time } => {
-                // Two without a look at what was answered between them would be one pause, not two.
+                // Two jumps without a look at the replies between them would be a single pause.
                 self.pass(Nanos(0))?;
                 self.jump(*time);
                 Ok(())
@@ -256,7 +262,7 @@ impl Served {
                 self.break_device(*device, fault);
                 Ok(())
             }
-            // What these do is tried without a server.
+            // These steps are only for pools without a server.
             HistoryStep::Replace(_)
             | HistoryStep::Tell(_)
             | HistoryStep::Audit
@@ -265,7 +271,7 @@ impl Served {
         }
     }
 
-    /// What a client's answers are held against.
+    /// Returns what a client's replies are judged by.
     fn judge(&mut self, number: usize) -> (Judge<'_>, Option<&mut Connection>, &mut Sockets, &mut u64) {
         let Volume { name: volume, spec } = &self.volumes[self.front.clients[number].volume];
         let shape = Shape { extent: self.setup.extent, size: spec.size };
@@ -304,12 +310,12 @@ impl Served {
         }
     }
 
-    /// Once nothing else is under way: reads all volumes through the clients that read most at once, asks
-    /// where data is, and flushes.
+    /// Waits for everything in flight; then reads all volumes through the clients with the longest reads,
+    /// queries block status, and flushes.
     fn check(&mut self) -> Result<(), Failure> {
         self.drain()?;
         if self.front.limits.clients_per_address < 64 {
-            // So that who reads everything is let in.
+            // So that the clients that read everything are admitted.
             self.empty()?;
         }
         for volume in 0..self.volumes.len() {

@@ -1,10 +1,10 @@
-//! Simulated sockets: the outside of the server, as [`weir_session::Port`] wants it.
+//! Simulated sockets: the server's environment, an implementation of [`weir_session::Port`].
 //!
-//! Both ends of every connection are here. The server's calls are the port's; its reports come out of
+//! Both ends of every connection are here. The server uses the port's calls; its reports come from
 //! [`Sockets::advance`]. Clients [put](Sockets::put) and [take](Sockets::take) bytes at their end.
 //!
-//! Bytes are moved between a buffer of the server and a [`Pipe`] when they travel, in parts of drawn sizes,
-//! not when the server asks for it: a buffer that is used again too early shows.
+//! Bytes move between a buffer of the server and a [`Pipe`] at the time they travel, in parts of random
+//! sizes, not at the time of the server's call: reuse of a buffer too early is detected.
 
 use super::pipe::Pipe;
 use crate::{Rng, Seed, WorldMemory};
@@ -12,20 +12,20 @@ use std::collections::VecDeque;
 use weir_model::{Buffer, ConnId, Errno, Fill, Io, IoError, Memory, Nanos, Peer};
 use weir_session::Port;
 
-/// What the sockets of a connection are like.
+/// Characteristics of a connection's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
-    /// Bytes on their way to the server, at most.
+    /// Maximum number of bytes in flight to the server.
     pub to_server: usize,
-    /// Bytes on their way to the client, at most.
+    /// Maximum number of bytes in flight to the client.
     pub to_client: usize,
-    /// How long each takes.
+    /// Delay of each byte.
     pub delay: Nanos,
-    /// Bytes that move at once, at most; more in four rounds of five.
+    /// Maximum number of bytes that move at once; more in four rounds of five.
     pub part: usize,
 }
 
-/// What the server is to be told.
+/// A report to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
     Accepted { conn: ConnId, peer: Peer, control: bool },
@@ -34,14 +34,14 @@ pub(super) enum Report {
     Closed { conn: ConnId },
 }
 
-/// What a client finds at its end.
+/// A client's result of a receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Got {
     /// These bytes, at least one.
     Bytes(Vec<u8>),
     /// Nothing yet.
     Nothing,
-    /// The server has closed its end, and everything it sent was taken.
+    /// The server has closed its end, and all its bytes were taken.
     End,
 }
 
@@ -62,7 +62,7 @@ impl Transfer {
         Self { parts: parts.to_vec(), len, moved: 0, fill, due, is_cancelled: false }
     }
 
-    /// The rest of the first part that is not done, at most so long.
+    /// Returns the rest of the first incomplete part, at most `most` bytes.
     fn rest(&self, most: usize) -> Option<Buffer> {
         let mut before = self.moved;
         for part in &self.parts {
@@ -87,11 +87,11 @@ struct Socket {
     recv: Option<Transfer>,
     send: Option<Transfer>,
     stage: Stage,
-    /// The client has closed its end, or the half that it sends by.
+    /// True if the client has closed its end, or its sending side.
     hung_up: bool,
-    /// The client has closed its end.
+    /// True if the client has closed its end.
     client_is_gone: bool,
-    /// The client closed its end before it had received everything: the server's next receive fails.
+    /// True if the client closed its end before it had received everything: the server's next receive fails.
     is_reset: bool,
 }
 
@@ -100,7 +100,7 @@ enum Stage {
     /// The server has not accepted it.
     Queued,
     Open,
-    /// The server closes it; until then it may still use its buffers.
+    /// The server closes it; until this time it may still use its buffers.
     Closing(Nanos),
     Closed,
 }
@@ -118,18 +118,19 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Of a server that begins to listen.
+    /// Creates the sockets of a server that begins to listen.
     pub(super) fn new(seed: Seed, now: Nanos) -> Self {
         let (slots, generations, ios) = (Vec::new(), Vec::new(), VecDeque::new());
         Self { now, rng: Rng::new(seed), slots, generations, accepts: true, listens: true, ios }
     }
 
-    /// The next device command the server wants started.
+    /// Takes the next device command that the server starts.
     pub(super) fn next_io(&mut self) -> Option<Io> {
         self.ios.pop_front()
     }
 
-    /// A client connects, to the control socket or to the other one; `None` if nobody listens.
+    /// Connects a client, to the control socket or the NBD socket; returns `None` if the server does not
+    /// listen.
     pub(super) fn connect(&mut self, wire: &Wire, peer: Peer, is_control: bool) -> Option<ConnId> {
         if !self.listens {
             return None;
@@ -158,20 +159,20 @@ impl Sockets {
         Some(id)
     }
 
-    /// The client sends as many of these bytes as the socket takes; `None` once the server has closed its
-    /// end.
+    /// Sends as many of these bytes for the client as the socket takes; returns `None` once the server has
+    /// closed its end.
     pub(super) fn put(&mut self, conn: ConnId, bytes: &[u8]) -> Option<usize> {
         let now = self.now;
         let socket = self.get(conn).filter(|socket| socket.stage != Stage::Closed)?;
         Some(socket.to_server.put(now, bytes))
     }
 
-    /// Whether the client can send, or learns that it cannot.
+    /// Reports whether the client can send, or learns that it cannot.
     pub(super) fn has_room(&self, conn: ConnId) -> bool {
         self.peek(conn).is_none_or(|socket| socket.stage == Stage::Closed || socket.to_server.room() > 0)
     }
 
-    /// The client receives what has arrived, at most so many bytes.
+    /// Receives at most `most` bytes for the client.
     pub(super) fn take(&mut self, conn: ConnId, most: usize) -> Got {
         let now = self.now;
         let Some(socket) = self.get(conn) else { return Got::End };
@@ -184,14 +185,14 @@ impl Sockets {
         }
     }
 
-    /// When the client finds something at its end, if nothing else happens.
+    /// Returns when the client can receive something, if nothing else happens.
     pub(super) fn readable(&self, conn: ConnId) -> Option<Nanos> {
         let Some(socket) = self.peek(conn) else { return Some(self.now) };
         let pipe = &socket.to_client;
         if pipe.available() > 0 || pipe.is_over() { Some(self.now) } else { pipe.next() }
     }
 
-    /// The client sends no more, and goes on receiving.
+    /// Closes the client's sending side; it continues to receive.
     pub(super) fn shut(&mut self, conn: ConnId) {
         if let Some(socket) = self.get(conn) {
             socket.to_server.end();
@@ -199,7 +200,7 @@ impl Sockets {
         }
     }
 
-    /// The client closes its end. The server can still receive what it had sent, unless it left something
+    /// Closes the client's end. The server can still receive its data, unless the client left something
     /// unreceived: then the connection may be reset.
     pub(super) fn leave(&mut self, conn: ConnId) {
         let reset = self.rng.chance(0.5);
@@ -230,12 +231,12 @@ impl Sockets {
         }
     }
 
-    /// Connections there are, of either end.
+    /// Returns the number of connections, open at either end.
     pub(super) fn count(&self) -> usize {
         self.slots.iter().flatten().count()
     }
 
-    /// Connections that the server has accepted and not closed: those of clients, and those to the
+    /// Returns the number of connections that the server has accepted and not closed: of clients, and to the
     /// control socket.
     pub(super) fn accepted(&self) -> [usize; 2] {
         let is_there = |socket: &&Socket| matches!(socket.stage, Stage::Open | Stage::Closing(_));
@@ -244,17 +245,17 @@ impl Sockets {
         [all().count() - control, control]
     }
 
-    /// Whether the server has accepted it, and closes it not yet.
+    /// Reports whether the server has accepted the connection and has not begun to close it.
     pub(super) fn is_open(&self, conn: ConnId) -> bool {
         self.peek(conn).is_some_and(|socket| socket.stage == Stage::Open)
     }
 
-    /// What they are at.
+    /// Describes the connections.
     pub(super) fn left(&self) -> String {
         format!("{:?}", self.slots.iter().flatten().collect::<Vec<_>>())
     }
 
-    /// How long the kernel takes for what it could do at once.
+    /// Draws how long the kernel takes for an action that it could do at once.
     fn pause(&mut self) -> Nanos {
         match self.rng.below(8) {
             0 => Nanos(self.rng.below(200_000)),
@@ -263,17 +264,17 @@ impl Sockets {
         }
     }
 
-    /// When something happens that the server is told of, or that makes room.
+    /// Returns the time of the next event that causes a report, or makes room.
     pub(super) fn next_event(&self) -> Option<Nanos> {
         let queued = |socket: &Socket| socket.stage == Stage::Queued && self.accepts;
         let all = self.slots.iter().flatten();
         all.filter_map(|socket| if queued(socket) { Some(self.now) } else { socket.next() }).min()
     }
 
-    /// What is due by `now` happens; what the server is to be told of it.
+    /// Processes events due by `now`, and collects their reports to the server.
     pub(super) fn advance(&mut self, now: Nanos, memory: &mut WorldMemory, reports: &mut Vec<Report>) {
         self.now = self.now.max(now);
-        // In another order each time.
+        // In a different order each time.
         let (len, first) = (self.slots.len(), self.rng.below(self.slots.len() as u64) as usize);
         for index in (0..len).map(|number| (first + number) % len) {
             let pauses = [self.pause(), self.pause()];
@@ -334,7 +335,7 @@ impl Socket {
         }
     }
 
-    /// Bytes that move now, of so many that could.
+    /// Returns how many of `most` bytes move now.
     fn part(&self, most: usize, rng: &mut Rng) -> usize {
         let part = if rng.below(5) == 0 { 1 + rng.below(self.part as u64) as usize } else { most };
         part.min(most)
@@ -399,8 +400,8 @@ impl Socket {
         (transfer.moved == transfer.len).then_some(Ok(()))
     }
 
-    /// The kernel is done with the server's buffers. Until now a receive may have put bytes there that nobody
-    /// will be told of.
+    /// Releases the server's buffers. Until now a receive in flight may have stored bytes that are never
+    /// reported.
     fn close(&mut self, memory: &mut WorldMemory, reports: &mut Vec<Report>) {
         if let Some(recv) = self.recv.take() {
             while let Some(rest) = recv.rest(usize::MAX).filter(|_| self.to_server.available() > 0) {
@@ -456,7 +457,7 @@ impl Port for Sockets {
         self.accepts = accepting;
     }
 
-    /// Who was not accepted is turned away.
+    /// Connections that were not accepted are refused.
     fn stop_listening(&mut self) {
         (self.listens, self.accepts) = (false, false);
         for socket in self.slots.iter_mut().flatten().filter(|socket| socket.stage == Stage::Queued) {

@@ -1,4 +1,4 @@
-//! Those who connect and mean no good: they must not keep anybody else from being answered.
+//! Hostile clients: they must not keep others from being answered.
 
 use super::nbd;
 use super::sockets::{Got, Sockets, Wire};
@@ -6,28 +6,28 @@ use crate::Rng;
 use std::collections::VecDeque;
 use weir_model::{ConnId, Nanos, Peer};
 
-/// Somebody who means no good. Numbers say how many of them come at once.
+/// A kind of hostile client. The number says how many connect at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stranger {
-    /// Says nothing.
+    /// Sends nothing.
     Silent(u16),
-    /// Begins a handshake and goes no further.
+    /// Begins a handshake and stops.
     HalfOpen(u16),
-    /// Says what nobody understands.
+    /// Sends garbage.
     Garbage(u16),
-    /// Asks again and again which volumes there are, and does not receive the answer.
+    /// Requests the list of volumes again and again without receiving the answers.
     Lists(u16),
-    /// Uses a volume, and flushes again and again without receiving any answer.
+    /// Uses a volume, and flushes again and again without receiving replies.
     Flushes(u16),
     /// Uses a volume, reads as much as it may at once, and receives nothing.
     Reads(u16),
-    /// Uses a volume, and begins a long write to where nothing can be written, which it never ends.
+    /// Uses a volume, and begins a long write beyond its end that it never completes.
     Stuck(u16),
-    /// At the control socket, with half a line.
+    /// Sends half a line to the control socket.
     Control(u16),
 }
 
-/// A connection of a stranger.
+/// A connection of a hostile client.
 #[derive(Debug)]
 pub(super) struct Visitor {
     conn: ConnId,
@@ -43,7 +43,7 @@ fn hello(volume: &str) -> Vec<u8> {
 }
 
 impl Stranger {
-    /// Whether it enters a volume.
+    /// Reports whether it uses a volume.
     pub(super) const fn enters(self) -> bool {
         matches!(self, Self::Flushes(_) | Self::Reads(_) | Self::Stuck(_) | Self::Garbage(_))
     }
@@ -110,7 +110,7 @@ impl Visitor {
         self.is_gone
     }
 
-    /// When it does something, if nothing else happens.
+    /// Returns the time of its next action, if nothing else happens.
     pub(super) fn next(&self, now: Nanos, sockets: &Sockets) -> Option<Nanos> {
         let sends = (!self.out.is_empty() && sockets.has_room(self.conn)).then_some(now);
         let receives = if self.receives { sockets.readable(self.conn) } else { None };

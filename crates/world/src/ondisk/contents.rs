@@ -1,4 +1,4 @@
-//! What a root reaches: tables, map pages, records and the catalogue.
+//! Loads everything reachable from a root: tables, map pages, records and the catalogue.
 
 use super::fields::{Fields, u64_at};
 use super::layout::{
@@ -7,22 +7,22 @@ use super::layout::{
 use super::{Defect, Extent, PAGE, Place, Pool, Raw, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Pointers in a table page.
+/// Pointers per table page.
 const FANOUT: u64 = 168;
-/// Words in a map page.
+/// Words per map page.
 const WORDS: u64 = 504;
-/// Records in a group.
+/// Records per group.
 const GROUP: u64 = 128;
 
-/// The metadata with everything looked up by number, as deltas change it.
+/// The metadata by number, in the form in which deltas change it.
 #[derive(Default)]
 pub(super) struct Contents {
-    /// By volume id: what its extents' words say, and since when.
+    /// By volume id: the words of its extents, and their versions.
     words: BTreeMap<u32, BTreeMap<u64, (u64, u64)>>,
-    /// By id: the records' bodies, and since when.
+    /// By id: the records' bodies, and their versions.
     records: BTreeMap<u32, (Vec<u8>, u64)>,
     volumes: BTreeMap<u32, Volume>,
-    /// By id: the volumes whose removal is under way.
+    /// By id: the volumes being removed.
     intents: BTreeMap<u32, u32>,
 }
 
@@ -39,7 +39,7 @@ impl Contents {
         self.records.remove(&id);
     }
 
-    /// The volume exists; one that existed before keeps its size.
+    /// Adds a volume, or changes an existing one, which keeps its size.
     pub(super) fn set_volume(&mut self, id: u32, size: u64, hardening: u8, copies: u8, name: String) {
         let known = self.volumes.get(&id).map_or(size, |volume| volume.size);
         let volume = Volume { name, size: known, hardened: hardening == 1, copies, extents: BTreeMap::new() };
@@ -59,7 +59,7 @@ impl Contents {
         self.intents.remove(&id);
     }
 
-    /// Every word and record as places on devices.
+    /// Resolves every word and record to locations on devices.
     pub(super) fn into_pool(self, devices: &[Superblock], sequence: u64) -> Result<Pool, Defect> {
         let mut pool = Pool { sequence, volumes: self.volumes, ..Pool::default() };
         pool.leaving = self.intents.into_values().collect();
@@ -89,7 +89,7 @@ impl Contents {
     }
 }
 
-/// An extent that a word alone describes: one whole place, every block valid.
+/// Decodes an extent described by a word alone: one whole location, every block valid.
 fn direct(devices: &[Superblock], word: u64) -> Option<Extent> {
     let (device, extent) = ((word >> 48) as u8, word as u32);
     let blocks = 0..devices.get(usize::from(device))?.blocks() as u16;
@@ -108,21 +108,21 @@ fn whole(
     Some(Place { device, whole: true, extents: BTreeSet::from([extent]), blocks })
 }
 
-/// Where a block of a device's extent is.
+/// Returns the position of a block of a device extent.
 fn place(devices: &[Superblock], device: u8, extent: u32, block: u16) -> Option<u64> {
     let sb = devices.get(usize::from(device))?;
     let there = u64::from(extent) < sb.data_extents && u64::from(block) < sb.blocks();
     there.then(|| sb.data_at + u64::from(extent) * sb.extent + u64::from(block) * PAGE)
 }
 
-/// The blocks whose bits are set.
+/// Returns the blocks whose bits are set.
 fn bitmap(fields: &mut Fields<'_>, blocks: u64) -> Result<Vec<u16>, Defect> {
     let bytes = fields.take((blocks / 8) as usize)?;
     let is_set = |block: &u16| bytes[usize::from(block / 8)] >> (block % 8) & 1 == 1;
     Ok((0..blocks as u16).filter(is_set).collect())
 }
 
-/// An extent that a record describes.
+/// Decodes an extent described by a record.
 fn record(devices: &[Superblock], body: &[u8], word: u64) -> Result<Extent, Defect> {
     let mut fields = Fields::new(body, 0, "record", word & 0xffff_ffff);
     let blocks = devices[0].blocks();
@@ -159,7 +159,7 @@ fn record(devices: &[Superblock], body: &[u8], word: u64) -> Result<Extent, Defe
     if fields.is_empty() { Ok(extent) } else { Err(fields.defect("there is more than its fields")) }
 }
 
-/// Loads what a root reaches.
+/// Loads everything reachable from a root.
 pub(super) fn load(raw: &mut dyn Raw, superblock: &Superblock, root: &Root) -> Result<Contents, Defect> {
     let mut contents = Contents::default();
     let pages = table(raw, superblock, root.pages, 0)?;
@@ -205,14 +205,14 @@ pub(super) fn load(raw: &mut dyn Raw, superblock: &Superblock, root: &Root) -> R
     Ok(contents)
 }
 
-/// The pointers of a table, by id. `top_bit` marks the objects of its pages.
+/// Loads the pointers of a table, by id. `top_bit` marks the objects of its pages.
 fn table(
     raw: &mut dyn Raw,
     superblock: &Superblock,
     (ids, top): (u64, Pointer),
     top_bit: u64,
 ) -> Result<Vec<Pointer>, Defect> {
-    // How many pointers each level has, from the lowest one up to the page the root points to.
+    // Number of pointers of each level, from the lowest one up to the page that the root points to.
     let mut counts = vec![ids];
     while counts.last().is_some_and(|count| *count > 1) || (counts.len() == 1 && ids == 1) {
         counts.push(counts[counts.len() - 1].div_ceil(FANOUT));
@@ -241,7 +241,7 @@ fn table(
     Ok(pointers)
 }
 
-/// The map of a volume, being read.
+/// The map of a volume while it is loaded.
 struct Tree<'a> {
     raw: &'a mut dyn Raw,
     superblock: &'a Superblock,
@@ -251,7 +251,7 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// Loads a page and what is below it; `first` is the first extent it covers.
+    /// Loads a page and everything below it; `first` is the first extent it covers.
     fn load(&mut self, id: u32, level: u8, first: u64) -> Result<(), Defect> {
         let nothing = Pointer { number: u64::MAX, sequence: 0 };
         let pointer = *self.pages.get(id as usize).unwrap_or(&nothing);

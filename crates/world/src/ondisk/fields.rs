@@ -1,8 +1,8 @@
-//! Fields of records, little-endian, and their checksums.
+//! Little-endian fields of records, and their checksums.
 
 use super::{Defect, PAGE, Raw};
 
-/// CRC-32C of bytes as they would be with the four bytes at `field` zero.
+/// Computes the CRC-32C of bytes with the four bytes at `field` taken as zero.
 pub(super) fn crc(bytes: &[u8], field: usize) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     digest.update(&bytes[..field]);
@@ -11,7 +11,7 @@ pub(super) fn crc(bytes: &[u8], field: usize) -> u32 {
     digest.finalize() as u32
 }
 
-/// A number of `N` bytes at an offset.
+/// Reads a number of `N` bytes at an offset.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
     let mut all = [0; 8];
     all[..N].copy_from_slice(&bytes[at..at + N]);
@@ -32,10 +32,10 @@ pub(super) fn page(raw: &mut dyn Raw, device: u8, at: u64) -> Vec<u8> {
     bytes
 }
 
-/// Fields one after the other.
+/// Reads fields one after the other.
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
-    /// What they are of, should they end too early.
+    /// The structure they belong to, for errors.
     of: (u8, &'static str, u64),
 }
 

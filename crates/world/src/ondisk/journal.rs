@@ -1,4 +1,4 @@
-//! The journal: frames behind a root's position, and what they say.
+//! Replays the journal: the frames behind a root's position.
 
 use super::contents::Contents;
 use super::fields::{Fields, crc, u32_at, u64_at};
@@ -9,14 +9,14 @@ const MAGIC: &[u8] = b"wJF1";
 const HEADER: usize = 64;
 const LONGEST: usize = 256 << 10;
 
-/// Where the next frame is expected.
+/// Expected position of the next frame.
 struct Position {
     offset: u64,
     sequence: u64,
     chain: u32,
 }
 
-/// Applies the frames since the root; the sequence of the frame that would come next.
+/// Applies the frames since the root; returns the sequence that the next frame would have.
 pub(super) fn replay(
     raw: &mut dyn Raw,
     superblock: &Superblock,
@@ -27,7 +27,7 @@ pub(super) fn replay(
     raw.read(superblock.device, JOURNAL_AT, &mut ring);
     let mut position = Position { offset: root.offset, sequence: root.frame, chain: root.chain };
     loop {
-        // What does not fit before the ring's end is at its start.
+        // A frame that does not fit before the ring's end is at its start.
         let places = [position.offset % ring.len() as u64, 0];
         let follows =
             |at: &u64| whole(&ring[*at as usize..]).filter(|f| is_next(f, superblock, root, &position));
@@ -44,7 +44,7 @@ pub(super) fn replay(
     Ok(position.sequence)
 }
 
-/// The frame at the start of the bytes, if it verifies.
+/// Returns the frame at the start of the bytes, if it verifies.
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.len() < HEADER || !bytes.starts_with(MAGIC) {
         return None;
@@ -64,7 +64,8 @@ fn is_next(frame: &[u8], superblock: &Superblock, root: &Root, position: &Positi
         && (u64_at(frame, 32), u32_at(frame, 52)) == (position.sequence, position.chain)
 }
 
-/// No later frame of this journal calls one durable that is not there, and none is of a later journal.
+/// Checks that no later frame of this journal refers to a missing one as durable, and that no frame is of a
+/// later journal.
 fn nothing_missing(ring: &[u8], superblock: &Superblock, root: &Root, next: u64) -> Result<(), Defect> {
     for at in (0..ring.len()).step_by(PAGE as usize) {
         let Some(frame) = whole(&ring[at..]).filter(|frame| frame[8..24] == superblock.pool) else {

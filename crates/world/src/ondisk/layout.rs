@@ -1,4 +1,4 @@
-//! Superblocks, roots and what a page says of itself.
+//! Superblocks, roots and page headers.
 
 use super::fields::{crc, page, u32_at, u64_at};
 use super::{Defect, PAGE, Raw};
@@ -10,42 +10,42 @@ pub(super) const JOURNAL_AT: u64 = 192 << 10;
 /// "All ones": no page.
 pub(super) const NOTHING: u64 = u64::MAX;
 
-/// What a device says of itself and its pool.
+/// A superblock: a device's description of itself and its pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// The pool's id.
+    /// Pool id.
     pub pool: [u8; 16],
-    /// Raised with every change of a superblock of the pool.
+    /// Generation, raised with every change of a superblock of the pool.
     pub generation: u64,
-    /// Bytes of the device.
+    /// Device size in bytes.
     pub size: u64,
-    /// Its number.
+    /// Device number.
     pub device: u8,
-    /// How many devices the pool has.
+    /// Number of devices of the pool.
     pub devices: u8,
-    /// Bytes of an extent.
+    /// Extent size in bytes.
     pub extent: u64,
-    /// Whether it carries the pool's metadata.
+    /// Whether it holds the pool's metadata.
     pub is_member: bool,
-    /// Raised whenever it came back after the pool had gone on without it.
+    /// Incarnation, raised whenever it returned after the pool had continued without it.
     pub incarnation: u32,
-    /// Pages of the journal ring.
+    /// Number of pages of the journal ring.
     pub journal_pages: u64,
-    /// Metadata pages.
+    /// Number of metadata pages.
     pub meta_pages: u64,
-    /// Where users' data begins.
+    /// Offset of the data area.
     pub data_at: u64,
-    /// How many extents of it there are.
+    /// Number of data extents.
     pub data_extents: u64,
-    /// The two members of mirrored metadata; none if it is not mirrored.
+    /// The two members of mirrored metadata; empty if it is not mirrored.
     pub members: Vec<u8>,
-    /// Devices the pool has gone on without.
+    /// Devices without which the pool has continued.
     pub missing: Vec<u8>,
     /// Devices that were absent when a rollback was accepted.
     pub abandoned: Vec<u8>,
 }
 
-/// The numbers of the set bits.
+/// Returns the numbers of the set bits.
 fn set_bits(bytes: &[u8]) -> Vec<u8> {
     let is_set = |bit: &u8| bytes[usize::from(bit / 8)] >> (bit % 8) & 1 == 1;
     (0..=u8::MAX).filter(is_set).collect()
@@ -89,18 +89,18 @@ impl Superblock {
         }
     }
 
-    /// Blocks of an extent.
+    /// Returns the number of blocks per extent.
     pub(super) const fn blocks(&self) -> u64 {
         self.extent / PAGE
     }
 
-    /// Where a metadata page is.
+    /// Returns the offset of a metadata page.
     pub(super) const fn page_at(&self, number: u64) -> u64 {
         JOURNAL_AT + (self.journal_pages + number) * PAGE
     }
 }
 
-/// Where a page is, and the sequence it carries.
+/// Number of a page, and its sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pointer {
     pub(super) number: u64,
@@ -119,10 +119,10 @@ impl Pointer {
     }
 }
 
-/// Where all of the metadata begins.
+/// A root: the starting point of all metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Its sequence; the higher one of two counts.
+    /// Its sequence; of two roots, the higher one counts.
     pub sequence: u64,
     pub(super) journal: u64,
     pub(super) offset: u64,
@@ -166,7 +166,7 @@ impl Root {
     }
 }
 
-/// What a metadata page is, besides where it is.
+/// Expected identity of a metadata page, apart from its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) kind: u8,
@@ -179,14 +179,14 @@ pub(super) const MAP: u8 = 2;
 pub(super) const RECORDS: u8 = 3;
 pub(super) const CATALOGUE: u8 = 4;
 
-/// A metadata page that verifies.
+/// A verified metadata page.
 pub(super) struct Page {
     pub(super) level: u8,
     pub(super) payload: Vec<u8>,
     next: u64,
 }
 
-/// Reads a metadata page, which must be what the pointer to it says.
+/// Reads a metadata page, which must match its pointer.
 pub(super) fn metadata_page(
     raw: &mut dyn Raw,
     superblock: &Superblock,
@@ -214,7 +214,7 @@ pub(super) fn metadata_page(
     Ok(Page { level: bytes[5], payload: payload.to_vec(), next: u64_at(&bytes, 48) })
 }
 
-/// Reads an object that is a chain of pages: its bytes.
+/// Reads the bytes of an object that is a chain of pages.
 pub(super) fn chain(
     raw: &mut dyn Raw,
     superblock: &Superblock,

@@ -1,11 +1,11 @@
-//! What a failing device can put in doubt: an upper bound, for errors that name a reason.
+//! Upper bounds on what a failing device can put in doubt, for errors that give a reason.
 
 use super::{Candidate, Found, Oracle, Place, Sector, Ticket, Unflushed};
 use weir_model::{BLOCK, Bytes, SECTOR, VolumeOffset};
 
 impl Oracle {
-    /// Whether a block that the place touches holds a change nobody was promised for good, or did when
-    /// the read `since` was submitted: under way, not flushed, or failed. To be asked when it ends.
+    /// Reports whether a block of the place has, or had when the read `since` was submitted, a change without
+    /// a durability guarantee: in flight, not flushed, or failed. Call it when the read ends.
     #[must_use]
     pub fn may_be_in_doubt(&self, place: Place, since: Ticket) -> bool {
         let start = place.offset.0 / BLOCK * BLOCK;
@@ -16,8 +16,9 @@ impl Oracle {
         })
     }
 
-    /// Whether a block may be lost with what no flush has covered. Devices lose whole blocks: a durable
-    /// change is lost with an earlier one in other sectors, or in the same, unless it covers the block.
+    /// Reports whether a block may be lost with a change that no flush has covered. Devices lose whole
+    /// blocks: a durable change is lost together with an earlier one in other sectors, or in the same, unless
+    /// it covers the block.
     fn is_unsure(&self, block: Place, since: Ticket) -> bool {
         let (volume, sectors) = (&self.volumes[block.volume], block.sectors());
         let sectors = &volume[sectors.start..sectors.end.min(volume.len())];
@@ -36,8 +37,8 @@ impl Oracle {
         })
     }
 
-    /// Whether a place is the same ever since a request was submitted: no change of it was submitted or ended
-    /// since, nor is one in flight.
+    /// Reports whether a place has been unchanged since a request was submitted: no change of it was
+    /// submitted or ended since, nor is one in flight.
     #[must_use]
     pub fn is_unchanged(&self, place: Place, since: Ticket) -> bool {
         let volume = &self.volumes[place.volume];
@@ -46,8 +47,8 @@ impl Oracle {
         !volume[sectors.start..sectors.end.min(volume.len())].iter().flatten().any(is_later)
     }
 
-    /// Whether a flush of the volume may find that changes were lost: not if it has seen none since the
-    /// last one that covered them all, and none has failed.
+    /// Reports whether a flush of the volume may find that changes were lost: not if there were none since
+    /// the last flush that covered them all, and none has failed.
     #[must_use]
     pub fn may_owe(&self, volume: usize) -> bool {
         self.told.contains(&volume)
@@ -56,8 +57,8 @@ impl Oracle {
             || self.failed.iter().any(|failed| failed.volume == volume)
     }
 
-    /// A flush of the volume was acknowledged. What another one, which failed, was told of may have been
-    /// acknowledged after this one was submitted, and is still to be flushed.
+    /// Handles the acknowledgement of a flush of the volume. Changes covered by another, failed flush may
+    /// have been acknowledged after this one was submitted, and are still to be flushed.
     pub(super) fn note_settled(&mut self, volume: usize, flush: Ticket) {
         let under_way = self.changes.values().any(|change| change.place.volume == volume && !change.trim);
         let later = self.forsaken.iter().filter(|change| change.acked >= flush.0);
@@ -69,8 +70,8 @@ impl Oracle {
     }
 }
 
-/// A read submitted at `read` has shown a write that failed before: from now on it is one that a flush
-/// covers.
+/// Handles a read, submitted at `read`, that has returned the data of a failed write: from now on a flush
+/// covers that write.
 pub(super) fn failed_change_shown(
     sector: &mut Sector,
     found: &Found,

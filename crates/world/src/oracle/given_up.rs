@@ -1,17 +1,17 @@
-//! Requests whose client lost its connection, and answers that say only where zeros are.
+//! Requests whose client has lost its connection, and replies that report only which sectors are zeros.
 
 use super::{Difference, Found, Oracle, Ticket, difference, pin};
 use std::ops::Range;
 
 impl Oracle {
-    /// The client that submitted a change lost its connection, and is back: the change has taken effect or
-    /// not, or will, but not after one that is submitted from now on and acknowledged. Until then, and while
-    /// nobody is back, it may take effect at any time: nothing is to be said then.
+    /// Handles a change whose client has lost its connection and reconnected: the change has taken effect or
+    /// not, or will, but not after one that is submitted from now on and acknowledged. Before the client
+    /// reconnects, it may take effect at any time; do not call this then.
     pub fn given_up(&mut self, ticket: Ticket) {
         let Some(change) = self.changes.remove(&ticket) else { return };
         let now = self.next_moment();
         let place = change.place;
-        // What it leaves in a device's cache nobody is told.
+        // Nobody knows what it leaves in a device's cache.
         self.failed.push(place);
         for sector in &mut self.volumes[place.volume][place.sectors()] {
             if let Some(own) = sector.iter_mut().find(|c| c.ticket == ticket) {
@@ -20,16 +20,17 @@ impl Oracle {
         }
     }
 
-    /// From now on a volume promises no more than a disk, also for what is under way.
+    /// Limits a volume's guarantee to a disk's from now on, also for changes in flight.
     pub fn first_writes_need_a_flush(&mut self, volume: usize) {
         self.first_writes_durable[volume] = false;
         let under_way = self.changes.values_mut().filter(|change| change.place.volume == volume);
         under_way.for_each(|change| change.first.clear());
     }
 
-    /// A flush failed, as a client is told that is one of several and has `own` changes in flight. What
-    /// others have in flight may have been answered before, and be lost with the rest: a later flush promises
-    /// nothing about it either. What the client itself is answered after this has not been lost.
+    /// Handles a failed flush of a client that is one of several and has the changes `own` in flight. Changes
+    /// of other clients in flight may have been answered before, and be lost with the rest: a later flush
+    /// does not guarantee them either. Changes of the client itself that are answered after this are not
+    /// lost.
     pub fn flush_failed_beside_others(&mut self, ticket: Ticket, own: &[Ticket]) {
         let volumes = self.flushes.iter().filter(|(open, _)| *open == ticket).map(|(_, volume)| *volume);
         for volume in volumes.collect::<Vec<_>>() {
@@ -41,8 +42,8 @@ impl Oracle {
         self.flush_failed(ticket);
     }
 
-    /// Whether a loss may have been told to another flush of its volume, which has not been answered yet, or
-    /// whose client has gone and is not known to be back.
+    /// Reports whether a loss may have been reported to another flush of its volume, which has not been
+    /// answered yet, or whose client has disconnected and is not known to have reconnected.
     pub fn has_flush_beside(&self, ticket: Ticket) -> bool {
         let found = self.flushes.iter().find(|(open, _)| *open == ticket);
         let Some((_, volume)) = found else { return false };
@@ -51,26 +52,26 @@ impl Oracle {
         is_beside || unheard.is_some_and(|until| until.is_none_or(|until| ticket <= until))
     }
 
-    /// The client that asked for a flush has gone without having heard what came of it.
+    /// Handles a flush whose client has disconnected without having seen the reply.
     pub fn flush_unheard(&mut self, ticket: Ticket) {
         for (_, volume) in self.flushes.extract_if(.., |(open, _)| *open == ticket) {
             self.unheard.insert(volume, None);
         }
     }
 
-    /// Clients of the volume that had gone are back: what they may not have heard is told to a flush from now
-    /// on.
+    /// Handles the return of clients of the volume that had disconnected: losses that they may not have seen
+    /// are reported to a flush from now on.
     pub fn flushes_are_heard(&mut self, volume: usize) {
         let latest = self.latest();
         self.unheard.entry(volume).and_modify(|until| *until = Some(latest));
     }
 
-    /// Nobody will hear what came of a flush: it promises nothing.
+    /// Drops a flush whose reply nobody will see: it guarantees nothing.
     pub fn flush_given_up(&mut self, ticket: Ticket) {
         self.flushes.retain(|(open, _)| *open != ticket);
     }
 
-    /// A read is answered with no more than where zeros are: sectors counted from its start.
+    /// Handles a reply to a read that reports only which sectors are zeros, counted from its start.
     pub fn zeros_shown(&mut self, ticket: Ticket, zeros: &[Range<u64>]) -> Result<(), Box<Difference>> {
         let Some(place) = self.reads.remove(&ticket) else { return Ok(()) };
         let now = self.next_moment();

@@ -1,27 +1,27 @@
-//! Sector contents that say who wrote them, and where to.
+//! Sector contents that identify the request and the place.
 
 use super::Ticket;
 use std::fmt;
 use weir_model::{Bytes, SECTOR};
 use zerocopy::IntoBytes;
 
-/// What a sector holds.
+/// Contents of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Found {
-    /// Zeros only.
+    /// Only zeros.
     Zeros,
-    /// What this request wrote to this very place.
+    /// The stamp of this request for this place.
     Written(Ticket),
-    /// What a request wrote to another place.
+    /// The stamp of a request for another place.
     Misplaced {
         /// The request.
         by: Ticket,
-        /// The volume it was written to.
+        /// The volume to which it was written.
         volume: usize,
-        /// The sector it was written to, counted from the volume's start.
+        /// The sector to which it was written, counted from the volume's start.
         sector: usize,
     },
-    /// Nothing anyone wrote: several contents mixed, or foreign bytes.
+    /// No valid stamp: a mixture of several contents, or foreign bytes.
     Torn,
 }
 
@@ -43,8 +43,8 @@ const WORD: usize = size_of::<u64>();
 
 const WORDS: usize = SECTOR as usize / WORD;
 
-/// Word 0 is the request, word 1 the place, the others follow from both. Nothing but additions, so
-/// that the compiler can make several at once.
+/// Computes the words of a stamp: word 0 is the request, word 1 the place, the others follow from both. It
+/// uses only additions, so that the compiler can vectorize it.
 fn words(by: u64, place: u64) -> [u64; WORDS] {
     let first = (by ^ place.rotate_left(32)).wrapping_mul(STEP);
     let mut words = STEPS;
@@ -65,7 +65,7 @@ const STEPS: [u64; WORDS] = {
     steps
 };
 
-/// Volume and sector in one word, never zero.
+/// Encodes volume and sector in one word, never zero.
 fn place_word(volume: usize, sector: usize) -> u64 {
     ((volume as u64 + 1) << SECTOR_BITS) | sector as u64
 }

@@ -1,4 +1,4 @@
-//! Short histories and what the oracle says of them.
+//! Tests of the oracle on short histories.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn flush(oracle: &mut Oracle) {
     oracle.flushed(ticket);
 }
 
-/// Whether a read now may show what `by` wrote.
+/// Reports whether a read now may return what `by` wrote.
 fn sees(oracle: &mut Oracle, by: Ticket) -> bool {
     let read = oracle.read(WHOLE);
     sees_at(oracle, read, by)
@@ -149,7 +149,7 @@ fn a_first_write_is_durable_where_that_is_promised() {
         let first = write(&mut oracle);
         oracle.crash(Stop::PowerCut);
         assert_eq!(sees_zeros(&mut oracle), !promised);
-        // An overwrite is as it always is.
+        // An overwrite has no special guarantee.
         write(&mut oracle);
         oracle.crash(Stop::PowerCut);
         assert_eq!(sees(&mut oracle, first), promised);
@@ -187,7 +187,7 @@ fn misplaced_and_torn_sectors_are_recognised() {
     assert_eq!(oracle.read_done(read, Answer::Bytes(&bytes)).unwrap_err().found, Found::Torn);
 }
 
-/// A durable change.
+/// Makes a durable change.
 fn at_once(oracle: &mut Oracle, place: Place, change: Change) {
     let ticket = oracle.change(place, change, true);
     oracle.changed(ticket);
@@ -218,7 +218,7 @@ fn a_block_is_in_doubt_until_all_of_it_is_durable_at_once() {
         let mut oracle = oracle();
         let lost = oracle.change(PART, Change::Write, false);
         oracle.changed(lost);
-        // What a device loses is the block, whatever else was written to it.
+        // A device loses the whole block, whatever else was written to it.
         at_once(&mut oracle, PART, Change::Write);
         if fails {
             let ticket = oracle.flush(0);
@@ -254,7 +254,8 @@ fn a_flush_leaves_nothing_in_doubt_but_what_an_earlier_one_lost() {
 fn a_write_that_was_given_up_may_come_late_but_not_after_a_later_one() {
     let mut oracle = oracle();
     let lost = oracle.change(WHOLE, Change::Write, false);
-    // Its client is not back: it may come after what another one writes, even where that was read.
+    // Its client has not reconnected: the change may take effect after another client's write, even after
+    // that was read.
     let other = write(&mut oracle);
     assert!(sees(&mut oracle, other));
     oracle.given_up(lost);

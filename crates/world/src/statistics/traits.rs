@@ -1,4 +1,4 @@
-//! What a pool is like that something happens to: the third feature beside what happened and when.
+//! Traits of a pool: the third dimension of coverage, beside what happened and when.
 
 use super::{Moment, Statistics, Strike};
 use crate::driver::Setup;
@@ -6,12 +6,12 @@ use std::fmt;
 use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes};
 
-/// What a pool is like.
+/// A trait of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trait {
     /// Some volume has two copies.
     TwoCopies,
-    /// A policy buffers in two places.
+    /// A policy buffers in two locations.
     Duplexed,
     /// The metadata is mirrored.
     MirroredMap,
@@ -19,24 +19,24 @@ pub enum Trait {
     Moves,
     /// A volume's map is durable at every first write.
     Hardened,
-    /// Volumes promise more than a quarter more than there is.
+    /// Volumes are over-provisioned by more than a quarter.
     Crowded,
     /// The journal has at most 12 pages.
     TinyJournal,
-    /// Extents of more than 64 blocks.
+    /// Extents have more than 64 blocks.
     LargeExtents,
-    /// Five devices or more.
+    /// There are five devices or more.
     ManyDevices,
-    /// A volume does not end with a whole block.
+    /// The size of a volume is not a multiple of a block.
     OddSize,
-    /// An extent cache.
+    /// There is an extent cache.
     Cache,
     /// Durable writes are a write and a flush, as for files.
     WriteThenFlush,
 }
 
 impl Trait {
-    /// All there are.
+    /// All traits.
     pub const ALL: &[Self] = &[
         Self::TwoCopies,
         Self::Duplexed,
@@ -52,7 +52,7 @@ impl Trait {
         Self::WriteThenFlush,
     ];
 
-    /// Those of a pool.
+    /// Returns the traits of a pool.
     #[must_use]
     pub fn of(setup: &Setup) -> Vec<Self> {
         Self::ALL.iter().copied().filter(|it| it.is_of(setup)).collect()
@@ -86,7 +86,8 @@ impl Trait {
 }
 
 impl Statistics {
-    /// Of the moments at which something can happen to such a pool: at how many it did, and of how many.
+    /// Returns at how many of the possible moments this has happened to such a pool, and the number of
+    /// possible moments.
     #[must_use]
     pub fn moments_met(&self, strike: Strike, of: Trait) -> (usize, usize) {
         let possible = || Moment::all().filter(move |moment| strike.never_at(*moment).is_none());

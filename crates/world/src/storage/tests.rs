@@ -1,4 +1,5 @@
-//! The storage beside a naive twin: for every sector the list of values it may have after a cut.
+//! Tests of the storage against a naive implementation: for every sector, the list of values it may have
+//! after a power loss.
 
 use super::*;
 use crate::{Rng, Seed};
@@ -15,7 +16,7 @@ enum Step {
     },
     Flush,
     FailFlush,
-    /// What a failed flush gave up is in the cache again.
+    /// The writes given up by a failed flush are in the cache again.
     Recall,
     Cut {
         under_way: u64,
@@ -40,7 +41,7 @@ fn read(storage: &Storage, sector: u64) -> u8 {
     bytes[0]
 }
 
-/// One sector of the twin: the newest value, and all it may be after a cut.
+/// One sector of the naive implementation: the newest value, and all possible values after a power loss.
 #[derive(Clone)]
 struct Twin {
     live: u8,
@@ -72,7 +73,7 @@ proptest! {
                 Step::Flush => {
                     storage.flush(storage.mark());
                     for sector in &mut twin {
-                        // The newest write a failed flush did not give up replaces what is older.
+                        // The newest write that no failed flush gave up replaces older ones.
                         if let Some(newest) = sector.durable.iter().rposition(|d| d.1) {
                             sector.durable.drain(..newest);
                         }

@@ -1,7 +1,7 @@
 //! Seeds and rounds for the tests of this folder.
 //!
-//! `WEIR_SEED=n` makes another run of the same tests, or repeats one that failed; without it the
-//! seed is always the same. `WEIR_ROUNDS=n` does n times as much.
+//! `WEIR_SEED=n` makes another run of the same tests, or repeats a failed one; by default the seed is always
+//! the same. `WEIR_ROUNDS=n` multiplies the amount of work by n.
 #![allow(clippy::disallowed_methods, reason = "tests take their seed from the environment")]
 #![allow(clippy::disallowed_macros, reason = "tests say what they did")]
 #![allow(unreachable_pub, reason = "shared by several test binaries")]
@@ -11,12 +11,12 @@ use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use weir_model::{Rng, Seed};
 
-/// The seed of this run.
+/// Returns the seed of this run.
 pub fn seed() -> Seed {
     Seed(number("WEIR_SEED").unwrap_or(1))
 }
 
-/// How many times the usual amount is wanted.
+/// Returns the factor for the amount of work.
 pub fn rounds() -> u64 {
     number("WEIR_ROUNDS").unwrap_or(1)
 }
@@ -26,8 +26,8 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
 }
 
-/// Runs a property on `cases` inputs (times [`rounds`]) that follow from [`seed`]; on failure
-/// shrinks the input and says how to repeat the run.
+/// Runs a property on `cases` inputs (times [`rounds`]) drawn from [`seed`]; on failure it shrinks the input
+/// and says how to repeat the run.
 pub fn property<S>(cases: u32, inputs: S, test: impl Fn(S::Value) -> Result<(), TestCaseError>)
 where
     S: Strategy,
@@ -49,7 +49,7 @@ where
     }
 }
 
-/// Prints a line, seen with `--nocapture`.
+/// Prints a line, visible with `--nocapture`.
 pub fn say(what: std::fmt::Arguments<'_>) {
     println!("{what}");
 }

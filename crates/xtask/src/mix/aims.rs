@@ -1,4 +1,4 @@
-//! Histories that are changed to bring together what others seldom do.
+//! Changes histories to combine events that rarely coincide otherwise.
 
 use weir_engine::Activity;
 use weir_model::Errno;
@@ -7,14 +7,14 @@ use weir_world::campaign::History;
 use weir_world::driver::{Ask, Crash, HistoryStep, Order, Submission};
 use weir_world::{Fault, Kinds, Stop};
 
-/// Steps between one look at the devices and the next.
+/// Number of steps between two audits.
 const AUDIT_EVERY: usize = 60;
 
-/// Extents of a volume that loses what is written to it.
+/// Number of extents of a volume that loses writes.
 const LOSING_EXTENTS: u64 = 4;
 
-/// Whatever goes wrong with a device, it hangs: mostly for good, or until shortly before or after it is
-/// given up, also so shortly that what came of it meets its commands.
+/// Turns every device fault into a hang: usually permanent, or until shortly before or after the device is
+/// given up, sometimes so shortly that the consequences meet its commands.
 pub(super) fn hanging(history: &mut History) {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
     let deadline = history.setup.deadline.0;
@@ -43,8 +43,7 @@ pub(super) fn hanging(history: &mut History) {
     }
 }
 
-/// A volume is to be removed while its requests are with a device that hangs, and then no device takes
-/// metadata any more.
+/// Removes a volume while its requests are on a hung device, and then makes all devices refuse metadata.
 fn remove_without_metadata(recent: &[Ask], members: usize, steps: &mut Vec<HistoryStep>) {
     let victim = recent[0].volume;
     let write = |ask: &Ask, fua: bool| Ask { op: Op::Write, fua, ..*ask };
@@ -62,7 +61,7 @@ fn remove_without_metadata(recent: &[Ask], members: usize, steps: &mut Vec<Histo
     ]));
 }
 
-/// After every few requests one of its volume's flushes, or several at once.
+/// Inserts one of the volume's flushes, or several at once, after every few requests.
 pub(super) fn flushing(mut history: History) -> History {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
     let mut steps = Vec::with_capacity(history.steps.len() * 2);
@@ -80,7 +79,7 @@ pub(super) fn flushing(mut history: History) -> History {
     history
 }
 
-/// The devices are looked at every few steps.
+/// Inserts an audit after every few steps.
 pub(super) fn audit_often(mut history: History) -> History {
     let parts = history.steps.chunks(AUDIT_EVERY).map(<[HistoryStep]>::to_vec);
     history.steps = parts.flat_map(|part| part.into_iter().chain([HistoryStep::Audit])).collect();
@@ -99,8 +98,8 @@ fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
     least + rng.below(most + 1 - least)
 }
 
-/// Many changes at once, with one flush for all of them, over and over: frames of several sectors and
-/// checkpoints that follow each other, in a short journal. Copies crash in the middle of both.
+/// Makes many changes at once, with one flush for all of them, repeatedly: frames of several sectors and
+/// consecutive checkpoints, in a short journal. Copies crash in the middle of both.
 pub(super) fn frames(mut history: History) -> History {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
     history.setup.journal_pages = between(&mut rng, 4, 12);
@@ -136,20 +135,20 @@ pub(super) fn frames(mut history: History) -> History {
     history
 }
 
-/// What one history makes of [`losing`]: few features, at high rates.
+/// Parameters of a history of [`losing`]: few features, at high rates.
 struct Losses {
-    /// Requests from one failure to the next, on average.
+    /// Mean number of requests between two failures.
     every: u64,
-    /// Where requests go: so many extents of each volume, and so many blocks of each.
+    /// Target of requests: this many extents of each volume, and this many blocks of each.
     hot: (u64, u64),
-    /// How often a change is to be durable.
+    /// Probability that a change must be durable.
     fua: f64,
     kinds: Vec<Kinds>,
-    /// Of the devices, those that fail.
+    /// The devices that fail.
     devices: std::ops::Range<usize>,
-    /// How often all of them fail at the same time.
+    /// Probability that all of them fail at the same time.
     two: f64,
-    /// How often clients ask for nothing for seconds, and the power is cut.
+    /// Probability that clients are idle for seconds, and probability of a power loss.
     lull: f64,
     cut: f64,
     reads: u64,
@@ -177,7 +176,7 @@ impl Losses {
         }
     }
 
-    /// A request to the few blocks that others go to.
+    /// Redirects a request to the few hot blocks.
     fn aimed(&self, mut ask: Ask, extent: u64, volumes: u64, rng: &mut Rng) -> Ask {
         let (extents, blocks) = self.hot;
         ask.volume %= volumes as usize;
@@ -201,7 +200,7 @@ impl Losses {
         }
     }
 
-    /// Nothing is asked for long enough that write intents are closed, perhaps with a write in flight.
+    /// Makes clients idle long enough that write intents are closed, possibly with a write in flight.
     fn lull(device: usize, ask: Ask, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         if rng.chance(0.3) {
             steps.push(HistoryStep::Break(device, Fault::Hang { during: Nanos(0)..Nanos::millis(2950) }));
@@ -215,8 +214,8 @@ impl Losses {
         });
     }
 
-    /// One device fails, or two at once, while requests of its volumes are in flight; then everything is
-    /// flushed and read, and copies crash, or the pool itself.
+    /// Makes one device fail, or two at once, while requests of its volumes are in flight; then everything is
+    /// flushed and read, and copies, or the pool itself, crash.
     fn failure(&self, rng: &mut Rng, recent: &[Ask], steps: &mut Vec<HistoryStep>) {
         let any = |rng: &mut Rng| recent[rng.below(recent.len() as u64) as usize];
         let device = |rng: &mut Rng| {
@@ -229,7 +228,7 @@ impl Losses {
             let others = self.devices.clone().filter(|device| *device != first);
             steps.extend(others.map(|device| HistoryStep::Break(device, fault.clone())));
         }
-        // As soon as it shows, and soon after.
+        // As soon as the failure shows, and soon after.
         for _ in 0..between(rng, 1, 2) {
             steps.push(HistoryStep::CrashCopy(power_cut(between(rng, 2, 24))));
         }
@@ -260,7 +259,7 @@ impl Losses {
         }
         if rng.chance(0.1) {
             if rng.chance(0.5) {
-                // Longer than until a commit by itself: what is in doubt has durable write intents then.
+                // Longer than the interval of commits: data in doubt has durable write intents then.
                 steps.push(HistoryStep::Pass(Nanos::secs(between(rng, 6, 12))));
             }
             let after = rng.below(60);
@@ -273,15 +272,15 @@ impl Losses {
     }
 }
 
-/// Devices with caches whose flushes and writes fail again and again, of which most are none of those that
-/// carry the map: those are given up at once.
+/// Makes flushes and writes fail again and again on devices with caches, mostly on those that do not hold the
+/// map: the others would be given up at once.
 pub(super) fn losing(mut history: History) -> History {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
     let losses = Losses::draw(&mut rng, &history);
     history.setup.devices.iter_mut().for_each(|device| device.write_cache = true);
     history.setup.depth = [8, 16, 32][rng.below(3) as usize];
     let extent = history.setup.extent.bytes().0;
-    // Little to read after each crash.
+    // There is little to read after each crash.
     history.setup.volumes.truncate(2);
     for volume in &mut history.setup.volumes {
         volume.size = volume.size.min(Bytes(LOSING_EXTENTS * extent));

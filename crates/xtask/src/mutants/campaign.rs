@@ -1,4 +1,4 @@
-//! The crash campaign, in a process of its own.
+//! Runs the crash campaign in a process of its own.
 
 use super::suite::wait;
 use super::{Args, Found};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use weir_model::Seed;
 use weir_world::Mutant;
 
-/// Processor time that one history may take.
+/// Processor time limit of one history.
 const HISTORY_MAX: Duration = Duration::from_secs(60);
 
-/// How far the campaign has looked for a mutant.
+/// Progress of the campaign's search for a mutant.
 #[derive(Clone, Copy)]
 pub(super) struct Position {
-    /// The first seed not tried.
+    /// The first seed not tried yet.
     seed: u64,
-    /// Processor time.
+    /// Processor time spent.
     pub(super) spent: Duration,
     pub(super) crashes: u64,
 }
@@ -29,11 +29,11 @@ impl Position {
     }
 }
 
-/// What a failure may say at most, in bytes: some quote a whole page.
+/// Maximum length of a failure's description, in bytes: some quote a whole page.
 const SAID_MAX: usize = 300;
 
-/// Runs histories until one fails or the processor time is up, and says in a line: the next seed, the time,
-/// the crashes, and, of a failure, the mix and what it is.
+/// Runs histories until one fails or the processor time is up, and prints a line: the next seed, the time,
+/// the crashes, and, for a failure, the mix and a description.
 pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
     // A panic of the engine is a result like any other.
     std::panic::set_hook(Box::new(|_| {}));
@@ -60,14 +60,15 @@ pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The processor time this process has had; the time since it was first asked for where the system does not tell.
+/// Returns the processor time of this process; if the system does not provide it, the time since the first
+/// call.
 fn processor_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let start = *START;
     spent_by(std::process::id()).unwrap_or_else(|| start.elapsed())
 }
 
-/// The processor time a process's first thread has had: histories run on it.
+/// Returns the processor time of a process's first thread, on which histories run.
 fn spent_by(process: u32) -> Option<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
@@ -77,8 +78,8 @@ fn name(mix: Mix) -> String {
     mix.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Has another process run the campaign from there on, until it has had so much processor time in all. One
-/// that does not end has found something, too.
+/// Continues the campaign in another process, up to a total processor time. A process that does not end has
+/// found something, too.
 pub(super) fn find(
     args: &Args,
     mutant: Mutant,
@@ -97,7 +98,7 @@ pub(super) fn find(
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    // By its processor time: the machine may be busy, or stand still.
+    // By its processor time, because the machine may be busy or suspended.
     let never_ends = |child: &Child| spent_by(child.id()).is_some_and(|spent| spent > time + HISTORY_MAX);
     let Some((_, out)) = wait(child, never_ends) else {
         let (by, how) = (format!("campaign, {mix_name}"), "a history that does not end".to_owned());

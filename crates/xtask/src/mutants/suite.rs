@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir_world::Mutant;
 
-/// How long a test program may run, a hundred times what it needs: one that does not end has found something.
+/// Time limit of a test program, a hundred times what it needs: a program that does not end has found
+/// something.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 /// A test program.
@@ -53,7 +54,7 @@ pub(super) fn find(mutant: Mutant, programs: &[Program], name: Option<&str>) -> 
     })
 }
 
-/// The first tests that failed, and how many there are.
+/// Returns the first failed tests and their number.
 fn failed_tests(out: &str) -> String {
     let failed = out.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     let failed: Vec<_> = failed.collect();
@@ -64,7 +65,8 @@ fn failed_tests(out: &str) -> String {
     }
 }
 
-/// What the process printed, and whether it succeeded; `None`, ending it, if it takes too long.
+/// Returns the output of the process, and whether it succeeded; kills it and returns `None` if it takes too
+/// long.
 pub(super) fn wait(mut child: Child, takes_too_long: impl Fn(&Child) -> bool) -> Option<(bool, String)> {
     let mut stdout = child.stdout.take();
     let reader = std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! `cargo place --harm`: the engine's estimate of what moves are worth, beside what really comes of it if nothing is
-//! moved. See `docs/policies/comparison.md`.
+//! `cargo place --harm`: compares the engine's estimate of the benefit of moves with the measured effect of
+//! moving nothing. See `docs/policies/comparison.md`.
 
 use super::loads::Row;
 use std::fmt::Write as _;
@@ -9,23 +9,23 @@ use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::by_name;
 use weir_sim::Outcome;
 
-/// One policy on one load: estimated, and run.
+/// Estimate and measurement of one policy on one load.
 pub(super) struct Checked {
     load: &'static str,
     policy: &'static str,
-    /// What requests took, of what they would have taken: as estimated, and as run.
+    /// Ratio of the times with moves to those without: estimated, and measured.
     estimated: Option<f64>,
     run: f64,
-    /// What they took with moves, and without.
+    /// Mean response times with moves, and without.
     times: [Nanos; 2],
-    /// How often moves would have been stopped.
+    /// Number of times that moves would have been stopped.
     stops: u32,
 }
 
-/// Runs a policy free, as judged, and not at all.
+/// Runs a policy with free moves, with judged moves, and without moves.
 ///
 /// # Errors
-/// Why a load cannot be run.
+/// Returns why a load cannot be run.
 pub(super) fn check(
     row: &'static Row,
     policy: &'static str,
@@ -61,7 +61,7 @@ fn run(row: &Row, policy: &str, traces: &Path, short: bool, moves: Moves) -> Res
     weir_sim::place(&pool, policy, &mut *load, &plan).map_err(|error| error.to_string())
 }
 
-/// All of them as a table.
+/// Formats all results as a table.
 pub(super) fn table(all: &[Checked]) -> String {
     let mut text = String::from(
         "| load | policy | with moves | without | really | estimated | same side | stopped |\n\
@@ -69,7 +69,7 @@ pub(super) fn table(all: &[Checked]) -> String {
     );
     for it in all {
         let estimated = it.estimated.map_or("-".into(), |ratio| format!("{ratio:.2}"));
-        // Within a twentieth nothing is at stake.
+        // Differences below a twentieth do not matter.
         let clear = |ratio: f64| if (ratio - 1.0).abs() < 0.05 { 0 } else { (ratio - 1.0).signum() as i32 };
         let same = it.estimated.map(|ratio| clear(ratio) * clear(it.run) >= 0);
         let same = same.map_or("-", |same| if same { "yes" } else { "NO" });

@@ -1,4 +1,4 @@
-//! The loads every placement policy is judged by, and the pools they run on.
+//! The loads on which every placement policy is judged, and their pools.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -9,40 +9,41 @@ use weir_sim::place::run::LEAST;
 use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Plan, PoolSpec, Replay};
 use weir_trace::{Reader, Trace};
 
-/// The seed of everything left to chance.
+/// Seed of all random choices.
 const SEED: Seed = Seed(1);
-/// A closed loop on fast devices ends after so many requests.
+/// Number of requests after which a closed loop on fast devices ends.
 const REQUESTS: u64 = 6_000_000;
-/// The slow device's room, as a share of the data: enough for all of it, and copies.
+/// Size of the slow device, as a multiple of the data: enough for all of it, and copies.
 const SLOW: f64 = 1.3;
 
-/// A load, and the pool it is asked of.
+/// A load with its pool.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// What it is called in the table.
+    /// Name in the table.
     pub(super) name: &'static str,
-    /// One sentence about it.
+    /// One-sentence description.
     pub(super) about: &'static str,
     source: Source,
-    /// Clients of a closed loop; 0 in an open one.
+    /// Number of clients of a closed loop; 0 for an open one.
     pub(super) clients: usize,
-    /// The models of the fast and the slow device.
+    /// Models of the fast and the slow device.
     models: [&'static str; 2],
-    /// What of the data has room on the fast device.
+    /// Share of the data that fits on the fast device.
     fast: f64,
-    /// The model of a third device, and what of the data has room there.
+    /// Model of a third device, and the share of the data that fits there.
     third: Option<(&'static str, f64)>,
-    /// The slow device is the pool's first.
+    /// True if the slow device is the pool's first.
     slow_first: bool,
-    /// The fast device is given more than it can do: classic caching is to be beaten by far.
+    /// True if the load exceeds the fast device's capability, so that classic caching should be beaten by
+    /// far.
     pub(super) saturates: bool,
-    /// The judged policy fails if a figure is above so many times that policy's.
+    /// The judged policy fails if a figure exceeds this multiple of the named policy's.
     pub(super) bound: Option<(&'static str, f64)>,
 }
 
 #[derive(Debug)]
 enum Source {
-    /// A file among the traces, and how much slower it is replayed.
+    /// A file among the traces, and the factor by which its replay is slowed down.
     Trace(&'static str, f64),
     /// See [`weir_sim::load::synthetic`] and [`weir_sim::load::postmark`].
     Synthetic(&'static str),
@@ -50,15 +51,15 @@ enum Source {
 
 use Source::{Synthetic, Trace as Recorded};
 
-/// An SSD and a disk of today.
+/// A current SSD and disk.
 const TODAY: [&str; 2] = ["ssd-sata", "hdd-7200"];
-/// Those of the papers.
+/// The devices of the papers.
 const PAPERS: [&str; 2] = ["intel-x25-m-g2", "hdd-15k"];
-/// Memory and a disk of today; what is between them is the third device.
+/// Persistent memory and a current disk; the third device is between them.
 const MEMORY: [&str; 2] = ["nvm", "hdd-7200"];
-/// An SSD and a disk of which each lets through so many commands a second, and answers a single one alike.
+/// An SSD and a disk with limits on commands per second, and equal response times for single commands.
 const CAPPED: [&str; 2] = ["capped-600", "capped-200"];
-/// A local SSD of then and a remote one of today: slower to answer, and able to do more.
+/// A local SSD of its time and a current remote one, which responds later but has a higher throughput.
 const REMOTE: [&str; 2] = ["intel-x25-m-g2", "remote-ssd-lan"];
 
 const fn row(name: &'static str, source: Source, clients: usize, about: &'static str) -> Row {
@@ -76,7 +77,7 @@ const fn row(name: &'static str, source: Source, clients: usize, about: &'static
     }
 }
 
-/// All of them.
+/// All loads.
 pub(super) const ROWS: &[Row] = &[
     Row {
         fast: 0.2,
@@ -311,7 +312,7 @@ pub(super) enum Loaded {
 }
 
 impl Row {
-    /// Its devices' models and what of the data has room there, in the pool's order.
+    /// Returns name, model and share of the data for each device, in the pool's order.
     fn devices(&self) -> Vec<(&'static str, &'static str, f64)> {
         let [fast, slow] = self.models;
         let third = self.third.map(|(model, share)| ("third", model, share));
@@ -321,7 +322,7 @@ impl Row {
         all
     }
 
-    /// Its devices in words: those with room for a part of the data, and those with room for all of it.
+    /// Describes its devices: those with room for a part of the data, and those with room for all of it.
     pub(super) fn devices_in_words(&self) -> [String; 2] {
         let (all, part): (Vec<_>, Vec<_>) = self.devices().into_iter().partition(|device| device.2 >= 1.0);
         let part: Vec<_> =
@@ -330,7 +331,7 @@ impl Row {
         [part.join("; "), all.join("; ")]
     }
 
-    /// The pool it runs on.
+    /// Returns its pool.
     pub(super) fn pool(&self) -> PoolSpec {
         let device = |name: &str, model: &str, share| DeviceSpec {
             name: name.into(),
@@ -350,10 +351,10 @@ impl Row {
         }
     }
 
-    /// Reads its trace, of those in `traces`, if it has one.
+    /// Reads its trace from the folder `traces`, if it has one.
     ///
     /// # Errors
-    /// Why the trace cannot be read.
+    /// Returns why the trace cannot be read.
     pub(super) fn load(&self, traces: &Path) -> Result<Loaded, String> {
         match self.source {
             Synthetic(words) => Ok(Loaded::Synthetic(words)),
@@ -367,7 +368,8 @@ impl Row {
         }
     }
 
-    /// How the experiment goes: whole repetitions for ten minutes at least, or `short`ly for a look.
+    /// Returns the plan of the experiment: whole repetitions for at least ten minutes, or, with `short`, a
+    /// minute.
     pub(super) fn plan(&self, load: &dyn Load, short: bool) -> Plan {
         let mode = if self.clients == 0 { Mode::Open } else { Mode::Closed(vec![(Nanos(0), self.clients)]) };
         let whole = load.lasts().0.max(1);
@@ -382,10 +384,10 @@ impl Row {
 }
 
 impl Loaded {
-    /// The load from its start.
+    /// Returns the load from its start.
     ///
     /// # Errors
-    /// If its words make no sense.
+    /// Fails if its words are invalid.
     pub(super) fn fresh(&self) -> Result<Box<dyn Load>, String> {
         match self {
             Self::Trace(trace, stretch) => Ok(Box::new(Replay::new((**trace).clone(), *stretch))),
@@ -395,7 +397,7 @@ impl Loaded {
     }
 }
 
-/// Times as the rows have them.
+/// Parses a time of the rows.
 fn time(text: &str) -> Result<Nanos, String> {
     let seconds = text.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
     seconds.map(Nanos::secs).ok_or_else(|| "a time such as 200s".to_owned())

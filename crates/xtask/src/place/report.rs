@@ -1,4 +1,4 @@
-//! What the loads came to under each policy: a table, and figures kept in a file.
+//! Reports the results of the loads under each policy: a table, and figures kept in a file.
 
 use super::Known;
 use super::loads::Row;
@@ -8,30 +8,30 @@ use std::path::Path;
 use weir_model::{Bytes, Nanos};
 use weir_sim::{Outcome, Window};
 
-/// The policy that is judged by the others.
+/// The policy that is compared with the others.
 pub(super) const JUDGED: &str = "adaptive";
-/// The best placement that never changes, and what nothing costs less than, beside the policies.
+/// Names of the best static placement and the lower bound, which are listed beside the policies.
 pub(super) const STATIC: &str = "(static)";
 pub(super) const DYNAMIC: &str = "(dynamic)";
 /// Classic caching.
 const CLASSIC: [&str; 2] = ["hystor", "hierarchy"];
-/// The recorded table lies between these lines.
+/// Markers around the recorded table.
 const BEGIN: &str = "<!-- cargo place -->";
 const END: &str = "<!-- end -->";
 
-/// What a policy came to on a load.
+/// Results of a policy on a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Figures {
-    /// Response, seconds.
+    /// Response times in seconds.
     pub(super) mean: f64,
     pub(super) p99: f64,
-    /// Requests answered a second.
+    /// Requests answered per second.
     pub(super) rate: f64,
-    /// The share of requests that were not answered.
+    /// Share of requests that were not answered.
     pub(super) unanswered: f64,
-    /// Bytes moved for each byte of users', after the warm-up.
+    /// Bytes moved per byte of user I/O, after the warm-up.
     pub(super) moved: f64,
-    /// What a request costs by the model of the bounds, moves included: seconds of devices' time.
+    /// Cost per request by the bounds' model, including moves: seconds of device time.
     pub(super) cost: f64,
 }
 
@@ -49,9 +49,9 @@ impl Figures {
         }
     }
 
-    /// What it is judged by, the less the better.
+    /// Returns the figures by which it is judged; smaller is better.
     fn judged(&self, row: &Row) -> Vec<f64> {
-        // Who does not answer all is worse than anybody who does.
+        // A policy that does not answer everything is worse than any that does.
         let more = 1.0 + 1e3 * self.unanswered;
         if row.clients > 0 {
             vec![1.0 / self.rate.max(1e-9)]
@@ -79,8 +79,8 @@ impl fmt::Display for Figures {
     }
 }
 
-/// How much worse the judged policy is than the best of these, for each figure it is judged by; below
-/// zero it is better.
+/// Returns how much worse the judged policy is than the best of these, for each figure; negative if it is
+/// better.
 fn behind<'a>(row: &Row, known: &Known, others: impl Iterator<Item = &'a str>) -> Option<Vec<f64>> {
     let of = |policy: &str| known.get(&(row.name.to_owned(), policy.to_owned())).map(|f| f.judged(row));
     let ours = of(JUDGED)?;
@@ -89,7 +89,7 @@ fn behind<'a>(row: &Row, known: &Known, others: impl Iterator<Item = &'a str>) -
     ours.iter().enumerate().map(|(i, our)| best(i).map(|best| our / best - 1.0)).collect()
 }
 
-/// What of the rows' bounds does not hold, in words.
+/// Describes the bounds of the rows that are violated.
 pub(super) fn broken(rows: &[&Row], known: &Known) -> Vec<String> {
     let broken = |row: &&Row| {
         let (other, bound) = row.bound?;
@@ -102,7 +102,7 @@ pub(super) fn broken(rows: &[&Row], known: &Known) -> Vec<String> {
     rows.iter().filter_map(broken).collect()
 }
 
-/// Those of which something is known.
+/// Returns the policies with known figures.
 fn policies(known: &Known) -> Vec<&str> {
     let all = known.keys().map(|(_, policy)| &policy[..]);
     let mut policies: Vec<&str> = all.filter(|name| ![STATIC, DYNAMIC].contains(name)).collect();
@@ -111,7 +111,7 @@ fn policies(known: &Known) -> Vec<&str> {
     policies
 }
 
-/// One row a load: what a request costs by the model under each policy, and at least.
+/// Formats one row per load: the cost per request by the model under each policy, and the lower bound.
 pub(super) fn costs(rows: &[&Row], known: &Known) -> String {
     let policies = policies(known);
     let mut table = Table::new();
@@ -122,7 +122,7 @@ pub(super) fn costs(rows: &[&Row], known: &Known) -> String {
     table.set_header(heads.chain(more));
     for row in rows {
         let of = |policy: &str| known.get(&(row.name.to_owned(), policy.to_owned()));
-        // What was not answered was not paid for.
+        // Unanswered requests are missing from the cost.
         let cost = |policy: &str| of(policy).filter(|f| f.unanswered == 0.0 && f.cost > 0.0).map(|f| f.cost);
         let told = |policy: &str| {
             cost(policy).map_or_else(|| "-".to_owned(), |cost| Nanos::from_secs_f64(cost).to_string())
@@ -146,7 +146,7 @@ fn percent(all: Vec<f64>) -> String {
     all.iter().map(|far| format!("{:+.0} %", far * 100.0)).collect::<Vec<_>>().join(" / ")
 }
 
-/// One row a load: each policy's figures and the distance.
+/// Formats one row per load: each policy's figures and the distance.
 pub(super) fn table(rows: &[&Row], known: &Known) -> String {
     let policies = policies(known);
     let mut table = Table::new();
@@ -170,7 +170,7 @@ pub(super) fn table(rows: &[&Row], known: &Known) -> String {
     table.to_string()
 }
 
-/// What the devices did, and how it went over time.
+/// Describes the devices' activity, also over time.
 pub(super) fn devices(outcome: &Outcome) -> String {
     let mut text = format!("    reads {:?}\n    writes {:?}\n", outcome.reads, outcome.writes);
     if outcome.stops > 0 {
@@ -199,10 +199,10 @@ pub(super) fn devices(outcome: &Outcome) -> String {
     text
 }
 
-/// Puts the table into a document, between its marks.
+/// Inserts the table into a document, between its markers.
 ///
 /// # Errors
-/// If the document is not there, has no marks, or cannot be written.
+/// Fails if the document does not exist, has no markers, or cannot be written.
 pub(super) fn record(path: &Path, rows: &[&Row], table: &str) -> Result<(), String> {
     let told = |error| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(path).map_err(told)?;
@@ -218,10 +218,10 @@ pub(super) fn record(path: &Path, rows: &[&Row], table: &str) -> Result<(), Stri
     std::fs::write(path, format!("{before}{BEGIN}\n\n{head}\n{list}\n{table}\n\n{END}{after}")).map_err(told)
 }
 
-/// Figures kept in a file: load, policy and figures in a line, parted by tabs.
+/// Reads figures from a file: load, policy and figures per line, separated by tabs.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is not of this form.
+/// Fails if the file cannot be read, or a line is malformed.
 pub(super) fn read(path: &Path) -> Result<Known, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let line = |line: &str| {
@@ -236,10 +236,10 @@ pub(super) fn read(path: &Path) -> Result<Known, String> {
     all.ok_or_else(|| format!("{} has a line that is no figures", path.display()))
 }
 
-/// Puts the files there; whoever breaks it off finds the old ones or the new ones.
+/// Writes the figures atomically: an interruption leaves the old or the new file.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// Fails if the file cannot be written.
 pub(super) fn write(path: &Path, known: &Known) -> Result<(), String> {
     let mut text = String::new();
     for ((load, policy), figures) in known {

@@ -1,5 +1,5 @@
-//! The book in `docs/`: `SUMMARY.md` lists every page once, links lead to pages and headings that exist,
-//! pages have at most [`LINES`] lines, and a block of commands says whether a test runs it.
+//! Checks the book in `docs/`: `SUMMARY.md` lists every page once, links lead to existing pages and headings,
+//! pages have at most [`LINES`] lines, and every block of commands states whether a test runs it.
 
 use super::{Finding, source};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
@@ -10,9 +10,9 @@ use std::path::{Component, Path, PathBuf};
 const BOOK: &str = "docs";
 /// The table of contents, in mdBook's form.
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// The most lines of a page.
+/// Maximum number of lines of a page.
 const LINES: usize = 300;
-/// The widest line of prose, in characters.
+/// Maximum width of a line of prose, in characters.
 const WIDTH: usize = 100;
 /// Markdown outside the book whose links are checked as well.
 const OTHERS: [&str; 6] = [
@@ -23,18 +23,18 @@ const OTHERS: [&str; 6] = [
     "bench/README.md",
     "python/README.md",
 ];
-/// Info strings of code blocks that are no commands.
+/// Info strings of code blocks that are not commands.
 const LANGUAGES: [&str; 9] = ["toml", "json", "text", "rust", "python", "xml", "ini", "yaml", "promql"];
 
-/// A Markdown file: where its headings and links are.
+/// A parsed Markdown file: its anchors, links, code blocks and wide lines.
 #[derive(Debug, Default)]
 struct Page {
     anchors: BTreeSet<String>,
-    /// With the line of each, from 1.
+    /// Links, each with its line number, from 1.
     links: Vec<(usize, String)>,
-    /// Info strings of fenced code blocks, with the line of each.
+    /// Info strings of fenced code blocks, each with its line number.
     fences: Vec<(usize, String)>,
-    /// Lines of prose that are wider than [`WIDTH`].
+    /// Numbers of the prose lines that are wider than [`WIDTH`].
     wide: Vec<usize>,
     lines: usize,
 }
@@ -62,7 +62,8 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// Pages that `SUMMARY.md` lists twice or not at all. A page that does not exist is a broken link.
+/// Returns findings for pages that `SUMMARY.md` lists twice or not at all. A listed page that does not exist
+/// is a broken link.
 fn contents(pages: &BTreeMap<PathBuf, Page>) -> Vec<Finding> {
     let Some(summary) = pages.get(Path::new(SUMMARY)) else {
         return vec![Finding::new(SUMMARY, 0, "does not exist")];
@@ -115,7 +116,7 @@ impl Page {
         page
     }
 
-    /// The anchor of a heading, as GitHub and mdBook make it: the second of a name ends in `-1`.
+    /// Adds the anchor of a heading, as GitHub and mdBook name it: the second heading of a name ends in `-1`.
     fn add_anchor(&mut self, heading: &str) {
         let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
         let anchor = kept.collect::<String>().to_lowercase().replace(' ', "-");
@@ -144,7 +145,7 @@ impl Page {
         broken.collect()
     }
 
-    /// What of length, width and code blocks is not as it is to be.
+    /// Returns findings for length, width and code blocks.
     fn shape(&self, path: &Path) -> Vec<Finding> {
         let finding = |line, what: String| Finding::new(path, line, what);
         let mut findings = Vec::new();
@@ -170,19 +171,19 @@ impl Page {
     }
 }
 
-/// Whether a line is one link, perhaps in a list, which cannot be wrapped.
+/// Reports whether a line is a single link, possibly in a list; it cannot be wrapped.
 fn is_link(line: &str) -> bool {
     let line = line.trim_start_matches(['-', '*', ' ']);
     line.starts_with('[') && line.ends_with(')') && line.matches("](").count() == 1
 }
 
-/// The name in `<a id="name"></a>`.
+/// Returns the name in `<a id="name"></a>`.
 fn html_anchor(html: &str) -> Option<String> {
     let (_, rest) = html.split_once("<a id=\"")?;
     rest.split_once('"').map(|(name, _)| name.to_owned())
 }
 
-/// A path without `.` and `..`.
+/// Returns the path without `.` and `..`.
 fn normalized(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for component in path.components() {

@@ -1,10 +1,10 @@
-//! Modules that need each other in a circle.
+//! Checks for cyclic dependencies between modules.
 
 use super::modules::Needs;
 use super::{Exceptions, Finding, compare};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Modules directly below a crate's root; where floors are drawn for a crate, those further down as well.
+/// Checks the modules directly below each crate's root; for crates with layers, also those further down.
 pub(super) fn check(needs: &BTreeMap<String, Needs>, exceptions: &Exceptions) -> Vec<Finding> {
     let has_floors =
         |of: &str| of.split("::").next().is_some_and(|name| exceptions.floors.contains_key(name));
@@ -21,7 +21,7 @@ pub(super) fn check(needs: &BTreeMap<String, Needs>, exceptions: &Exceptions) ->
     findings
 }
 
-/// The modules that need themselves by way of others, with those they share their circles with.
+/// Returns the modules in cycles, each with the other modules of its cycle.
 fn circles(needs: &Needs) -> Vec<Vec<String>> {
     let reach: BTreeMap<&String, BTreeSet<&String>> =
         needs.keys().map(|from| (from, reached(needs, from))).collect();
@@ -36,7 +36,7 @@ fn circles(needs: &Needs) -> Vec<Vec<String>> {
     circles
 }
 
-/// What a module needs, directly or not.
+/// Returns the modules that a module depends on, directly or indirectly.
 fn reached<'a>(needs: &'a Needs, from: &String) -> BTreeSet<&'a String> {
     let (mut found, mut left) = (BTreeSet::new(), vec![from]);
     while let Some(module) = left.pop() {

@@ -1,10 +1,10 @@
-//! Which crate may need which.
+//! Checks the dependencies between crates.
 
 use super::{Finding, source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Every crate, and those it needs itself; each after those.
+/// Every crate with its direct dependencies; each crate follows its dependencies.
 const NEEDS: [(&str, &[&str]); 14] = [
     ("model", &[]),
     ("policy", &["model"]),
@@ -60,7 +60,7 @@ fn crate_names(root: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The workspace's crates that a manifest needs, tests apart.
+/// Returns the workspace crates in a manifest's dependencies, without those for tests.
 fn needed(manifest: &str) -> Result<BTreeSet<String>, toml::de::Error> {
     let manifest: toml::Table = toml::from_str(manifest)?;
     let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
@@ -81,7 +81,8 @@ fn differences(name: &str, found: &BTreeSet<String>) -> Vec<Finding> {
     more.chain(fewer).map(|what| Finding::new(&path, 0, what)).collect()
 }
 
-/// The crates, floor by floor from above: each needs those in brackets, and by way of them more below.
+/// Draws the crates layer by layer from above; the direct dependencies of each are in brackets, which imply
+/// those further below.
 fn drawing() -> String {
     let needs: BTreeMap<_, _> = NEEDS.into_iter().collect();
     let mut floors: BTreeMap<usize, Vec<String>> = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! Modules on floors: each needs only those on floors below its own.
+//! Checks layers of modules: each module may depend only on modules in lower layers.
 
 use super::modules::Needs;
 use super::{EXCEPTIONS, Finding};
 use std::collections::BTreeMap;
 
-/// Floors from below, each with the modules on it; by the module they are in, `weir` or `weir::commands`.
+/// Layers from below, each with its modules; by the enclosing module, `weir` or `weir::commands`.
 pub(super) type Floors = BTreeMap<String, Vec<Vec<String>>>;
 
 pub(super) fn check(needs: &BTreeMap<String, Needs>, floors: &Floors) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Functions that fit no screen, and files that hold more than one thing.
+//! Checks the length of functions and files.
 
 use super::source::Source;
 use super::{EXCEPTIONS, Exceptions, Finding};
@@ -101,7 +101,7 @@ mod tests {
     fn a_function_of_more_than_a_screen_is_found() {
         let found = |lines| check(&[source(lines)], &Exceptions::default()).len();
         assert_eq!((found(FUNCTION), found(FUNCTION + 1)), (0, 1));
-        // Two lines more around it.
+        // The source has two more lines around the function.
         assert_eq!((found(FILE - 2), found(FILE - 1)), (1, 2));
     }
 

@@ -1,18 +1,18 @@
-//! Which module needs which.
+//! Finds dependencies between modules.
 //!
-//! A module needs another one whose name is in a path in it, imported or spelled out; it stands for all below
-//! it. Tests do not count. Not seen: what a type's methods in one module call of those in another, and paths in
-//! macros' arguments.
+//! A module depends on another one whose name occurs in a path in it, imported or spelled out; it stands for
+//! all modules below it. Tests do not count. Not detected: calls of a type's methods that are defined in
+//! another module, and paths in macro arguments.
 
 use super::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::Visit;
 
-/// By module, those beside it that it needs.
+/// Dependencies on sibling modules, by module.
 pub(super) type Needs = BTreeMap<String, BTreeSet<String>>;
 
-/// What modules need of those beside them, by the module they are in: `weir` for those directly below the root
-/// of the crate `weir`, `weir::commands` for those in its module `commands`.
+/// Returns the dependencies between sibling modules, by their parent: `weir` for those directly below the
+/// root of the crate `weir`, `weir::commands` for those in its module `commands`.
 pub(super) fn needs(sources: &[Source]) -> BTreeMap<String, Needs> {
     let mut all: BTreeMap<String, Needs> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.is_of_library()) {
@@ -24,7 +24,7 @@ pub(super) fn needs(sources: &[Source]) -> BTreeMap<String, Needs> {
         let mut paths = Paths { module: module.clone(), named: BTreeSet::new() };
         paths.visit_file(&source.syntax);
         for named in paths.named {
-            // Where the two part, the one needs the other.
+            // The dependency is at the level where the two paths differ.
             let at = module.iter().zip(&named).take_while(|(here, there)| here == there).count();
             if let (Some(here), Some(there)) = (module.get(at), named.get(at)) {
                 let needs = all.entry(parent(at)).or_default().entry(here.clone()).or_default();
@@ -39,16 +39,16 @@ pub(super) fn needs(sources: &[Source]) -> BTreeMap<String, Needs> {
     all
 }
 
-/// Finds what of the crate is named in a file.
+/// Finds the paths of the crate that a file names.
 struct Paths {
-    /// Where the file is, and the modules within it that are being visited.
+    /// Module of the file, and the inline modules being visited.
     module: Vec<String>,
-    /// From the crate's root.
+    /// Named paths, from the crate's root.
     named: BTreeSet<Vec<String>>,
 }
 
 impl Paths {
-    /// A path from this module.
+    /// Adds a path as seen from this module.
     fn note(&mut self, path: &[String]) {
         let up = path.iter().take_while(|part| *part == "super").count();
         let from_root = match path.first().map(String::as_str) {
@@ -93,7 +93,7 @@ impl<'ast> Visit<'ast> for Paths {
     }
 }
 
-/// Whether it is compiled for tests only.
+/// Reports whether an item is compiled only for tests.
 fn is_test(attributes: &[syn::Attribute]) -> bool {
     let of_test = |attribute: &syn::Attribute| {
         attribute.path().is_ident("cfg")

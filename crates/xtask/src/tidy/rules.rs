@@ -1,5 +1,5 @@
-//! `docs/internals/invariants.md`: its rules are numbered in order, what they name exists, and code refers to
-//! no other.
+//! Checks `docs/internals/invariants.md`: its rules are numbered in order, the files it names exist, and code
+//! refers only to existing rules.
 
 use super::source::Source;
 use super::{Finding, source};
@@ -26,7 +26,7 @@ pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Finding>, Str
     Ok(findings)
 }
 
-/// How many rules there are, if each has the number that is next.
+/// Counts the rules, and checks that their numbers are consecutive.
 fn numbered(text: &str) -> (usize, Vec<Finding>) {
     let (mut rules, mut findings) = (0, Vec::new());
     for (line, text) in (1..).zip(text.lines()) {
@@ -40,7 +40,7 @@ fn numbered(text: &str) -> (usize, Vec<Finding>) {
     (rules, findings)
 }
 
-/// The files a line names, below `crates`: `map/src/{places,narrow}.rs` is two.
+/// Returns the files that a line names, below `crates`: `map/src/{places,narrow}.rs` is two.
 fn paths(line: &str) -> impl Iterator<Item = String> {
     let quoted = line.split('`').skip(1).step_by(2);
     quoted.filter(|name| name.contains("/src/") || name.contains("/tests/")).flat_map(|name| {
@@ -53,7 +53,7 @@ fn paths(line: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The rules a comment refers to.
+/// Returns the rules that a comment refers to.
 fn named(comment: &str) -> Vec<usize> {
     let after = comment.split("ule ").skip(1);
     let digits = after.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());

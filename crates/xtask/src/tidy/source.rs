@@ -1,32 +1,32 @@
-//! The repository's Rust files, read and parsed once.
+//! Reads and parses the repository's Rust files once.
 
 use std::path::{Path, PathBuf};
 
 /// A Rust file of a crate.
 pub(super) struct Source {
-    /// The folder of its crate.
+    /// Folder of its crate.
     pub of: String,
-    /// Below the repository.
+    /// Path within the repository.
     pub path: PathBuf,
     pub text: String,
     pub syntax: syn::File,
 }
 
 impl Source {
-    /// From its text: for tests, too.
+    /// Creates a source from its text; also for tests.
     pub(super) fn new(of: &str, path: &str, text: &str) -> Result<Self, String> {
         let syntax = syn::parse_file(text).map_err(|error| format!("{path}: {error}"))?;
         Ok(Self { of: of.to_owned(), path: path.into(), text: text.to_owned(), syntax })
     }
 
-    /// Whether it is part of a crate itself, not of its tests, benchmarks or examples.
+    /// Reports whether it is part of the crate itself, not of its tests, benchmarks or examples.
     pub(super) fn is_of_library(&self) -> bool {
         let parts: Vec<_> = self.path.iter().filter_map(|part| part.to_str()).collect();
         let is_test = |part: &&str| *part == "tests" || *part == "tests.rs" || *part == "benches";
         parts.get(2) == Some(&"src") && !parts.iter().any(is_test)
     }
 
-    /// Its module's path in the crate: none for the crate's root.
+    /// Returns its module path in the crate; empty for the crate's root.
     pub(super) fn module(&self) -> Vec<String> {
         let below = self.path.iter().skip(3).filter_map(|part| part.to_str());
         let mut parts: Vec<_> = below.map(|part| part.trim_end_matches(".rs").to_owned()).collect();
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// All of `crates/`, in order.
+/// Reads all of `crates/`, in order.
 pub(super) fn all(root: &Path) -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();
     for entry in walkdir::WalkDir::new(root.join("crates")).sort_by_file_name() {

@@ -1,4 +1,4 @@
-//! That the repository is tidy.
+//! Checks that the repository is tidy.
 
 use super::*;
 

@@ -1,14 +1,14 @@
-//! Lines that are too wide, and comments nobody can follow from here.
+//! Checks for lines that are too wide, and comments that cannot be understood from the repository.
 
 use super::source::Source;
 use super::{Exceptions, Finding, compare};
 use std::collections::BTreeMap;
 
-/// That of `rustfmt.toml`, which leaves comments alone.
+/// The width in `rustfmt.toml`, which does not apply to comments.
 const WIDTH: usize = 110;
 
-/// What is in no repository, or in no order: the paper and its section would be found, or a rule of
-/// `docs/internals/invariants.md` by its number.
+/// Phrases that refer to sources outside the repository, or to rules without a number. A comment should name
+/// the paper and its section, or the number of a rule of `docs/internals/invariants.md`.
 const ELSEWHERE: [(&str, &str); 3] = [
     ("mechanisms", "give the paper and its section"),
     ("the seed gives", "give the paper and its section"),
@@ -38,7 +38,7 @@ pub(super) fn check(sources: &[Source], exceptions: &Exceptions) -> Vec<Finding>
     findings
 }
 
-/// What a line's comment says, if it is nothing else.
+/// Returns the text of a comment line; `None` for other lines.
 fn comment(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix("//")?;
     Some(rest.trim_start_matches(['/', '!']).trim_start())

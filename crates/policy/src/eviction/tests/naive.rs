@@ -1,5 +1,4 @@
-//! The rules as the papers tell them, with vectors that have the oldest first and are searched from one end to
-//! the other.
+//! The rules as published, with vectors that have the oldest first and are searched linearly.
 
 mod frequency;
 
@@ -7,7 +6,7 @@ pub(super) use frequency::{WTinyLfu, WTinyLfuLibCacheSim};
 
 use crate::eviction::{Block, Eviction, Insertion, Room, Use};
 
-/// Takes a block out of a queue; whether it was there.
+/// Removes a block from a queue. Returns whether it was there.
 pub(super) fn take(queue: &mut Vec<Block>, block: Block) -> bool {
     let at = queue.iter().position(|other| *other == block);
     at.map(|at| queue.remove(at)).is_some()
@@ -17,7 +16,8 @@ fn told(leaving: Option<Block>) -> Insertion {
     leaving.map_or(Insertion::Added, Insertion::Replaced)
 }
 
-/// One queue, the oldest leaves; a hit makes a block the newest if `renews` says so.
+/// Defines a policy with one queue, whose oldest leaves; a hit makes a block the newest if `renews` returns
+/// true.
 macro_rules! queue {
     ($name:ident, $renews:expr) => {
         pub(super) struct $name(usize, Vec<Block>);
@@ -140,7 +140,7 @@ impl Eviction for Sieve {
 
 pub(super) struct Lfu {
     capacity: usize,
-    /// Block, frequency, when it got that.
+    /// The block, its frequency, and the time at which it got that.
     entries: Vec<(Block, u32, u32)>,
     now: u32,
 }
@@ -226,7 +226,7 @@ impl Eviction for Slru {
     }
 }
 
-/// Room for `most` at the new end of what is remembered.
+/// Adds a block at the new end of the remembered ones, at most `most`.
 fn remember(ghosts: &mut Vec<Block>, most: usize, block: Block) {
     ghosts.push(block);
     if ghosts.len() > most {
@@ -323,7 +323,7 @@ impl Eviction for Arc {
         let is_new = !in_b1 && !in_b2;
         let mut leaving = None;
         if self.t1.len() + self.t2.len() == self.capacity {
-            // A miss that nobody remembers while T1 has everything: its oldest goes for good.
+            // A miss that is not remembered, while T1 has all the space: its oldest is not remembered either.
             let for_good = is_new && self.t1.len() == self.capacity;
             let t1 = self.t1.len() as f64;
             let from_t1 =
@@ -448,7 +448,7 @@ impl Lirs {
         let [stack, lir, queue, left] = Default::default();
         Self { capacity, most_lir: capacity - (capacity / 100).max(1), stack, lir, queue, left }
     }
-    /// Whatever is at the bottom is LIR, and nothing remembered is anywhere else.
+    /// Makes the bottom LIR, and keeps remembered blocks only in the stack.
     fn prune(&mut self) {
         while self.stack.first().is_some_and(|bottom| !self.lir.contains(bottom)) {
             self.stack.remove(0);
@@ -536,7 +536,7 @@ pub(super) struct Belady<'t> {
     capacity: usize,
     accesses: &'t [Block],
     now: usize,
-    /// In the order of their last uses.
+    /// The blocks in the order of their last uses.
     queue: Vec<Block>,
 }
 
@@ -544,7 +544,8 @@ impl<'t> Belady<'t> {
     pub(super) fn new(room: Room, accesses: &'t [Block]) -> Self {
         Self { capacity: room.capacity as usize, accesses, now: 0, queue: Vec::new() }
     }
-    /// How long until a block is used, from the access before the one that is due; the due one does not count.
+    /// Returns the distance to the next use of a block, from the access before the present one; the present
+    /// one does not count.
     fn until(&self, block: Block) -> usize {
         let later = self.accesses.iter().skip(self.now + 1).position(|other| *other == block);
         later.unwrap_or(usize::MAX)

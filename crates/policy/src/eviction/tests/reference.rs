@@ -1,8 +1,10 @@
 //! Misses of libCacheSim, counted for a synthetic trace.
 //!
-//! The counts are those of libCacheSim 0.3.5 (its Python package), printed by `bench/cache-reference --golden`, which makes the
-//! same trace. (`s3fifo` is that of an earlier version, aa0fc40: 0.3.5 fills the main queue directly until the first block leaves.) Where a policy here differs on purpose, the difference alone is put into a twin, whose counts must then be libCacheSim's: so the
-//! difference is known to be the only one.
+//! The counts are those of libCacheSim 0.3.5 (its Python package), printed by `bench/cache-reference
+//! --golden`, which makes the same trace. (`s3fifo` is that of an earlier version, aa0fc40: 0.3.5 fills the
+//! main queue directly until the first block leaves.) Where a policy here differs on purpose, a twin contains
+//! only the opposite choice, and its counts must equal libCacheSim's: this proves that the difference is the
+//! only one.
 
 use super::naive::take;
 use super::*;
@@ -23,14 +25,14 @@ const MISSES: [(&str, [usize; 6]); 11] = [
     ("belady", [29332, 29283, 23288, 18549, 11101, 9147]),
 ];
 
-/// libCacheSim's misses.
+/// Returns libCacheSim's misses.
 fn expected(policy: &str) -> [usize; 6] {
     MISSES.iter().find(|(name, _)| *name == policy).expect("a policy").1
 }
 
 const BLOCKS: u32 = 5000;
 
-/// Two draws whose product prefers low numbers, and a scan now and then.
+/// Generates a trace: the product of two draws prefers low numbers, with an occasional scan.
 fn trace() -> Vec<Block> {
     let mut state = 1u64;
     let mut draw = || {
@@ -65,7 +67,7 @@ fn misses_are_those_of_libcachesim() {
     assert_eq!(counts(|room| Belady::new(room, &trace, &future)), expected("belady"));
 }
 
-/// Where four equal segments take up the whole capacity there is no difference.
+/// Where four equal segments take the whole capacity, there is no difference.
 #[test]
 fn slru_differs_from_libcachesim_only_by_what_four_segments_leave_over() {
     let (ours, theirs) = (counts(Slru::new), expected("slru"));
@@ -84,7 +86,7 @@ fn lirs_differs_from_libcachesim_only_in_hits_outside_of_the_stack() {
     assert_eq!(ours, LIRS);
 }
 
-/// The publication's counts, which are not libCacheSim's: pinned, so that a change is seen.
+/// The publication's counts, which are not libCacheSim's: pinned, so that a change is noticed.
 #[test]
 fn wtinylfu_of_the_publication_keeps_its_counts() {
     assert_eq!(counts(WTinyLfu::new), W_TINY_LFU);
@@ -94,8 +96,8 @@ const SLRU: [usize; 6] = [36002, 36013, 31569, 28183, 20443, 14123];
 const LIRS: [usize; 6] = [36141, 36106, 31660, 29766, 23933, 19074];
 const W_TINY_LFU: [usize; 6] = [35687, 35738, 31160, 27547, 18811, 15988];
 
-/// libCacheSim's: all segments are a quarter, rounded down. What comes when all are full makes the lowest too large, until
-/// a hit moves a block down into it: then it evicts what is too much.
+/// libCacheSim's rule: all segments are a quarter, rounded down. A block inserted when all are full makes the
+/// lowest too large, until a hit moves a block down into it: then the excess is evicted.
 struct SlruTwin {
     capacity: usize,
     segments: [Vec<Block>; 4],
@@ -150,7 +152,8 @@ struct LirsTwin {
     stack: Vec<Block>,
     lir: Vec<Block>,
     queue: Vec<Block>,
-    /// In the stack, as if it were in the cache, though it is not in the queue: there the hit block may leave by its own hit.
+    /// Blocks in the stack as if they were in the cache, though they are not in the queue: there the hit
+    /// block may leave by its own hit.
     astray: Vec<Block>,
     left: Vec<Block>,
 }
@@ -185,7 +188,7 @@ impl LirsTwin {
         }
     }
 
-    /// The oldest LIR block goes to the queue.
+    /// Moves the oldest LIR block to the queue.
     fn evict_lir(&mut self) {
         let bottom = self.stack.remove(0);
         take(&mut self.lir, bottom);

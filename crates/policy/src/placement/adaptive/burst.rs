@@ -1,36 +1,37 @@
-//! Whether clients ask for more than the other devices answer, for the moment.
+//! Detection of bursts: clients temporarily request more than the other devices can serve.
 //!
-//! Rule: a burst begins when each of the other devices has more than [`QUEUE`] commands in flight, and is over when one of
-//! them has none left but one. Until then what is written home takes time that a queue of requests waits for: an extent
-//! written to a disk between its reads costs as much as several of them, and a device that just keeps up does so no longer.
-//! What has to leave the fast devices in a burst leaves later, or as writes need its space.
-//! A burst that lasts longer than [`LONG`] is what the load is like: later is not better then.
+//! Rule: a burst begins when each of the other devices has more than [`QUEUE`] commands in flight, and is
+//! over when one of them has at most one left. During a burst, write-backs take time that a queue of requests
+//! waits for: an extent written to a disk between its reads costs as much as several of them, and a device
+//! that just keeps up no longer does. Blocks that must leave the fast devices in a burst leave later, or as
+//! writes need their space. A burst longer than [`LONG`] is normal load: waiting is no better then.
 //!
-//! Constants: fitted to the release server's trace, its addresses turned by 0.2 and 0.6. Half and twice the queue, a quarter
-//! and four times the time come to the same within 3 % in the mean. Without an end a load whose queue is always long
-//! would never have room made for it.
+//! Constants: fitted to the release server's trace, its addresses turned by 0.2 and 0.6. Half and twice the
+//! queue, a quarter and four times the time give the same result within 3 % in the mean. Without a time
+//! limit, a load whose queue is always long would never have space freed for it.
 
 use super::super::DeviceView;
 use super::fast::Fast;
 use weir_model::Nanos;
 
-/// Commands in flight at each of the other devices when a burst begins: more than the mover has there by itself.
+/// The commands in flight at each of the other devices above which a burst begins: more than the mover has
+/// there by itself.
 const QUEUE: u32 = 8;
-/// Commands in flight at one of the other devices when a burst is over.
+/// The commands in flight at one of the other devices at which a burst is over.
 const NONE_LEFT: u32 = 1;
-/// How long a burst lasts at most.
+/// The maximum length of a burst.
 const LONG: Nanos = Nanos::secs(60);
 
-/// See the module.
+/// The state of the detection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Burst {
-    /// When it began, and whether it has not become what the load is like.
+    /// The beginning of the burst, and whether it is still a burst instead of normal load.
     began: Option<Nanos>,
     lasts: bool,
 }
 
 impl Burst {
-    /// A round.
+    /// Updates the state; called each round.
     pub(super) fn round(&mut self, now: Nanos, devices: &[DeviceView], fast: Fast) {
         let others = fast.others(devices).filter(|d| d.usable);
         let least = others.map(|d| d.in_flight).min().unwrap_or(0);
@@ -42,7 +43,7 @@ impl Burst {
         self.lasts = self.began.is_some_and(|began| now.since(began) < LONG);
     }
 
-    /// Whether there is one.
+    /// Whether a burst is in progress.
     pub(super) fn lasts(self) -> bool {
         self.lasts
     }
@@ -53,11 +54,12 @@ mod tests {
     use super::super::super::testing::device;
     use super::*;
 
-    /// Whether there is a burst after each of these seconds, by commands in flight at two disks beside an SSD.
+    /// Returns whether there is a burst after each of these seconds, given the commands in flight at two
+    /// disks beside an SSD.
     fn bursts(seconds: &[[u32; 2]]) -> Vec<bool> {
         let mut devices = [device(0, 64, 100), device(1, 1024, 8000), device(2, 1024, 8000)];
         let (fast, mut burst) = (Fast::of(&devices), Burst::default());
-        // However much the fast device has to do.
+        // The fast device's queue does not matter.
         devices[0].in_flight = 64;
         let second = |(second, queues): (u64, &[u32; 2])| {
             (devices[1].in_flight, devices[2].in_flight) = (queues[0], queues[1]);

@@ -1,68 +1,69 @@
-//! What an access costs on a device, as measured.
+//! The measured cost of an access on a device.
 
 use super::super::{DeviceView, Moment, SizeClass, Traffic};
 use super::fast::Fast;
 use weir_model::{Bytes, Nanos};
 
-/// What a write costs a device at least, in idle reads of it: a write that is answered from a cache
-/// takes the device's time later.
+/// The minimum cost of a write on a device, in idle reads of it: a write answered from a cache takes the
+/// device's time later.
 const LATER: f64 = 0.5;
 
-/// Of the writes and flushes that are counted, what still counts a round later.
+/// The factor by which the counts of writes and flushes decay per round.
 const STILL: f64 = 0.98;
 
-/// Weight of a round in the commands a device has in the long run: five seconds. Over a hundred accesses, which are a
-/// tenth of a second of some devices, the queues of two that share a load are longer in turn, and what would be moved for
-/// that would soon come back.
+/// The weight of a round in the long-term queue depth: five seconds. Over a hundred accesses, which take a
+/// tenth of a second on some devices, two devices that share a load have the longer queue in turn, and data
+/// moved because of that would soon move back.
 const LONG: f64 = 0.02;
 
-/// Prices by direction and size.
+/// The number of rows of prices, by direction and size.
 const ROWS: usize = 2 * SizeClass::COUNT;
 
-/// What is known of the devices besides what they show.
+/// State of the devices that goes beyond their views.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Costs {
     devices: Vec<Costed>,
-    /// Writes of late to all devices, and flushes, those side by side counted once.
+    /// Recent writes to all devices, and flushes; parallel flushes count once.
     writes: f64,
     flushes: f64,
-    /// A write's part of a flush, by these.
+    /// A write's share of a flush, computed from these.
     flush_each: f64,
-    /// Which rows of prices have been worked out since the last measurement, and which one that was.
+    /// The rows of prices computed since the last measurement, and the number of that measurement.
     made: u16,
     measured: u64,
 }
 
-/// … of one of them.
+/// State of one device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Costed {
-    /// It is one of the fast ones.
+    /// Whether it is a fast one.
     fast: bool,
-    /// Commands it has under way on average, of late and in the long run.
+    /// The mean of its commands in flight, recent and long-term.
     usual: f64,
     long: f64,
-    /// What a read takes of its time, in seconds.
+    /// The service time of a read, in seconds.
     service: f64,
-    /// Writes and flushes it had completed at the last round.
+    /// The writes and flushes completed at the last round.
     seen: [u64; 2],
-    /// By direction and size.
+    /// Prices by direction and size.
     prices: [Price; ROWS],
 }
 
-/// What was measured of a device with accesses of one size in one direction, in seconds.
+/// The measured cost of accesses of one size in one direction on a device, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Price {
-    /// The response for each command the device has, …
+    /// The response time per command in the queue.
     each: f64,
-    /// … and what it is at least.
+    /// The minimum response time.
     least: f64,
-    /// A write's part of the flush it makes necessary.
+    /// A write's share of the flush it makes necessary.
     flush: f64,
 }
 
 impl Price {
-    /// The expected response behind so many commands, flush not counted. One that was measured with more or fewer
-    /// scales with them, so that it does not grow old once a device is asked for nothing.
+    /// Returns the expected response time behind this many commands, without the flush. A response measured
+    /// with more or fewer commands is scaled to them, so that it does not become stale when a device gets no
+    /// more requests.
     #[inline]
     fn behind(self, commands: f64) -> f64 {
         let response = self.each * (commands + 1.0);
@@ -70,7 +71,7 @@ impl Price {
     }
 }
 
-/// What accesses of one size in one direction are expected to take.
+/// The expected responses of accesses of one size in one direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prices<'a> {
     devices: &'a [DeviceView],
@@ -78,8 +79,8 @@ pub(super) struct Prices<'a> {
     row: usize,
 }
 
-/// The mean response to commands of about this size, or of the nearest size there is one of, and how many
-/// commands the device had then.
+/// Returns the mean response time to commands of about this size, or of the nearest measured size, and the
+/// queue depth at that time.
 fn by_size(traffic: &Traffic, len: Bytes) -> Option<(f64, f64)> {
     let class = SizeClass::of(len).index();
     if let Some(mean) = traffic.by_size[class].seconds() {
@@ -89,18 +90,19 @@ fn by_size(traffic: &Traffic, len: Bytes) -> Option<(f64, f64)> {
     known.min_by_key(|(i, _)| i.abs_diff(class)).map(|(i, mean)| (mean, traffic.depth[i]))
 }
 
-/// What a read takes of a device's time, in seconds.
+/// Returns the service time of a read, in seconds.
 fn service(device: &DeviceView) -> f64 {
     if device.idle == Nanos::MAX { idle(device) } else { device.service().as_secs_f64() }
 }
 
-/// What a read takes of an idle device, in seconds; of one that has not said, as long as a disk.
+/// Returns the idle read response in seconds; that of a disk if it is unknown.
 fn idle(device: &DeviceView) -> f64 {
     if device.idle == Nanos::MAX { 0.01 } else { device.idle.as_secs_f64() }
 }
 
 impl Costs {
-    /// An access comes: commands under way are averaged over these. What it saves, as [`Prices::saving`].
+    /// Notes an access, which is the unit over which queue depths are averaged. Returns its saving, as
+    /// [`Prices::saving`].
     #[inline]
     pub(super) fn note(
         &mut self,
@@ -119,7 +121,7 @@ impl Costs {
         saving.get()
     }
 
-    /// There are these devices.
+    /// Adjusts the state to the number of devices.
     #[inline(always)]
     fn know(&mut self, devices: &[DeviceView]) {
         if self.devices.len() != devices.len() {
@@ -128,13 +130,13 @@ impl Costs {
         }
     }
 
-    /// What was worked out of what was measured does not hold any more.
+    /// Invalidates the rows computed from measurements.
     pub(super) fn forget(&mut self) {
         self.made = 0;
     }
 
-    /// What accesses of this length take, where these devices are fast. Cost: a comparison, but for the first one after a
-    /// measurement.
+    /// Returns the prices of accesses of this length, given the fast devices. Cost: a comparison, except for
+    /// the first call after a measurement.
     #[inline]
     pub(super) fn prices<'a>(
         &'a mut self,
@@ -147,7 +149,7 @@ impl Costs {
         Prices { devices: moment.devices, costed: &self.devices, row }
     }
 
-    /// The row of what accesses of this length take, which holds as of this moment.
+    /// Returns the row of accesses of this length, computing it if it is out of date.
     #[inline]
     fn row(&mut self, moment: &Moment<'_>, fast: Fast, write: bool, len: Bytes) -> usize {
         self.know(moment.devices);
@@ -165,7 +167,7 @@ impl Costs {
         row
     }
 
-    /// A row is worked out.
+    /// Computes a row.
     #[inline(never)]
     fn look(&mut self, devices: &[DeviceView], fast: Fast, row: usize, write: bool, len: Bytes) {
         self.made |= 1 << row;
@@ -177,14 +179,15 @@ impl Costs {
         }
     }
 
-    /// Whether a row is what it would be if it were worked out now.
+    /// Whether recomputing a row would not change it.
     fn is_as_measured(&self, devices: &[DeviceView], row: usize, write: bool, len: Bytes) -> bool {
         let mut all = self.devices.iter().zip(devices);
         all.all(|(costed, device)| costed.prices[row] == self.price(device, write, len))
     }
 
-    /// A round: how many writes a flush follows is counted, and how many commands devices have: on average since the last
-    /// round if accesses are [noted](Self::note), else at this moment.
+    /// Updates the counts, once per round: the writes per flush, and the queue depths. The latter are
+    /// averaged over the accesses since the last round if these are [noted](Self::note), else taken at this
+    /// moment.
     pub(super) fn round(&mut self, devices: &[DeviceView], are_noted: bool) {
         self.know(devices);
         let (mut writes, mut flushes) = (0, 0);
@@ -215,13 +218,13 @@ impl Costs {
         }
     }
 
-    /// Commands the device has in flight in the long run.
+    /// Returns the long-term mean of the device's commands in flight.
     pub(super) fn in_flight_for_long(&self, device: &DeviceView) -> f64 {
         self.devices.get(device.id.index()).map_or(0.0, |costed| costed.long)
     }
 
-    /// The expected response in seconds, as it usually is, a write's with its part of a flush: as measured at this
-    /// moment.
+    /// Returns the usual expected response time in seconds, including a write's share of a flush, from the
+    /// measurements of this moment.
     pub(super) fn response(&self, device: &DeviceView, write: bool, len: Bytes) -> f64 {
         let usual = self.devices.get(device.id.index()).map_or(0.0, |costed| costed.usual);
         let price = self.price(device, write, len);
@@ -230,38 +233,39 @@ impl Costs {
 }
 
 impl Prices<'_> {
-    /// The expected response in seconds, as it usually is; a write's with its part of a flush.
+    /// Returns the usual expected response time in seconds, including a write's share of a flush.
     #[inline]
     pub(super) fn response(&self, device: &DeviceView) -> f64 {
         self.behind(device, self.costed[device.id.index()].usual)
     }
 
-    /// … with what is under way at this moment.
+    /// Returns the expected response time with the present commands in flight.
     #[inline]
     pub(super) fn now(&self, device: &DeviceView) -> f64 {
         self.behind(device, f64::from(device.in_flight))
     }
 
-    /// … in the long run.
+    /// Returns the expected response time with the long-term queue.
     #[inline]
     fn long(&self, device: &DeviceView) -> f64 {
         self.behind(device, self.costed[device.id.index()].long)
     }
 
-    /// … behind so many commands.
+    /// Returns the expected response time behind this many commands.
     #[inline]
     fn behind(&self, device: &DeviceView, commands: f64) -> f64 {
         let price = self.costed[device.id.index()].prices[self.row];
         price.behind(commands) + price.flush
     }
 
-    /// Whether this device, in the long run, would answer within this part of what the other one takes.
+    /// Whether this device's long-term response is below this fraction of the other one's.
     #[inline]
     pub(super) fn is_sooner(&self, device: &DeviceView, part: f64, other: &DeviceView) -> bool {
         self.long(device) < part * self.long(other)
     }
 
-    /// Whether a device that is not fast would, in the long run, answer within this part of what this fast one takes.
+    /// Whether the long-term response of some device that is not fast is below this fraction of that of this
+    /// fast one.
     #[inline]
     pub(super) fn is_sooner_elsewhere(&self, holder: &DeviceView, part: f64) -> bool {
         let limit = part * self.long(holder);
@@ -269,7 +273,7 @@ impl Prices<'_> {
         all.any(|(d, costed)| !costed.fast && d.has_room() && self.long(d) < limit)
     }
 
-    /// Whether a fast device would, in the long run, answer within this part of what any other one takes.
+    /// Whether the long-term response of a fast device is below this fraction of that of all others.
     #[inline]
     pub(super) fn is_sooner_on_fast(&self, part: f64) -> bool {
         let (mut fast, mut slow) = (f64::INFINITY, f64::INFINITY);
@@ -284,8 +288,8 @@ impl Prices<'_> {
         fast < part * slow
     }
 
-    /// What the best of the fast devices saves over the best of the others, in idle reads of that one, with an access
-    /// whose response counts by this part. Below zero if it costs more.
+    /// Returns the saving of the best fast device over the best of the others, in idle reads of the latter,
+    /// for an access whose response has the weight `part`. It is negative if the access costs more.
     #[inline]
     pub(super) fn saving(&self, part: f64) -> f64 {
         let mut saving = Saving::default();
@@ -296,7 +300,8 @@ impl Prices<'_> {
     }
 }
 
-/// What the best of the fast devices takes, and the best of the others, and what a read takes of that one's time.
+/// The cost on the best of the fast devices and on the best of the others, and the latter's service time of a
+/// read.
 #[derive(Clone, Copy, Debug)]
 struct Saving {
     fast: f64,
@@ -314,7 +319,7 @@ impl Saving {
     #[inline(always)]
     fn see(&mut self, device: &DeviceView, costed: &Costed, row: usize, part: f64) {
         let price = costed.prices[row];
-        // Every write counts wholly for the flush.
+        // Every write counts fully for the flush.
         let cost = part * price.behind(costed.usual) + price.flush;
         if costed.fast {
             self.fast = if cost < self.fast { cost } else { self.fast };
@@ -323,7 +328,7 @@ impl Saving {
         }
     }
 
-    /// In reads of the other device; nothing if there is none.
+    /// Returns the saving in reads of the other device; 0 if there is none.
     #[inline(always)]
     fn get(self) -> f64 {
         if self.slow == f64::INFINITY { 0.0 } else { (self.slow - self.fast) / self.service }

@@ -1,4 +1,4 @@
-//! What leaves the fast devices while space is short there.
+//! Eviction from the fast devices while space is short there.
 
 use super::super::allocation::home_off;
 use super::super::{Action, DeviceView, Moment, Stripe};
@@ -9,23 +9,25 @@ use super::heat::Cut;
 use super::worth::Worth;
 use weir_model::{ExtentKey, PlaceKind};
 
-/// Evictions asked for in a round, and parts that are to leave by them; half as many while the other devices are busy.
+/// The maximum of evictions requested per round, and of the parts that leave by them; half as many while the
+/// other devices are busy.
 const EVICTIONS: usize = 16;
 const PARTS_LEAVING: f64 = 256.0;
-/// Of what was asked to leave, what may not be gone a round later; space comes back within some seconds.
+/// The decay per round of the parts requested to leave that may not be gone yet; space returns within some
+/// seconds.
 const STILL_LEAVING: f64 = 0.98;
-/// Extents looked at in a round.
+/// The number of extents examined per round.
 const LOOKS: usize = 256;
 
-/// See the module.
+/// The state of the eviction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evictor {
     evicting: bool,
-    /// What is worth no more leaves: the price, and more while that does not do.
+    /// The threshold of worth below which parts leave: the price, and more while that does not suffice.
     leave: u16,
-    /// Parts that were asked to leave, as far as their space may not be back yet.
+    /// Parts requested to leave whose space may not be back yet.
     leaving: f64,
-    /// The last extent looked at.
+    /// The last extent examined.
     hand: ExtentKey,
 }
 
@@ -35,7 +37,7 @@ impl Evictor {
         self.evicting
     }
 
-    /// While space is short, what is worth less than the price leaves.
+    /// Evicts parts worth less than the price, while space is short.
     pub(super) fn round(
         &mut self,
         moment: &mut Moment<'_>,
@@ -67,7 +69,8 @@ impl Evictor {
             }
             let Some(key) = worth.table.next_resident(self.hand) else { return };
             if key <= self.hand {
-                // Once around, and space is still short: extents in whole places leave only as such.
+                // The scan has visited all extents, and space is still short: extents in whole places leave
+                // only as a whole.
                 self.leave = self.leave.saturating_add(self.leave / 4 + 1);
             }
             self.hand = key;
@@ -75,7 +78,7 @@ impl Evictor {
         }
     }
 
-    /// What of an extent is worth less than the price leaves.
+    /// Evicts the parts of an extent that are worth less than the price.
     fn evict_from(
         &mut self,
         moment: &mut Moment<'_>,

@@ -1,4 +1,4 @@
-//! Why a block is where it is: what it is worth, and the price of space.
+//! The explanation of a block's placement: its worth, and the price of space.
 
 use super::super::explain::percent;
 use super::super::{DeviceView, Moment, Question, Reasons};
@@ -7,7 +7,7 @@ use super::promoter::copy_cost;
 use super::{Adaptive, SOONER};
 use weir_model::{BLOCK, BlockRange, Bytes, Nanos};
 
-/// In reads of the slow device saved.
+/// Formats a worth in reads of the slow device saved.
 fn saved(worth: u16) -> String {
     format!("{:.2} reads of the slow device saved", f64::from(worth) / f64::from(ONE))
 }
@@ -43,7 +43,7 @@ impl Adaptive {
         reasons
     }
 
-    /// What a request for a block takes on each device.
+    /// Adds the response time of a request for a block on each device.
     fn explain_responses(&self, reasons: &mut Reasons, devices: &[DeviceView], about: &Question<'_>) {
         for device in devices {
             let name = about.name(device.id);

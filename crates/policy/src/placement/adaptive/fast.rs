@@ -1,40 +1,40 @@
-//! Which devices are the fast ones; the others have the homes.
+//! Selection of the fast devices; the others contain the homes.
 //!
-//! Idle reads tell, where they differ by more than [`ALIKE`] and by more than their own spread. Where they do not, load does,
-//! after a while ([`super::loaded`]): volumes of a cloud, disks behind a cap, an array and a single disk answer a single read
-//! alike, and can do very different amounts. Where neither tells there are no fast devices: between devices that are alike
-//! nothing is gained by writing or copying elsewhere, and much is lost (an extent in pieces takes several commands, and more
-//! space).
+//! Idle reads decide, where they differ by more than [`ALIKE`] and by more than their own spread. Otherwise
+//! load decides, after a while ([`super::loaded`]): cloud volumes, disks behind a rate limit, or an array and
+//! a single disk answer a single read alike, but differ much in throughput. If neither distinguishes them,
+//! there are no fast devices: between devices that are alike, nothing is gained by writing or copying
+//! elsewhere, and much is lost (an extent in several places takes several commands, and more space).
 
 use super::super::{DeviceView, PlaceView, Places};
 use super::headroom::Headroom;
 use super::heat::Cut;
 use weir_model::{DeviceId, DeviceSet, Nanos, PlaceKind};
 
-/// Of what the last device takes for an idle read, what a fast one takes at most.
+/// The maximum idle read of a fast device, as a fraction of that of the slowest one.
 const SLOWEST: f64 = 0.25;
-/// Devices are alike when idle if one's read takes at most this many times as long as the other's.
+/// Devices are alike when idle if the ratio of their idle reads is at most this.
 const ALIKE: f64 = 2.0;
 
 /// A set of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fast([u64; 4]);
 
-/// The idle response, in seconds; of a device that gave none, longer than any.
+/// Returns the idle response in seconds; a device that gave none is slowest.
 fn idle(device: &DeviceView) -> f64 {
     if device.idle == Nanos::MAX { f64::MAX } else { device.idle.0.max(1) as f64 / 1e9 }
 }
 
-/// Whether idle reads say that the first device is faster than the second: by more than [`ALIKE`], and three quarters of its
-/// reads took less than three quarters of the other's.
+/// Whether idle reads show that the first device is faster than the second: by more than [`ALIKE`], and with
+/// three quarters of its reads shorter than three quarters of the other's.
 fn is_clearly_faster(first: &DeviceView, second: &DeviceView) -> bool {
     let quartile = |d: &DeviceView, at: usize| d.idle_quartiles.map_or(d.idle, |quartiles| quartiles[at]);
     idle(second) > ALIKE * idle(first) && quartile(first, 1) < quartile(second, 0)
 }
 
 impl Fast {
-    /// The device that answers an idle read first, those that are not clearly slower, and those that take less than a
-    /// quarter of what the last one takes. None if no device is clearly slower than the first.
+    /// Returns the device with the shortest idle read, those not clearly slower, and those whose idle read is
+    /// below a quarter of the longest one. The set is empty if no device is clearly slower than the first.
     pub(super) fn of(devices: &[DeviceView]) -> Self {
         let mut fast = Self::default();
         let usable = || devices.iter().filter(|d| d.usable);
@@ -48,7 +48,7 @@ impl Fast {
         fast
     }
 
-    /// Whether idle reads do not tell one usable device from another.
+    /// Whether idle reads do not distinguish the usable devices.
     pub(super) fn are_alike_when_idle(devices: &[DeviceView]) -> bool {
         Self::of(devices).is_empty()
     }
@@ -67,37 +67,37 @@ impl Fast {
         self == Self::default()
     }
 
-    /// They, as a set of the pool's devices.
+    /// Returns them as a set of the pool's devices.
     pub(super) fn devices(self) -> DeviceSet {
         (0..=u8::MAX).map(DeviceId).filter(|id| self.has(*id)).collect()
     }
 
-    /// The fast devices.
+    /// Iterates over the fast devices.
     pub(super) fn these(self, devices: &[DeviceView]) -> impl Iterator<Item = &DeviceView> {
         devices.iter().filter(move |d| self.has(d.id))
     }
 
-    /// The others.
+    /// Iterates over the other devices.
     pub(super) fn others(self, devices: &[DeviceView]) -> impl Iterator<Item = &DeviceView> {
         devices.iter().filter(move |d| !self.has(d.id))
     }
 
-    /// All of them can be used.
+    /// Whether all of them are usable.
     pub(super) fn are_usable(self, devices: &[DeviceView]) -> bool {
         self.these(devices).all(|d| d.usable)
     }
 
-    /// Every device has said how fast it is.
+    /// Whether the speed of every device is measured.
     pub(super) fn is_certain(devices: &[DeviceView]) -> bool {
         devices.iter().all(|d| !d.usable || d.idle < Nanos::MAX)
     }
 
-    /// Extents they have.
+    /// Returns their number of extents.
     pub(super) fn extents(self, devices: &[DeviceView]) -> u64 {
         self.these(devices).map(|d| u64::from(d.extents)).sum()
     }
 
-    /// What of their space is taken, 0 to 1.
+    /// Returns the fraction of their space in use, 0 to 1.
     pub(super) fn fill(self, devices: &[DeviceView], cut: Cut) -> f64 {
         cut.fill(self.these(devices))
     }
@@ -107,7 +107,7 @@ impl Fast {
         places.as_slice().iter().any(|place| place.id.kind == kind && self.has(place.id.device))
     }
 
-    /// That which holds most of the blocks asked about, if one holds any.
+    /// Returns the one that is valid for the most of the blocks asked about, if there is one.
     #[inline]
     pub(super) fn holder<'d>(self, devices: &'d [DeviceView], places: &Places) -> Option<&'d DeviceView> {
         let holding = |place: &&PlaceView| place.blocks > 0 && self.has(place.id.device);
@@ -115,15 +115,15 @@ impl Fast {
         devices.get(most.id.device.index())
     }
 
-    /// How many of the blocks asked about are in their slots.
+    /// Returns how many of the blocks asked about are in their slots.
     #[inline]
     pub(super) fn slots_of(self, places: &Places) -> u16 {
         let slots = |place: &&PlaceView| place.id.kind == PlaceKind::Fine && self.has(place.id.device);
         places.as_slice().iter().filter(slots).map(|place| place.blocks).sum()
     }
 
-    /// Where parts of an extent may be added: where some of it is already, so that it is in few places, else where
-    /// they cost least.
+    /// Selects the device to add parts of an extent to: one that has some of it already, so that it is in few
+    /// places, else the cheapest.
     pub(super) fn with_room<'d>(
         self,
         devices: &'d [DeviceView],
@@ -163,7 +163,8 @@ mod tests {
         assert_eq!(fast(&[100, 110, 250]), [0, 1], "what is alike to the first is as fast as it");
         assert_eq!(fast(&[80]), [0u8; 0], "alone");
     }
-    /// The medians of eight reads may differ by more than twice where the reads themselves do by far more.
+    /// The medians of eight reads may differ by more than a factor of two if the reads themselves differ by
+    /// far more.
     #[test]
     fn what_the_spread_of_idle_reads_explains_is_no_difference() {
         let view = |id, idle: u64, quartiles: [u64; 2]| DeviceView {

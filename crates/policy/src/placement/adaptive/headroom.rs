@@ -1,42 +1,43 @@
-//! How much of the fast devices' space is kept free for writes to come: what writes were seen to take, as far as room can
-//! be made while the other devices have nothing to do.
+//! Headroom: the space of the fast devices that is kept free for future writes. It is the observed demand of
+//! writes, as far as the other devices' idle time permits freeing it.
 
 use super::super::DeviceView;
 use super::fast::Fast;
 use super::heat::Cut;
 
-/// Beyond this nothing is added, of the device's space.
+/// The fraction of the device's space above which nothing is added.
 pub(super) const BRIM: f64 = 0.98;
-/// Below that is kept free in any case, half of it for writes alone; and as much again between the fill at which parts begin
-/// to leave and the one at which no more do.
+/// The headroom below that which is always kept, half of it for writes alone; and the hysteresis between the
+/// fill at which parts begin to leave and the one at which they stop.
 const LEAST: f64 = 0.04;
-/// What is kept free besides while the other devices have nothing to do: as much as writes took in so many windows,
-/// since many writes at a time last longer than one, but no more than this.
+/// The additional headroom while the other devices are idle: the demand of writes in this many windows,
+/// because many writes at a time last longer than one window, but at most this fraction.
 const WINDOWS: f64 = 4.0;
 const MOST: f64 = 0.25;
-/// Up to this new extents go there.
+/// The fill up to which new extents go there.
 const ALLOCATED: f64 = 0.92;
-/// Rounds in which what writes take is counted; the most of late counts this much less each time.
+/// The length of the window over which the demand of writes is counted, in rounds; and the decay of the
+/// recent maximum per window.
 const WINDOW: u32 = 100;
 const STILL: f64 = 0.99;
-/// Weight of a round in how busy the others are, and the part of rounds in which they are so from which on that is
-/// wholly so.
+/// The weight of a round in the utilization of the other devices, and the utilization that counts as fully
+/// busy.
 const STEP: f64 = 0.01;
 const BUSY: f64 = 0.5;
 
-/// See the module.
+/// The state of the headroom.
 #[derive(Clone, Debug)]
 pub(super) struct Headroom {
-    /// Of the space, what writes took in one window at most, of late.
+    /// The recent maximum demand of writes in one window, as a fraction of the space.
     taken: f64,
-    /// Parts they have asked for in this one.
+    /// The parts that writes have requested in this window.
     asked: u32,
-    /// Something has wanted room since the start.
+    /// Whether anything has wanted space since the start.
     wanted: bool,
     rounds: u32,
-    /// The part of rounds in which the other devices did something for clients.
+    /// The fraction of rounds in which the other devices worked for clients.
     busy: f64,
-    /// Clients' commands they had completed at the last round.
+    /// The number of clients' commands completed at the last round.
     completed: u64,
 }
 
@@ -47,7 +48,7 @@ impl Default for Headroom {
 }
 
 impl Headroom {
-    /// Whether parts may be added as long as no more than this is taken.
+    /// Whether parts may be added up to this fill.
     pub(super) fn is_below(device: &DeviceView, cut: Cut, most: f64) -> bool {
         device.has_slots() && cut.fill([device]) < most
     }
@@ -57,51 +58,51 @@ impl Headroom {
         device.free > 0 && cut.fill([device]) < ALLOCATED
     }
 
-    /// How busy the other devices are: 0 to 1.
+    /// Returns the utilization of the other devices, 0 to 1.
     pub(super) fn busy(&self) -> f64 {
         (self.busy / BUSY).min(1.0)
     }
 
-    /// The part of the space that copies may take: somewhat more than parts leave at, so that they do before copies have
-    /// to wait for them.
+    /// Returns the fill up to which copies may be added: somewhat above the one at which parts leave, so that
+    /// parts leave before copies have to wait for them.
     pub(super) fn for_copies(&self) -> f64 {
         self.full() + LEAST / 2.0
     }
 
-    /// The part of the space that may be taken before parts leave.
+    /// Returns the fill above which parts leave.
     pub(super) fn full(&self) -> f64 {
         BRIM - LEAST - (1.0 - self.busy()) * (WINDOWS * self.taken).min(MOST)
     }
 
-    /// … and once they do, that at which no more leave.
+    /// Returns the fill at which parts stop leaving.
     pub(super) fn filled(&self) -> f64 {
         self.full() - LEAST
     }
 
-    /// The part of the space from which on parts leave, and the one at which no more do. In a burst both are what copies may
-    /// fill: only what is written makes parts leave then, and no more than that.
+    /// Returns the fill above which parts leave, and the one at which they stop. In a burst both equal the
+    /// fill of copies: then only writes make parts leave, and no more than they need.
     pub(super) fn leaving(&self, is_burst: bool) -> (f64, f64) {
         if is_burst { (self.for_copies(), self.for_copies()) } else { (self.full(), self.filled()) }
     }
 
-    /// A write asks for space for so many parts.
+    /// Notes that a write needs space for this many parts.
     pub(super) fn ask(&mut self, parts: u32) {
         self.asked += parts;
         self.want();
     }
 
-    /// Something is to be there that is not.
+    /// Notes that something needs space.
     pub(super) fn want(&mut self) {
         self.wanted = true;
     }
 
-    /// Whether anything has wanted room since the start: until then none is made, so that nothing moves in a pool only
-    /// because it has this policy now.
+    /// Whether anything has wanted space since the start: before that none is freed, so that nothing moves
+    /// merely because a pool has switched to this policy.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted
     }
 
-    /// A round.
+    /// Updates the state; called each round.
     pub(super) fn round(&mut self, devices: &[DeviceView], fast: Fast, cut: Cut) {
         let others = || fast.others(devices);
         let completed = others().map(DeviceView::completed).sum();

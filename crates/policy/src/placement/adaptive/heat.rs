@@ -1,4 +1,4 @@
-//! How hot the parts of extents are, and which of them are on the fast device.
+//! The worth of the parts of extents, and the parts that are on the fast device.
 
 use super::super::DeviceView;
 use crate::Lru;
@@ -6,23 +6,23 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use weir_model::{BlockRange, Bytes, ExtentKey};
 
-/// Parts of an extent that are told apart: of 128 KiB, its blocks.
+/// The number of parts of an extent: for extents of 128 KiB, its blocks.
 pub(super) const PARTS: u16 = 32;
-/// What one access is worth that saves as much as a read of the slow device takes.
+/// The worth of an access that saves the time of one read of the slow device.
 pub(super) const ONE: u16 = 256;
 
-/// Worths are counted in buckets, of which so many are from one to twice as much, from this on.
+/// The histogram of worth has this many buckets per power of two, from `WORTH_MIN` on.
 const OCTAVE: usize = 4;
 const WORTH_MIN: u16 = 8;
 const BUCKETS: usize = 13 * OCTAVE;
 
-/// The bucket of what is worth so much; none of next to nothing. What is worth half as much is [`OCTAVE`] below.
+/// Returns the bucket of this worth; `None` for a negligible one. Half the worth is [`OCTAVE`] buckets lower.
 fn bucket(worth: u16) -> Option<usize> {
     let octave = (worth / WORTH_MIN).checked_ilog2()? as usize;
     Some(octave * OCTAVE + usize::from(worth >> (octave + 1)) % OCTAVE)
 }
 
-/// The least worth in a bucket.
+/// Returns the minimum worth of a bucket.
 fn least(bucket: usize) -> u16 {
     let worth = (OCTAVE + bucket % OCTAVE) << (bucket / OCTAVE + 1);
     worth.min(usize::from(u16::MAX)) as u16
@@ -31,7 +31,8 @@ fn least(bucket: usize) -> u16 {
 /// An extent's parts, one bit each.
 pub(super) type Mask = u32;
 
-/// How many parts there are. Mostly there is one, and to count is long where the processor has no instruction for it.
+/// Returns the number of parts. Usually it is one, and counting is slow where the processor has no
+/// instruction for it.
 #[inline(always)]
 pub(super) fn count(parts: Mask) -> u32 {
     if parts.is_power_of_two() { 1 } else { count_several(parts) }
@@ -43,26 +44,26 @@ fn count_several(parts: Mask) -> u32 {
     parts.count_ones()
 }
 
-/// What is known of an extent.
+/// The state of an extent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heat {
-    /// By part: what its accesses were worth, halved with every epoch.
+    /// The sum of the worth of accesses by part, halved with every epoch.
     worth: [u16; PARTS as usize],
-    /// Parts on the fast device, as far as is known.
+    /// Parts on the fast device, as far as known.
     pub(super) resident: Mask,
-    /// Parts that have been written in this epoch or the last.
+    /// Parts written in this epoch or the last.
     pub(super) written: Mask,
     written_now: Mask,
-    /// Parts that have been read in this epoch, and those that have been read again.
+    /// Parts read in this epoch, and those of them read again.
     read: Mask,
     reread: Mask,
-    /// All of it is there in a whole place.
+    /// Whether the extent has a whole place on the fast device.
     pub(super) whole: bool,
     epoch: u32,
 }
 
 impl Heat {
-    /// Forgets by halves what was before this epoch.
+    /// Halves the state for each epoch that has passed.
     #[inline(always)]
     fn age(&mut self, epoch: u32) {
         if self.epoch != epoch {
@@ -79,41 +80,42 @@ impl Heat {
         self.worth.iter_mut().for_each(|worth| *worth >>= epochs);
     }
 
-    /// What the hottest of these parts is worth.
+    /// Returns the maximum worth of these parts.
     pub(super) fn most(&self, parts: Mask) -> u16 {
         bits(parts).map(|part| self.worth[part as usize]).max().unwrap_or(0)
     }
 
-    /// What a part is worth on average.
+    /// Returns the mean worth of a part.
     pub(super) fn mean(&self) -> u16 {
         (self.worth.iter().map(|worth| u32::from(*worth)).sum::<u32>() / u32::from(PARTS)) as u16
     }
 
-    /// Those of these parts that are worth no more than `price`.
+    /// Returns those of these parts that are worth no more than `price`.
     pub(super) fn cheap(&self, parts: Mask, price: u16) -> Mask {
         bits(parts).filter(|part| self.worth[*part as usize] <= price).fold(0, |mask, part| mask | 1 << part)
     }
 }
 
-/// The parts of a mask, ascending.
+/// Iterates over the parts of a mask, ascending.
 fn bits(mask: Mask) -> impl Iterator<Item = u32> {
     let left = |mask: &Mask| Some(mask & (mask - 1)).filter(|left| *left != 0);
     std::iter::successors(Some(mask).filter(|mask| *mask != 0), left).map(Mask::trailing_zeros)
 }
 
-/// Bytes one takes in the set of those on the fast device: a B-tree's nodes are half full at least.
+/// The memory of an entry in the set of extents on the fast device, in bytes: a B-tree's nodes are at least
+/// half full.
 const RESIDENT: usize = 40;
-/// Bytes an extent that is known takes at most.
+/// The maximum memory of a known extent, in bytes.
 const EACH: usize = Lru::<ExtentKey, Heat>::BYTES_MOST + RESIDENT;
-/// Extents on the fast device that are passed over at a time when something is to be forgotten.
+/// The maximum number of extents on the fast device that are passed over when an extent must be forgotten.
 const CHANCES: usize = 16;
 
-/// How extents are cut into parts.
+/// The division of extents into parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    /// Blocks of a part: a power of two.
+    /// The blocks of a part: a power of two.
     pub(super) each: u16,
-    /// Blocks of an extent.
+    /// The blocks of an extent.
     all: u16,
 }
 
@@ -123,12 +125,12 @@ impl Cut {
         Self { each: blocks.div_ceil(PARTS).next_power_of_two(), all: blocks }
     }
 
-    /// The parts of an extent.
+    /// Returns the number of parts of an extent.
     pub(super) fn count(self) -> u16 {
         self.all.div_ceil(self.each)
     }
 
-    /// What of devices' space is taken, 0 to 1.
+    /// Returns the fraction of the devices' space in use, 0 to 1.
     pub(super) fn fill<'d>(self, devices: impl IntoIterator<Item = &'d DeviceView>) -> f64 {
         let blocks = |extents: u32| f64::from(extents) * f64::from(self.all);
         let (mut free, mut all) = (0.0, 0.0);
@@ -139,7 +141,7 @@ impl Cut {
         1.0 - free / f64::max(all, 1.0)
     }
 
-    /// The parts these blocks are in.
+    /// Returns the parts that these blocks are in.
     #[inline]
     pub(super) fn parts(self, blocks: BlockRange) -> Mask {
         let part = |block: u16| (block >> self.each.trailing_zeros()).min(PARTS - 1);
@@ -150,19 +152,19 @@ impl Cut {
         Mask::MAX >> (PARTS - 1 - last) & Mask::MAX << first
     }
 
-    /// The parts all of whose blocks are among these.
+    /// Returns the parts all of whose blocks are among these.
     pub(super) fn within(self, blocks: BlockRange) -> Mask {
         let outside =
             |first: u16, end: u16| self.parts(BlockRange { first, count: end.saturating_sub(first) });
         self.parts(blocks) & !outside(0, blocks.first) & !outside(blocks.end(), self.all)
     }
 
-    /// All parts an extent has.
+    /// Returns all parts of an extent.
     pub(super) fn all(self) -> Mask {
         self.parts(BlockRange { first: 0, count: self.all })
     }
 
-    /// The blocks of the first parts of a mask that lie side by side, and the mask of these parts.
+    /// Returns the blocks of the first run of adjacent parts in a mask, and the mask of these parts.
     pub(super) fn first_run(self, parts: Mask) -> Option<(BlockRange, Mask)> {
         let first = bits(parts).next()?;
         let count = (parts >> first).trailing_ones();
@@ -173,20 +175,20 @@ impl Cut {
     }
 }
 
-/// What is known of all extents: of the latest accessed, as many as there is memory for, and of those on the fast device in
-/// preference.
+/// The state of all known extents: the most recently accessed, as many as memory permits, with preference to
+/// those on the fast device.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     heat: Lru<ExtentKey, Heat>,
     /// Extents with parts on the fast device, in home order.
     resident: BTreeSet<ExtentKey>,
     epoch: u32,
-    /// What has been accessed in this epoch.
+    /// The number of accesses in this epoch.
     accesses: u64,
-    /// How many parts are worth how much, by [`bucket`].
+    /// The histogram of parts by worth ([`bucket`]).
     worths: [u32; BUCKETS],
-    /// Parts that were read for the first time in an epoch, and those of them that were read again in it; what
-    /// was before this epoch counts half.
+    /// Parts read for the first time in an epoch, and those of them read again in it; earlier epochs count
+    /// half.
     read_once: f64,
     read_again: f64,
 }
@@ -197,7 +199,7 @@ impl Table {
         Self { heat, resident, epoch: 0, accesses: 0, worths: [0; BUCKETS], read_once: 0.0, read_again: 0.0 }
     }
 
-    /// Takes no more memory than this from now on, or what so many extents need.
+    /// Limits the memory to this, or to the need of `least` extents.
     pub(super) fn set_memory(&mut self, memory: Bytes, least: usize) {
         let most = (memory.0 as usize / EACH).max(least);
         if most != self.heat.most() {
@@ -207,14 +209,14 @@ impl Table {
         }
     }
 
-    /// Bytes of memory it has taken, at most.
+    /// Returns the maximum of memory it has used, in bytes.
     #[cfg(test)]
     pub(super) fn memory(&self) -> Bytes {
         Bytes(self.heat.memory().0 + (self.resident.len() * RESIDENT) as u64)
     }
 
-    /// If all that may be known is, what was accessed longest ago is forgotten next: what is on the fast device only if none
-    /// of the next few is elsewhere.
+    /// If the table is full, makes sure that the least recently accessed extent is one to forget: one on the
+    /// fast device only if none of the next few is elsewhere.
     fn spare_residents(&mut self) {
         for _ in 0..if self.heat.len() < self.heat.most() { 0 } else { CHANCES } {
             let oldest = self.heat.iter_oldest().next().filter(|(key, _)| self.resident.contains(key));
@@ -223,14 +225,14 @@ impl Table {
         }
     }
 
-    /// An extent is known no longer.
+    /// Forgets an extent.
     fn forget(&mut self, key: ExtentKey, mut heat: Heat) {
         self.resident.remove(&key);
         heat.age(self.epoch);
         heat.worth.iter().filter_map(|worth| bucket(*worth)).for_each(|bucket| self.worths[bucket] -= 1);
     }
 
-    /// Nothing is known of what is on the fast device any more.
+    /// Forgets which parts are on the fast device.
     pub(super) fn forget_residents(&mut self) {
         for key in std::mem::take(&mut self.resident) {
             if let Some(heat) = self.heat.get_mut(&key) {
@@ -239,7 +241,8 @@ impl Table {
         }
     }
 
-    /// A new epoch begins after so many accesses, if `may`: what is known counts half.
+    /// Begins a new epoch after this many accesses, if it `may`: the state counts half from then on. Returns
+    /// whether it did.
     pub(super) fn pass(&mut self, accesses: u64, may: bool) -> bool {
         let over = may && self.accesses >= accesses;
         if over {
@@ -253,8 +256,9 @@ impl Table {
         over
     }
 
-    /// So many parts are the worthiest: all that are worth more than the second figure, and some of those worth at
-    /// least the first. Both are 0 if fewer are worth anything.
+    /// Returns the worth thresholds of this many worthiest parts: they are all those worth more than the
+    /// second figure, and some of those worth at least the first. Both are 0 if fewer parts are worth
+    /// anything.
     pub(super) fn worthiest(&self, parts: u32) -> (u16, u16) {
         let mut left = parts;
         for (bucket, count) in self.worths.iter().enumerate().rev() {
@@ -266,12 +270,12 @@ impl Table {
         (0, 0)
     }
 
-    /// Of what is read once in an epoch, what is read again in it.
+    /// Returns the fraction of parts read once in an epoch that are read again in it.
     pub(super) fn reread(&self) -> f64 {
         self.read_again / self.read_once.max(1.0)
     }
 
-    /// What is known of an extent, as of now; nothing at first.
+    /// Returns the up-to-date state of an extent, creating it if necessary.
     #[inline(always)]
     fn entry(&mut self, key: ExtentKey) -> &mut Heat {
         if self.heat.touch(key).is_none() {
@@ -283,7 +287,7 @@ impl Table {
         heat
     }
 
-    /// An extent is known from now on.
+    /// Adds an extent.
     #[inline(never)]
     fn add(&mut self, key: ExtentKey) {
         self.spare_residents();
@@ -293,7 +297,7 @@ impl Table {
         }
     }
 
-    /// An access to parts of an extent, each of which it is worth so much to.
+    /// Notes an access to parts of an extent, each of this worth.
     pub(super) fn note(&mut self, key: ExtentKey, parts: Mask, worth: u16, write: bool) -> &Heat {
         self.accesses += u64::from(count(parts));
         self.entry(key);
@@ -324,19 +328,19 @@ impl Table {
         heat
     }
 
-    /// What is known of an extent, which stays as it is.
+    /// Returns a copy of an extent's up-to-date state without changing it.
     pub(super) fn peek(&self, key: ExtentKey) -> Option<Heat> {
         let mut heat = *self.heat.get(&key)?;
         heat.age(self.epoch);
         Some(heat)
     }
 
-    /// What is known of an extent.
+    /// Returns a copy of an extent's state.
     pub(super) fn get(&mut self, key: ExtentKey) -> Option<Heat> {
         self.latest(key).copied()
     }
 
-    /// … lent.
+    /// Borrows an extent's up-to-date state.
     #[inline]
     pub(super) fn latest(&mut self, key: ExtentKey) -> Option<&Heat> {
         let epoch = self.epoch;
@@ -345,7 +349,7 @@ impl Table {
         Some(heat)
     }
 
-    /// These parts of the extent are on the fast device, and no others; `whole`, in a whole place.
+    /// Sets the parts of the extent on the fast device; `whole`: it has a whole place there.
     pub(super) fn set_resident(&mut self, key: ExtentKey, parts: Mask, whole: bool) {
         if parts == 0 && !whole && self.heat.get(&key).is_none() {
             return;
@@ -361,14 +365,14 @@ impl Table {
         }
     }
 
-    /// The next extent after this one in home order that has parts on the fast device; after the last, the
-    /// first.
+    /// Returns the next extent after this one, in home order, with parts on the fast device; after the last
+    /// one, the first.
     pub(super) fn next_resident(&self, after: ExtentKey) -> Option<ExtentKey> {
         let mut later = self.resident.range((Bound::Excluded(after), Bound::Unbounded));
         later.next().or_else(|| self.resident.first()).copied()
     }
 
-    /// Extents that have parts on the fast device.
+    /// Returns the number of extents with parts on the fast device.
     pub(super) fn residents(&self) -> usize {
         self.resident.len()
     }

@@ -1,4 +1,4 @@
-//! Finds what is on the fast devices and is not known to be.
+//! A search for parts on the fast devices that are not known to be there.
 
 use super::super::allocation::home_off;
 use super::super::{Action, Moment, PlaceView, Stripe};
@@ -7,20 +7,20 @@ use super::heat::Cut;
 use super::worth::Worth;
 use weir_model::{BlockRange, ExtentIndex, ExtentKey, PlaceKind};
 
-/// Extents looked at in a round.
+/// The number of extents examined per round.
 const LOOKS: usize = 256;
-/// Extents that are brought home in a round.
+/// The maximum number of extents written back per round.
 const STRANDED: usize = 8;
 
-/// Where the search goes on.
+/// The position of the search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inventory {
     next: ExtentKey,
 }
 
 impl Inventory {
-    /// Looks for what was there before, and what was asked to leave and did not. What is in slots of others goes
-    /// home.
+    /// Searches for parts that were there before, and for parts that were requested to leave and did not.
+    /// Parts in slots of other devices are written back.
     pub(super) fn round(
         &mut self,
         moment: &mut Moment<'_>,
@@ -43,7 +43,7 @@ impl Inventory {
             if !known && (whole || slots) {
                 worth.table.set_resident(key, cut.all(), whole);
             }
-            // In slots of a device that was fast.
+            // The parts are in slots of a device that was fast.
             let elsewhere = |p: &PlaceView| p.id.kind == PlaceKind::Fine && !fast.has(p.id.device);
             let is_stranded = !whole && !slots && places.as_slice().iter().any(elsewhere);
             if is_stranded && stranded < STRANDED && moment.actions.len() < moment.actions_max {

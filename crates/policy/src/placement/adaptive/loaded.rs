@@ -1,40 +1,42 @@
-//! What load says of devices that are alike when idle.
+//! Comparison, under load, of devices that are alike when idle.
 //!
-//! Rule: a device is faster than another if a read takes less than [`LESS`] of the time of it that it takes of the other one,
-//! if that is more than the spread of the measurements explains (two standard deviations), and if it was measured with no more
-//! commands in flight than the other one: what a read takes of a device's time falls as its queue grows, so a device that has
-//! little to do looks slow beside one that has much, and never the other way round. The difference must last.
+//! Rule: a device is faster than another if the service time of its reads is below [`LESS`] of the other's;
+//! if the difference exceeds the spread of the measurements (two standard deviations); and if it was measured
+//! with no more commands in flight than the other. The last condition is needed because the service time of a
+//! read falls as the queue grows: a device with a short queue looks slow beside one with a long queue, and
+//! never the other way round. The difference must last.
 //!
-//! What was measured last is remembered, so that a device whose load has gone elsewhere does not look fast for that.
+//! The last measurements are remembered, so that a device whose load has moved elsewhere does not look fast
+//! because of that.
 
 use super::super::DeviceView;
 use super::fast::Fast;
 use weir_model::{BLOCK, Bytes, Nanos};
 
-/// Of what a read takes of a slower device's time, what it takes of a faster one's at most.
+/// The maximum service time of a faster device's read, as a fraction of a slower one's.
 const LESS: f64 = 0.7;
-/// How many standard deviations apart they must be.
+/// The minimum difference in standard deviations.
 const DEVIATIONS: f64 = 2.0;
-/// How many times as many commands in flight a device may have had and count as measured alike.
+/// The ratio of queue depths up to which two devices count as measured alike.
 const AS_DEEP: f64 = 1.25;
-/// Commands a device has at a time, on average, that is under load.
+/// The mean queue depth of a device under load.
 const LOADED: f64 = 2.0;
-/// Weight of a round in what is remembered: five seconds.
+/// The weight of a round in the remembered measurements: five seconds.
 const STEP: f64 = 0.02;
-/// How long a device must have been faster.
+/// The time that a device must have been faster.
 const LONG: Nanos = Nanos::secs(10);
 
-/// What reads of a device under load took of its time: the logarithm of that in seconds, and how it varied.
+/// The service time of reads under load: the mean of its logarithm, in seconds, and the variance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Service {
     mean: f64,
     variance: f64,
-    /// Commands in flight, on average.
+    /// The mean queue depth.
     depth: f64,
 }
 
 impl Service {
-    /// Of an idle device.
+    /// Returns that of an idle device.
     fn idle(device: &DeviceView) -> Self {
         let ln = |time: Nanos| (time.0.max(1) as f64).ln();
         // The quartiles of a normal distribution are 1.349 standard deviations apart.
@@ -59,20 +61,21 @@ impl Service {
         other.mean - self.mean > apart && self.depth <= AS_DEEP * other.depth
     }
 
-    /// Whether neither is faster, and both were measured with about as many commands.
+    /// Whether neither is faster, and both were measured with about the same queue depth.
     fn is_like(&self, other: &Self) -> bool {
         let depths = self.depth.max(other.depth) / self.depth.min(other.depth);
         (self.mean - other.mean).abs() < -LESS.ln() && depths <= 2.0
     }
 }
 
-/// What load says of devices.
+/// The comparison of devices under load.
 #[derive(Clone, Debug)]
 pub(super) struct UnderLoad {
     loaded: Vec<Option<Service>>,
-    /// Devices that have been faster, none if all have been alike, and since when.
+    /// The devices that have been faster (empty if all have been alike), and the time since which they have
+    /// been.
     other: Option<(Fast, Nanos)>,
-    /// How long that must last: twice as long after each change.
+    /// The time that the difference must last; it doubles after each change.
     long: Nanos,
 }
 
@@ -83,8 +86,8 @@ impl Default for UnderLoad {
 }
 
 impl UnderLoad {
-    /// A round: which devices are to be the fast ones instead of these, if others have been faster for long, or none has been
-    /// for long.
+    /// Updates the measurements, once per round. Returns the new set of fast devices if others, or none, have
+    /// been faster for long enough.
     pub(super) fn round(&mut self, now: Nanos, devices: &[DeviceView], these: Fast) -> Option<Fast> {
         self.measure(devices);
         let others = self.faster(devices).filter(|fast| *fast != these);
@@ -108,8 +111,9 @@ impl UnderLoad {
         }
     }
 
-    /// Of devices that are alike when idle, the faster ones by what each takes for a read under load, or idle where it has
-    /// had none. None of them if all are alike; `None` if idle reads tell, or load does not.
+    /// Returns the faster among devices that are alike when idle, by service time under load, or idle where
+    /// there was no load. The set is empty if all are alike; `None` if idle reads distinguish them, or load
+    /// cannot.
     fn faster(&self, devices: &[DeviceView]) -> Option<Fast> {
         if self.loaded.iter().all(Option::is_none) || !Fast::are_alike_when_idle(devices) {
             return None;
@@ -118,7 +122,7 @@ impl UnderLoad {
         let known = |d: &DeviceView| self.loaded[d.id.index()].unwrap_or_else(|| Service::idle(d));
         let mut all: Vec<_> = usable.map(|d| (d.id, known(d))).collect();
         all.sort_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean));
-        // Where the gap is widest.
+        // The split is at the widest gap.
         let gap = |at: &usize| all[*at].1.mean - all[*at - 1].1.mean;
         let at = (1..all.len()).max_by(|a, b| gap(a).total_cmp(&gap(b)))?;
         let (faster, slower) = all.split_at(at);
@@ -140,7 +144,7 @@ mod tests {
     use super::*;
     use weir_model::{DeviceId, Rng, Seed};
 
-    /// A device that has answered reads, so many at a time, in so many microseconds each.
+    /// Returns a device that has answered reads with this queue depth, in this many microseconds each.
     fn loaded(id: u8, idle: u64, depth: u32, each: u64) -> DeviceView {
         let mut view = DeviceView { in_flight: depth, ..device(id, 64, idle) };
         let response = Nanos::micros(u64::from(depth) * each);
@@ -149,7 +153,7 @@ mod tests {
         view
     }
 
-    /// Which of devices is fast after so many seconds.
+    /// Returns the fast devices after this many seconds.
     fn after(seconds: u64, views: &[DeviceView]) -> Vec<u8> {
         let (mut fast, mut load) = (Fast::of(views), UnderLoad::default());
         for tenth in 0..seconds * 10 {
@@ -158,7 +162,8 @@ mod tests {
         fast.these(views).map(|d| d.id.0).collect()
     }
 
-    /// … each given by what it takes for an idle read and, of 16 at a time, for each, in microseconds.
+    /// Returns the fast ones among devices given by their idle read and, for 16 reads at a time, the time of
+    /// each, in microseconds.
     fn fast_after(seconds: u64, devices: &[(u64, u64)]) -> Vec<u8> {
         let views = (0..).zip(devices).map(|(id, (idle, each))| loaded(id, *idle, 16, *each));
         after(seconds, &views.collect::<Vec<_>>())
@@ -174,7 +179,7 @@ mod tests {
         assert_eq!(fast_after(1000, &[(100, 9000), (5000, 5000)]), [0], "overloaded, and fast all the same");
     }
 
-    /// Of equal SSDs the one with more data has the longer queue, and takes less for each read of it.
+    /// Among equal SSDs, the one with more data has the longer queue, and a shorter service time per read.
     #[test]
     fn a_longer_queue_does_not_make_a_device_fast() {
         let uneven = [loaded(0, 80, 24, 8), loaded(1, 80, 4, 27), loaded(2, 80, 4, 27)];
@@ -183,7 +188,7 @@ mod tests {
         assert_eq!(after(1000, &unused), [0u8; 0], "nor does one that nobody asks");
     }
 
-    /// Two devices that take a reads' load in turn, wherever the fast one is: the other one is idle.
+    /// Two devices take the load of reads in turn, depending on which one is fast: the other one is idle.
     #[test]
     fn alike_under_load_they_do_not_change_again_and_again() {
         let mut views = [device(0, 64, 900), device(1, 64, 900)];
@@ -197,12 +202,12 @@ mod tests {
                 (fast, changes) = (other, changes + 1);
             }
         }
-        // One that nobody asked looks fast until it is asked as much.
+        // A device without requests looks fast until it gets as many.
         assert!(changes <= 2 && fast.is_empty(), "{changes} changes in an hour, {fast:?}");
     }
 
-    /// An hour of equal devices whose responses vary by a factor of two within seconds, one of them slower by a fifth for
-    /// minutes at a time.
+    /// An hour of equal devices whose responses vary by a factor of two within seconds, one of them slower by
+    /// a fifth for minutes at a time.
     #[test]
     fn noise_makes_no_device_fast() {
         for seed in 0..8 {

@@ -1,4 +1,4 @@
-//! What is copied or moved to the fast devices.
+//! Promotion: copies and moves to the fast devices.
 
 use super::super::{Action, DeviceView, Moment};
 use super::SOONER;
@@ -9,25 +9,25 @@ use super::worth::Worth;
 use std::collections::VecDeque;
 use weir_model::{ExtentKey, PlaceId, PlaceKind};
 
-/// What a copy must be worth if all that is read is read again and the other devices are busy, in reads of the slow
-/// device saved; and the least part of these two that counts.
+/// The minimum worth of a copy if all parts read once are read again and the other devices are busy, in reads
+/// of the slow device saved; and the lower bounds of these two factors.
 const COPY: f64 = 0.5;
 const REREAD_LEAST: f64 = 0.25;
 const BUSY_LEAST: f64 = 0.1;
-/// Copies asked for in a round.
+/// The maximum number of copies requested per round.
 pub(super) const COPIES: usize = 8;
-/// A copy is asked for at once, and made with what the read brings, while the mover would take this many more; one that
-/// has to read for itself only while the mover has little else to do.
+/// A copy is requested at once, and piggybacked on the read, while the mover would take this many more
+/// actions; one that needs its own read only while the mover's queue is nearly empty.
 const ROOM: usize = 16;
 const LATER: usize = 48;
-/// Parts waiting to be copied.
+/// The maximum number of entries waiting to be copied.
 const WANTED: usize = 1024;
 
-/// See the module.
+/// The state of promotion.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Promoter {
     wanted: VecDeque<(ExtentKey, Mask)>,
-    /// Copies asked for since the last round.
+    /// The number of copies requested since the last round.
     asked: usize,
 }
 
@@ -36,19 +36,19 @@ fn has_room(moment: &Moment<'_>, fast: Fast, headroom: &Headroom, cut: Cut) -> b
     fast.these(moment.devices).any(|d| Headroom::is_below(d, cut, headroom.for_copies()))
 }
 
-/// What a part must be worth more than the price for a copy to pay.
+/// Returns the amount by which a part's worth must exceed the price for a copy to pay.
 pub(super) fn copy_cost(worth: &Worth, headroom: &Headroom) -> u16 {
     let reread = worth.table.reread().max(REREAD_LEAST);
     (COPY * headroom.busy().max(BUSY_LEAST) / reread * f64::from(ONE)) as u16
 }
 
 impl Promoter {
-    /// Other devices are the fast ones.
+    /// Resets the state, because other devices are the fast ones now.
     pub(super) fn forget(&mut self) {
         self.wanted.clear();
     }
 
-    /// Parts have been read that are not on the fast device: those that are worth it are copied there.
+    /// Notes a read of parts that are not on the fast device, and requests copies of those worth it.
     pub(super) fn missed(
         &mut self,
         moment: &mut Moment<'_>,
@@ -66,7 +66,7 @@ impl Promoter {
         if parts != 0 {
             headroom.want();
         }
-        // Asked for at once, a copy takes what the read brings.
+        // A copy requested at once is piggybacked on the read.
         if moment.actions.len() + ROOM < moment.actions_max && has_room(moment, fast, headroom, cut) {
             self.copy(moment, fast, (worth, headroom), key, parts);
         } else {
@@ -74,7 +74,7 @@ impl Promoter {
         }
     }
 
-    /// What is wanted gets its copies, as long as reads are answered sooner there, by a fifth at least.
+    /// Requests waiting copies, as long as reads there are answered sooner by at least a fifth.
     pub(super) fn round(
         &mut self,
         moment: &mut Moment<'_>,
@@ -99,14 +99,15 @@ impl Promoter {
         }
     }
 
-    /// Parts that would be worth the price and the move.
+    /// Queues parts that would be worth the price and the move.
     fn want(&mut self, key: ExtentKey, parts: Mask) {
         if parts != 0 && self.wanted.len() < WANTED && self.wanted.back() != Some(&(key, parts)) {
             self.wanted.push_back((key, parts));
         }
     }
 
-    /// These parts are copied or moved to the fast device: side by side as long as may be asked for, the others later.
+    /// Requests copies or moves of these parts to the fast device: adjacent parts together, as many as
+    /// permitted; the others later.
     fn copy(
         &mut self,
         moment: &mut Moment<'_>,

@@ -1,4 +1,4 @@
-//! Reads that overload the fast devices are sent elsewhere.
+//! Relief: reads that overload the fast devices are sent elsewhere.
 
 use super::super::allocation::home_off;
 use super::super::{Access, Action, Moment, Stripe};
@@ -8,22 +8,22 @@ use super::worth::Worth;
 use std::collections::VecDeque;
 use weir_model::{BlockRange, ExtentKey};
 
-/// Extents that get a copy elsewhere in a round.
+/// The maximum number of extents that get a copy elsewhere per round.
 const RELIEF: usize = 8;
 
-/// What was asked for on the fast devices and would have been answered sooner elsewhere.
+/// Reads on the fast devices that another device would have answered sooner.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Relief {
     burden: VecDeque<(ExtentKey, BlockRange)>,
 }
 
 impl Relief {
-    /// Other devices are the fast ones.
+    /// Resets the state, because other devices are the fast ones now.
     pub(super) fn forget(&mut self) {
         self.burden.clear();
     }
 
-    /// A read: notes it if only fast devices have the blocks, and another one would answer sooner.
+    /// Notes a read if only fast devices have the blocks, and another one would answer sooner.
     #[inline]
     pub(super) fn note(&mut self, moment: &Moment<'_>, fast: Fast, worth: &mut Worth, access: &Access) {
         if self.burden.len() < RELIEF
@@ -36,7 +36,8 @@ impl Relief {
         }
     }
 
-    /// What was noted gets a copy elsewhere, whatever it is worth: reads go where they are answered sooner.
+    /// Requests copies elsewhere of the noted blocks, whatever their worth: reads go where they are answered
+    /// sooner.
     pub(super) fn round(&mut self, moment: &mut Moment<'_>, fast: Fast, stripe: &mut Stripe) {
         while let Some((key, blocks)) =
             self.burden.pop_front().filter(|_| moment.actions.len() < moment.actions_max)

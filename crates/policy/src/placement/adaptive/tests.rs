@@ -10,7 +10,8 @@ use super::*;
 use proptest::prelude::*;
 use weir_model::{BlockRange, Bytes, ExtentKey, PlaceId};
 
-/// 32 extents of a device that answers in 100 microseconds, 1024 of one that takes 8 milliseconds.
+/// Creates a pool of 32 extents on a device that answers in 100 microseconds, and 1024 on one that takes 8
+/// milliseconds.
 fn pool() -> Pool {
     let mut pool = Pool::new(vec![device(0, 32, 100), device(1, 1024, 8000)]);
     (0..256).for_each(|extent| pool.map.put(extent, whole(1)));
@@ -21,7 +22,7 @@ fn policy() -> Adaptive {
     Adaptive::new(&Settings::default())
 }
 
-/// The fast device has as much room as what is there leaves; slots are cut from as few extents as hold them.
+/// Updates the fast device's free space; slots are divided from the minimum number of extents.
 fn count_room(pool: &mut Pool) {
     let wholes = pool.map.0.values().filter(|places| places.contains_key(&whole(0))).count() as u32;
     let (slots, device) = (slots(pool), &mut pool.devices[0]);
@@ -30,7 +31,7 @@ fn count_room(pool: &mut Pool) {
     device.slots = cut * 32 - slots;
 }
 
-/// Rounds until nothing more is asked for, or so many.
+/// Runs rounds until no action is requested, or this many.
 fn settle(pool: &mut Pool, policy: &mut Adaptive, rounds: u32) -> usize {
     let mut moved = 0;
     count_room(pool);
@@ -59,7 +60,7 @@ fn new_data_goes_to_the_fast_device_until_it_is_nearly_full() {
     assert!(devices[..30].iter().all(|d| *d == Some(0)));
 }
 
-/// Twice as many extents are accessed as the pool has, half of what it has in slots of the fast device.
+/// The test accesses twice as many extents as the pool has, half of the pool's in slots of the fast device.
 #[test]
 fn what_is_known_takes_a_thousandth_of_the_pool_and_what_is_there_stays_known() {
     let extents = 1u64 << 16;
@@ -78,7 +79,7 @@ fn what_is_known_takes_a_thousandth_of_the_pool_and_what_is_there_stays_known() 
     let known = (0..2 * extents).filter(|index| table.peek(key(*index)).is_some()).count() as u64;
     assert!(known > extents / 2, "{known} of {extents}");
     assert!(table.residents() as u64 > extents / 2 * 9 / 10, "{}", table.residents());
-    // What is forgotten after all is forgotten wholly.
+    // An extent that is forgotten is forgotten completely.
     (0..extents).for_each(|index| table.set_resident(key(index), 1, false));
     assert!(table.memory().0 <= space.0 / MEMORY);
     let there = (0..extents).filter(|index| table.peek(key(*index)).is_some_and(|heat| heat.resident != 0));
@@ -100,7 +101,7 @@ fn what_is_read_again_and_again_is_copied() {
 #[test]
 fn what_is_written_too_is_moved() {
     let (mut pool, mut policy) = (pool(), policy());
-    // At first the write finds no room there.
+    // At first the write finds no space there.
     pool.devices[0].free = 1;
     pool.write(&mut policy, 7, 3, Bytes::kib(4));
     pool.devices[0].free = 32;
@@ -140,7 +141,7 @@ fn nothing_goes_to_a_device_that_answers_no_sooner() {
     assert_eq!(settle(&mut pool, &mut policy, 4), 0);
 }
 
-/// The pool, whose fast device takes so many milliseconds for a block instead, where the other one takes 8.
+/// Creates the pool with a fast device that takes this many milliseconds per block; the other one takes 8.
 fn slowed(milliseconds: u64) -> Pool {
     let mut pool = pool();
     for write in (0..2000).map(|i| i % 2 == 0) {
@@ -183,7 +184,7 @@ fn a_queue_of_the_moment_sends_no_write_elsewhere_and_one_that_stays_does() {
     assert_eq!(pool.write(&mut policy, 7, 3, Bytes::kib(4)), WriteTo::Whole(DeviceId(1)));
 }
 
-/// The load changes: what is hot now takes the place of what was, and then nothing moves any more.
+/// The load changes: the newly hot set replaces the old one, and then nothing moves any more.
 #[test]
 fn it_settles() {
     let (mut pool, mut policy) = (pool(), policy());
@@ -219,13 +220,13 @@ fn what_an_earlier_policy_left_can_leave() {
     assert_eq!(settle(&mut pool, &mut policy, 1), 0, "there is no other");
 }
 
-/// In a burst no more leaves the fast device than what writes need, and the rest once the disk has time.
+/// In a burst no more leaves the fast device than writes need, and the rest once the disk has time.
 #[test]
 fn in_a_burst_only_what_writes_need_leaves() {
     let (mut pool, mut policy) = (pool(), policy());
     let there =
         |pool: &Pool| (0..32).filter(|extent| pool.map.places(key(*extent)).is_on(DeviceId(0))).count();
-    // 31 of 32 extents are taken, of which one is to leave even in a burst, and with time another one.
+    // 31 of 32 extents are in use; one must leave even in a burst, and later another one.
     (0..31).for_each(|extent| pool.map.put(extent, whole(0)));
     pool.devices[1].in_flight = 9;
     settle(&mut pool, &mut policy, 10);
@@ -269,8 +270,8 @@ fn several_fast_devices_are_one() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Whatever is asked: the fast device is never filled beyond its brim, what is counted is what there is,
-    /// and no block is lost.
+    /// Under random requests the policy never fills the fast device beyond its limit, counts the space in use
+    /// correctly, and loses no block.
     #[test]
     fn it_keeps_to_its_room(steps in prop::collection::vec((0u64..256, 0u16..32, 1u16..33, 0u8..4, 1u8..6), 1..200)) {
         let (mut pool, mut policy) = (pool(), policy());
@@ -285,7 +286,7 @@ proptest! {
                 }
                 count_room(&mut pool);
             }
-            // Whoever asks without end gets no more than the brim, and what one write brings.
+            // Endless requests get no more than the brim, plus the blocks of one write.
             prop_assert!(slots(&pool) <= (BRIM * 32.0 * 32.0) as u32 + 32 + 32 * COPIES as u32);
         }
         settle(&mut pool, &mut policy, 20);
@@ -299,7 +300,7 @@ proptest! {
         prop_assert!(pool.map.0.keys().filter(|key| there(key)).all(known), "something there is not known");
     }
 
-    /// Beside a naive twin: all that is known, part by part, whatever is forgotten.
+    /// Compares with a naive twin of everything known, part by part, whatever is forgotten.
     #[test]
     fn the_worthiest_are_as_many_as_have_room(
         steps in prop::collection::vec((0u64..12, any::<Mask>(), 0u16..2000, 0u8..8), 1..200),
@@ -325,7 +326,7 @@ proptest! {
         }
     }
 
-    /// Beside a naive twin: blocks one by one.
+    /// Compares with a naive twin: blocks one by one.
     #[test]
     fn parts_are_cut_as_blocks_fall(blocks in 1u16..300, first in 0u16..300, count in 0u16..300) {
         let cut = Cut::new(blocks);
@@ -349,7 +350,7 @@ proptest! {
     }
 }
 
-/// Three devices that answer alike, whose measurements vary.
+/// Three devices answer alike, and their measurements vary.
 #[test]
 fn between_devices_that_are_alike_nothing_is_redirected_or_copied() {
     for seed in 0..8 {
@@ -391,7 +392,7 @@ fn between_devices_that_are_alike_nothing_is_redirected_or_copied() {
     }
 }
 
-/// A device that has been far busier than the others for seconds gets no new extents, until it is not.
+/// A device that has been far busier than the others for seconds gets no new extents until that is over.
 #[test]
 fn new_extents_go_past_a_device_that_is_far_busier_for_long() {
     let mut pool = Pool::new((0..3).map(|id| device(id, 1024, 80)).collect());
@@ -410,14 +411,14 @@ fn new_extents_go_past_a_device_that_is_far_busier_for_long() {
     assert_eq!(chosen(&mut pool, &mut policy, 30, 0), 3);
 }
 
-/// What was to be copied to a fast device is not copied to the next one, which may have it.
+/// Copies requested for a fast device are not made on the next one, which may have the blocks already.
 #[test]
 fn what_was_wanted_on_the_fast_device_is_forgotten_with_it() {
     let mut pool = Pool::new(vec![device(0, 32, 100), device(1, 1024, 2500), device(2, 1024, 8000)]);
     (0..600).for_each(|extent| pool.map.put(extent, whole(2)));
     (600..608).for_each(|extent| pool.map.put(extent, whole(1)));
     let mut policy = policy();
-    // There is no room: it is wanted for later.
+    // There is no space, so the copies are queued.
     pool.devices[0].free = 0;
     pool.round(&mut policy);
     for extent in 600..608 {
@@ -470,7 +471,7 @@ fn what_was_not_asked_to_leave_for_want_of_a_queue_stays_known() {
 fn what_comes_to_the_fast_device_later_is_found_as_well() {
     let (mut pool, mut policy) = (pool(), policy());
     settle(&mut pool, &mut policy, 10);
-    // By whatever the volume's own policy did.
+    // The volume's own policy has put them there.
     pool.map.0.get_mut(&key(5)).expect("it is there").insert(fine(0), 1);
     settle(&mut pool, &mut policy, 10);
     assert!(policy.worth.table.peek(key(5)).is_some_and(|heat| heat.resident != 0));

@@ -1,29 +1,30 @@
-//! Which devices are the fast ones now, kept while nothing tells otherwise.
+//! The set of fast devices, kept until measurements disagree.
 
 use super::super::Moment;
 use super::fast::Fast;
 use super::loaded::UnderLoad;
 
-/// The fast devices, and what may change them.
+/// The fast devices, and the measurements that may change them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tiers {
     fast: Fast,
-    /// All devices have said how fast they are.
+    /// Whether the speed of all devices is measured.
     certain: bool,
-    /// The measurement after which they were looked at.
+    /// The measurement after which they were last selected.
     looked: Option<u64>,
     load: UnderLoad,
 }
 
 impl Tiers {
-    /// The fast devices; none if the devices are alike.
+    /// Returns the fast devices; none if the devices are alike.
     #[inline]
     pub(super) fn fast(&self) -> Fast {
         self.fast
     }
 
-    /// Looks at the devices again if one has been measured since. They stay the same, once all devices have said how fast
-    /// they are, while they can be used and load does not tell otherwise. Whether they are others now.
+    /// Selects the devices again if one has been measured since. Once the speed of all devices is measured,
+    /// the selection stays while they are usable and load does not contradict it. Returns whether it has
+    /// changed.
     #[inline]
     pub(super) fn look(&mut self, moment: &Moment<'_>) -> bool {
         self.looked != Some(moment.measured) && self.look_again(moment)
@@ -39,7 +40,7 @@ impl Tiers {
         self.replace(Fast::of(moment.devices))
     }
 
-    /// What the devices did under load may tell which are fast. Whether they are others now.
+    /// Updates the selection from measurements under load, once per round. Returns whether it has changed.
     pub(super) fn round(&mut self, moment: &Moment<'_>) -> bool {
         match self.load.round(moment.now, moment.devices, self.fast) {
             Some(fast) => self.replace(fast),

@@ -1,4 +1,4 @@
-//! What the parts of extents are worth on the fast devices, and the price of the space there.
+//! The worth of extents' parts on the fast devices, and the price of the space there.
 
 use super::super::{Access, DeviceView, Moment};
 use super::cost::{Costs, Prices};
@@ -7,20 +7,21 @@ use super::headroom::Headroom;
 use super::heat::{Cut, Heat, Mask, ONE, PARTS, Table, count};
 use weir_model::{BLOCK, Bytes, ExtentKey, Nanos, Op};
 
-/// An epoch is as many accesses as this times what has room on the fast device, but no less than this time.
+/// The length of an epoch: the minimum of accesses, as a multiple of the parts that fit the fast device, and
+/// the minimum of time.
 const EPOCH: u64 = 4;
 const EPOCH_MIN: Nanos = Nanos::secs(15);
-/// What is known of extents may take one byte in so many of the pool's, as Hystor's block table; and the least number of
-/// extents known.
+/// The state of extents may use one byte per this many of the pool's, like Hystor's block table; and the
+/// minimum number of extents known.
 pub(super) const MEMORY: u64 = 1000;
 const EXTENTS_MIN: usize = 1024;
 
-/// See the module.
+/// The state of worth and price.
 #[derive(Clone, Debug)]
 pub(super) struct Worth {
     pub(super) costs: Costs,
     pub(super) table: Table,
-    /// What is worth more is to be on the fast device.
+    /// The price: parts worth more belong on the fast device.
     price: u16,
     epoch_began: Nanos,
 }
@@ -33,24 +34,24 @@ impl Default for Worth {
 }
 
 impl Worth {
-    /// Other devices are the fast ones: what is on them is learnt anew.
+    /// Resets the residency of parts, because other devices are the fast ones now.
     pub(super) fn forget(&mut self) {
         self.costs.forget();
         self.table.forget_residents();
     }
 
-    /// What is worth more than this has room on the fast device.
+    /// Returns the price: the parts worth more than this fit the fast device.
     #[inline]
     pub(super) fn price(&self) -> u16 {
         self.price
     }
 
-    /// What a block costs to read, or to write.
+    /// Returns the prices of reading or writing a block.
     pub(super) fn of_a_block<'a>(&'a mut self, moment: &Moment<'a>, fast: Fast, write: bool) -> Prices<'a> {
         self.costs.prices(moment, fast, write, Bytes(BLOCK))
     }
 
-    /// Sums up what an access is worth to its parts. What each is worth, and what is known of the extent now.
+    /// Adds an access's worth to its parts. Returns the worth of each, and the extent's present state.
     #[inline]
     pub(super) fn note(
         &mut self,
@@ -65,7 +66,7 @@ impl Worth {
         (worth, self.table.note(access.key, parts, worth, write))
     }
 
-    /// Parts all of whose blocks are true nowhere any more take no space.
+    /// Notes that blocks were trimmed: parts without valid blocks occupy no space.
     pub(super) fn trimmed(&mut self, cut: Cut, access: &Access) {
         let Some(heat) = self.table.get(access.key) else { return };
         let gone = cut.within(access.blocks);
@@ -76,12 +77,12 @@ impl Worth {
         }
     }
 
-    /// The parts that are worth more than this.
+    /// Returns the parts worth more than `least`.
     pub(super) fn above(&mut self, key: ExtentKey, parts: Mask, least: u16) -> Mask {
         self.table.get(key).map_or(0, |heat| parts & !heat.cheap(parts, least))
     }
 
-    /// An epoch ends once enough has been accessed; memory follows the pool's size.
+    /// Ends an epoch once there were enough accesses; adapts the memory to the pool's size.
     pub(super) fn round(&mut self, moment: &Moment<'_>, fast: Fast) {
         let since = moment.now.since(self.epoch_began);
         let accesses = EPOCH * fast.extents(moment.devices) * u64::from(PARTS);
@@ -92,7 +93,7 @@ impl Worth {
         self.table.set_memory(Bytes(extents * moment.extent.bytes().0 / MEMORY), EXTENTS_MIN);
     }
 
-    /// The price is such that what is worth more has room on the fast device.
+    /// Sets the price so that the parts worth more fit the fast device.
     pub(super) fn set_price(&mut self, devices: &[DeviceView], fast: Fast, headroom: &Headroom, cut: Cut) {
         let filled = headroom.filled();
         let parts = fast.extents(devices) as f64 * f64::from(cut.count());
@@ -101,7 +102,7 @@ impl Worth {
     }
 }
 
-/// What of a response counts: an access that continues a run costs a disk only its share of it.
+/// Returns the weight of a response: an access that continues a run costs a disk only its share of the run.
 #[inline]
 pub(super) fn share(access: &Access) -> f64 {
     match access.run <= access.bytes {
@@ -110,7 +111,7 @@ pub(super) fn share(access: &Access) -> f64 {
     }
 }
 
-/// What an access that saves so much is worth to each part it carries.
+/// Returns the worth of an access with this saving to each part in it.
 #[inline]
 pub(super) fn worth(saving: f64, parts: Mask) -> u16 {
     let saved = saving * f64::from(ONE);
@@ -118,6 +119,6 @@ pub(super) fn worth(saving: f64, parts: Mask) -> u16 {
         0 | 1 => saved,
         several => saved / f64::from(several),
     };
-    // Less than nothing is nothing.
+    // A negative worth becomes zero.
     (each as u16).min(4 * ONE)
 }

@@ -1,4 +1,4 @@
-//! Where writes go.
+//! Targets of writes.
 
 use super::super::{Access, DeviceView, Moment, WriteTo};
 use super::SOONER;
@@ -9,16 +9,17 @@ use super::headroom::{BRIM, Headroom};
 use super::heat::{Cut, ONE};
 use super::worth::{self, Worth};
 
-/// The least an access must be worth for a write to go to the fast device.
+/// The minimum worth of an access for a write to go to the fast device.
 const LEAST: u16 = ONE / 16;
 
-/// The device that is not fast and answers writes soonest at this moment, and what it takes.
+/// Returns the device, among those that are not fast, that answers writes soonest at this moment, and its
+/// response.
 fn slow<'d>(fast: Fast, devices: &'d [DeviceView], costs: &Prices<'_>) -> Option<(&'d DeviceView, f64)> {
     let others = fast.others(devices).filter(|d| d.usable).map(|d| (d, costs.now(d)));
     others.min_by(|(_, a), (_, b)| a.total_cmp(b))
 }
 
-/// A write of blocks that this fast device holds.
+/// Returns the target of a write of blocks that this fast device has.
 pub(super) fn over(
     moment: &Moment<'_>,
     fast: Fast,
@@ -35,7 +36,7 @@ pub(super) fn over(
         return WriteTo::InPlace;
     };
     if takes < SOONER * costs.now(holder) && costs.is_sooner(slow, SOONER, holder) {
-        // The fast device is overloaded: what would be moved from there is written elsewhere.
+        // The fast device is overloaded: blocks that would be moved off it are written elsewhere.
         if !whole {
             worth.table.set_resident(access.key, resident & !cut.within(access.blocks), false);
         }
@@ -50,7 +51,7 @@ pub(super) fn over(
     WriteTo::Fine(holder.id)
 }
 
-/// A write of blocks that no fast device holds; and what it is worth, if that is known.
+/// Returns the target of a write of blocks that no fast device has. `own` is its worth, if known.
 pub(super) fn anew(
     moment: &Moment<'_>,
     fast: Fast,
@@ -71,7 +72,7 @@ pub(super) fn anew(
         return WriteTo::InPlace;
     }
     let to = fast.with_room(moment.devices, cut, BRIM, &access.places, |d: &DeviceView| costs.now(d));
-    // What is only buffered goes home later: as long as the others have time for it.
+    // Merely buffered blocks are written back later, as long as the others have time for it.
     let part = if evictor.is_evicting() || to.is_none() { 1.0 } else { headroom.busy() };
     let worthy = of_access >= (part * f64::from(price)) as u16;
     if worthy && access.places.device().is_some() {

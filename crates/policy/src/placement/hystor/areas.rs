@@ -1,13 +1,13 @@
-//! What is on the fast device: the remap area with its resident list, and the write-back area with
-//! what is dirty in it. Counts are what was seen last; the map knows better, and is asked before
-//! anything is done.
+//! The content of the fast device: the remap area with its resident list, and the write-back area with its
+//! dirty blocks. The counts are from the last look; the map is authoritative, and is consulted before every
+//! action.
 
 use crate::Lru;
 use crate::placement::{PlaceView, Places};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{ExtentKey, PlaceId};
 
-/// How many of an extent's blocks are on the fast device, and how many of these are not at home.
+/// The number of an extent's blocks on the fast device, and of those that are not at home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) blocks: u16,
@@ -15,28 +15,28 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// As the map has it.
+    /// Returns the counts from the map.
     pub(super) fn of(places: &Places, fine: PlaceId) -> Self {
         places.place(fine).map_or(Self::default(), |place| Self::of_place(&place))
     }
 
-    /// … in its slots on the fast device.
+    /// Returns the counts of an extent's slots on the fast device.
     pub(super) fn of_place(place: &PlaceView) -> Self {
         Self { blocks: place.of_extent, dirty: place.dirty }
     }
 
-    /// With so many more clean ones, of at most `all`.
+    /// Returns the counts with this many more clean blocks, of at most `all`.
     pub(super) fn with_clean(self, more: u16, all: u16) -> Self {
         Self { blocks: (self.blocks + more).min(all), ..self }
     }
 
-    /// After a write to so many, of which so many are new there.
+    /// Returns the counts after a write of `written` blocks, of which `fresh` are new there.
     pub(super) fn with_dirty(self, written: u16, fresh: u16, all: u16) -> Self {
         Self { blocks: (self.blocks + fresh).min(all), dirty: (self.dirty + written).min(all) }
     }
 }
 
-/// See the module.
+/// The areas.
 #[derive(Clone, Debug)]
 pub(super) struct Areas {
     residents: Lru<ExtentKey, Extent>,
@@ -44,16 +44,16 @@ pub(super) struct Areas {
     resident_blocks: u64,
     buffered_blocks: u64,
     dirty: u64,
-    /// Buffered extents with dirty blocks, by home address; where the scrubber is.
+    /// Buffered extents with dirty blocks, by home address, and the position of the scrubber.
     dirty_order: BTreeSet<ExtentKey>,
     at: ExtentKey,
-    /// Extents to be scrubbed already, and how many rounds ago.
+    /// Extents requested to be scrubbed, and the number of rounds since.
     asked: BTreeMap<ExtentKey, u8>,
 }
 
-/// Rounds after which an extent that is still dirty is asked for again.
+/// The number of rounds after which an extent that is still dirty is requested again.
 const PATIENCE: u8 = 20;
-/// Extents looked at for a clean one.
+/// The number of extents examined for a clean one.
 const LOOKS: usize = 256;
 
 impl Default for Areas {
@@ -81,12 +81,12 @@ impl Areas {
         self.buffered_blocks
     }
 
-    /// Of both areas.
+    /// Returns the blocks of both areas.
     pub(super) fn blocks(&self) -> u64 {
         self.resident_blocks + self.buffered_blocks
     }
 
-    /// Dirty blocks of the write-back area.
+    /// Returns the dirty blocks of the write-back area.
     pub(super) fn dirty(&self) -> u64 {
         self.dirty
     }
@@ -99,14 +99,14 @@ impl Areas {
         self.residents.get(&key).is_some()
     }
 
-    /// It was used: to the top of its list.
+    /// Notes a use: the extent goes to the top of its list.
     pub(super) fn touch(&mut self, key: ExtentKey) {
         if self.residents.touch(key).is_none() {
             self.buffered.touch(key);
         }
     }
 
-    /// It is in neither area.
+    /// Removes the extent from both areas.
     pub(super) fn forget(&mut self, key: ExtentKey) {
         if let Some(old) = self.residents.remove(&key) {
             self.resident_blocks -= u64::from(old.blocks);
@@ -119,7 +119,7 @@ impl Areas {
         self.asked.remove(&key);
     }
 
-    /// It is in the remap area.
+    /// Puts the extent in the remap area.
     pub(super) fn remapped(&mut self, key: ExtentKey, extent: Extent) {
         if let Some(known) = self.residents.touch(key) {
             self.resident_blocks = self.resident_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
@@ -131,10 +131,10 @@ impl Areas {
         self.resident_blocks += u64::from(extent.blocks);
     }
 
-    /// It is in the write-back area.
+    /// Puts the extent in the write-back area.
     pub(super) fn buffered(&mut self, key: ExtentKey, extent: Extent) {
         if let Some(known) = self.buffered.touch(key).filter(|known| known.dirty > 0 && extent.dirty > 0) {
-            // It stays as it is in the order of what is dirty, and is scrubbed if that was asked for.
+            // The extent keeps its position among the dirty ones, and its scrub request.
             self.buffered_blocks = self.buffered_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
             self.dirty = self.dirty + u64::from(extent.dirty) - u64::from(known.dirty);
             *known = extent;
@@ -153,7 +153,7 @@ impl Areas {
         }
     }
 
-    /// What the map has of a buffered extent; it keeps its place in the list.
+    /// Updates the counts of a buffered extent from the map; its position in the list stays.
     pub(super) fn saw(&mut self, key: ExtentKey, extent: Extent) {
         let Some(known) = self.buffered.get_mut(&key) else { return };
         let old = std::mem::replace(known, extent);
@@ -169,17 +169,17 @@ impl Areas {
         }
     }
 
-    /// The bottom of the resident list.
+    /// Returns the bottom of the resident list.
     pub(super) fn oldest_resident(&self) -> Option<ExtentKey> {
         self.residents.iter_oldest().next().map(|(key, _)| key)
     }
 
-    /// The clean extent of the write-back area used longest ago, if it is among the oldest.
+    /// Returns the least recently used clean extent of the write-back area, if it is among the oldest.
     pub(super) fn oldest_clean(&self) -> Option<ExtentKey> {
         self.buffered.iter_oldest().take(LOOKS).find(|(_, e)| e.dirty == 0).map(|(key, _)| key)
     }
 
-    /// Looks again at the extents that are to be scrubbed.
+    /// Updates the extents requested to be scrubbed from the map.
     pub(super) fn look_at_asked(&mut self, mut places: impl FnMut(ExtentKey) -> Extent) {
         for (key, rounds) in std::mem::take(&mut self.asked) {
             let extent = places(key);
@@ -190,13 +190,13 @@ impl Areas {
         }
     }
 
-    /// Dirty blocks beside those of extents that are to be scrubbed already.
+    /// Returns the dirty blocks without those of extents requested to be scrubbed.
     pub(super) fn dirty_not_asked(&self) -> u64 {
         let asked = self.asked.keys().filter_map(|key| self.buffered.get(key));
         self.dirty.saturating_sub(asked.map(|e| u64::from(e.dirty)).sum())
     }
 
-    /// The next extent to be scrubbed, in home order, again and again; it counts as asked for.
+    /// Returns the next extent to scrub, in home order, cyclically; it counts as requested.
     pub(super) fn next_dirty(&mut self) -> Option<ExtentKey> {
         let free = |key: &&ExtentKey| !self.asked.contains_key(*key);
         let next = self.dirty_order.range(self.at..).find(free);

@@ -1,19 +1,19 @@
 //! Second copies of dirty blocks, on a second fast device (`buffer_copies = 2`).
 //!
-//! Where both devices have room a buffered write goes to slots of both. Otherwise it is not buffered: it goes home, not
-//! over a clean copy on the fast device, which would be the only one then. With one fast device there is one copy,
-//! and [`LACKS`] says so.
+//! If both devices have space, a buffered write goes to slots of both. Otherwise it is not buffered: it goes
+//! home, and not over a clean copy on the fast device, which would become the only copy. With one fast device
+//! there is one copy, and the remark [`LACKS`] reports it.
 
 use super::super::{Action, DeviceView, Moment, Places, WriteTo, allocation};
 use super::{Extent, Hystor, fine, whole_range};
 use weir_model::{DeviceId, ExtentKey, Nanos, PlaceId, PlaceKind};
 
-/// What is said where there is no second fast device.
+/// The remark if there is no second fast device.
 pub(super) const LACKS: &str = "buffer_copies = 2 takes two fast devices, and another one for the blocks' homes, and they \
                                 are not there: dirty blocks have one copy";
 
-/// The device for second copies: the one that answers an idle read first of those that are not the fast one, if it is
-/// fast, too (see [`super`]), and leaves another one for homes.
+/// Returns the device for second copies: the one with the shortest idle read among those other than the fast
+/// one, if it is fast too (see [`super`]) and leaves another one for homes.
 fn second_fast(devices: &[DeviceView], fast: DeviceId) -> Option<DeviceId> {
     let others = || devices.iter().filter(|d| d.usable && d.id != fast && d.idle < Nanos::MAX);
     let (second, slowest) =
@@ -25,7 +25,8 @@ fn second_fast(devices: &[DeviceView], fast: DeviceId) -> Option<DeviceId> {
 }
 
 impl Hystor {
-    /// The device for second copies, if they are wanted and there is one. Stays the same while it can be used.
+    /// Returns the device for second copies, if they are configured and there is one. It stays the same while
+    /// it is usable.
     pub(super) fn second(&mut self, devices: &[DeviceView]) -> Option<DeviceId> {
         let fast = self.fast.filter(|_| self.twice)?;
         let usable = |id: &DeviceId| *id != fast && devices.get(id.index()).is_some_and(|d| d.usable);
@@ -33,12 +34,12 @@ impl Hystor {
         self.second
     }
 
-    /// Whether there is one copy of what is to have two.
+    /// Whether second copies are configured but there is no device for them.
     pub(super) fn lacks_second(&self) -> bool {
         self.twice && self.looked && self.second.is_none()
     }
 
-    /// Where a write goes that is buffered, if it can be, and where any other.
+    /// Returns the target of a write if it is buffered, if that is possible, and the target if it is not.
     pub(super) fn ways(
         &mut self,
         devices: &[DeviceView],
@@ -47,11 +48,12 @@ impl Hystor {
     ) -> (Option<WriteTo>, WriteTo) {
         let view = |id: DeviceId| devices.get(id.index());
         let usable = |id: DeviceId| view(id).is_some_and(|d| d.usable);
-        // Where the fast device is another one than it was before, homes may be on it.
+        // If the fast device has changed, homes may be on it.
         let home = places.whole(|id| id != fast && usable(id)).or_else(|| places.whole(usable));
         let elsewhere = home.map_or(WriteTo::InPlace, |home| WriteTo::Whole(home.id.device));
         let Some(second) = self.second(devices) else {
-            // Before every device is measured the second one cannot be told: nothing is buffered in one copy meanwhile.
+            // Before every device is measured, the second one is unknown: nothing is buffered in one copy
+            // meanwhile.
             if self.twice && devices.iter().any(|d| d.usable && d.idle == Nanos::MAX) {
                 return (None, elsewhere);
             }
@@ -61,8 +63,8 @@ impl Hystor {
         (has_room.then_some(WriteTo::FineDuplexed([fast, second])), elsewhere)
     }
 
-    /// Where an extent's home is or is to be: not on one of the fast devices, unless it is there already or there is
-    /// nowhere else.
+    /// Returns an extent's home, present or future: not on a fast device, unless it is there already or there
+    /// is no other place.
     pub(super) fn home(
         &mut self,
         devices: &[DeviceView],
@@ -79,7 +81,7 @@ impl Hystor {
         }
     }
 
-    /// Looks again at the extents that are to be scrubbed: what is home has no second copy any more.
+    /// Updates the extents requested to be scrubbed: blocks written back need no second copy any more.
     pub(super) fn look_at_asked(&mut self, moment: &mut Moment<'_>, fast: DeviceId) {
         let Moment { map, .. } = moment;
         let mut home = Vec::new();
@@ -93,7 +95,7 @@ impl Hystor {
         home.into_iter().for_each(|key| self.drop_second(moment, key));
     }
 
-    /// The second copies of an extent go, as far as its blocks are home.
+    /// Drops the second copies of an extent's blocks that are at home.
     pub(super) fn drop_second(&mut self, moment: &mut Moment<'_>, key: ExtentKey) {
         let Some(second) = self.second else { return };
         let from = fine(second);

@@ -1,4 +1,4 @@
-//! Why a block is where it is, in the paper's terms.
+//! The explanation of a block's placement, in the paper's terms.
 
 use super::super::{DeviceView, Moment, Question, ReadFrom, Reasons};
 use super::{Hystor, first_block};
@@ -51,7 +51,7 @@ impl Hystor {
         reasons
     }
 
-    /// How full the areas are.
+    /// Adds the fill of the areas.
     fn explain_areas(&self, reasons: &mut Reasons, moment: &Moment<'_>, fast: &DeviceView) {
         let quota = self.quota(moment.devices, fast, moment.extent.blocks());
         let of = |blocks: u64, all: u64| format!("{} of {}", Bytes(blocks * BLOCK), Bytes(all * BLOCK));

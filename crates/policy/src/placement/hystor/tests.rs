@@ -11,7 +11,7 @@ fn hystor(settings: &[(&Key, f64)]) -> Hystor {
     Hystor::new(&all)
 }
 
-/// A fast device of 8 extents of 32 blocks and two slow ones; extents 0 to 15 are on the slow ones.
+/// Creates a fast device of 8 extents of 32 blocks and two slow ones, with extents 0 to 15 on the slow ones.
 fn pool() -> Pool {
     let mut pool = Pool::new(vec![device(0, 8, 100), device(1, 64, 5000), device(2, 64, 5000)]);
     (0..16).for_each(|i| pool.map.put(i, whole(1 + (i % 2) as u8)));
@@ -24,7 +24,7 @@ fn range(first: u16, count: u16) -> BlockRange {
 
 /// Half the space and no write-back area: 128 blocks to remap.
 const REMAP_ONLY: &[(&Key, f64)] = &[(&SPACE, 0.5), (&WRITE_BACK, 0.0), (&UPDATE, 1.0)];
-/// 128 blocks, half of it for writes; scrubbing above 48, down to 32.
+/// 128 blocks, half of them for writes; scrubbing above 48, down to 32.
 const HALF: &[(&Key, f64)] = &[(&SPACE, 0.5), (&WRITE_BACK, 0.5)];
 
 #[test]
@@ -42,10 +42,10 @@ fn blocks_read_often_by_small_requests_are_copied() {
     assert_eq!(actions[1..], [Action::Copy { key: key(5), blocks: range(0, 32), to }], "there is room");
     pool.act(&actions);
     assert_eq!(policy.areas.resident_blocks(), 33);
-    // A period later nothing changes: all of it is resident.
+    // A period later nothing changes: all blocks are resident.
     pool.now = Nanos::secs(20);
     assert_eq!(pool.round(&mut policy), []);
-    // Its home is kept: a copy is dropped for nothing, and what was written there is moved home.
+    // Its home is kept: a clean copy is simply dropped, and written blocks are moved home.
     pool.write(&mut policy, 3, 7, Bytes::kib(4));
     assert_eq!(pool.map.places(key(3)).place(to).map(|p| p.alone), Some(1));
     pool.ask(|moment| policy.evict(moment, DeviceId(0)));
@@ -65,7 +65,7 @@ fn a_period_changes_a_part_of_the_area_and_the_bottom_of_the_list_makes_room() {
         }
         let before = policy.areas.resident_blocks();
         pool.now = Nanos::secs(10 * period);
-        // The plan is fed bit by bit, a run of an extent at a time.
+        // The plan is executed in portions, a run of an extent at a time.
         for _ in 0..20 {
             let actions = pool.round(&mut policy);
             pool.act(&actions);
@@ -100,7 +100,7 @@ fn metadata_is_remapped_at_first_sight() {
 fn writes_are_buffered_while_there_is_room_and_scrubbed_between_the_watermarks_in_home_order() {
     let (mut pool, mut policy) = (pool(), hystor(HALF));
     pool.round(&mut policy);
-    // 64 blocks of write-back area: six extents of ten blocks, in no order.
+    // 64 blocks of write-back area: six extents of ten blocks, unordered.
     for extent in [9, 2, 7, 0, 5] {
         assert_eq!(pool.write(&mut policy, extent, 0, Bytes::kib(40)), WriteTo::Fine(DeviceId(0)));
     }
@@ -112,7 +112,8 @@ fn writes_are_buffered_while_there_is_room_and_scrubbed_between_the_watermarks_i
     pool.act(&actions);
     assert_eq!(pool.round(&mut policy), []);
     assert_eq!((policy.areas.dirty(), policy.areas.buffered_blocks()), (30, 50), "clean copies stay");
-    // Larger than what is left: in place. A small one is taken, and a clean copy makes room.
+    // A write larger than the remaining space is in place. A small one is buffered, and a clean copy is
+    // evicted.
     assert_eq!(pool.write(&mut policy, 11, 0, Bytes::kib(80)), WriteTo::InPlace);
     assert_eq!(pool.write(&mut policy, 11, 0, Bytes::kib(40)), WriteTo::Fine(DeviceId(0)));
     let actions = pool.round(&mut policy);
@@ -161,7 +162,8 @@ fn what_an_earlier_policy_left_is_found() {
     assert_eq!((policy.areas.buffered_blocks(), policy.areas.dirty()), (8, 5));
 }
 
-/// Two fast devices of 8 extents of 32 blocks and two slow ones; extents 0 to 15 are on the slow ones.
+/// Creates two fast devices of 8 extents of 32 blocks and two slow ones, with extents 0 to 15 on the slow
+/// ones.
 fn two_fast() -> Pool {
     let devices = vec![device(0, 8, 100), device(1, 8, 250), device(2, 64, 4000), device(3, 64, 5000)];
     let mut pool = Pool::new(devices);
@@ -169,7 +171,7 @@ fn two_fast() -> Pool {
     pool
 }
 
-/// As [`HALF`], in two copies.
+/// Like [`HALF`], with two copies.
 const TWICE: &[(&Key, f64)] = &[(&SPACE, 0.5), (&WRITE_BACK, 0.5), (&COPIES, 2.0)];
 const BOTH: WriteTo = WriteTo::FineDuplexed([DeviceId(0), DeviceId(1)]);
 
@@ -187,7 +189,7 @@ fn dirty_blocks_are_on_two_fast_devices_until_they_are_home() {
     assert_eq!(actions[0], Action::Copy { key: key(0), blocks: range(0, 32), to: whole(2) });
     assert_eq!(actions[1], Action::Copy { key: key(2), blocks: range(0, 32), to: whole(2) });
     pool.act(&actions);
-    // What is home has one copy, which takes no more than its room; written again, two.
+    // Blocks at home have one copy, which takes only its own space; blocks written again have two.
     let second = |i| Action::Drop { key: key(i), blocks: range(0, 32), from: fine(1) };
     let actions = pool.round(&mut policy);
     assert_eq!(actions, [second(0), second(2)]);
@@ -198,7 +200,7 @@ fn dirty_blocks_are_on_two_fast_devices_until_they_are_home() {
     assert_eq!((held(&pool, 0), held(&pool, 7)), ([10, 0], [10, 10]));
     assert_eq!(pool.write(&mut policy, 0, 1, Bytes::kib(4)), BOTH);
     assert_eq!(held(&pool, 0), [10, 1]);
-    // The second device is lost: one copy is what there is, and the policy says so.
+    // The second device is lost: one copy is left, and the policy reports it.
     pool.devices[1].usable = false;
     pool.round(&mut policy);
     assert_eq!(pool.write(&mut policy, 1, 0, Bytes::kib(4)), WriteTo::Fine(DeviceId(0)));
@@ -226,7 +228,7 @@ fn a_write_that_is_not_buffered_is_not_over_a_clean_copy() {
     pool.act(&[Action::Copy { key: key(4), blocks: range(0, 8), to: fine(0) }]);
     let home = WriteTo::Whole(DeviceId(2));
     assert_eq!(pool.write(&mut policy, 4, 0, Bytes::kib(12)), home, "too large");
-    // Left by a server that took other devices for the fast ones.
+    // Left by a server for which other devices were the fast ones.
     pool.map.put(5, whole(0));
     pool.act(&[Action::Copy { key: key(5), blocks: range(0, 8), to: fine(2) }]);
     let home_on_fast = WriteTo::Whole(DeviceId(0));
@@ -261,8 +263,8 @@ fn a_second_device_is_fast_if_it_is_nearer_to_the_first_than_to_the_slowest() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Whatever is asked for is done: what the policy believes of its areas is then what there is, and
-    /// both keep to their quotas but for what one extent may add.
+    /// If all actions are executed, the policy's counts of its areas match the map, and both areas stay
+    /// within their quotas, except for the blocks that one extent may add.
     #[test]
     fn what_it_believes_is_what_there_is(
         steps in prop::collection::vec((0u8..8, 0u64..16, 0u16..32, 1u64..9), 1..200),
@@ -293,8 +295,8 @@ proptest! {
             prop_assert!(policy.areas.blocks() >= there, "{} of {there}", policy.areas.blocks());
             prop_assert!(policy.areas.buffered_blocks() <= 64 + 32);
         }
-        // In quiet, dirty blocks stay below the high watermark, but for what one extent may add: a write in
-        // place can make blocks of it dirty that were clean, which is seen when it is looked at again.
+        // In quiet periods, dirty blocks stay below the high watermark, except for the blocks that one extent
+        // may add: a write in place can make clean blocks of it dirty, which is noticed at the next look.
         for _ in 0..40 {
             pool.now += TICK;
             let actions = pool.round(&mut policy);
@@ -308,7 +310,8 @@ proptest! {
         prop_assert!(dirty <= 48 + 32, "{dirty}");
     }
 
-    /// Where all that is asked for is done, dirty blocks are in two places at any time, and in quiet clean ones in one.
+    /// If all actions are executed, dirty blocks are in two places at any time, and in quiet periods clean
+    /// ones in one.
     #[test]
     fn no_dirty_block_is_on_one_fast_device(
         steps in prop::collection::vec((0u8..8, 0u64..20, 0u16..32, 1u64..9), 1..200),

@@ -1,11 +1,11 @@
-//! Synthetic traces of every format and unit: what is taken for what, and what is said of it.
+//! Tests of format detection on synthetic traces in every format and unit, including the notes.
 
 use super::super::PAGES_32;
 use super::*;
 use crate::{Reader, Record};
 use weir_model::Op;
 
-/// A request as it was made: nanoseconds, bytes.
+/// A generated request: nanoseconds, bytes.
 #[derive(Clone, Copy)]
 struct Made {
     at: u64,
@@ -15,21 +15,21 @@ struct Made {
     len: u64,
 }
 
-/// What a trace's requests are like.
+/// Parameters of a generated trace.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     requests: u64,
-    /// The unit of offsets and sizes, in bytes.
+    /// Unit of offsets and sizes, in bytes.
     unit: u64,
-    /// Most units of a size.
+    /// Maximum size in units.
     most: u64,
-    /// The mean time between two, in nanoseconds.
+    /// Mean time between two requests, in nanoseconds.
     gap: u64,
-    /// When the first was made.
+    /// Time of the first request.
     start: u64,
 }
 
-/// What most traces are like: aligned, 4 to 64 KiB, 200 a second.
+/// Parameters of a typical trace: aligned, 4 to 64 KiB, 200 requests per second.
 const USUAL: Kind = Kind { requests: 24, unit: 4096, most: 16, gap: 5_000_000, start: 0 };
 
 fn made(kind: Kind) -> Vec<Made> {
@@ -53,7 +53,7 @@ fn made(kind: Kind) -> Vec<Made> {
         .collect()
 }
 
-/// A time in a unit, with a fraction of so many digits.
+/// Formats a time in a unit, with a fraction of `digits` digits.
 fn time(at: u64, unit: u64, digits: u32) -> String {
     let fraction = at % unit * 10u64.pow(digits) / unit;
     if digits == 0 {
@@ -63,7 +63,7 @@ fn time(at: u64, unit: u64, digits: u32) -> String {
     }
 }
 
-/// A line with the columns of a description.
+/// Formats a line with the columns of a description.
 fn line(columns: &str, separator: &str, made: &Made, digits: u32) -> String {
     let column = |name: &str| match name {
         "time_s" => time(made.at, 1_000_000_000, digits),
@@ -98,7 +98,7 @@ fn read(text: &str) -> (String, Option<String>, Vec<Record>) {
     (reader.format().name.clone().into_owned(), reader.note().map(str::to_owned), records)
 }
 
-/// Whether the requests are those made, to the precision of the time.
+/// Reports whether the records are the generated requests, to the precision of the time.
 fn is_right(records: &[Record], all: &[Made], grain: u64) -> bool {
     records.len() == all.len()
         && records.iter().zip(all).all(|(record, made)| {
@@ -117,12 +117,13 @@ fn grain(columns: &str, digits: u32) -> u64 {
     (unit / 10u64.pow(digits)).max(1)
 }
 
-/// Every layout in every unit, and requests of several kinds: the right one is taken, or named as another that fits.
+/// For every layout in every unit, and several kinds of requests, the right format is detected, or named as
+/// an alternative.
 #[test]
 fn every_order_and_unit_is_taken_or_named() {
     let kinds = [
         USUAL,
-        // Sectors, as behind an unaligned partition.
+        // Single sectors, as behind an unaligned partition.
         Kind { unit: 512, most: 128, ..USUAL },
         Kind { most: 1, ..USUAL },
         Kind { gap: 500_000, most: 4, ..USUAL },
@@ -159,14 +160,15 @@ fn every_order_and_unit_is_taken_or_named() {
     assert!(wrong.is_empty(), "{} of {all}:\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
 }
 
-/// Whether a note names a format: each of its columns is one of the format that was taken, or named as another that fits.
+/// Reports whether a note names a format: each of its columns belongs to the detected format, or is named as
+/// an alternative.
 fn names(note: &str, description: &str) -> bool {
     let words: Vec<_> = note.split([' ', ';', ',', ':', '(', ')']).collect();
     let (_, columns) = description.split_once(':').expect("a description");
     columns.split(',').all(|column| words.contains(&column))
 }
 
-/// Milliseconds with a fraction have one: whole times are taken for what makes plausible gaps.
+/// Milliseconds are expected with a fraction: whole times are read in the unit that gives plausible gaps.
 #[test]
 fn whole_times_are_no_milliseconds_with_a_fraction() {
     let all = made(Kind { gap: 8_000_000, ..USUAL });
@@ -177,7 +179,7 @@ fn whole_times_are_no_milliseconds_with_a_fraction() {
     }
 }
 
-/// Sizes before offsets, too; nobody reads more than 4 GiB at once.
+/// Columns with sizes before offsets are recognised, because a request above 4 GiB is implausible.
 #[test]
 fn offsets_are_not_taken_for_sizes() {
     let all = made(USUAL);
@@ -188,7 +190,7 @@ fn offsets_are_not_taken_for_sizes() {
     }
 }
 
-/// That 1 may be a write as well hides no complaint.
+/// An ambiguous meaning of 1 does not hide the note about implausible sizes.
 #[test]
 fn implausible_sizes_are_told_whatever_else_fits() {
     let mut all = made(USUAL);
@@ -197,7 +199,7 @@ fn implausible_sizes_are_told_whatever_else_fits() {
     assert!(note.is_some_and(|note| note.contains(", but ") && note.contains("also fit")), "a note");
 }
 
-/// Format, heading, separator, columns, digits behind the point of a time.
+/// Format, heading, separator, columns, fractional digits of a time.
 const NAMED_LINES: [(&str, &str, &str, &str, u32); 8] = [
     ("mqsim", "", " ", "time_ns,disk,sector,sectors,read", 0),
     ("ms-bytes", "", " ", "time_ms,disk,offset,size,read", 3),
@@ -209,12 +211,13 @@ const NAMED_LINES: [(&str, &str, &str, &str, u32); 8] = [
     ("systor", "", ",", "time_s,-,op,disk,offset,size", 6),
 ];
 
-/// Long and short, with remarks and names of columns, ends of lines as Windows has them: the same format.
+/// Named formats are detected in long and short traces, with comments, column names and Windows line
+/// terminators.
 #[test]
 fn formats_with_names_are_taken() {
     for (name, heading, separator, columns, digits) in NAMED_LINES {
         for requests in [1, 2, 3, 60] {
-            // Whole seconds and microseconds are of clocks that show a date.
+            // Clocks of whole seconds and microseconds include a date.
             let start = if ["tencent", "alibaba"].contains(&name) { 1_172_163_600_000_000_000 } else { 0 };
             let gap = if name == "tencent" { 50_000_000 } else { USUAL.gap };
             let all = made(Kind { requests, start, gap, ..USUAL });
@@ -244,7 +247,7 @@ fn formats_with_names_are_taken() {
     }
 }
 
-/// What is in sectors is not taken for bytes, whatever else is unusual.
+/// Sectors are not mistaken for bytes, whatever else is unusual.
 #[test]
 fn sectors_are_not_taken_for_bytes() {
     for most in [1, 2, 16] {
@@ -256,7 +259,7 @@ fn sectors_are_not_taken_for_bytes() {
             }
         }
     }
-    // All sizes 8, in sectors; all sizes 4096, in bytes.
+    // All sizes are 8, in sectors; all sizes are 4096, in bytes.
     let lines = |size: u64, unit: u64| -> String {
         (0..60u64)
             .map(|n| format!("{}.250 0 {} {size} {}\n", 7 * n, n * n * 7919 % 100_000 * unit, n % 2))
@@ -264,7 +267,7 @@ fn sectors_are_not_taken_for_bytes() {
     };
     assert_eq!(read(&lines(8, 8)).0, "disksim");
     assert_eq!(read(&lines(4096, 4096)).0, "ms-bytes");
-    // Sizes of no unit: it is said.
+    // Sizes that fit no unit give a note.
     let (_, note, _) = read(&lines(7_777_777, 13));
     assert!(note.is_some_and(|note| note.contains("doubtful") || note.contains("ambiguous")));
 }
@@ -285,7 +288,7 @@ fn numbers_of_pages_are_a_guess_and_what_is_no_trace_is_none() {
     let random = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let others: [Vec<u8>; 5] = [
         (1..500).flat_map(random).collect(),
-        // Numbers of 64 bits.
+        // 64-bit numbers.
         (0..500u64).flat_map(u64::to_le_bytes).collect(),
         [&b"SQLite format 3\0\x10\0\x01\x01\0@  "[..], &[0; 76]].concat(),
         vec![0; 4096],

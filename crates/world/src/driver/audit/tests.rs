@@ -1,4 +1,4 @@
-//! What audits see: each of these is damage that a pool lives with until something else fails.
+//! Tests that audits detect damage which a pool does not notice until something else fails.
 
 use super::*;
 use crate::Seed;
@@ -8,7 +8,7 @@ use weir_map::Superblock;
 
 const SEED: Seed = Seed(1);
 
-/// A pool with two copies of every volume, some of which is written.
+/// Creates a pool with two copies of every volume, some of which is written.
 fn mirrored() -> Driver {
     let kind = HistoryKind { devices_min: 3, volumes_min: 2, ..HistoryKind::calm(150) };
     let histories = (0..).map(|number| History::new(Seed(SEED.0 + number), &kind));
@@ -24,14 +24,14 @@ fn mirrored() -> Driver {
     driver
 }
 
-/// Where the copies of the volume's first block are.
+/// Returns the locations of the copies of the volume's first block.
 fn copies(driver: &mut Driver) -> Vec<(DeviceId, DeviceOffset)> {
     let pool = driver.look().expect("it is sound").expect("commands end");
     let extent = &pool.volumes[&driver.volumes[0].id.0].extents[&0];
     extent.holders(0).map(|(place, at)| (DeviceId(place.device), DeviceOffset(at))).collect()
 }
 
-/// Changes bytes behind everybody's back.
+/// Changes bytes on a device directly.
 fn damage(driver: &mut Driver, device: DeviceId, at: DeviceOffset) {
     let storage = driver.world.storage(device).expect("a device");
     let mut page = [0; PAGE as usize];

@@ -1,4 +1,4 @@
-//! What a client asks for, and the bytes of it.
+//! A client's requests and their encoding.
 
 use super::Character;
 use crate::driver::Ask;
@@ -9,35 +9,35 @@ use crate::{Change, Oracle, Place, Ticket};
 use std::fmt;
 use weir_model::{BLOCK, Bytes, Op, SECTOR, VolumeOffset};
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Copy, PartialEq)]
 pub enum ClientRequest {
-    /// A request; its volume is the client's.
+    /// A request to the client's volume.
     Ask(Ask),
-    /// A read whose data is to come in one piece, where replies are structured.
+    /// A read whose data must come in one chunk, with structured replies.
     Whole(Ask),
-    /// A read of all but so many bytes at its start and its end, fewer than a sector of each.
+    /// A read without this many bytes at its start and its end, each less than a sector.
     Askew(Ask, u16, u16),
-    /// Where data is, where that was agreed on; one run of it, or all.
+    /// A block status, if negotiated; one run, or all.
     Status(VolumeOffset, Bytes, bool),
-    /// What must be refused, and leave everything else as it was.
+    /// An invalid request that must be refused without side effects.
     Wrong(Wrong),
 }
 
-/// Requests that must be refused.
+/// Kinds of invalid requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// A read of more than there is.
+    /// A read beyond the end.
     ReadBehindEnd,
-    /// A write of so many bytes to where the volume has ended.
+    /// A write of this many bytes beyond the end.
     WriteBehindEnd(u32),
-    /// A command that nobody knows.
+    /// An unknown command.
     Unknown,
     /// A command that was not offered.
     Cache,
-    /// Flags that nobody knows.
+    /// Unknown flags.
     Flags,
-    /// A block status, though none was agreed on, or of no bytes.
+    /// A block status that was not negotiated, or of zero bytes.
     Status,
 }
 
@@ -60,23 +60,23 @@ impl fmt::Debug for ClientRequest {
     }
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) ask: Ask,
     pub(super) what: What,
-    /// Bytes before what the oracle knows of.
+    /// Bytes before the part that the oracle knows of.
     pub(super) head: usize,
-    /// Of a read while devices may fail: what held its blocks when it was sent.
+    /// For a read while devices may fail: the devices that held its blocks when it was sent.
     pub(super) holders: Option<Holders>,
-    /// As it went over the wire.
+    /// Offset and length on the wire.
     pub(super) offset: u64,
     pub(super) len: u32,
 }
 
 impl Open {
-    /// What the server has to look at for it: the sectors that what went over the wire touches. The oracle
-    /// knows of those alone that are asked for as a whole.
+    /// Returns the range that the server has to access: all sectors that the request touches. The oracle
+    /// knows only of those that are requested entirely.
     pub(super) fn touched(&self) -> Ask {
         if self.ask.op != Op::Read || self.len == 0 {
             return self.ask;
@@ -85,7 +85,7 @@ impl Open {
         Ask { offset: VolumeOffset(start * SECTOR), len: Bytes((end - start) * SECTOR), ..self.ask }
     }
 
-    /// As a recording has it; not what must be refused, nor what asks for no data.
+    /// Returns the request in the form of a recording; `None` for invalid requests and those without data.
     pub(super) fn key(&self, offset: u64, len: u32) -> Option<(Ticket, Key)> {
         match (self.what, self.ask.op) {
             (_, Op::Flush) => None,
@@ -101,11 +101,11 @@ impl Open {
 pub(super) enum What {
     Request(Ticket),
     Status(Ticket),
-    /// To be refused with this error.
+    /// It must be refused with this error.
     Refused(u32),
 }
 
-/// A request as it goes over the wire.
+/// An encoded request.
 pub(super) struct Laid {
     pub(super) flags: u16,
     pub(super) kind: u16,
@@ -115,7 +115,7 @@ pub(super) struct Laid {
     pub(super) payload: Vec<u8>,
 }
 
-/// What is asked for, as bytes; the oracle is told of it.
+/// Encodes a request and registers it with the oracle.
 pub(super) fn lay_out(
     request: ClientRequest,
     character: &Character,
@@ -152,7 +152,7 @@ const fn place(ask: &Ask) -> Place {
     Place { volume: ask.volume, offset: ask.offset, len: ask.len }
 }
 
-/// The request cut to what the volume has and the client asks for at most.
+/// Limits the request to the volume's size and the client's longest request.
 fn fit(ask: Ask, character: &Character, size: Bytes) -> Ask {
     let volume = character.volume;
     if ask.op == Op::Flush {
@@ -185,7 +185,8 @@ fn lay_out_ask(ask: Ask, flags: u16, oracle: &mut Oracle) -> Laid {
     Laid { flags: more, kind, offset: ask.offset.0, len: ask.len.0 as u32, open, payload }
 }
 
-/// The oracle knows of the whole sectors of it; without any, the read is one of all that was asked for.
+/// Encodes an unaligned read. The oracle knows of its whole sectors; if there are none, the read is of the
+/// entire range.
 fn lay_out_askew(ask: Ask, head: u64, tail: u64, oracle: &mut Oracle) -> Laid {
     let (before, behind) = (head.next_multiple_of(SECTOR), tail.next_multiple_of(SECTOR));
     if ask.len.0 <= before + behind {
@@ -199,7 +200,7 @@ fn lay_out_askew(ask: Ask, head: u64, tail: u64, oracle: &mut Oracle) -> Laid {
     laid
 }
 
-/// With the errors that the protocol names for them.
+/// Encodes an invalid request, with the error that the protocol specifies.
 fn lay_out_wrong(wrong: Wrong, character: &Character, size: Bytes) -> Laid {
     let (flags, kind, offset, len, error) = match wrong {
         Wrong::ReadBehindEnd => (0, nbd::READ, size.0 - SECTOR, 2 * SECTOR as u32, EINVAL),

@@ -1,4 +1,4 @@
-//! Streams made by hand, right and wrong.
+//! Tests with hand-made streams, valid and invalid.
 
 use super::*;
 
@@ -16,14 +16,14 @@ fn data(last: bool, cookie: u64, at: u64, bytes: &[u8]) -> Vec<u8> {
     chunk(last, 1, cookie, &[&at.to_be_bytes(), bytes].concat())
 }
 
-/// A reader that waits for these requests: cookie, kind, offset, length.
+/// Creates a parser that expects replies to these requests: cookie, kind, offset, length.
 fn reader(is_structured: bool, requests: &[(u64, u16, u64, u32)]) -> Transmission {
     let mut reader = Transmission::new(is_structured, Vec::new());
     requests.iter().for_each(|(cookie, kind, offset, len)| reader.expect(0, *kind, *cookie, *offset, *len));
     reader
 }
 
-/// What comes of a stream that arrives byte by byte.
+/// Parses a stream that arrives byte by byte.
 fn all(mut reader: Transmission, stream: &[u8]) -> Result<Vec<Reply>, Lost> {
     let mut replies = Vec::new();
     for byte in stream {

@@ -1,4 +1,4 @@
-//! Who is connected, and what became of those that were.
+//! The connected clients, and the state of disconnected ones.
 
 use super::{Leave, Lost, Served};
 use crate::driver::Failure;
@@ -8,12 +8,12 @@ use crate::net::{ClientRequest, Stranger};
 use weir_model::{Memory, Nanos};
 
 impl Served {
-    /// Requests that clients wait for.
+    /// Returns the number of requests that clients wait for.
     pub(super) fn unanswered(&self) -> usize {
         self.clients.iter().flatten().map(Connection::unanswered).sum()
     }
 
-    /// A client asks for something, once there is room for it.
+    /// Lets a client send a request, once it has room for it.
     pub(super) fn ask(&mut self, number: usize, request: ClientRequest) -> Result<(), Failure> {
         loop {
             self.connect(number);
@@ -30,13 +30,13 @@ impl Served {
         }
     }
 
-    /// Who is not connected connects.
+    /// Connects a client, unless it is connected.
     fn connect(&mut self, number: usize) {
         let character = self.front.clients[number];
         if self.clients[number].is_some() {
             return;
         }
-        // Some try to get in while their volume makes way for another one.
+        // Some clients try to connect while their volume is being replaced.
         let is_replaced = self.is_being_replaced(character.volume);
         let may_lack = is_replaced || self.may_be_removed(character.volume);
         let volume = &self.volumes[character.volume];
@@ -49,8 +49,8 @@ impl Served {
         self.clients[number] = Some(Connection::new(number, character, wanted, conn, now, rng));
     }
 
-    /// A client is through the handshake: of connections to its volume that had been closed before it asked
-    /// for that nothing more may be carried out after what is asked from now on.
+    /// Handles the completion of a client's handshake: requests of connections to its volume that had been
+    /// closed before it began must not be executed after requests from now on.
     pub(super) fn came_back(&mut self, number: usize) -> Result<(), Failure> {
         self.moment += 1;
         let entered = &mut self.entered[self.front.clients[number].volume];
@@ -71,12 +71,12 @@ impl Served {
         self.check_limits()
     }
 
-    /// The server has closed a connection: that must be in order.
+    /// Checks that the server was allowed to close a connection.
     pub(super) fn ended(&mut self, number: usize, is_whole: bool) -> Result<(), Failure> {
         let Some(client) = &self.clients[number] else { return Ok(()) };
         let volume = self.front.clients[number].volume;
         let half_closed = self.half_closed[number];
-        // Who has closed half of it may be cut off for another client of the volume.
+        // The server may close a half-closed connection in favour of another client of the volume.
         let mut others = self.clients.iter().flatten().filter(|client| client.volume() == volume);
         let is_entering = others.any(|client| !client.is_through() && client.asked_in.is_some());
         let is_cut_off = half_closed > 0 && (is_entering || self.entered[volume] > half_closed);
@@ -101,7 +101,7 @@ impl Served {
         Ok(())
     }
 
-    /// A client broke its handshake off, and connects again for what it was to ask.
+    /// Reconnects a client that aborted its handshake, to send its requests.
     pub(super) fn begin_again(&mut self, number: usize) {
         let Some(client) = &mut self.clients[number] else { return };
         let (unsent, leaves) = (client.take_unsent(), client.is_leaving());
@@ -118,14 +118,14 @@ impl Served {
         }
     }
 
-    /// The client closes its connection, wherever that is.
+    /// Closes a client's connection, in any state.
     pub(super) fn forget(&mut self, number: usize) {
         let Some(client) = self.clients[number].take() else { return };
         self.sockets.leave(client.conn);
         self.half_closed[number] = 0;
         self.moment += 1;
         if !client.is_through() {
-            // It may still be let in, at any time.
+            // It may still be admitted, at any time.
             self.entered[client.volume()] = u64::MAX;
         }
         client.forget_reads(&mut self.oracle);
@@ -159,7 +159,8 @@ impl Served {
         Ok(())
     }
 
-    /// Everybody leaves. Then nothing is left of them: no connection, and all buffers are free.
+    /// Disconnects all clients and checks that nothing of them is left: no connection, and all buffers are
+    /// free.
     pub(super) fn empty(&mut self) -> Result<(), Failure> {
         for number in 0..self.clients.len() {
             let how = if self.world.fork_rng().chance(0.5) { Leave::Politely } else { Leave::AtOnce };
@@ -167,7 +168,7 @@ impl Served {
         }
         self.visitors.drain(..).for_each(|visitor| visitor.leave(&mut self.sockets));
         self.end_control()?;
-        // Devices that hang are given up at last.
+        // Hung devices are eventually given up.
         let until = self.world.now() + Nanos::secs(if self.faults.is_broken { 3600 } else { 120 });
         while !self.is_empty() {
             if !self.advance(until)? {
@@ -186,17 +187,17 @@ impl Served {
     fn is_empty(&self) -> bool {
         let counts = self.server.as_ref().map(weir_session::Server::counts).unwrap_or_default();
         let gone = counts.clients + counts.handshakes + counts.idle + counts.sessions == 0;
-        // Whole extents that clients read may be kept. A restart looks more closely.
+        // The cache of whole extents may keep memory. A restart checks more closely.
         let is_free = self.world.memory.free() + self.setup.extent_cache >= self.at_rest;
-        // Devices that hang keep some for good.
+        // Hung devices keep some for good.
         let is_free = is_free || self.faults.is_broken;
         gone && self.sockets.count() == 0 && is_free && self.clients.iter().all(Option::is_none)
     }
 
-    /// Somebody connects who means no good.
+    /// Lets a hostile client connect.
     pub(super) fn invite(&mut self, stranger: Stranger) {
         if stranger.enters() {
-            // It is let in at some time.
+            // It is admitted at some time.
             self.entered.fill(u64::MAX);
         }
         let (rng, now) = (self.world.fork_rng(), self.world.now());

@@ -1,4 +1,5 @@
-//! More of the control socket: recordings, and volumes that come and go beside those that clients use.
+//! Further use of the control socket: recordings, and volumes that are created and removed beside those of
+//! the clients.
 
 use super::Served;
 use crate::driver::Failure;
@@ -9,11 +10,12 @@ use std::collections::BTreeMap;
 use weir_engine::Engine;
 use weir_model::Nanos;
 
-/// Volumes that nobody writes to, by name; whether one is known to be there, or is being made or removed.
+/// Volumes that no client writes to, by name: true if the volume is known to exist, false while it is being
+/// created or removed.
 pub(super) type Sides = BTreeMap<String, bool>;
 
 impl Served {
-    /// Begins to record, or ends a recording.
+    /// Begins a recording, or ends one.
     pub(super) fn record(&mut self) {
         if let Some(recording) = &mut self.recording {
             return recording.end(&mut self.sockets);
@@ -24,7 +26,7 @@ impl Served {
         self.recording = Recording::begin(all, &names, is_next, &mut self.sockets);
     }
 
-    /// Whoever records receives what there is.
+    /// Lets the recording receive.
     pub(super) fn turn_of_recording(&mut self) -> Result<(), Failure> {
         let now = self.world.now();
         let Some(recording) =
@@ -40,7 +42,7 @@ impl Served {
         Ok(())
     }
 
-    /// A second operator makes a volume, or removes one.
+    /// Lets a second operator create a volume, or remove one.
     pub(super) fn churn(&mut self, aide: usize) {
         let aide = aide % self.aides.len();
         if self.aides[aide].is_asking() {
@@ -65,7 +67,7 @@ impl Served {
         self.aides[aide].ask(&line.to_string(), Asked::Side(name, creates), now, &mut self.sockets);
     }
 
-    /// The aides receive their answers.
+    /// Lets the aides receive their answers.
     pub(super) fn turn_of_aides(&mut self) -> Result<(), Failure> {
         let now = self.world.now();
         for aide in 0..self.aides.len() {
@@ -85,7 +87,7 @@ impl Served {
                 (Ok(Some((asked, answer))), _) => {
                     return Err(Failure::Server(format!("{asked:?} is answered with {answer}")));
                 }
-                // It gave way to others before it had asked.
+                // The server evicted it before it had sent its request.
                 (Err(_), Some(Asked::Side(..))) if self.aides[aide].may_be_cut_off() || self.is_stopping => {
                     self.aides[aide].leave(&mut self.sockets);
                     self.aides[aide] = Operator::default();
@@ -96,8 +98,8 @@ impl Served {
         Ok(())
     }
 
-    /// Volumes that strangers use are not removed; where the pool is full, none is made. In any case it
-    /// is known then whether it is there.
+    /// Handles the answer about a volume beside the others. It is not removed while strangers use it, and not
+    /// created if the pool is full. In any case it is then known whether it exists.
     fn side_answered(&mut self, name: &str, creates: bool, answer: &str) -> Result<(), Failure> {
         let engine = self.server.as_ref().map(weir_session::Server::volumes);
         let is_there = engine.is_some_and(|engine| engine.volumes().any(|volume| volume.name == name));
@@ -107,7 +109,7 @@ impl Served {
             return Err(Failure::Server(format!("volume {name} was to come or to go: {answer}")));
         }
         if !is_done && self.faults.is_broken {
-            // It may be in a frame that is found at the next crash.
+            // The change may be in a frame that is found at the next crash.
             return Ok(());
         }
         if is_there {
@@ -118,7 +120,7 @@ impl Served {
         Ok(())
     }
 
-    /// After a crash: those that were there still are, and of the others it is known what they came to.
+    /// After a crash: volumes that existed still do, and for the others it becomes known whether they do.
     pub(super) fn settle_sides(&mut self, engine: &Engine) -> Result<(), Failure> {
         let found: Vec<String> = engine.volumes().map(|volume| volume.name).collect();
         if let Some((gone, _)) = self.sides.iter().find(|(name, there)| **there && !found.contains(name)) {
@@ -130,13 +132,13 @@ impl Served {
         Ok(())
     }
 
-    /// When aides or a recording do something.
+    /// Returns the time of the next action of aides or a recording.
     pub(super) fn next_of_control(&self, now: Nanos) -> Option<Nanos> {
         let aides = self.aides.iter().filter_map(|aide| aide.next(now, &self.sockets));
         aides.chain(self.recording.as_ref().and_then(|recording| recording.next(now, &self.sockets))).min()
     }
 
-    /// Nobody is at the control socket any more, once what was asked there is answered.
+    /// Waits for the control socket's requests, and ends all sessions.
     pub(super) fn end_control(&mut self) -> Result<(), Failure> {
         loop {
             self.end_orders(true)?;
@@ -148,7 +150,7 @@ impl Served {
         }
     }
 
-    /// What the operator asked is answered, and what the aides did, if they are waited for.
+    /// Waits for the answer to the operator, and to the aides if `of_aides` is set.
     pub(super) fn end_orders(&mut self, of_aides: bool) -> Result<(), Failure> {
         while self.operator.is_asking()
             || !self.operator.orders.is_empty()

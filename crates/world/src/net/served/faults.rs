@@ -1,4 +1,4 @@
-//! Devices fail behind the server, and the clock jumps.
+//! Device failures behind the server, and jumps of the clock.
 
 use super::{ANSWERED_WITHIN, CHANGED_WITHIN, Served};
 use crate::driver::{Crash, Failure, rot};
@@ -11,23 +11,23 @@ use weir_model::{Bytes, DeviceId, Nanos};
 use weir_session::Server;
 
 impl Served {
-    /// From now on something is wrong with a device, until the next power cut.
+    /// Makes a device fail until the next power loss.
     pub(super) fn break_device(&mut self, device: usize, fault: &Fault) {
         let device = DeviceId((device % self.world.devices()) as u8);
         let fault = match fault {
             Fault::Astray { further, chance, times, .. } => {
                 return self.go_astray(device, *further, *chance, *times);
             }
-            // Truncation is tried without a server.
+            // Truncation is only for pools without a server.
             Fault::Truncate { .. } => Fault::Vanish { at: Nanos(0) },
             fault => fault.clone(),
         };
-        // Of a device that fails while another one deceives nothing could be promised.
+        // If a device failed while another one may have damaged metadata, no guarantee could be checked.
         if self.deceives() {
             return;
         }
         if matches!(fault, Fault::Hang { .. } | Fault::Slow { .. }) {
-            // The engine waits so long for it, and then no more.
+            // The engine waits this long for it before it gives it up.
             self.faults.delay += self.setup.deadline;
         }
         self.world.break_device(device, fault);
@@ -35,7 +35,7 @@ impl Served {
         self.kept.forget_all();
     }
 
-    /// Writes to a device go elsewhere or nowhere, where the map is on another one as well.
+    /// Misdirects or drops writes to a device, if the map is on another one as well.
     fn go_astray(&mut self, device: DeviceId, further: Option<Bytes>, chance: f64, times: u64) {
         if !self.setup.mirrored || self.faults.is_broken {
             return;
@@ -46,7 +46,7 @@ impl Served {
         self.kept.forget_all();
     }
 
-    /// A bit changes while the power is off, where the map is on another device as well.
+    /// Flips a bit while the power is off, if the map is on another device as well.
     pub(super) fn rot(&mut self, pick: u64) {
         if !self.setup.mirrored || self.faults.is_broken {
             return;
@@ -58,17 +58,17 @@ impl Served {
         }
     }
 
-    /// Whether metadata is not what was written.
+    /// Reports whether metadata differs from what was written.
     pub(super) fn is_damaged(&mut self) -> bool {
         self.faults.deceived && !rot::spoilt_metadata(&mut self.world, &self.layout).is_empty()
     }
 
-    /// Whether a device may deceive, or has, so that metadata is not what was written.
+    /// Reports whether writes may be misdirected, or metadata has been damaged silently.
     pub(super) fn deceives(&mut self) -> bool {
         self.faults.astray || self.is_damaged()
     }
 
-    /// What the offline check says of metadata that was struck.
+    /// Runs the offline check on damaged metadata, to predict what opening finds.
     pub(super) fn foretell(&mut self) -> Option<Box<Report>> {
         if self.faults.is_broken || !self.is_damaged() {
             return None;
@@ -77,8 +77,8 @@ impl Served {
         Some(Box::new(weir_map::check(&mut self.world, &sizes)))
     }
 
-    /// The pool does not open. That is in order where both copies of a superblock were struck; what is
-    /// left then is to begin anew.
+    /// Handles a pool that does not open. That is correct if both copies of a superblock were damaged; the
+    /// pool is then created anew.
     pub(super) fn refused_to_open(&mut self, failure: Failure) -> Result<(), Failure> {
         let is_nameless = self.faults.deceived && rot::has_nameless_device(&mut self.world, &self.layout);
         if !is_nameless || !rot::is_of_damage(&failure) {
@@ -93,12 +93,12 @@ impl Served {
         Ok(())
     }
 
-    /// Within this time whoever asks at the control socket is answered.
+    /// Returns the time limit for control requests.
     pub(super) fn ordered_within(&self) -> Nanos {
         if self.faults.is_broken { CHANGED_WITHIN + self.faults.delay } else { ANSWERED_WITHIN }
     }
 
-    /// What has struck commands.
+    /// Records the faults that have struck commands.
     pub(super) fn note_strikes(&mut self) {
         if self.faults.is_broken || self.faults.astray {
             for (device, strike) in self.world.struck() {
@@ -110,7 +110,7 @@ impl Served {
         }
     }
 
-    /// Something happened to the pool at this moment.
+    /// Records what the pool was doing when a fault struck.
     pub(super) fn note_strike(&mut self, strike: Strike) {
         let Some(engine) = self.server.as_ref().map(Server::volumes) else { return };
         let doing: Vec<_> = Activity::ALL.into_iter().filter(|activity| engine.is_doing(*activity)).collect();
@@ -120,8 +120,8 @@ impl Served {
         }
     }
 
-    /// The clock jumps ahead. Clients and the operator slept as well: what they wait for counts from now
-    /// on. Whoever was in a handshake, or silent, may be closed for it.
+    /// Makes the clock jump. Clients and the operator slept as well: their time limits restart now. Clients
+    /// in a handshake, and silent ones, may be closed because of it.
     pub(super) fn jump(&mut self, time: Nanos) {
         self.note_strike(Strike::TimeJump);
         self.world.jump(time);
@@ -132,15 +132,15 @@ impl Served {
         self.recording.iter_mut().for_each(|recording| recording.may_fail = true);
     }
 
-    /// Nothing is wrong with any device any more.
+    /// Repairs all devices.
     pub(super) fn mend(&mut self) {
         self.world.mend_devices();
         let deceived = self.faults.deceived;
         self.faults = super::super::judge::Faults { deceived, ..Default::default() };
     }
 
-    /// What the operator asked failed: in order where a device does. Then the power is cut, and it is seen
-    /// what came of it.
+    /// Handles an operator's change that failed, which is correct if a device fails. The power is then cut to
+    /// see the outcome.
     pub(super) fn change_failed(&mut self, asked: &Asked, answer: &Value) -> Failure {
         if !self.faults.failing.is_empty() || self.operator.may_be_cut_off() {
             return self.armed.now(&Crash::at_once());
@@ -148,8 +148,8 @@ impl Served {
         Failure::Server(format!("at the control socket: {asked:?} is answered with {answer}"))
     }
 
-    /// The operator's connection ended, and nobody knows what became of what was asked: in order where the
-    /// server may have closed it for its silence. Then the power is cut, too.
+    /// Handles the end of the operator's connection, after which the outcome of its request is unknown. That
+    /// is correct if the server may have considered it silent; the power is then cut as well.
     pub(super) fn operator_cut_off(&mut self, what: &str) -> Failure {
         if self.operator.may_be_cut_off() {
             return self.armed.now(&Crash::at_once());
@@ -157,7 +157,7 @@ impl Served {
         Failure::Server(format!("at the control socket: {what}; asked was {:?}", self.operator.asked()))
     }
 
-    /// The operator, or an aide, waits for longer than anything may take.
+    /// Makes the failure of an operator or aide whose request exceeds its time limit.
     pub(super) fn not_answered(&self, who: &Operator) -> Failure {
         Failure::Server(format!(
             "{:?} is not answered within {}, nor were {:?}: {}",

@@ -1,4 +1,4 @@
-//! The server starts, stops and is killed.
+//! Start, stop and crash of the server.
 
 use super::Served;
 use crate::driver::lifecycle::{is_of_devices, open_pool};
@@ -12,12 +12,12 @@ use weir_model::{Memory, Nanos};
 use weir_policy::placement::for_tests;
 use weir_session::{ClientCounts, End, Server};
 
-/// How often the server is started again before the devices that keep it from opening the pool are mended.
+/// Number of failed starts after which the failing devices are repaired.
 const OPEN_ATTEMPTS: usize = 5;
 
 impl Served {
-    /// Opens the pool and serves it; makes its volumes first if it has none. Devices that fail may need
-    /// several attempts, or have to be mended first.
+    /// Opens the pool and serves it; creates its volumes first if it has none. With failing devices this may
+    /// take several attempts, or the devices have to be repaired first.
     pub(super) fn start(&mut self) -> Result<(), Failure> {
         let mut attempts = 0;
         loop {
@@ -28,7 +28,7 @@ impl Served {
                 other => return other,
             };
             attempts += 1;
-            // The server is started again: what could not be flushed can still be read.
+            // The server is started again: data that could not be flushed can still be read.
             self.stop(if attempts < OPEN_ATTEMPTS { how } else { Stop::PowerCut })?;
         }
     }
@@ -40,7 +40,7 @@ impl Served {
         self.note_strikes();
         foretold.map_or(Ok(()), |report| rot::as_foretold(report, opened.is_ok()))?;
         let mut engine = opened?;
-        // A device that gave up what a failed flush should have kept cannot be asked again.
+        // A device that lost what a failed flush should have kept cannot be used to verify it.
         if !self.faults.is_broken {
             self.oracle.settled();
         }
@@ -74,7 +74,7 @@ impl Served {
         Ok(())
     }
 
-    /// Makes a volume, before anybody is served.
+    /// Creates a volume, before any client is served.
     fn create(&mut self, engine: &mut Engine, number: usize) -> Result<(), Failure> {
         let volume = &self.volumes[number];
         let (name, VolumeSpec { size, hardening, copies, .. }) = (volume.name.clone(), volume.spec);
@@ -97,7 +97,7 @@ impl Served {
         }
     }
 
-    /// The pool has the volumes it should have.
+    /// Checks that the pool has the volumes it should have.
     fn check_volumes(&self, engine: &Engine) -> Result<(), Failure> {
         let volumes = engine.volumes().filter(|volume| !self.sides.contains_key(&volume.name));
         let mut found: Vec<_> = volumes.map(|v| (v.name, v.size, v.hardening as u8)).collect();
@@ -111,8 +111,7 @@ impl Served {
         Err(Failure::Volumes { found: format!("{found:?}"), expected: format!("{expected:?}") })
     }
 
-    /// Everything stops in the middle, connections included; then the pool is opened, perhaps in several
-    /// attempts.
+    /// Stops everything abruptly, including connections; then opens the pool, possibly in several attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
         self.note_moment(crash.how);
         self.count_crash();
@@ -140,9 +139,9 @@ impl Served {
         self.start()
     }
 
-    /// Copies of the pool crash whose turn it is, and are looked at without a server. Not while an operator
-    /// waits for something, or has made a volume beside those of the clients: what became of that the server
-    /// has to say. Nor once a device has failed.
+    /// Crashes the copies of the pool that are due, and checks them without a server. It skips them while an
+    /// operator's request is pending, or an operator has created a volume beside those of the clients,
+    /// because only the server can tell the outcome; and once a device has failed.
     pub(super) fn crash_copies(&mut self) -> Result<(), Failure> {
         while let Some(crash) = self.copies.due() {
             let is_broken = self.faults.is_broken || self.deceives();
@@ -198,11 +197,11 @@ impl Served {
         self.jump = None;
         self.recording = None;
         if how == Stop::PowerCut {
-            // Whoever comes to see why it is dark replaces cables, too.
+            // An operator who investigates a power loss also replaces cables.
             self.mend();
         }
-        // An opening may write over damaged pages of the newest root before that root, which is good
-        // for nothing then.
+        // Opening may overwrite damaged pages of the newest root before it writes a root of its own, and
+        // thereby invalidate the newest root.
         self.was_damaged |= self.is_damaged();
         if self.faults.is_broken || self.was_damaged {
             return Ok(());
@@ -212,14 +211,14 @@ impl Served {
         if report.is_clean() { Ok(()) } else { Err(Failure::Check(Box::new(report))) }
     }
 
-    /// Stops in good order, with whatever is under way, and opens again. The devices lose what was not
-    /// flushed: a stop must have left nothing behind. Nor is any of the memory.
+    /// Stops gracefully, with requests in flight, and opens again. The devices lose everything not flushed: a
+    /// stop must have left nothing unflushed, and must have released all memory.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
         self.operator.orders.clear();
         self.end_orders(Rng::new(Seed(self.world.digest())).chance(0.5))?;
         self.is_stopping = true;
         self.recording.iter_mut().for_each(|recording| recording.note_crowd());
-        // Whoever looks after it says so at the control socket, or sends a signal.
+        // The stop is requested at the control socket, or by a signal.
         if self.world.fork_rng().chance(0.5) {
             self.operator.orders.push_back(Order::Stop);
             self.end_orders(false)?;
@@ -232,7 +231,7 @@ impl Served {
             if self.advance(Nanos::MAX)? {
                 continue;
             }
-            // A recording that began after the stop ends when whoever records wants it to.
+            // A recording that began after the stop ends when its client wants it to.
             let recording = self.recording.as_mut().filter(|recording| recording.can_end());
             recording.ok_or(Failure::NeverStops)?.end(&mut self.sockets);
         }
@@ -242,7 +241,7 @@ impl Served {
         if free != all && !self.faults.is_broken {
             return Err(Failure::Server(format!("of {all} only {free} are free once it has stopped")));
         }
-        // What the server had said before it closed is still received.
+        // Data that the server sent before it closed is still received.
         let is_heard =
             |served: &Self| served.clients.iter().all(Option::is_none) && served.recording.is_none();
         while !is_heard(self) && self.advance(Nanos::MAX)? {}

@@ -1,15 +1,15 @@
-//! How many clients there may be: the server lets in no more, and turns nobody away without a reason.
+//! Limits on clients: the server admits no more than allowed, and refuses none without a reason.
 
 use super::Served;
 use crate::driver::Failure;
 use core::net::IpAddr;
 use weir_model::Peer;
 
-/// Control sessions from which on an idle one gives way to another one.
+/// Number of control sessions from which on an idle one is evicted for another.
 const SESSIONS: usize = 16;
 
 impl Served {
-    /// Who a client is, to the server.
+    /// Returns the peer as which the server sees a client.
     pub(super) fn peer(&self, number: usize) -> Peer {
         let is_one_address = self.front.limits.clients_per_address < 64;
         match number {
@@ -21,7 +21,7 @@ impl Served {
         }
     }
 
-    /// Clients that shake hands may be turned away from when there may be too many on.
+    /// Notes that clients in the handshake may be refused, if there may be too many clients.
     pub(super) fn note_crowd(&mut self) {
         let [clients, sessions] = self.sockets.accepted();
         let limit = self.front.limits.clients.min(self.front.limits.clients_per_address);
@@ -36,7 +36,7 @@ impl Served {
         }
     }
 
-    /// No more are let in than may be.
+    /// Checks that no more clients than allowed are admitted.
     pub(super) fn check_limits(&self) -> Result<(), Failure> {
         let limits = &self.front.limits;
         let clients = |number: &usize| self.clients[*number].as_ref();

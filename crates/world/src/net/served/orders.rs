@@ -1,4 +1,4 @@
-//! What the operator wants, and what the answers say of the pool.
+//! The operator's orders, and the checks of the answers.
 
 use super::Served;
 use crate::driver::Failure;
@@ -8,7 +8,7 @@ use weir_engine::Engine;
 use weir_map::Hardening;
 use weir_model::Nanos;
 
-/// A volume on its way out, and the one to come in its place.
+/// A volume being removed, and its replacement.
 #[derive(Clone, Debug)]
 pub(super) struct Replacing {
     volume: usize,
@@ -33,12 +33,12 @@ impl Served {
         self.operator.orders.push_back(*order);
     }
 
-    /// Whether clients of a volume have to stay away.
+    /// Reports whether a volume's clients have to stay away.
     pub(super) fn is_being_replaced(&self, volume: usize) -> bool {
         self.replacing.as_ref().is_some_and(|replacing| replacing.volume == volume)
     }
 
-    /// The operator, and those who mean no good, do what they can.
+    /// Lets the operator and the hostile clients act.
     pub(super) fn turn_of_others(&mut self) -> Result<(), Failure> {
         let now = self.world.now();
         self.visitors.iter_mut().for_each(|visitor| visitor.turn(now, &mut self.sockets));
@@ -100,7 +100,7 @@ impl Served {
                     return;
                 }
                 let line = json!({"do": "remove_volume", "name": name(volume)});
-                // Should all of them go before the server decides, the volume goes, too.
+                // If all clients disconnect before the server decides, the volume is removed after all.
                 self.clients.iter_mut().flatten().filter(|c| c.volume() == volume).for_each(|c| c.may_lack());
                 (line, Asked::RemoveUsed(volume))
             }
@@ -115,20 +115,20 @@ impl Served {
         debug_assert!(is_listened_to || self.is_stopping, "somebody listens at the control socket");
     }
 
-    /// Whether a client uses a volume, so that it is not removed.
+    /// Reports whether a client uses a volume, so that it is not removed.
     fn is_used(&self, volume: usize) -> bool {
         let mut users = self.clients.iter().flatten().filter(|client| client.is_steady(&self.sockets));
         users.any(|client| client.volume() == volume)
     }
 
-    /// Whether a volume may be on its way out although a client used it when that was asked for: the last one
-    /// may have gone before the server decided.
+    /// Reports whether a volume may be removed although a client used it when the removal was requested: the
+    /// last client may have disconnected before the server decided.
     pub(super) fn may_be_removed(&self, volume: usize) -> bool {
         matches!(self.operator.asked(), Some(Asked::RemoveUsed(asked)) if *asked == volume)
     }
 
-    /// A volume has been removed. Whoever uses it now has done so since before the server decided that nobody
-    /// does.
+    /// Handles the removal of a volume. A client that uses it now has done so since before the server decided
+    /// that it is unused.
     fn removed(&mut self, volume: usize) -> Result<(), Failure> {
         if self.is_used(volume) {
             return Err(Failure::Server(format!("volume {volume} was removed under its clients")));
@@ -140,7 +140,7 @@ impl Served {
         Ok(())
     }
 
-    /// Another volume is to come in the place of this one.
+    /// Begins to replace a volume by another one.
     fn make_way(&mut self, volume: usize) {
         if self.replacing.is_none() {
             self.names += 1;
@@ -149,15 +149,15 @@ impl Served {
         }
     }
 
-    /// All clients of a volume close their connections.
+    /// Closes the connections of all clients of a volume.
     fn leave_volume(&mut self, volume: usize) {
         let of_it = |number: &usize| self.front.clients[*number].volume == volume;
         let all: Vec<usize> = (0..self.clients.len()).filter(of_it).collect();
         all.into_iter().for_each(|number| self.forget(number));
     }
 
-    /// Everything stops: a volume whose removal was asked for while a client used it may be gone if none uses
-    /// it any more.
+    /// Handles an abrupt stop: a volume whose removal was requested while a client used it may be gone if
+    /// none uses it any more.
     pub(super) fn note_removal_cut_short(&mut self) {
         if let Some(Asked::RemoveUsed(volume)) = self.operator.asked().cloned()
             && !self.is_used(volume)
@@ -166,12 +166,12 @@ impl Served {
         }
     }
 
-    /// All clients of a volume leave, then it is removed.
+    /// Disconnects all clients of a volume and requests its removal.
     fn begin_replacing(&mut self, volume: usize) -> Option<(Value, Asked)> {
         self.make_way(volume);
         let Replacing { volume, new, removed } = self.replacing.clone()?;
         if !removed {
-            // Others may have come since it was tried last.
+            // Clients may have connected since the last attempt.
             self.leave_volume(volume);
         }
         let spec = self.volumes[volume].spec;
@@ -186,7 +186,7 @@ impl Served {
         })
     }
 
-    /// An answer came.
+    /// Checks an answer.
     fn heard(&mut self, asked: &Asked, answer: &Value) -> Result<(), Failure> {
         self.world
             .note(answer.to_string().bytes().fold(7u64, |word, byte| word.rotate_left(5) ^ u64::from(byte)));
@@ -207,7 +207,7 @@ impl Served {
             }
             Asked::Policy | Asked::Stop => is_done,
             Asked::Remove(_) if refused => {
-                // Of the clients that left the server may still have some.
+                // The server may still have some of the disconnected clients.
                 self.operator.rests_until = self.world.now() + Nanos::millis(1);
                 self.operator.orders.push_front(Order::Replace(0));
                 true
@@ -243,13 +243,13 @@ impl Served {
         Err(Failure::Server(format!("at the control socket: {asked:?} is answered with {answer}")))
     }
 
-    /// Whether those are the volumes there are.
+    /// Reports whether these are the names of the existing volumes.
     fn agrees(&self, names: &Value) -> bool {
         let Some(names) = names.as_array() else { return false };
         let is_replaced = |number: usize| self.is_being_replaced(number);
         let expected = self.volumes.iter().enumerate().filter(|(number, _)| !is_replaced(*number));
         let expected: Vec<_> = expected.map(|(_, volume)| json!(volume.name)).collect();
-        // Beside these others come and go meanwhile.
+        // Other volumes are created and removed meanwhile.
         let is_own = |name: &&Value| !name.as_str().is_some_and(|name| name.starts_with("side"));
         let others: Vec<_> = names.iter().filter(is_own).collect();
         let spare = usize::from(self.replacing.is_some());
@@ -257,7 +257,7 @@ impl Served {
             && expected.iter().all(|name| others.contains(&name))
     }
 
-    /// The new volume is there, and blank.
+    /// Handles the creation of the new volume, which is blank.
     fn replaced(&mut self) {
         let Some(Replacing { volume, new, .. }) = self.replacing.take() else { return };
         self.recording.iter_mut().for_each(|recording| recording.forget(volume));
@@ -269,7 +269,7 @@ impl Served {
         self.kept.forget_volume(volume);
     }
 
-    /// A crash caught what the operator wanted somewhere on its way: it is done or not.
+    /// Settles an order that a crash has interrupted: it was executed, or it was not.
     pub(super) fn settle_order(&mut self, engine: &Engine) -> Result<(), Failure> {
         if let Some(Asked::Harden(volume, wanted)) = self.unsettled.take() {
             let found = engine.volumes().find(|found| found.name == self.volumes[volume].name);
@@ -293,7 +293,7 @@ impl Served {
                 self.replacing = None;
                 Ok(())
             }
-            // The new one is there, or will be made.
+            // The new one exists, or will be created.
             _ => {
                 self.replaced();
                 Ok(())

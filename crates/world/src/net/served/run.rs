@@ -1,4 +1,4 @@
-//! One event after the other.
+//! The event loop.
 
 use super::{ANSWERED_WITHIN, IDLE_EVENTS_MAX, Served};
 use crate::WorldMemory;
@@ -10,7 +10,7 @@ use weir_model::Nanos;
 use weir_session::{Outside, Server, Volumes};
 
 impl Served {
-    /// Has the server do something with what is outside of it.
+    /// Runs a call of the server with its environment.
     pub(super) fn with_server<T>(
         &mut self,
         run: impl FnOnce(&mut Server<Engine, Sockets>, &mut Outside<'_, Sockets, WorldMemory>) -> T,
@@ -30,7 +30,7 @@ impl Served {
         result
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     fn next_event(&self) -> Option<Nanos> {
         let now = self.world.now();
         let clients =
@@ -47,14 +47,14 @@ impl Served {
             .map(|next| next.max(now))
     }
 
-    /// Time moves on to the next event, at most to `limit`; false if nothing is to come by then.
+    /// Advances to the next event, at most to `limit`; returns false if there is none by then.
     pub(super) fn advance(&mut self, limit: Nanos) -> Result<bool, Failure> {
         if self.is_stopping {
             self.with_server(Server::advance_stop);
         }
         let Some(next) = self.next_event().filter(|next| *next <= limit) else { return Ok(false) };
         self.idle_events += 1;
-        // Devices that hang are given up at last.
+        // Hung devices are eventually given up.
         let most = IDLE_EVENTS_MAX * if self.faults.is_broken { 5 } else { 1 };
         if self.idle_events > most {
             return Err(Failure::Server(self.what_is_due()));
@@ -82,7 +82,7 @@ impl Served {
         Ok(true)
     }
 
-    /// For a server that goes on without anything coming to its end.
+    /// Describes pending work, for a server that runs without completing anything.
     pub(super) fn what_is_due(&self) -> String {
         let now = self.world.now();
         let clients: Vec<_> = self.clients.iter().flatten().map(|c| c.next(now, &self.sockets)).collect();
@@ -103,7 +103,7 @@ impl Served {
         )
     }
 
-    /// An event has passed: the armed crash comes nearer.
+    /// Counts an event: the pending crash is one event nearer.
     fn burn(&mut self) -> Result<(), Failure> {
         self.copies.burn();
         self.crash_copies()?;
@@ -116,13 +116,13 @@ impl Served {
         self.armed.burn()
     }
 
-    /// Clients send and receive what they can.
+    /// Lets clients send and receive as much as they can.
     fn turn_of_clients(&mut self) -> Result<(), Failure> {
         let now = self.world.now();
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else { continue };
             if client.next(now, &self.sockets).is_none_or(|next| next > now) {
-                // What it waits for next counts from when it begins to.
+                // The time limit of its next wait begins when it begins to wait.
                 if !client.is_waiting() {
                     client.moved = now;
                 }
@@ -166,7 +166,7 @@ impl Served {
         Ok(())
     }
 
-    /// What clients ask for, and are answered, is held against what is recorded.
+    /// Passes clients' requests and replies to the recording's check.
     fn note_asked(&mut self, turn: &Turn) {
         self.asked_for.extend(turn.begun.iter().map(|(_, key)| *key));
         if let Some(recording) = &mut self.recording {
@@ -183,7 +183,7 @@ impl Served {
         Failure::Client { client: number, what }
     }
 
-    /// Time passes until so many more requests are answered, or none is under way.
+    /// Advances until this many more requests are answered, or none is in flight.
     pub(super) fn wait(&mut self, answers: u64) -> Result<(), Failure> {
         let until = self.answered.saturating_add(answers);
         while self.answered < until && self.unanswered() > 0 {

@@ -1,4 +1,4 @@
-//! What the server may rely on, call by call.
+//! Tests of the guarantees of each call of the port.
 
 use super::*;
 use weir_model::{Bytes, Errno};
@@ -14,7 +14,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// A connection that was accepted.
+    /// Creates an accepted connection.
     fn new(seed: u64) -> Self {
         let mut memory = WorldMemory::new(Bytes::kib(64));
         let buffer = memory.take(Bytes(4096)).expect("memory");
@@ -26,7 +26,7 @@ impl Ends {
         ends
     }
 
-    /// Everything happens that happens by itself.
+    /// Runs all events that need no action of either side.
     fn settle(&mut self) {
         while let Some(next) = self.sockets.next_event() {
             let next = next.max(self.sockets.now);
@@ -42,7 +42,7 @@ impl Ends {
         self.memory.bytes(self.buffer.part(0, len))
     }
 
-    /// The client receives until nothing comes.
+    /// Lets the client receive until nothing more arrives.
     fn drink(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
@@ -70,7 +70,7 @@ fn a_receive_ends_with_what_is_there_or_all_of_it_or_the_end() {
         let reports = ends.taken();
         let [Report::Received { result: Ok(len @ 1..=8), .. }] = reports[..] else { panic!("{reports:?}") };
         assert_eq!(ends.bytes(len as u32), &b"abcdefgh"[..len]);
-        // Whole: not before its last byte is there.
+        // With `Fill::Whole`, the receive ends only with its last byte.
         ends.sockets.recv(conn, &[ends.buffer.part(0, 12 - len as u32)], Fill::Whole);
         ends.settle();
         assert_eq!(ends.taken(), []);
@@ -123,7 +123,7 @@ fn a_send_takes_the_bytes_as_they_are_when_there_is_room() {
     ends.memory.bytes_mut(buffer).fill(1);
     ends.sockets.send(conn, &[buffer.part(0, 20)]);
     ends.settle();
-    // The owner of the buffer does not wait for its end.
+    // The owner reuses the buffer before the send has ended.
     ends.memory.bytes_mut(buffer).fill(2);
     let bytes = ends.drink();
     assert_eq!((bytes.len(), &bytes[..8], bytes[19]), (20, &[1; 8][..], 2));

@@ -5,7 +5,7 @@ use crate::admission::{Admission as _, TinyLfu};
 use crate::eviction::wtinylfu_libcachesim::Counts;
 use crate::eviction::{Block, Eviction, Insertion, Room, Use};
 
-/// Counts as [`TinyLfu`] does, whose sketch has a twin of its own.
+/// A twin that counts with [`TinyLfu`], whose sketch has a twin of its own.
 pub(in crate::eviction::tests) struct WTinyLfu {
     capacity: usize,
     window: Vec<Block>,
@@ -67,13 +67,13 @@ impl Eviction for WTinyLfu {
     }
 }
 
-/// Counts as the policy does, whose filter has a test of its own.
+/// A twin that counts as the policy does, whose filter has a test of its own.
 pub(in crate::eviction::tests) struct WTinyLfuLibCacheSim {
     capacity: usize,
     window: Vec<Block>,
     probation: Vec<Block>,
     protected: Vec<Block>,
-    /// Out, but in its place until another block comes.
+    /// A block that is out, but in its position until another block is inserted.
     dropped: Option<Block>,
     counts: Counts,
     hits: usize,
