@@ -2,6 +2,7 @@
 
 use super::frontier::{ALIKE, frontier};
 use super::{Cents, Years};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::Nanos;
 
@@ -31,16 +32,16 @@ pub struct Limits {
     pub life: Years,
 }
 
-/// By which rule one is picked of those that keep to the limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The rule that picks a set of those that keep to the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// Responses are limited: the cheapest.
+    /// Response times are limited: the cheapest set.
     Cheapest,
-    /// The price is limited, and responses are not: the fastest, and of those that are as fast, the cheapest.
+    /// The price alone is limited: the fastest set, and the cheapest of those that are as fast.
     Fastest,
-    /// Neither is: that with the least product of price and response. One per cent more money has to buy one per cent
-    /// shorter responses.
+    /// Neither is limited: the least product of price and response time. One per cent more money has to buy
+    /// one per cent shorter responses.
     Balanced,
 }
 
@@ -69,7 +70,8 @@ impl Limits {
         }
     }
 
-    /// How many times as much as allowed it comes to, where it is furthest beyond a limit; 1 if it keeps to all.
+    /// How many times as much as allowed it comes to, where it is furthest beyond a limit; 1 if it keeps to
+    /// all.
     fn excess(&self, judged: &Judged) -> f64 {
         let times = |is: f64, most: Option<f64>| most.map_or(1.0, |most| is / most);
         let all = [

@@ -7,6 +7,7 @@
 //! window to the mean.
 
 use super::spread::{Spread, Spreading};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::Nanos;
 
@@ -36,31 +37,32 @@ struct Window {
     most: u64,
 }
 
-/// What times of requests came to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Times at which requests arrive.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Arrivals {
-    /// From the first to the last.
+    /// Seconds from the first request to the last.
     pub seconds: f64,
-    /// Requests a second; nothing if all have the same time, as in a short trace whose times are whole seconds.
+    /// Requests a second; `null` if all have the same time, as in a short trace with times in whole seconds.
     pub rate: Option<f64>,
-    /// Requests whose time was before that of the one above; they count as made at the same time.
+    /// Requests whose time is before that of the one above; they count as made at the same time.
     pub out_of_order: u64,
-    /// Gaps, in nanoseconds.
+    /// Gaps between requests, in nanoseconds.
     pub gaps: Spread,
-    /// Their standard deviation to their mean; nothing if all are 0.
+    /// Coefficient of variation of the gaps: standard deviation to mean, 1 for a Poisson process; `null` if all
+    /// gaps are 0.
     pub variation: Option<f64>,
-    /// By the length of windows, where there are at least ten whole ones.
+    /// Burstiness for windows of 100 ms, 1 s and 60 s, where the trace has at least ten whole windows.
     pub bursts: Vec<Burstiness>,
 }
 
-/// How uneven windows of one length are.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// How unevenly requests fill windows of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Burstiness {
-    /// Their length.
+    /// Length of a window in seconds.
     pub window_seconds: f64,
-    /// Variance to mean of the requests in a window.
+    /// Index of dispersion for counts: variance to mean of the requests in a window, 1 for a Poisson process.
     pub dispersion: f64,
-    /// Requests in the fullest to the mean.
+    /// Requests in the fullest window to the mean.
     pub peak_to_mean: f64,
 }
 

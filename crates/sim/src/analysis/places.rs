@@ -1,5 +1,6 @@
 //! Where and when: accesses by windows of time and regions of the disks, each as fine as fits.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -26,31 +27,32 @@ struct Window {
     accesses: BTreeMap<u64, u64>,
 }
 
-/// What happened when and where.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// Requests and accesses by windows of time and regions of the disks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Timeline {
-    /// How long a window is: in nanoseconds, or in requests if the trace has no times.
+    /// Length of a window: in nanoseconds, or in requests if the trace has no times.
     pub window: u64,
-    /// One after the other.
+    /// Consecutive windows, those without a request included; at most 128.
     pub windows: Vec<Stretch>,
-    /// How many blocks a region has.
+    /// Blocks of a region.
     pub region_blocks: u64,
-    /// The first region's first block, counted from the start of the disk; disks lie above one another.
+    /// First block of the first region, counted from the start of the disk. Each disk begins at block 0.
     pub first_block: u64,
-    /// For each window the accesses to each region: the hot-spot map.
+    /// The heat map: for each window the accesses to each of at most 64 regions.
     pub heat: Vec<Vec<u64>>,
 }
 
 /// A window of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Window")]
 pub struct Stretch {
-    /// Since the first request, in the same unit as its length.
+    /// Start since the first request, in the unit of the window's length.
     pub start: u64,
-    /// Requests to read.
+    /// Reads.
     pub reads: u64,
-    /// Requests to write.
+    /// Writes.
     pub writes: u64,
-    /// Distinct blocks accessed until its end.
+    /// Distinct blocks accessed from the first request to the end of the window.
     pub footprint: u64,
 }
 

@@ -1,6 +1,7 @@
 //! How numbers are spread: a histogram by powers of two, and percentiles.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Collects numbers; exact to 1 %. Takes a few KiB, however many there are.
@@ -12,33 +13,34 @@ pub(super) struct Spreading {
     max: u64,
 }
 
-/// What numbers came to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// A distribution of numbers; percentiles are exact to 1 %. All figures are 0 if there are no numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Distribution")]
 pub struct Spread {
-    /// How many.
+    /// How many numbers.
     pub count: u64,
-    /// Their mean; 0 if there is none.
+    /// Mean.
     pub mean: f64,
-    /// The least.
+    /// Minimum.
     pub min: u64,
-    /// Half are not above this.
+    /// Median.
     pub p50: u64,
-    /// … nine of ten.
+    /// 90th percentile.
     pub p90: u64,
-    /// … 99 of 100.
+    /// 99th percentile.
     pub p99: u64,
-    /// The greatest.
+    /// Maximum.
     pub max: u64,
-    /// By powers of two, without empty ones before the first and after the last.
+    /// Histogram by powers of two, from the first bucket that is not empty to the last.
     pub buckets: Vec<Bucket>,
 }
 
-/// Numbers from one power of two to below the next; the first also has zeros.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Numbers from one power of two to below the next; the first bucket also counts zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Bucket {
-    /// The power.
+    /// The power of two.
     pub from: u64,
-    /// How many.
+    /// How many numbers.
     pub count: u64,
 }
 

@@ -2,130 +2,185 @@
 
 use super::meter::Meter;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde::ser::SerializeStruct as _;
 use weir_engine::Spread;
 use weir_model::{Bytes, Nanos};
 
-/// What one policy came to. In JSON times are nanoseconds and end in `_ns`, sizes are bytes and end in
-/// `_bytes`.
-#[derive(Clone, Debug, Default, Serialize)]
+/// The result of one policy.
+// In JSON times are in nanoseconds and end in `_ns`, sizes are in bytes and end in `_bytes`.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Outcome {
-    /// The policy.
+    /// The placement policy.
     pub policy: String,
-    /// Virtual time measured, after the warm-up.
+    /// Virtual time that was measured, after the warm-up.
     #[serde(rename = "measured_ns", serialize_with = "nanos")]
+    #[schemars(with = "u64")]
     pub measured: Nanos,
     /// Requests that arrived in that time.
     pub requests: u64,
-    /// Of them, not answered within as much time again: the pool could not keep up.
+    /// Requests of these that were not answered within as much time again: the pool cannot keep up.
     pub unanswered: u64,
     /// Requests answered a second.
     #[serde(rename = "requests_per_second")]
     pub rate: f64,
-    /// Bytes of them a second.
+    /// Bytes of answered requests a second.
     #[serde(rename = "bytes_per_second")]
     pub bytes_rate: f64,
-    /// What the load counts of its own work (transactions, operations) a second, if it does.
+    /// Work a second that the load counts itself: transactions, operations or bytes. Absent if it counts
+    /// none.
     #[serde(rename = "work_per_second", skip_serializing_if = "Option::is_none")]
     pub work_rate: Option<f64>,
-    /// Responses to all, to reads and to writes (TRIMs among them).
+    /// Response times of all requests.
+    #[schemars(with = "ResponsesPart")]
     pub all: Responses,
-    /// See there.
+    /// Response times of reads.
+    #[schemars(with = "ResponsesPart")]
     pub reads: Responses,
-    /// See there.
+    /// Response times of writes and TRIMs.
+    #[schemars(with = "ResponsesPart")]
     pub writes: Responses,
-    /// The devices, in the pool's order.
+    /// The devices, in the order of the pool file.
     pub devices: Vec<DeviceOutcome>,
     /// Bytes copied from one place to another.
-    #[serde(rename = "moved_bytes", serialize_with = "bytes")]
+    #[serde(rename = "migrated_bytes", serialize_with = "bytes")]
+    #[schemars(with = "u64")]
     pub moved: Bytes,
-    /// What moving and redirecting came to by the engine's own estimate; `None` if it could not judge.
+    /// What migration and redirection gained or cost, as the engine estimates from sampled commands; `null`
+    /// if there were too few to judge.
+    #[serde(rename = "migration_estimate")]
     pub estimate: Option<EstimateOutcome>,
     /// How extents lie on the devices at the end.
     #[serde(skip)]
     pub spread: Spread,
-    /// How often the engine stopped moves for it.
+    /// Times that the engine stopped migration because it made commands slower.
     pub stops: u32,
-    /// The same, as it went, warm-up included.
+    /// The run in windows of time, warm-up included.
+    #[schemars(with = "Vec<WindowPart>")]
     pub windows: Vec<Window>,
     /// By device, its commands for data from the load's start to the end, the mover's among them.
     #[serde(skip)]
     pub commands: Vec<Commands>,
-    /// Of the seed and everything that happened: two runs share it only if they were the same.
+    /// Digest, in hexadecimal, of the seed and of everything that happened: two runs share it only if they
+    /// are the same.
     #[serde(serialize_with = "hexadecimal")]
+    #[schemars(with = "String")]
     pub digest: u64,
 }
 
-/// What the commands of sampled extents took, by their price, and would have taken had nothing moved.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// The cost of sampled commands, and their counterfactual cost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "MigrationEstimate")]
 pub struct EstimateOutcome {
-    /// How many there were.
+    /// Sampled commands.
     pub commands: u64,
-    /// What one took on average.
+    /// Mean cost of a sampled command, from its size and the queue of its device.
     #[serde(rename = "mean_ns", serialize_with = "nanos")]
+    #[schemars(with = "u64")]
     pub mean: Nanos,
-    /// … and would have taken.
-    #[serde(rename = "without_ns", serialize_with = "nanos")]
+    /// Counterfactual mean cost of these commands had nothing migrated.
+    #[serde(rename = "counterfactual_mean_ns", serialize_with = "nanos")]
+    #[schemars(with = "u64")]
     pub without: Nanos,
 }
 
-/// How long requests took. In JSON times are `null` if there were none: no request took no time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Response times of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "ResponsesPart")]
 pub struct Responses {
     /// Requests.
     pub count: u64,
-    /// Their mean response.
+    /// Their mean response time.
     pub mean: Nanos,
-    /// Half of them took no longer.
+    /// The median.
     pub p50: Nanos,
-    /// … 99 of 100.
+    /// The 99th percentile.
     pub p99: Nanos,
-    /// … 999 of 1000.
+    /// The 99.9th percentile.
     pub p999: Nanos,
-    /// The longest.
+    /// The maximum.
     pub max: Nanos,
 }
 
+/// Response times of requests; times are `null` if there were no requests.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Responses")]
+struct ResponsesPart {
+    /// Requests that were answered.
+    count: u64,
+    /// Mean.
+    mean_ns: Option<u64>,
+    /// Median.
+    p50_ns: Option<u64>,
+    /// 99th percentile.
+    p99_ns: Option<u64>,
+    /// 99.9th percentile.
+    p999_ns: Option<u64>,
+    /// Maximum.
+    max_ns: Option<u64>,
+}
+
 /// What a device did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Device")]
 pub struct DeviceOutcome {
-    /// Its name.
+    /// The name in the pool file.
     pub name: String,
-    /// The drive it is modelled after.
+    /// The modelled drive.
     pub model: String,
-    /// Room for data.
-    #[serde(rename = "room_bytes", serialize_with = "bytes")]
+    /// Capacity for data.
+    #[serde(rename = "capacity_bytes", serialize_with = "bytes")]
+    #[schemars(with = "u64")]
     pub room: Bytes,
-    /// Of it, taken at the end.
+    /// Capacity in use at the end.
     #[serde(rename = "used_bytes", serialize_with = "bytes")]
+    #[schemars(with = "u64")]
     pub used: Bytes,
-    /// What of all devices' reads and writes it carried out, 0 to 1.
+    /// Share of the reads and writes of all devices that this one carried out, 0 to 1.
     pub share: f64,
-    /// … of clients' alone.
+    /// Share of clients' commands that this device carried out, 0 to 1.
+    #[serde(rename = "client_share")]
     pub served: f64,
-    /// The share of time in which it had something to do, 0 to 1.
+    /// Share of the time in which it had a command in flight, 0 to 1.
+    #[serde(rename = "busy_share")]
     pub load: f64,
-    /// Commands it had on average.
+    /// Mean number of commands in flight.
+    #[serde(rename = "queue_depth")]
     pub queue: f64,
-    /// Reads, their bytes and their mean response.
+    /// Reads.
+    #[schemars(with = "DirectionPart")]
     pub reads: DirectionOutcome,
-    /// Writes likewise.
+    /// Writes.
+    #[schemars(with = "DirectionPart")]
     pub writes: DirectionOutcome,
-    /// Bytes of the map's, read or written.
-    #[serde(rename = "metadata_bytes", serialize_with = "bytes")]
+    /// Bytes of the map that were read or written.
+    #[serde(rename = "metadata_transferred_bytes", serialize_with = "bytes")]
+    #[schemars(with = "u64")]
     pub metadata: Bytes,
 }
 
-/// A device's commands in one direction. In JSON the mean is `null` if there were none.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// A device's commands in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "DirectionPart")]
 pub struct DirectionOutcome {
-    /// How many.
+    /// Commands.
     pub count: u64,
     /// Their bytes.
     pub bytes: Bytes,
-    /// Mean response.
+    /// Their mean response time.
     pub mean: Nanos,
+}
+
+/// Commands of a device in one direction.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Commands")]
+struct DirectionPart {
+    /// Commands.
+    count: u64,
+    /// Bytes that they transferred.
+    bytes: u64,
+    /// Mean response time; `null` if there were none.
+    mean_ns: Option<u64>,
 }
 
 /// A device's commands for data.
@@ -149,8 +204,9 @@ impl Commands {
     }
 }
 
-/// A stretch of time. In JSON its responses are `null` if nothing was answered in it.
-#[derive(Clone, Debug, PartialEq)]
+/// A window of time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "WindowPart")]
 pub struct Window {
     /// Its start, from the load's.
     pub start: Nanos,
@@ -160,7 +216,7 @@ pub struct Window {
     pub work: f64,
     /// Their mean response; zero if there were none.
     pub mean: Nanos,
-    /// … and what 99 of 100 took at most.
+    /// The 99th percentile of their responses.
     pub p99: Nanos,
     /// Bytes moved in it.
     pub moved: Bytes,
@@ -168,6 +224,28 @@ pub struct Window {
     pub loads: Vec<f64>,
     /// What each device carried out of all reads and writes.
     pub shares: Vec<f64>,
+}
+
+/// A window of time of a run.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Window")]
+struct WindowPart {
+    /// Start of the window, counted from the start of the load.
+    start_ns: u64,
+    /// Requests answered a second.
+    requests_per_second: f64,
+    /// Work a second that the load counts itself; 0 if it counts none.
+    work_per_second: f64,
+    /// Mean response time; `null` if no request was answered.
+    mean_ns: Option<u64>,
+    /// 99th percentile of the response times; `null` if no request was answered.
+    p99_ns: Option<u64>,
+    /// Bytes copied from one place to another.
+    migrated_bytes: u64,
+    /// For each device, in the order of `devices`: the share of the time in which it had a command in flight.
+    busy_shares: Vec<f64>,
+    /// For each device, in the order of `devices`: its share of the reads and writes of all devices.
+    shares: Vec<f64>,
 }
 
 impl Responses {
@@ -194,43 +272,40 @@ impl Responses {
     }
 }
 
-impl Serialize for Responses {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let time = |time| self.known(time).map(|time| time.0);
-        let mut fields = to.serialize_struct("Responses", 6)?;
-        fields.serialize_field("count", &self.count)?;
-        fields.serialize_field("mean_ns", &time(self.mean))?;
-        fields.serialize_field("p50_ns", &time(self.p50))?;
-        fields.serialize_field("p99_ns", &time(self.p99))?;
-        fields.serialize_field("p999_ns", &time(self.p999))?;
-        fields.serialize_field("max_ns", &time(self.max))?;
-        fields.end()
+impl From<Responses> for ResponsesPart {
+    fn from(responses: Responses) -> Self {
+        let time = |time| responses.known(time).map(|time| time.0);
+        Self {
+            count: responses.count,
+            mean_ns: time(responses.mean),
+            p50_ns: time(responses.p50),
+            p99_ns: time(responses.p99),
+            p999_ns: time(responses.p999),
+            max_ns: time(responses.max),
+        }
     }
 }
 
-impl Serialize for DirectionOutcome {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("DirectionOutcome", 3)?;
-        fields.serialize_field("count", &self.count)?;
-        fields.serialize_field("bytes", &self.bytes.0)?;
-        fields.serialize_field("mean_ns", &(self.count > 0).then_some(self.mean.0))?;
-        fields.end()
+impl From<DirectionOutcome> for DirectionPart {
+    fn from(outcome: DirectionOutcome) -> Self {
+        let DirectionOutcome { count, bytes, mean } = outcome;
+        Self { count, bytes: bytes.0, mean_ns: (count > 0).then_some(mean.0) }
     }
 }
 
-impl Serialize for Window {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let answered = |time: Nanos| (self.rate > 0.0).then_some(time.0);
-        let mut fields = to.serialize_struct("Window", 8)?;
-        fields.serialize_field("start_ns", &self.start.0)?;
-        fields.serialize_field("requests_per_second", &self.rate)?;
-        fields.serialize_field("work_per_second", &self.work)?;
-        fields.serialize_field("mean_ns", &answered(self.mean))?;
-        fields.serialize_field("p99_ns", &answered(self.p99))?;
-        fields.serialize_field("moved_bytes", &self.moved.0)?;
-        fields.serialize_field("loads", &self.loads)?;
-        fields.serialize_field("shares", &self.shares)?;
-        fields.end()
+impl From<Window> for WindowPart {
+    fn from(window: Window) -> Self {
+        let answered = |time: Nanos| (window.rate > 0.0).then_some(time.0);
+        Self {
+            start_ns: window.start.0,
+            requests_per_second: window.rate,
+            work_per_second: window.work,
+            mean_ns: answered(window.mean),
+            p99_ns: answered(window.p99),
+            migrated_bytes: window.moved.0,
+            busy_shares: window.loads,
+            shares: window.shares,
+        }
     }
 }
 

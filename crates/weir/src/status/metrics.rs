@@ -32,64 +32,76 @@ impl Status {
         let data = pool.full.as_deref() == Some("data");
         let metadata = pool.full.as_deref() == Some("metadata");
         for (name, help, value) in [
-            ("data_bytes", "Room for data", pool.data_bytes as f64),
-            ("used_bytes", "Room for data that is taken", pool.used_bytes as f64),
-            ("promised_bytes", "Sizes of all volumes together", pool.promised_bytes as f64),
-            ("filling_bytes_per_second", "Net growth of what is taken", pool.filling_bytes_per_second),
+            ("capacity_bytes", "Capacity for data", pool.capacity_bytes as f64),
+            ("used_bytes", "Capacity for data in use", pool.used_bytes as f64),
+            ("provisioned_bytes", "Sum over the volumes of size times copies", pool.provisioned_bytes as f64),
+            ("growth_bytes_per_second", "Net growth of the capacity in use", pool.growth_bytes_per_second),
             (
                 "warning_percent",
                 "Highest warning threshold passed, 0 for none",
                 warning(pool.warning_percent),
             ),
             ("full", "1 if a write got no space for data last", f64::from(data)),
-            ("waiting", "Parts of writes that wait for space", pool.waiting as f64),
-            ("metadata_bytes", "Room for metadata", pool.metadata_bytes as f64),
-            ("metadata_used_bytes", "Room for metadata that is taken", pool.metadata_used_bytes as f64),
+            ("waiting_writes", "Parts of writes that wait for space", pool.waiting_writes as f64),
+            ("metadata_capacity_bytes", "Capacity for metadata", pool.metadata_capacity_bytes as f64),
+            ("metadata_used_bytes", "Capacity for metadata in use", pool.metadata_used_bytes as f64),
             (
                 "metadata_warning_percent",
                 "Highest warning threshold passed by metadata, 0 for none",
                 warning(pool.metadata_warning_percent),
             ),
             ("metadata_full", "1 if a write got no space for metadata last", f64::from(metadata)),
-            ("recovery_seconds", "How long recovery would take now", seconds(pool.recovery_ns)),
-            ("map_memory_bytes", "Memory the map takes", pool.map_memory_bytes as f64),
-            ("cache_held_bytes", "Memory the extent cache has taken", pool.cache.held_bytes as f64),
-            ("extra_bytes", "Space taken beyond one place an extent", pool.spread.extra_bytes as f64),
             (
-                "extents_in_pieces",
-                "Extents that are not in one whole place for each copy",
-                pool.spread.extents_in_pieces as f64,
+                "recovery_seconds",
+                "Expected duration of recovery if the power failed now",
+                seconds(pool.recovery_ns),
             ),
-            ("unreachable_bytes", "Data that lost devices alone hold", pool.unreachable_bytes as f64),
+            ("map_memory_bytes", "Memory that the map occupies", pool.map_memory_bytes as f64),
             (
-                "moves_stopped",
-                "1 if the policy moves nothing because that made requests slower",
-                f64::from(pool.judged.stopped_ns.is_some()),
+                "extent_cache_used_bytes",
+                "Memory that the extent cache uses",
+                pool.extent_cache.used_bytes as f64,
+            ),
+            ("extra_bytes", "Space beyond one place an extent", pool.fragmentation.extra_bytes as f64),
+            (
+                "fragmented_extents",
+                "Extents that are not in one whole place for each copy",
+                pool.fragmentation.fragmented_extents as f64,
+            ),
+            ("unreachable_bytes", "Data that only lost devices hold", pool.unreachable_bytes as f64),
+            (
+                "migration_stopped",
+                "1 if migration is stopped because it made commands slower",
+                f64::from(pool.migration_estimate.stopped_ns.is_some()),
             ),
             ("read_only", "1 if changes are refused", f64::from(pool.read_only)),
         ] {
             all.levels(name, help, [(None, value)]);
         }
         let full_in = pool.full_in_ns.map(|ns| (None, seconds(ns)));
-        all.levels("full_in_seconds", "When the pool is full at the present rate", full_in);
-        let judged = pool.judged;
-        let known =
-            (judged.commands > 0).then_some((None, judged.took_ns as f64 / judged.without_ns.max(1) as f64));
-        all.levels("moves_response_ratio", "What commands take, of what they would without moves", known);
+        all.levels("full_in_seconds", "Time until the pool is full at the present rate", full_in);
+        let estimate = pool.migration_estimate;
+        let ratio = estimate.mean_ns as f64 / estimate.counterfactual_mean_ns.max(1) as f64;
+        let known = (estimate.commands > 0).then_some((None, ratio));
+        all.levels("migration_cost_ratio", "Cost of commands to their cost without migration", known);
         for (name, help, value) in [
-            ("refused", "Parts of writes refused for want of space", pool.refused),
-            ("metadata_written_bytes", "Written to the metadata", pool.metadata_written_bytes),
-            ("data_written_bytes", "Written for clients", pool.data_written_bytes),
-            ("cache_hits", "Parts of reads the extent cache answered", pool.cache.hits),
-            ("cache_misses", "Parts of reads it did not answer", pool.cache.misses),
+            ("refused_writes", "Parts of writes that failed for lack of space", pool.refused_writes),
+            ("metadata_written_bytes", "Metadata written", pool.metadata_written_bytes),
+            ("data_written_bytes", "Data written for clients", pool.data_written_bytes),
+            ("extent_cache_hits", "Parts of reads that the extent cache answered", pool.extent_cache.hits),
+            (
+                "extent_cache_misses",
+                "Parts of reads that the extent cache did not answer",
+                pool.extent_cache.misses,
+            ),
         ] {
             all.counts(name, help, [(None, value)]);
         }
         if let Some(clients) = pool.clients {
             for (name, help, value) in [
                 ("clients", "NBD clients connected", clients.connected),
-                ("clients_limit", "NBD clients that may be connected", clients.limit),
-                ("clients_idle", "Of those connected, idle ones without buffers", clients.idle),
+                ("clients_limit", "Most NBD clients that may be connected", clients.limit),
+                ("clients_idle", "Connected clients without a recent request", clients.idle),
                 ("handshakes", "Connections that have not chosen a volume", clients.handshakes),
                 ("control_sessions", "Connections to the control socket", clients.control_sessions),
             ] {
@@ -97,14 +109,14 @@ impl Status {
             }
             all.counts("clients_refused", "Clients refused beyond a limit", [(None, clients.refused)]);
             let dropped = clients.handshakes_dropped;
-            all.counts("handshakes_dropped", "Handshakes given up", [(None, dropped)]);
+            all.counts("handshakes_dropped", "Handshakes that the server dropped", [(None, dropped)]);
         }
     }
 
     fn device_metrics(&self, all: &mut Metrics) {
         let of = |name: &str| Some(("device", name.to_owned()));
         let lost = self.devices.iter().map(|d| (of(&d.name), f64::from(d.state == "lost")));
-        all.levels("device_lost", "1 if it gets no more commands", lost);
+        all.levels("device_lost", "1 if the device is lost and gets no more commands", lost);
         let removed = self.devices.iter().map(|d| (of(&d.name), f64::from(d.removed)));
         all.levels("device_removed", "1 if its file was removed or replaced while it was served", removed);
         let moved = self.devices.iter().map(|d| (of(&d.name), f64::from(d.moved.is_some())));
@@ -116,13 +128,17 @@ impl Status {
         let sizes = |value: fn(&super::DevicePart) -> u64| {
             self.devices.iter().map(move |d| (of(&d.name), value(d) as f64))
         };
-        all.levels("device_data_bytes", "Room for data on it", sizes(|d| d.data_bytes));
-        all.levels("device_used_bytes", "Room for data that is taken", sizes(|d| d.used_bytes));
-        all.levels("device_doubtful_blocks", "Blocks whose last write is lost", sizes(|d| d.doubtful_blocks));
+        all.levels("device_capacity_bytes", "Capacity for data", sizes(|d| d.capacity_bytes));
+        all.levels("device_used_bytes", "Capacity for data in use", sizes(|d| d.used_bytes));
+        all.levels(
+            "device_blocks_in_doubt",
+            "Blocks that lost their last write",
+            sizes(|d| d.blocks_in_doubt),
+        );
         let traffic = || self.devices.iter().filter_map(|d| Some((of(&d.name), d.traffic?)));
         let load = |value: fn(super::LoadPart) -> f64| traffic().map(move |(name, t)| (name, value(t.load)));
-        all.levels("device_busy_ratio", "Part of the time it had something to do", load(|l| l.busy_share));
-        all.levels("device_queue_depth", "Commands it had at once, on average", load(|l| l.queue_depth));
+        all.levels("device_busy_ratio", "Share of the time with a command in flight", load(|l| l.busy_share));
+        all.levels("device_queue_depth", "Mean number of commands in flight", load(|l| l.queue_depth));
         let counts = |value: fn(super::Traffic) -> u64| traffic().map(move |(name, t)| (name, value(t)));
         all.counts("device_reads", "Reads", counts(|t| t.reads.count));
         all.counts("device_read_bytes", "Bytes read", counts(|t| t.reads.bytes));
@@ -130,7 +146,7 @@ impl Status {
         all.counts("device_written_bytes", "Bytes written", counts(|t| t.writes.bytes));
         all.counts("device_flushes", "Flushes", counts(|t| t.flushes));
         all.counts("device_failed", "Commands that failed", counts(|t| t.failed));
-        all.counts("device_no_space", "Writes for which there was no space below it", counts(|t| t.no_space));
+        all.counts("device_no_space", "Writes that got no space below the device", counts(|t| t.no_space));
     }
 
     fn volume_metrics(&self, all: &mut Metrics) {
@@ -138,8 +154,8 @@ impl Status {
         let sizes = |value: fn(&super::VolumePart) -> u64| {
             self.volumes.iter().map(move |v| (of(&v.name), value(v) as f64))
         };
-        all.levels("volume_size_bytes", "The size clients see", sizes(|v| v.size_bytes));
-        all.levels("volume_used_bytes", "Space it takes on the devices", sizes(|v| v.used_bytes));
+        all.levels("volume_size_bytes", "Size that clients see", sizes(|v| v.size_bytes));
+        all.levels("volume_used_bytes", "Space that it occupies on the devices", sizes(|v| v.used_bytes));
         let degraded = self.volumes.iter().filter_map(|v| Some((of(&v.name), v.degraded_bytes? as f64)));
         all.levels("volume_degraded_bytes", "Space in extents that lack a copy", degraded);
     }
@@ -196,7 +212,7 @@ mod tests {
             warning_percent: Some(80),
             full: Some("data".into()),
             full_in_ns: Some(1_500_000_000),
-            refused: 3,
+            refused_writes: 3,
             clients: Some(crate::status::ClientsPart { connected: 5, refused: 9, ..Default::default() }),
             ..PoolPart::default()
         };
@@ -217,13 +233,13 @@ mod tests {
             "weir_clients{pool=\"home \\\"a\\\"\"} 5.0",
             "weir_clients_refused_total{pool=\"home \\\"a\\\"\"} 9",
             "weir_full_in_seconds{pool=\"home \\\"a\\\"\"} 1.5",
-            "weir_refused_total{pool=\"home \\\"a\\\"\"} 3",
+            "weir_refused_writes_total{pool=\"home \\\"a\\\"\"} 3",
             "weir_device_lost{pool=\"home \\\"a\\\"\",device=\"slow\"} 1.0",
             "weir_device_flushes_total{pool=\"home \\\"a\\\"\",device=\"fast\"} 7",
             "weir_device_no_space_total{pool=\"home \\\"a\\\"\",device=\"fast\"} 4",
             "weir_device_moved{pool=\"home \\\"a\\\"\",device=\"fast\"} 0.0",
             "weir_volume_size_bytes{pool=\"home \\\"a\\\"\",volume=\"disk\"} 1073741824.0",
-            "# TYPE weir_refused counter",
+            "# TYPE weir_refused_writes counter",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }

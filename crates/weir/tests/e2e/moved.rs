@@ -40,9 +40,9 @@ fn deaf(pool: &Pool) -> Client {
 }
 
 #[test]
-fn a_device_file_that_was_moved_away_is_told_and_put_back_while_it_is_served() {
+fn a_device_file_that_was_moved_away_is_told_and_restore_command_while_it_is_served() {
     for place in places() {
-        for (replaced, put_back) in [(false, true), (true, true), (false, false)] {
+        for (replaced, restore_command) in [(false, true), (true, true), (false, false)] {
             let (of, server, mut client) = in_use(&place);
             let other = of.paths[0].with_extension("moved");
             std::fs::rename(&of.paths[0], &other).expect("it is moved");
@@ -65,7 +65,7 @@ fn a_device_file_that_was_moved_away_is_told_and_put_back_while_it_is_served() {
                 server.log().contains("it was moved away from")
             });
             assert!(told, "{}", server.log());
-            if !put_back {
+            if !restore_command {
                 client.disconnect();
                 // Nothing is lost: that is no failure. What the next start does not find it is told.
                 server.stop("TERM");
@@ -75,7 +75,7 @@ fn a_device_file_that_was_moved_away_is_told_and_put_back_while_it_is_served() {
                 let text = text.replace(&of.paths[0].display().to_string(), &other.display().to_string());
                 std::fs::write(&file, text).expect("the pool file");
             } else {
-                run(device["moved"]["put_back"].as_str().expect("a command"));
+                run(device["moved"]["restore_command"].as_str().expect("a command"));
                 let status = of.pool.json(&["pool", "status"]);
                 assert_eq!(
                     (&status["devices"][0]["state"], &status["devices"][0]["moved"]),

@@ -5,12 +5,11 @@
 
 use super::Published::Size;
 use super::args::ReproArgs;
-use super::report::Experiments;
+use super::report::{ExperimentPart, Experiments, OutcomePart};
 use super::{Figure, Measures, Reproduction};
 use crate::failure::Failure;
 use crate::output::{Width, table};
 use crate::{parallel, pool_file, progress};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weir_model::{ErrorKind, Nanos};
 use weir_sim::analysis::{Analyzer, Settings};
@@ -96,8 +95,11 @@ impl Caches {
 }
 
 impl Experiments for Caches {
-    fn json(&self) -> Vec<Value> {
-        let one = |(name, outcome)| json!({ "name": name, "outcome": CacheFigures::from(outcome) });
+    fn document(&self) -> Vec<ExperimentPart> {
+        let one = |(name, outcome): (&String, &CacheOutcome)| {
+            let outcome = OutcomePart::Cache(CacheFigures::from(outcome));
+            ExperimentPart { name: name.clone(), outcome }
+        };
         self.0.iter().map(one).collect()
     }
 

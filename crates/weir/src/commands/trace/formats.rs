@@ -1,16 +1,30 @@
 //! `weir trace formats`: which formats there are.
 
 use crate::output::{Table, Width};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_trace::{FORMATS, Format, writable};
 
-/// One format, for `weir trace formats`.
-#[derive(Debug, Serialize)]
+/// The document of `weir trace formats`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir trace formats")]
+pub(crate) struct FormatList {
+    /// The formats with a name.
+    pub(super) formats: Vec<Known>,
+}
+
+/// A trace format.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Format")]
 pub(super) struct Known {
+    /// The name, as `--format` takes it.
     name: &'static str,
+    /// One line of description.
     about: &'static str,
+    /// It has times of requests.
     timed: bool,
-    written: bool,
+    /// weir writes it, too.
+    writable: bool,
 }
 
 /// All formats.
@@ -19,14 +33,15 @@ pub(super) fn formats() -> Vec<Known> {
         name: &format.name,
         about: format.about,
         timed: format.timed,
-        written: writable().any(|name| name == format.name),
+        writable: writable().any(|name| name == format.name),
     };
     FORMATS.iter().map(known).collect()
 }
 
 /// All formats, for people.
 pub(super) fn list(formats: &[Known], width: Width) -> String {
-    let row = |known: &Known| [known.name, if known.written { "read, written" } else { "read" }, known.about];
+    let row =
+        |known: &Known| [known.name, if known.writable { "read, written" } else { "read" }, known.about];
     let table = Table::new(["NAME", "", "WHAT IT IS"], formats.iter().map(row));
     let text = table.prose("WHAT IT IS").text(width);
     text + "\nOthers: csv:COLUMN,... or blanks:COLUMN,..., as in csv:time_us,disk,op,offset,size (docs/reference/traces.md)\n"
