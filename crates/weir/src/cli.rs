@@ -1,7 +1,7 @@
 //! The command line: its commands, and how each ends.
 
 use crate::args::Common;
-use crate::commands::{advise, demo, explain, pool, repro, serve, sim, trace, volume};
+use crate::commands::{advise, demo, explain, pool, repro, schemas, serve, sim, trace, volume};
 use crate::exit;
 use crate::failure::Failure;
 use clap::error::{ContextKind, ContextValue};
@@ -45,6 +45,9 @@ pub enum Command {
     Advise(Box<advise::AdviseArgs>),
     /// Reproduce what the papers behind the policies measured, in virtual time; list them without a name
     Repro(repro::ReproArgs),
+    /// Write the JSON schemas of the documents that --json prints, a file each
+    #[command(hide = true)]
+    Schemas(schemas::SchemasArgs),
 }
 
 impl Command {
@@ -63,6 +66,7 @@ impl Command {
             Self::Trace(command) => trace::run(command, common)?,
             Self::Advise(args) => advise::run(&args, common)?,
             Self::Repro(args) => repro::run(&args, common)?,
+            Self::Schemas(args) => schemas::run(&args)?,
         }
         Ok(exit::SUCCESS)
     }

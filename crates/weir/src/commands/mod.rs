@@ -5,6 +5,7 @@ pub mod demo;
 pub mod explain;
 pub mod pool;
 pub mod repro;
+pub mod schemas;
 pub mod serve;
 pub mod sim;
 pub mod trace;
