@@ -97,20 +97,23 @@ impl Status {
         ] {
             all.counts(name, help, [(None, value)]);
         }
-        if let Some(clients) = pool.clients {
-            for (name, help, value) in [
-                ("clients", "NBD clients connected", clients.connected),
-                ("clients_limit", "Most NBD clients that may be connected", clients.limit),
-                ("clients_idle", "Connected clients without a recent request", clients.idle),
-                ("handshakes", "Connections that have not chosen a volume", clients.handshakes),
-                ("control_sessions", "Connections to the control socket", clients.control_sessions),
-            ] {
-                all.levels(name, help, [(None, value as f64)]);
-            }
-            all.counts("clients_refused", "Clients refused beyond a limit", [(None, clients.refused)]);
-            let dropped = clients.handshakes_dropped;
-            all.counts("handshakes_dropped", "Handshakes that the server dropped", [(None, dropped)]);
+        self.client_metrics(all);
+    }
+
+    fn client_metrics(&self, all: &mut Metrics) {
+        let Some(clients) = self.pool.clients else { return };
+        for (name, help, value) in [
+            ("clients", "NBD clients connected", clients.connected),
+            ("clients_limit", "Most NBD clients that may be connected", clients.limit),
+            ("clients_idle", "Connected clients without a recent request", clients.idle),
+            ("handshakes", "Connections that have not chosen a volume", clients.handshakes),
+            ("control_sessions", "Connections to the control socket", clients.control_sessions),
+        ] {
+            all.levels(name, help, [(None, value as f64)]);
         }
+        all.counts("clients_refused", "Clients refused beyond a limit", [(None, clients.refused)]);
+        let dropped = clients.handshakes_dropped;
+        all.counts("handshakes_dropped", "Handshakes that the server dropped", [(None, dropped)]);
     }
 
     fn device_metrics(&self, all: &mut Metrics) {

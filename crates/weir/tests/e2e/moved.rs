@@ -40,9 +40,9 @@ fn deaf(pool: &Pool) -> Client {
 }
 
 #[test]
-fn a_device_file_that_was_moved_away_is_told_and_restore_command_while_it_is_served() {
+fn a_device_file_that_was_moved_away_is_told_and_put_back_while_it_is_served() {
     for place in places() {
-        for (replaced, restore_command) in [(false, true), (true, true), (false, false)] {
+        for (replaced, put_back) in [(false, true), (true, true), (false, false)] {
             let (of, server, mut client) = in_use(&place);
             let other = of.paths[0].with_extension("moved");
             std::fs::rename(&of.paths[0], &other).expect("it is moved");
@@ -65,7 +65,7 @@ fn a_device_file_that_was_moved_away_is_told_and_restore_command_while_it_is_ser
                 server.log().contains("it was moved away from")
             });
             assert!(told, "{}", server.log());
-            if !restore_command {
+            if !put_back {
                 client.disconnect();
                 // Nothing is lost: that is no failure. What the next start does not find it is told.
                 server.stop("TERM");

@@ -7,6 +7,7 @@ use clap::Args;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema};
+use serde_json::Value;
 use std::path::PathBuf;
 use weir_serve::explain::Explanation;
 
@@ -63,7 +64,7 @@ pub fn of(command: &str) -> Option<&'static Document> {
 
 impl Document {
     /// The JSON Schema, 2020-12, as its file has it.
-    pub fn schema(&self) -> serde_json::Value {
+    pub fn schema(&self) -> Value {
         (self.schema)().to_value()
     }
 
@@ -88,14 +89,18 @@ fn schema_of<T: JsonSchema>() -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-/// Says of objects that they have no fields but those described, and takes out defaults, which are for
-/// reading.
+/// Forbids fields that are not described, removes defaults, which are for reading, and joins the lines of
+/// descriptions.
 #[derive(Clone, Debug)]
 struct Closed;
 
 impl Transform for Closed {
     fn transform(&mut self, schema: &mut Schema) {
         schema.remove("default");
+        if let Some(Value::String(text)) = schema.get_mut("description") {
+            let paragraphs: Vec<_> = text.split("\n\n").map(|text| text.replace('\n', " ")).collect();
+            *text = paragraphs.join("\n\n");
+        }
         if schema.get("properties").is_some() && schema.get("additionalProperties").is_none() {
             schema.insert("additionalProperties".to_owned(), false.into());
         }
