@@ -14,8 +14,7 @@ use std::collections::BTreeMap;
 use weir_model::{ErrorKind, Nanos};
 use weir_sim::analysis::{Analyzer, Settings};
 use weir_sim::cache::{
-    AdmissionPolicy, BlockTrace, CacheFigures, CacheOutcome, EvictionPolicy, Loader, Setup, WriteMode,
-    play_warmed,
+    AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy, Loader, Setup, WriteMode, play_warmed,
 };
 use weir_sim::load::parse;
 use weir_trace::{Disk, Record};
@@ -97,7 +96,7 @@ impl Caches {
 impl Experiments for Caches {
     fn document(&self) -> Vec<ExperimentPart> {
         let one = |(name, outcome): (&String, &CacheOutcome)| {
-            let outcome = OutcomePart::Cache(CacheFigures::from(outcome));
+            let outcome = OutcomePart::Cache(Box::new(outcome.into()));
             ExperimentPart { name: name.clone(), outcome }
         };
         self.0.iter().map(one).collect()

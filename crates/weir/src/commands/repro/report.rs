@@ -140,7 +140,7 @@ pub(crate) enum OutcomePart {
     /// A load on a pool, as a result of `weir sim place`.
     Pool(Box<Outcome>),
     /// A trace and a cache, as a result of `weir sim cache`.
-    Cache(CacheFigures),
+    Cache(Box<CacheFigures>),
 }
 
 impl<'a> From<&'a Figure> for FigurePart<'a> {
