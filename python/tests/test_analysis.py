@@ -27,7 +27,7 @@ def test_curves_are_what_caches_miss(trace: Path) -> None:
 def test_of_many_blocks_some_are_looked_at(trace: Path, command: Command) -> None:
     with pytest.warns(weir.TraceWarning, match="too many blocks to look at each"):
         ours = weir.analyze(trace, "lru", blocks=1024)
-    assert ours["looked_at"]["blocks"] <= 1024
+    assert ours["sampled"]["blocks"] <= 1024
     assert ours == command("trace", "analyze", trace, "--policy", "lru", "--blocks", "1024")
 
 

@@ -11,6 +11,7 @@
 //! ```
 
 use crate::explain::Explanation;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use weir_engine::AdminCommand;
@@ -114,14 +115,15 @@ pub enum Answer {
     },
 }
 
-/// [`weir_engine::Hardening`] on the wire and on the command line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// When the map changes of a write are durable.
+// `weir_engine::Hardening` on the wire and the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Hardening {
     /// Map changes become durable with the next flush.
     #[default]
     Flush,
-    /// A map change is durable when the write that made it is acknowledged.
+    /// When the write is acknowledged.
     Write,
 }
 

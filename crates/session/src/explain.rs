@@ -1,48 +1,51 @@
 //! Explanation of a block's location: the document that the control socket returns and `weir explain` prints.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_engine::{Explained, ExplainedPlace};
 use weir_model::{DeviceId, Nanos};
 
-/// Says where a block is stored, since when and why. The fields are a stable interface, as those of the
-/// status are.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Where a block of a volume is, since when and why: the document of `weir explain`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "weir explain")]
 pub struct Explanation {
-    /// Volume name.
+    /// Name of the volume.
     pub volume: String,
-    /// Start of the 4 KiB block, in bytes from the start of the volume.
-    pub block_bytes: u64,
-    /// Start of the extent that contains the block, in bytes from the start of the volume.
-    pub extent_start_bytes: u64,
-    /// Extent size in bytes.
+    /// Offset of the block of 4 KiB in the volume.
+    pub block_offset_bytes: u64,
+    /// Offset of its extent in the volume.
+    pub extent_offset_bytes: u64,
+    /// Size of an extent.
     pub extent_bytes: u64,
-    /// Index of the block within its extent, from 0.
-    pub block_of_extent: u16,
-    /// Locations of the extent; empty if the whole extent reads as zeros.
+    /// Number of the block in the extent, from 0.
+    pub block_index: u16,
+    /// Places of the extent; empty if nothing was written to it, so that it reads as zeros.
     pub places: Vec<PlacePart>,
-    /// True if a failed FLUSH lost the last write to the block: the block reads as EIO until it is rewritten.
+    /// A failed flush lost the last write of the block, which reads as EIO until it is rewritten.
     pub in_doubt: bool,
-    /// Name of the placement policy that decides for this block.
+    /// The placement policy that decides.
     pub policy: String,
-    /// The policy's current inputs to its decision: names and values with units, ordered for reading. They
-    /// may change between versions.
+    /// The state that the policy decides by: pairs of a name and a value with its unit, for people. They may
+    /// change with any version.
     pub figures: Vec<(String, String)>,
-    /// Conditions under which the policy would move the extent or the block.
-    pub moves_if: Vec<String>,
+    /// Conditions under which the extent or the block migrates, a sentence each.
+    pub migrates_if: Vec<String>,
 }
 
-/// One location of an extent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// A place of an extent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Place")]
 pub struct PlacePart {
-    /// Device name.
+    /// Name of the device.
     pub device: String,
-    /// `whole`: the location occupies an extent of the device; `fine`: it occupies slots of one block each.
+    /// `whole`: an extent of the device for itself; `fine`: slots of one block each.
+    #[schemars(extend("enum" = ["whole", "fine"]))]
     pub kind: String,
-    /// Byte address of the block on the device; `null` if this location does not contain the block.
-    pub address_bytes: Option<u64>,
-    /// Blocks of the extent stored here: first and last block of each run.
+    /// Offset of the block on the device; `null` if this place does not hold the block.
+    pub device_offset_bytes: Option<u64>,
+    /// Runs of blocks that the place holds: the first and the last block of each, counted within the extent.
     pub blocks: Vec<(u16, u16)>,
-    /// Age of the location; `null` if it is no longer known.
+    /// Age of the place; `null` if it is not known. The ages of the latest 16384 places are kept in memory.
     pub age_ns: Option<u64>,
 }
 
@@ -52,21 +55,21 @@ impl Explanation {
         let place = |place: &ExplainedPlace| PlacePart {
             device: name(place.id.device),
             kind: if place.is_whole() { "whole" } else { "fine" }.to_owned(),
-            address_bytes: place.at.map(|at| at.0),
+            device_offset_bytes: place.at.map(|at| at.0),
             blocks: place.blocks.iter().map(|run| (run.first, run.end() - 1)).collect(),
             age_ns: place.age.map(Nanos::get),
         };
         Self {
             volume: volume.to_owned(),
-            block_bytes: told.block.0,
-            extent_start_bytes: told.extent.0,
+            block_offset_bytes: told.block.0,
+            extent_offset_bytes: told.extent.0,
             extent_bytes: told.extent_size.0,
-            block_of_extent: told.number,
+            block_index: told.number,
             places: told.places.iter().map(place).collect(),
             in_doubt: told.in_doubt,
             policy: told.policy.to_owned(),
             figures: told.reasons.figures.into_iter().map(|figure| (figure.name, figure.value)).collect(),
-            moves_if: told.reasons.moves_if,
+            migrates_if: told.reasons.moves_if,
         }
     }
 }

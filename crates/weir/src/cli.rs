@@ -1,7 +1,9 @@
 //! The command line: its commands, and how each ends.
 
 use crate::args::Common;
-use crate::commands::{advise, demo, explain, generate, help, pool, repro, serve, sim, trace, volume};
+use crate::commands::{
+    advise, demo, explain, generate, help, pool, repro, schemas, serve, sim, trace, volume,
+};
 use crate::exit;
 use crate::failure::Failure;
 use clap::error::{ContextKind, ContextValue};
@@ -54,6 +56,9 @@ pub enum Command {
     /// Write a man page for each command, and each topic of help, to a directory
     #[command(hide = true)]
     GenerateMan(generate::ManArgs),
+    /// Write the JSON schemas of the documents that --json prints, a file each
+    #[command(hide = true)]
+    Schemas(schemas::SchemasArgs),
 }
 
 impl Command {
@@ -75,6 +80,7 @@ impl Command {
             Self::Help(args) => help::run(&args.words, Cli::command())?,
             Self::GenerateCompletions(args) => generate::completions(&args, Cli::command()),
             Self::GenerateMan(args) => generate::man(&args, Cli::command())?,
+            Self::Schemas(args) => schemas::run(&args)?,
         }
         Ok(exit::SUCCESS)
     }

@@ -1,6 +1,7 @@
 //! How a command fails: what happened, the way out, and the exit code by class.
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use weir_model::ErrorKind;
@@ -102,10 +103,35 @@ impl Failure {
         }
     }
 
-    /// The document printed with `--json`.
-    pub fn to_json(&self) -> serde_json::Value {
-        json!({ "error": { "class": self.class(), "message": self.message, "help": self.help } })
+    /// The document that `--json` prints.
+    pub fn document(&self) -> FailureDocument<'_> {
+        FailureDocument {
+            error: FailurePart { class: self.class(), message: &self.message, help: &self.help },
+        }
     }
+}
+
+/// The document of a command that fails.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir error")]
+pub struct FailureDocument<'a> {
+    /// Why the command failed.
+    pub error: FailurePart<'a>,
+}
+
+/// Why a command failed.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub struct FailurePart<'a> {
+    /// What the failure asks of the user. `usage`: correct the command line or a file; `refused`: the command is not
+    /// safe at present; `damaged`: stored data are damaged; `environment`: the machine or the operating system
+    /// prevents it.
+    #[schemars(extend("enum" = ["usage", "refused", "damaged", "environment"]))]
+    pub class: &'static str,
+    /// What failed, and why. A line for each failure if there are several.
+    pub message: &'a str,
+    /// What to do; empty if the message says it.
+    pub help: &'a str,
 }
 
 impl fmt::Display for Failure {

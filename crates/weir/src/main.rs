@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let lost_output = cli.command.lost_output();
     let code = cli.command.run(&cli.common).unwrap_or_else(|failure| {
         if cli.common.json {
-            output::print(true, &failure.to_json(), String::new);
+            output::print(true, &failure.document(), String::new);
         }
         output::print_stderr(&failure.to_string());
         failure.exit_code()
@@ -44,7 +44,7 @@ fn answer_command_line(error: &clap::Error) -> ExitCode {
     let instead = commands_of(error);
     if std::env::args().any(|argument| argument == "--json") {
         let failure = Failure::usage(error.render().to_string(), instead.as_deref().unwrap_or_default());
-        output::print(true, &failure.to_json(), String::new);
+        output::print(true, &failure.document(), String::new);
     }
     let text = error.render().to_string();
     if output::Width::of_stderr().fits(&text) {

@@ -1,24 +1,25 @@
 //! What `weir pool status` shows: a pool, its devices and their traffic, its volumes.
 //!
-//! The same document is printed with `--json`, so its fields are a promise: docs/reference/json.md
-//! describes them, and a field may be added but not renamed.
+//! `--json` prints the same document. The doc comments of its fields are the descriptions of its schema
+//! (docs/reference/schemas/pool-status.json).
 
 mod clients;
+mod fragmentation;
 mod gather;
 mod human;
 mod measures;
 mod metrics;
 mod removed;
-mod spread;
 mod warnings;
 
 pub use clients::ClientsPart;
+pub use fragmentation::FragmentationPart;
 pub use human::volumes_table;
-pub use measures::{CachePart, JudgedPart, LoadPart, MoverPart, MovesPart, ResponsesPart};
+pub use measures::{CachePart, LoadPart, MigrationEstimate, MigrationPart, MoverPart, ResponsesPart};
 pub use removed::MovedPart;
-pub use spread::SpreadPart;
 pub use warnings::OVERRUN_WHY;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_serve::control::Hardening;
 
@@ -30,231 +31,258 @@ pub const SERVED: &str = "served";
 /// What stands for the pool's policy where a volume's is named.
 pub const POOLS_POLICY: &str = "pool";
 
-/// A pool at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The status of a pool: the document of `weir pool create`, `pool status`, `pool set` and `pool replace`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "weir pool status")]
 pub struct Status {
-    /// The pool.
+    /// The pool as a whole.
     pub pool: PoolPart,
-    /// Its devices, in the order of the pool file.
+    /// The devices, in the order of the pool file.
     pub devices: Vec<DevicePart>,
-    /// Its volumes, by name.
+    /// The volumes, sorted by name.
     pub volumes: Vec<VolumePart>,
 }
 
 /// The pool as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Pool")]
 pub struct PoolPart {
-    /// Its name.
+    /// The name in the pool file.
     pub name: String,
-    /// Its random identity, in hexadecimal.
+    /// The random UUID that the pool got when it was created, in hexadecimal.
     pub id: String,
-    /// `idle`, or `served` by a running server.
+    /// `served` by a running server, or `idle`.
+    #[schemars(extend("enum" = [IDLE, SERVED]))]
     pub state: String,
-    /// The placement policy.
+    /// The placement policy in force.
     pub policy: String,
-    /// The one the pool file has, if that is another: `policy` was set and ends with the server.
+    /// The policy of the pool file, which the next server uses; `null` if it is the one in force.
     #[serde(default)]
     pub policy_after_restart: Option<String>,
-    /// The extent size.
+    /// Size of an extent.
     pub extent_bytes: u64,
-    /// Room for data on all devices.
-    pub data_bytes: u64,
-    /// How much of it is taken.
+    /// Capacity for data of all devices.
+    pub capacity_bytes: u64,
+    /// Capacity that extents occupy, flushed or not. Every place counts: copies, cached copies, and space
+    /// that clients reserve (WRITE_ZEROES with NO_HOLE).
     pub used_bytes: u64,
-    /// Given up, and free once the map that says so is durable; no part of `used_bytes`.
+    /// Freed space that is quarantined until its release is durable; not part of `used_bytes`.
     #[serde(default)]
-    pub releasing_bytes: u64,
-    /// The sizes of all volumes together: what clients may come to use.
-    pub promised_bytes: u64,
-    /// Net growth of what is taken per second of late; negative while space is freed, 0 while idle.
-    pub filling_bytes_per_second: f64,
-    /// When the pool is full if that goes on.
+    pub quarantined_bytes: u64,
+    /// Sum over the volumes of size times copies; above `capacity_bytes` the pool is over-provisioned.
+    pub provisioned_bytes: u64,
+    /// Net growth of `used_bytes` a second, a mean in which a change weighs 1/e after half an hour; negative
+    /// while space is freed, 0 while the pool is idle.
+    pub growth_bytes_per_second: f64,
+    /// Time until the pool is full at that rate; `null` if it does not grow or is full, in the first minute,
+    /// if the last five minutes were more than four times faster or slower, and beyond 366 days.
     pub full_in_ns: Option<u64>,
-    /// The highest of the pool's `warn_at` thresholds that has been passed, in percent.
+    /// Highest threshold of `warn_at` that use has passed; it stays until use is 1 % of the capacity below
+    /// it. `null` if use has passed none.
     pub warning_percent: Option<u8>,
-    /// What the pool has run out of: `data` or `metadata`.
+    /// What the last write that needed space did not get: `data` or `metadata`; `null` if it got space, or
+    /// once there is some again.
+    #[schemars(extend("enum" = ["data", "metadata", null]))]
     pub full: Option<String>,
-    /// Parts of writes that wait for space.
-    pub waiting: u64,
-    /// Parts of writes refused for want of space since the server started.
-    pub refused: u64,
-    /// Room for metadata.
-    pub metadata_bytes: u64,
-    /// How much of it is taken.
+    /// Parts of writes, by extent, that wait for space.
+    pub waiting_writes: u64,
+    /// Parts of writes, by extent, that failed for lack of space since the server started.
+    pub refused_writes: u64,
+    /// Capacity for metadata.
+    pub metadata_capacity_bytes: u64,
+    /// Capacity for metadata in use.
     pub metadata_used_bytes: u64,
-    /// As `warning_percent`, of metadata.
+    /// As `warning_percent`, for metadata.
     pub metadata_warning_percent: Option<u8>,
-    /// Written to the metadata since the server started.
+    /// Metadata written since the server started.
     pub metadata_written_bytes: u64,
-    /// Written for clients since the server started.
+    /// Data written for clients since the server started.
     pub data_written_bytes: u64,
-    /// How long recovery would take if the power went now.
+    /// Expected duration of recovery if the power failed now.
     pub recovery_ns: u64,
-    /// Memory the map takes.
+    /// Memory that the map occupies.
     pub map_memory_bytes: u64,
-    /// What has been moved since the server started.
+    /// Migrations since the server started.
     #[serde(default)]
-    pub moves: MovesPart,
-    /// How extents lie on the devices.
+    pub migration: MigrationPart,
+    /// How extents are laid out on the devices.
     #[serde(default)]
-    pub spread: SpreadPart,
-    /// The extent cache.
+    pub fragmentation: FragmentationPart,
+    /// The extent cache in memory.
     #[serde(default)]
-    pub cache: CachePart,
-    /// Data that lost devices alone hold, as found when the last one was lost.
+    pub extent_cache: CachePart,
+    /// Data that only lost devices hold, as found when the last one was lost.
     #[serde(default)]
     pub unreachable_bytes: u64,
-    /// Whether they make requests faster.
+    /// What migration gains or costs, as the engine estimates.
     #[serde(default)]
-    pub judged: JudgedPart,
-    /// What policies cannot do as they were told to.
+    pub migration_estimate: MigrationEstimate,
+    /// Settings that have no effect: what a policy cannot do with these devices, and keys of the pool file
+    /// that do not apply to a pool that exists.
     #[serde(default)]
-    pub remarks: Vec<String>,
-    /// The metadata can no longer be written: changes are refused.
+    pub configuration_warnings: Vec<String>,
+    /// The metadata can no longer be written: the pool refuses changes.
     pub read_only: bool,
-    /// Its clients; absent while idle.
+    /// NBD clients and control sessions; `null` while the pool is idle.
     #[serde(default)]
     pub clients: Option<ClientsPart>,
 }
 
-/// One device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// A device of the pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Device")]
 pub struct DevicePart {
-    /// Its name.
+    /// The name in the pool file.
     pub name: String,
-    /// Where it is.
+    /// The path of its file or block device.
     pub path: String,
-    /// `nvm`, `ssd`, `hdd` or `remote`.
+    /// What kind of device it is.
+    #[schemars(extend("enum" = ["nvm", "ssd", "hdd", "remote"]))]
     pub class: String,
-    /// Whether the pool's metadata lives here, and is up to date.
+    /// It holds an up-to-date copy of the pool's metadata.
     pub metadata: bool,
-    /// Its copy of the pool's metadata is not the newest: the pool went on without it.
+    /// Its copy of the pool's metadata is stale: the pool went on without it.
     #[serde(default)]
-    pub left_behind: bool,
-    /// It was not there when the pool was opened.
+    pub metadata_stale: bool,
+    /// It did not exist when the pool was opened.
     #[serde(default)]
     pub absent: bool,
-    /// The modelled drive it is paced to.
+    /// The modelled drive whose service times it is paced to; `null` if it is not paced.
     pub pace: Option<String>,
-    /// Its size when it joined the pool.
+    /// Size when it joined the pool.
     pub size_bytes: u64,
-    /// How long it is now: other than `size_bytes` if it was truncated or enlarged since; `null` if it is not open.
+    /// Present size, which differs from `size_bytes` if it was truncated or enlarged since; `null` if it is
+    /// not open.
     #[serde(default)]
-    pub size_now_bytes: Option<u64>,
-    /// It goes through the page cache, since its file system refuses O_DIRECT.
+    pub current_size_bytes: Option<u64>,
+    /// Its file system refuses O_DIRECT, so its data goes through the page cache.
     #[serde(default)]
     pub page_cache: bool,
-    /// It is lost because it was truncated or overwritten while it was served: data that was durable is gone with it.
+    /// It is lost because it was truncated or overwritten while it was served; durable data is gone.
     #[serde(default)]
     pub damaged: bool,
-    /// Its file was removed, or another took its place: all that is on it is gone once the server ends.
+    /// Its file was removed or replaced; the data on it is gone once the server ends.
     #[serde(default)]
     pub removed: bool,
-    /// Where it can be copied from until then.
+    /// Path from which the removed file can be copied until the server ends; `null` if it was not removed.
     #[serde(default)]
     pub open_file: Option<String>,
-    /// Its path leads to nothing, or to something else, though it has a name: the next start does not find
-    /// it.
+    /// Where it is instead, if its path leads to nothing or to something else, so that the next start does
+    /// not find it; else `null`.
     #[serde(default)]
     pub moved: Option<MovedPart>,
-    /// Room for data on it.
-    pub data_bytes: u64,
-    /// How much of it is taken.
+    /// Capacity for data.
+    pub capacity_bytes: u64,
+    /// Capacity that extents occupy, as in `pool`.
     pub used_bytes: u64,
-    /// `ok`; `moved`, `removed`: see there; `doubtful`: a flush failed, and blocks written before are lost
-    /// until rewritten; `lost`: it gets no more commands until the pool is opened again.
+    /// `lost`: it gets no more commands until the pool is opened again; `removed` and `moved`: see these
+    /// fields; `in_doubt`: a flush failed, and `blocks_in_doubt` lost their last write; else `ok`.
+    #[schemars(extend("enum" = ["ok", "moved", "removed", "in_doubt", "lost"]))]
     pub state: String,
-    /// Why it is lost.
-    pub lost_why: Option<String>,
-    /// How long it has been lost.
+    /// Why it is lost; `null` if it is not.
+    pub lost_reason: Option<String>,
+    /// Time since it was lost; `null` if it is not.
     pub lost_ns: Option<u64>,
-    /// Blocks of 4 KiB whose last write is lost: they read as EIO until rewritten or trimmed.
-    pub doubtful_blocks: u64,
-    /// What it has done since the server started; absent while idle.
+    /// Blocks of 4 KiB that lost their last write; reads of them return EIO until they are rewritten or
+    /// trimmed.
+    pub blocks_in_doubt: u64,
+    /// Its commands since the server started; `null` while the pool is idle.
     pub traffic: Option<Traffic>,
-    /// How its responses are distributed since then, by direction and size; empty while idle.
+    /// Response times since the server started, by direction and size; empty while the pool is idle.
     #[serde(default)]
     pub responses: Vec<ResponsesPart>,
 }
 
-/// What a device has done since the server started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The commands of a device since the server started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
     /// Reads.
     pub reads: Commands,
-    /// Writes, the map's included.
+    /// Writes, those of the map included.
     pub writes: Commands,
     /// Flushes.
     pub flushes: u64,
-    /// Commands that failed, those that were then tried again included.
+    /// Commands that failed, those that were retried included.
     pub failed: u64,
-    /// Of these, reads.
+    /// Reads that failed; part of `failed`.
     pub failed_reads: u64,
-    /// Of these, writes.
+    /// Writes that failed; part of `failed`.
     pub failed_writes: u64,
-    /// Of these, flushes.
+    /// Flushes that failed; part of `failed`.
     pub failed_flushes: u64,
-    /// Writes for which there was no space in the file system, or thin pool, the device is in: not failed, but not done.
+    /// Writes that got no space in the file system or thin pool below the device; not part of `failed`.
     #[serde(default)]
     pub no_space: u64,
     /// Commands in flight.
     pub in_flight: u64,
-    /// What it does of late.
+    /// Load over the last complete second, or longer if no command has ended since.
     #[serde(default)]
     pub load: LoadPart,
-    /// What moves take of its time.
+    /// The share of the device that the mover may use, and has used.
     #[serde(default)]
     pub mover: MoverPart,
-    /// Response to a 4 KiB read when the pool was idle.
+    /// Response time of a 4 KiB read while the pool was idle; `null` before the first.
     pub idle_response_ns: Option<u64>,
-    /// Some blocks are in doubt.
+    /// Some of its blocks are in doubt.
     pub in_doubt: bool,
-    /// Commands that a paced device answered later than its model wanted, of all its commands.
+    /// Share of its commands that a paced device answered later than its model, 0 to 1.
     pub overruns_share: f64,
-    /// So many overruns (above 1 %, and more than 3) that the figures say nothing of the model.
+    /// More than 1 % of its commands, and more than 3, were overruns: its figures say nothing about the
+    /// model.
     pub figures_invalid: bool,
 }
 
 /// Commands of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Commands {
-    /// How many ended.
+    /// Commands that ended.
     pub count: u64,
-    /// Bytes they moved.
+    /// Bytes that they transferred.
     pub bytes: u64,
-    /// Their mean response, from submission to completion, recent ones counting more.
+    /// Mean response time, from submission to completion, in which recent commands weigh more; `null` before
+    /// the first.
     pub response_ns: Option<u64>,
 }
 
-/// One volume.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// A volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Volume")]
 pub struct VolumePart {
-    /// Its name, which is its NBD export name.
+    /// The name, which is also the NBD export name.
     pub name: String,
-    /// The size clients see.
+    /// Size that clients see.
     pub size_bytes: u64,
-    /// Space it takes on the devices, as its map is in effect: all copies, cached ones and kept space included.
+    /// Space that it occupies on the devices, in slots of 4 KiB; every place counts, as in `pool`.
     pub used_bytes: u64,
-    /// When its map changes are durable: `flush` or `write`.
+    /// When the map changes of a write are durable.
     pub hardening: Hardening,
-    /// Copies kept of every block.
+    /// Copies that are kept of every block, each on another device.
     pub copies: u8,
-    /// Its own placement policy; `null` if it has the pool's.
+    /// Its own placement policy; `null` if it uses the pool's.
     #[serde(default)]
     pub policy: Option<String>,
-    /// What it will be after a restart of the server, `pool` for the pool's, if that is another: `policy` was set and
-    /// ends with the server.
+    /// The policy of the pool file, which the next server uses (`pool`: the pool's); `null` if it is the one
+    /// in force.
     #[serde(default)]
     pub policy_after_restart: Option<String>,
-    /// Whether what that policy moves makes requests faster; `null` if it has none of its own.
+    /// What migration by its own policy gains or costs; `null` if it uses the pool's policy.
     #[serde(default)]
-    pub judged: Option<JudgedPart>,
-    /// Space in extents some blocks of which have fewer copies for now; `null` as long as nobody has looked:
-    /// while the pool is idle, and for a moment after it is opened.
+    pub migration_estimate: Option<MigrationEstimate>,
+    /// Space in extents some blocks of which have fewer than `copies` copies; `null` until it has been
+    /// counted, and while the pool is idle.
     pub degraded_bytes: Option<u64>,
-    /// What its superblock says is a file system's metadata; `null` if no policy wants to know, or none was found.
+    /// Metadata of the file system in the volume, as its superblock says; `null` if no policy asks for it, or
+    /// weir finds no file system.
     #[serde(default)]
-    pub metadata_bytes: Option<u64>,
+    pub file_system_metadata_bytes: Option<u64>,
+}
+
+/// The document of `weir volume create`, `set`, `list` and `remove`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir volume list")]
+pub struct Volumes<'a> {
+    /// The volumes, sorted by name, as they are after the command.
+    pub volumes: &'a [VolumePart],
 }
 
 #[cfg(test)]

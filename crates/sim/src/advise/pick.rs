@@ -2,6 +2,7 @@
 
 use super::frontier::{ALIKE, frontier};
 use super::{Cents, Years};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::Nanos;
 
@@ -31,16 +32,16 @@ pub struct Limits {
     pub life: Years,
 }
 
-/// Rule by which one of the sets within the limits is picked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The rule that picks a set of those that keep to the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// Response times are limited: the cheapest.
+    /// Response times are limited: the cheapest set.
     Cheapest,
-    /// The price is limited, and response times are not: the fastest, and of equally fast ones the cheapest.
+    /// The price alone is limited: the fastest set, and the cheapest of those that are as fast.
     Fastest,
-    /// Neither is limited: the one with the least product of price and response time. One per cent more money
-    /// has to buy one per cent shorter response times.
+    /// Neither is limited: the least product of price and response time. One per cent more money has to buy
+    /// one per cent shorter responses.
     Balanced,
 }
 

@@ -9,6 +9,7 @@ use super::sample::{Sample, Sampler, Sampling};
 use super::spots::{COUNTED, Popularity, Regions, shares};
 use super::spread::{Spread, Spreading};
 use crate::cache::{AdmissionPolicy, BlockSize, BlockTraceError, EvictionPolicy, homes};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{BLOCK, Op};
 use weir_policy::admission::{Admission, Asked};
@@ -39,37 +40,38 @@ pub struct Analyzer {
     error: Option<BlockTraceError>,
 }
 
-/// Requests of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// Requests of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Requests")]
 pub struct Counted {
-    /// Number of requests.
+    /// How many requests.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Number of distinct blocks they touch; not counted for trims.
+    /// Distinct blocks that they touch; 0 for TRIMs, whose blocks are not counted.
     pub blocks: u64,
 }
 
-/// Characteristics of a trace. Times are in nanoseconds, blocks have 4 KiB.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The figures of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Analysis {
     /// Reads.
     pub reads: Counted,
     /// Writes.
     pub writes: Counted,
-    /// Trims. They do not count in any other figure.
+    /// TRIMs. No other figure counts them.
     pub trims: Counted,
-    /// Share of reads among reads and writes.
+    /// Share of requests that are reads, 0 to 1.
     pub read_share: f64,
-    /// Share of requests that are aligned to blocks at both ends.
+    /// Share of requests that begin and end at block boundaries, 0 to 1.
     pub aligned_share: f64,
-    /// Accesses to blocks: one for each block of each request.
+    /// Accesses: one for each block of each request.
     pub accesses: u64,
     /// Number of distinct blocks: the footprint.
     pub blocks: u64,
-    /// The tracked blocks behind the figures of blocks, if these are not all.
-    pub looked_at: Option<LookedAt>,
-    /// Share of accesses that are not the first of their blocks.
+    /// The sample that figures of single blocks are computed from; `null` if they are from all blocks.
+    pub sampled: Option<LookedAt>,
+    /// Share of accesses that are not the first of their blocks, 0 to 1.
     pub reaccess_share: f64,
     /// For each admission policy, the smallest cache that never evicts a block it admits.
     pub critical: Vec<Critical>,
@@ -77,28 +79,29 @@ pub struct Analysis {
     pub read_sizes: Spread,
     /// Sizes of writes, in bytes.
     pub write_sizes: Spread,
-    /// Sequentiality of requests.
+    /// Sequential requests and runs.
     pub sequentiality: Sequentiality,
-    /// Arrival times, if the trace has them.
+    /// Times of requests; `null` if the trace has none.
     pub arrivals: Option<Arrivals>,
-    /// Times between consecutive accesses to a block; `None` without times.
+    /// Times between consecutive accesses to a block; `null` if the trace has no times.
     pub reuse_times: Option<ReuseTimes>,
-    /// Numbers of other blocks accessed between two accesses to a block.
+    /// Distinct other blocks accessed between two accesses to a block.
     pub reuse_distances: Spread,
-    /// Skew of accesses over blocks.
+    /// How unevenly blocks are accessed.
     pub popularity: Popularity,
-    /// Accesses by time and region.
+    /// Requests and accesses by time and region.
     pub timeline: Timeline,
-    /// Miss ratios by size: LRU's from the tracked blocks, those of other policies from the sample.
+    /// Miss-ratio curves: that of LRU, and of the other policies named.
     pub curves: Vec<Curve>,
 }
 
-/// A cache with room for all admitted blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// A cache with room for every block that an admission policy admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "CriticalSize")]
 pub struct Critical {
     /// Admission policy.
     pub admission: &'static str,
-    /// Cache size: the number of distinct blocks that are admitted.
+    /// Size of the cache: the distinct blocks that the policy admits.
     pub blocks: u64,
 }
 
@@ -207,7 +210,7 @@ impl Analyzer {
         let sample = self.sampler.finish().of(blocks);
         let lru =
             Curve::of_lru(distances, self.accesses, looked_at.map(|some| (some, &sample)), &sizes(blocks));
-        let (regions, regions_miss) = self.regions.hottest();
+        let (regions, regions_undercount) = self.regions.hottest();
         let analysis = Analysis {
             reads: Counted { blocks: self.blocks.read(), ..self.reads },
             writes: Counted { blocks: self.blocks.written(), ..self.writes },
@@ -216,7 +219,7 @@ impl Analyzer {
             aligned_share: self.aligned as f64 / requests,
             accesses: self.accesses,
             blocks,
-            looked_at,
+            sampled: looked_at,
             reaccess_share: (1.0 - blocks as f64 / self.accesses as f64).max(0.0),
             critical: critical.collect(),
             read_sizes: self.sizes[0].spread(),
@@ -225,7 +228,7 @@ impl Analyzer {
             arrivals: self.timed.then(|| self.arrivals.finish()).flatten(),
             reuse_times: self.timed.then(|| self.blocks.reuse_times()),
             reuse_distances: reuse_distances.spread(),
-            popularity: Popularity { shares: shares(self.blocks.accesses()), regions, regions_miss },
+            popularity: Popularity { shares: shares(self.blocks.accesses()), regions, regions_undercount },
             timeline: self.places.finish(),
             curves: vec![lru],
         };

@@ -7,6 +7,7 @@
 //! dispersion", IEEE JSAC 9(2), 1991; and the ratio of the fullest window to the mean.
 
 use super::spread::{Spread, Spreading};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::Nanos;
 
@@ -36,32 +37,32 @@ struct Window {
     most: u64,
 }
 
-/// Statistics of arrival times.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Times at which requests arrive.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Arrivals {
-    /// Time from the first request to the last.
+    /// Seconds from the first request to the last.
     pub seconds: f64,
-    /// Requests per second; `None` if all have the same time, as in a short trace whose times are whole
-    /// seconds.
+    /// Requests a second; `null` if all have the same time, as in a short trace with times in whole seconds.
     pub rate: Option<f64>,
-    /// Requests with an earlier time than their predecessor; they count as made at the same time.
+    /// Requests whose time is before that of the one above; they count as made at the same time.
     pub out_of_order: u64,
-    /// Gaps, in nanoseconds.
+    /// Gaps between requests, in nanoseconds.
     pub gaps: Spread,
-    /// Coefficient of variation of the gaps; `None` if all are 0.
+    /// Coefficient of variation of the gaps: standard deviation to mean, 1 for a Poisson process; `null` if
+    /// all gaps are 0.
     pub variation: Option<f64>,
-    /// Burstiness by window length, for lengths with at least ten whole windows.
+    /// Burstiness for windows of 100 ms, 1 s and 60 s, where the trace has at least ten whole windows.
     pub bursts: Vec<Burstiness>,
 }
 
-/// Burstiness in windows of one length.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// How unevenly requests fill windows of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Burstiness {
-    /// Window length.
+    /// Length of a window in seconds.
     pub window_seconds: f64,
-    /// Index of dispersion: variance to mean of the requests in a window.
+    /// Index of dispersion for counts: variance to mean of the requests in a window, 1 for a Poisson process.
     pub dispersion: f64,
-    /// Ratio of the fullest window to the mean.
+    /// Requests in the fullest window to the mean.
     pub peak_to_mean: f64,
 }
 

@@ -9,6 +9,7 @@ use super::distances::Distances;
 use super::sample::hash;
 use super::spread::{Spread, Spreading};
 use crate::cache::{Numbers, Stack};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::Nanos;
 
@@ -39,8 +40,8 @@ const WRITTEN: u16 = 2;
 /// Bit of the first admission policy.
 const ADMITTED: u32 = 2;
 
-/// Times between consecutive accesses to a block, by their kinds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Times between consecutive accesses to a block, in nanoseconds, by what the two accesses are.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReuseTimes {
     /// From a write to a read.
     pub read_after_write: Spread,
@@ -52,14 +53,15 @@ pub struct ReuseTimes {
     pub write_after_read: Spread,
 }
 
-/// The tracked blocks, if they stand for a larger number.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// A sample of the blocks, each of which stands for several.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Sampled")]
 pub struct LookedAt {
-    /// Number of blocks.
+    /// Blocks in the sample.
     pub blocks: u64,
-    /// Their share of all: one half, one quarter, and so on.
+    /// Share of all blocks: one half, one quarter, and so on.
     pub share: f64,
-    /// One standard error of block counts, as a share of the number of all blocks.
+    /// One standard error of numbers of blocks, as a share of all blocks.
     pub error: f64,
 }
 

@@ -15,32 +15,33 @@
 
 use super::{Distances, LookedAt, Sample};
 use crate::cache::{AdmissionPolicy, BlockTraceError, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{BLOCK, Bytes, Nanos, Op, VolumeOffset};
 use weir_policy::eviction::{Block, Use};
 use weir_trace::{Disk, Record};
 
 /// Miss ratios of caches of several sizes that admit every miss.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Curve {
     /// Eviction policy.
     pub policy: &'static str,
-    /// The sampled share of the blocks; 1 if the curve is exact.
+    /// Share of the blocks that the curve is computed from; 1 if it is exact.
     pub rate: f64,
-    /// Number of blocks sampled.
+    /// Blocks that the curve is computed from.
     pub sampled_blocks: u64,
-    /// Points by ascending size.
+    /// The caches, by ascending size.
     pub points: Vec<Point>,
 }
 
 /// A cache of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
     /// Capacity in blocks.
     pub size_blocks: u64,
-    /// Ratio of misses to accesses.
+    /// Misses to accesses, 0 to 1.
     pub miss_ratio: f64,
-    /// One standard error of that; 0 if it is exact, `None` if the sample is too small to estimate it.
+    /// One standard error of the miss ratio; 0 if it is exact, `null` if the sample is too small to tell.
     pub error: Option<f64>,
 }
 

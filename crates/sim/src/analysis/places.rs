@@ -1,5 +1,6 @@
 //! Accesses by time windows and disk regions, each as fine as the bounds allow.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -26,31 +27,32 @@ struct Window {
     accesses: BTreeMap<u64, u64>,
 }
 
-/// Accesses by time and region.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// Requests and accesses by windows of time and regions of the disks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Timeline {
-    /// Window length: in nanoseconds, or in requests if the trace has no times.
+    /// Length of a window: in nanoseconds, or in requests if the trace has no times.
     pub window: u64,
-    /// Consecutive windows.
+    /// Consecutive windows, those without a request included; at most 128.
     pub windows: Vec<Stretch>,
-    /// Blocks per region.
+    /// Blocks of a region.
     pub region_blocks: u64,
-    /// First block of the first region, counted from the start of the disk; disks are stacked.
+    /// First block of the first region, counted from the start of the disk. Each disk begins at block 0.
     pub first_block: u64,
-    /// Accesses to each region in each window: the heat map.
+    /// The heat map: for each window the accesses to each of at most 64 regions.
     pub heat: Vec<Vec<u64>>,
 }
 
-/// A time window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// A window of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Window")]
 pub struct Stretch {
-    /// Start since the first request, in the unit of its length.
+    /// Start since the first request, in the unit of the window's length.
     pub start: u64,
-    /// Number of reads.
+    /// Reads.
     pub reads: u64,
-    /// Number of writes.
+    /// Writes.
     pub writes: u64,
-    /// Number of distinct blocks accessed up to its end.
+    /// Distinct blocks accessed from the first request to the end of the window.
     pub footprint: u64,
 }
 

@@ -2,25 +2,27 @@
 
 use super::{Analysis, Analyzer, LookedAt, Sample, Sampling, Settings};
 use crate::cache::{BlockTraceError, EvictionPolicy};
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 use weir_model::BLOCK;
 use weir_trace::{Reader, Tally, TraceError};
 
-/// The analysis of a trace: the document that `weir trace analyze --json` prints.
-#[derive(Debug, Serialize)]
+/// The analysis of a trace: the document of `weir trace analyze`. Figures of blocks are of blocks of 4 KiB.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir trace analyze")]
 pub struct TraceAnalysis {
-    /// Trace name.
+    /// Path of the trace.
     pub trace: String,
     /// The format it was read as.
     pub format: String,
-    /// Whether it has arrival times.
+    /// The trace has times of requests.
     pub timed: bool,
-    /// The analysed disks.
+    /// Names of the disks that were analysed, in the order of appearance.
     pub disks: Vec<String>,
-    /// Notes about data that could not be used as it is.
+    /// What could not be read or used as it is.
     pub notes: Vec<String>,
-    /// Size of the blocks to which figures refer.
+    /// Size of a block.
     pub block_bytes: u64,
     /// The figures.
     #[serde(flatten)]
@@ -100,7 +102,7 @@ impl TraceAnalysis {
         };
         let requests = (analysis.reads.requests + analysis.writes.requests) as usize;
         let mut notes = tally.notes(requests);
-        notes.extend(analysis.looked_at.as_ref().map(of_some));
+        notes.extend(analysis.sampled.as_ref().map(of_some));
         if !sample.is_whole {
             notes.push(format!(
                 "curves of policies other than lru are of the first {} accesses to blocks: a few blocks have so many \

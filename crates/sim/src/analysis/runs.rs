@@ -2,6 +2,7 @@
 
 use super::spread::{Spread, Spreading};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::VecDeque;
 use weir_trace::Record;
@@ -33,16 +34,16 @@ struct Run {
     bytes: u64,
 }
 
-/// Statistics of runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Sequential requests and runs.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sequentiality {
-    /// Share of requests that begin where the previous one of the same disk ended.
+    /// Share of requests that begin where the previous request to the same disk ended, 0 to 1.
     pub after_previous: f64,
-    /// Share of requests that begin where any of the last 32 ended.
+    /// Share of requests that begin where any of the last 32 requests to the same disk ended, 0 to 1.
     pub after_recent: f64,
-    /// Bytes per run; a request that is not continued is a run of one.
+    /// Bytes of each run; a request that none continues is a run of its own.
     pub run_bytes: Spread,
-    /// Requests per run.
+    /// Requests of each run.
     pub run_requests: Spread,
 }
 

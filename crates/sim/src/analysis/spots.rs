@@ -2,37 +2,37 @@
 
 use crate::cache::place;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
 
-/// Skew of accesses over blocks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// How unevenly blocks are accessed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Popularity {
-    /// Shares of the accesses that go to shares of the blocks, the most popular blocks first.
+    /// Shares of the accesses that go to the most popular blocks.
     pub shares: Vec<Share>,
-    /// Regions with the most accesses, most first; at most [`REGIONS`].
+    /// The regions of 1 MiB with the most accesses, in descending order; at most ten.
     pub regions: Vec<Region>,
-    /// Maximum number of accesses missing from each region's count; 0 if there are no more than [`COUNTED`]
-    /// regions.
-    pub regions_miss: u64,
+    /// Accesses by which the count of each region may be too low; 0 if at most 65,536 regions are touched.
+    pub regions_undercount: u64,
 }
 
 /// The most popular blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Share {
-    /// Share of the blocks; at least one block.
+    /// Share of the blocks, 0 to 1; at least one block.
     pub of_blocks: f64,
-    /// Share of the accesses.
+    /// Share of the accesses that go to these blocks, 0 to 1.
     pub of_accesses: f64,
 }
 
 /// A region of a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Region {
-    /// Number of the disk, in order of appearance.
+    /// Number of the disk, in the order of appearance in the trace.
     pub disk: u32,
-    /// The first block, counted from the start of the disk.
+    /// First block of the region, counted from the start of the disk.
     pub first_block: u64,
     /// Number of accesses to its blocks.
     pub accesses: u64,

@@ -1,6 +1,7 @@
 //! Distribution of numbers: a histogram by powers of two, and percentiles.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Collects numbers with a precision of 1 %. Memory: a few KiB, for any number of values.
@@ -12,12 +13,13 @@ pub(super) struct Spreading {
     max: u64,
 }
 
-/// A distribution.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// A distribution of numbers; percentiles are exact to 1 %. All figures are 0 if there are no numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Distribution")]
 pub struct Spread {
-    /// Number of values.
+    /// How many numbers.
     pub count: u64,
-    /// Mean; 0 without values.
+    /// Mean.
     pub mean: f64,
     /// Minimum.
     pub min: u64,
@@ -29,16 +31,16 @@ pub struct Spread {
     pub p99: u64,
     /// Maximum.
     pub max: u64,
-    /// Buckets by powers of two, without empty ones before the first and after the last.
+    /// Histogram by powers of two, from the first bucket that is not empty to the last.
     pub buckets: Vec<Bucket>,
 }
 
-/// The values from one power of two to below the next; the first bucket also has zeros.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Numbers from one power of two to below the next; the first bucket also counts zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Bucket {
-    /// Lower bound.
+    /// The power of two.
     pub from: u64,
-    /// Number of values.
+    /// How many numbers.
     pub count: u64,
 }
 

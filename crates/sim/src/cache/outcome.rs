@@ -1,25 +1,26 @@
 //! The outcome of a cache simulation.
 
 use super::{BlockSize, BlockTrace, Setup};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Bytes;
 use weir_policy::eviction::Use;
 
-/// Counts of one direction or both: accesses and misses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What was accessed in one direction or both, and what of it the cache missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
-    /// Accesses to blocks.
+    /// Accesses: one for each block of each request.
     pub accesses: u64,
-    /// Missed accesses.
+    /// Accesses that missed.
     pub misses: u64,
     /// Requests.
     pub requests: u64,
-    /// Requests with at least one missed block.
+    /// Requests with a block that missed.
     #[serde(rename = "missed_requests")]
     pub missed: u64,
-    /// Bytes requested.
+    /// Bytes of the requests, without the rest of blocks that they touch in part.
     pub bytes: u64,
-    /// Bytes requested in missed blocks.
+    /// Bytes of these in blocks that missed.
     pub missed_bytes: u64,
 }
 
@@ -139,38 +140,58 @@ impl CacheOutcome {
     }
 }
 
-/// The outcome of a cache in the form of `--json`: totals and ratios first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "they are those of the outcome; docs/reference/sim-cache.md has them all")]
+/// The result of one cache. The counts and ratios at this level are of reads and writes together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheFigures {
+    /// The eviction policy.
     pub policy: String,
+    /// The admission policy.
     pub admission: String,
+    /// Capacity of the cache in blocks.
     pub size_blocks: u32,
+    /// Capacity of the cache.
     pub size_bytes: u64,
+    /// Of reads and writes together.
     #[serde(flatten)]
     pub all: Ratios,
+    /// Reads.
     pub reads: Ratios,
+    /// Writes. With write mode `around` all of them count as missed.
     pub writes: Ratios,
+    /// Blocks written to the cache.
     pub cache_writes: u64,
+    /// Blocks of `cache_writes` that were written because a read missed.
     pub cache_fills: u64,
+    /// Cache-level write amplification: `cache_writes` for each block that the user wrote; `null` if the user
+    /// wrote none.
     pub clwa: Option<f64>,
+    /// Blocks evicted to make room for others.
     pub evictions: u64,
+    /// Blocks read from the disk behind the cache: those that reads missed.
     pub back_end_reads: u64,
+    /// Blocks written to the disk behind the cache.
     pub back_end_writes: u64,
+    /// Blocks of `back_end_writes` that were written because too many blocks were dirty.
     pub flushed: u64,
+    /// Blocks of `back_end_writes` that were evicted while dirty.
     pub evicted_dirty: u64,
+    /// Blocks that are dirty at the end of the trace; not part of `back_end_writes`.
     pub dirty_at_end: u64,
 }
 
 /// Counts and their ratios.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "they are those of the counts")]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratios {
+    /// The counts.
     #[serde(flatten)]
     pub counts: Counts,
+    /// Misses to accesses, 0 to 1; 0 without accesses.
     pub miss_ratio: f64,
+    /// Hits to accesses, 0 to 1; 0 without accesses.
     pub hit_ratio: f64,
+    /// Requests of which every block hit, to all requests, 0 to 1.
     pub request_hit_ratio: f64,
+    /// Bytes in blocks that hit, to all bytes, 0 to 1.
     pub byte_hit_ratio: f64,
 }
 

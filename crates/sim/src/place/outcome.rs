@@ -2,133 +2,188 @@
 
 use super::meter::Meter;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde::ser::SerializeStruct as _;
 use weir_engine::Spread;
 use weir_model::{Bytes, Nanos};
 
-/// The outcome of one policy. In JSON, times are nanoseconds and end in `_ns`, sizes are bytes and end in
-/// `_bytes`.
-#[derive(Clone, Debug, Default, Serialize)]
+/// The result of one policy.
+// In JSON times are in nanoseconds and end in `_ns`, sizes are in bytes and end in `_bytes`.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Outcome {
-    /// Policy name.
+    /// The placement policy.
     pub policy: String,
-    /// Virtual time measured, after the warm-up.
+    /// Virtual time that was measured, after the warm-up.
     #[serde(rename = "measured_ns", serialize_with = "nanos")]
+    #[schemars(with = "u64")]
     pub measured: Nanos,
     /// Requests that arrived in that time.
     pub requests: u64,
-    /// Of these, requests not answered within the same time again: the pool could not keep up.
+    /// Requests of these that were not answered within as much time again: the pool cannot keep up.
     pub unanswered: u64,
     /// Requests answered per second.
     #[serde(rename = "requests_per_second")]
     pub rate: f64,
-    /// Their bytes per second.
+    /// Bytes of answered requests a second.
     #[serde(rename = "bytes_per_second")]
     pub bytes_rate: f64,
-    /// The load's own unit of work (transactions, operations) per second, if it has one.
+    /// Work a second that the load counts itself: transactions, operations or bytes. Absent if it counts
+    /// none.
     #[serde(rename = "work_per_second", skip_serializing_if = "Option::is_none")]
     pub work_rate: Option<f64>,
-    /// Response times of all requests, of reads, and of writes (including TRIMs).
+    /// Response times of all requests.
+    #[schemars(with = "ResponsesPart")]
     pub all: Responses,
     /// Response times of reads.
+    #[schemars(with = "ResponsesPart")]
     pub reads: Responses,
-    /// Response times of writes.
+    /// Response times of writes and TRIMs.
+    #[schemars(with = "ResponsesPart")]
     pub writes: Responses,
-    /// The devices, in the pool's order.
+    /// The devices, in the order of the pool file.
     pub devices: Vec<DeviceOutcome>,
-    /// Bytes that the mover copied.
-    #[serde(rename = "moved_bytes", serialize_with = "bytes")]
+    /// Bytes copied from one place to another.
+    #[serde(rename = "migrated_bytes", serialize_with = "bytes")]
+    #[schemars(with = "u64")]
     pub moved: Bytes,
-    /// The engine's own estimate of the effect of migration and redirection; `None` if it could not judge.
+    /// What migration and redirection gained or cost, as the engine estimates from sampled commands; `null`
+    /// if there were too few to judge.
+    #[serde(rename = "migration_estimate")]
     pub estimate: Option<EstimateOutcome>,
     /// Distribution of extents over the devices at the end.
     #[serde(skip)]
     pub spread: Spread,
-    /// Number of times the engine stopped migration because of it.
+    /// Times that the engine stopped migration because it made commands slower.
     pub stops: u32,
-    /// The same figures over time, including the warm-up.
+    /// The run in windows of time, warm-up included.
+    #[schemars(with = "Vec<WindowPart>")]
     pub windows: Vec<Window>,
     /// Data commands by device from the start of the load to the end, including the mover's.
     #[serde(skip)]
     pub commands: Vec<Commands>,
-    /// Digest of the seed and all events: two runs have the same digest only if they were identical.
+    /// Digest, in hexadecimal, of the seed and of everything that happened: two runs share it only if they
+    /// are the same.
     #[serde(serialize_with = "hexadecimal")]
+    #[schemars(with = "String")]
     pub digest: u64,
 }
 
-/// Estimated service times of the commands of sampled extents: actual, and counterfactual without migration.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// The cost of sampled commands, and their counterfactual cost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "MigrationEstimate")]
 pub struct EstimateOutcome {
-    /// Number of commands.
+    /// Sampled commands.
     pub commands: u64,
-    /// Mean service time.
+    /// Mean cost of a sampled command, from its size and the queue of its device.
     #[serde(rename = "mean_ns", serialize_with = "nanos")]
+    #[schemars(with = "u64")]
     pub mean: Nanos,
-    /// Mean counterfactual service time without migration.
-    #[serde(rename = "without_ns", serialize_with = "nanos")]
+    /// Counterfactual mean cost of these commands had nothing migrated.
+    #[serde(rename = "counterfactual_mean_ns", serialize_with = "nanos")]
+    #[schemars(with = "u64")]
     pub without: Nanos,
 }
 
-/// Response times of requests. In JSON, times are `null` if there were no requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Response times of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "ResponsesPart")]
 pub struct Responses {
     /// Number of requests.
     pub count: u64,
-    /// Mean response time.
+    /// Their mean response time.
     pub mean: Nanos,
-    /// Median.
+    /// The median.
     pub p50: Nanos,
-    /// 99th percentile.
+    /// The 99th percentile.
     pub p99: Nanos,
-    /// 99.9th percentile.
+    /// The 99.9th percentile.
     pub p999: Nanos,
-    /// Maximum.
+    /// The maximum.
     pub max: Nanos,
 }
 
-/// Measurements of a device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Response times of requests; times are `null` if there were no requests.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Responses")]
+struct ResponsesPart {
+    /// Requests that were answered.
+    count: u64,
+    /// Mean.
+    mean_ns: Option<u64>,
+    /// Median.
+    p50_ns: Option<u64>,
+    /// 99th percentile.
+    p99_ns: Option<u64>,
+    /// 99.9th percentile.
+    p999_ns: Option<u64>,
+    /// Maximum.
+    max_ns: Option<u64>,
+}
+
+/// What a device did.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Device")]
 pub struct DeviceOutcome {
-    /// Device name.
+    /// The name in the pool file.
     pub name: String,
-    /// Modelled drive.
+    /// The modelled drive.
     pub model: String,
-    /// Space for data.
-    #[serde(rename = "room_bytes", serialize_with = "bytes")]
+    /// Capacity for data.
+    #[serde(rename = "capacity_bytes", serialize_with = "bytes")]
+    #[schemars(with = "u64")]
     pub room: Bytes,
-    /// Space used at the end.
+    /// Capacity in use at the end.
     #[serde(rename = "used_bytes", serialize_with = "bytes")]
+    #[schemars(with = "u64")]
     pub used: Bytes,
-    /// Its share of all devices' reads and writes, 0 to 1.
+    /// Share of the reads and writes of all devices that this one carried out, 0 to 1.
     pub share: f64,
-    /// Its share of clients' reads and writes alone.
+    /// Share of clients' commands that this device carried out, 0 to 1.
+    #[serde(rename = "client_share")]
     pub served: f64,
-    /// Utilization, 0 to 1.
+    /// Share of the time in which it had a command in flight, 0 to 1.
+    #[serde(rename = "busy_share")]
     pub load: f64,
-    /// Mean queue depth.
+    /// Mean number of commands in flight.
+    #[serde(rename = "queue_depth")]
     pub queue: f64,
-    /// Reads, their bytes and their mean response time.
+    /// Reads.
+    #[schemars(with = "DirectionPart")]
     pub reads: DirectionOutcome,
-    /// Writes, their bytes and their mean response time.
+    /// Writes.
+    #[schemars(with = "DirectionPart")]
     pub writes: DirectionOutcome,
-    /// Bytes of metadata read or written.
-    #[serde(rename = "metadata_bytes", serialize_with = "bytes")]
+    /// Bytes of the map that were read or written.
+    #[serde(rename = "metadata_transferred_bytes", serialize_with = "bytes")]
+    #[schemars(with = "u64")]
     pub metadata: Bytes,
 }
 
-/// A device's commands in one direction. In JSON, the mean is `null` if there were none.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// A device's commands in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "DirectionPart")]
 pub struct DirectionOutcome {
-    /// Number of commands.
+    /// Commands.
     pub count: u64,
     /// Their bytes.
     pub bytes: Bytes,
-    /// Mean response time.
+    /// Their mean response time.
     pub mean: Nanos,
 }
 
-/// A device's data commands.
+/// Commands of a device in one direction.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Commands")]
+struct DirectionPart {
+    /// Commands.
+    count: u64,
+    /// Bytes that they transferred.
+    bytes: u64,
+    /// Mean response time; `null` if there were none.
+    mean_ns: Option<u64>,
+}
+
+/// A device's commands for data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commands {
     /// Number of reads.
@@ -149,8 +204,9 @@ impl Commands {
     }
 }
 
-/// Measurements of a time window. In JSON, its response times are `null` if no request was answered in it.
-#[derive(Clone, Debug, PartialEq)]
+/// A window of time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "WindowPart")]
 pub struct Window {
     /// Start of the window, from the start of the load.
     pub start: Nanos,
@@ -160,7 +216,7 @@ pub struct Window {
     pub work: f64,
     /// Mean response time; zero if there were no requests.
     pub mean: Nanos,
-    /// 99th percentile of the response times.
+    /// The 99th percentile of their responses.
     pub p99: Nanos,
     /// Bytes that the mover copied.
     pub moved: Bytes,
@@ -168,6 +224,28 @@ pub struct Window {
     pub loads: Vec<f64>,
     /// Share of each device in all reads and writes.
     pub shares: Vec<f64>,
+}
+
+/// A window of time of a run.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Window")]
+struct WindowPart {
+    /// Start of the window, counted from the start of the load.
+    start_ns: u64,
+    /// Requests answered a second.
+    requests_per_second: f64,
+    /// Work a second that the load counts itself; 0 if it counts none.
+    work_per_second: f64,
+    /// Mean response time; `null` if no request was answered.
+    mean_ns: Option<u64>,
+    /// 99th percentile of the response times; `null` if no request was answered.
+    p99_ns: Option<u64>,
+    /// Bytes copied from one place to another.
+    migrated_bytes: u64,
+    /// For each device, in the order of `devices`: the share of the time in which it had a command in flight.
+    busy_shares: Vec<f64>,
+    /// For each device, in the order of `devices`: its share of the reads and writes of all devices.
+    shares: Vec<f64>,
 }
 
 impl Responses {
@@ -194,43 +272,40 @@ impl Responses {
     }
 }
 
-impl Serialize for Responses {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let time = |time| self.known(time).map(|time| time.0);
-        let mut fields = to.serialize_struct("Responses", 6)?;
-        fields.serialize_field("count", &self.count)?;
-        fields.serialize_field("mean_ns", &time(self.mean))?;
-        fields.serialize_field("p50_ns", &time(self.p50))?;
-        fields.serialize_field("p99_ns", &time(self.p99))?;
-        fields.serialize_field("p999_ns", &time(self.p999))?;
-        fields.serialize_field("max_ns", &time(self.max))?;
-        fields.end()
+impl From<Responses> for ResponsesPart {
+    fn from(responses: Responses) -> Self {
+        let time = |time| responses.known(time).map(|time| time.0);
+        Self {
+            count: responses.count,
+            mean_ns: time(responses.mean),
+            p50_ns: time(responses.p50),
+            p99_ns: time(responses.p99),
+            p999_ns: time(responses.p999),
+            max_ns: time(responses.max),
+        }
     }
 }
 
-impl Serialize for DirectionOutcome {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("DirectionOutcome", 3)?;
-        fields.serialize_field("count", &self.count)?;
-        fields.serialize_field("bytes", &self.bytes.0)?;
-        fields.serialize_field("mean_ns", &(self.count > 0).then_some(self.mean.0))?;
-        fields.end()
+impl From<DirectionOutcome> for DirectionPart {
+    fn from(outcome: DirectionOutcome) -> Self {
+        let DirectionOutcome { count, bytes, mean } = outcome;
+        Self { count, bytes: bytes.0, mean_ns: (count > 0).then_some(mean.0) }
     }
 }
 
-impl Serialize for Window {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let answered = |time: Nanos| (self.rate > 0.0).then_some(time.0);
-        let mut fields = to.serialize_struct("Window", 8)?;
-        fields.serialize_field("start_ns", &self.start.0)?;
-        fields.serialize_field("requests_per_second", &self.rate)?;
-        fields.serialize_field("work_per_second", &self.work)?;
-        fields.serialize_field("mean_ns", &answered(self.mean))?;
-        fields.serialize_field("p99_ns", &answered(self.p99))?;
-        fields.serialize_field("moved_bytes", &self.moved.0)?;
-        fields.serialize_field("loads", &self.loads)?;
-        fields.serialize_field("shares", &self.shares)?;
-        fields.end()
+impl From<Window> for WindowPart {
+    fn from(window: Window) -> Self {
+        let answered = |time: Nanos| (window.rate > 0.0).then_some(time.0);
+        Self {
+            start_ns: window.start.0,
+            requests_per_second: window.rate,
+            work_per_second: window.work,
+            mean_ns: answered(window.mean),
+            p99_ns: answered(window.p99),
+            migrated_bytes: window.moved.0,
+            busy_shares: window.loads,
+            shares: window.shares,
+        }
     }
 }
 

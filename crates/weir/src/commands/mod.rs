@@ -7,6 +7,7 @@ pub mod generate;
 pub mod help;
 pub mod pool;
 pub mod repro;
+pub mod schemas;
 pub mod serve;
 pub mod sim;
 pub mod trace;

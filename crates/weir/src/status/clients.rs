@@ -1,24 +1,26 @@
 //! What a status says of clients.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_serve::ClientCounts;
 
 /// The clients of a pool that is served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Clients")]
 pub struct ClientsPart {
-    /// NBD clients that are connected.
+    /// Connected NBD clients.
     pub connected: u64,
-    /// How many there may be.
+    /// Most clients that may be connected (`clients` under `[serve]`).
     pub limit: u64,
-    /// Of those connected, how many have asked nothing for a while and gave back their buffers.
+    /// Connected clients without a recent request, which have returned their buffers.
     pub idle: u64,
-    /// Connections that have not yet said which volume they want.
+    /// Connections that have not chosen a volume yet.
     pub handshakes: u64,
     /// Clients refused since the server started.
     pub refused: u64,
-    /// Handshakes given up since the server started.
+    /// Handshakes that the server has dropped since it started.
     pub handshakes_dropped: u64,
-    /// Connections to the control socket, the one that asks included.
+    /// Connections to the control socket, the one of this command included.
     pub control_sessions: u64,
 }
 

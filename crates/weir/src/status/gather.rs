@@ -24,7 +24,7 @@ impl Status {
             let pace = paces.get(device.id.index()).copied().flatten().unwrap_or_default();
             DevicePart {
                 path: described.device_path(entry).display().to_string(),
-                left_behind: map.left_behind().contains(device.id),
+                metadata_stale: map.left_behind().contains(device.id),
                 absent: map.absent().contains(device.id),
                 traffic: (state == SERVED).then(|| Traffic::new(&device, pace)),
                 responses: device.responses.iter().filter(|_| state == SERVED).map(Into::into).collect(),
@@ -41,7 +41,7 @@ impl Status {
     pub fn with_devices<'a>(mut self, device: impl Fn(DeviceId) -> Option<&'a Device>) -> Self {
         for (part, id) in self.devices.iter_mut().zip((0u8..).map(DeviceId)) {
             let Some(device) = device(id) else { continue };
-            part.size_now_bytes = device.size_now().ok().map(Bytes::get);
+            part.current_size_bytes = device.size_now().ok().map(Bytes::get);
             part.page_cache = device.is_refused_direct();
             part.open_file = device.removed_file().map(|path| path.display().to_string());
             part.removed |= part.open_file.is_some();
@@ -68,10 +68,10 @@ impl Status {
         }
         let is_member = |id: DeviceId| {
             let device = self.devices.get(id.index()).filter(|device| !device.absent)?;
-            Some(device.metadata || device.left_behind)
+            Some(device.metadata || device.metadata_stale)
         };
         let without_effect = devices::without_effect_on(file, is_member);
-        self.pool.remarks.extend(without_effect);
+        self.pool.configuration_warnings.extend(without_effect);
     }
 }
 
@@ -90,29 +90,29 @@ impl PoolPart {
             policy: engine.policy.to_owned(),
             policy_after_restart: None,
             extent_bytes: engine.extent.get(),
-            data_bytes: engine.devices.iter().map(|device| device.total.get()).sum(),
+            capacity_bytes: engine.devices.iter().map(|device| device.total.get()).sum(),
             used_bytes: engine.devices.iter().map(used).sum(),
-            releasing_bytes: engine.devices.iter().map(|device| device.releasing.get()).sum(),
-            promised_bytes: space.promised.get(),
-            filling_bytes_per_second: space.fill_rate,
+            quarantined_bytes: engine.devices.iter().map(|device| device.releasing.get()).sum(),
+            provisioned_bytes: space.promised.get(),
+            growth_bytes_per_second: space.fill_rate,
             full_in_ns: space.full_in.map(Nanos::get),
             warning_percent: space.warning.map(|at| at.0),
             full: space.full.map(|room| space_kind_name(room).to_owned()),
-            waiting: space.waiting as u64,
-            refused: space.refused,
+            waiting_writes: space.waiting as u64,
+            refused_writes: space.refused,
             metadata_warning_percent: space.metadata_warning.map(|at| at.0),
             metadata_written_bytes: (engine.written.frames + engine.written.checkpoints).get(),
             data_written_bytes: engine.written.data.get(),
             recovery_ns: devices::expected(map, opening).get(),
-            metadata_bytes: page(engine.metadata.pages),
+            metadata_capacity_bytes: page(engine.metadata.pages),
             metadata_used_bytes: page(engine.metadata.pages - engine.metadata.free),
             map_memory_bytes: engine.memory.total().get(),
-            moves: engine.mover.into(),
-            spread: engine.spread.into(),
-            cache: engine.cache.into(),
+            migration: engine.mover.into(),
+            fragmentation: engine.spread.into(),
+            extent_cache: engine.cache.into(),
             unreachable_bytes: engine.unreachable.get(),
-            judged: engine.moves.into(),
-            remarks: engine.remarks.iter().map(remark).collect(),
+            migration_estimate: engine.moves.into(),
+            configuration_warnings: engine.remarks.iter().map(remark).collect(),
             read_only: engine.read_only,
             clients: None,
         }
@@ -130,7 +130,7 @@ impl DevicePart {
         let device_state = match lost {
             Some(_) => "lost",
             None if device.removed => "removed",
-            None if device.doubtful > 0 => "doubtful",
+            None if device.doubtful > 0 => "in_doubt",
             None => "ok",
         };
         Self {
@@ -141,12 +141,12 @@ impl DevicePart {
             size_bytes: superblock.size.get(),
             damaged,
             removed: device.removed,
-            data_bytes: device.total.get(),
+            capacity_bytes: device.total.get(),
             used_bytes: used(device),
             state: device_state.to_owned(),
             lost_ns: lost.as_ref().map(|lost| lost.1),
-            lost_why: lost.map(|lost| lost.0),
-            doubtful_blocks: device.doubtful,
+            lost_reason: lost.map(|lost| lost.0),
+            blocks_in_doubt: device.doubtful,
             ..Self::default()
         }
     }
@@ -184,9 +184,9 @@ impl From<VolumeInfo> for VolumePart {
             copies: volume.copies,
             policy: volume.policy.map(str::to_owned),
             policy_after_restart: None,
-            judged: volume.moves.map(Into::into),
+            migration_estimate: volume.moves.map(Into::into),
             degraded_bytes: (!volume.looking).then(|| volume.degraded.get()),
-            metadata_bytes: volume.metadata.map(Bytes::get),
+            file_system_metadata_bytes: volume.metadata.map(Bytes::get),
         }
     }
 }

@@ -30,7 +30,7 @@ impl Status {
                     device.name.clone(),
                     device.class.clone(),
                     size(device.used_bytes),
-                    size(device.data_bytes),
+                    size(device.capacity_bytes),
                     traffic.reads.human(),
                     traffic.writes.human(),
                     traffic.flushes.to_string(),
@@ -55,33 +55,33 @@ impl PoolPart {
         let mut text = format!(
             "space: {} of {} used ({:.0} %), {} promised to volumes",
             size(self.used_bytes),
-            size(self.data_bytes),
-            share(self.used_bytes, self.data_bytes),
-            size(self.promised_bytes)
+            size(self.capacity_bytes),
+            share(self.used_bytes, self.capacity_bytes),
+            size(self.provisioned_bytes)
         );
         if let Some(ns) = self.full_in_ns {
             text += &format!("; full in about {} at the present rate", about(Nanos(ns)));
         }
-        if self.waiting > 0 {
-            text += &format!("; {} parts of writes wait for space", self.waiting);
+        if self.waiting_writes > 0 {
+            text += &format!("; {} parts of writes wait for space", self.waiting_writes);
         }
         text += &format!(
             "\nmetadata: {} of {} used; recovery would take about {}\n",
             size(self.metadata_used_bytes),
-            size(self.metadata_bytes),
+            size(self.metadata_capacity_bytes),
             about(Nanos(self.recovery_ns))
         );
-        text += &self.spread.human(self.used_bytes);
-        let cache = &self.cache;
+        text += &self.fragmentation.human(self.used_bytes);
+        let cache = &self.extent_cache;
         if cache.size_bytes > 0 {
             text += &format!(
                 "extent cache: {} of {} in use, {:.0} % of reads answered from it\n",
-                size(cache.held_bytes),
+                size(cache.used_bytes),
                 size(cache.size_bytes),
                 share(cache.hits, cache.hits + cache.misses)
             );
         }
-        text + &self.judged.human().map_or(String::new(), |judged| format!("moves: {judged}\n"))
+        text + &self.migration_estimate.human().map_or(String::new(), |judged| format!("moves: {judged}\n"))
     }
 }
 
@@ -100,7 +100,7 @@ fn about(time: Nanos) -> String {
 impl DevicePart {
     fn notes(&self) -> String {
         let page_cache = self.page_cache.then(|| "no O_DIRECT".to_owned());
-        let lost = self.lost_why.as_ref().map(|why| {
+        let lost = self.lost_reason.as_ref().map(|why| {
             // An idle pool that was opened for a moment does not know since when.
             match Nanos(self.lost_ns.unwrap_or_default()) {
                 Nanos(0) => format!("LOST: {why}"),
@@ -109,12 +109,12 @@ impl DevicePart {
         });
         let removed = self.removed.then(|| "REMOVED: gone once the server ends".to_owned());
         let moved = self.moved.is_some().then(|| "MOVED: the next start does not find it".to_owned());
-        let doubtful = self.doubtful_blocks;
+        let doubtful = self.blocks_in_doubt;
         let doubtful = (doubtful > 0).then(|| format!("{doubtful} blocks IN DOUBT"));
         let no_space = self.traffic.map_or(0, |traffic| traffic.no_space);
         let no_space = (no_space > 0).then(|| format!("{no_space} writes found NO SPACE below"));
         let pace = self.pace.as_ref().map(|pace| format!("paced as {pace}"));
-        let metadata = match (self.absent, self.metadata, self.left_behind) {
+        let metadata = match (self.absent, self.metadata, self.metadata_stale) {
             (true, ..) => Some("ABSENT".to_owned()),
             (_, true, _) => Some("metadata".to_owned()),
             (.., true) => Some("metadata LEFT BEHIND".to_owned()),

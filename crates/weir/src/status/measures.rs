@@ -2,12 +2,14 @@
 
 use super::DevicePart;
 use crate::output::{Width, table};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_engine::{CacheStatus, Load, MoverShare, MoverStatus, MovesStatus, ResponsesBySize};
 use weir_model::{BLOCK, Bytes, Nanos};
 
-/// What a device does of late: over the last second that is over, or longer if nothing ended since.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The load of a device over the last complete second, or longer if no command has ended since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Load")]
 pub struct LoadPart {
     /// Reads a second.
     pub reads_per_second: f64,
@@ -17,9 +19,9 @@ pub struct LoadPart {
     pub read_bytes_per_second: f64,
     /// Bytes written a second.
     pub written_bytes_per_second: f64,
-    /// Part of the time in which it had something to do, 0 to 1.
+    /// Share of the time in which it had a command in flight, 0 to 1.
     pub busy_share: f64,
-    /// Commands it had at once, on average.
+    /// Mean number of commands in flight.
     pub queue_depth: f64,
 }
 
@@ -43,14 +45,15 @@ impl LoadPart {
     }
 }
 
-/// The extent cache, and what it was good for since the server started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The extent cache in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ExtentCache")]
 pub struct CachePart {
-    /// Memory it may take; 0: there is none.
+    /// Memory that it may use; 0 if there is no cache.
     pub size_bytes: u64,
-    /// Memory it has taken.
-    pub held_bytes: u64,
-    /// Parts of reads, by extent, that it answered.
+    /// Memory that it uses.
+    pub used_bytes: u64,
+    /// Parts of reads, by extent, that it answered since the server started.
     pub hits: u64,
     /// Parts of reads, by extent, that it did not answer.
     pub misses: u64,
@@ -59,54 +62,56 @@ pub struct CachePart {
 impl From<CacheStatus> for CachePart {
     fn from(cache: CacheStatus) -> Self {
         let CacheStatus { size, held, hits, misses } = cache;
-        Self { size_bytes: size.get(), held_bytes: held.get(), hits, misses }
+        Self { size_bytes: size.get(), used_bytes: held.get(), hits, misses }
     }
 }
 
-/// What has been moved since the server started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MovesPart {
-    /// Moves and copies under way.
-    pub under_way: u64,
-    /// Copied to another place.
+/// Migrations since the server started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Migration")]
+pub struct MigrationPart {
+    /// Migrations and copies in flight.
+    pub in_flight: u64,
+    /// Bytes copied to another place.
     pub copied_bytes: u64,
-    /// Given up in one of several places.
+    /// Bytes dropped from one of several places.
     pub dropped_bytes: u64,
-    /// Left out of a copy because it was written meanwhile.
-    pub left_out_bytes: u64,
-    /// Not read for a copy, because a client's read brought it.
+    /// Bytes not copied because a client overwrote them meanwhile.
+    pub overwritten_bytes: u64,
+    /// Bytes copied from a client's read, so that the mover did not read them.
     #[serde(default)]
-    pub fed_bytes: u64,
+    pub piggybacked_bytes: u64,
 }
 
-impl From<MoverStatus> for MovesPart {
+impl From<MoverStatus> for MigrationPart {
     fn from(mover: MoverStatus) -> Self {
         Self {
-            under_way: mover.under_way as u64,
+            in_flight: mover.under_way as u64,
             copied_bytes: mover.copied * BLOCK,
             dropped_bytes: mover.dropped * BLOCK,
-            left_out_bytes: mover.left_out * BLOCK,
-            fed_bytes: mover.piggybacked * BLOCK,
+            overwritten_bytes: mover.left_out * BLOCK,
+            piggybacked_bytes: mover.piggybacked * BLOCK,
         }
     }
 }
 
-/// Whether what a policy moves makes requests faster, by the engine's estimate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JudgedPart {
-    /// It made them slower: nothing is moved for so long from now on.
+/// What migration gains or costs, as the engine estimates from sampled commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MigrationEstimate {
+    /// Time for which migration stays stopped, because it made commands slower; `null` while it is not
+    /// stopped.
     pub stopped_ns: Option<u64>,
-    /// How often that has happened since the server started, or the policy was set.
+    /// Times that migration was stopped since the server started, or the policy was set.
     pub stops: u32,
-    /// Sampled commands in the last window that was judged; 0 before the first.
+    /// Sampled commands in the last complete window; 0 before the first.
     pub commands: u64,
-    /// What one of them took on average, priced by its size and its device's queue.
-    pub took_ns: u64,
-    /// What one of them would have taken on average had nothing moved.
-    pub without_ns: u64,
+    /// Mean cost of a sampled command, from its size and the queue of its device.
+    pub mean_ns: u64,
+    /// Counterfactual mean cost of these commands had nothing migrated.
+    pub counterfactual_mean_ns: u64,
 }
 
-impl From<MovesStatus> for JudgedPart {
+impl From<MovesStatus> for MigrationEstimate {
     fn from(moves: MovesStatus) -> Self {
         let last = moves.last.unwrap_or_default();
         let (took, without) = last.mean();
@@ -114,16 +119,16 @@ impl From<MovesStatus> for JudgedPart {
             stopped_ns: moves.stopped.map(Nanos::get),
             stops: moves.stops,
             commands: last.commands,
-            took_ns: took.get(),
-            without_ns: without.get(),
+            mean_ns: took.get(),
+            counterfactual_mean_ns: without.get(),
         }
     }
 }
 
-impl JudgedPart {
+impl MigrationEstimate {
     /// What must be said of the moves of `policy`.
     pub fn warning(&self, policy: &str) -> Option<String> {
-        let (took, without) = (Nanos(self.took_ns), Nanos(self.without_ns));
+        let (took, without) = (Nanos(self.mean_ns), Nanos(self.counterfactual_mean_ns));
         let again = Nanos(self.stopped_ns?);
         Some(format!(
             "policy {policy} moves nothing for {again}: requests took {took}, and would have taken {without} had \
@@ -133,65 +138,71 @@ impl JudgedPart {
 
     /// What moves came to, for people; `None` if nothing is known.
     pub fn human(&self) -> Option<String> {
-        let (took, without) = (Nanos(self.took_ns), Nanos(self.without_ns));
+        let (took, without) = (Nanos(self.mean_ns), Nanos(self.counterfactual_mean_ns));
         (self.commands > 0).then(|| format!("{took} a command, and without moves {without}, as estimated"))
     }
 }
 
-/// What moves take of a device's time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The share of a device that the mover may use, and has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Mover")]
 pub struct MoverPart {
-    /// How much at most while clients use it, 0 to 1: `mover_share`, or less where moves get in the way.
+    /// Most of the device's time that the mover may use while clients use it, 0 to 1: `mover_share`, which is
+    /// halved as long as migration delays clients' commands.
     pub share: f64,
-    /// What they have taken since the server started.
-    pub taken_ns: u64,
-    /// 99 of 100 of clients' commands that met no move were answered within about this time.
+    /// Service time that the mover has used since the server started.
+    pub service_time_ns: u64,
+    /// 99th percentile of the response times of clients' commands that met no migration; `null` before the
+    /// first.
     pub p99_ns: Option<u64>,
-    /// The same for clients' commands that met a move.
-    pub p99_beside_moves_ns: Option<u64>,
+    /// 99th percentile of the response times of clients' commands that met a migration; `null` before the
+    /// first.
+    pub p99_during_migration_ns: Option<u64>,
 }
 
 impl From<MoverShare> for MoverPart {
     fn from(mover: MoverShare) -> Self {
         Self {
             share: mover.share,
-            taken_ns: mover.taken.get(),
+            service_time_ns: mover.taken.get(),
             p99_ns: mover.p99.map(Nanos::get),
-            p99_beside_moves_ns: mover.p99_beside.map(Nanos::get),
+            p99_during_migration_ns: mover.p99_beside.map(Nanos::get),
         }
     }
 }
 
-/// Responses to commands of about one size in one direction.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Response times of commands in one direction and of similar size. Percentiles are up to an eighth too high.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Responses")]
 pub struct ResponsesPart {
     /// `reads` or `writes`.
-    pub of: String,
-    /// The longest of these commands; absent for the class of the longest ones.
+    #[schemars(extend("enum" = ["reads", "writes"]))]
+    pub direction: String,
+    /// Size of the longest of these commands; `null` for the class above 256 KiB.
     pub up_to_bytes: Option<u64>,
-    /// How many there were.
+    /// Commands that ended.
     pub count: u64,
-    /// Half of them were answered within this time, or up to an eighth less; so for the others.
-    pub median_ns: u64,
-    /// 99 of 100.
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// All of them.
-    pub longest_ns: u64,
+    /// Maximum.
+    pub max_ns: u64,
 }
 
 impl From<&ResponsesBySize> for ResponsesPart {
     fn from(part: &ResponsesBySize) -> Self {
         let responses = part.responses;
         Self {
-            of: if part.write { "writes" } else { "reads" }.to_owned(),
+            direction: if part.write { "writes" } else { "reads" }.to_owned(),
             up_to_bytes: part.size.most().map(Bytes::get),
             count: responses.count,
-            median_ns: responses.median.get(),
+            p50_ns: responses.median.get(),
             p99_ns: responses.p99.get(),
             p999_ns: responses.p999.get(),
-            longest_ns: responses.longest.get(),
+            max_ns: responses.longest.get(),
         }
     }
 }
@@ -213,12 +224,12 @@ pub(super) fn responses_table(devices: &[DevicePart], width: Width) -> String {
     let cells = rows.map(|(device, part)| {
         [
             device.name.clone(),
-            format!("{} {}", part.of, part.size()),
+            format!("{} {}", part.direction, part.size()),
             part.count.to_string(),
-            time(part.median_ns),
+            time(part.p50_ns),
             time(part.p99_ns),
             time(part.p999_ns),
-            time(part.longest_ns),
+            time(part.max_ns),
         ]
     });
     format!(

@@ -32,43 +32,47 @@ impl Status {
         let data = pool.full.as_deref() == Some("data");
         let metadata = pool.full.as_deref() == Some("metadata");
         for (name, help, value) in [
-            ("data_bytes", "Space for data", pool.data_bytes as f64),
-            ("used_bytes", "Space for data that is used", pool.used_bytes as f64),
-            ("promised_bytes", "Sum of the sizes of all volumes", pool.promised_bytes as f64),
-            ("filling_bytes_per_second", "Net growth of the used space", pool.filling_bytes_per_second),
+            ("capacity_bytes", "Capacity for data", pool.capacity_bytes as f64),
+            ("used_bytes", "Capacity for data in use", pool.used_bytes as f64),
+            ("provisioned_bytes", "Sum over the volumes of size times copies", pool.provisioned_bytes as f64),
+            ("growth_bytes_per_second", "Net growth of the capacity in use", pool.growth_bytes_per_second),
             (
                 "warning_percent",
                 "Highest warning threshold that used space has passed, 0 for none",
                 warning(pool.warning_percent),
             ),
-            ("full", "1 if the last write that needed space for data got none", f64::from(data)),
-            ("waiting", "Parts of writes that are waiting for space", pool.waiting as f64),
-            ("metadata_bytes", "Space for metadata", pool.metadata_bytes as f64),
-            ("metadata_used_bytes", "Space for metadata that is used", pool.metadata_used_bytes as f64),
+            ("full", "1 if a write got no space for data last", f64::from(data)),
+            ("waiting_writes", "Parts of writes that wait for space", pool.waiting_writes as f64),
+            ("metadata_capacity_bytes", "Capacity for metadata", pool.metadata_capacity_bytes as f64),
+            ("metadata_used_bytes", "Capacity for metadata in use", pool.metadata_used_bytes as f64),
             (
                 "metadata_warning_percent",
                 "Highest warning threshold that metadata has passed, 0 for none",
                 warning(pool.metadata_warning_percent),
             ),
+            ("metadata_full", "1 if a write got no space for metadata last", f64::from(metadata)),
             (
-                "metadata_full",
-                "1 if the last write that needed space for metadata got none",
-                f64::from(metadata),
+                "recovery_seconds",
+                "Expected duration of recovery if the power failed now",
+                seconds(pool.recovery_ns),
             ),
-            ("recovery_seconds", "Estimated duration of a recovery now", seconds(pool.recovery_ns)),
-            ("map_memory_bytes", "Memory of the map", pool.map_memory_bytes as f64),
-            ("cache_held_bytes", "Memory of the extent cache", pool.cache.held_bytes as f64),
-            ("extra_bytes", "Space used beyond one place for each extent", pool.spread.extra_bytes as f64),
+            ("map_memory_bytes", "Memory that the map occupies", pool.map_memory_bytes as f64),
             (
-                "extents_in_pieces",
-                "Extents that are not in one piece for each copy",
-                pool.spread.extents_in_pieces as f64,
+                "extent_cache_used_bytes",
+                "Memory that the extent cache uses",
+                pool.extent_cache.used_bytes as f64,
+            ),
+            ("extra_bytes", "Space beyond one place an extent", pool.fragmentation.extra_bytes as f64),
+            (
+                "fragmented_extents",
+                "Extents that are not in one whole place for each copy",
+                pool.fragmentation.fragmented_extents as f64,
             ),
             ("unreachable_bytes", "Data that only lost devices hold", pool.unreachable_bytes as f64),
             (
-                "moves_stopped",
-                "1 if moves are stopped because they made requests slower",
-                f64::from(pool.judged.stopped_ns.is_some()),
+                "migration_stopped",
+                "1 if migration is stopped because it made commands slower",
+                f64::from(pool.migration_estimate.stopped_ns.is_some()),
             ),
             ("read_only", "1 if the pool refuses changes", f64::from(pool.read_only)),
         ] {
@@ -76,20 +80,20 @@ impl Status {
         }
         let full_in = pool.full_in_ns.map(|ns| (None, seconds(ns)));
         all.levels("full_in_seconds", "Time until the pool is full at the present rate", full_in);
-        let judged = pool.judged;
-        let known =
-            (judged.commands > 0).then_some((None, judged.took_ns as f64 / judged.without_ns.max(1) as f64));
-        all.levels(
-            "moves_response_ratio",
-            "Mean time of commands, relative to the estimate without moves",
-            known,
-        );
+        let estimate = pool.migration_estimate;
+        let ratio = estimate.mean_ns as f64 / estimate.counterfactual_mean_ns.max(1) as f64;
+        let known = (estimate.commands > 0).then_some((None, ratio));
+        all.levels("migration_cost_ratio", "Cost of commands to their cost without migration", known);
         for (name, help, value) in [
-            ("refused", "Parts of writes refused for lack of space", pool.refused),
-            ("metadata_written_bytes", "Bytes written to the metadata", pool.metadata_written_bytes),
-            ("data_written_bytes", "Bytes written for clients", pool.data_written_bytes),
-            ("cache_hits", "Parts of reads that the extent cache answered", pool.cache.hits),
-            ("cache_misses", "Parts of reads that the extent cache did not answer", pool.cache.misses),
+            ("refused_writes", "Parts of writes that failed for lack of space", pool.refused_writes),
+            ("metadata_written_bytes", "Metadata written", pool.metadata_written_bytes),
+            ("data_written_bytes", "Data written for clients", pool.data_written_bytes),
+            ("extent_cache_hits", "Parts of reads that the extent cache answered", pool.extent_cache.hits),
+            (
+                "extent_cache_misses",
+                "Parts of reads that the extent cache did not answer",
+                pool.extent_cache.misses,
+            ),
         ] {
             all.counts(name, help, [(None, value)]);
         }
@@ -97,34 +101,25 @@ impl Status {
     }
 
     fn client_metrics(&self, all: &mut Metrics) {
-        if let Some(clients) = self.pool.clients {
-            for (name, help, value) in [
-                ("clients", "Connected NBD clients", clients.connected),
-                ("clients_limit", "Limit of connected NBD clients", clients.limit),
-                ("clients_idle", "Connected NBD clients that are idle and hold no buffers", clients.idle),
-                ("handshakes", "Connections that have not yet chosen a volume", clients.handshakes),
-                ("control_sessions", "Connections to the control socket", clients.control_sessions),
-            ] {
-                all.levels(name, help, [(None, value as f64)]);
-            }
-            all.counts(
-                "clients_refused",
-                "Clients refused because a limit was reached",
-                [(None, clients.refused)],
-            );
-            let dropped = clients.handshakes_dropped;
-            all.counts(
-                "handshakes_dropped",
-                "Handshakes that took too long or gave way to others",
-                [(None, dropped)],
-            );
+        let Some(clients) = self.pool.clients else { return };
+        for (name, help, value) in [
+            ("clients", "NBD clients connected", clients.connected),
+            ("clients_limit", "Most NBD clients that may be connected", clients.limit),
+            ("clients_idle", "Connected clients without a recent request", clients.idle),
+            ("handshakes", "Connections that have not chosen a volume", clients.handshakes),
+            ("control_sessions", "Connections to the control socket", clients.control_sessions),
+        ] {
+            all.levels(name, help, [(None, value as f64)]);
         }
+        all.counts("clients_refused", "Clients refused beyond a limit", [(None, clients.refused)]);
+        let dropped = clients.handshakes_dropped;
+        all.counts("handshakes_dropped", "Handshakes that the server dropped", [(None, dropped)]);
     }
 
     fn device_metrics(&self, all: &mut Metrics) {
         let of = |name: &str| Some(("device", name.to_owned()));
         let lost = self.devices.iter().map(|d| (of(&d.name), f64::from(d.state == "lost")));
-        all.levels("device_lost", "1 if the device failed and gets no more commands", lost);
+        all.levels("device_lost", "1 if the device is lost and gets no more commands", lost);
         let removed = self.devices.iter().map(|d| (of(&d.name), f64::from(d.removed)));
         all.levels(
             "device_removed",
@@ -144,33 +139,25 @@ impl Status {
         let sizes = |value: fn(&super::DevicePart) -> u64| {
             self.devices.iter().map(move |d| (of(&d.name), value(d) as f64))
         };
-        all.levels("device_data_bytes", "Space for data on the device", sizes(|d| d.data_bytes));
-        all.levels("device_used_bytes", "Space for data that is used on the device", sizes(|d| d.used_bytes));
+        all.levels("device_capacity_bytes", "Capacity for data", sizes(|d| d.capacity_bytes));
+        all.levels("device_used_bytes", "Capacity for data in use", sizes(|d| d.used_bytes));
         all.levels(
-            "device_doubtful_blocks",
-            "Blocks whose last write was lost",
-            sizes(|d| d.doubtful_blocks),
+            "device_blocks_in_doubt",
+            "Blocks that lost their last write",
+            sizes(|d| d.blocks_in_doubt),
         );
         let traffic = || self.devices.iter().filter_map(|d| Some((of(&d.name), d.traffic?)));
         let load = |value: fn(super::LoadPart) -> f64| traffic().map(move |(name, t)| (name, value(t.load)));
-        all.levels(
-            "device_busy_ratio",
-            "Share of the time in which the device had commands",
-            load(|l| l.busy_share),
-        );
+        all.levels("device_busy_ratio", "Share of the time with a command in flight", load(|l| l.busy_share));
         all.levels("device_queue_depth", "Mean number of commands in flight", load(|l| l.queue_depth));
         let counts = |value: fn(super::Traffic) -> u64| traffic().map(move |(name, t)| (name, value(t)));
-        all.counts("device_reads", "Reads of the device", counts(|t| t.reads.count));
-        all.counts("device_read_bytes", "Bytes read from the device", counts(|t| t.reads.bytes));
-        all.counts("device_writes", "Writes to the device", counts(|t| t.writes.count));
-        all.counts("device_written_bytes", "Bytes written to the device", counts(|t| t.writes.bytes));
-        all.counts("device_flushes", "Flushes of the device", counts(|t| t.flushes));
-        all.counts("device_failed", "Commands to the device that failed", counts(|t| t.failed));
-        all.counts(
-            "device_no_space",
-            "Writes that found no space in the file system below the device",
-            counts(|t| t.no_space),
-        );
+        all.counts("device_reads", "Reads", counts(|t| t.reads.count));
+        all.counts("device_read_bytes", "Bytes read", counts(|t| t.reads.bytes));
+        all.counts("device_writes", "Writes", counts(|t| t.writes.count));
+        all.counts("device_written_bytes", "Bytes written", counts(|t| t.writes.bytes));
+        all.counts("device_flushes", "Flushes", counts(|t| t.flushes));
+        all.counts("device_failed", "Commands that failed", counts(|t| t.failed));
+        all.counts("device_no_space", "Writes that got no space below the device", counts(|t| t.no_space));
     }
 
     fn volume_metrics(&self, all: &mut Metrics) {
@@ -179,7 +166,7 @@ impl Status {
             self.volumes.iter().map(move |v| (of(&v.name), value(v) as f64))
         };
         all.levels("volume_size_bytes", "Size that clients see", sizes(|v| v.size_bytes));
-        all.levels("volume_used_bytes", "Space that the volume uses on the devices", sizes(|v| v.used_bytes));
+        all.levels("volume_used_bytes", "Space that it occupies on the devices", sizes(|v| v.used_bytes));
         let degraded = self.volumes.iter().filter_map(|v| Some((of(&v.name), v.degraded_bytes? as f64)));
         all.levels("volume_degraded_bytes", "Space of the volume in extents that lack a copy", degraded);
     }
@@ -236,7 +223,7 @@ mod tests {
             warning_percent: Some(80),
             full: Some("data".into()),
             full_in_ns: Some(1_500_000_000),
-            refused: 3,
+            refused_writes: 3,
             clients: Some(crate::status::ClientsPart { connected: 5, refused: 9, ..Default::default() }),
             ..PoolPart::default()
         };
@@ -257,13 +244,13 @@ mod tests {
             "weir_clients{pool=\"home \\\"a\\\"\"} 5.0",
             "weir_clients_refused_total{pool=\"home \\\"a\\\"\"} 9",
             "weir_full_in_seconds{pool=\"home \\\"a\\\"\"} 1.5",
-            "weir_refused_total{pool=\"home \\\"a\\\"\"} 3",
+            "weir_refused_writes_total{pool=\"home \\\"a\\\"\"} 3",
             "weir_device_lost{pool=\"home \\\"a\\\"\",device=\"slow\"} 1.0",
             "weir_device_flushes_total{pool=\"home \\\"a\\\"\",device=\"fast\"} 7",
             "weir_device_no_space_total{pool=\"home \\\"a\\\"\",device=\"fast\"} 4",
             "weir_device_moved{pool=\"home \\\"a\\\"\",device=\"fast\"} 0.0",
             "weir_volume_size_bytes{pool=\"home \\\"a\\\"\",volume=\"disk\"} 1073741824.0",
-            "# TYPE weir_refused counter",
+            "# TYPE weir_refused_writes counter",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }
@@ -278,7 +265,7 @@ mod tests {
     fn rows() -> Vec<String> {
         let pool = PoolPart {
             full_in_ns: Some(1),
-            judged: crate::status::JudgedPart { commands: 1, ..Default::default() },
+            migration_estimate: crate::status::MigrationEstimate { commands: 1, ..Default::default() },
             clients: Some(crate::status::ClientsPart::default()),
             ..PoolPart::default()
         };

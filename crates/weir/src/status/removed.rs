@@ -1,32 +1,34 @@
 //! What to do when devices were removed, moved away or truncated while they are served.
 
 use super::DevicePart;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use weir_device::{Misplaced, Removed, save_removed};
 use weir_model::Bytes;
 
-/// A device that is no longer where the next start looks for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Where a device is whose path no longer leads to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Moved")]
 pub struct MovedPart {
-    /// Something else is there.
+    /// Something else is at its path.
     pub replaced: bool,
-    /// Where it is now, if the system says.
+    /// Where it is now; `null` if the system does not say.
     pub found_at: Option<PathBuf>,
-    /// The command that puts a file back while it is served.
-    pub put_back: Option<String>,
+    /// The command that puts it back while it is served; `null` if there is none.
+    pub restore_command: Option<String>,
 }
 
 impl From<Misplaced> for MovedPart {
     fn from(Misplaced { replaced, found_at, put_back }: Misplaced) -> Self {
-        Self { replaced, found_at, put_back }
+        Self { replaced, found_at, restore_command: put_back }
     }
 }
 
 /// What happened and the command that saves what is on all of them.
 pub(super) fn warning(devices: &[DevicePart]) -> Option<String> {
     let open = |device: &DevicePart| {
-        let is_cut = device.size_now_bytes.is_some_and(|now| now < device.size_bytes);
+        let is_cut = device.current_size_bytes.is_some_and(|now| now < device.size_bytes);
         device.open_file.clone().filter(|_| device.removed).map(|open| Removed {
             path: device.path.clone(),
             open,
@@ -47,15 +49,15 @@ pub(super) fn warning(devices: &[DevicePart]) -> Option<String> {
 impl DevicePart {
     /// What to do as the next start does not find it; `None` if it does.
     pub(super) fn moved_away(&self) -> Option<String> {
-        let MovedPart { replaced, found_at, put_back } = self.moved.clone()?;
+        let MovedPart { replaced, found_at, restore_command: put_back } = self.moved.clone()?;
         let moved = Misplaced { replaced, found_at, put_back };
         Some(format!("device {}: {}", self.name, moved.advice(Path::new(&self.path))))
     }
 
     /// What happened to data on it that was durable, and the way out; `None` if nothing did.
     pub(super) fn damage(&self, devices: &[Self]) -> Option<String> {
-        let why = self.lost_why.as_ref().filter(|_| self.damaged)?;
-        let now = self.size_now_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());
+        let why = self.lost_reason.as_ref().filter(|_| self.damaged)?;
+        let now = self.current_size_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());
         let (name, path) = (&self.name, &self.path);
         let restore = format!(
             "restore {path} from a backup (beside the other copy an older one would be taken for current)"
@@ -90,7 +92,7 @@ mod tests {
             path: format!("/{name}"),
             removed,
             size_bytes: 10,
-            size_now_bytes: Some(now),
+            current_size_bytes: Some(now),
             open_file: Some(format!("/proc/77/fd/{}", name.len())),
             ..DevicePart::default()
         };
@@ -102,7 +104,7 @@ mod tests {
             said.contains("'/proc/77/fd/3' '/ccc' && sync") && said.contains("nothing is missing"),
             "{said}"
         );
-        devices[2].size_now_bytes = Some(9);
+        devices[2].current_size_bytes = Some(9);
         let said = warning(&devices).expect("a warning");
         assert!(said.contains("what was cut off is missing"), "{said}");
     }
@@ -112,7 +114,7 @@ mod tests {
         let device = |name: &str, metadata, damaged| DevicePart {
             name: name.into(),
             path: format!("/{name}"),
-            lost_why: Some("it is truncated".into()),
+            lost_reason: Some("it is truncated".into()),
             metadata,
             damaged,
             ..DevicePart::default()

@@ -14,27 +14,27 @@ fn a_status_is_told_and_warned_about() {
         pace: Some("hdd-7200".into()),
         traffic: Some(traffic),
         metadata: true,
-        lost_why: Some("it did not answer in time".into()),
+        lost_reason: Some("it did not answer in time".into()),
         lost_ns: Some(61_000_000_000),
-        doubtful_blocks: 3,
+        blocks_in_doubt: 3,
         ..DevicePart::default()
     };
-    let judged = measures::JudgedPart {
+    let migration_estimate = measures::MigrationEstimate {
         stopped_ns: Some(90_000_000_000),
         stops: 1,
         commands: 400,
-        took_ns: 5_000_000,
-        without_ns: 1_000_000,
+        mean_ns: 5_000_000,
+        counterfactual_mean_ns: 1_000_000,
     };
-    let spread = SpreadPart {
-        extents_in_pieces: 17,
+    let fragmentation = FragmentationPart {
+        fragmented_extents: 17,
         extra_bytes: 2 << 20,
-        extra_most_bytes: Some(3 << 20),
+        extra_limit_bytes: Some(3 << 20),
         redirects: 4711,
     };
-    let pool = PoolPart { policy: "hystor".into(), judged, spread, ..PoolPart::default() };
+    let pool = PoolPart { policy: "hystor".into(), migration_estimate, fragmentation, ..PoolPart::default() };
     let status = Status { pool, devices: vec![device], ..Status::default() };
-    assert!(status.metrics().contains("weir_moves_stopped{pool=\"\"} 1"), "{}", status.metrics());
+    assert!(status.metrics().contains("weir_migration_stopped{pool=\"\"} 1"), "{}", status.metrics());
     let text = status.human(Width::UNLIMITED);
     for part in [
         "slow",
@@ -62,9 +62,9 @@ fn a_status_is_told_and_warned_about() {
 fn a_pool_that_fills_up_says_so() {
     let gib = |n| Bytes::gib(n).get();
     let mut pool = PoolPart {
-        data_bytes: gib(100),
+        capacity_bytes: gib(100),
         used_bytes: gib(81),
-        promised_bytes: gib(500),
+        provisioned_bytes: gib(500),
         full_in_ns: Some(Nanos::secs(3 * 3600).get()),
         recovery_ns: 420_000_000,
         warning_percent: Some(80),

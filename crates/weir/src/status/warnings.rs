@@ -18,17 +18,17 @@ impl Status {
                 device.name, device.path
             )
         }));
-        warnings.extend(self.devices.iter().filter(|device| device.left_behind).map(|device| {
+        warnings.extend(self.devices.iter().filter(|device| device.metadata_stale).map(|device| {
             format!(
                 "the pool's metadata has one copy only: device {} was left behind; once it works, restarting \
                  the server writes its copy anew",
                 device.name
             )
         }));
-        warnings.extend(self.pool.judged.warning(&self.pool.policy));
+        warnings.extend(self.pool.migration_estimate.warning(&self.pool.policy));
         warnings.extend(self.volumes.iter().filter_map(|volume| {
             let policy = format!("{} of volume {}", volume.policy.as_ref()?, volume.name);
-            volume.judged?.warning(&policy)
+            volume.migration_estimate?.warning(&policy)
         }));
         let late = self.overrun();
         if !late.is_empty() {
@@ -71,7 +71,7 @@ impl PoolPart {
                 Bytes(self.unreachable_bytes)
             )
         });
-        let remarks = self.remarks.iter().cloned();
-        [full, space, metadata, unreachable].into_iter().flatten().chain(remarks).collect()
+        let configuration = self.configuration_warnings.iter().cloned();
+        [full, space, metadata, unreachable].into_iter().flatten().chain(configuration).collect()
     }
 }

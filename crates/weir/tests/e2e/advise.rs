@@ -103,7 +103,7 @@ fn limits_decide_what_is_bought() {
     std::fs::write(pool.path("list.toml"), LIST.replace("0TB\"\nmodel", "0MB\"\nmodel")).expect("written");
     let long = told(&[]);
     assert_eq!(long["pick"], "disk", "{long}");
-    let words = long["words"].to_string();
+    let words = long["summary"].to_string();
     for part in ["whose flash lasts 5 years it makes most of the money", "; the flash of "] {
         assert!(words.contains(part), "{part:?} should be in {words}");
     }
@@ -147,7 +147,7 @@ fn two_fast_kinds_are_bought_where_they_are_best() {
     assert!(of_one.into_iter().any(|set| !set["simulated"].is_null()), "{told}");
     let share = |of: &str| pick["predicted"][of].as_f64().expect("a share");
     assert!(0.0 < share("fastest_share") && share("fastest_share") < share("hit_share"), "{pick}");
-    let words = told["words"].to_string();
+    let words = told["summary"].to_string();
     assert!(words.contains("% the faster kind"), "{words}");
     let text = std::fs::read_to_string(pool.path("bought.toml")).expect("a pool file");
     let bought = pool_file::parse(&text).unwrap_or_else(|mistakes| panic!("{mistakes} in\n{text}"));

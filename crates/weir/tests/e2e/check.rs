@@ -42,7 +42,7 @@ fn check(pool: &Pool, more: &[&str]) -> (i32, Value) {
 }
 
 fn severities(document: &Value) -> Vec<&str> {
-    let found = document["found"].as_array().expect("a list");
+    let found = document["findings"].as_array().expect("a list");
     found.iter().map(|finding| finding["severity"].as_str().expect("a severity")).collect()
 }
 
@@ -122,8 +122,8 @@ fn a_damaged_superblock_copy_is_written_anew_from_the_other() {
         flip(&pool, device, at + 130);
         let (code, document) = check(&pool, &[]);
         assert_eq!((code, severities(&document)), (LEFT, vec!["spare"]), "{document:#}");
-        assert_eq!(document["found"][0]["at_bytes"], at, "{document:#}");
-        assert!(device.starts_with(document["found"][0]["device"].as_str().expect("a name")));
+        assert_eq!(document["findings"][0]["offset_bytes"], at, "{document:#}");
+        assert!(device.starts_with(document["findings"][0]["device"].as_str().expect("a name")));
         let (code, document) = check(&pool, &["--repair"]);
         assert_eq!(code, REPAIRED, "{document:#}");
         assert_eq!(document["repaired"]["superblocks"], 1, "{document:#}");
@@ -140,7 +140,7 @@ fn a_device_without_any_good_superblock_is_damage_and_is_not_guessed_at() {
     for more in [&[][..], &["--repair"]] {
         let (code, document) = check(&pool, more);
         assert_eq!((code, severities(&document)), (LEFT, vec!["damage"; 2]), "{document:#}");
-        assert_eq!(document["found"][0]["repairable"], false, "{document:#}");
+        assert_eq!(document["findings"][0]["repairable"], false, "{document:#}");
     }
 }
 
@@ -270,7 +270,7 @@ fn no_damage_to_a_metadata_page_goes_unseen() {
     superblock.read_exact_at(&mut page, 0).expect("it is read");
     let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| page[at + i]));
     let from = (192 << 10) + number(88) * PAGE as u64;
-    let reported = |pool: &Pool| check(pool, &[]).1["found"].as_array().map_or(0, Vec::len);
+    let reported = |pool: &Pool| check(pool, &[]).1["findings"].as_array().map_or(0, Vec::len);
     let (mut seen, mut damage) = (0, 0);
     for at in pages(&pool, from, from + number(96) * PAGE as u64) {
         flip(&pool, "fast.img", at + 100);
@@ -398,7 +398,7 @@ fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
         document["repaired"]["obstacle"].as_str().is_some_and(|why| why.contains("journal")),
         "{document:#}"
     );
-    assert!(document["found"].as_array().is_some_and(|found| !found.is_empty()), "{document:#}");
+    assert!(document["findings"].as_array().is_some_and(|found| !found.is_empty()), "{document:#}");
     // Nor do other commands send anybody to the repair.
     let said = pool.refused(&["pool", "status"], 4);
     assert!(
@@ -426,7 +426,7 @@ fn a_device_whose_size_changed_is_given_it_back_as_it_is_told() {
         assert_eq!(said.contains("--without two"), !is_grown && !is_only, "{said}");
         assert!(!said.contains("--without one"), "it has the only metadata: {said}");
         let (code, document) = check(&pool, &["--repair"]);
-        let help = document["found"][0]["help"].as_str().unwrap_or_default();
+        let help = document["findings"][0]["help"].as_str().unwrap_or_default();
         assert!(code == LEFT && help.contains(&command), "{document:#}");
         file.set_len(64 << 20).expect("its size");
         assert_eq!(check(&pool, &["--repair"]).0, if is_grown { CLEAN } else { REPAIRED });
@@ -465,7 +465,7 @@ fn keys_that_have_no_effect_any_more_are_told() {
     }
     let server = pool.serve();
     assert_eq!(server.log().matches(warning).count(), 1, "{}", server.log());
-    let remarks = pool.json(&["pool", "status"])["pool"]["remarks"].to_string();
-    assert!(remarks.contains(warning), "{remarks}");
+    let warnings = pool.json(&["pool", "status"])["pool"]["configuration_warnings"].to_string();
+    assert!(warnings.contains(warning), "{warnings}");
     server.stop("TERM");
 }

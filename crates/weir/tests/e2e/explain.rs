@@ -16,10 +16,13 @@ fn a_block_is_explained_while_the_pool_is_served_and_after() {
     let told = pool.json(&["explain", "disk", "133KiB"]);
     let place = &told["places"][0];
     assert_eq!((&told["policy"], &told["volume"]), (&"sequential".into(), &"disk".into()), "{told}");
-    assert_eq!((told["block_bytes"].as_u64(), told["block_of_extent"].as_u64()), (Some(132 << 10), Some(1)));
+    assert_eq!(
+        (told["block_offset_bytes"].as_u64(), told["block_index"].as_u64()),
+        (Some(132 << 10), Some(1))
+    );
     assert_eq!((&place["device"], &place["kind"]), (&"fast".into(), &"whole".into()), "{told}");
     assert_eq!(place["blocks"], serde_json::json!([[1, 2]]));
-    assert!(place["age_ns"].as_u64().is_some() && place["address_bytes"].as_u64().is_some(), "{told}");
+    assert!(place["age_ns"].as_u64().is_some() && place["device_offset_bytes"].as_u64().is_some(), "{told}");
     let text = pool.run(["explain", "disk", "133KiB"]);
     assert!(text.contains("free extents on slow") && text.contains("1-2"), "{text}");
     assert!(pool.run(["explain", "disk", "512MiB"]).contains("reads as zeros"));
@@ -35,13 +38,13 @@ fn a_block_is_explained_while_the_pool_is_served_and_after() {
     let told = pool.json(&["explain", "disk", "132KiB"]);
     assert_eq!(told["policy"], "adaptive", "{told}");
     assert!(told["figures"].as_array().is_some_and(|figures| figures.len() >= 3), "{told}");
-    assert!(told["moves_if"].as_array().is_some_and(|reasons| !reasons.is_empty()), "{told}");
+    assert!(told["migrates_if"].as_array().is_some_and(|reasons| !reasons.is_empty()), "{told}");
     server.stop("TERM");
 
     let idle = pool.json(&["explain", "disk", "133KiB"]);
     assert_eq!(
-        (&idle["places"][0]["address_bytes"], &idle["policy"]),
-        (&place["address_bytes"], &"sequential".into())
+        (&idle["places"][0]["device_offset_bytes"], &idle["policy"]),
+        (&place["device_offset_bytes"], &"sequential".into())
     );
     assert!(idle["places"][0]["age_ns"].is_null(), "{idle}");
     pool.refused(&["explain", "disk", "1GiB"], 2);

@@ -66,8 +66,8 @@ fn a_failed_flush_is_told_once_and_its_blocks_fail_until_rewritten() {
     let answers = read_four(&mut client);
     assert_eq!(answers.iter().filter(|a| a.is_err()).count(), 2, "{answers:?}");
     assert_eq!(
-        (state(&pool)["state"].as_str(), state(&pool)["doubtful_blocks"].as_u64()),
-        (Some("doubtful"), Some(2))
+        (state(&pool)["state"].as_str(), state(&pool)["blocks_in_doubt"].as_u64()),
+        (Some("in_doubt"), Some(2))
     );
     write_four(&mut client, 2);
     client.flush().expect("a flush");
@@ -88,7 +88,7 @@ fn a_device_that_hangs_is_given_up_and_the_rest_goes_on() {
     assert_eq!(answers.iter().filter(|a| a.is_err()).count(), 2, "{answers:?}");
     let bad = state(&pool);
     assert_eq!(bad["state"], "lost", "{bad}");
-    assert!(bad["lost_why"].as_str().is_some_and(|why| why.contains("did not answer")), "{bad}");
+    assert!(bad["lost_reason"].as_str().is_some_and(|why| why.contains("did not answer")), "{bad}");
     // What it alone held is told, by volume and range.
     for _ in 0..100 {
         if state_of_pool(&pool)["unreachable_bytes"] == 2 * BLOCK as u64 {

@@ -170,7 +170,7 @@ fn fill(client: &mut Client) -> u64 {
 fn a_write_that_waits_gets_the_space_somebody_frees() {
     let pool = patient("60s");
     let server = pool.serve();
-    let extents = pool.json(&["pool", "status"])["pool"]["data_bytes"].as_u64().expect("a number") >> 17;
+    let extents = pool.json(&["pool", "status"])["pool"]["capacity_bytes"].as_u64().expect("a number") >> 17;
     let mut writer = Client::connect(&pool.socket(), "disk").expect("the server answers");
     for extent in 0..extents {
         writer.write(extent << 17, &vec![7; 128 << 10]).expect("there is space");
@@ -180,7 +180,7 @@ fn a_write_that_waits_gets_the_space_somebody_frees() {
     // On the same connection, behind the one that waits.
     let overwrite = writer.send(Command::Write, 0, 0, BLOCK as u32, &[8; BLOCK]).expect("it is sent");
     assert_eq!(writer.reply().expect("a reply"), (overwrite, 0));
-    assert_eq!(pool.json(&["pool", "status"])["pool"]["waiting"], 1);
+    assert_eq!(pool.json(&["pool", "status"])["pool"]["waiting_writes"], 1);
     let mut other = Client::connect(&pool.socket(), "disk").expect("the server answers");
     assert_eq!(other.read(0, BLOCK).expect("a read"), [8; BLOCK]);
     other.ask(Command::Trim, 0, 1 << 17, 1 << 17, &[]).expect("a trim");
@@ -216,15 +216,17 @@ fn a_pool_that_fills_up_warns_in_status_and_log() {
     let server = pool.serve();
     let before = pool.json(&["pool", "status"]);
     assert_eq!((&before["pool"]["warning_percent"], &before["pool"]["full"]), (&().into(), &().into()));
-    assert_eq!(before["pool"]["promised_bytes"], 1 << 30);
+    assert_eq!(before["pool"]["provisioned_bytes"], 1 << 30);
     let mut client = Client::connect(&pool.socket(), "disk").expect("the server answers");
     let end = fill(&mut client);
-    assert_eq!(end, before["pool"]["data_bytes"].as_u64().expect("a number"), "all of it could be used");
+    assert_eq!(end, before["pool"]["capacity_bytes"].as_u64().expect("a number"), "all of it could be used");
     let after = pool.json(&["pool", "status"]);
     let writes = after["devices"][0]["traffic"]["writes"]["count"].as_u64();
     assert!(writes > Some(0), "a served pool's devices show their traffic: {after}");
     assert_eq!((&after["pool"]["warning_percent"], &after["pool"]["full"]), (&50.into(), &"data".into()));
-    assert!(after["pool"]["refused"].as_u64() > Some(0) && after["pool"]["recovery_ns"].as_u64() > Some(0));
+    assert!(
+        after["pool"]["refused_writes"].as_u64() > Some(0) && after["pool"]["recovery_ns"].as_u64() > Some(0)
+    );
     let metrics = pool.run(["pool", "status", "--metrics"]);
     for line in ["weir_warning_percent{pool=\"test\"} 50.0", "weir_full{pool=\"test\"} 1.0"] {
         assert!(metrics.lines().any(|l| l == line), "{line} in\n{metrics}");

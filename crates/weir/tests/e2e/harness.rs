@@ -1,5 +1,6 @@
 //! Pools, servers and client programs for the tests.
 
+use crate::schemas::{validate, validate_as};
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -53,6 +54,7 @@ impl Pool {
     }
 
     /// Runs `weir` in the pool's folder.
+    #[track_caller]
     pub(crate) fn weir<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Output {
         weir(self.folder.path(), arguments)
     }
@@ -103,6 +105,7 @@ impl Pool {
         let says = BufReader::new(server.child.stdout.take().expect("its standard output"));
         let document: String = says.lines().map_while(Result::ok).take_while(|line| line != "}").collect();
         assert!(document.contains("nbd.sock"), "the server ended:\n{}", server.log());
+        validate_as("serve", format!("{document}}}").as_bytes());
         server
     }
 
@@ -197,15 +200,19 @@ impl Drop for Server {
     }
 }
 
-/// Runs `weir` in a folder.
+/// Runs `weir` in a folder. With `--json` what it prints must be as its schema says.
+#[track_caller]
 pub(crate) fn weir<S: AsRef<OsStr>>(folder: &Path, arguments: impl IntoIterator<Item = S>) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weir"))
+    let arguments: Vec<S> = arguments.into_iter().collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .current_dir(folder)
-        .args(arguments)
+        .args(&arguments)
         .env_remove("WEIR_POOL")
         .stdin(Stdio::null())
         .output()
-        .expect("weir starts")
+        .expect("weir starts");
+    validate(&arguments, &output.stdout);
+    output
 }
 
 /// Whether all these client programs are installed; says which one is not.

@@ -27,6 +27,7 @@ mod nbd;
 mod permissions;
 mod record;
 mod refusals;
+mod schemas;
 mod serving;
 mod sim;
 mod sim_cache;

@@ -68,7 +68,9 @@ fn metadata_is_found_where_e2fsprogs_put_it() {
         let volumes = status["volumes"].as_array().expect("volumes");
         volumes
             .iter()
-            .map(|v| (v["name"].as_str().expect("a name").to_owned(), v["metadata_bytes"].as_u64()))
+            .map(|v| {
+                (v["name"].as_str().expect("a name").to_owned(), v["file_system_metadata_bytes"].as_u64())
+            })
             .collect()
     };
     // It is looked at five seconds after it was written.

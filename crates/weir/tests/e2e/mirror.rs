@@ -61,7 +61,7 @@ fn either_copy_of_the_metadata_is_enough_and_none_is_taken_silently() {
     let server = pool.serve_with(&["--accept-rollback"]);
     let status = pool.json(&["pool", "status"]);
     assert_eq!(status["devices"][0]["absent"], true, "{status}");
-    assert_eq!(status["devices"][0]["left_behind"], true, "{status}");
+    assert_eq!(status["devices"][0]["metadata_stale"], true, "{status}");
     assert_eq!(status["volumes"][0]["name"], "disk", "{status}");
     server.stop("TERM");
     // It is on record: from here on no flag is needed.

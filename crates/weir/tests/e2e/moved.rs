@@ -75,7 +75,7 @@ fn a_device_file_that_was_moved_away_is_told_and_put_back_while_it_is_served() {
                 let text = text.replace(&of.paths[0].display().to_string(), &other.display().to_string());
                 std::fs::write(&file, text).expect("the pool file");
             } else {
-                run(device["moved"]["put_back"].as_str().expect("a command"));
+                run(device["moved"]["restore_command"].as_str().expect("a command"));
                 let status = of.pool.json(&["pool", "status"]);
                 assert_eq!(
                     (&status["devices"][0]["state"], &status["devices"][0]["moved"]),

@@ -90,6 +90,7 @@ fn a_server_without_an_address_listens_where_its_help_says() {
     let is_there = pool.path("home.sock").exists();
     let _ = server.kill().and_then(|()| server.wait());
     assert!(is_there && line.contains("home.sock"), "{line}");
+    crate::schemas::validate_as("serve", line.as_bytes());
 }
 
 #[test]

@@ -55,6 +55,7 @@ impl Recorder {
 
 fn json(output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    crate::schemas::validate_as("trace record", &output.stdout);
     serde_json::from_slice(&output.stdout).expect("one JSON document")
 }
 

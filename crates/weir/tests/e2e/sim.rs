@@ -66,8 +66,8 @@ fn a_load_is_made_up_of_words_and_scaled() {
         "15s",
     ]);
     let devices = &told["results"][0]["devices"];
-    assert_eq!(devices[0]["room_bytes"], 16 << 20, "{told}");
-    assert!(devices[1]["room_bytes"].as_u64() >= Some(76 << 20), "{told}");
+    assert_eq!(devices[0]["capacity_bytes"], 16 << 20, "{told}");
+    assert!(devices[1]["capacity_bytes"].as_u64() >= Some(76 << 20), "{told}");
 }
 
 #[test]

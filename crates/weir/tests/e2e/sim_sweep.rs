@@ -133,6 +133,7 @@ fn a_damaged_end_is_taken_off_and_done_again() {
     let output = weir.args(kept()).arg("--json").current_dir(folder.folder.path()).output().expect("ran");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("are taken off, 1 results are kept"), "{said}");
+    crate::schemas::validate_as("sim cache", &output.stdout);
     let again = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((counted(&again), lines(&file).len()), (counted(&whole), RESULTS));
 }

@@ -80,7 +80,11 @@ fn what_is_made_up_is_the_same_again_and_goes_to_every_format_and_back() {
         pool.json(&[&["trace", "generate", words, "--out", out, "--seed", seed], more].concat())
     };
     let told = made("a", "5", &[]);
-    assert_eq!((&told["seed"], &told["disks"], &told["unsaid"]), (&5.into(), &1.into(), &0.into()), "{told}");
+    assert_eq!(
+        (&told["seed"], &told["disk_count"], &told["unrepresentable_requests"]),
+        (&5.into(), &1.into(), &0.into()),
+        "{told}"
+    );
     let requests = told["requests"].as_u64().expect("a number");
     assert!((3_900..4_500).contains(&requests), "{told}");
     made("b", "5", &[]);
@@ -92,12 +96,16 @@ fn what_is_made_up_is_the_same_again_and_goes_to_every_format_and_back() {
     let whole = pool.run(["trace", "convert", "us", "-", "--to", "mqsim", "--strict"]);
     let formats = pool.json(&["trace", "formats"]);
     let formats = formats["formats"].as_array().expect("formats");
-    let written: Vec<_> = formats.iter().filter(|format| format["written"] == true).collect();
+    let written: Vec<_> = formats.iter().filter(|format| format["writable"] == true).collect();
     assert!(written.len() > 5, "{written:?}");
     for format in written {
         let name = format["name"].as_str().expect("a name");
         let told = pool.json(&["trace", "convert", "us", "there", "--to", name, "--force"]);
-        assert_eq!((&told["requests"], &told["unsaid"]), (&requests.into(), &0.into()), "{name}: {told}");
+        assert_eq!(
+            (&told["requests"], &told["unrepresentable_requests"]),
+            (&requests.into(), &0.into()),
+            "{name}: {told}"
+        );
         let back = pool.run(["trace", "convert", "there", "-", "--from", name, "--to", "mqsim", "--strict"]);
         assert!(back == said_by(name, &whole), "{name}");
     }
@@ -202,14 +210,14 @@ fn a_trace_of_many_blocks_is_analysed_by_some_of_them() {
         |more: &[&str]| pool.json(&[&["trace", "analyze", "t", "--policy", "lru,fifo"], more].concat());
     let all = told(&["--blocks", "100000"]);
     let some = told(&["--blocks", "4096", "--sample", "1024blk"]);
-    assert!(all["looked_at"].is_null() && all["notes"] == serde_json::json!([]), "{all}");
+    assert!(all["sampled"].is_null() && all["notes"] == serde_json::json!([]), "{all}");
     assert_eq!((&some["accesses"], &some["reads"]["bytes"]), (&all["accesses"], &all["reads"]["bytes"]));
     let of = |told: &serde_json::Value, path: &str| {
         told.pointer(path).and_then(serde_json::Value::as_f64).expect(path)
     };
     let off = of(&some, "/blocks") / of(&all, "/blocks") - 1.0;
-    assert!(off.abs() <= 4.0 * of(&some, "/looked_at/error"), "{off}");
-    assert!((2..=4096).contains(&(of(&some, "/looked_at/blocks") as u64)), "{some}");
+    assert!(off.abs() <= 4.0 * of(&some, "/sampled/error"), "{off}");
+    assert!((2..=4096).contains(&(of(&some, "/sampled/blocks") as u64)), "{some}");
     assert!((2..=1024).contains(&(of(&some, "/curves/1/sampled_blocks") as u64)), "{some}");
     let note = some["notes"][0].as_str().expect("a note");
     assert!(note.contains("too many blocks to look at each") && note.contains("--blocks"), "{note}");
@@ -281,7 +289,7 @@ fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
     says(&["bad", ".", "--from", "mqsim", "--force"], REFUSED, &["not a regular file"]);
     says(&["bad", "out", "--from", "mqsim", "--strict"], USAGE, &["bad, line 2"]);
     let told = pool.json(&["trace", "convert", "bad", "text", "--from", "mqsim", "--force"]);
-    assert_eq!((&told["requests"], &told["bad"]), (&2.into(), &1.into()), "{told}");
+    assert_eq!((&told["requests"], &told["malformed_lines"]), (&2.into(), &1.into()), "{told}");
 }
 
 #[test]
@@ -322,7 +330,7 @@ fn disks_that_a_format_does_not_tell_apart_are_told_of() {
     // All others say whose a request is.
     let formats = pool.json(&["trace", "formats"]);
     let written = formats["formats"].as_array().expect("formats").iter();
-    let written = written.filter(|format| format["written"] == true);
+    let written = written.filter(|format| format["writable"] == true);
     let names: Vec<_> = written.map(|format| format["name"].as_str().expect("a name")).collect();
     assert!(names.len() > 8, "{names:?}");
     for name in names.into_iter().filter(|name| !["oracle", "vscsi"].contains(name)) {

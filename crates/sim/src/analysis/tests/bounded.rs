@@ -76,7 +76,7 @@ proptest! {
         let all = twin.blocks.len() as u64 * unit;
         prop_assert_eq!((found.blocks, found.reads.blocks, found.writes.blocks), (all, with(0), with(1)));
         prop_assert_eq!(found.critical[0].blocks, all);
-        let looked_at = found.looked_at.map(|some| (some.blocks, some.share));
+        let looked_at = found.sampled.map(|some| (some.blocks, some.share));
         let is_some = twin.halvings > 0;
         prop_assert_eq!(looked_at, is_some.then_some((twin.blocks.len() as u64, 1.0 / unit as f64)));
         let times = found.reuse_times.expect("times");
@@ -141,8 +141,8 @@ fn figures_from_some_blocks_are_near_those_from_all() {
     let records: Vec<_> =
         (0..600_000).map(|n| record(n, if n % 3 == 0 { Op::Write } else { Op::Read }, draw(), 1)).collect();
     let (some, all) = (bounded(&records, 16_384), bounded(&records, u32::MAX));
-    let looked_at = some.looked_at.expect("not all");
-    assert!(looked_at.share == 1.0 / 16.0 && all.looked_at.is_none(), "{looked_at:?}");
+    let looked_at = some.sampled.expect("not all");
+    assert!(looked_at.share == 1.0 / 16.0 && all.sampled.is_none(), "{looked_at:?}");
     let near = |found: u64, truth: u64| {
         let off = (found as f64 - truth as f64).abs() / all.blocks as f64;
         assert!(off <= 3.0 * looked_at.error, "{found}, not {truth}: {off} of {}", looked_at.error);

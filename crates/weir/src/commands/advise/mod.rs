@@ -14,6 +14,7 @@ use crate::files::{self, OutputKind};
 use crate::parallel::{self, Stop};
 use crate::{output, picture, progress, traces};
 use list::{List, SHIPPED};
+pub(crate) use report::AdviceDocument;
 use report::{Advice, EngineRun, Row};
 use std::convert::Infallible;
 use std::path::Path;
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &AdviseArgs, common: &Common) -> Result<(), Failure> {
     match &args.trace {
         Some(trace) => {
             let advice = advise(trace, args)?;
-            show(common, &advice.to_json(), |width| advice.human(width));
+            show(common, &advice.document(), |width| advice.human(width));
         }
         None => output::print_text(SHIPPED),
     }

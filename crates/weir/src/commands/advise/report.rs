@@ -1,8 +1,11 @@
 //! Advice for people and as JSON.
 
+mod document;
+
+pub(crate) use document::AdviceDocument;
+
 use super::list::List;
 use crate::output::{Width, table};
-use serde_json::{Value, json};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_sim::Responses;
@@ -112,64 +115,6 @@ impl Advice {
             currency: self.list.currency.clone(),
             sets: self.rows.iter().enumerate().map(shown).collect(),
         }
-    }
-
-    /// The document `--json` prints.
-    pub(super) fn to_json(&self) -> Value {
-        let rows = self.rows.iter().enumerate().map(|(index, row)| self.row_json(index, row));
-        json!({
-            "trace": self.trace,
-            "notes": self.notes,
-            "policy": self.policy,
-            "seed": self.seed,
-            "held_out": self.is_held_out,
-            "requests": self.requests,
-            "footprint_bytes": self.footprint.0,
-            "active_bytes": self.wanted.active.0,
-            "capacity_bytes": self.wanted.capacity.0,
-            "currency": self.list.currency,
-            "rule": self.rule,
-            "pick": self.rows[self.pick].set.name(&self.list.offers),
-            "words": self.words(),
-            "pool_file": self.pool_file,
-            "sets": rows.collect::<Vec<_>>(),
-        })
-    }
-
-    fn row_json(&self, index: usize, row: &Row) -> Value {
-        let devices = row.set.kinds().map(|several| {
-            let offer = &self.list.offers[several.offer];
-            json!({ "name": offer.name, "about": offer.about, "count": several.count, "model": offer.model })
-        });
-        json!({
-            "name": row.set.name(&self.list.offers),
-            "devices": devices.collect::<Vec<_>>(),
-            "price": row.forecast.judged.price.whole(),
-            "frontier": row.is_on_frontier,
-            "finalist": self.finalists.contains(&index),
-            "pick": index == self.pick,
-            "keeps_up": row.cannot_keep_up().is_none(),
-            "reason": row.cannot_keep_up(),
-            "predicted": {
-                "mean_ns": row.forecast.keeps_up().then_some(row.forecast.judged.mean.0),
-                "p99_ns": row.forecast.keeps_up().then_some(row.forecast.judged.p99.0),
-                "reason": row.forecast.cannot_keep_up(),
-                "load": row.forecast.load,
-                "life_years": years_json(row.forecast.judged.life),
-                "hit_share": row.forecast.hit_share,
-                "fastest_share": row.forecast.fastest_share,
-            },
-            "simulated": row.run.as_ref().map(|run| json!({
-                "mean_ns": run.cannot.is_none().then_some(run.judged.mean.0),
-                "p99_ns": run.cannot.is_none().then_some(run.judged.p99.0),
-                "reason": run.cannot,
-                "requests_per_second": run.rates.0,
-                "asked_per_second": run.rates.1,
-                "life_years": years_json(run.judged.life),
-                "served_by_fast": run.served,
-                "unanswered": run.unanswered,
-            })),
-        })
     }
 
     /// The pick in words, and a table of the finalists.
@@ -397,10 +342,6 @@ fn saving(before: Nanos, after: Nanos) -> String {
     } else {
         format!("saves nothing: a request takes {after} instead of {before}")
     }
-}
-
-fn years_json(life: Years) -> Option<f64> {
-    life.0.is_finite().then_some(life.0)
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The demo's client: fio, over NBD, as anybody would run it.
 
 use crate::failure::Failure;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -55,18 +57,36 @@ pub(super) struct Measured {
     pub(super) sequential_per_second: f64,
 }
 
+/// What fio measured. Times are `null` if no request was answered.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Measured")]
+pub(super) struct MeasuredPart {
+    /// Reads and writes of 4 KiB a second.
+    requests_per_second: f64,
+    /// Mean response time of reads of 4 KiB.
+    read_mean_ns: Option<u64>,
+    /// 90th percentile of the response times of reads of 4 KiB.
+    read_p90_ns: Option<u64>,
+    /// 99th percentile of the response times of reads of 4 KiB.
+    read_p99_ns: Option<u64>,
+    /// Mean response time of writes of 4 KiB.
+    write_mean_ns: Option<u64>,
+    /// Throughput of the sequential reader.
+    sequential_bytes_per_second: f64,
+}
+
 impl Measured {
     /// As in the demo's JSON document.
-    pub(super) fn to_json(self) -> Value {
+    pub(super) fn document(self) -> MeasuredPart {
         let ns = |time: Option<Nanos>| time.map(Nanos::get);
-        json!({
-            "requests_per_second": self.requests_per_second,
-            "read_mean_ns": ns(self.read_mean),
-            "read_p90_ns": ns(self.read_p90),
-            "read_p99_ns": ns(self.read_p99),
-            "write_mean_ns": ns(self.write_mean),
-            "sequential_bytes_per_second": self.sequential_per_second,
-        })
+        MeasuredPart {
+            requests_per_second: self.requests_per_second,
+            read_mean_ns: ns(self.read_mean),
+            read_p90_ns: ns(self.read_p90),
+            read_p99_ns: ns(self.read_p99),
+            write_mean_ns: ns(self.write_mean),
+            sequential_bytes_per_second: self.sequential_per_second,
+        }
     }
 }
 
@@ -190,7 +210,7 @@ mod tests {
         let idle = text.replace("1500.5", "0.0").replace("9000", "0");
         let found = measured(&idle).expect("it is a report");
         assert_eq!((found.read_mean, found.read_p99), (None, None), "nothing was read, which took no time");
-        assert!(found.to_json()["read_mean_ns"].is_null());
+        assert!(found.document().read_mean_ns.is_none());
     }
 
     #[test]

@@ -16,10 +16,11 @@ use crate::pool;
 use crate::signals::interruption;
 use crate::status::{OVERRUN_WHY, Status};
 use clap::Args;
-use fio::{Fio, Measured, Work};
+use fio::{Fio, Measured, MeasuredPart, Work};
 use picture::Picture;
+use schemars::JsonSchema;
 use scratch::Scratch;
-use serde_json::{Value, json};
+use serde::Serialize;
 use server::Server;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,13 +71,37 @@ struct Report {
     late: Vec<String>,
 }
 
+/// The document of `weir demo`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir demo")]
+pub(crate) struct DemoDocument<'a> {
+    /// What fio measured on the pool of all devices.
+    pool: MeasuredPart,
+    /// What fio measured on a pool of each device alone.
+    alone: Vec<AlonePart>,
+    /// Devices that were later than their models too often, so that the figures are invalid, and how often.
+    figures_invalid: &'a [String],
+}
+
+/// A device alone.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Alone")]
+struct AlonePart {
+    /// Name of the device.
+    device: &'static str,
+    /// The modelled drive.
+    pace: &'static str,
+    /// What fio measured.
+    measured: MeasuredPart,
+}
+
 /// Runs the demo and shows what it found.
 ///
 /// # Errors
 /// If the machine cannot run it, or it was interrupted.
 pub(crate) fn run(args: &DemoArgs, common: &Common) -> Result<(), Failure> {
     let report = measure(args)?;
-    show(common, &report.to_json(), |width| report.human(width));
+    show(common, &report.document(), |width| report.human(width));
     Ok(())
 }
 
@@ -192,12 +217,14 @@ fn write_pool_file(folder: &Path, drives: &[Drive]) -> Result<PathBuf, Failure> 
 }
 
 impl Report {
-    /// The document printed with `--json`.
-    fn to_json(&self) -> Value {
-        let alone: Vec<Value> = self.alone.iter().map(|(drive, measured)| {
-            json!({ "device": drive.name, "pace": drive.pace, "measured": measured.to_json() })
-        }).collect();
-        json!({ "pool": self.pool.to_json(), "alone": alone, "figures_invalid": self.late })
+    /// The document that `--json` prints.
+    fn document(&self) -> DemoDocument<'_> {
+        let alone = self.alone.iter().map(|(drive, measured)| AlonePart {
+            device: drive.name,
+            pace: drive.pace,
+            measured: measured.document(),
+        });
+        DemoDocument { pool: self.pool.document(), alone: alone.collect(), figures_invalid: &self.late }
     }
 
     /// For people.
@@ -244,6 +271,28 @@ impl Report {
     }
 }
 
+/// A report with figures, and drives without.
+#[cfg(test)]
+fn pretended() -> Report {
+    let time = Some(Nanos(999_900_000));
+    let measured = Measured {
+        requests_per_second: 12_345_678.0,
+        read_mean: time,
+        read_p90: time,
+        read_p99: time,
+        write_mean: time,
+        sequential_per_second: 1e12,
+    };
+    let alone = DRIVES.iter().map(|drive| (*drive, Measured::default())).collect();
+    Report { pool: measured, alone, late: vec!["disk 12.3 %".into()] }
+}
+
+/// The document of a report.
+#[cfg(test)]
+pub(super) fn pretended_document() -> serde_json::Value {
+    serde_json::to_value(pretended().document()).expect("JSON")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,17 +300,7 @@ mod tests {
 
     #[test]
     fn a_report_fits_the_terminal_and_has_no_times_of_nothing() {
-        let time = Some(Nanos(999_900_000));
-        let measured = Measured {
-            requests_per_second: 12_345_678.0,
-            read_mean: time,
-            read_p90: time,
-            read_p99: time,
-            write_mean: time,
-            sequential_per_second: 1e12,
-        };
-        let alone = DRIVES.iter().map(|drive| (*drive, Measured::default())).collect();
-        let report = Report { pool: measured, alone, late: vec!["disk 12.3 %".into()] };
+        let report = pretended();
         assert_fits(|width| report.human(width));
         assert!(report.human(Width::UNLIMITED).contains("blocks came first; it"), "nothing folds it twice");
         assert!(!report.human(Width::UNLIMITED).contains("0 ns"), "{}", report.human(Width::UNLIMITED));

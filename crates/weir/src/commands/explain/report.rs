@@ -10,9 +10,9 @@ pub(super) fn human(explained: &Explanation, width: Width) -> String {
     let mut text = format!(
         "volume {}, the block at {}: block {} of the extent at {}\n\n",
         explained.volume,
-        at(explained.block_bytes),
-        explained.block_of_extent,
-        at(explained.extent_start_bytes)
+        at(explained.block_offset_bytes),
+        explained.block_index,
+        at(explained.extent_offset_bytes)
     );
     text += &places(explained, width);
     if explained.in_doubt {
@@ -22,9 +22,12 @@ pub(super) fn human(explained: &Explanation, width: Width) -> String {
     text += &format!("\nwhat policy {} decides by:\n", explained.policy);
     let longest = explained.figures.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     explained.figures.iter().for_each(|(name, value)| text += &format!("  {name:<longest$}  {value}\n"));
-    text +=
-        if explained.moves_if.is_empty() { "\nnothing would make it move\n" } else { "\nit would move if\n" };
-    explained.moves_if.iter().for_each(|reason| text += &format!("  - {reason}\n"));
+    text += if explained.migrates_if.is_empty() {
+        "\nnothing would make it move\n"
+    } else {
+        "\nit would move if\n"
+    };
+    explained.migrates_if.iter().for_each(|reason| text += &format!("  - {reason}\n"));
     text
 }
 
@@ -33,13 +36,13 @@ fn places(explained: &Explanation, width: Width) -> String {
         return "nothing was written there: it reads as zeros and takes no space\n".into();
     }
     let row = |place: &PlacePart| {
-        let address = place.address_bytes.map_or("not here".into(), |at| format!("byte {at}"));
+        let address = place.device_offset_bytes.map_or("not here".into(), |at| format!("byte {at}"));
         let age = place.age_ns.map_or("not known".into(), |ns| Nanos(ns).to_string());
         [place.device.clone(), place.kind.clone(), address, runs(&place.blocks), age]
     };
     let rows = explained.places.iter().map(row);
     let mut text = table(width, ["DEVICE", "PLACE", "THE BLOCK", "BLOCKS OF THE EXTENT", "FOR"], rows);
-    if explained.places.iter().all(|place| place.address_bytes.is_none()) {
+    if explained.places.iter().all(|place| place.device_offset_bytes.is_none()) {
         text += "the block itself was not written: it reads as zeros\n";
     }
     text
@@ -65,7 +68,7 @@ mod tests {
         let place = PlacePart {
             device: LONG.into(),
             kind: "whole".into(),
-            address_bytes: Some(1 << 60),
+            device_offset_bytes: Some(1 << 60),
             blocks: (0..16).map(|run| (2 * run, 2 * run)).collect(),
             age_ns: Some(u64::MAX),
         };
@@ -78,13 +81,13 @@ mod tests {
         let place = PlacePart {
             device: "slow".into(),
             kind: "whole".into(),
-            address_bytes: Some(1 << 20),
+            device_offset_bytes: Some(1 << 20),
             blocks: vec![(0, 3), (7, 7)],
             age_ns: Some(2_500_000_000),
         };
         let mut explained = Explanation {
             volume: "disk".into(),
-            block_bytes: 5 << 10,
+            block_offset_bytes: 5 << 10,
             extent_bytes: 128 << 10,
             places: vec![place],
             policy: "hystor".into(),
@@ -103,7 +106,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
-        explained.moves_if.push("it is read".into());
+        explained.migrates_if.push("it is read".into());
         assert!(human(&explained, Width::UNLIMITED).contains("it would move if\n  - it is read\n"));
         explained.places.clear();
         assert!(human(&explained, Width::UNLIMITED).contains("reads as zeros"));

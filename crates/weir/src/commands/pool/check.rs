@@ -1,13 +1,17 @@
 //! `weir pool check`: everything the pool stores about itself is verified, and repaired where that
 //! takes no guessing.
 
+mod document;
+
+pub use document::CheckDocument;
+
 use crate::devices::{Described, Resized, without, without_effect};
 use crate::exit::check as exit;
 use crate::failure::{Failure, REPORT};
 use crate::output::{self, Table, Width};
 use crate::pool::{PAUSE, refuse_served, until_free};
 use crate::progress;
-use serde_json::{Value, json};
+use document::{CheckedPart, FindingPart, PoolName, RepairedPart};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -218,53 +222,43 @@ impl Outcome {
         damaged.any(|finding| !self.failing.contains(finding.device))
     }
 
-    /// The document printed with `--json`.
-    pub fn to_json(&self) -> Value {
+    /// The document that `--json` prints.
+    pub fn document(&self) -> CheckDocument {
         let report = self.last();
-        let findings = |report: &Report| report.findings.iter().map(|f| self.finding(f)).collect::<Vec<_>>();
+        let findings = |report: &Report| report.findings.iter().map(|f| self.finding(f)).collect();
         let pool = report.superblocks.iter().flatten().next();
-        let checked = report.checked;
-        json!({
-            "pool": pool.map(|sb| json!({ "name": sb.pool_name, "id": sb.pool.to_string() })),
-            "clean": report.is_clean(),
-            "unchecked": self.unchecked(),
-            "found": findings(&self.found),
-            "found_more": self.found.left_out,
-            "repaired": self.repaired.as_ref().map(|(done, report)| json!({
-                "superblocks": done.superblocks,
-                "roots": done.roots,
-                "records": done.records,
-                "map_pages": done.pages,
-                "left": findings(report),
-                "left_more": report.left_out,
-                "obstacle": self.obstacle.as_deref(),
-            })),
-            "checked": {
-                "superblocks": checked.superblocks,
-                "roots": checked.roots,
-                "frames": checked.frames,
-                "pages": checked.pages,
-                "volumes": checked.volumes,
-                "extents": checked.extents,
-                "records": checked.records,
-                "read_bytes": checked.read.get(),
-            },
-        })
+        CheckDocument {
+            pool: pool.map(|sb| PoolName { name: sb.pool_name.clone(), id: sb.pool.to_string() }),
+            clean: report.is_clean(),
+            unchecked: self.unchecked(),
+            findings: findings(&self.found),
+            findings_omitted: self.found.left_out,
+            repaired: self.repaired.as_ref().map(|(done, report)| RepairedPart {
+                superblocks: done.superblocks,
+                roots: done.roots,
+                records: done.records,
+                map_pages: done.pages,
+                remaining: findings(report),
+                remaining_omitted: report.left_out,
+                obstacle: self.obstacle.clone(),
+            }),
+            checked: CheckedPart::from(report.checked),
+        }
     }
 
-    fn finding(&self, finding: &Finding) -> Value {
+    fn finding(&self, finding: &Finding) -> FindingPart {
         let (name, path) = self.device(finding.device);
-        json!({
-            "severity": finding.severity.name(),
-            "what": finding.what,
-            "device": name,
-            "path": path,
-            "at_bytes": finding.at.0,
-            "why": self.why(finding),
-            "matters": self.named(&finding.matters),
-            "help": self.advice(finding),
-            "repairable": finding.remedy.is_repair() && !self.is_hindered(finding),
-        })
+        FindingPart {
+            severity: finding.severity.name(),
+            structure: finding.what,
+            device: name.to_owned(),
+            path,
+            offset_bytes: finding.at.0,
+            reason: self.why(finding),
+            impact: self.named(&finding.matters),
+            help: self.advice(finding),
+            repairable: finding.remedy.is_repair() && !self.is_hindered(finding),
+        }
     }
 
     /// That the device of a finding has another size than it should, if the finding is about that.

@@ -126,7 +126,7 @@ pub(crate) fn run(command: PoolCommand, common: &Common) -> Result<u8, Failure> 
         PoolCommand::Set { policy } => show_status(common, &set::policy(pool_file, &policy)?),
         PoolCommand::Check { repair } => {
             let outcome = check::check(pool_file, repair)?;
-            show(common, &outcome.to_json(), |width| outcome.human(width));
+            show(common, &outcome.document(), |width| outcome.human(width));
             return Ok(outcome.exit_code());
         }
         PoolCommand::Replace { device, accept, force } => {
@@ -134,11 +134,11 @@ pub(crate) fn run(command: PoolCommand, common: &Common) -> Result<u8, Failure> 
         }
         PoolCommand::Dump { file } => {
             let done = dump::dump(pool_file, &file)?;
-            show(common, &done.to_json(), |_| done.human());
+            show(common, &done.document(), |_| done.human());
         }
         PoolCommand::Restore { file, accept_rollback } => {
             let done = dump::restore(pool_file, &file, accept_rollback)?;
-            show(common, &done.to_json(), |_| done.human());
+            show(common, &done.document(), |_| done.human());
         }
     }
     Ok(exit::SUCCESS)

@@ -5,18 +5,16 @@
 
 use super::Published::Size;
 use super::args::ReproArgs;
-use super::report::Experiments;
+use super::report::{ExperimentPart, Experiments, OutcomePart};
 use super::{Figure, Measures, Reproduction};
 use crate::failure::{DEFECT, Failure};
 use crate::output::{Width, table};
 use crate::{parallel, pool_file, progress};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weir_model::{ErrorKind, Nanos};
 use weir_sim::analysis::{Analyzer, Settings};
 use weir_sim::cache::{
-    AdmissionPolicy, BlockTrace, CacheFigures, CacheOutcome, EvictionPolicy, Loader, Setup, WriteMode,
-    play_warmed,
+    AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy, Loader, Setup, WriteMode, play_warmed,
 };
 use weir_sim::load::parse;
 use weir_trace::{Disk, Record};
@@ -96,8 +94,11 @@ impl Caches {
 }
 
 impl Experiments for Caches {
-    fn json(&self) -> Vec<Value> {
-        let one = |(name, outcome)| json!({ "name": name, "outcome": CacheFigures::from(outcome) });
+    fn document(&self) -> Vec<ExperimentPart> {
+        let one = |(name, outcome): (&String, &CacheOutcome)| {
+            let outcome = OutcomePart::Cache(Box::new(outcome.into()));
+            ExperimentPart { name: name.clone(), outcome }
+        };
         self.0.iter().map(one).collect()
     }
 

@@ -24,8 +24,8 @@ use crate::output::{Table, Width};
 use crate::picture;
 use hec::Caches;
 use lab::{Experiment, Results};
-use report::{Experiments, Report};
-use serde_json::json;
+pub(crate) use report::ReproDocument;
+use report::{Experiments, Report, ReproductionPart};
 use weir_model::ErrorKind;
 use weir_sim::load::dbench::Recording;
 use weir_sim::plot::{Compared, compared_svg};
@@ -148,9 +148,9 @@ fn names() -> Vec<&'static str> {
 }
 
 /// The document `weir repro --json` prints without a name: all reproductions.
-fn document() -> serde_json::Value {
-    let one = |r: &Reproduction| json!({ "name": r.name, "about": r.about, "source": r.source });
-    json!({ "reproductions": ALL.iter().map(one).collect::<Vec<_>>() })
+fn document() -> ReproDocument<'static> {
+    let one = |r: &Reproduction| ReproductionPart { name: r.name, about: r.about, source: r.source };
+    ReproDocument::List { reproductions: ALL.iter().map(one).collect() }
 }
 
 /// All reproductions, for people.
@@ -168,7 +168,7 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
         None => show(common, &document(), list),
         Some(name) => {
             let report = reproduce(name, args)?;
-            show(common, &report.to_json(), |width| report.human(width));
+            show(common, &report.document(), |width| report.human(width));
         }
     }
     Ok(())

@@ -3,13 +3,15 @@
 use super::lab::Results;
 use super::{Figure, Published, Verdict};
 use crate::output::{Table, Width, table};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+use weir_sim::cache::CacheFigures;
 use weir_sim::{Outcome, Responses};
 
 /// What experiments came to.
 pub(super) trait Experiments: std::fmt::Debug {
     /// Each of them, for `--json`.
-    fn json(&self) -> Vec<serde_json::Value>;
+    fn document(&self) -> Vec<ExperimentPart>;
     /// All of them, for people.
     fn table(&self, width: Width) -> String;
 }
@@ -26,30 +28,16 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// The document `--json` prints.
-    pub(super) fn to_json(&self) -> serde_json::Value {
-        let figure = |figure: &Figure| {
-            let published = match figure.published {
-                Published::Size(size) => json!(size),
-                Published::Between(least, most) => json!([least, most]),
-                Published::More => json!("more than 1"),
-                Published::Less => json!("less than 1"),
-            };
-            json!({
-                "what": figure.what,
-                "published": published,
-                "here": figure.here,
-                "verdict": verdict(figure),
-            })
-        };
-        json!({
-            "reproduction": self.name,
-            "source": self.source,
-            "seed": self.seed,
-            "figures": self.figures.iter().map(figure).collect::<Vec<_>>(),
-            "experiments": self.experiments.json(),
-            "notes": self.notes,
-        })
+    /// The document that `--json` prints.
+    pub(super) fn document(&self) -> ReproDocument<'_> {
+        ReproDocument::Report {
+            reproduction: self.name,
+            source: self.source,
+            seed: self.seed,
+            figures: self.figures.iter().map(FigurePart::from).collect(),
+            experiments: self.experiments.document(),
+            notes: &self.notes,
+        }
     }
 
     /// Two tables: the figures, and what the experiments came to.
@@ -66,9 +54,114 @@ impl Report {
     }
 }
 
+/// The document of `weir repro`: the list of reproductions, or with a name, what that one came to.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir repro")]
+#[serde(untagged)]
+pub(crate) enum ReproDocument<'a> {
+    /// The list of reproductions: without a name.
+    List {
+        /// All reproductions.
+        reproductions: Vec<ReproductionPart>,
+    },
+    /// The results of a reproduction.
+    Report {
+        /// Its name.
+        reproduction: &'static str,
+        /// The paper, and where in it.
+        source: &'static str,
+        /// The random seed.
+        seed: u64,
+        /// Published figures beside the measured ones.
+        figures: Vec<FigurePart<'a>>,
+        /// The experiments, sorted by name.
+        experiments: Vec<ExperimentPart>,
+        /// Remarks on the reproduction, a sentence each.
+        notes: &'a [String],
+    },
+}
+
+/// A reproduction.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Reproduction")]
+pub(crate) struct ReproductionPart {
+    /// The name, as the command takes it.
+    pub(super) name: &'static str,
+    /// One line of description.
+    pub(super) about: &'static str,
+    /// The paper, and where in it.
+    pub(super) source: &'static str,
+}
+
+/// A published ratio beside the measured one.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Figure")]
+pub(crate) struct FigurePart<'a> {
+    /// The ratio.
+    quantity: &'a str,
+    /// What the paper says: a number, a range, or a direction that it shows without a number.
+    published: PublishedPart,
+    /// What was measured in virtual time.
+    measured: f64,
+    /// Whether both agree: `differs in size` if they are more than a factor of 1.5 apart.
+    #[schemars(extend("enum" = ["agrees", "differs in size", "differs in direction"]))]
+    verdict: &'static str,
+}
+
+/// A published ratio.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Published")]
+#[serde(untagged)]
+enum PublishedPart {
+    /// A number.
+    Size(f64),
+    /// A range: its least and its greatest number.
+    Range([f64; 2]),
+    /// A direction: more or less than 1.
+    #[schemars(extend("enum" = ["more than 1", "less than 1"]))]
+    Direction(&'static str),
+}
+
+/// An experiment.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Experiment")]
+pub(crate) struct ExperimentPart {
+    /// Its name.
+    pub(super) name: String,
+    /// Its result.
+    pub(super) outcome: OutcomePart,
+}
+
+/// The result of an experiment.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ExperimentOutcome")]
+#[serde(untagged)]
+pub(crate) enum OutcomePart {
+    /// A load on a pool, as a result of `weir sim place`.
+    Pool(Box<Outcome>),
+    /// A trace and a cache, as a result of `weir sim cache`.
+    Cache(Box<CacheFigures>),
+}
+
+impl<'a> From<&'a Figure> for FigurePart<'a> {
+    fn from(figure: &'a Figure) -> Self {
+        let published = match figure.published {
+            Published::Size(size) => PublishedPart::Size(size),
+            Published::Between(least, most) => PublishedPart::Range([least, most]),
+            Published::More => PublishedPart::Direction("more than 1"),
+            Published::Less => PublishedPart::Direction("less than 1"),
+        };
+        Self { quantity: &figure.what, published, measured: figure.here, verdict: verdict(figure) }
+    }
+}
+
 impl Experiments for Results {
-    fn json(&self) -> Vec<serde_json::Value> {
-        self.all().map(|(name, outcome)| json!({ "name": name, "outcome": outcome })).collect()
+    fn document(&self) -> Vec<ExperimentPart> {
+        let one = |(name, outcome): (&str, &Outcome)| {
+            let outcome = OutcomePart::Pool(Box::new(outcome.clone()));
+            ExperimentPart { name: name.to_owned(), outcome }
+        };
+        self.all().map(one).collect()
     }
 
     fn table(&self, width: Width) -> String {

@@ -11,7 +11,9 @@ use crate::progress;
 use crate::status::{SERVED, Status};
 use clap::Args;
 use endpoint::{Endpoint, UnixSocket, not_listening};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -59,7 +61,7 @@ pub struct ServeArgs {
 /// # Errors
 /// If the pool cannot be opened or an address cannot be had.
 pub(crate) fn run(args: &ServeArgs, common: &Common) -> Result<(), Failure> {
-    serve(&common.pool, args, |ready| show(common, &ready.to_json(), |_| ready.human()))
+    serve(&common.pool, args, |ready| show(common, &ready.document(), |_| ready.human()))
 }
 
 /// What a server says once it answers.
@@ -69,6 +71,21 @@ struct Ready {
     nbd: Vec<Endpoint>,
     control: PathBuf,
     volumes: Vec<String>,
+}
+
+/// The document of `weir serve`, printed once the server answers.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir serve")]
+pub(crate) struct ReadyDocument<'a> {
+    /// Name of the pool.
+    pool: &'a str,
+    /// Addresses at which NBD is served, as `--nbd` takes them; a TCP port 0 is replaced by the port in use.
+    nbd: Vec<String>,
+    /// Path of the control socket. It is relative to the folder of the server if the path of the pool file
+    /// is.
+    control: &'a Path,
+    /// Names of the volumes.
+    volumes: &'a [String],
 }
 
 /// Serves the pool until SIGTERM, SIGINT or the control socket says stop; calls `ready` when it
@@ -255,10 +272,9 @@ fn resolve(text: &str) -> Result<SocketAddr, Failure> {
 }
 
 impl Ready {
-    /// The document printed with `--json`.
-    fn to_json(&self) -> Value {
-        let nbd: Vec<String> = self.nbd.iter().map(Endpoint::to_string).collect();
-        json!({ "pool": self.pool, "nbd": nbd, "control": self.control, "volumes": self.volumes })
+    fn document(&self) -> ReadyDocument<'_> {
+        let nbd = self.nbd.iter().map(Endpoint::to_string).collect();
+        ReadyDocument { pool: &self.pool, nbd, control: &self.control, volumes: &self.volumes }
     }
 
     /// For people.

@@ -25,11 +25,11 @@ pub(crate) fn run(command: &SimCommand, common: &Common) -> Result<(), Failure> 
     match command {
         SimCommand::Place(args) => {
             let comparison = place::run(&common.pool, args)?;
-            show(common, &comparison.to_json(), |width| comparison.human(width));
+            show(common, &comparison.document(), |width| comparison.human(width));
         }
         SimCommand::Cache(args) => {
             let comparison = cache::run(args)?;
-            show(common, &comparison.to_json(), |width| comparison.human(width));
+            show(common, &comparison.document(), |width| comparison.human(width));
         }
     }
     Ok(())

@@ -10,7 +10,9 @@ use crate::files::{self, OutputKind};
 use crate::output::Width;
 use crate::traces::not_the_trace;
 use crate::{picture, progress};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::PathBuf;
 use weir_model::ErrorKind;
 use weir_sim::analysis::TraceAnalysis;
 use weir_sim::cache::EvictionPolicy;
@@ -34,7 +36,7 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
 ///
 /// # Errors
 /// If the trace cannot be used, or the picture not be written.
-pub(super) fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
+pub(super) fn plot(args: &TracePlotArgs) -> Result<Plotted, Failure> {
     not_the_trace(&args.of.trace, &args.out)?;
     files::may_replace(&args.out, OutputKind::Picture)?;
     let analyzed = read(&args.of, args.what == Picture::Mrc)?;
@@ -45,14 +47,29 @@ pub(super) fn plot(args: &TracePlotArgs) -> Result<Value, Failure> {
     };
     let name = args.of.trace.file_name().unwrap_or(args.of.trace.as_os_str()).display();
     picture::write(&args.out, &drawn.svg(&format!("{name}: {what}")))?;
-    Ok(json!({ "trace": analyzed.trace, "picture": args.out, "what": what, "notes": analyzed.notes }))
+    Ok(Plotted { trace: analyzed.trace, picture: args.out.clone(), title: what, notes: analyzed.notes })
 }
 
-/// What was drawn, and what is to be said of the trace, for people.
-pub(super) fn drawn(args: &TracePlotArgs, drawn: &Value) -> String {
-    let notes = drawn["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let notes = notes.map(|note| format!("\nnote: {note}\n")).collect::<String>();
-    format!("{} is drawn\n{notes}", args.out.display())
+/// The document of `weir trace plot`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir trace plot")]
+pub(crate) struct Plotted {
+    /// Path of the trace.
+    trace: String,
+    /// Path of the picture.
+    picture: PathBuf,
+    /// What the picture shows.
+    title: &'static str,
+    /// What of the trace could not be read or used as it is.
+    notes: Vec<String>,
+}
+
+impl Plotted {
+    /// For people.
+    pub(super) fn human(&self) -> String {
+        let notes = self.notes.iter().map(|note| format!("\nnote: {note}\n")).collect::<String>();
+        format!("{} is drawn\n{notes}", self.picture.display())
+    }
 }
 
 /// Analyses a trace; the curves of policies other than `lru` are there if they are wanted.

@@ -6,22 +6,29 @@ use super::span::open_span;
 use crate::failure::Failure;
 use crate::progress;
 use crate::traces::trace_failure;
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_trace::{Disk, Format, OddSizes, Reader, TraceError};
 
-/// What came of a conversion.
-#[derive(Debug, Serialize)]
-pub(super) struct Converted {
+/// The document of `weir trace convert`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir trace convert")]
+pub(crate) struct Converted {
+    /// Format of the input.
     from: String,
+    /// Format of the output.
     to: String,
+    /// Requests written.
     requests: u64,
+    /// Names of the disks with a request in the input, in the order of appearance.
     disks: Vec<String>,
-    /// Lines or records without a request to replay.
-    left_out: u64,
-    /// Requests the new format has no way to say.
-    unsaid: u64,
+    /// Lines or records that hold no request to replay.
+    skipped_records: u64,
+    /// Requests left out because the output format cannot represent them.
+    unrepresentable_requests: u64,
     /// Lines that could not be read.
-    bad: u64,
+    malformed_lines: u64,
+    /// What was left out or changed, a sentence each.
     notes: Vec<String>,
 }
 
@@ -110,6 +117,14 @@ fn copy(
     if requests == 0 && unsaid == 0 {
         return Err(trace_failure(&reader.nothing()));
     }
-    let (from, left_out) = (reader.format().name.clone().into_owned(), reader.left_out());
-    Ok(Converted { from, to: to.name.clone().into_owned(), requests, disks, left_out, unsaid, bad, notes })
+    Ok(Converted {
+        from: reader.format().name.clone().into_owned(),
+        to: to.name.clone().into_owned(),
+        requests,
+        disks,
+        skipped_records: reader.left_out(),
+        unrepresentable_requests: unsaid,
+        malformed_lines: bad,
+        notes,
+    })
 }

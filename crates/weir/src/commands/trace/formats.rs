@@ -1,16 +1,30 @@
 //! `weir trace formats`: which formats there are.
 
 use crate::output::{Table, Width};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_trace::{FORMATS, Format, writable};
 
-/// One format, for `weir trace formats`.
-#[derive(Debug, Serialize)]
+/// The document of `weir trace formats`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir trace formats")]
+pub(crate) struct FormatList {
+    /// The formats with a name.
+    pub(super) formats: Vec<Known>,
+}
+
+/// A trace format.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Format")]
 pub(super) struct Known {
+    /// The name, as `--format` takes it.
     name: &'static str,
+    /// One line of description.
     about: &'static str,
+    /// It has times of requests.
     timed: bool,
-    written: bool,
+    /// weir writes it, too.
+    writable: bool,
 }
 
 /// All formats.
@@ -19,7 +33,7 @@ pub(super) fn formats() -> Vec<Known> {
         name: &format.name,
         about: format.about,
         timed: format.timed,
-        written: writable().any(|name| name == format.name),
+        writable: writable().any(|name| name == format.name),
     };
     FORMATS.iter().map(known).collect()
 }
@@ -36,7 +50,8 @@ pub(in crate::commands) fn text(width: Width) -> String {
 }
 
 fn table(formats: &[Known], width: Width) -> String {
-    let row = |known: &Known| [known.name, if known.written { "read, written" } else { "read" }, known.about];
+    let row =
+        |known: &Known| [known.name, if known.writable { "read, written" } else { "read" }, known.about];
     Table::new(["NAME", "", "WHAT IT IS"], formats.iter().map(row)).prose("WHAT IT IS").text(width)
 }
 

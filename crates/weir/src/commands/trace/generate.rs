@@ -5,32 +5,45 @@ use super::output::{Output, Written, merged};
 use crate::failure::Failure;
 use crate::output::{Table, Width};
 use crate::{pool_file, progress};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{ErrorKind, ExtentSize, Nanos};
 use weir_sim::load::{NAMED_LOADS, parse, records};
 
-/// The trace that was generated.
-#[derive(Debug, Serialize)]
-pub(super) struct Generated {
+/// The document of `weir trace generate`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir trace generate")]
+pub(crate) struct Generated {
+    /// The load, as on the command line.
     load: String,
+    /// The random seed.
     seed: u64,
+    /// Format of the trace.
     format: String,
+    /// Requests written.
     requests: u64,
-    disks: usize,
+    /// Number of disks of the load.
+    disk_count: usize,
+    /// Seconds from the start of the load to the last request.
     seconds: f64,
-    /// Requests the format has no way to say.
-    unsaid: u64,
+    /// Requests left out because the format cannot represent them.
+    unrepresentable_requests: u64,
+    /// What was left out or changed, a sentence each.
     notes: Vec<String>,
 }
 
 impl Generated {
     /// For people.
     pub(super) fn human(&self) -> String {
-        let Self { load, seed, format, requests, disks, seconds, unsaid, notes } = self;
-        let disks = if *disks == 1 { "1 disk".to_owned() } else { format!("{disks} disks") };
+        let Self { load, seed, format, requests, seconds, notes, .. } = self;
+        let disks = match self.disk_count {
+            1 => "1 disk".to_owned(),
+            count => format!("{count} disks"),
+        };
         let mut text = format!("{requests} requests to {disks} in {seconds:.3} s, as {format}\n");
         text += &format!("load: {load}\nseed: {seed}\n");
-        if *unsaid > 0 {
+        let unsaid = self.unrepresentable_requests;
+        if unsaid > 0 {
             text += &format!("note: {unsaid} requests were left out that {format} has no way to say\n");
         }
         for note in notes {
@@ -73,7 +86,16 @@ pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     })?;
     let (format, seconds) = (args.format.name.clone().into_owned(), last.as_secs_f64());
     let notes = merged(&args.format, disks).into_iter().collect();
-    Ok(Generated { load: words, seed: args.seed, format, requests, disks, seconds, unsaid, notes })
+    Ok(Generated {
+        load: words,
+        seed: args.seed,
+        format,
+        requests,
+        disk_count: disks,
+        seconds,
+        unrepresentable_requests: unsaid,
+        notes,
+    })
 }
 
 /// Whole loads with names, and their words, for help.

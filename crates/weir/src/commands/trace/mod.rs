@@ -9,8 +9,13 @@ mod output;
 mod record;
 mod span;
 
+pub(crate) use analyze::Plotted;
+pub(crate) use convert::Converted;
+pub(crate) use formats::FormatList;
 pub(super) use formats::text as formats_text;
+pub(crate) use generate::Generated;
 pub(super) use generate::named_loads_text;
+pub(crate) use record::Recorded;
 
 use super::show;
 use crate::args::Common;
@@ -19,7 +24,6 @@ use crate::output as out;
 use crate::traces::STANDARD;
 use clap::Subcommand;
 use serde::Serialize;
-use serde_json::json;
 use std::path::Path;
 
 /// weir's own format.
@@ -66,11 +70,11 @@ pub(crate) fn run(command: TraceCommand, common: &Common) -> Result<(), Failure>
         }
         TraceCommand::Plot(args) => {
             let drawn = analyze::plot(&args)?;
-            show(common, &drawn, |_| analyze::drawn(&args, &drawn));
+            show(common, &drawn, |_| drawn.human());
         }
         TraceCommand::Formats => {
-            let formats = formats::formats();
-            show(common, &json!({ "formats": formats }), |width| formats::list(&formats, width));
+            let document = formats::FormatList { formats: formats::formats() };
+            show(common, &document, |width| formats::list(&document.formats, width));
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use super::args::RecordArgs;
 use super::output::{Output, Traced, Written, merged};
 use crate::failure::Failure;
 use crate::signals::interruption;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,18 +20,23 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How often what was recorded is saved: a recorder that is killed loses no more.
 const SAVE: Duration = Duration::from_secs(5);
 
-/// What was recorded.
-#[derive(Debug, Serialize)]
-pub(super) struct Recorded {
-    /// The volumes, or the device.
+/// The document of `weir trace record`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir trace record")]
+pub(crate) struct Recorded {
+    /// Names of the volumes, or the path of the device.
     disks: Vec<String>,
+    /// Format of the trace.
     format: String,
+    /// Requests written.
     requests: u64,
+    /// Duration of the recording in seconds.
     seconds: f64,
-    /// Requests that came faster than they could be taken down.
+    /// Requests lost because they arrived faster than they could be recorded.
     dropped: u64,
-    /// Requests the format has no way to say.
-    unsaid: u64,
+    /// Requests left out because the format cannot represent them.
+    unrepresentable_requests: u64,
+    /// What was lost or left out, a sentence each.
     notes: Vec<String>,
 }
 
@@ -78,7 +84,7 @@ pub(super) fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Fa
             requests,
             seconds: came.lasted.as_secs_f64(),
             dropped: came.dropped,
-            unsaid,
+            unrepresentable_requests: unsaid,
             notes,
         })
     })

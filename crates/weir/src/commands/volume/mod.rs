@@ -7,11 +7,10 @@ pub(super) use change::create;
 use super::show;
 use crate::args::{Common, name, policies, size};
 use crate::failure::Failure;
-use crate::status::{POOLS_POLICY, VolumePart, volumes_table};
+use crate::status::{POOLS_POLICY, VolumePart, Volumes, volumes_table};
 use crate::{output, pool};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Subcommand};
-use serde_json::json;
 use weir_model::Bytes;
 use weir_serve::control::Hardening;
 
@@ -80,7 +79,7 @@ pub(crate) fn run(command: VolumeCommand, common: &Common) -> Result<(), Failure
     match command {
         VolumeCommand::Create { name, size, hardening, copies } => {
             let volumes = create(pool_file, &name, size, hardening, copies)?;
-            show(common, &json!({ "volumes": volumes }), |width| {
+            show(common, &Volumes { volumes: &volumes }, |width| {
                 let made = format!("volume {name} has {}", output::exact(size));
                 format!("{made}\n\n{}", volumes_table(&volumes, width))
             });
@@ -95,7 +94,7 @@ pub(crate) fn run(command: VolumeCommand, common: &Common) -> Result<(), Failure
 }
 
 fn show_volumes(common: &Common, volumes: &[VolumePart]) {
-    show(common, &json!({ "volumes": volumes }), |width| volumes_table(volumes, width));
+    show(common, &Volumes { volumes }, |width| volumes_table(volumes, width));
 }
 
 /// The policies that a volume may have: one of its own, or the pool's.

@@ -20,14 +20,18 @@ fn status() -> Status {
         name: name.into(),
         class: "remote".into(),
         used_bytes: (1u64 << 50) - 1,
-        data_bytes: 1 << 50,
+        capacity_bytes: 1 << 50,
         pace: Some("intel-x25-m-g1-log".into()),
         metadata: true,
-        lost_why: Some("it did not answer in time".into()),
+        lost_reason: Some("it did not answer in time".into()),
         lost_ns: Some(61_000_000_000),
-        doubtful_blocks: 3,
+        blocks_in_doubt: 3,
         traffic: Some(traffic),
-        responses: vec![ResponsesPart { of: "writes".into(), count: 123_456_789_012, ..Default::default() }],
+        responses: vec![ResponsesPart {
+            direction: "writes".into(),
+            count: 123_456_789_012,
+            ..Default::default()
+        }],
         ..DevicePart::default()
     };
     let volume = |name: &str| VolumePart {

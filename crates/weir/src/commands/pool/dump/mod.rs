@@ -11,7 +11,8 @@ use crate::failure::Failure;
 use crate::files;
 use crate::progress;
 use file::{PAYLOAD_MAX, Position, Saved, Writer};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -32,11 +33,25 @@ pub struct Done {
     clean: bool,
 }
 
+/// The document of `weir pool dump` and `pool restore`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir pool dump")]
+pub struct DumpDocument<'a> {
+    /// Name of the pool.
+    pool: &'a str,
+    /// The dump.
+    file: String,
+    /// Pages of metadata that were saved or restored.
+    pages: u64,
+    /// The metadata are clean, as `weir pool check` says it.
+    clean: bool,
+}
+
 impl Done {
-    /// The document printed with `--json`.
-    pub fn to_json(&self) -> Value {
+    /// The document that `--json` prints.
+    pub fn document(&self) -> DumpDocument<'_> {
         let file = self.file.display().to_string();
-        json!({ "pool": self.pool, "file": file, "pages": self.pages, "clean": self.clean })
+        DumpDocument { pool: &self.pool, file, pages: self.pages, clean: self.clean }
     }
 
     /// For people.

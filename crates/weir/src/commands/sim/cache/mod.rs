@@ -12,8 +12,8 @@ use crate::progress;
 use crate::traces;
 use kept::{Kept, Key, sha256};
 use rustix::time::{ClockId, clock_gettime};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -33,20 +33,55 @@ pub(super) struct CacheComparison {
     results: Vec<Vec<Played>>,
 }
 
-/// What one cache came to, of which trace.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The result of a trace with one cache.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Result")]
 struct Played {
+    /// Path of the trace.
     trace: String,
-    /// What was not as it should be on reading it.
+    /// What of the trace could not be read or used as it is; absent if there is nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
     /// Distinct blocks of the trace.
     blocks: u32,
+    /// Size of a block.
     block_bytes: u64,
     #[serde(flatten)]
     figures: CacheFigures,
-    /// Processor time; of caches played in one pass each has its share.
+    /// Processor time in seconds to play the trace to this cache; caches played in one pass share its time.
     cpu_seconds: f64,
+}
+
+/// The document of `weir sim cache`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir sim cache")]
+pub(crate) struct CacheDocument<'a> {
+    /// The traces, in the order of the command line.
+    traces: Vec<TracePart<'a>>,
+    /// Where writes go: `through`, `around` or `back`.
+    write_mode: &'static str,
+    /// Share of a cache that may be dirty, 0 to 1; `null` unless `write_mode` is `back`.
+    dirty_ratio: Option<f64>,
+    /// A result for each trace, eviction policy, admission policy and size, in the order of the command line.
+    results: Vec<&'a Played>,
+}
+
+/// A trace.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Trace")]
+struct TracePart<'a> {
+    /// Path of the trace.
+    trace: &'a str,
+    /// What of the trace could not be read or used as it is.
+    notes: &'a [String],
+    /// Distinct blocks.
+    blocks: u32,
+    /// Size of a block.
+    block_bytes: u64,
+    /// Accesses: one for each block of each request.
+    accesses: u64,
+    /// Requests.
+    requests: u64,
 }
 
 /// A trace, and what is to be played to it.
@@ -217,26 +252,33 @@ fn thread_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
+impl<'a> From<&'a Played> for TracePart<'a> {
+    fn from(first: &'a Played) -> Self {
+        Self {
+            trace: &first.trace,
+            notes: &first.notes,
+            blocks: first.blocks,
+            block_bytes: first.block_bytes,
+            accesses: first.figures.all.counts.accesses,
+            requests: first.figures.all.counts.requests,
+        }
+    }
+}
+
 impl CacheComparison {
-    /// The document `--json` prints.
-    pub(super) fn to_json(&self) -> serde_json::Value {
-        let (mode, dirty) = (self.mode.name(), self.mode.dirty());
-        let trace = |first: &Played| {
-            json!({
-                "trace": first.trace,
-                "notes": first.notes,
-                "blocks": first.blocks,
-                "block_bytes": first.block_bytes,
-                "accesses": first.figures.all.counts.accesses,
-                "requests": first.figures.all.counts.requests,
-            })
-        };
-        json!({
-            "traces": self.results.iter().filter_map(|of_trace| of_trace.first()).map(trace).collect::<Vec<_>>(),
-            "write_mode": mode,
-            "dirty_ratio": dirty,
-            "results": self.results.iter().flatten().collect::<Vec<_>>(),
-        })
+    /// The document that `--json` prints.
+    pub(super) fn document(&self) -> CacheDocument<'_> {
+        CacheDocument {
+            traces: self
+                .results
+                .iter()
+                .filter_map(|of_trace| of_trace.first())
+                .map(TracePart::from)
+                .collect(),
+            write_mode: self.mode.name(),
+            dirty_ratio: self.mode.dirty(),
+            results: self.results.iter().flatten().collect(),
+        }
     }
 
     /// A table for each trace, a row a cache.

@@ -12,6 +12,7 @@ use crate::files::{self, OutputKind};
 use crate::{picture, pool_file, progress, traces};
 use args::Scale;
 use report::Comparison;
+pub(crate) use report::PlaceDocument;
 use std::path::Path;
 use weir_model::{ErrorKind, Nanos, Seed};
 use weir_policy::harm::Moves;

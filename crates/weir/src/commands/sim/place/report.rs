@@ -1,7 +1,8 @@
 //! What experiments came to, for people and as JSON.
 
 use crate::output::{Width, table};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use weir_model::{Bytes, Nanos};
 use weir_sim::{DeviceOutcome, Mode, Outcome, Plan, Responses};
 
@@ -21,20 +22,19 @@ pub(in crate::commands::sim) struct Comparison {
 }
 
 impl Comparison {
-    /// The document `--json` prints.
-    pub(in crate::commands::sim) fn to_json(&self) -> serde_json::Value {
-        let loop_ = match &self.plan.mode {
-            Mode::Open => json!("open"),
-            Mode::Closed(steps) => json!({ "closed": steps.first().map(|(_, depth)| depth) }),
-        };
-        json!({
-            "load": self.load,
-            "seed": self.seed,
-            "loop": loop_,
-            "lasts_ns": self.plan.lasts.0,
-            "notes": self.notes,
-            "results": self.outcomes,
-        })
+    /// The document that `--json` prints.
+    pub(in crate::commands::sim) fn document(&self) -> PlaceDocument<'_> {
+        PlaceDocument {
+            load: &self.load,
+            seed: self.seed,
+            loop_: match &self.plan.mode {
+                Mode::Open => Loop::Open,
+                Mode::Closed(steps) => Loop::Closed(steps.first().map_or(0, |(_, depth)| *depth)),
+            },
+            duration_ns: self.plan.lasts.0,
+            notes: &self.notes,
+            results: &self.outcomes,
+        }
     }
 
     /// Two tables: responses by policy, devices by policy.
@@ -87,6 +87,35 @@ impl Comparison {
         }
         text
     }
+}
+
+/// The document of `weir sim place`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "weir sim place")]
+pub(crate) struct PlaceDocument<'a> {
+    /// The trace or the load, as on the command line.
+    load: &'a str,
+    /// The random seed.
+    seed: u64,
+    /// How requests arrive.
+    #[serde(rename = "loop")]
+    loop_: Loop,
+    /// Virtual time that the load lasts.
+    duration_ns: u64,
+    /// What of the trace could not be read or used as it is.
+    notes: &'a [String],
+    /// The policies, in the order of the command line.
+    results: &'a [Outcome],
+}
+
+/// How requests arrive.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Loop {
+    /// Open loop: at the times of the load.
+    Open,
+    /// Closed loop: with this many requests in flight.
+    Closed(usize),
 }
 
 /// What moves came to by the engine's own estimate, and whether it stopped them.

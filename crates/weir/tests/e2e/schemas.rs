@@ -1,0 +1,149 @@
+//! Every document that a test receives from `weir --json` is what the schema of its command says.
+
+use crate::harness::Pool;
+use crate::nbd::Client;
+use clap::CommandFactory as _;
+use jsonschema::Validator;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::sync::LazyLock;
+use weir::commands::schemas::{DOCUMENTS, ERROR, of};
+
+static VALIDATORS: LazyLock<BTreeMap<&str, Validator>> = LazyLock::new(|| {
+    let validator = |schema| jsonschema::draft202012::new(&schema).expect("a schema");
+    DOCUMENTS.iter().map(|document| (document.name, validator(document.schema()))).collect()
+});
+
+/// Validates what `weir` printed for these arguments, if that is a document; the command, or `error` if it
+/// failed.
+#[track_caller]
+pub(crate) fn validate<S: AsRef<OsStr>>(arguments: &[S], stdout: &[u8]) -> Option<String> {
+    let is_json = arguments.iter().any(|argument| argument.as_ref() == "--json");
+    if !is_json || stdout.is_empty() {
+        return None;
+    }
+    let all = arguments.iter().map(|argument| argument.as_ref().to_owned());
+    let matches = weir::cli::Cli::command()
+        .try_get_matches_from([OsStr::new("weir").to_owned()].into_iter().chain(all));
+    let (mut words, mut matches) = (Vec::new(), matches.ok());
+    while let Some((name, inner)) = matches.as_ref().and_then(clap::ArgMatches::subcommand) {
+        words.push(name.to_owned());
+        matches = Some(inner.clone());
+    }
+    Some(validate_as(&words.join(" "), stdout))
+}
+
+/// Validates a document of a command; the command, or `error` if it is that of a failure.
+#[track_caller]
+pub(crate) fn validate_as(command: &str, document: &[u8]) -> String {
+    let text = String::from_utf8_lossy(document);
+    let document: serde_json::Value = serde_json::from_slice(document)
+        .unwrap_or_else(|error| panic!("weir {command}: one JSON document, but {error}:\n{text}"));
+    let is_error = document.get("error").is_some();
+    let schema = if is_error { &ERROR } else { of(command).expect("a command with a document") };
+    let errors = VALIDATORS[schema.name].iter_errors(&document);
+    let errors: Vec<_> = errors.map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "weir {command} is not as {}.json says: {errors:#?}\n{text}", schema.name);
+    if is_error { ERROR.name.to_owned() } else { command.to_owned() }
+}
+
+const DEVICES: &str = "[pool]\nname = \"test\"\n\
+    [[device]]\nname = \"fast\"\npath = \"fast.img\"\nsize = \"256MiB\"\npace = \"ssd-sata\"\n\
+    [[device]]\nname = \"slow\"\npath = \"slow.img\"\nsize = \"1GiB\"\npace = \"hdd-7200\"\n";
+
+/// A command that fails.
+const NO_VOLUME: &str = "volume remove dusk";
+/// Commands of an idle pool, of one that is served, and of none.
+const IDLE: &[&str] = &[
+    "pool create",
+    "volume create disk --size 64MiB",
+    "volume create other --size 1GiB",
+    "volume set disk --hardening write",
+    "volume list",
+    "explain disk 0",
+    "pool status",
+    NO_VOLUME,
+];
+const SERVED: &[&str] = &[
+    "pool set --policy adaptive",
+    "pool set --policy hystor",
+    "volume set disk --policy stripe",
+    "pool status",
+    "explain disk 4KiB",
+    "trace record disk --out recorded --duration 100ms",
+    "volume remove other",
+];
+const STOPPED: &[&str] =
+    &["pool dump saved", "pool check", "pool check --repair", "pool restore saved --accept-rollback"];
+const OTHERS: &[&str] = &[
+    "trace formats",
+    "trace generate uniform+reads=70%+over=4MiB+rate=100+for=10s --out t.weirtrace",
+    "trace convert t.weirtrace t.csv --to msr",
+    "trace generate uniform+over=16MiB+rate=1000+for=5s --out large.weirtrace",
+    "trace analyze large.weirtrace --policy lru,sieve --blocks 1024",
+    "trace plot t.weirtrace --what heat --out heat.svg",
+    "sim cache t.weirtrace --policy lru,arc --write-mode back --size 10%",
+    "sim place t.weirtrace --policy stripe --policy adaptive",
+    "sim place zipf+over=4MiB --closed 4 --duration 1s",
+    "advise t.weirtrace --requests 200",
+    "repro",
+    "repro hec-admission --only touch --duration 20s",
+    "repro wardrop --only netapp,+ssd --duration 200ms",
+];
+
+/// Runs commands (a `+` is a blank within a word), validates their documents and notes which came.
+#[track_caller]
+fn run(pool: &Pool, commands: &[&str], used: &mut BTreeSet<String>) {
+    for command in commands {
+        let words = command.split(' ').map(|word| word.replace('+', " "));
+        let arguments: Vec<_> = words.chain(["--json".to_owned()]).collect();
+        let output = pool.weir(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let document = validate(&arguments, &output.stdout);
+        let document = document.unwrap_or_else(|| panic!("weir {command} prints no document:\n{said}"));
+        assert_eq!(document == ERROR.name, *command == NO_VOLUME, "weir {command}:\n{said}");
+        used.insert(document);
+    }
+}
+
+/// `demo` needs fio and a minute: a unit test has its document.
+#[test]
+fn the_document_of_every_command_is_as_its_schema_says() {
+    let pool = Pool::from_text(DEVICES);
+    let mut used = BTreeSet::from(["demo".to_owned()]);
+    run(&pool, IDLE, &mut used);
+    std::fs::remove_file(pool.path("slow.img")).expect("a device");
+    run(&pool, &["pool replace slow"], &mut used);
+    let server = pool.serve();
+    used.insert("serve".to_owned());
+    let mut client = Client::connect(&pool.socket(), "disk").expect("the server answers");
+    client.write(0, &[7; 65536]).expect("it writes");
+    client.flush().expect("durably");
+    client.read(0, 65536).expect("it reads");
+    run(&pool, SERVED, &mut used);
+    client.disconnect();
+    server.stop("TERM");
+    run(&pool, STOPPED, &mut used);
+    run(&pool, OTHERS, &mut used);
+    let all = DOCUMENTS.iter().flat_map(|document| {
+        document.commands.iter().chain((document.name == ERROR.name).then_some(&ERROR.name))
+    });
+    assert_eq!(used, all.map(|command| (*command).to_owned()).collect());
+}
+
+#[test]
+fn a_document_that_is_not_as_its_schema_says_is_noticed() {
+    let validator = &VALIDATORS[ERROR.name];
+    let good = serde_json::json!({ "error": { "class": "usage", "message": "no", "help": "" } });
+    assert!(validator.is_valid(&good));
+    for (pointer, value) in [("/error/class", "odd".into()), ("/error/message", 1.into())] {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).expect("a field") = value;
+        assert!(!validator.is_valid(&bad), "{bad}");
+    }
+    let mut bad = good.clone();
+    bad["error"]["more"] = 1.into();
+    assert!(!validator.is_valid(&bad), "an unknown field");
+    bad["error"].as_object_mut().expect("fields").retain(|name, _| name == "class");
+    assert!(!validator.is_valid(&bad), "a missing field");
+}
