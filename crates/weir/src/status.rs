@@ -211,7 +211,8 @@ pub struct Traffic {
     pub in_doubt: bool,
     /// Commands that a paced device answered later than its model wanted, of all its commands.
     pub overruns_share: f64,
-    /// So many overruns (above 1 %, and more than 3) that the figures say nothing of the model.
+    /// The figures do not describe the modelled drive: more than 3 and more than 1 % of the commands were late,
+    /// and lateness is more than 5 % of the modelled responses.
     pub figures_invalid: bool,
 }
 
