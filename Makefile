@@ -1,5 +1,5 @@
 # Two commands do everything; both install what they need first.
-#   make demo    a pool of three paced devices, a workload, a live picture
+#   make demo    the same load on a disk, on a pool and on an SSD, all modelled: speed and price
 #   make test    every test there is
 # The scripts they call work without make, too.
 

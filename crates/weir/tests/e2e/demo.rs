@@ -18,7 +18,7 @@ fn the_demo_prints_three_lines_and_keeps_the_pool() {
     let names: Vec<_> = lines.iter().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
     assert_eq!(names, ["disk alone", "pool", "all-SSD"], "{stdout}");
     assert!(lines[1].starts_with("pool: 4.5 TB for 190 USD, "), "{stdout}");
-    assert!(stderr.contains("Load: 1,000 requests/s of 64 KiB for 2 s"), "{stderr}");
+    assert!(stderr.contains("Load: 1,000 requests/s of 128 KiB for 2 s"), "{stderr}");
     assert!(stderr.contains("The pool is kept in ") && !stderr.contains('\x1b'), "{stderr}");
     let picture = std::fs::read_to_string(parent.path().join("bars.svg")).expect("a picture");
     assert!(picture.starts_with("<svg") && picture.contains(">pool<"), "{picture}");

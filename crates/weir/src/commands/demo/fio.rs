@@ -113,7 +113,9 @@ fn reads_by_second(documents: &[Value]) -> Vec<Nanos> {
 
 /// What the last document says of the first job.
 fn measured(documents: &[Value]) -> Option<Measured> {
-    let job = documents.last()?["jobs"].as_array()?.first()?;
+    // The last document is no second's: it adds the requests that were in flight at the end.
+    let (last, seconds) = documents.split_last()?;
+    let job = last["jobs"].as_array()?.first()?;
     let (read, write) = (&job["read"], &job["write"]);
     // fio has 0 where nothing was answered.
     let nanos = |value: &Value| Some(number(value) as u64).filter(|ns| *ns > 0);
@@ -123,7 +125,7 @@ fn measured(documents: &[Value]) -> Option<Measured> {
         read_mean_ns: nanos(&read["clat_ns"]["mean"]),
         read_p99_ns: nanos(&read["clat_ns"]["percentile"]["99.000000"]),
         write_mean_ns: nanos(&write["clat_ns"]["mean"]),
-        read_mean_ns_by_second: reads_by_second(documents).into_iter().map(Nanos::get).collect(),
+        read_mean_ns_by_second: reads_by_second(seconds).into_iter().map(Nanos::get).collect(),
     })
 }
 
@@ -145,6 +147,7 @@ mod tests {
             (Some(1500), Some(9000), Some(800))
         );
         assert!(measured(&documents("fio: failed")).is_none());
+        assert!(found.read_mean_ns_by_second.is_empty(), "the last report is of no second");
         let idle = REPORT.replace("1500.5", "0.0").replace("9000", "0");
         let found = measured(&documents(&idle)).expect("it is a report");
         assert_eq!(

@@ -182,6 +182,9 @@ impl Demo {
         let server = Server::start(&folder, &pool_file)?;
         let running = Running { demo: self, name, folder, pool_file };
         running.fill(drives)?;
+        // Started anew, the server measures responses and lateness under the load alone.
+        drop(server);
+        let server = Server::start(&running.folder, &running.pool_file)?;
         let measured = running.work(VOLUME, Work::Run)?;
         let scan = running.work(VOLUME, Work::Scan)?;
         let late = pool::status(&running.pool_file)?.overrun();

@@ -224,11 +224,12 @@ impl Report {
         let pool_file = self.kept_pool_file.as_ref()?;
         let folder = pool_file.parent()?.display();
         Some(format!(
-            "The pool is kept in {folder}:\n  \
-             serve it       cd '{folder}' && weir serve --nbd unix:nbd.sock\n  \
-             use it         nbdinfo 'nbd+unix:///demo?socket={folder}/nbd.sock'\n  \
-             look at it     weir --pool '{folder}/pool.toml' pool status\n  \
-             remove it      rm -r '{folder}'\n"
+            "The pool is kept in {folder}. There, these commands serve it, show its devices, and show its volume to an NBD \
+             client:\n  \
+             weir serve --nbd unix:nbd.sock\n  \
+             weir pool status\n  \
+             nbdinfo 'nbd+unix:///demo?socket=nbd.sock'\n\
+             Remove it: rm -r '{folder}'\n"
         ))
     }
 }
@@ -336,9 +337,14 @@ pub(super) mod tests {
         };
         let text = report.human(Width::UNLIMITED);
         assert!(text.contains("figures invalid: disk alone: disk 12.3 %; "), "{text}");
-        assert!(text.contains("cd '/srv/weir-demo' && weir serve --nbd unix:nbd.sock\n"), "{text}");
-        assert!(text.contains("weir --pool '/srv/weir-demo/pool.toml' pool status\n"), "{text}");
-        assert!(text.contains("rm -r '/srv/weir-demo'\n"), "{text}");
+        assert!(text.contains("The pool is kept in /srv/weir-demo. "), "{text}");
+        for command in [
+            "  weir serve --nbd unix:nbd.sock\n",
+            "  weir pool status\n",
+            "Remove it: rm -r '/srv/weir-demo'\n",
+        ] {
+            assert!(text.contains(command), "{command} in {text}");
+        }
         let document = serde_json::to_value(&report).expect("JSON");
         assert_eq!(document["kept_pool_file"], "/srv/weir-demo/pool.toml");
         assert_eq!(document["configurations"][1]["measured"]["read_mean_ns"], 11_800_000);
