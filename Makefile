@@ -1,5 +1,5 @@
 # Targets for users of the source tree. The first two install what they need; the scripts they call work without make.
-#   make demo                          run a pool of three paced devices with a workload, and a live picture
+#   make demo                          run one load on a disk, a pool and an SSD, all modelled: speed and price
 #   make test                          run all tests
 #   make build                         build weir as it is shipped
 #   make install PREFIX=/usr/local     install weir, its completions and its man pages

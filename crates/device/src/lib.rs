@@ -35,7 +35,7 @@ pub use error::DeviceError;
 pub use forget::ForgetOptions;
 pub use location::kernel_folder;
 pub use open::{Device, DeviceOptions, Made};
-pub use pace::{OVERRUNS_MAX, PaceStats};
+pub use pace::{LATENESS_MAX, OVERRUNS_MAX, PaceStats};
 pub use reactor::{
     Event, Listen, ListenerId, Poll, Reactor, ReactorOptions, Ring, SocketAccess, Waker, process_behind,
 };

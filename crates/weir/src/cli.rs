@@ -36,7 +36,7 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// Serve the pool's volumes over NBD until SIGTERM or SIGINT
     Serve(serve::ServeArgs),
-    /// Run a demonstration: a pool of three paced devices, a volume and a workload, with a live picture
+    /// Run the same load on a disk, on a pool and on an SSD, modelled, and compare speed and price
     Demo(demo::DemoArgs),
     /// Simulate caches and pools over a trace, in virtual time
     #[command(subcommand)]

@@ -98,7 +98,8 @@ fn with_fast_real_io_completions_come_when_the_model_says() {
             assert_eq!(*at, model_times[id], "{name}, {id:?}");
             assert_eq!(result.is_err(), id.0 % 7 == 0, "errors pass through");
         }
-        assert_eq!(pacer.stats(), PaceStats { ios: 300, overruns: 0 });
+        let stats = pacer.stats();
+        assert_eq!((stats.ios, stats.overruns, stats.late), (300, 0, Nanos(0)));
     }
 }
 
@@ -115,13 +116,15 @@ fn late_real_io_delays_its_own_command_only() {
             ios.iter().map(|(_, io)| (io.id, Nanos(rng.random_range(0..20_000_000)))).collect();
         let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
         let released = by_the_pacer(&mut pacer, &ios, |id| delays[&id]);
-        let mut overruns = 0;
+        let mut expected = PaceStats { ios: 300, ..PaceStats::default() };
         for (id, (at, _)) in &released {
             let due = model_times[id];
             assert_eq!(*at, due.max(submitted[id] + delays[id]), "{name}, {id:?}");
-            overruns += u64::from((*at - due).0 > 50_000.max((due - submitted[id]).0 / 20));
+            expected.overruns += u64::from((*at - due).0 > 50_000.max((due - submitted[id]).0 / 10));
+            expected.modelled += due - submitted[id];
+            expected.late += *at - due;
         }
-        assert_eq!(pacer.stats(), PaceStats { ios: 300, overruns });
+        assert_eq!(pacer.stats(), expected);
     }
 }
 
@@ -132,18 +135,46 @@ fn a_driver_that_sleeps_too_long_overruns_too() {
     pacer.real_done(ok(0));
     let due = pacer.next().unwrap();
     pacer.release(due + Nanos::micros(40), &mut |_| {});
-    assert_eq!(pacer.stats(), PaceStats { ios: 1, overruns: 0 });
+    assert_eq!((pacer.stats().overruns, pacer.stats().late), (0, Nanos::micros(40)));
     pacer.submit(Nanos::millis(1), &io(3, IoKind::Read, 0, 4096));
     pacer.real_done(ok(3));
     pacer.release(Nanos::millis(2), &mut |_| {});
-    assert_eq!(pacer.stats(), PaceStats { ios: 2, overruns: 1 });
+    assert_eq!((pacer.stats().ios, pacer.stats().overruns), (2, 1));
 }
 
 #[test]
 fn a_few_overruns_do_not_make_figures_invalid() {
-    let valid = |ios, overruns| PaceStats { ios, overruns }.valid();
+    let (modelled, late) = (Nanos::secs(1), Nanos::millis(51));
+    let valid = |ios, overruns| PaceStats { ios, overruns, modelled, late }.valid();
     assert!(valid(0, 0) && valid(14, 1) && valid(100, 3) && valid(400, 4));
     assert!(!valid(14, 4) && !valid(399, 4) && !valid(100_000, 1001));
+    let late = Nanos::millis(50);
+    assert!(PaceStats { ios: 100, overruns: 100, modelled, late }.valid(), "all late, by 5 % of their time");
+    assert_eq!(PaceStats::default().lateness(), 0.0);
+}
+
+/// Whether figures are valid of random 4 KiB reads, one at a time, whose real I/O takes what the model
+/// takes and so much more.
+fn valid_if_late_by(name: &str, more: Nanos) -> bool {
+    let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
+    let mut now = Nanos::secs(1);
+    for id in 0..1000 {
+        pacer.submit(now, &io(id, IoKind::Read, (id * 7919 % 1_000_000) * 4096, 4096));
+        now = pacer.next().unwrap() + more;
+        pacer.real_done(ok(id));
+        pacer.release(now, &mut |_| {});
+        now += Nanos::millis(1);
+    }
+    assert_eq!(pacer.stats().ios, 1000);
+    pacer.stats().valid()
+}
+
+#[test]
+fn lateness_counts_by_the_time_of_the_drive() {
+    assert!(valid_if_late_by("hdd-7200", Nanos::micros(300)), "a disk takes 12 ms");
+    assert!(!valid_if_late_by("ssd-sata", Nanos::micros(300)), "an SSD takes 80 us");
+    assert!(valid_if_late_by("ssd-sata", Nanos::micros(3)));
+    assert!(!valid_if_late_by("hdd-7200", Nanos::millis(20)), "a device that is too slow");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod check;
 mod clients;
 mod copies;
 mod create;
+mod demo;
 mod docs;
 mod dump;
 mod environment;

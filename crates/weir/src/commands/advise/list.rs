@@ -12,11 +12,11 @@ pub(super) const SHIPPED: &str = include_str!("devices.toml");
 
 /// Devices on sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct List {
+pub(in crate::commands) struct List {
     /// What prices are in.
-    pub(super) currency: String,
+    pub(in crate::commands) currency: String,
     /// At least one, with distinct names.
-    pub(super) offers: Vec<Offer>,
+    pub(in crate::commands) offers: Vec<Offer>,
 }
 
 const KEYS: &[&str] = &["name", "about", "size", "price", "endurance", "model", "sources"];
@@ -30,7 +30,7 @@ pub(super) const PRICE_MAX: f64 = 1e9;
 ///
 /// # Errors
 /// If the file cannot be read, or has a mistake, which is named with its line.
-pub(super) fn read(path: Option<&Path>) -> Result<List, Failure> {
+pub(in crate::commands) fn read(path: Option<&Path>) -> Result<List, Failure> {
     let (text, name) = match path {
         None => (SHIPPED.to_owned(), "the list of devices".into()),
         Some(path) => {
@@ -110,7 +110,7 @@ fn offer(keys: &Keys<'_, '_>, names: &mut Vec<String>) -> Option<Offer> {
 }
 
 /// A size as drives are sold: decimal.
-pub(super) fn sold(size: Bytes) -> String {
+pub(in crate::commands) fn sold(size: Bytes) -> String {
     const UNITS: [(u64, &str); 4] =
         [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1, "B")];
     let (unit, name) = UNITS.into_iter().find(|(unit, _)| size.0 >= *unit).unwrap_or((1, "B"));

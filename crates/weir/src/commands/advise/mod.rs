@@ -1,7 +1,7 @@
 //! `weir advise`: which devices to buy for what a trace asks, and why.
 
 mod args;
-mod list;
+pub(super) mod list;
 mod pool_text;
 mod report;
 

@@ -1,308 +1,295 @@
-//! `weir demo`: what a pool does, on this machine, in about a minute.
+//! `weir demo`: a disk alone, a pool and an all-SSD configuration under the same load, in about a minute.
 //!
-//! Three small files stand for three drives, each served with the timing of a modelled one. One
-//! pool is made of them, then one of each alone; fio runs the same workload on all four.
+//! Small files stand for drives, each served with the timing of a modelled one. Every configuration starts with
+//! the same data in place; fio then runs the same job on each, and reads sequentially afterwards.
 
 mod fio;
+mod keep;
+mod load;
 mod picture;
+mod report;
 mod scratch;
 mod server;
+mod svg;
 
+use super::advise::list::{self, List};
 use super::{pool as pool_command, show, volume};
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::output::{Width, table};
+use crate::files::{self, OutputKind};
+use crate::output::print_stderr;
 use crate::pool;
 use crate::signals::interruption;
-use crate::status::{OVERRUN_WHY, Status};
 use clap::Args;
-use fio::{Fio, Measured, MeasuredPart, Work};
+use fio::Fio;
+use load::{Load, Work};
 use picture::Picture;
-use schemars::JsonSchema;
+pub(crate) use report::Report;
+use report::{Measured, Outcome, Part};
 use scratch::Scratch;
-use serde::Serialize;
 use server::Server;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_model::{Bytes, Nanos};
+use weir_model::Bytes;
 use weir_serve::control::Hardening;
+use weir_sim::advise::Offer;
 
-/// What the workload writes and reads.
-const SPAN: Bytes = Bytes::mib(768);
-/// What the files take at most at one time: the data, and what the pool keeps beside it.
-const ROOM: Bytes = Bytes::mib(1280);
+/// Size of the volume, all of which is written.
+const DATA: Bytes = Bytes::mib(768);
+/// Space for the files of one configuration: the data, and the pool's metadata beside it.
+const SPACE: Bytes = Bytes::mib(1280);
 const VOLUME: &str = "demo";
+/// A volume that fills the SSD while the data is written, so that the data goes to the disk.
+const FILLER: &str = "filler";
+/// Time for the SSD to become empty again.
+const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A drive of the demo.
+/// A drive of the demo: a file that stands for a device on sale.
 #[derive(Clone, Copy, Debug)]
 struct Drive {
     name: &'static str,
-    pace: &'static str,
-    /// In the pool of three. Alone, each has room for everything.
+    /// By its name in the list of `weir advise`.
+    offer: &'static str,
     size: Bytes,
 }
 
-const DRIVES: [Drive; 3] = [
-    Drive { name: "nvm", pace: "nvm", size: Bytes::mib(256) },
-    Drive { name: "ssd", pace: "ssd-sata", size: Bytes::mib(384) },
-    Drive { name: "disk", pace: "hdd-7200", size: Bytes::mib(1024) },
+/// Drives that make a pool.
+#[derive(Clone, Copy, Debug)]
+struct Configuration {
+    name: &'static str,
+    /// The fast one first.
+    drives: &'static [Drive],
+}
+
+/// The sizes have the same ratio as the devices on sale, 4 TB to 500 GB.
+const DISK: Drive = Drive { name: "disk", offer: "exos-7e10-4tb", size: Bytes::mib(1024) };
+const SSD: Drive = Drive { name: "ssd", offer: "870-evo-500gb", size: Bytes::mib(128) };
+const LARGE_SSD: Drive = Drive { name: "ssd", offer: "870-evo-4tb", size: Bytes::mib(1024) };
+const CONFIGURATIONS: [Configuration; 3] = [
+    Configuration { name: "disk alone", drives: &[DISK] },
+    Configuration { name: "pool", drives: &[SSD, DISK] },
+    Configuration { name: "all-SSD", drives: &[LARGE_SSD] },
 ];
-const ALONE: Bytes = Bytes::mib(1024);
 
 /// `weir demo ...`
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Seconds of workload on the pool
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    /// Seconds that the load runs on each configuration
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(2..=3600))]
     pub seconds: u64,
-    /// Where to put the demo's files [default: a memory-backed folder with room]
+    /// Folder for the demo's files [default: a memory-backed folder with enough space]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
+    /// Keep the pool in the folder weir-demo, in the folder of --scratch or the current one
+    #[arg(long)]
+    pub keep: bool,
+    /// Draw the bars: an SVG picture, or a PNG if the name ends so
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
-/// What the demo found.
-#[derive(Debug)]
-struct Report {
-    pool: Measured,
-    alone: Vec<(Drive, Measured)>,
-    /// Devices that came later than their models too often, and in which run.
-    late: Vec<String>,
-}
-
-/// The document of `weir demo`.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "weir demo")]
-pub(crate) struct DemoDocument<'a> {
-    /// What fio measured on the pool of all devices.
-    pool: MeasuredPart,
-    /// What fio measured on a pool of each device alone.
-    alone: Vec<AlonePart>,
-    /// Devices that were later than their models too often, so that the figures are invalid, and how often.
-    figures_invalid: &'a [String],
-}
-
-/// A device alone.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Alone")]
-struct AlonePart {
-    /// Name of the device.
-    device: &'static str,
-    /// The modelled drive.
-    pace: &'static str,
-    /// What fio measured.
-    measured: MeasuredPart,
-}
-
-/// Runs the demo and shows what it found.
+/// Runs the demo and prints its result.
 ///
 /// # Errors
 /// If the machine cannot run it, or it was interrupted.
 pub(crate) fn run(args: &DemoArgs, common: &Common) -> Result<(), Failure> {
+    args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
     let report = measure(args)?;
-    show(common, &report.document(), |width| report.human(width));
+    if let Some(path) = &args.plot {
+        crate::picture::write(path, &svg::svg(&report))?;
+    }
+    let is_terminal = std::io::stdout().is_terminal();
+    show(common, &report, |width| if is_terminal { report.human(width) } else { report.lines() });
+    if !is_terminal && !common.json {
+        report.warning().into_iter().chain(report.kept()).for_each(|text| print_stderr(&text));
+    }
     Ok(())
 }
 
-/// Runs the demo and cleans up after it, also when it is interrupted.
+/// Runs the demo and removes its files, also when it is interrupted.
 ///
 /// # Errors
 /// If something it needs is missing, or it was interrupted.
 fn measure(args: &DemoArgs) -> Result<Report, Failure> {
     fio::check_installed()?;
-    let demo = Demo { scratch: Scratch::new(args.scratch.as_deref(), ROOM)?, interrupted: interruption()? };
-    crate::output::print_stderr(&format!(
-        "Three drives of different speed, modelled, in {}{}.",
-        demo.scratch.folder().display(),
-        if demo.scratch.in_memory() { "" } else { " (not in memory: the fast ones may come out too slow)" }
-    ));
-    let (pool, mut late) = demo.measure("the pool of all three", &DRIVES, args.seconds)?;
-    let mut alone = Vec::new();
-    for drive in DRIVES {
-        let seconds = (args.seconds / 5).max(2);
-        let title = format!("{} alone", drive.name);
-        let (measured, late_alone) = demo.measure(&title, &[Drive { size: ALONE, ..drive }], seconds)?;
-        late.extend(late_alone.into_iter().map(|device| format!("{device} alone")));
-        alone.push((drive, measured));
+    let kept_folder = args.keep.then(|| keep::folder(args.scratch.as_deref())).transpose()?;
+    let demo = Demo {
+        scratch: Scratch::new(args.scratch.as_deref(), SPACE)?,
+        interrupted: interruption()?,
+        load: Load::new(DATA, args.seconds),
+        list: list::read(None)?,
+        kept_folder,
+    };
+    print_stderr(&demo.introduction());
+    let mut report = Report {
+        load: demo.load,
+        currency: demo.list.currency.clone(),
+        configurations: Vec::new(),
+        figures_invalid: Vec::new(),
+        kept_pool_file: None,
+    };
+    for configuration in CONFIGURATIONS {
+        demo.measure(configuration, &mut report)?;
     }
-    Ok(Report { pool, alone, late })
+    Ok(report)
 }
 
 #[derive(Debug)]
 struct Demo {
     scratch: Scratch,
     interrupted: Arc<AtomicBool>,
+    load: Load,
+    list: List,
+    kept_folder: Option<PathBuf>,
+}
+
+/// A configuration that is served.
+struct Running<'d> {
+    demo: &'d Demo,
+    name: &'static str,
+    folder: PathBuf,
+    pool_file: PathBuf,
 }
 
 impl Demo {
-    /// Makes a pool of these drives, fills a volume and runs the workload; returns what fio
-    /// measured and what must be said about it. Leaves nothing behind.
-    fn measure(
-        &self,
-        title: &str,
-        drives: &[Drive],
-        seconds: u64,
-    ) -> Result<(Measured, Vec<String>), Failure> {
-        let folder = self.scratch.folder().join(if drives.len() == 1 { drives[0].name } else { "pool" });
-        std::fs::create_dir(&folder).map_err(|error| Failure::os("create", &folder, &error))?;
-        let pool_file = write_pool_file(&folder, drives)?;
-        pool_command::create(&pool_file, false)?;
-        volume::create(&pool_file, VOLUME, SPAN, Hardening::Flush, 1)?;
-        let server = Server::start(&folder, &pool_file)?;
-        let mut picture = Picture::new();
-        if drives.len() > 1 {
-            // Where data goes is decided when it is first written, so let it be as in real life.
-            let heading = format!("{title}: the busiest blocks are written first");
-            self.work(&heading, &folder, Work::Begin, &mut picture, &pool_file)?;
+    fn introduction(&self) -> String {
+        let folder = self.scratch.folder().display();
+        match self.scratch.in_memory() {
+            true => format!("{} Files: {folder}.", self.load.sentence()),
+            false => format!(
+                "{} Files: {folder}, which is not in memory: drives may answer too late.",
+                self.load.sentence()
+            ),
         }
-        self.work(
-            &format!("{title}: writing all {SPAN} once"),
-            &folder,
-            Work::Fill,
-            &mut picture,
-            &pool_file,
-        )?;
-        let heading =
-            format!("{title}: 70 % reads, 30 % writes of 4 KiB, and a sequential reader, for {seconds} s");
-        let measured = self.work(&heading, &folder, Work::Mixed { seconds }, &mut picture, &pool_file)?;
-        let late = pool::status(&pool_file)?.overrun();
-        drop(server);
-        std::fs::remove_dir_all(&folder).map_err(|error| Failure::os("remove", &folder, &error))?;
-        Ok((measured, late))
     }
 
-    /// Runs fio to its end, showing what the devices do meanwhile.
-    fn work(
+    fn offer(&self, drive: &Drive) -> Result<&Offer, Failure> {
+        let found = self.list.offers.iter().find(|offer| offer.name == drive.offer);
+        found.ok_or_else(|| Failure::environment(format!("the list of devices has no {}", drive.offer), ""))
+    }
+
+    /// Makes a pool of a configuration, writes the data, runs the load and adds the figures to the report.
+    /// Leaves nothing but the kept pool.
+    fn measure(&self, configuration: Configuration, report: &mut Report) -> Result<(), Failure> {
+        let Configuration { name, drives } = configuration;
+        let folder = self.scratch.folder().join(name.replace(' ', "-"));
+        std::fs::create_dir(&folder).map_err(|error| Failure::os("create", &folder, &error))?;
+        let pool_file = self.write_pool_file(&folder, drives)?;
+        pool_command::create(&pool_file, false)?;
+        volume::create(&pool_file, VOLUME, DATA, Hardening::Flush, 1)?;
+        let server = Server::start(&folder, &pool_file)?;
+        let running = Running { demo: self, name, folder, pool_file };
+        running.fill(drives)?;
+        // Started anew, the server measures responses and lateness under the load alone.
+        drop(server);
+        let server = Server::start(&running.folder, &running.pool_file)?;
+        let measured = running.work(VOLUME, Work::Run)?;
+        let scan = running.work(VOLUME, Work::Scan)?;
+        let late = pool::status(&running.pool_file)?.overrun();
+        drop(server);
+        report.figures_invalid.extend(late.iter().map(|device| format!("{name}: {device}")));
+        report.configurations.push(self.outcome(configuration, measured, scan.read_bytes_per_second)?);
+        if let Some(kept) = self.kept_folder.as_deref().filter(|_| drives.len() > 1) {
+            report.kept_pool_file = Some(keep::keep(&running.folder, kept)?);
+        }
+        std::fs::remove_dir_all(&running.folder)
+            .map_err(|error| Failure::os("remove", &running.folder, &error))
+    }
+
+    fn outcome(
         &self,
-        heading: &str,
-        folder: &Path,
-        work: Work,
-        picture: &mut Picture,
-        pool_file: &Path,
-    ) -> Result<Measured, Failure> {
-        picture.begin();
-        let mut fio = Fio::start(folder, &Server::uri(VOLUME), SPAN, work)?;
-        let mut shown = Instant::now();
-        picture.show(heading, self.look(pool_file)?);
-        while fio.is_running() {
-            if self.interrupted.load(Ordering::Relaxed) {
-                return Err(Failure::environment("interrupted; the demo's files are removed", ""));
+        configuration: Configuration,
+        measured: Measured,
+        scan: f64,
+    ) -> Result<Outcome, Failure> {
+        let (mut devices, mut capacity, mut price) = (Vec::new(), Bytes(0), 0.0);
+        for drive in configuration.drives {
+            let offer = self.offer(drive)?;
+            capacity += offer.size;
+            price += offer.price.whole();
+            devices.push(Part {
+                name: drive.name,
+                stands_for: offer.name.clone(),
+                about: offer.about.clone(),
+                pace: offer.model.clone(),
+                file_bytes: drive.size.get(),
+            });
+        }
+        Ok(Outcome {
+            name: configuration.name,
+            devices,
+            capacity_bytes: capacity.get(),
+            price,
+            requests_per_second_per_100: measured.requests_per_second / price * 100.0,
+            measured,
+            scan_bytes_per_second: scan,
+        })
+    }
+
+    fn write_pool_file(&self, folder: &Path, drives: &[Drive]) -> Result<PathBuf, Failure> {
+        let mut text = "[pool]\nname = \"demo\"\npolicy = \"adaptive\"\n".to_owned();
+        for drive in drives {
+            let (name, mib, pace) = (drive.name, drive.size.get() >> 20, &self.offer(drive)?.model);
+            text += &format!(
+                "\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"{mib}MiB\"\npace = \"{pace}\"\n"
+            );
+        }
+        let path = folder.join("pool.toml");
+        std::fs::write(&path, text).map_err(|error| Failure::os("write", &path, &error))?;
+        Ok(path)
+    }
+}
+
+impl Running<'_> {
+    /// Writes the data. In a pool it goes to the disk: another volume has the SSD's space until then.
+    fn fill(&self, drives: &[Drive]) -> Result<(), Failure> {
+        let [fast, _, ..] = drives else {
+            return self.work(VOLUME, Work::Fill(DATA)).map(drop);
+        };
+        // The pool's metadata takes the rest.
+        let size = Bytes(fast.size.get() / 16 * 15);
+        volume::create(&self.pool_file, FILLER, size, Hardening::Flush, 1)?;
+        self.work(FILLER, Work::Fill(size))?;
+        self.work(VOLUME, Work::Fill(DATA))?;
+        volume::remove(&self.pool_file, FILLER)?;
+        let began = Instant::now();
+        // A few extents of the data may have found a place beside the filler.
+        let least = fast.size.get() / 16;
+        while pool::status(&self.pool_file)?.devices.first().is_some_and(|fast| fast.used_bytes > least) {
+            if began.elapsed() > PATIENCE {
+                return Err(Failure::environment("the space of a removed volume does not become free", ""));
             }
             std::thread::sleep(Duration::from_millis(50));
-            if shown.elapsed() >= picture.pause() {
-                shown = Instant::now();
-                picture.show(heading, self.look(pool_file)?);
+        }
+        Ok(())
+    }
+
+    /// Runs fio to its end, and draws the devices' traffic meanwhile.
+    fn work(&self, volume: &str, work: Work) -> Result<Measured, Failure> {
+        let heading = format!("{}: {}", self.name, work.heading(&self.demo.load));
+        let mut picture = Picture::new();
+        let mut fio = Fio::start(&self.folder, &Server::uri(volume), &self.demo.load, work)?;
+        let mut shown: Option<Instant> = None;
+        while fio.is_running() {
+            if self.demo.interrupted.load(Ordering::Relaxed) {
+                return Err(Failure::environment("interrupted; the demo's files are removed", ""));
             }
+            let pause = picture.pause();
+            if pause.is_some_and(|pause| shown.is_none_or(|shown| shown.elapsed() >= pause)) {
+                shown = Some(Instant::now());
+                picture.show(&heading, pool::status(&self.pool_file)?, &fio.reads());
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
         fio.finish()
     }
-
-    fn look(&self, pool_file: &Path) -> Result<Status, Failure> {
-        pool::status(pool_file)
-    }
 }
 
-fn write_pool_file(folder: &Path, drives: &[Drive]) -> Result<PathBuf, Failure> {
-    let mut text = "[pool]\nname = \"demo\"\npolicy = \"adaptive\"\n".to_owned();
-    for Drive { name, pace, size } in drives {
-        let mib = size.get() >> 20;
-        text += &format!(
-            "\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"{mib}MiB\"\npace = \"{pace}\"\n"
-        );
-    }
-    let path = folder.join("pool.toml");
-    std::fs::write(&path, text).map_err(|error| Failure::os("write", &path, &error))?;
-    Ok(path)
-}
-
-impl Report {
-    /// The document that `--json` prints.
-    fn document(&self) -> DemoDocument<'_> {
-        let alone = self.alone.iter().map(|(drive, measured)| AlonePart {
-            device: drive.name,
-            pace: drive.pace,
-            measured: measured.document(),
-        });
-        DemoDocument { pool: self.pool.document(), alone: alone.collect(), figures_invalid: &self.late }
-    }
-
-    /// For people.
-    fn human(&self, width: Width) -> String {
-        let time = |time: Option<Nanos>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
-        let row = |name: String, measured: &Measured| {
-            [
-                name,
-                format!("{:.0}", measured.requests_per_second),
-                time(measured.read_mean),
-                time(measured.read_p90),
-                time(measured.read_p99),
-                time(measured.write_mean),
-                format!("{}/s", Bytes(measured.sequential_per_second as u64)),
-            ]
-        };
-        let pool = row("the pool".into(), &self.pool);
-        let alone = self
-            .alone
-            .iter()
-            .map(|(drive, measured)| row(format!("{} alone ({})", drive.name, drive.pace), measured));
-        let parts: Vec<String> =
-            DRIVES.iter().map(|drive| format!("{} of {}", drive.size, drive.name)).collect();
-        let mut text = format!(
-            "\nThe same workload on {SPAN} of data, as fio saw it at depth {}:\n\n{}\n",
-            fio::DEPTH,
-            table(
-                width,
-                ["", "4K/S", "READ MEAN", "9 OF 10", "99 OF 100", "WRITE MEAN", "SEQUENTIAL"],
-                std::iter::once(pool).chain(alone),
-            )
-        );
-        text += &format!(
-            "The pool has {}; alone, each drive was made large enough for everything. \
-             Its policy \"adaptive\" puts new data on the faster drives while they have room, and the busiest blocks came \
-             first; it moves later what costs less elsewhere, as measured. The sequential reader wants {}/s and no more.\n",
-            parts.join(", "),
-            fio::SEQUENTIAL,
-        );
-        if !self.late.is_empty() {
-            text += &format!("\nfigures invalid: {}; {OVERRUN_WHY}\n", self.late.join(", "));
-        }
-        text
-    }
-}
-
-/// A report with figures, and drives without.
+/// A made-up result, for the test of its schema.
 #[cfg(test)]
-fn pretended() -> Report {
-    let time = Some(Nanos(999_900_000));
-    let measured = Measured {
-        requests_per_second: 12_345_678.0,
-        read_mean: time,
-        read_p90: time,
-        read_p99: time,
-        write_mean: time,
-        sequential_per_second: 1e12,
-    };
-    let alone = DRIVES.iter().map(|drive| (*drive, Measured::default())).collect();
-    Report { pool: measured, alone, late: vec!["disk 12.3 %".into()] }
-}
-
-/// The document of a report.
-#[cfg(test)]
-pub(super) fn pretended_document() -> serde_json::Value {
-    serde_json::to_value(pretended().document()).expect("JSON")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::output::testing::assert_fits;
-
-    #[test]
-    fn a_report_fits_the_terminal_and_has_no_times_of_nothing() {
-        let report = pretended();
-        assert_fits(|width| report.human(width));
-        assert!(report.human(Width::UNLIMITED).contains("blocks came first; it"), "nothing folds it twice");
-        assert!(!report.human(Width::UNLIMITED).contains("0 ns"), "{}", report.human(Width::UNLIMITED));
-    }
+pub(crate) fn sample_document() -> serde_json::Value {
+    serde_json::to_value(report::tests::report()).expect("a document")
 }

@@ -1,5 +1,6 @@
-//! The demo's live picture: what each device does at the moment, and how much data it holds.
+//! The demo's live picture: the traffic of each device, how much data it holds, and the response over time.
 
+use super::report::sparkline;
 use crate::output::{Spill, Table, Width};
 use crate::status::{Status, Traffic};
 use std::fmt::Write as _;
@@ -7,12 +8,12 @@ use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 use terminal_size::terminal_size_of;
 use unicode_width::UnicodeWidthStr as _;
-use weir_model::Bytes;
+use weir_model::{Bytes, Nanos};
 
-/// How often lines are printed where nothing can be redrawn.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Time between two drawings.
+const PAUSE: Duration = Duration::from_millis(500);
 
-/// Draws on standard error: again and again on a terminal, else a line now and then.
+/// Draws on standard error, again and again, if it is a terminal; else nothing.
 #[derive(Debug)]
 pub(super) struct Picture {
     redraws: bool,
@@ -25,33 +26,49 @@ impl Picture {
         Self { redraws: std::io::stderr().is_terminal(), screen: Screen::default(), last: None }
     }
 
-    /// Forgets what was shown, so that the next work is drawn below the last.
-    pub(super) fn begin(&mut self) {
-        *self = Self::new();
+    /// Time between two calls of [`Self::show`]; `None` if nothing is drawn.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        self.redraws.then_some(PAUSE)
     }
 
-    /// How long to wait between two calls of [`Self::show`].
-    pub(super) fn pause(&self) -> Duration {
-        if self.redraws { Duration::from_millis(500) } else { LINE_EVERY }
-    }
-
-    /// Shows what happened since the last call.
-    pub(super) fn show(&mut self, heading: &str, status: Status) {
+    /// Draws what happened since the last call; `reads` has the mean response to reads in each second.
+    pub(super) fn show(&mut self, heading: &str, status: Status, reads: &[Nanos]) {
         let now = Instant::now();
         let Some((then, before)) = self.last.replace((now, status)) else { return };
         let Some((_, status)) = &self.last else { return };
         let rates = rates(&before, status, now.duration_since(then));
         let mut out = std::io::stderr().lock();
-        if self.redraws {
-            let size =
-                terminal_size_of(&out).map_or((80, 24), |(width, height)| (width.0.into(), height.0.into()));
-            let width = Width::columns(size.0);
-            let text = width.fold(heading) + "\n" + &drawn(&rates, width);
-            let _ = out.write_all(self.screen.redraw(&text, size).as_bytes());
-        } else {
-            let _ = writeln!(out, "{heading}: {}", line(&rates));
-        }
+        let size =
+            terminal_size_of(&out).map_or((80, 24), |(width, height)| (width.0.into(), height.0.into()));
+        let width = Width::columns(size.0);
+        let text = width.fold(heading)
+            + &drawn(&rates, width)
+            + &width.fold(&moved(status))
+            + &response(reads, width);
+        let _ = out.write_all(self.screen.redraw(&text, size).as_bytes());
     }
+}
+
+/// What the pool has moved, and what is on its fast device; empty if there is one device.
+fn moved(status: &Status) -> String {
+    let [fast, _, ..] = &status.devices[..] else { return String::new() };
+    let moves = &status.pool.migration;
+    format!(
+        "on {}: {} of {}; copied by the mover: {}",
+        fast.name,
+        Bytes(fast.used_bytes),
+        Bytes(fast.capacity_bytes),
+        Bytes(moves.copied_bytes)
+    )
+}
+
+/// The response over time, the latest seconds if not all fit.
+fn response(reads: &[Nanos], width: Width) -> String {
+    let (Some(first), Some(last)) = (reads.first(), reads.last()) else { return String::new() };
+    let (before, after) = (format!("mean read by second: {first} "), format!(" {last}"));
+    let most = width.get().saturating_sub(before.width() + after.width()).min(60);
+    let shown = &reads[reads.len().saturating_sub(most)..];
+    before + &sparkline(shown.iter().map(|read| read.get())) + &after
 }
 
 /// The lines drawn last on a terminal, to be drawn over.
@@ -153,25 +170,6 @@ fn drawn(rates: &[Rate], width: Width) -> String {
     table.first_out(&["PACED AS", "THROUGHPUT", "WRITE", "READ"]).spill(Spill::Dropped).text(width)
 }
 
-fn line(rates: &[Rate]) -> String {
-    let mut text = String::new();
-    for (index, rate) in rates.iter().enumerate() {
-        let _ = write!(
-            text,
-            "{}{} {:.0} reads/s of {}, {:.0} writes/s of {}, {}/s, {:.0} % of the data",
-            if index > 0 { "; " } else { "" },
-            rate.name,
-            rate.reads,
-            rate.read_response,
-            rate.writes,
-            rate.write_response,
-            rate.bytes,
-            rate.share * 100.0
-        );
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,9 +189,26 @@ mod tests {
         assert_eq!((rates[0].reads, rates[0].writes), (100.0, 0.0));
         assert_eq!(rates[0].bytes, Bytes(409_600));
         assert!(drawn(&rates, Width::UNLIMITED).contains("25 %"));
-        assert!(
-            line(&rates).contains("fast 100 reads/s of 1.0 us, 0 writes/s of -, 400 KiB/s, 25 % of the data")
-        );
+    }
+
+    #[test]
+    fn data_on_the_fast_device_and_the_response_over_time_are_shown() {
+        let device = |name: &str| DevicePart {
+            name: name.into(),
+            used_bytes: 1 << 20,
+            capacity_bytes: 2 << 20,
+            ..DevicePart::default()
+        };
+        let mut status = Status { devices: vec![device("ssd")], ..Status::default() };
+        assert_eq!(moved(&status), "", "a disk alone moves nothing");
+        status.devices.push(device("disk"));
+        status.pool.migration.copied_bytes = 4096;
+        assert_eq!(moved(&status), "on ssd: 1 MiB of 2 MiB; copied by the mover: 4 KiB");
+        let reads: Vec<_> = (1..=70).rev().map(Nanos::millis).collect();
+        let text = response(&reads, Width::columns(40));
+        assert!(text.starts_with("mean read by second: 70.0 ms █") && text.ends_with("▁ 1.0 ms"), "{text}");
+        assert_eq!(text.width(), 40, "{text}");
+        assert_eq!(response(&[], Width::columns(40)), "");
     }
 
     fn three() -> Vec<Rate> {

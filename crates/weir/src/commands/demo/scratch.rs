@@ -22,7 +22,7 @@ impl Scratch {
         let free = free_space(&parent).map_err(|error| Failure::os("use", &parent, &error))?;
         if free < needed {
             return Err(Failure::environment(
-                format!("{} has {free} of room, and the demo needs {needed}", parent.display()),
+                format!("{} has {free} free, and the demo needs {needed}", parent.display()),
                 "free some space there, or name another folder with --scratch DIR",
             ));
         }

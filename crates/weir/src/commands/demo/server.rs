@@ -25,6 +25,8 @@ impl Server {
         let program = std::env::current_exe()
             .map_err(|error| Failure::environment(format!("cannot find weir itself: {error}"), ""))?;
         let (socket, log) = (folder.join("nbd.sock"), folder.join("server.log"));
+        // One that stopped may have left it.
+        let _ = std::fs::remove_file(&socket);
         let stderr = File::create(&log).map_err(|error| Failure::os("create", &log, &error))?;
         let child = Command::new(program)
             .arg("--pool")

@@ -36,7 +36,7 @@ pub const DOCUMENTS: &[Document] = &[
     document::<Volumes<'_>>("volume-list", &["volume create", "volume list", "volume remove", "volume set"]),
     document::<Explanation>("explain", &["explain"]),
     document::<serve::ReadyDocument<'_>>("serve", &["serve"]),
-    document::<demo::DemoDocument<'_>>("demo", &["demo"]),
+    document::<demo::Report>("demo", &["demo"]),
     document::<sim::place::PlaceDocument<'_>>("sim-place", &["sim place"]),
     document::<sim::cache::CacheDocument<'_>>("sim-cache", &["sim cache"]),
     document::<trace::Converted>("trace-convert", &["trace convert"]),

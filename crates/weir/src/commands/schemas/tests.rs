@@ -71,7 +71,7 @@ fn every_field_is_described_and_always_there_unless_it_says_otherwise() {
 fn the_document_of_the_demo_is_as_its_schema_says() {
     let schema = of("demo").expect("a document").schema();
     let validator = jsonschema::draft202012::new(&schema).expect("a schema");
-    let document = demo::pretended_document();
+    let document = demo::sample_document();
     let errors: Vec<_> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
 }

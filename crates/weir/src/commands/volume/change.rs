@@ -57,6 +57,6 @@ pub(super) fn set(
 ///
 /// # Errors
 /// If there is none of that name.
-pub(super) fn remove(pool_file: &Path, name: &str) -> Result<Vec<VolumePart>, Failure> {
+pub(crate) fn remove(pool_file: &Path, name: &str) -> Result<Vec<VolumePart>, Failure> {
     pool::change(pool_file, &Request::RemoveVolume { name: name.to_owned() })
 }

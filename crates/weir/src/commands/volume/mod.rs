@@ -2,7 +2,7 @@
 
 mod change;
 
-pub(super) use change::create;
+pub(super) use change::{create, remove};
 
 use super::show;
 use crate::args::{Common, name, policies, size};
