@@ -227,8 +227,8 @@ pub struct Traffic {
     pub in_doubt: bool,
     /// Share of its commands that a paced device answered later than its model, 0 to 1.
     pub overruns_share: f64,
-    /// The figures do not describe the modelled drive: more than 3 and more than 1 % of the commands were late,
-    /// and lateness is more than 5 % of the modelled responses.
+    /// The figures do not describe the modelled drive: more than 3 and more than 1 % of the commands were
+    /// late, and lateness is more than 5 % of the modelled responses.
     pub figures_invalid: bool,
 }
 

@@ -48,8 +48,9 @@ impl Status {
 }
 
 /// What it means when a device is named by [`Status::overrun`].
-pub const OVERRUN_WHY: &str = "the share of commands answered later than by the modelled drive (more than 1 %, and by more \
-     than 5 % of its time in all): this machine is too slow or too busy, or the files are not in memory";
+pub const OVERRUN_WHY: &str = "the share of commands answered later than by the modelled drive \
+     (more than 1 %, and by more than 5 % of its time in all): this machine is too slow or too busy, \
+     or the files are not in memory";
 
 impl PoolPart {
     pub(super) fn warnings(&self) -> Vec<String> {

@@ -12,11 +12,12 @@ const SCAN_SECONDS: u64 = 1;
 
 /// What fio asks for, in figures.
 ///
-/// Chosen for a pool: the hot data fits on its SSD and not in the read buffer of the modelled disk (64 MiB), and
-/// the disk alone does not reach the rate. Ten loads were tried (4 to 128 KiB; Zipf, one hot range, five hot ranges;
-/// 384 and 768 MiB of data; with and without flushes): with less data the disk answers from its buffer; with
-/// smaller requests, or with five hot ranges, the pool takes longer than a run to learn which blocks are hot.
-/// Without flushes the disk alone keeps what it writes in its volatile cache, while the pool makes its map durable.
+/// Chosen for a pool: the hot data fits on its SSD and not in the read buffer of the modelled disk (64 MiB),
+/// and the disk alone does not reach the rate. Ten loads were tried (4 to 128 KiB; Zipf, one hot range, five
+/// hot ranges; 384 and 768 MiB of data; with and without flushes): with less data the disk answers from its
+/// buffer; with smaller requests, or with five hot ranges, the pool takes longer than a run to learn which
+/// blocks are hot. Without flushes the disk alone keeps what it writes in its volatile cache, while the pool
+/// makes its map durable.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(super) struct Load {
     /// Data in the volume, written once before the run.
@@ -79,8 +80,9 @@ impl Load {
     /// One sentence for people.
     pub(super) fn sentence(&self) -> String {
         format!(
-            "Load: {} requests/s of {} for {} s, {} % reads, a flush every {} writes; {} % of the requests go to {} of {} of data. \
-             It is one that a pool is for: the hot data fits on the pool's SSD.",
+            "Load: {} requests/s of {} for {} s, {} % reads, a flush every {} writes; {} % of the \
+             requests go to {} of {} of data. It is one that a pool is for: the hot data fits on the \
+             pool's SSD.",
             crate::output::grouped(self.requests_per_second),
             Bytes(self.request_bytes),
             self.seconds,

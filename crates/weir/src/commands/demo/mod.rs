@@ -1,7 +1,7 @@
 //! `weir demo`: a disk alone, a pool and an all-SSD configuration under the same load, in about a minute.
 //!
-//! Small files stand for drives, each served with the timing of a modelled one. Every configuration starts with
-//! the same data in place; fio then runs the same job on each, and reads sequentially afterwards.
+//! Small files stand for drives, each served with the timing of a modelled one. Every configuration starts
+//! with the same data in place; fio then runs the same job on each, and reads sequentially afterwards.
 
 mod fio;
 mod keep;

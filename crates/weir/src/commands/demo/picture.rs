@@ -62,13 +62,15 @@ fn moved(status: &Status) -> String {
     )
 }
 
+/// Columns of the response over time beside its letters.
+const RESPONSE_BESIDE: usize = 40;
+
 /// The response over time, the latest seconds if not all fit.
 fn response(reads: &[Nanos], width: Width) -> String {
-    let (Some(first), Some(last)) = (reads.first(), reads.last()) else { return String::new() };
-    let (before, after) = (format!("mean read by second: {first} "), format!(" {last}"));
-    let most = width.get().saturating_sub(before.width() + after.width()).min(60);
+    let most = width.get().saturating_sub(RESPONSE_BESIDE).clamp(1, 60);
     let shown = &reads[reads.len().saturating_sub(most)..];
-    before + &sparkline(shown.iter().map(|read| read.get())) + &after
+    let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return String::new() };
+    format!("mean read by second: {first} {} {last}", sparkline(shown.iter().map(|read| read.get())))
 }
 
 /// The lines drawn last on a terminal, to be drawn over.
@@ -205,9 +207,9 @@ mod tests {
         status.pool.migration.copied_bytes = 4096;
         assert_eq!(moved(&status), "on ssd: 1 MiB of 2 MiB; copied by the mover: 4 KiB");
         let reads: Vec<_> = (1..=70).rev().map(Nanos::millis).collect();
-        let text = response(&reads, Width::columns(40));
-        assert!(text.starts_with("mean read by second: 70.0 ms █") && text.ends_with("▁ 1.0 ms"), "{text}");
-        assert_eq!(text.width(), 40, "{text}");
+        let text = response(&reads, Width::columns(80));
+        assert!(text.starts_with("mean read by second: 40.0 ms █") && text.ends_with("▁ 1.0 ms"), "{text}");
+        assert!(text.width() <= 80, "{text}");
         assert_eq!(response(&[], Width::columns(40)), "");
     }
 

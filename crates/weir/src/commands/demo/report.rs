@@ -190,8 +190,8 @@ impl Report {
         let [_, pool, ssd] = &self.configurations[..] else { return String::new() };
         let p99 = |outcome: &Outcome| time(outcome.measured.read_p99_ns);
         format!(
-            "All-SSD is faster: it reads sequentially {}, the pool {} from its disk; 99 of 100 of its reads take at most {}, \
-             the pool's {}. It can also serve more than this load.\n",
+            "All-SSD is faster: it reads sequentially {}, the pool {} from its disk; 99 of 100 of its \
+             reads take at most {}, the pool's {}. It can also serve more than this load.\n",
             ssd.scan(),
             pool.scan(),
             p99(ssd),
@@ -208,8 +208,8 @@ impl Report {
         };
         let size = disk.devices.first().map_or(Bytes(0), |part| Bytes(part.file_bytes));
         format!(
-            "Each drive is a file with the timing of the drive; {size} stand for {}. The pool starts with all data on \
-             its disk.\nPrices (weir advise --print-devices): {}; {}; {}.\n",
+            "Each drive is a file with the timing of the drive; {size} stand for {}. The pool \
+             starts with all data on its disk.\nPrices (weir advise --print-devices): {}; {}; {}.\n",
             sold(Bytes(disk.capacity_bytes)),
             names(disk),
             names(pool),
@@ -228,8 +228,8 @@ impl Report {
         let pool_file = self.kept_pool_file.as_ref()?;
         let folder = pool_file.parent()?.display();
         Some(format!(
-            "The pool is kept in {folder}. There, these commands serve it, show its devices, and show its volume to an NBD \
-             client:\n  \
+            "The pool is kept in {folder}. There, these commands serve it, show its devices, and show \
+             its volume to an NBD client:\n  \
              weir serve --nbd unix:nbd.sock\n  \
              weir pool status\n  \
              nbdinfo 'nbd+unix:///demo?socket=nbd.sock'\n\
@@ -318,8 +318,8 @@ pub(super) mod tests {
         assert_eq!(
             text.lines().nth(1),
             Some(
-                "pool: 4.5 TB for 190 USD, 956 requests/s (503 per 100 USD), mean read 11.8 ms, p99 118.0 ms, \
-                 scan 264 MiB/s"
+                "pool: 4.5 TB for 190 USD, 956 requests/s (503 per 100 USD), mean read 11.8 ms, \
+                 p99 118.0 ms, scan 264 MiB/s"
             )
         );
     }

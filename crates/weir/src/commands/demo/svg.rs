@@ -9,7 +9,7 @@ use weir_model::Bytes;
 /// Points across, and where bars begin and end.
 const WIDTH: f64 = 800.0;
 const LEFT: f64 = 210.0;
-const RIGHT: f64 = 590.0;
+const RIGHT: f64 = 550.0;
 const ROW: f64 = 58.0;
 /// Blue, green and orange that colour-blind people can tell apart.
 const COLORS: [&str; 3] = ["#0072b2", "#009e73", "#e69f00"];
@@ -20,8 +20,9 @@ pub(super) fn svg(report: &Report) -> String {
     let load = Width::columns(105).fold(&report.load.sentence());
     let height = 70.0 + 18.0 * load.lines().count() as f64 + ROW * report.configurations.len() as f64;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     let title = format!("weir demo: requests a second for 100 {currency}");
     text(&mut out, (16.0, 30.0), 17.0, "#222222", &title);
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn the_bars_are_as_long_as_their_values() {
         let picture = svg(&report());
-        assert!(picture.contains("width=\"380.0\" height=\"36\" fill=\"#009e73\""), "{picture}");
+        assert!(picture.contains("width=\"340.0\" height=\"36\" fill=\"#009e73\""), "{picture}");
         assert_eq!(picture.matches("<rect x=").count(), 3);
         assert!(picture.contains(">4.5 TB, 190 USD<") && picture.contains(">503<"), "{picture}");
         crate::picture::png(&picture).expect("it can be drawn");
