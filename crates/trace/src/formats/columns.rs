@@ -104,7 +104,7 @@ pub enum DescriptionError {
         known: String,
     },
     /// Two columns have the same meaning.
-    #[error("two columns of {name:?} give {what}; mark the column to ignore with -")]
+    #[error("two columns of {name:?} say {what}; mark the column to ignore with -")]
     Twice {
         /// The description.
         name: String,
@@ -250,7 +250,7 @@ mod tests {
         assert!(refused("msrx").contains("there are weir, msr,"));
         assert!(refused("tsv:offset").contains("begin with csv: or blanks:"));
         assert!(refused("csv:offset,length").starts_with("\"length\" is no column; there are time_s,"));
-        assert!(refused("csv:offset,block").contains("say where; put -"));
+        assert!(refused("csv:offset,block").contains("say where; mark the column to ignore with -"));
         assert!(refused("csv:op,size").contains("name one of them offset"));
     }
 }
