@@ -108,8 +108,7 @@ const EXCEPTIONS: &str = "crates/xtask/tidy.toml";
 
 /// Runs all checks; fails if there are findings.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    match findings(&root, args.write) {
+    match findings(&root(), args.write) {
         Ok(findings) if findings.is_empty() => {
             println!("tidy");
             ExitCode::SUCCESS
@@ -127,6 +126,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The work tree that contains the current folder, so that a hook checks the tree it runs in; else the one
+/// that xtask was built from.
+fn root() -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    let tree = here.ancestors().find(|folder| folder.join(EXCEPTIONS).is_file());
+    tree.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), Path::to_owned)
 }
 
 fn findings(root: &Path, write: bool) -> Result<Vec<Finding>, String> {

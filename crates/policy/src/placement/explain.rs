@@ -56,7 +56,7 @@ impl Reasons {
 
     /// Adds that no device is the fast one.
     pub(super) fn fast_is_unknown(&mut self) {
-        self.figure("fast device", "none: there is one device only, or nothing was asked of the pool yet");
+        self.figure("fast device", "none known: no requests yet, or one device only");
     }
 
     /// Adds the free space of each device.

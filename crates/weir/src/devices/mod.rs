@@ -445,8 +445,8 @@ impl Described {
             "what the kernel's log says of it (dmesg) may help; try again once it works".to_owned();
         if self.file.devices.len() > 1 {
             help += &format!(
-                ", or go on without it, unless it has the pool's only metadata: --without {name}, and \
-                 --accept-rollback if it has one of two copies (data that it alone holds then reads as EIO)"
+                ", or go on without it, unless it has the pool's only metadata: --without {name} (data that \
+                 it alone holds then reads as EIO)"
             );
         }
         help

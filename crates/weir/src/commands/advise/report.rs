@@ -279,9 +279,9 @@ impl Advice {
                 }
             }
             Rule::Balanced => format!(
-                "Of what was tried{} it makes most of the money: anything dearer costs more in proportion than it saves \
-                 in time, anything cheaper costs more in time than it saves",
-                lasting("and whose flash")
+                "It has the best ratio of speed to price of the simulated sets{}: a dearer set adds more to the price \
+                 than it takes from the response time, in proportion, and a cheaper set the other way round",
+                lasting("whose flash")
             ),
         }
     }
@@ -340,7 +340,7 @@ fn saving(before: Nanos, after: Nanos) -> String {
         let share = (before - after).0 as f64 / before.0.max(1) as f64;
         format!("saves {} of a request's {before} ({:.0} %)", before - after, share * 100.0)
     } else {
-        format!("saves nothing: a request takes {after} instead of {before}")
+        format!("is no faster: a request takes {after} instead of {before}")
     }
 }
 
