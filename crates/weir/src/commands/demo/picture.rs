@@ -84,7 +84,8 @@ impl Screen {
     /// Returns the control sequences and text that replace the last drawing, on a terminal of that many
     /// columns and rows.
     ///
-    /// Omits lines that do not fit on the terminal: lines that have scrolled off cannot be cleared.
+    /// Omits lines below the last row and cuts long lines: lines that have scrolled off the terminal cannot
+    /// be cleared.
     fn redraw(&mut self, text: &str, (columns, rows): (usize, usize)) -> String {
         let mut out = String::new();
         // A terminal that has become narrower has wrapped the lines on it.
