@@ -170,7 +170,7 @@ fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Fa
     Ok((trace, notes))
 }
 
-/// Longest duration to which a trace may be stretched. A simulation takes some seconds for each day.
+/// Longest duration to which a trace may be scaled. A simulation takes some seconds for each day.
 const LONGEST: Nanos = Nanos::secs(30 * 86_400);
 
 /// Refuses a rate so low that simulations would take minutes, unless the trace itself lasts as long.

@@ -1,5 +1,5 @@
-//! Draws the demo's live picture: each device's traffic and share of the data, and the response time over
-//! time.
+//! Draws the demo's live picture: the traffic and the share of data of each device, and the response time
+//! second by second.
 
 use super::report::sparkline;
 use crate::output::{Spill, Table, Width};
@@ -66,7 +66,7 @@ fn moved(status: &Status) -> String {
 /// Columns on the line of response times that the bars do not use.
 const RESPONSE_BESIDE: usize = 40;
 
-/// Returns a line with the response time over time: the latest seconds, if not all fit.
+/// Returns a line with the response time second by second: the latest seconds, if not all fit.
 fn response(reads: &[Nanos], width: Width) -> String {
     let most = width.get().saturating_sub(RESPONSE_BESIDE).clamp(1, 60);
     let shown = &reads[reads.len().saturating_sub(most)..];

@@ -31,7 +31,7 @@ pub(crate) fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
 ///
 /// # Errors
 /// Fails if a device cannot be used, or is not blank and `force` is not given. Nothing has changed then, and
-/// files that were created are removed again. Fails also if a device fails while it is written to.
+/// files that were created are removed again. Also fails if a device fails while it is written to.
 fn make(described: &Described, force: bool) -> Result<(), Failure> {
     let mut made = MadeFiles::default();
     let mut devices = described.open_to_create(|device| made.note(device))?;

@@ -95,7 +95,7 @@ impl Output {
     /// [kept](Self::kept_if_broken) and has a request in it.
     ///
     /// # Errors
-    /// Returns the error of `make`. Fails also if weir only reads the format, or if the file cannot be
+    /// Returns the error of `make`. Also fails if weir only reads the format, or if the file cannot be
     /// written.
     pub(super) fn write<T>(
         self,
@@ -164,7 +164,7 @@ impl Output {
         Packing::new(BufWriter::with_capacity(1 << 20, out), self.is_packed())
     }
 
-    /// Gives the complete file its name.
+    /// Makes the file durable and gives it its final name.
     fn keep(self) -> Result<(), Failure> {
         let Some((part, file)) = self.part else { return Ok(()) };
         let kept = file.sync_all().and_then(|()| std::fs::rename(&part, &self.path));

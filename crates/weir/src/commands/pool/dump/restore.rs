@@ -23,12 +23,12 @@ struct Verified {
 
 /// Writes the metadata of a dump back to the devices of the pool, which must not be served.
 ///
-/// The devices hold no root until all other metadata except the superblocks is durable. After a power loss
-/// before that, the pool does not open, and another restore completes the work.
+/// It removes the roots first, and writes them back once all other metadata except the superblocks is
+/// durable. After a power loss in between, the pool does not open, and another restore completes the work.
 ///
 /// # Errors
 /// Fails if the file is not a dump, is damaged or is of another pool, or if the pool may hold later changes
-/// and `accept_rollback` is not given. Nothing has changed then. Fails also if a device fails.
+/// and `accept_rollback` is not given. Nothing has changed then. Also fails if a device fails.
 pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<Done, Failure> {
     let described = Described::read(pool_file)?;
     let dump = progress::during("reading the dump", || verify(from))?;
