@@ -1,4 +1,5 @@
-//! Files for an installation, from the definition of the command line: completions of shells, and man pages.
+//! Generates files for an installation from the definition of the command line: shell completions and man
+//! pages.
 
 use super::help::{TOPICS, Topic, WIDTH};
 use crate::failure::Failure;
@@ -24,7 +25,7 @@ pub struct ManArgs {
     pub directory: PathBuf,
 }
 
-/// Prints the completions of a shell.
+/// Prints the completions for a shell.
 pub(crate) fn completions(args: &CompletionsArgs, mut weir: Command) {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut weir, "weir", &mut script);
@@ -34,7 +35,7 @@ pub(crate) fn completions(args: &CompletionsArgs, mut weir: Command) {
 /// Writes a man page for each command and topic.
 ///
 /// # Errors
-/// If a file cannot be written.
+/// Fails if a file cannot be written.
 pub(crate) fn man(args: &ManArgs, mut weir: Command) -> Result<(), Failure> {
     weir.build();
     let write = |section: char, name: &str, page: io::Result<Vec<u8>>| {
@@ -55,7 +56,9 @@ pub(crate) fn man(args: &ManArgs, mut weir: Command) -> Result<(), Failure> {
     TOPICS.iter().try_for_each(|topic| write('7', &format!("weir-{}", topic.name), topic_page(topic)))
 }
 
-/// The page of a command. clap_mangen would fill the lines of the notes below the options.
+/// Returns the man page of a command.
+///
+/// The notes below the options are added here, because clap_mangen would reflow their lines.
 fn command_page(command: &Command) -> io::Result<Vec<u8>> {
     let page = Man::new(command.clone()).source(concat!("weir ", env!("CARGO_PKG_VERSION"))).manual("weir");
     let mut out = Vec::new();
@@ -73,7 +76,7 @@ fn command_page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The page of a topic, as `weir help` prints it.
+/// Returns the man page of a topic, with the text that `weir help` prints.
 fn topic_page(topic: &Topic) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut roff = Roff::new();
@@ -84,13 +87,13 @@ fn topic_page(topic: &Topic) -> io::Result<Vec<u8>> {
     roff.control("SH", ["NAME"]);
     roff.text([roman(format!("weir-{} - {}", topic.name, topic.about))]);
     roff.to_writer(&mut out)?;
-    // `man` indents by seven columns.
+    // `man` indents the text by seven columns.
     let width = Width::columns(WIDTH - 8);
     verbatim("DESCRIPTION", &width.fold(&(topic.text)(width)), &mut out)?;
     Ok(out)
 }
 
-/// A section whose lines stay as they are.
+/// Writes a section whose lines keep their breaks.
 fn verbatim(heading: &str, text: &str, out: &mut Vec<u8>) -> io::Result<()> {
     let mut roff = Roff::new();
     roff.control("SH", [heading]);

@@ -1,4 +1,4 @@
-//! `weir help`: the help of each command, and of topics that several commands share.
+//! `weir help` prints the help of each command, and of topics that several commands share.
 
 use super::trace::{formats_text, named_loads_text};
 use crate::failure::Failure;
@@ -15,28 +15,28 @@ pub struct HelpArgs {
     pub words: Vec<String>,
 }
 
-/// A subject of help that no command owns.
+/// A help topic that belongs to no single command.
 #[derive(Clone, Copy, Debug)]
 pub struct Topic {
-    /// The word after `weir help`.
+    /// Name of the topic: the word after `weir help`.
     pub name: &'static str,
-    /// The subject in one line.
+    /// One line of description.
     pub about: &'static str,
-    /// The whole text, for a terminal of this width.
+    /// Returns the whole text for a terminal of this width.
     pub text: fn(Width) -> String,
 }
 
-/// All topics, in order of their names.
+/// All topics, sorted by name.
 pub const TOPICS: [Topic; 3] = [
     Topic { name: "loads", about: "The words of a synthetic load", text: loads },
     Topic { name: "policies", about: "The placement policies", text: policies },
     Topic { name: "traces", about: "The formats of traces", text: traces },
 ];
 
-/// The most columns that help takes, as in `man`.
+/// Maximum width of help, in columns, as in `man`.
 pub const WIDTH: usize = 80;
 
-/// The end of `weir --help`.
+/// Returns the end of `weir --help`.
 pub fn overview() -> String {
     let topics = TOPICS.iter().map(|topic| format!("  {:<9} {}\n", topic.name, topic.about));
     format!(
@@ -46,7 +46,7 @@ pub fn overview() -> String {
     )
 }
 
-/// Whether there is a topic of this name.
+/// Returns whether there is a topic of this name.
 pub fn is_topic(word: &str) -> bool {
     topic(word).is_some()
 }
@@ -55,10 +55,10 @@ fn topic(word: &str) -> Option<&'static Topic> {
     TOPICS.iter().find(|topic| topic.name == word)
 }
 
-/// Prints the help of the command or topic that these words name: of `weir` itself if there are none.
+/// Prints the help of the command or topic that these words name, or of `weir` itself without words.
 ///
 /// # Errors
-/// If they name none.
+/// Fails if the words name neither a command nor a topic.
 pub fn run(words: &[String], mut weir: Command) -> Result<(), Failure> {
     if let [word] = words
         && let Some(topic) = topic(word)
@@ -73,7 +73,7 @@ pub fn run(words: &[String], mut weir: Command) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The command that these words lead to.
+/// Returns the command that these words name.
 fn find<'a>(weir: &'a mut Command, words: &[String]) -> Result<&'a mut Command, Failure> {
     let mut command = weir;
     for (at, word) in words.iter().enumerate() {
@@ -85,7 +85,7 @@ fn find<'a>(weir: &'a mut Command, words: &[String]) -> Result<&'a mut Command, 
     Ok(command)
 }
 
-/// The error for a word that is neither a command nor, in the first place, a topic.
+/// Returns the failure for a word that is not a command and, as the first word, not a topic either.
 fn unknown(command: &Command, word: &str, may_be_topic: bool) -> Failure {
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
     let topics = TOPICS.iter().map(|topic| topic.name).filter(|_| may_be_topic);
@@ -100,14 +100,14 @@ fn unknown(command: &Command, word: &str, may_be_topic: bool) -> Failure {
     Failure::usage(format!("{path} has no {what} {word:?}"), help)
 }
 
-/// The name most like the word, if one is like it.
+/// Returns the most similar name, or `None` if no name is similar.
 fn nearest<'a>(word: &str, names: &[&'a str]) -> Option<&'a str> {
     let likeness = |name: &str| strsim::jaro_winkler(word, name);
     let nearest = names.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (word.len() <= 64 && likeness(nearest) > 0.75).then_some(nearest)
 }
 
-/// Patterns of a part of a load.
+/// Patterns of a part of a load, with their descriptions.
 const PATTERNS: [[&str; 2]; 6] = [
     ["zipf", "few blocks often, the others rarely, by Zipf's law"],
     ["hotcold", "a hot share of the blocks gets most requests"],
@@ -171,7 +171,7 @@ fn policies(width: Width) -> String {
     )
 }
 
-/// Columns that `csv:` and `blanks:` name.
+/// Columns that `csv:` and `blanks:` formats may name.
 const COLUMNS: [[&str; 2]; 8] = [
     ["time_s", "time of the request; also time_ms, time_us, time_ns, time_100ns"],
     ["response_s", "response time, or empty; also response_ms and so on"],

@@ -1,4 +1,4 @@
-//! The commands: a folder each, with its arguments, what it does and what it says.
+//! Implements the commands: each has a module with its arguments, its work and its output.
 
 pub mod advise;
 pub mod demo;
@@ -17,7 +17,7 @@ use crate::args::Common;
 use crate::output::{self, Width};
 use serde::Serialize;
 
-/// Prints `document` with `--json`, what `human` makes for the terminal's width otherwise.
+/// Prints `document` with `--json`; otherwise prints the text that `human` returns for the terminal's width.
 fn show(common: &Common, document: &impl Serialize, human: impl FnOnce(Width) -> String) {
     let width = common.width();
     output::print(common.json, document, || width.fold(&human(width)));

@@ -1,4 +1,4 @@
-//! The arguments of `weir advise`.
+//! Defines the arguments of `weir advise`.
 
 use super::list::{PRICE_MAX, PRICE_MIN};
 use crate::args::{OUTPUT, TRACE, duration, policies, size};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_trace::Format;
 
-/// The heading of options about requirements in help.
+/// Heading of the requirements among the options in help.
 const GOALS: &str = "Requirements";
 
 const EXAMPLES: &str = "Examples:
@@ -82,28 +82,28 @@ pub struct AdviseArgs {
     pub strict: bool,
 }
 
-/// Reads a number above zero.
+/// Parses a number above zero.
 ///
 /// # Errors
-/// What is allowed.
+/// Returns a message that says what is allowed.
 fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && *number <= 1e9);
     number.ok_or_else(|| "write a number above 0".into())
 }
 
-/// Reads an amount of money.
+/// Parses an amount of money.
 ///
 /// # Errors
-/// What is allowed.
+/// Returns a message that says what is allowed.
 fn price(text: &str) -> Result<f64, String> {
     let price = text.parse().ok().filter(|price: &f64| (PRICE_MIN..=PRICE_MAX).contains(price));
     price.ok_or_else(|| "write an amount from 0.01 up".into())
 }
 
-/// Reads a number of years: `5`, `0` for any.
+/// Parses a number of years, such as `5`; `0` for any.
 ///
 /// # Errors
-/// What is allowed.
+/// Returns a message that says what is allowed.
 fn years(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| (0.0..=1000.0).contains(number));
     number.ok_or_else(|| "write a number of years, 0 for any".into())

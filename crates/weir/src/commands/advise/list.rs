@@ -1,4 +1,4 @@
-//! The list of devices on sale: one comes with the program, and users have their own.
+//! Reads lists of devices on sale: the list that comes with weir, or the user's own.
 
 use crate::failure::Failure;
 use crate::pool_file::table::{Found, Keys, document};
@@ -7,29 +7,29 @@ use std::path::Path;
 use weir_model::Bytes;
 use weir_sim::advise::{Cents, Offer};
 
-/// The list that comes with the program.
+/// The list that comes with weir.
 pub(super) const SHIPPED: &str = include_str!("devices.toml");
 
-/// Devices on sale.
+/// A list of devices on sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::commands) struct List {
-    /// What prices are in.
+    /// Currency of the prices.
     pub(in crate::commands) currency: String,
-    /// At least one, with distinct names.
+    /// The devices, at least one, with distinct names.
     pub(in crate::commands) offers: Vec<Offer>,
 }
 
 const KEYS: &[&str] = &["name", "about", "size", "price", "endurance", "model", "sources"];
-/// The most devices on a list.
+/// Maximum number of devices on a list.
 const MOST: usize = 500;
-/// The least and the most a device may cost.
+/// Lowest and highest price of a device.
 pub(super) const PRICE_MIN: f64 = 0.01;
 pub(super) const PRICE_MAX: f64 = 1e9;
 
-/// Reads a list: that in the file, or the one that comes with the program.
+/// Reads the list in the file, or the list that comes with weir.
 ///
 /// # Errors
-/// If the file cannot be read, or has a mistake, which is named with its line.
+/// Fails if the file cannot be read or has a mistake. The message names each mistake with its line.
 pub(in crate::commands) fn read(path: Option<&Path>) -> Result<List, Failure> {
     let (text, name) = match path {
         None => (SHIPPED.to_owned(), "the list of devices".into()),
@@ -47,10 +47,10 @@ pub(in crate::commands) fn read(path: Option<&Path>) -> Result<List, Failure> {
     parse(&text).map_err(|mistakes| mistakes.of_file(&name))
 }
 
-/// Checks a list's text.
+/// Parses the text of a list.
 ///
 /// # Errors
-/// All mistakes found.
+/// Returns all mistakes.
 pub(super) fn parse(text: &str) -> Result<List, Mistakes> {
     let document = document(text)?;
     let found = Found::default();
@@ -79,7 +79,7 @@ pub(super) fn parse(text: &str) -> Result<List, Mistakes> {
     found.or(currency.map(|currency| List { currency, offers }))
 }
 
-/// One offer; `names` has those of the offers before it.
+/// Parses one offer. `names` holds the names of the offers before it, and gets the name of this one.
 fn offer(keys: &Keys<'_, '_>, names: &mut Vec<String>) -> Option<Offer> {
     let name = keys.required("name", |text| {
         let name = pool_file::name(text)?;
@@ -109,7 +109,7 @@ fn offer(keys: &Keys<'_, '_>, names: &mut Vec<String>) -> Option<Offer> {
     Some(Offer { name, about, size: size?, price: Cents::of(price?), endurance, model: model?.to_owned() })
 }
 
-/// A size as drives are sold: decimal.
+/// Formats a size in decimal units, as drives are sold.
 pub(in crate::commands) fn sold(size: Bytes) -> String {
     const UNITS: [(u64, &str); 4] =
         [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1, "B")];

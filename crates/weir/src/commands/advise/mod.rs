@@ -1,4 +1,4 @@
-//! `weir advise`: which devices to buy for what a trace asks, and why.
+//! `weir advise` recommends devices to buy for the load in a trace, and says why.
 
 mod args;
 pub(super) mod list;
@@ -25,10 +25,11 @@ use weir_sim::advise::{
 };
 use weir_trace::Trace;
 
-/// Shows what to buy for a trace, or the list of what is on sale.
+/// Prints the advice for a trace, or the list that comes with weir.
 ///
 /// # Errors
-/// If the trace, the list or the limits make no sense, nothing keeps to them, or a file cannot be written.
+/// Fails if the trace, the list or the limits are invalid, if no set of devices meets the limits, or if a
+/// file cannot be written.
 pub(crate) fn run(args: &AdviseArgs, common: &Common) -> Result<(), Failure> {
     match &args.trace {
         Some(trace) => {
@@ -40,10 +41,11 @@ pub(crate) fn run(args: &AdviseArgs, common: &Common) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Finds what to buy for a trace.
+/// Finds the devices to buy for a trace.
 ///
 /// # Errors
-/// If the trace, the list or the limits make no sense, nothing keeps to them, or a file cannot be written.
+/// Fails if the trace, the list or the limits are invalid, if no set of devices meets the limits, or if a
+/// file cannot be written.
 fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let mut written = args.write_pool.iter().chain(&args.plot);
     written.try_for_each(|path| traces::not_the_trace(trace_path, path))?;
@@ -51,7 +53,8 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
     let list = list::read(args.devices.as_deref())?;
     let (trace, notes) = read_trace(trace_path, args)?;
-    // How long it is after the last request to the next is told by the gaps before: of each half, if there are two.
+    // The time after the last request is estimated from the gaps before it. Each half needs such a gap if the
+    // trace is split.
     let least = if args.held_out { 4 } else { 2 };
     if trace.records.len() < least {
         let message = format!("{} has too few requests: {}", trace_path.display(), trace.records.len());
@@ -76,7 +79,7 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     forecasts.extend(forecast(&search, &wider));
     sets.extend(wider);
     let judged = judged(&forecasts);
-    // If none keeps up the engine has the last word.
+    // If no set is predicted to keep up, the simulation decides.
     let able: Vec<_> = (0..sets.len()).filter(|index| forecasts[*index].keeps_up()).collect();
     let able = if able.is_empty() { (0..sets.len()).collect() } else { able };
     let of_able: Vec<_> = able.iter().map(|index| judged[*index]).collect();
@@ -92,10 +95,10 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let able: Vec<_> = (0..rows.len()).filter(|index| rows[*index].cannot_keep_up().is_none()).collect();
     let predicted: Vec<_> = able.iter().map(|index| rows[*index].forecast.judged).collect();
     frontier(&predicted).into_iter().for_each(|index| rows[able[index]].is_on_frontier = true);
-    // What cannot keep up comes last, whatever it costs.
+    // Sets that cannot keep up come last, whatever their price.
     finalists.sort_by_key(|index| rows[*index].cannot_keep_up().is_some());
     let pick = pick(&rows, &finalists, &limits, &list)?;
-    // It may be one that was expected to be no better than another, and came to more.
+    // The prediction may have missed that the pick is better than another set; the simulation showed it.
     rows[pick].is_on_frontier = true;
     let advice = Advice {
         trace: trace_path.display().to_string(),
@@ -125,7 +128,7 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     Ok(advice)
 }
 
-/// What is there is not written over unasked.
+/// Refuses to overwrite an existing file without `force`, and anything that is not a regular file.
 fn may_write(path: &Path, force: bool) -> Result<(), Failure> {
     files::refuse_kernel_folder(path)?;
     match std::fs::symlink_metadata(path) {
@@ -141,7 +144,7 @@ fn may_write(path: &Path, force: bool) -> Result<(), Failure> {
     }
 }
 
-/// The trace with times, no longer than wanted.
+/// Reads the trace with times, truncated to `--requests`, and returns notes on what was changed or left out.
 fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Failure> {
     let reader = traces::open(path, args.format.as_ref(), "name a file, or - for standard input")?;
     let mut trace = progress::during("reading the trace", || Trace::load(reader, args.strict))
@@ -167,10 +170,10 @@ fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Fa
     Ok((trace, notes))
 }
 
-/// The longest a trace may be made to last: a run takes some seconds for each day.
+/// Longest duration to which a trace may be scaled. A simulation takes some seconds for each day.
 const LONGEST: Nanos = Nanos::secs(30 * 86_400);
 
-/// Refuses so few requests a second that runs would take minutes, unless the trace itself lasts as long.
+/// Refuses a rate so low that simulations would take minutes, unless the trace itself lasts as long.
 fn is_short_enough(trace: &Trace, rate: f64) -> Result<(), Failure> {
     let gaps = trace.records.len().saturating_sub(1) as f64;
     let most = LONGEST.max(trace.duration()).as_secs_f64();
@@ -178,7 +181,7 @@ fn is_short_enough(trace: &Trace, rate: f64) -> Result<(), Failure> {
         return Ok(());
     }
     let days = |seconds: f64| seconds / 86_400.0;
-    // Rounded up, so that it can be taken as it is said.
+    // The rate is rounded up, so that the user can pass the figure in the message.
     let least = (gaps / most * 1e6).ceil() / 1e6;
     Err(Failure::usage(
         format!(
@@ -207,7 +210,7 @@ fn limits(args: &AdviseArgs) -> Limits {
     Limits { budget, mean: args.max_mean, p99: args.max_p99, life: Years(args.min_life) }
 }
 
-/// What each set is expected to come to.
+/// Predicts the result of each set.
 fn forecast(search: &Search<'_>, sets: &[DeviceSet]) -> Vec<Forecast> {
     let jobs = search.jobs(sets);
     let bar = progress::bar(jobs.len(), "sizes of fast devices");
@@ -220,7 +223,7 @@ fn forecast(search: &Search<'_>, sets: &[DeviceSet]) -> Vec<Forecast> {
     search.forecasts(sets, &jobs, &found)
 }
 
-/// Runs the finalists with the engine.
+/// Simulates the finalists with the engine.
 fn simulate(
     search: &Search<'_>,
     rows: &[Row],
@@ -238,7 +241,7 @@ fn simulate(
     simulated.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))
 }
 
-/// The best of the finalists, by what the engine made of them.
+/// Returns the best finalist by the engine's results.
 fn pick(rows: &[Row], finalists: &[usize], limits: &Limits, list: &List) -> Result<usize, Failure> {
     let ran = |index: &usize| rows[*index].run.as_ref().map(|run| (*index, run));
     let able: Vec<(usize, Judged)> = finalists

@@ -1,4 +1,4 @@
-//! The pool file of a set.
+//! Formats the pool file of a set.
 
 use super::list::sold;
 use super::report::Advice;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use weir_sim::advise::{Several, device_name};
 
 impl Advice {
-    /// A pool file of the set that is picked; the paths of the devices are left to be filled in.
+    /// Returns the text of a pool file for the picked set. The user fills in the paths of the devices.
     pub(super) fn pool_text(&self) -> String {
         let set = self.rows[self.pick].set;
         let mut text = format!(
@@ -40,7 +40,7 @@ impl Advice {
     }
 }
 
-/// Text that stays within a comment.
+/// Replaces control characters by spaces, so that the text cannot leave its comment.
 fn one_line(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }

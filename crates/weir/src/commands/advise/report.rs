@@ -1,4 +1,4 @@
-//! Advice for people and as JSON.
+//! Formats advice as text and as JSON.
 
 mod document;
 
@@ -12,17 +12,17 @@ use weir_sim::Responses;
 use weir_sim::advise::{Cents, DeviceSet, Forecast, Judged, Limits, Rule, Simulated, Wanted, Years, is_fast};
 use weir_sim::plot::{Frontier, Shown};
 
-/// What to buy, and what else there is.
+/// The recommendation and its alternatives.
 #[derive(Debug)]
 pub(super) struct Advice {
     pub(super) trace: String,
-    /// What of the trace could not be used as it is.
+    /// Parts of the trace that could not be used as they are.
     pub(super) notes: Vec<String>,
     pub(super) policy: String,
     pub(super) seed: u64,
-    /// Predicted from the first half, run on the second.
+    /// Whether the predictions are from the first half of the trace and the simulations from the second.
     pub(super) is_held_out: bool,
-    /// That predictions are from.
+    /// Number of requests that the predictions are from.
     pub(super) requests: usize,
     pub(super) footprint: Bytes,
     pub(super) wanted: Wanted,
@@ -30,14 +30,14 @@ pub(super) struct Advice {
     pub(super) limits: Limits,
     pub(super) list: List,
     pub(super) rows: Vec<Row>,
-    /// The rows that were run, by ascending price.
+    /// Indices of the simulated rows, by ascending price.
     pub(super) finalists: Vec<usize>,
-    /// The row that is picked.
+    /// Index of the picked row.
     pub(super) pick: usize,
     pub(super) pool_file: Option<PathBuf>,
 }
 
-/// A set and what is known of it.
+/// A set of devices with its predicted and simulated results.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) set: DeviceSet,
@@ -46,17 +46,17 @@ pub(super) struct Row {
     pub(super) run: Option<EngineRun>,
 }
 
-/// What the engine made of it.
+/// The result of simulating a set with the engine.
 #[derive(Debug)]
 pub(super) struct EngineRun {
     pub(super) judged: Judged,
     pub(super) responses: Responses,
     pub(super) unanswered: u64,
-    /// Requests answered a second, of so many that were asked.
+    /// Requests answered a second, and requests offered a second.
     rates: (f64, f64),
-    /// What must be said of it if it could not keep up.
+    /// The reason, if the set could not keep up.
     cannot: Option<String>,
-    /// What of clients' commands the fast devices carried out.
+    /// Share of clients' commands that the fast devices carried out.
     served: f64,
 }
 
@@ -84,24 +84,25 @@ impl Row {
         Self { set, forecast, is_on_frontier: false, run: None }
     }
 
-    /// What must be said of it if it cannot keep up with the trace, as far as is known.
+    /// Returns the reason if the set cannot keep up with the trace: by the simulation, or else by the
+    /// prediction.
     pub(super) fn cannot_keep_up(&self) -> Option<String> {
         self.run.as_ref().map_or_else(|| self.forecast.cannot_keep_up(), |run| run.cannot.clone())
     }
 
-    /// Responses to all requests, as the engine has them, or else as predicted.
+    /// Returns the response times of all requests: simulated, or else predicted.
     fn responses(&self) -> &Responses {
         self.run.as_ref().map_or(&self.forecast.responses, |run| &run.responses)
     }
 
-    /// What the engine made of it, or else what was predicted.
+    /// Returns the simulated figures, or else the predicted ones.
     pub(super) fn judged(&self) -> Judged {
         self.run.as_ref().map_or(self.forecast.judged, |run| run.judged)
     }
 }
 
 impl Advice {
-    /// The frontier, to be drawn.
+    /// Returns the frontier for plotting.
     pub(super) fn picture(&self) -> Frontier {
         let shown = |(index, row): (usize, &Row)| Shown {
             name: row.set.name(&self.list.offers),
@@ -117,14 +118,14 @@ impl Advice {
         }
     }
 
-    /// The pick in words, and a table of the finalists.
+    /// Returns the text that is printed without `--json`: the pick in words, and a table of the finalists.
     pub(super) fn human(&self, width: Width) -> String {
         let mut text = format!("{}: {}\n\n", self.trace, self.basis());
         for words in self.words() {
             text += &format!("{words}\n");
         }
         text += "\n";
-        // What the engine made of a set counts, so that is what narrow terminals show.
+        // The simulated figures decide, so narrow terminals show those.
         let heading = [
             "SET",
             &self.list.currency,
@@ -154,7 +155,7 @@ impl Advice {
         text
     }
 
-    /// What the advice is from.
+    /// Returns the basis of the advice: requests, footprint, capacity and policy.
     fn basis(&self) -> String {
         let mut text = format!("{} requests to {}", self.requests, self.footprint);
         if self.wanted.active != self.footprint {
@@ -167,7 +168,7 @@ impl Advice {
         text
     }
 
-    /// What must be said of sets in the table.
+    /// Returns remarks on the sets in the table.
     fn remarks(&self) -> String {
         let mut text = String::new();
         for row in self.finalists.iter().map(|index| &self.rows[*index]) {
@@ -214,7 +215,7 @@ impl Advice {
         ]
     }
 
-    /// The pick, and what less and more money comes to, a sentence each.
+    /// Returns sentences about the pick, and about the effect of spending less and more.
     fn words(&self) -> Vec<String> {
         let pick = &self.rows[self.pick];
         let judged = pick.judged();
@@ -252,7 +253,7 @@ impl Advice {
     }
 
     fn why(&self) -> String {
-        // Others could be better but for that.
+        // A finalist with shorter flash life could be better otherwise.
         let is_short = self.finalists.iter().any(|index| self.is_short(&self.rows[*index]));
         let lasting = |how: &str| match is_short {
             true => format!(" {how} lasts {} years", self.limits.life.0),
@@ -286,12 +287,12 @@ impl Advice {
         }
     }
 
-    /// Whether its flash does not last as long as it is to.
+    /// Returns whether the set's flash lasts less than the limit.
     fn is_short(&self, row: &Row) -> bool {
         row.judged().life < self.limits.life
     }
 
-    /// From one set to a dearer one.
+    /// Returns a sentence that compares a set with a more expensive one.
     fn step(&self, from: &Row, to: &Row, going: &str) -> String {
         let offers = &self.list.offers;
         let (less, more) = (from.judged(), to.judged());
@@ -311,7 +312,7 @@ impl Advice {
         )
     }
 
-    /// The devices of a set by their full names.
+    /// Returns the devices of a set by their full names.
     fn in_full(&self, set: &DeviceSet) -> String {
         let kinds = set.kinds().map(|several| {
             let about = &self.list.offers[several.offer].about;
@@ -334,7 +335,7 @@ fn lasting(life: Years) -> String {
     }
 }
 
-/// What the second response is to the first.
+/// Returns a phrase that compares the second response time with the first.
 fn saving(before: Nanos, after: Nanos) -> String {
     if after < before {
         let share = (before - after).0 as f64 / before.0.max(1) as f64;

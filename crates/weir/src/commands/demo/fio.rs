@@ -1,4 +1,4 @@
-//! The demo's client: fio, over NBD, as anybody would run it.
+//! Runs the demo's client: fio over NBD, as users run it.
 
 use super::load::{Load, Work};
 use super::report::Measured;
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use weir_model::Nanos;
 
-/// A running fio.
+/// A running fio process, killed when dropped.
 #[derive(Debug)]
 pub(super) struct Fio {
     child: Child,
     output: PathBuf,
 }
 
-/// Fails without fio and its NBD engine.
+/// Fails if fio or its NBD engine is not installed.
 pub(super) fn check_installed() -> Result<(), Failure> {
     let help = "install it (Debian: apt-get install fio), or run scripts/demo, which does";
     let engines = Command::new("fio").arg("--enghelp").output().map_err(|error| {
@@ -43,24 +43,24 @@ impl Fio {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // Ctrl-C is for the demo, which then ends fio itself.
+            // Ctrl-C must reach the demo only, which then ends fio itself.
             .process_group(0)
             .spawn()
             .map_err(|error| Failure::environment(format!("fio does not start: {error}"), ""))?;
         Ok(Self { child, output })
     }
 
-    /// Whether it is still at work.
+    /// Returns whether fio is still running.
     pub(super) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The mean response to reads in each second so far, as fio reported it.
+    /// Returns the mean response time of reads in each second so far, as fio reported it.
     pub(super) fn reads(&self) -> Vec<Nanos> {
         reads_by_second(&documents(&std::fs::read_to_string(&self.output).unwrap_or_default()))
     }
 
-    /// Waits for its end and reads what it measured.
+    /// Waits until fio ends, and returns its measurements.
     pub(super) fn finish(mut self) -> Result<Measured, Failure> {
         let failed = |said: String| Failure::environment(format!("fio failed: {}", said.trim()), "");
         let status = self.child.wait().map_err(|error| failed(error.to_string()))?;
@@ -84,8 +84,8 @@ impl Drop for Fio {
     }
 }
 
-/// The JSON documents of fio's output: one each second, and one at the end. Text before the first brace is a
-/// warning; a document that is not complete yet ends the list.
+/// Parses the JSON documents in fio's output: one for each second, and one at the end. Text before the first
+/// brace is a warning. An incomplete document ends the list.
 fn documents(text: &str) -> Vec<Value> {
     let start = text.find('{').unwrap_or(text.len());
     serde_json::Deserializer::from_str(&text[start..]).into_iter().map_while(Result::ok).collect()
@@ -95,7 +95,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
 
-/// The mean response to reads between two documents, each of which counts from the start.
+/// Returns the mean response time of reads between consecutive documents, each of which counts from the
+/// start.
 fn reads_by_second(documents: &[Value]) -> Vec<Nanos> {
     let sums = documents.iter().map(|document| {
         let reads = &document["jobs"][0]["read"];
@@ -111,13 +112,13 @@ fn reads_by_second(documents: &[Value]) -> Vec<Nanos> {
     sums.filter_map(mean).collect()
 }
 
-/// What the last document says of the first job.
+/// Returns the measurements of the first job in the last document.
 fn measured(documents: &[Value]) -> Option<Measured> {
-    // The last document is no second's: it adds the requests that were in flight at the end.
+    // The last document is not that of a second: it adds the requests that were in flight at the end.
     let (last, seconds) = documents.split_last()?;
     let job = last["jobs"].as_array()?.first()?;
     let (read, write) = (&job["read"], &job["write"]);
-    // fio has 0 where nothing was answered.
+    // fio reports 0 if nothing was answered.
     let nanos = |value: &Value| Some(number(value) as u64).filter(|ns| *ns > 0);
     Some(Measured {
         requests_per_second: number(&read["iops"]) + number(&write["iops"]),

@@ -1,19 +1,19 @@
-//! The pool that `--keep` leaves.
+//! Copies the pool that `--keep` leaves.
 
 use crate::failure::Failure;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-/// The folder's name.
+/// Name of the folder.
 const NAME: &str = "weir-demo";
-/// Bytes copied at once; zeros are left out.
+/// Number of bytes copied at once. Chunks of zeros become holes.
 const CHUNK: usize = 1 << 20;
 
-/// The folder that the pool is kept in, an absolute path: in `parent`, or in the current folder.
+/// Returns the absolute path of the folder for the kept pool, in `parent` or in the current folder.
 ///
 /// # Errors
-/// If it exists already.
+/// Fails if the folder exists already.
 pub(super) fn folder(parent: Option<&Path>) -> Result<PathBuf, Failure> {
     let parent = std::path::absolute(parent.unwrap_or(Path::new(".")));
     let folder = parent.map_err(|error| Failure::os("find", Path::new("."), &error))?.join(NAME);
@@ -26,10 +26,10 @@ pub(super) fn folder(parent: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Copies the pool file and the devices of a pool that is not served. Removes what it copied if it fails.
+/// Copies the pool file and the devices of a pool that is not served. Removes the copies if it fails.
 ///
 /// # Errors
-/// If there is no space for it, or a file cannot be read.
+/// Fails if there is not enough space, or if a file cannot be read.
 pub(super) fn keep(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
     std::fs::create_dir(to).map_err(|error| Failure::os("create", to, &error))?;
     let copied = copy_all(from, to);

@@ -1,13 +1,13 @@
-//! The demo's load, the same for every configuration.
+//! Defines the demo's load, which is the same for every configuration.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
 use weir_model::Bytes;
 
-/// The hot range is this part of the data, as a divisor.
+/// Divisor of the data's size that gives the size of the hot range.
 const HOT_PART: u64 = 10;
-/// Seconds of the sequential read.
+/// Duration of the sequential read, in seconds.
 const SCAN_SECONDS: u64 = 1;
 
 /// What fio asks for, in figures.
@@ -52,7 +52,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// A phrase for people.
+    /// Returns a phrase that describes the job.
     pub(super) fn heading(self, load: &Load) -> String {
         match self {
             Self::Fill(size) => format!("writing {size} sequentially"),
@@ -77,7 +77,7 @@ impl Load {
         }
     }
 
-    /// One sentence for people.
+    /// Returns a sentence that describes the load.
     pub(super) fn sentence(&self) -> String {
         format!(
             "Load: {} requests/s of {} for {} s, {} % reads, a flush every {} writes; {} % of the \
@@ -94,7 +94,7 @@ impl Load {
         )
     }
 
-    /// The job file of fio.
+    /// Returns the job file for fio.
     pub(super) fn job(&self, uri: &str, work: Work) -> String {
         let Self { request_bytes, requests_per_second: rate, read_percent, queue_depth, .. } = *self;
         let size = if let Work::Fill(size) = work { size.get() } else { self.data_bytes };

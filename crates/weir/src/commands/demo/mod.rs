@@ -1,6 +1,6 @@
-//! `weir demo`: a disk alone, a pool and an all-SSD configuration under the same load, in about a minute.
+//! `weir demo` runs a disk alone, a pool and an all-SSD configuration under the same load, in about a minute.
 //!
-//! Small files stand for drives, each served with the timing of a modelled one. Every configuration starts
+//! Small files stand for drives, each served with the timing of a modelled drive. Every configuration starts
 //! with the same data in place; fio then runs the same job on each, and reads sequentially afterwards.
 
 mod fio;
@@ -37,34 +37,34 @@ use weir_model::Bytes;
 use weir_serve::control::Hardening;
 use weir_sim::advise::Offer;
 
-/// Size of the volume, all of which is written.
+/// Size of the volume. The demo writes all of it.
 const DATA: Bytes = Bytes::mib(768);
-/// Space for the files of one configuration: the data, and the pool's metadata beside it.
+/// Space for the files of one configuration: the data and the pool's metadata.
 const SPACE: Bytes = Bytes::mib(1280);
 const VOLUME: &str = "demo";
-/// A volume that fills the SSD while the data is written, so that the data goes to the disk.
+/// Name of a volume that fills the SSD while the data is written, so that the data goes to the disk.
 const FILLER: &str = "filler";
-/// Time for the SSD to become empty again.
+/// Longest time to wait until the space of the removed volume is free.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A drive of the demo: a file that stands for a device on sale.
 #[derive(Clone, Copy, Debug)]
 struct Drive {
     name: &'static str,
-    /// By its name in the list of `weir advise`.
+    /// The device's name in the list of `weir advise`.
     offer: &'static str,
     size: Bytes,
 }
 
-/// Drives that make a pool.
+/// A configuration: the drives of one pool.
 #[derive(Clone, Copy, Debug)]
 struct Configuration {
     name: &'static str,
-    /// The fast one first.
+    /// The drives, the fast one first.
     drives: &'static [Drive],
 }
 
-/// The sizes have the same ratio as the devices on sale, 4 TB to 500 GB.
+/// The disk. The sizes of disk and SSD have the same ratio as those of the devices on sale, 4 TB to 500 GB.
 const DISK: Drive = Drive { name: "disk", offer: "exos-7e10-4tb", size: Bytes::mib(1024) };
 const SSD: Drive = Drive { name: "ssd", offer: "870-evo-500gb", size: Bytes::mib(128) };
 const LARGE_SSD: Drive = Drive { name: "ssd", offer: "870-evo-4tb", size: Bytes::mib(1024) };
@@ -94,7 +94,7 @@ pub struct DemoArgs {
 /// Runs the demo and prints its result.
 ///
 /// # Errors
-/// If the machine cannot run it, or it was interrupted.
+/// Fails if the machine cannot run the demo, or if the demo is interrupted.
 pub(crate) fn run(args: &DemoArgs, common: &Common) -> Result<(), Failure> {
     args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
     let report = measure(args)?;
@@ -109,10 +109,10 @@ pub(crate) fn run(args: &DemoArgs, common: &Common) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the demo and removes its files, also when it is interrupted.
+/// Runs the demo and removes its files, even if it is interrupted.
 ///
 /// # Errors
-/// If something it needs is missing, or it was interrupted.
+/// Fails if something that the demo needs is missing, or if the demo is interrupted.
 fn measure(args: &DemoArgs) -> Result<Report, Failure> {
     fio::check_installed()?;
     let kept_folder = args.keep.then(|| keep::folder(args.scratch.as_deref())).transpose()?;
@@ -146,7 +146,7 @@ struct Demo {
     kept_folder: Option<PathBuf>,
 }
 
-/// A configuration that is served.
+/// A configuration that is being served.
 struct Running<'d> {
     demo: &'d Demo,
     name: &'static str,
@@ -171,8 +171,8 @@ impl Demo {
         found.ok_or_else(|| Failure::environment(format!("the list of devices has no {}", drive.offer), ""))
     }
 
-    /// Makes a pool of a configuration, writes the data, runs the load and adds the figures to the report.
-    /// Leaves nothing but the kept pool.
+    /// Creates the pool of a configuration, writes the data, runs the load and adds the figures to the
+    /// report. Removes all files except those of the kept pool.
     fn measure(&self, configuration: Configuration, report: &mut Report) -> Result<(), Failure> {
         let Configuration { name, drives } = configuration;
         let folder = self.scratch.folder().join(name.replace(' ', "-"));
@@ -183,7 +183,7 @@ impl Demo {
         let server = Server::start(&folder, &pool_file)?;
         let running = Running { demo: self, name, folder, pool_file };
         running.fill(drives)?;
-        // Started anew, the server measures responses and lateness under the load alone.
+        // A restarted server measures response times and lateness under the load alone.
         drop(server);
         let server = Server::start(&running.folder, &running.pool_file)?;
         let measured = running.work(VOLUME, Work::Run)?;
@@ -244,19 +244,20 @@ impl Demo {
 }
 
 impl Running<'_> {
-    /// Writes the data. In a pool it goes to the disk: another volume has the SSD's space until then.
+    /// Writes the data. In a pool of several devices it goes to the disk, because another volume fills the
+    /// SSD meanwhile.
     fn fill(&self, drives: &[Drive]) -> Result<(), Failure> {
         let [fast, _, ..] = drives else {
             return self.work(VOLUME, Work::Fill(DATA)).map(drop);
         };
-        // The pool's metadata takes the rest.
+        // The pool's metadata takes the rest of the SSD.
         let size = Bytes(fast.size.get() / 16 * 15);
         volume::create(&self.pool_file, FILLER, size, Hardening::Flush, 1)?;
         self.work(FILLER, Work::Fill(size))?;
         self.work(VOLUME, Work::Fill(DATA))?;
         volume::remove(&self.pool_file, FILLER)?;
         let began = Instant::now();
-        // A few extents of the data may have found a place beside the filler.
+        // A few extents of the data may be on the SSD, in space that the filler left.
         let least = fast.size.get() / 16;
         while pool::status(&self.pool_file)?.devices.first().is_some_and(|fast| fast.used_bytes > least) {
             if began.elapsed() > PATIENCE {
@@ -267,7 +268,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Runs fio to its end, and draws the devices' traffic meanwhile.
+    /// Runs fio until it ends, and draws the devices' traffic meanwhile.
     fn work(&self, volume: &str, work: Work) -> Result<Measured, Failure> {
         let heading = format!("{}: {}", self.name, work.heading(&self.demo.load));
         let mut picture = Picture::new();
@@ -288,7 +289,7 @@ impl Running<'_> {
     }
 }
 
-/// A made-up result, for the test of its schema.
+/// Returns a synthetic result for the test of its schema.
 #[cfg(test)]
 pub(crate) fn sample_document() -> serde_json::Value {
     serde_json::to_value(report::tests::report()).expect("a document")

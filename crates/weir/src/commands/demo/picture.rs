@@ -1,4 +1,5 @@
-//! The demo's live picture: the traffic of each device, how much data it holds, and the response over time.
+//! Draws the demo's live picture: the traffic and the share of data of each device, and the response time
+//! second by second.
 
 use super::report::sparkline;
 use crate::output::{Spill, Table, Width};
@@ -13,7 +14,7 @@ use weir_model::{Bytes, Nanos};
 /// Time between two drawings.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Draws on standard error, again and again, if it is a terminal; else nothing.
+/// Draws repeatedly on standard error if that is a terminal; otherwise draws nothing.
 #[derive(Debug)]
 pub(super) struct Picture {
     redraws: bool,
@@ -26,12 +27,12 @@ impl Picture {
         Self { redraws: std::io::stderr().is_terminal(), screen: Screen::default(), last: None }
     }
 
-    /// Time between two calls of [`Self::show`]; `None` if nothing is drawn.
+    /// Returns the time between two calls of [`Self::show`]; `None` if nothing is drawn.
     pub(super) fn pause(&self) -> Option<Duration> {
         self.redraws.then_some(PAUSE)
     }
 
-    /// Draws what happened since the last call; `reads` has the mean response to reads in each second.
+    /// Draws the changes since the last call. `reads` holds the mean response time of reads in each second.
     pub(super) fn show(&mut self, heading: &str, status: Status, reads: &[Nanos]) {
         let now = Instant::now();
         let Some((then, before)) = self.last.replace((now, status)) else { return };
@@ -49,7 +50,7 @@ impl Picture {
     }
 }
 
-/// What the pool has moved, and what is on its fast device; empty if there is one device.
+/// Returns the usage of the fast device and the bytes that the mover copied; empty if there is one device.
 fn moved(status: &Status) -> String {
     let [fast, _, ..] = &status.devices[..] else { return String::new() };
     let moves = &status.pool.migration;
@@ -62,10 +63,10 @@ fn moved(status: &Status) -> String {
     )
 }
 
-/// Columns of the response over time beside its letters.
+/// Columns on the line of response times that the bars do not use.
 const RESPONSE_BESIDE: usize = 40;
 
-/// The response over time, the latest seconds if not all fit.
+/// Returns a line with the response time second by second: the latest seconds, if not all fit.
 fn response(reads: &[Nanos], width: Width) -> String {
     let most = width.get().saturating_sub(RESPONSE_BESIDE).clamp(1, 60);
     let shown = &reads[reads.len().saturating_sub(most)..];
@@ -73,18 +74,21 @@ fn response(reads: &[Nanos], width: Width) -> String {
     format!("mean read by second: {first} {} {last}", sparkline(shown.iter().map(|read| read.get())))
 }
 
-/// The lines drawn last on a terminal, to be drawn over.
+/// The lines that were drawn last on a terminal; the next drawing replaces them.
 #[derive(Debug, Default)]
 struct Screen {
     drawn: Vec<String>,
 }
 
 impl Screen {
-    /// What clears the lines drawn last and draws these, on a terminal of so many columns and rows. Lines that the
-    /// terminal has no room for are cut off: what has left it cannot be cleared.
+    /// Returns the control sequences and text that replace the last drawing, on a terminal of that many
+    /// columns and rows.
+    ///
+    /// Omits lines below the last row and cuts long lines: lines that have scrolled off the terminal cannot
+    /// be cleared.
     fn redraw(&mut self, text: &str, (columns, rows): (usize, usize)) -> String {
         let mut out = String::new();
-        // A terminal that has become narrower has broken the lines on it since.
+        // A terminal that has become narrower has wrapped the lines on it.
         let up: usize = self.drawn.iter().map(|line| line.width().div_ceil(columns.max(1)).max(1)).sum();
         if up > 0 {
             let _ = write!(out, "\x1b[{}A\r\x1b[J", up.min(rows.saturating_sub(1)));
@@ -99,7 +103,7 @@ impl Screen {
     }
 }
 
-/// As much of a line as fits.
+/// Returns as much of a line as fits.
 fn cut(line: &str, columns: usize) -> String {
     let mut end = line.len();
     while line[..end].width() > columns {
@@ -108,7 +112,7 @@ fn cut(line: &str, columns: usize) -> String {
     line[..end].to_owned()
 }
 
-/// One device's row.
+/// The row of one device.
 #[derive(Debug)]
 struct Rate {
     name: String,
@@ -118,7 +122,7 @@ struct Rate {
     bytes: Bytes,
     read_response: String,
     write_response: String,
-    /// Of all data in the pool, the part that is here.
+    /// Share of the pool's data that is on this device.
     share: f64,
 }
 
@@ -146,7 +150,7 @@ fn rates(before: &Status, status: &Status, passed: Duration) -> Vec<Rate> {
 }
 
 fn drawn(rates: &[Rate], width: Width) -> String {
-    // Short where there is less room than everything takes.
+    // The bar is short if the full table does not fit.
     let bar = if width == width.at_most(99) { 10 } else { 20 };
     let table = Table::new(
         ["DEVICE", "PACED AS", "READS/S", "WRITES/S", "THROUGHPUT", "READ", "WRITE", "SHARE OF DATA"],
@@ -232,7 +236,7 @@ mod tests {
         .into()
     }
 
-    /// What is to be seen on a terminal when the last drawing is.
+    /// Returns the contents of the terminal after the last drawing.
     fn seen(drawings: &[(usize, usize)]) -> String {
         let (columns, rows) = drawings[0];
         let mut terminal = vt100::Parser::new(rows as u16, columns as u16, 0);
@@ -259,7 +263,7 @@ mod tests {
             assert_eq!(text.matches("turn").count(), 1, "{columns} columns:\n{text}");
             assert_eq!(text.matches("nvm").count(), 1, "{columns} columns:\n{text}");
         }
-        // A terminal lower than the drawing shows its beginning.
+        // A terminal with too few rows shows the start of the drawing.
         let text = seen(&[(60, 4); 5]);
         assert!(text.starts_with("turn 4"), "{text}");
         assert_eq!(text.matches("turn").count(), 1, "{text}");

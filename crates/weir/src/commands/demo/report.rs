@@ -1,4 +1,4 @@
-//! The demo's result: one bar a configuration, and the document of `--json`.
+//! Formats the demo's result: a bar for each configuration, and the document of `--json`.
 
 use super::load::Load;
 use crate::commands::advise::list::sold;
@@ -9,10 +9,10 @@ use serde::Serialize;
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 
-/// Columns of the bars, at least and at most.
+/// Minimum and maximum width of the bars, in columns.
 const BAR_LEAST: usize = 8;
 const BAR_MOST: usize = 40;
-/// Columns of the table beside the bars.
+/// Columns of the table besides the bars.
 const BESIDE: usize = 59;
 
 /// The result of `weir demo`: the document of `--json`.
@@ -85,12 +85,12 @@ pub(super) struct Measured {
     pub(super) read_mean_ns_by_second: Vec<u64>,
 }
 
-/// A response for people.
+/// Formats a response time; "-" if there is none.
 pub(super) fn time(ns: Option<u64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| Nanos(ns).to_string())
 }
 
-/// Values as letters of rising height, the largest one full.
+/// Formats values as block characters of rising height; the largest value has the full height.
 pub(super) fn sparkline(values: impl IntoIterator<Item = u64>) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let values: Vec<u64> = values.into_iter().collect();
@@ -118,7 +118,7 @@ impl Outcome {
 }
 
 impl Report {
-    /// One line a configuration, where there is no terminal.
+    /// Returns a line for each configuration, for output that is not a terminal.
     pub(super) fn lines(&self) -> String {
         let currency = &self.currency;
         let line = |outcome: &Outcome| {
@@ -138,7 +138,7 @@ impl Report {
         self.configurations.iter().map(line).collect()
     }
 
-    /// A bar for each configuration, and what they stand for.
+    /// Returns the text that is printed without `--json`: a bar for each configuration, and a legend.
     pub(super) fn human(&self, width: Width) -> String {
         let mut text = format!("\n{}\n\n{}\n", self.load.sentence(), self.bars(width));
         text += &self.learning();
@@ -176,7 +176,7 @@ impl Report {
         table.spill(Spill::Below).text(width)
     }
 
-    /// How the pool's response changes over the run.
+    /// Returns a line that shows the pool's response time over the run.
     fn learning(&self) -> String {
         let Some(pool) = self.configurations.get(1) else { return String::new() };
         let reads = &pool.measured.read_mean_ns_by_second;
@@ -185,7 +185,7 @@ impl Report {
         format!("The pool's mean read, second by second: {} {line} {}\n", Nanos(*first), Nanos(*last))
     }
 
-    /// What the pool costs where it is worse.
+    /// Returns a sentence about the load and the figures in which the all-SSD configuration is better.
     fn weakness(&self) -> String {
         let [_, pool, ssd] = &self.configurations[..] else { return String::new() };
         let p99 = |outcome: &Outcome| time(outcome.measured.read_p99_ns);
@@ -199,7 +199,7 @@ impl Report {
         )
     }
 
-    /// What the bars stand for.
+    /// Returns the legend: the meaning of files and bars, and the prices.
     fn legend(&self) -> String {
         let [disk, pool, ssd] = &self.configurations[..] else { return String::new() };
         let names = |outcome: &Outcome| {
@@ -217,13 +217,13 @@ impl Report {
         )
     }
 
-    /// The warning if figures are invalid.
+    /// Returns a warning if figures are invalid.
     pub(super) fn warning(&self) -> Option<String> {
         let late = &self.figures_invalid;
         (!late.is_empty()).then(|| format!("figures invalid: {}; {OVERRUN_WHY}", late.join(", ")))
     }
 
-    /// How to use the pool that was kept, and how to remove it.
+    /// Returns instructions to use and to remove the kept pool.
     pub(super) fn kept(&self) -> Option<String> {
         let pool_file = self.kept_pool_file.as_ref()?;
         let folder = pool_file.parent()?.display();

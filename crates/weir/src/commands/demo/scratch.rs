@@ -1,10 +1,10 @@
-//! The demo's folder: in memory where there is room, and gone afterwards.
+//! Creates the demo's folder, in memory if there is enough space, and removes it afterwards.
 
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 use weir_model::Bytes;
 
-/// A folder of the demo's own, removed with everything in it when dropped.
+/// A folder for the demo's files. Dropping the value removes it with everything in it.
 #[derive(Debug)]
 pub(super) struct Scratch {
     folder: PathBuf,
@@ -12,8 +12,10 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// A new folder with room for `needed`: in `wanted` if given, else in the first memory-backed
-    /// place that has it, else among the temporary files.
+    /// Creates a folder with space for `needed`.
+    ///
+    /// The folder is in `wanted` if given; otherwise in the first memory-backed folder with enough space, or
+    /// else in the folder for temporary files.
     pub(super) fn new(wanted: Option<&Path>, needed: Bytes) -> Result<Self, Failure> {
         let (parent, in_memory) = match wanted {
             Some(folder) => (folder.to_owned(), is_memory(folder)),
@@ -35,7 +37,7 @@ impl Scratch {
         &self.folder
     }
 
-    /// Whether the files lie in memory, so that fast models can be paced truly.
+    /// Returns whether the files are in memory, which fast models need for exact pacing.
     pub(super) fn in_memory(&self) -> bool {
         self.in_memory
     }

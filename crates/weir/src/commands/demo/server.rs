@@ -1,4 +1,4 @@
-//! A `weir serve` of the demo's own, as a process of its own.
+//! Runs the demo's `weir serve`, as a separate process.
 
 use crate::failure::Failure;
 use std::fs::File;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it may take to answer, and to stop.
+/// Longest time for the server to answer, and to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running server; ended when dropped.
+/// A running server, stopped when dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     child: Child,
@@ -20,12 +20,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts serving the pool and waits until it answers.
+    /// Starts a server for the pool and waits until it answers.
     pub(super) fn start(folder: &Path, pool_file: &Path) -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::environment(format!("cannot find weir itself: {error}"), ""))?;
         let (socket, log) = (folder.join("nbd.sock"), folder.join("server.log"));
-        // One that stopped may have left it.
+        // A stopped server may have left its socket.
         let _ = std::fs::remove_file(&socket);
         let stderr = File::create(&log).map_err(|error| Failure::os("create", &log, &error))?;
         let child = Command::new(program)
@@ -36,7 +36,7 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr)
-            // Ctrl-C is for the demo, which then ends the server itself.
+            // Ctrl-C must reach the demo only, which then ends the server itself.
             .process_group(0)
             .spawn()
             .map_err(|error| {
@@ -63,14 +63,14 @@ impl Server {
         Ok(())
     }
 
-    /// The volume's NBD URI, for a client in the same folder.
+    /// Returns the volume's NBD URI for a client in the same folder.
     pub(super) fn uri(volume: &str) -> String {
         format!("nbd+unix:///{volume}?socket=nbd.sock")
     }
 }
 
 impl Drop for Server {
-    /// Lets it stop by itself, and insists when that takes too long.
+    /// Asks the server to stop, and kills it if that takes too long.
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

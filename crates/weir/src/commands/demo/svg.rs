@@ -1,4 +1,4 @@
-//! The demo's bars as a picture.
+//! Draws the demo's bars as an SVG picture.
 
 use super::report::{Outcome, Report, time};
 use crate::commands::advise::list::sold;
@@ -6,15 +6,15 @@ use crate::output::{Width, grouped};
 use std::fmt::Write as _;
 use weir_model::Bytes;
 
-/// Points across, and where bars begin and end.
+/// Width of the picture, and the positions at which bars begin and end, in points.
 const WIDTH: f64 = 800.0;
 const LEFT: f64 = 210.0;
 const RIGHT: f64 = 550.0;
 const ROW: f64 = 58.0;
-/// Blue, green and orange that colour-blind people can tell apart.
+/// Blue, green and orange, which colour-blind people can tell apart.
 const COLORS: [&str; 3] = ["#0072b2", "#009e73", "#e69f00"];
 
-/// Draws the bars: requests a second for 100 units of the currency.
+/// Draws the bars, whose length is requests a second for 100 units of the currency.
 pub(super) fn svg(report: &Report) -> String {
     let currency = &report.currency;
     let load = Width::columns(105).fold(&report.load.sentence());

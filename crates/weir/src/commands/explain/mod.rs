@@ -1,4 +1,4 @@
-//! `weir explain`: where a block of a volume is, since when and why.
+//! `weir explain` shows where a block of a volume is, since when, and why.
 
 mod report;
 
@@ -30,20 +30,20 @@ pub struct ExplainArgs {
     pub offset: Bytes,
 }
 
-/// Explains where a block is.
+/// Runs the command.
 ///
 /// # Errors
-/// If there is no such volume, it ends before, or the pool cannot be opened.
+/// Fails if there is no such volume, if the offset is past its end, or if the pool cannot be opened.
 pub(crate) fn run(args: &ExplainArgs, common: &Common) -> Result<(), Failure> {
     let explained = explain(&common.pool, &args.volume, args.offset)?;
     show(common, &explained, |width| report::human(&explained, width));
     Ok(())
 }
 
-/// Where the block of a volume is that holds this byte, since when and why.
+/// Returns the location of the block that holds this byte of a volume, since when it is there, and why.
 ///
 /// # Errors
-/// If there is no such volume, it ends before, or the pool cannot be opened.
+/// Fails if there is no such volume, if the offset is past its end, or if the pool cannot be opened.
 fn explain(pool_file: &Path, volume: &str, at: Bytes) -> Result<Explanation, Failure> {
     let described = Described::read(pool_file)?;
     let request = Request::Explain { volume: volume.to_owned(), offset_bytes: at.get() };

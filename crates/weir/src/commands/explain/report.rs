@@ -1,10 +1,10 @@
-//! The explanation, for people.
+//! Formats an explanation as text.
 
 use crate::output::{Width, table};
 use weir_model::{Bytes, Nanos};
 use weir_serve::explain::{Explanation, PlacePart};
 
-/// The explanation, for people.
+/// Returns the text that is printed without `--json`.
 pub(super) fn human(explained: &Explanation, width: Width) -> String {
     let at = |bytes| Bytes(bytes).to_string();
     let mut text = format!(
@@ -48,7 +48,7 @@ fn places(explained: &Explanation, width: Width) -> String {
     text
 }
 
-/// Runs of blocks, as in "0-3, 7".
+/// Formats runs of blocks, such as "0-3, 7".
 fn runs(blocks: &[(u16, u16)]) -> String {
     let run = |(first, last): &(u16, u16)| match last - first {
         0 => first.to_string(),

@@ -1,5 +1,4 @@
-//! `weir pool check`: everything the pool stores about itself is verified, and repaired where that
-//! takes no guessing.
+//! `weir pool check` verifies all metadata of a pool, and repairs it where the repair needs no guessing.
 
 mod document;
 
@@ -23,30 +22,30 @@ use weir_map::check::{Finding, Remedy, Repaired, Report, Severity};
 use weir_map::create::read_superblock;
 use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, ErrorKind, IoError, Store};
 
-/// What a check found and did.
+/// The result of a check and, if it was asked for, of the repair.
 #[derive(Debug)]
 pub struct Outcome {
     described: Described,
     found: Report,
     repaired: Option<(Repaired, Report)>,
-    /// Why the repair ended early.
+    /// The reason why the repair ended early.
     obstacle: Option<String>,
-    /// What helps devices that have another size than they joined the pool with, and what their findings say
-    /// of it.
+    /// Devices whose size differs from the size with which they joined the pool: the device, the reason that
+    /// its findings give, and the advice.
     resized: Vec<(DeviceId, String, String)>,
-    /// The devices without which the pool cannot be opened at all: one that has the only metadata.
+    /// Devices that hold the pool's only metadata: the pool cannot be opened without them.
     indispensable: DeviceSet,
-    /// Devices that are not there, and something may be on them.
+    /// Absent devices that may hold something.
     absent: DeviceSet,
-    /// Devices that could not be read everywhere.
+    /// Devices on which some reads failed.
     failing: DeviceSet,
 }
 
-/// Checks the pool, which must not be served; with `repair`, repairs what can be, and checks again.
+/// Checks the pool, which must not be served. With `repair`, repairs what can be repaired and checks again.
 ///
 /// # Errors
-/// If its devices cannot be had, or one fails while it is repaired. The failure carries fsck's exit
-/// code.
+/// Fails if the devices cannot be opened, or if one fails during the repair. The failure carries the exit
+/// code that fsck would use.
 pub fn check(pool_file: &Path, repair: bool) -> Result<Outcome, Failure> {
     let fsck = |failure: Failure| {
         let code = if failure.kind == ErrorKind::Usage { exit::USAGE } else { exit::OPERATIONAL };
@@ -69,17 +68,17 @@ fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
     let (resized, indispensable) = judge_devices(&described, &mut devices, &found);
     let (mut repaired, mut obstacle) = (None, None);
     if repair && found.is_repairable() {
-        // Ending in the middle would harm nothing, but leave unsaid what was done.
+        // An interrupted repair would do no harm, but nothing would report the part that was done.
         may_cancel.store(false, Ordering::SeqCst);
         let done = progress::during("repairing the pool", || weir_map::check::repair(&mut devices, &found));
         let left = report(&mut devices, "checking what was repaired");
         let done = match done {
             Ok(done) => done,
             Err(error @ MapError::Io { .. }) => return Err(described.explain(error)),
-            // The report says what is wrong, and what helps; nothing else was attempted than what is said to
-            // be done.
+            // The report states the damage and the advice. The repair attempted nothing beyond what it
+            // reports as done.
             Err(error) => {
-                // What it says of changes is not about what was repaired before.
+                // The message's clause about changes ignores what was repaired before the error.
                 let why = described.explain(error).message;
                 obstacle = Some(why.trim_end_matches("; nothing was changed").to_owned());
                 done_nevertheless(&found, &left)
@@ -92,7 +91,7 @@ fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
     }
     let missing = found.superblocks.iter().flatten().max_by_key(|sb| sb.generation).map(|sb| sb.missing);
     let missing = missing.unwrap_or_default();
-    // What a note is about can be done without.
+    // The pool can do without anything that a note reports.
     let noted = found.findings.iter().filter(|finding| finding.severity == Severity::Note);
     let noted = noted.map(|finding| finding.device).collect::<DeviceSet>();
     let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
@@ -101,7 +100,7 @@ fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
     Ok(Outcome { described, found, repaired, obstacle, resized, indispensable, absent, failing })
 }
 
-/// What a repair did that failed on the way: what was found before it, and no longer is.
+/// Returns what a failed repair did: findings that were there before it and are gone after it.
 fn done_nevertheless(found: &Report, left: &Report) -> Repaired {
     let is_left =
         |finding: &Finding| left.findings.iter().any(|f| (f.device, f.at) == (finding.device, finding.at));
@@ -111,7 +110,8 @@ fn done_nevertheless(found: &Report, left: &Report) -> Repaired {
     Repaired { superblocks: superblocks as u64, roots, ..Repaired::default() }
 }
 
-/// The devices with another size than they joined the pool with, and those it cannot be opened without.
+/// Returns the devices whose size differs from the size with which they joined the pool, each with the reason
+/// and the advice; and the devices without which the pool cannot be opened.
 fn judge_devices(
     described: &Described,
     devices: &mut Devices,
@@ -137,7 +137,7 @@ fn judge_devices(
     (resized, indispensable)
 }
 
-/// Opens and locks the devices of a pool that is not being served, as far as they are there.
+/// Opens and locks those devices of a pool that exist. Fails if the pool is being served.
 pub(super) fn open(described: &Described) -> Result<Devices, Failure> {
     until_free(described, |_| {
         refuse_served(described)?;
@@ -147,19 +147,19 @@ pub(super) fn open(described: &Described) -> Result<Devices, Failure> {
     })
 }
 
-/// The devices' sizes, by id; none where a device is absent.
+/// Returns the devices' sizes by id, `None` for an absent device.
 pub(super) fn sizes(described: &Described, devices: &Devices) -> Vec<Option<Bytes>> {
     let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
     ids.map(|id| devices.get(id).map(|device| device.size())).collect()
 }
 
-/// Checks the pool on these devices.
+/// Checks the pool on these devices; `what` names the step in the progress display.
 pub(super) fn report(described: &Described, devices: &mut Devices, what: &str) -> Report {
     let sizes = sizes(described, devices);
     progress::during(what, || weir_map::check(devices, &sizes))
 }
 
-/// Devices, and which of them failed to read.
+/// Passes reads and writes to the devices and records which devices failed to read.
 struct Watched<'a> {
     devices: &'a mut Devices,
     failing: &'a mut DeviceSet,
@@ -183,7 +183,7 @@ impl Store for Watched<'_> {
     }
 }
 
-/// As long as the flag is set, a signal ends the process with fsck's exit code for that.
+/// Returns a flag. While it is set, a signal ends the process with fsck's exit code for a cancelled check.
 fn cancel_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(true));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -194,13 +194,13 @@ fn cancel_on_signals() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 impl Outcome {
-    /// The pool as it is: as it was found, or as it was left.
+    /// Returns the last report: the one after the repair, if there was a repair.
     fn last(&self) -> &Report {
         self.repaired.as_ref().map_or(&self.found, |(_, report)| report)
     }
 
-    /// As fsck's. What is on a device that is absent or fails was not checked, which matters less than damage
-    /// elsewhere.
+    /// Returns the exit code, which follows fsck's. Damage takes precedence over an unchecked device: an
+    /// absent or failing device only means that its contents were not checked.
     pub fn exit_code(&self) -> u8 {
         if self.is_damaged_elsewhere() {
             return exit::LEFT;
@@ -215,14 +215,14 @@ impl Outcome {
         }
     }
 
-    /// Whether something is damaged on a device that could be read.
+    /// Returns whether something is damaged on a device that could be read.
     fn is_damaged_elsewhere(&self) -> bool {
         let damage = |finding: &&Finding| finding.severity == Severity::Damage;
         let mut damaged = self.last().findings.iter().filter(damage);
         damaged.any(|finding| !self.failing.contains(finding.device))
     }
 
-    /// The document that `--json` prints.
+    /// Returns the document that `--json` prints.
     pub fn document(&self) -> CheckDocument {
         let report = self.last();
         let findings = |report: &Report| report.findings.iter().map(|f| self.finding(f)).collect();
@@ -261,7 +261,7 @@ impl Outcome {
         }
     }
 
-    /// That the device of a finding has another size than it should, if the finding is about that.
+    /// Returns the entry of `resized` for the finding's device, if the finding is about the device's size.
     fn resized(&self, finding: &Finding) -> Option<&(DeviceId, String, String)> {
         let is_about_it = finding.what == "superblock" && finding.severity == Severity::Damage;
         self.resized.iter().find(|(id, ..)| is_about_it && *id == finding.device)
@@ -271,12 +271,12 @@ impl Outcome {
         self.resized(finding).map_or_else(|| self.named(&finding.why), |(_, why, _)| why.clone())
     }
 
-    /// Whether it would be repaired if the pool opened.
+    /// Returns whether the repair of this finding waits for the pool to open.
     fn is_hindered(&self, finding: &Finding) -> bool {
         self.obstacle.is_some() && matches!(finding.remedy, Remedy::Roots | Remedy::Free)
     }
 
-    /// What helps, with the device's name in place of `NAME`.
+    /// Returns the advice, with the device's name in place of `NAME`.
     fn advice(&self, finding: &Finding) -> String {
         if let Some((_, _, advice)) = self.resized(finding) {
             return advice.clone();
@@ -301,12 +301,12 @@ impl Outcome {
         })
     }
 
-    /// A text with devices' names in place of their numbers.
+    /// Returns the text with devices' names in place of their numbers.
     fn named(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        // From the highest on: #1 begins #10 as well.
+        // The highest number comes first, because #1 is a prefix of #10.
         for (id, entry) in self.described.file.devices.iter().enumerate().rev() {
-            // What opening would say of one device.
+            // A text about one device has the form of an error of opening the pool.
             if text.starts_with(&format!("device {} ", DeviceId(id as u8))) && !text.contains("one of them") {
                 text = text.replace(" NAME", &format!(" {}", entry.name));
             }
@@ -315,7 +315,7 @@ impl Outcome {
         text
     }
 
-    /// For people.
+    /// Returns the text that is printed without `--json`.
     pub fn human(&self, width: Width) -> String {
         let mut text = String::new();
         self.describe(&self.found, &mut text, width);
@@ -367,7 +367,7 @@ impl Outcome {
         }
     }
 
-    /// The devices of which not everything could be checked, and why.
+    /// Returns the devices that could not be checked completely, each with the reason.
     fn unchecked(&self) -> Vec<String> {
         let say = |why: &'static str| move |id| format!("device {} {why}", self.described.named(id));
         let absent = self.absent.iter().map(say("does not exist"));

@@ -1,4 +1,4 @@
-//! `weir pool create`: devices become a pool.
+//! `weir pool create` makes a pool of the devices that the pool file names.
 
 use super::metadata;
 use super::occupied::refuse_occupied;
@@ -12,10 +12,11 @@ use weir_device::{Device, Devices, Made};
 use weir_map::{MapError, NewDevice, NewPool, PoolId, Superblock};
 use weir_model::{Bytes, DeviceOffset, Store};
 
-/// Makes the pool a pool file describes.
+/// Creates the pool that a pool file describes.
 ///
 /// # Errors
-/// If it cannot be made; then nothing was changed.
+/// Fails if the pool cannot be created. Unless a device failed while it was written to, nothing has changed
+/// then.
 pub(crate) fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
     let described = Described::read(pool_file)?;
     pool::refuse_served(&described)?;
@@ -23,13 +24,14 @@ pub(crate) fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
     pool::status(pool_file)
 }
 
-/// Makes the pool the file describes, of blank devices; with `force`, of any, and everything on them is lost.
+/// Creates the pool of blank devices. With `force`, it takes devices that are not blank and all their data is
+/// lost.
 ///
-/// All devices are looked at before one is written to.
+/// It inspects all devices before it writes to one.
 ///
 /// # Errors
-/// If a device cannot be used, or is not blank and `force` is not given: then nothing was changed, and files that
-/// were created are removed again. If a device fails while it is written to.
+/// Fails if a device cannot be used, or is not blank and `force` is not given. Nothing has changed then, and
+/// files that were created are removed again. Also fails if a device fails while it is written to.
 fn make(described: &Described, force: bool) -> Result<(), Failure> {
     let mut made = MadeFiles::default();
     let mut devices = described.open_to_create(|device| made.note(device))?;
@@ -48,8 +50,8 @@ fn make(described: &Described, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has the file system set aside the space for the metadata of one device, so that one which fills up later
-/// does not stop the pool from writing its map.
+/// Makes the file system allocate the space for one device's metadata. Otherwise a file system that fills up
+/// later would stop the pool from writing its map.
 pub(super) fn reserve_on(devices: &Devices, sb: &Superblock) -> Result<(), Failure> {
     let Some(device) = devices.get(sb.device) else { return Ok(()) };
     let page = Bytes(weir_map::PAGE as u64);
@@ -61,8 +63,8 @@ pub(super) fn reserve_on(devices: &Devices, sb: &Superblock) -> Result<(), Failu
     Ok(device.reserve(Superblock::second_at(sb.size), page)?)
 }
 
-/// Writes zeros where the engine will read to find out how fast the device is: a read of a hole in a file
-/// asks nothing of a disk, and the slowest device would pass for the fastest.
+/// Writes zeros where the engine's probe reads to measure the device. A read of a hole in a file causes no
+/// disk I/O, and the slowest device would then appear as the fastest.
 pub(super) fn fill_probed(
     described: &Described,
     devices: &mut Devices,
@@ -85,7 +87,6 @@ fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Fai
     });
     let in_order = in_order.collect();
     Ok(NewPool {
-        // Random.
         id: PoolId(uuid::Uuid::new_v4().into_bytes()),
         name: described.file.name.clone(),
         extent: described.file.extent,
@@ -94,7 +95,8 @@ fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Fai
     })
 }
 
-/// What opening the devices made of their files: undone unless the pool comes to be.
+/// The changes that opening the devices made to their files. Dropping the value undoes them, unless
+/// [`MadeFiles::keep`] was called.
 #[derive(Debug, Default)]
 pub(super) struct MadeFiles(Vec<(PathBuf, Made)>);
 
@@ -111,7 +113,8 @@ impl MadeFiles {
 impl Drop for MadeFiles {
     fn drop(&mut self) {
         for (path, made) in &self.0 {
-            // Nothing more can be done about a file that cannot be undone; the command has failed anyway.
+            // A failure to undo is ignored: the command has already failed, and nothing else would remove the
+            // file.
             let _ = match made {
                 Made::Nothing => Ok(()),
                 Made::Size => File::options().write(true).open(path).and_then(|file| file.set_len(0)),

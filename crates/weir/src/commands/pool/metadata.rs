@@ -1,5 +1,5 @@
-//! Which devices get a new pool's metadata: the one whose flush answers first, as measured, and a second
-//! one that mirrors it.
+//! Selects the devices for a new pool's metadata: the one with the lowest measured flush response time, and a
+//! second one that mirrors it.
 
 use crate::failure::Failure;
 use crate::pool_file::{DeviceEntry, PoolFile};
@@ -7,17 +7,20 @@ use std::time::Instant;
 use weir_device::Devices;
 use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, Nanos, Store};
 
-/// Write-and-flush pairs tried on each device.
+/// Number of write-and-flush pairs measured on each device.
 const TRIES: u32 = 5;
-/// Responses closer than this count as equal; the device named first wins.
+/// Resolution of the comparison. Response times in the same step count as equal, and the device that the pool
+/// file names first wins.
 const GRAIN: Nanos = Nanos::micros(50);
 
-/// Selects the metadata devices: those declared, one or two; else the durable one with the lowest
-/// flush response, mirrored to the next best that is not a disk if there is one, so that no flush waits
-/// for an arm. Overwrites the first page of the devices it measures.
+/// Selects the metadata devices.
+///
+/// The pool file may declare one or two. Otherwise it selects the durable device with the lowest flush
+/// response time, and mirrors it to the next best device that is not a hard disk, if there is one: no flush
+/// should wait for a seek. Overwrites the first page of the devices it measures.
 ///
 /// # Errors
-/// If no device may carry metadata, or one fails.
+/// Fails if no device may carry metadata, or if a device fails.
 pub(super) fn select(pool: &PoolFile, devices: &mut Devices) -> Result<Vec<DeviceId>, Failure> {
     let numbered = || pool.devices.iter().zip((0u8..).map(DeviceId));
     let declared: Vec<_> =
@@ -61,8 +64,8 @@ fn measured(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_model::Io
     Ok(least)
 }
 
-/// What the modelled drive would take, on average over the device: it is what the pool will meet when
-/// it is served.
+/// Returns the modelled drive's flush response time, averaged over the device. The served pool will see the
+/// same response time.
 fn modelled(pace: &str, entry: &DeviceEntry, devices: &Devices, id: DeviceId) -> Nanos {
     let size = devices.get(id).map(|device| device.size()).or(entry.size).unwrap_or(Bytes::gib(1));
     weir_timing::model(pace, size)
@@ -76,7 +79,7 @@ mod tests {
     use crate::pool_file::parse;
     use weir_model::ErrorKind;
 
-    /// Chooses among three devices that differ by these lines of the pool file.
+    /// Selects among three devices that differ by these lines of the pool file.
     fn choose(lines: [&str; 3]) -> Result<Vec<u8>, Failure> {
         let folder = tempfile::tempdir().expect("a folder");
         let mut text = "[pool]\nname = \"x\"\n".to_owned();

@@ -1,4 +1,4 @@
-//! `weir pool`: a pool is made, shown, checked, saved.
+//! `weir pool` creates, shows, checks, repairs and saves a pool.
 
 pub mod check;
 mod create;
@@ -106,10 +106,10 @@ pub enum PoolCommand {
     },
 }
 
-/// Carries out the command; its exit code.
+/// Runs the command and returns its exit code.
 ///
 /// # Errors
-/// If it cannot be done.
+/// Fails if the command cannot be carried out.
 pub(crate) fn run(command: PoolCommand, common: &Common) -> Result<u8, Failure> {
     let pool_file = &common.pool;
     match command {

@@ -1,4 +1,4 @@
-//! Devices that hold something already: no pool is made of them unasked.
+//! Refuses devices that already hold something, so that no pool overwrites them without `--force`.
 
 use crate::devices::Described;
 use crate::failure::Failure;
@@ -7,10 +7,10 @@ use weir_map::MapError;
 use weir_map::create::read_superblock;
 use weir_model::{DeviceId, DeviceSet};
 
-/// Refuses those of `these` devices that are not blank, saying of each what it holds.
+/// Refuses those of `these` devices that are not blank; the message says what each one holds.
 ///
 /// # Errors
-/// If there are any, or one cannot be read. No device was changed.
+/// Fails if a device is not blank or cannot be read. No device has been changed then.
 pub(super) fn refuse_occupied(
     described: &Described,
     devices: &mut Devices,
@@ -36,7 +36,7 @@ pub(super) fn refuse_occupied(
     }
 }
 
-/// What a device holds, completing "the device holds ..."; `None` if it is blank.
+/// Returns what a device holds, as the end of the sentence "the device holds ..."; `None` if it is blank.
 fn contents(described: &Described, devices: &mut Devices, id: DeviceId) -> Result<Option<String>, Failure> {
     let Some(size) = devices.get(id).map(Device::size) else { return Ok(None) };
     match read_superblock(devices, id, size) {

@@ -1,4 +1,4 @@
-//! `weir pool replace`: a blank device takes the place of one that is gone for good.
+//! `weir pool replace` puts a blank device in the place of a lost one.
 
 use super::create::{MadeFiles, fill_probed, reserve_on};
 use super::occupied::refuse_occupied;
@@ -14,13 +14,15 @@ use weir_map::create::read_superblock;
 use weir_map::{NewDevice, Superblock};
 use weir_model::DeviceId;
 
-/// Has a blank device take the place of the one of this name, at the path that the pool file gives. The pool
-/// must not be served; the other devices must be there, as [`Accept`] says. With `force` it need not be
-/// blank.
+/// Replaces the device of this name with a blank one at the path that the pool file gives.
+///
+/// The pool must not be served, and the other devices must be present, except those that [`Accept`] exempts.
+/// With `force` the new device need not be blank.
 ///
 /// # Errors
-/// If something is on the device that is gone alone, the new one is too small, not blank or in use, or the
-/// pool cannot be opened without it. A file that was created for it is removed again.
+/// Fails if the lost device alone holds data; if the new device is too small, not blank or in use; or if the
+/// pool cannot be opened without the lost device. A file that was created for the new device is removed
+/// again.
 pub(crate) fn replace(pool_file: &Path, name: &str, accept: &Accept, force: bool) -> Result<Status, Failure> {
     let described = Described::read(pool_file)?;
     progress::during("replacing the device", || take_in(&described, name, accept, force))?;
@@ -60,7 +62,7 @@ fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> R
     fill_probed(described, &mut devices, &superblock)
 }
 
-/// Refuses to replace a device that is the pool's own.
+/// Refuses to replace a device that is present and belongs to this pool.
 fn refuse_if_there(described: &Described, devices: &mut Devices, id: DeviceId) -> Result<(), Failure> {
     let Some(size) = devices.get(id).map(Device::size) else { return Ok(()) };
     let found = read_superblock(devices, id, size).ok().flatten();

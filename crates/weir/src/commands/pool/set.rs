@@ -1,4 +1,4 @@
-//! `weir pool set`: how a served pool is run until its server ends.
+//! `weir pool set` changes how a served pool runs until its server ends.
 
 use crate::devices::Described;
 use crate::failure::Failure;
@@ -7,10 +7,10 @@ use crate::status::Status;
 use std::path::Path;
 use weir_serve::control::Request;
 
-/// Has the server use another policy, as tuned in the pool file.
+/// Makes the server use another policy, with its tuning from the pool file.
 ///
 /// # Errors
-/// If the pool is not served.
+/// Fails if the pool is not served.
 pub(super) fn policy(pool_file: &Path, name: &str) -> Result<Status, Failure> {
     let described = Described::read(pool_file)?;
     let request = Request::SetPolicy { name: name.to_owned(), tuning: pool::tuning(&described, name) };

@@ -1,4 +1,4 @@
-//! The arguments of `weir repro`.
+//! Defines the arguments of `weir repro`.
 
 use crate::args::duration;
 use clap::Args;

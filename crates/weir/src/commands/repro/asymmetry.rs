@@ -1,5 +1,8 @@
-//! Measurement-driven migration between a flash drive of 2008 and a disk that write better or worse than each
-//! other (the dissertation's chapter II): each drive alone, both striped, striped with migration, two disks.
+//! Reproduces measurement-driven migration between a flash drive of 2008 and a disk (the dissertation's
+//! chapter II).
+//!
+//! The flash drive writes better or worse than the disk. The configurations are each drive alone, both
+//! striped, both striped with migration, and two disks.
 
 use super::lab::{A_THIRD, Experiment, Results, pool};
 use super::loads::{Course, Dirty, WRITERS, postmark, shape, words};
@@ -21,7 +24,7 @@ const DISK: (&str, Bytes) = ("sp2504c", Bytes(250_000_000_000));
 const MEMORIGHT: (&str, Bytes) = ("memoright-gt", Bytes(32_000_000_000));
 const TRANSCEND: (&str, Bytes) = ("transcend-ts16g", Bytes(16_000_000_000));
 
-/// The pools compared, by name.
+/// Returns the compared pools, by name.
 fn pools() -> Vec<(&'static str, PoolSpec)> {
     vec![
         ("disk", pool(CHUNK, &[DISK])),
@@ -33,16 +36,18 @@ fn pools() -> Vec<(&'static str, PoolSpec)> {
     ]
 }
 
-/// How a pool is run: a policy and its tuning, by name.
+/// A policy and its tuning: the name in experiments, the policy, and the keys that differ from the defaults.
 type Way = (&'static str, &'static str, &'static [(&'static str, f64)]);
 const STRIPED: Way = ("striped", "stripe", &[]);
 const MIGRATION: Way = ("migration", "asymmetry", &[TOKENS]);
 const MIGRATION_2: Way = ("migration-2", "asymmetry", &[TOKENS, ("large_stay", 1.0)]);
-/// The dissertation says only that few were made; the same group's next one has 4 a second.
+/// Moves a second. The dissertation says only that there were few; the same group's next publication has 4 a
+/// second.
 const TOKENS: (&str, f64) = ("tokens", 4.0);
 
-/// NFS operations in SPECsfs 3.0's proportions. What is asked for again is answered from memory, so that
-/// the drives see about one read to four writes.
+/// Returns a mix of NFS operations in SPECsfs 3.0's proportions.
+///
+/// Memory answers repeated reads, so the drives see about one read to four writes.
 fn sfs() -> Mix {
     Mix {
         weights: Weights { look: 66, touch: 3, read: 18, append: 0, overwrite: 9, make: 2, remove: 2 },
@@ -61,10 +66,10 @@ fn sfs() -> Mix {
 
 const CLIENTS: usize = 12;
 
-/// Four moves a second take hours until most of what is asked for has moved: the paper shows its NFS load after
-/// 12,000 seconds.
+/// Duration of the long experiments. At four moves a second it takes hours until most of the requested data
+/// has moved; the paper shows its NFS load after 12,000 seconds.
 const LONG: Nanos = Nanos::secs(3 * 3600);
-/// Postmark's 400,000 transactions took half an hour.
+/// Duration of the short experiments. Postmark's 400,000 transactions took half an hour.
 const SHORT: Nanos = Nanos::secs(1800);
 
 fn experiments(_: &Setting) -> Vec<Experiment> {
@@ -116,8 +121,10 @@ fn large_files() -> super::lab::MakeLoad {
     Course::of(2, shape(Bytes::gib(6), Bytes::mib(600), Dirty::HALF)).mixed(postmark(4000, 1, 500_000))
 }
 
-/// Four processes with a file of 512 MiB each, past the memory; so many of them read, the others write. Its
-/// records are drawn by Zipf's law, the first one most often: what is used most lies together.
+/// Returns the load of four processes, of which `readers` read and the others write.
+///
+/// Each has a file of 512 MiB and bypasses the memory. It selects records by Zipf's law, the first one most
+/// often, so frequent records are adjacent.
 fn zipf(readers: usize) -> super::lab::MakeLoad {
     let of = |number: usize| {
         let reads = if number < readers { 100 } else { 0 };

@@ -1,7 +1,8 @@
-//! Caches on flash that choose what they admit (HEC, the dissertation's chapter 3): a database beside its backup, four
-//! admission policies, caches of 50, 70 and 90 % of what each policy admits.
+//! Reproduces flash caches with selective admission (HEC, the dissertation's chapter 3): a database beside
+//! its backup, four admission policies, and caches of 50, 70 and 90 % of the critical size of each policy.
 //!
-//! The paper's trace is not to be had; ours is `oltp+backup` of [`weir_sim::load::NAMED_LOADS`], which anybody can generate.
+//! The paper's trace is not available. The reproduction uses `oltp+backup` of
+//! [`weir_sim::load::NAMED_LOADS`], which anybody can generate.
 
 use super::Published::Size;
 use super::args::ReproArgs;
@@ -28,24 +29,25 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
 };
 
 const LOAD: &str = "oltp+backup";
-/// The backup reads everything twice: the first time warms the caches, as the paper does it with its trace.
+/// Duration of the load. The backup reads everything twice; the first pass warms the caches, as the paper
+/// does with its trace.
 const LASTS: Nanos = Nanos::secs(439);
 
 /// A row of the published table.
 struct Row {
     policy: Policy,
-    /// Of the critical size.
+    /// Size of the cache, in percent of the critical size.
     percent: u32,
-    /// GiB of flash, of which 20 % are in reserve.
+    /// Flash in GiB, of which 20 % are in reserve.
     size: f64,
-    /// GiB of reads that hit.
+    /// Reads that hit, in GiB.
     read: f64,
-    /// Of reads.
+    /// Share of reads that hit.
     hits: f64,
     clwa: f64,
 }
 
-/// An admission policy: its name in the paper, and here.
+/// An admission policy: its name in the paper, and its name in weir.
 type Policy = (&'static str, &'static str);
 const ALL: Policy = ("ADMIT_ALL", "all");
 const SSEQR: Policy = ("SSEQR", "sequential");
@@ -73,7 +75,7 @@ const PUBLISHED: [Row; 12] = [
     row(BOTH, 90, [96.43, 150.94, 0.5734, 1.97]),
 ];
 
-/// What the caches came to, by name.
+/// Results of the caches, by name.
 #[derive(Debug, Default)]
 pub(super) struct Caches(BTreeMap<String, CacheOutcome>);
 
@@ -82,7 +84,7 @@ fn name(policy: Policy, percent: u32) -> String {
 }
 
 impl Caches {
-    /// Outcomes of which every figure is 1.
+    /// Returns results in which every figure is 1.
     #[cfg(test)]
     pub(super) fn pretended() -> Self {
         let counts = weir_sim::cache::Counts { accesses: 1, requests: 1, bytes: 1, ..Default::default() };
@@ -119,7 +121,7 @@ impl Experiments for Caches {
     }
 }
 
-/// Plays the trace to all caches, or those `--only` names.
+/// Replays the trace on all caches, or on those that `--only` names.
 fn run(args: &ReproArgs) -> Result<Caches, Failure> {
     let wanted: Vec<_> = POLICIES
         .into_iter()
@@ -141,10 +143,10 @@ fn run(args: &ReproArgs) -> Result<Caches, Failure> {
     })
 }
 
-/// The trace, and how large a cache each admission policy needs for the part that is counted.
+/// The trace, and the critical size of each admission policy in the part of the trace that counts.
 struct Trace {
     blocks: BlockTrace,
-    /// Requests.
+    /// Number of requests that warm the caches.
     warm_up: usize,
     critical: Vec<(&'static str, u64)>,
 }
@@ -179,7 +181,8 @@ impl Trace {
         Ok(Self { blocks, warm_up, critical })
     }
 
-    /// The cache that evicts what was written longest ago, as in the paper; `None` if weir has no such policy.
+    /// Replays the trace on a cache that evicts the least recently written block, as in the paper. Returns
+    /// `None` if weir has no such policy.
     fn play(&self, admission: &str, percent: u32) -> Option<CacheOutcome> {
         let (_, critical) = self.critical.iter().find(|(policy, _)| *policy == admission)?;
         let setup = Setup {
@@ -214,7 +217,7 @@ const READ: Column = Column {
     here: |outcome| (outcome.reads.bytes - outcome.reads.missed_bytes) as f64,
 };
 
-/// Cells of the table to one another: what one policy came to at a size, and another at another.
+/// Returns ratios of cells of the table: one policy at one size to another policy or size.
 fn figures(caches: &Caches) -> Vec<Figure> {
     let cell = |(policy, percent): (Policy, u32), column: &Column| {
         let row = PUBLISHED.iter().find(|row| row.policy == policy && row.percent == percent);
@@ -225,7 +228,7 @@ fn figures(caches: &Caches) -> Vec<Figure> {
         let ((published, here), (to_published, to_here)) = (cell(one, column), cell(other, column));
         Figure::new(what, Size(published / to_published), here / to_here)
     };
-    // Every policy beside every one above it in the table.
+    // Each policy is paired with every policy above it in the table.
     let pairs = || (1..4).flat_map(|one| (0..one).map(move |other| (POLICIES[one], POLICIES[other])));
     let mut all: Vec<_> = pairs()
         .map(|(one, other)| {

@@ -1,4 +1,4 @@
-//! Hystor: part of the working set also on an SSD, and writes buffered there (the paper's section 7).
+//! Reproduces Hystor: an SSD holds a part of the working set and buffers writes (the paper's section 7).
 
 use super::lab::{Experiment, MakeLoad, Results, pool};
 use super::loads::{Course, Dirty, WRITERS, postmark, shape, words};
@@ -17,30 +17,31 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
 };
 
 const EXTENT: Bytes = Bytes::kib(128);
-/// Behind a RAID controller that acknowledges what is on the media: see docs/policies/reproductions.md.
+/// The disk, behind a RAID controller that acknowledges a write once it is on the media. See
+/// `docs/policies/reproductions.md`.
 const DISK: (&str, Bytes) = ("hdd-15k-through", Bytes(73_400_000_000));
 const SSD: (&str, Bytes) = ("intel-x25-e-fresh", Bytes(32_000_000_000));
 
-/// Parts of the working set, and of the SSD's space for writes, in percent.
+/// Sizes of the SSD in percent of the working set, and of the write-back area in percent of the SSD.
 const SPACES: [u64; 5] = [20, 40, 60, 80, 100];
 const BUFFERS: [u64; 2] = [0, 30];
 
-/// The paper measured second runs: a run, a pause in which what it showed is moved, the run that counts; as
-/// shares of the time.
+/// Shares of the time at which the pause begins and ends. The paper measured second runs: a first run, a
+/// pause in which the mover migrates by what it has learned, and the run that counts.
 const LEARNT: f64 = 0.3;
 const RESTED: f64 = 0.6;
 
-/// A load: its name, its working set, how it is made, and its processes.
+/// A load, with its duration and the settings for it.
 struct Known {
     name: &'static str,
-    /// The blocks it was seen to ask for.
+    /// Size of the set of blocks that the load was observed to access.
     working_set: Bytes,
     make: fn() -> MakeLoad,
     processes: usize,
     lasts: Nanos,
-    /// How often blocks are chosen, in seconds: the paper does not say.
+    /// Period of the policy's selection in seconds, which the paper does not state.
     period: f64,
-    /// Of a device's time, what moves and scrubbing take while clients use it.
+    /// Share of a device's time for migration and scrubbing while clients use it.
     mover_share: Percent,
 }
 
@@ -55,7 +56,7 @@ const LOADS: [Known; 3] = [
         period: 2.0,
         mover_share: Percent(5),
     },
-    // The paper's worst case for scrubbing, which is held back by nothing.
+    // In the paper's worst case for scrubbing, nothing limits the scrubbing.
     Known {
         name: "email",
         working_set: Bytes::mib(157),
@@ -76,7 +77,7 @@ const LOADS: [Known; 3] = [
     },
 ];
 
-/// With the journal such a file system has by default.
+/// Returns a file system with the journal that it has by default.
 fn ext3(size: Bytes, memory: Bytes) -> Shape {
     Shape { journal: Bytes::mib(128), age: Nanos::secs(5), ..shape(size, memory, Dirty::MOST) }
 }
@@ -85,19 +86,21 @@ fn second_run(shape: Shape) -> Course {
     Course { pause: LEARNT..RESTED, ..Course::of(1, shape) }
 }
 
-/// 20,000 files in 100 directories; the memory is so small that reads reach the drives, as they did.
+/// Returns the load of Postmark with 20,000 files in 100 directories. The memory is so small that reads reach
+/// the drives, as they did in the paper.
 fn mail() -> MakeLoad {
     second_run(ext3(Bytes::mib(512), Bytes::mib(240))).mixed(postmark(20_000, 100, 10_000))
 }
 
-/// 500 files in 500 directories, appended to, most of them small, as mails are; each change is synced.
+/// Returns the load of a mail server: 500 files in 500 directories, most of them small, with appends. Each
+/// change is synced.
 fn email() -> MakeLoad {
     let mut mix = postmark(500, 500, 40_000);
     (mix.mostly_small, mix.sync) = (true, true);
     second_run(ext3(Bytes::mib(256), Bytes::mib(128))).mixed(mix)
 }
 
-/// One table read from start to end, by a query that takes its time over each piece.
+/// Returns the load of a query that reads one table from start to end and computes after each piece.
 fn scan() -> MakeLoad {
     words("scan size=128KiB over=1230MiB think=300us".into())
 }
@@ -121,7 +124,7 @@ fn experiments(_: &Setting) -> Vec<Experiment> {
         add("ssd".into(), &[SSD], "sequential", Vec::new());
         for space in SPACES {
             for buffer in BUFFERS {
-                // The policy takes 85 % of the fast device, which has room for metadata besides.
+                // The policy uses 85 % of the fast device, which also needs space for metadata.
                 let room = load.working_set.0 * space / 85 + Bytes::mib(64).0;
                 let fast = (SSD.0, Bytes(room.next_multiple_of(EXTENT.0)));
                 let tuning = vec![("write_back", buffer as f64 / 100.0), ("period", load.period)];
@@ -140,7 +143,7 @@ fn figures(results: &Results) -> Vec<Figure> {
     use Published::{Between, Less, Size};
     let mut all = Vec::new();
     let with = |load: &str, space, buffer| format!("{load}, {}", of(space, buffer));
-    // Times: the inverse of rates.
+    // Ratios of times are inverse ratios of rates.
     let mut time = |what: &str, published, one: &str, other: &str| {
         all.push(Figure::new(what, published, results.ratio(other, one)));
     };

@@ -12,29 +12,29 @@ use weir_policy::harm::{Moves, Rules};
 use weir_policy::placement::{Placement, Settings, known};
 use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Outcome, Plan, PoolSpec, SimError, place};
 
-/// How an experiment's load is made, from a seed and the time it is to last.
+/// Creates an experiment's load from a seed and the load's duration.
 pub(super) type MakeLoad = Box<dyn Fn(u64, Nanos) -> Result<Box<dyn Load>, SimError> + Send + Sync>;
 
 /// An experiment: a load on a pool of modelled drives under a policy.
 pub(super) struct Experiment {
-    /// What distinguishes it from the others.
+    /// Name of the experiment, unique among the experiments.
     pub(super) name: String,
     pub(super) pool: PoolSpec,
     pub(super) policy: &'static str,
-    /// Keys of the policy that are not as they are by default.
+    /// Keys of the policy whose values differ from the defaults.
     pub(super) tuning: Vec<(&'static str, f64)>,
     pub(super) load: MakeLoad,
-    /// Clients of the closed loop.
+    /// Number of clients in the closed loop.
     pub(super) clients: usize,
     pub(super) lasts: Nanos,
-    /// The share of it that warms up.
+    /// Share of the duration that is warm-up.
     pub(super) warms_up: f64,
 }
 
-/// The share that warms up where the paper suggests no other.
+/// Warm-up share for papers that suggest no other.
 pub(super) const A_THIRD: f64 = 1.0 / 3.0;
 
-/// A pool of these drives, each so large.
+/// Returns a pool of these drives with these sizes.
 pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
     let device = |(number, (model, size)): (usize, &(&str, Bytes))| DeviceSpec {
         name: format!("{model}-{number}"),
@@ -46,10 +46,10 @@ pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
     PoolSpec {
         extent: ExtentSize::new(extent).unwrap_or(ExtentSize::DEFAULT),
         devices: drives.iter().enumerate().map(device).collect(),
-        // The papers' tokens, quotas and periods alone bound what is moved.
+        // Only the papers' tokens, quotas and periods limit migration.
         mover_share: Percent(100),
         extent_cache: Bytes(0),
-        // The papers' prototypes stop for nothing.
+        // The papers' prototypes never stop migration.
         moves: Moves::Free(Rules::default()),
     }
 }
@@ -90,40 +90,42 @@ impl Experiment {
     }
 }
 
-/// What experiments came to, by name.
+/// Results of experiments, by name.
 #[derive(Debug, Default)]
 pub(super) struct Results(BTreeMap<String, Outcome>);
 
 impl Results {
-    /// All of them.
+    /// Returns all results.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Outcome)> {
         self.0.iter().map(|(name, outcome)| (&**name, outcome))
     }
 
-    /// What a load got done in a second, by its own measure or in requests; not a number if it was not run.
+    /// Returns the load's rate a second, in its own unit of work or in requests; NaN if the experiment was
+    /// not run.
     pub(super) fn rate(&self, name: &str) -> f64 {
         self.0.get(name).map_or(f64::NAN, |outcome| outcome.work_rate.unwrap_or(outcome.rate))
     }
 
-    /// The rate over some windows of the run.
+    /// Returns the mean rate of work in these windows of the run; NaN if the experiment was not run.
     pub(super) fn rate_in(&self, name: &str, windows: std::ops::Range<usize>) -> f64 {
         let Some(outcome) = self.0.get(name) else { return f64::NAN };
         let of = outcome.windows.get(windows).unwrap_or_default();
         of.iter().map(|window| window.work).sum::<f64>() / of.len().max(1) as f64
     }
 
-    /// One over another.
+    /// Returns the rate of one experiment divided by that of another.
     pub(super) fn ratio(&self, name: &str, other: &str) -> f64 {
         self.rate(name) / self.rate(other)
     }
 
-    /// The share of clients' commands the first device carried out.
+    /// Returns the share of clients' commands that the first device carried out; NaN if the experiment was
+    /// not run.
     pub(super) fn served_first(&self, name: &str) -> f64 {
         let first = self.0.get(name).and_then(|outcome| outcome.devices.first());
         first.map_or(f64::NAN, |device| device.served)
     }
 
-    /// Outcomes of which every figure is 1.
+    /// Returns results in which every figure is 1.
     #[cfg(test)]
     pub(super) fn pretended(names: Vec<String>) -> Self {
         let device = weir_sim::DeviceOutcome {
@@ -173,7 +175,7 @@ impl Results {
     }
 }
 
-/// Runs them all.
+/// Runs all experiments.
 pub(super) fn run(experiments: &[Experiment], args: &ReproArgs) -> Result<Results, Failure> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(String, Result<Outcome, Failure>)>> = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! The papers' loads: what is known of them, in the words of [`weir_sim`].
+//! Defines the papers' loads, as far as they are known, with the means of [`weir_sim`].
 
 use super::lab::MakeLoad;
 use crate::pool_file;
@@ -11,10 +11,10 @@ use weir_sim::load::mix::{Mix, Mixed, Weights};
 use weir_sim::load::parse;
 use weir_sim::load::process::{Processes, Program};
 
-/// Those who write back, besides the processes: as many commands as Linux has waiting at once.
+/// Number of write-back clients besides the processes: the number of commands that Linux keeps waiting.
 pub(super) const WRITERS: usize = 128;
 
-/// Of memory, what may be changed before writing back begins, and before who writes waits.
+/// Shares of memory that may be dirty before writeback begins, and before writing processes wait.
 #[derive(Clone, Copy)]
 pub(super) struct Dirty {
     background: f64,
@@ -22,16 +22,16 @@ pub(super) struct Dirty {
 }
 
 impl Dirty {
-    /// Linux before 2.6.22.
+    /// The defaults of Linux before 2.6.22.
     pub(super) const MOST: Self = Self { background: 0.1, most: 0.4 };
-    /// As it was where much of memory is taken otherwise: half of what is left at most.
+    /// The limits on a machine whose memory is mostly used otherwise: at most half of the rest.
     pub(super) const HALF: Self = Self { background: 0.1, most: 0.2 };
-    /// Linux from 2.6.22 to 2.6.28.
+    /// The defaults of Linux from 2.6.22 to 2.6.28.
     pub(super) const LEAST: Self = Self { background: 0.05, most: 0.1 };
 }
 
-/// A file system of those days: ext2 unless it has a journal, changes written back after 30 s or when there
-/// are many.
+/// Returns a file system of that time: ext2, because it has no journal unless the caller adds one. It writes
+/// back changes after 30 s, or when there are many.
 pub(super) fn shape(size: Bytes, memory: Bytes, dirty: Dirty) -> Shape {
     Shape {
         size,
@@ -44,7 +44,7 @@ pub(super) fn shape(size: Bytes, memory: Bytes, dirty: Dirty) -> Shape {
     }
 }
 
-/// Words, as `weir sim place` takes them.
+/// Creates the load that these words describe, as `weir sim place` takes them.
 pub(super) fn words(words: String) -> MakeLoad {
     Box::new(move |seed, _| parse(&words, seed, pool_file::size, pool_file::duration))
 }
@@ -53,15 +53,16 @@ pub(super) fn words(words: String) -> MakeLoad {
 #[derive(Clone)]
 pub(super) struct Course {
     pub(super) shape: Shape,
-    /// When each of them begins and the pause they all make, in shares of the time the load lasts.
+    /// Start of each process, as a share of the duration. `pause` is the pause that all processes make,
+    /// likewise.
     pub(super) begins: Vec<f64>,
     pub(super) pause: Range<f64>,
-    /// Processors they share; `None` if each has its own.
+    /// Number of processors that the processes share; `None` if each has its own.
     pub(super) processors: Option<usize>,
 }
 
 impl Course {
-    /// So many, who begin at once and do not pause.
+    /// Returns that many processes, which begin at once and do not pause.
     pub(super) fn of(processes: usize, shape: Shape) -> Self {
         Self { shape, begins: vec![0.0; processes], pause: 0.0..0.0, processors: None }
     }
@@ -78,7 +79,7 @@ impl Course {
         })
     }
 
-    /// Each of them runs a mix on files of its own.
+    /// Creates a load in which each process runs a mix on its own files.
     pub(super) fn mixed(self, mix: Mix) -> MakeLoad {
         Box::new(move |seed, lasts| {
             let mut files = Files::new(self.shape);
@@ -90,7 +91,8 @@ impl Course {
         })
     }
 
-    /// Each of them is a client of dbench's; operations take so much processor time.
+    /// Creates a load in which each process is a client of dbench. `takes` is the processor time of an
+    /// operation.
     pub(super) fn dbench(self, recording: Recording, takes: Nanos) -> MakeLoad {
         Box::new(move |_, lasts| {
             let program = |_: &f64| Box::new(Dbench::new(recording.clone(), takes)) as Box<dyn Program>;
@@ -100,8 +102,8 @@ impl Course {
     }
 }
 
-/// Postmark: transactions read a file or append to it, and make a file or remove one; a step is half a
-/// transaction.
+/// Returns Postmark's mix: a transaction reads a file or appends to it, and creates a file or removes one. A
+/// step of the mix is half a transaction.
 pub(super) fn postmark(files: u64, directories: u64, largest: u64) -> Mix {
     Mix {
         weights: Weights { read: 1, append: 1, make: 1, remove: 1, ..Weights::default() },

@@ -1,9 +1,9 @@
-//! `weir repro`: what the papers behind the policies measured, measured again in virtual time.
+//! `weir repro` repeats, in virtual time, the measurements of the papers behind the policies.
 //!
-//! A reproduction is a list of experiments (modelled drives or a cache, a policy with the paper's constants, a load of
-//! the paper's shape) and a list of figures: what the paper prints, beside the same ratio here. Absolute
-//! figures are not compared: the machines before the drives are not modelled. docs/policies/reproductions.md
-//! says what differs and why.
+//! A reproduction is a list of experiments (modelled drives or a cache, a policy with the paper's constants,
+//! a load of the paper's shape) and a list of figures: ratios that the paper prints, beside the same ratios
+//! measured here. It does not compare absolute figures, because the machines that used the drives are not
+//! modelled. `docs/policies/reproductions.md` lists the differences and their reasons.
 
 mod args;
 mod asymmetry;
@@ -30,20 +30,20 @@ use weir_model::ErrorKind;
 use weir_sim::load::dbench::Recording;
 use weir_sim::plot::{Compared, compared_svg};
 
-/// What a paper says of a ratio.
+/// A ratio as a paper publishes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Published {
-    /// Its size.
+    /// The paper prints the ratio.
     Size(f64),
-    /// From here to there.
+    /// The paper prints a range, from the least to the greatest.
     Between(f64, f64),
-    /// More than 1, as a picture shows or the text says without a figure.
+    /// More than 1: a picture or the text shows the direction without a figure.
     More,
-    /// Less than 1, likewise.
+    /// Less than 1: a picture or the text shows the direction without a figure.
     Less,
 }
 
-/// A published figure beside ours.
+/// A published figure beside the measured one.
 #[derive(Clone, Debug)]
 struct Figure {
     what: String,
@@ -57,19 +57,19 @@ impl Figure {
     }
 }
 
-/// How a figure compares.
+/// The result of comparing a published and a measured figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Agrees,
-    /// The same direction, but by more than [`FACTOR`] apart.
+    /// The direction is the same, but the figures differ by more than [`FACTOR`].
     Size,
-    /// What is better there is worse here.
+    /// The better configuration of the paper is the worse one here.
     Direction,
 }
 
 /// Figures within this factor agree.
 const FACTOR: f64 = 1.5;
-/// Ratios so close to 1 have no direction.
+/// Ratios this close to 1 have no direction.
 const EVEN: f64 = 0.05;
 
 impl Figure {
@@ -92,22 +92,22 @@ impl Figure {
     }
 }
 
-/// A paper's measurements.
+/// A reproduction of a paper's measurements.
 struct Reproduction {
     name: &'static str,
     about: &'static str,
-    /// The paper and where in it.
+    /// The paper, and the place in it.
     source: &'static str,
     measures: Measures,
-    /// What is to be said besides.
+    /// Returns remarks on the reproduction.
     notes: fn(&Setting) -> Vec<String>,
 }
 
-/// What is measured, and what figures come of it.
+/// The experiments, and the function that derives the figures from their results.
 enum Measures {
     /// Loads on pools of modelled drives.
     Pools { experiments: fn(&Setting) -> Vec<Experiment>, figures: fn(&Results) -> Vec<Figure> },
-    /// A trace played to caches.
+    /// A trace that is replayed on caches.
     Caches { run: fn(&ReproArgs) -> Result<Caches, Failure>, figures: fn(&Caches) -> Vec<Figure> },
 }
 
@@ -132,37 +132,37 @@ impl Measures {
     }
 }
 
-/// What of it the command line decides.
+/// Settings from the command line.
 #[derive(Clone, Debug)]
 struct Setting {
-    /// dbench's load file, if one was named.
+    /// The load file of dbench, if one was named.
     recording: Option<Recording>,
 }
 
 const ALL: &[Reproduction] =
     &[asymmetry::REPRODUCTION, hec::REPRODUCTION, hystor::REPRODUCTION, wardrop::REPRODUCTION];
 
-/// The names of all reproductions.
+/// Returns the names of all reproductions.
 fn names() -> Vec<&'static str> {
     ALL.iter().map(|one| one.name).collect()
 }
 
-/// The document `weir repro --json` prints without a name: all reproductions.
+/// Returns the document that `weir repro --json` prints without a name: all reproductions.
 fn document() -> ReproDocument<'static> {
     let one = |r: &Reproduction| ReproductionPart { name: r.name, about: r.about, source: r.source };
     ReproDocument::List { reproductions: ALL.iter().map(one).collect() }
 }
 
-/// All reproductions, for people.
+/// Returns the list of all reproductions as text.
 fn list(width: Width) -> String {
     let rows = ALL.iter().map(|r| [r.name.to_owned(), r.about.to_owned(), r.source.to_owned()]);
     Table::new(["NAME", "WHAT", "FROM"], rows).prose("WHAT").text(width)
 }
 
-/// Runs a reproduction and shows what it came to; without a name, which there are.
+/// Runs a reproduction and prints its results. Without a name, lists all reproductions.
 ///
 /// # Errors
-/// If a file cannot be read, or an experiment is not possible.
+/// Fails if a file cannot be read, or if an experiment cannot run.
 pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
     match &args.name {
         None => show(common, &document(), list),
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
 /// Runs the reproduction of that name.
 ///
 /// # Errors
-/// If there is none, a file cannot be read, or an experiment is not possible.
+/// Fails if there is no such reproduction, if a file cannot be read, or if an experiment cannot run.
 fn reproduce(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
     args.plot.iter().try_for_each(|path| files::may_replace(path, files::OutputKind::Picture))?;
     let known = ALL.iter().find(|one| one.name == name);
@@ -189,7 +189,7 @@ fn reproduce(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
     })?;
     let setting = Setting { recording: args.dbench.as_deref().map(recording).transpose()? };
     let (figures, experiments) = reproduction.measures.run(&setting, args)?;
-    // A ratio of what was not run is none.
+    // A ratio with an experiment that was not run is not finite.
     let figures: Vec<_> = figures.into_iter().filter(|figure| figure.here.is_finite()).collect();
     if let Some(path) = &args.plot {
         let compared = |figure: &Figure| Compared {
@@ -243,7 +243,8 @@ mod tests {
         assert_eq!(verdict(Published::Less, 1.01), Verdict::Direction);
     }
 
-    /// What is better in the papers is better here: the loads that are quick to run, for a short time.
+    /// Tests that the better configuration of each paper is the better one here, with short runs of the fast
+    /// experiments.
     #[test]
     fn no_direction_is_the_other_way_round() {
         let short = [
@@ -273,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Every experiment a figure needs is there: with all of them run, every figure is a number.
+    /// Tests that all experiments that figures need exist: once all have run, every figure is a number.
     #[test]
     fn figures_need_no_experiment_that_is_not_there() {
         let setting = Setting { recording: None };

@@ -1,4 +1,4 @@
-//! What a reproduction came to, for people and as JSON.
+//! Formats the results of a reproduction as text and as JSON.
 
 use super::lab::Results;
 use super::{Figure, Published, Verdict};
@@ -8,15 +8,15 @@ use serde::Serialize;
 use weir_sim::cache::CacheFigures;
 use weir_sim::{Outcome, Responses};
 
-/// What experiments came to.
+/// The results of a reproduction's experiments.
 pub(super) trait Experiments: std::fmt::Debug {
-    /// Each of them, for `--json`.
+    /// Returns each result for `--json`.
     fn document(&self) -> Vec<ExperimentPart>;
-    /// All of them, for people.
+    /// Returns a table of all results.
     fn table(&self, width: Width) -> String;
 }
 
-/// A reproduction that was run.
+/// The results of a reproduction.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) name: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// The document that `--json` prints.
+    /// Returns the document that `--json` prints.
     pub(super) fn document(&self) -> ReproDocument<'_> {
         ReproDocument::Report {
             reproduction: self.name,
@@ -40,7 +40,7 @@ impl Report {
         }
     }
 
-    /// Two tables: the figures, and what the experiments came to.
+    /// Returns the text that is printed without `--json`: a table of figures and a table of experiments.
     pub(super) fn human(&self, width: Width) -> String {
         let mut text = format!("{}: {}; seed {}\n\n", self.name, self.source, self.seed);
         let figures = Table::new(["RATIO", "PUBLISHED", "HERE", ""], self.figures.iter().map(figure_row));

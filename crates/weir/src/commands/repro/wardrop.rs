@@ -1,5 +1,7 @@
-//! Equal response times (the dissertation's chapter III): an SSD of 2008 and disks of 15,000 turns, under
-//! dbench, a file server's mix of operations, and a load that grows from one process to ten.
+//! Reproduces equal response times (the dissertation's chapter III) on an SSD of 2008 and disks of 15,000
+//! rpm.
+//!
+//! The loads are dbench, a file server's mix of operations, and a load that grows from one process to ten.
 
 use super::lab::{A_THIRD, Experiment, Results, pool};
 use super::loads::{Course, Dirty, WRITERS, shape};
@@ -18,24 +20,27 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
 };
 
 const EXTENT: Bytes = Bytes::kib(128);
-/// A hundred extents, under every pool alike.
+/// Size of the extent cache: a hundred extents, in every pool alike.
 const CACHE: Bytes = Bytes(100 * EXTENT.0);
 const DISK: (&str, Bytes) = ("mba3073", Bytes(73_500_000_000));
 const SSD: (&str, Bytes) = ("intel-x25-m-g1", Bytes(80_000_000_000));
 const MEMORIGHT: (&str, Bytes) = ("memoright-gt", Bytes(32_000_000_000));
 const TRANSCEND: (&str, Bytes) = ("transcend-ts16g", Bytes(16_000_000_000));
 
-/// Beta is as published, and shares may change as they will. Alpha, published as 10 for each millisecond of
-/// responses of 0.2 to 0.9 ms, is 1 for each mean response: with 128 writes waiting at a drive those here are
-/// tens of milliseconds, and the published figure would make every round's shares all or nothing.
+/// Tuning of the policy. Beta is as published, and `step` lets shares change without a limit.
+///
+/// Alpha, published as 10 for each millisecond of response times of 0.2 to 0.9 ms, is 1 for each mean
+/// response time. With 128 writes waiting at a drive, response times here are tens of milliseconds, and the
+/// published value would make the shares of every round all or nothing.
 const TUNING: &[(&str, f64)] = &[("alpha", 1.0), ("relative", 1.0), ("beta", 100.0), ("step", 1.0)];
 
 const LASTS: Nanos = Nanos::secs(300);
-/// dbench's load comes round every few seconds.
+/// Duration of the loads of dbench, which repeat every few seconds.
 const SHORT: Nanos = Nanos::secs(90);
 const PROCESSES: usize = 10;
 
-/// Operations of an engineering department's file server, as table III counts them, of the sizes of table IV.
+/// Returns the operations of an engineering department's file server, with the counts of table III and the
+/// sizes of table IV.
 fn netapp() -> Mix {
     Mix {
         weights: Weights {
@@ -60,7 +65,8 @@ fn netapp() -> Mix {
     }
 }
 
-/// On a machine of four processors and 1 GiB, under a file system that says what is free.
+/// Returns processes on a machine with four processors and 1 GiB of memory, on a file system that trims free
+/// space.
 fn processes(count: usize) -> Course {
     let shape = Shape { trim: true, ..shape(Bytes::gib(8), Bytes::mib(800), Dirty::LEAST) };
     Course { processors: Some(4), ..Course::of(count, shape) }
@@ -80,7 +86,7 @@ fn pools() -> Vec<(&'static str, PoolSpec, &'static [Way])> {
     ]
 }
 
-/// How a pool is run: a policy and its tuning, by name.
+/// A policy and its tuning: the name in experiments, the policy, and the keys that differ from the defaults.
 type Way = (&'static str, &'static str, &'static [(&'static str, f64)]);
 const STRIPED: Way = ("striped", "stripe", &[]);
 const WARDROP: Way = ("wardrop", "wardrop", TUNING);
@@ -105,7 +111,7 @@ fn experiments(setting: &Setting) -> Vec<Experiment> {
             if with_intel {
                 add("netapp", processes(PROCESSES).mixed(netapp()), PROCESSES, LASTS);
                 let mut grown = processes(PROCESSES);
-                // When the one process is joined by nine others: the warm-up is the first third.
+                // Nine other processes join the first one here; the warm-up is the first third.
                 grown.begins[1..].fill(0.5);
                 add("1 to 10", grown.mixed(netapp()), PROCESSES, LASTS);
             }
@@ -131,7 +137,8 @@ fn figures(results: &Results) -> Vec<Figure> {
     all.push(Figure::new("… latency to striped", Size(0.83), 1.0 / netapp("ssd+disk")));
     let share = results.served_first("netapp, ssd+disk, wardrop");
     all.push(Figure::new("… the SSD's share", Size(0.5), share));
-    // Windows are a thirtieth: from the warm-up to the change, and well after it.
+    // A window is a thirtieth of the time. The ranges are from within the warm-up to the change, and well
+    // after the change.
     let (one, ten) = (6..15, 20..30);
     let wardrop = "1 to 10, ssd+disk, wardrop";
     for (name, published_one, published_ten) in

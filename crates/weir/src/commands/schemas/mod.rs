@@ -1,4 +1,4 @@
-//! The JSON Schemas of the documents that `--json` prints, generated from their types.
+//! Generates the JSON Schemas of the documents that `--json` prints, from their types.
 
 use super::{advise, demo, pool, repro, serve, sim, trace};
 use crate::failure::{Failure, FailureDocument};
@@ -18,10 +18,10 @@ pub struct SchemasArgs {
     pub folder: PathBuf,
 }
 
-/// A document, and the commands that print it.
+/// A document and the commands that print it.
 #[derive(Debug)]
 pub struct Document {
-    /// Name of its schema's file, without `.json`.
+    /// Name of the schema's file, without `.json`.
     pub name: &'static str,
     /// The commands, without `weir`.
     pub commands: &'static [&'static str],
@@ -50,20 +50,20 @@ pub const DOCUMENTS: &[Document] = &[
     ERROR,
 ];
 
-/// The document of any command that fails.
+/// The document of a command that fails.
 pub const ERROR: Document = document::<FailureDocument<'_>>("error", &[]);
 
 const fn document<T: JsonSchema>(name: &'static str, commands: &'static [&'static str]) -> Document {
     Document { name, commands, schema: schema_of::<T> }
 }
 
-/// The document that a command prints; `None` if there is no such command.
+/// Returns the document that a command prints; `None` if there is no such command.
 pub fn of(command: &str) -> Option<&'static Document> {
     DOCUMENTS.iter().find(|document| document.commands.contains(&command))
 }
 
 impl Document {
-    /// The JSON Schema, 2020-12, as its file has it.
+    /// Returns the JSON Schema (2020-12) that the file holds.
     pub fn schema(&self) -> Value {
         (self.schema)().to_value()
     }
@@ -73,10 +73,10 @@ impl Document {
     }
 }
 
-/// Writes the schemas of all documents, a file each.
+/// Writes the schemas of all documents, each to its own file.
 ///
 /// # Errors
-/// If a file cannot be written.
+/// Fails if a file cannot be written.
 pub(crate) fn run(args: &SchemasArgs) -> Result<(), Failure> {
     DOCUMENTS.iter().try_for_each(|document| {
         let path = args.folder.join(document.name).with_extension("json");
@@ -89,8 +89,8 @@ fn schema_of<T: JsonSchema>() -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-/// Forbids fields that are not described, removes defaults, which are for reading, and joins the lines of
-/// descriptions.
+/// Transforms a schema: forbids undescribed fields, removes defaults, which matter to readers of documents
+/// only, and joins the lines of descriptions.
 #[derive(Clone, Debug)]
 struct Closed;
 

@@ -1,4 +1,5 @@
-//! The schemas in the documentation are those of the types, and describe every field of every command.
+//! Tests that the schemas in the documentation match the types, and that they describe every field of every
+//! command.
 
 use super::*;
 use crate::cli::Cli;
@@ -44,7 +45,7 @@ fn every_command_has_a_document() {
 fn every_field_is_described_and_always_there_unless_it_says_otherwise() {
     fn check(schema: &Value, name: &str) {
         if let Some(fields) = schema.get("properties").and_then(Value::as_object) {
-            // The variant of an enumeration has its description beside its only field.
+            // A variant's schema holds its description beside its only field.
             let of_variant = schema.get("description").filter(|_| fields.len() == 1);
             for (field, schema) in fields {
                 let said = schema.get("description").or(of_variant).and_then(Value::as_str);
@@ -66,7 +67,7 @@ fn every_field_is_described_and_always_there_unless_it_says_otherwise() {
     DOCUMENTS.iter().for_each(|document| check(&document.schema(), document.name));
 }
 
-/// The others are validated whenever a test of the program receives one.
+/// Validates the demo's document. Other tests validate the other documents when the program prints them.
 #[test]
 fn the_document_of_the_demo_is_as_its_schema_says() {
     let schema = of("demo").expect("a document").schema();

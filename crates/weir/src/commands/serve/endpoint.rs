@@ -1,4 +1,4 @@
-//! Addresses that NBD is served at: `unix:PATH` with who may connect, or `HOST:PORT`.
+//! Defines and parses the addresses at which NBD is served: `unix:PATH` with access options, or `HOST:PORT`.
 
 use crate::failure::Failure;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode, utf8_percent_encode};
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weir_device::DeviceError;
 
-/// An address NBD is served at.
+/// An address at which NBD is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A unix socket.
@@ -15,31 +15,31 @@ pub enum Endpoint {
     Tcp(String),
 }
 
-/// A unix socket, and who may connect to it.
+/// A unix socket with its access rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixSocket {
-    /// Its path.
+    /// Path of the socket.
     pub path: PathBuf,
-    /// The permissions of its file.
+    /// Permissions of the socket's file.
     pub mode: u32,
-    /// The user whom its file belongs to, by name or number, if that is not the server's user.
+    /// Owner of the socket's file, by name or number; `None` for the server's user.
     pub owner: Option<String>,
-    /// The group of its file, by name or number, if that is not the server's.
+    /// Group of the socket's file, by name or number; `None` for the server's group.
     pub group: Option<String>,
 }
 
 impl UnixSocket {
-    /// A socket to which only the server's user may connect.
+    /// Creates the address of a socket to which only the server's user may connect.
     pub fn private(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), mode: 0o600, owner: None, group: None }
     }
 }
 
-/// What is not taken as it is in a path or a query of a URI (RFC 3986, section 3.3).
+/// Characters that are percent-encoded in a path or a query of a URI (RFC 3986, section 3.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl Endpoint {
-    /// The export's NBD URI, as clients take it.
+    /// Returns the NBD URI of an export, as clients take it.
     pub fn uri(&self, export: &str) -> String {
         let export = utf8_percent_encode(export, ESCAPED);
         match self {
@@ -61,10 +61,10 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// Reads `unix:PATH[,mode=MODE][,owner=USER][,group=GROUP]` or `HOST:PORT`.
+/// Parses `unix:PATH[,mode=MODE][,owner=USER][,group=GROUP]` or `HOST:PORT`.
 ///
 /// # Errors
-/// What is wrong with it, and what is allowed.
+/// Returns a message that says what is wrong and what is allowed.
 pub(super) fn parse(text: &str) -> Result<Endpoint, String> {
     if let Some(rest) = text.strip_prefix("unix:") {
         return unix(rest).map(Endpoint::Unix);
@@ -81,7 +81,7 @@ pub(super) fn parse(text: &str) -> Result<Endpoint, String> {
 fn unix(text: &str) -> Result<UnixSocket, String> {
     let mut parts = text.split(',');
     let path = parts.next().unwrap_or_default();
-    // sockaddr_un holds 108 bytes with the closing zero.
+    // `sockaddr_un` holds 108 bytes, including the terminating zero.
     match path.len() {
         0 => return Err("a path must follow unix:".into()),
         1..=107 => {}
@@ -123,8 +123,9 @@ fn named(key: &str, text: &str) -> Result<String, String> {
     }
 }
 
-/// Why nobody can listen at a socket, and what to do; `is_beside` tells one that stands beside the pool file,
-/// where nobody asked for it.
+/// Converts a failure to listen at a socket to a message with advice.
+///
+/// `is_beside` marks a socket whose place beside the pool file is a default that the user did not choose.
 pub(super) fn not_listening(error: DeviceError, is_beside: bool) -> Failure {
     use std::io::ErrorKind as Os;
     let DeviceError::ListenUnix { path, source } = &error else { return error.into() };

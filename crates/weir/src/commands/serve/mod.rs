@@ -1,4 +1,4 @@
-//! `weir serve`: opens the pool, listens, and serves until told to stop.
+//! `weir serve` opens the pool, listens, and serves until it is told to stop.
 
 mod endpoint;
 
@@ -22,11 +22,11 @@ use weir_engine::{Engine, Options, PoolStatus};
 use weir_model::ErrorKind;
 use weir_serve::{Describe, End, Limits, Server};
 
-/// How long a killed server's socket is waited for.
+/// Longest time to wait until the kernel releases the socket of a killed server.
 const GHOST: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What `weir serve --help` says of access, of limits, and by examples.
+/// Notes on access and limits, and examples, for `weir serve --help`.
 const NOTES: &str = "Access:
   Only the server's user may connect to a unix socket, unless its mode, owner or
   group is set: unix:PATH,mode=0660,owner=NAME,group=NAME.
@@ -56,15 +56,15 @@ pub struct ServeArgs {
     pub nbd: Vec<Endpoint>,
 }
 
-/// Serves until told to stop.
+/// Serves the pool until it is told to stop.
 ///
 /// # Errors
-/// If the pool cannot be opened or an address cannot be had.
+/// Fails if the pool cannot be opened, or if the server cannot listen at an address.
 pub(crate) fn run(args: &ServeArgs, common: &Common) -> Result<(), Failure> {
     serve(&common.pool, args, |ready| show(common, &ready.document(), |_| ready.human()))
 }
 
-/// What a server says once it answers.
+/// The server's report once it accepts connections.
 #[derive(Debug)]
 struct Ready {
     pool: String,
@@ -88,11 +88,11 @@ pub(crate) struct ReadyDocument<'a> {
     volumes: &'a [String],
 }
 
-/// Serves the pool until SIGTERM, SIGINT or the control socket says stop; calls `ready` when it
-/// answers.
+/// Serves the pool until SIGTERM, SIGINT or a stop request at the control socket. Calls `ready` once the
+/// server accepts connections.
 ///
 /// # Errors
-/// If the pool cannot be opened or an address cannot be had.
+/// Fails if the pool cannot be opened, or if the server cannot listen at an address.
 fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Result<(), Failure> {
     let described = Described::read(pool_file)?;
     let endpoints = match args.nbd.as_slice() {
@@ -139,7 +139,7 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
     let mut server = Server::new(reactor, arena, engine, &limits, describe(described, opening));
     let mut nbd = Vec::new();
     for (endpoint, place) in endpoints.into_iter().zip(&places) {
-        // A port that was left to be found is known now.
+        // For port 0, the kernel has selected a port now.
         let listening = patiently(|| server.listen(place));
         nbd.push(match listening.map_err(|error| not_listening(error, args.nbd.is_empty()))? {
             Some(address) => Endpoint::Tcp(address.to_string()),
@@ -161,7 +161,8 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
     Ok(())
 }
 
-/// The end of a pool's use with a device that was damaged meanwhile, which can be done `without`, or not.
+/// Returns the failure for a device that was damaged while it was served. `without` has the options that open
+/// the pool without the device; `None` if the pool cannot do without it.
 fn damaged(device: &str, without: Option<&str>) -> Failure {
     let restore = "restore it from a backup, if no volume has two copies";
     let help = match without {
@@ -180,11 +181,12 @@ fn damaged(device: &str, without: Option<&str>) -> Failure {
     )
 }
 
-/// Files and sockets beside clients' sockets and devices: the pool's other files, the ring, the log,
-/// control sessions, connections in the handshake.
+/// Number of open files besides clients' sockets and devices: the pool's other files, the ring, the log,
+/// control sessions and connections in the handshake.
 const OTHER_FILES: u64 = 64 + 32 + 2 * weir_serve::HANDSHAKES as u64;
 
-/// The limits, with no more clients than the process may have sockets. Raises that limit as far as it goes.
+/// Returns the limits with at most as many clients as the process may have sockets. Raises the process's
+/// limit on open files as far as the hard limit allows.
 fn fit_open_files(limits: Limits, devices: usize) -> Limits {
     let others = OTHER_FILES + 4 * devices as u64;
     let wanted = others + u64::from(limits.clients);
@@ -201,8 +203,8 @@ fn fit_open_files(limits: Limits, devices: usize) -> Limits {
     Limits { clients, ..limits }
 }
 
-/// Tries again while somebody answers at the socket: a server that was killed may seem to, until
-/// the kernel has cleared up behind it.
+/// Retries while another server seems to answer at the socket. A killed server may seem to answer until the
+/// kernel has closed its sockets.
 fn patiently<T>(mut listen: impl FnMut() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
     let began = Instant::now();
     loop {
@@ -213,7 +215,7 @@ fn patiently<T>(mut listen: impl FnMut() -> Result<T, DeviceError>) -> Result<T,
     }
 }
 
-/// The pool's status for the control socket.
+/// Returns the function that reports the pool's status at the control socket.
 fn describe(described: Described, opening: Opening) -> Describe<Engine> {
     Box::new(move |engine, reactor, clients| {
         let status: PoolStatus = engine.status();
@@ -231,7 +233,7 @@ fn listen_at(endpoint: &Endpoint) -> Result<Listen, Failure> {
     }
 }
 
-/// Who may connect to a socket, with names of users and groups looked up.
+/// Returns a socket's access rights, with names of users and groups resolved to numbers.
 fn access(socket: &UnixSocket) -> Result<SocketAccess, Failure> {
     let look_up = |name: &Option<String>, kind: &str, known: fn(&str) -> Option<u32>| match name {
         None => Ok(None),
@@ -251,7 +253,7 @@ fn access(socket: &UnixSocket) -> Result<SocketAccess, Failure> {
     Ok(SocketAccess { mode: socket.mode, owner, group })
 }
 
-/// Says in the log that whoever reaches an address can use it: NBD over TCP asks nobody who they are.
+/// Logs a warning if an address can be reached from other machines: NBD over TCP has no authentication.
 fn warn_of_strangers(place: &Listen) {
     if let Listen::Tcp(address) = place
         && !address.ip().to_canonical().is_loopback()
@@ -277,7 +279,7 @@ impl Ready {
         ReadyDocument { pool: &self.pool, nbd, control: &self.control, volumes: &self.volumes }
     }
 
-    /// For people.
+    /// Returns the text that is printed without `--json`.
     fn human(&self) -> String {
         let mut text = format!("serving pool {}; Ctrl-C or SIGTERM stops it\n", self.pool);
         for endpoint in &self.nbd {

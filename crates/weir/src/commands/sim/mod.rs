@@ -1,4 +1,4 @@
-//! `weir sim`: experiments in virtual time.
+//! `weir sim` simulates pools and caches under a load, in virtual time.
 
 pub mod cache;
 pub mod place;
@@ -17,10 +17,10 @@ pub enum SimCommand {
     Cache(cache::CacheArgs),
 }
 
-/// Runs the experiment and shows what it came to.
+/// Runs the simulation and prints its results.
 ///
 /// # Errors
-/// If it is not possible.
+/// Fails if the simulation cannot run as asked.
 pub(crate) fn run(command: &SimCommand, common: &Common) -> Result<(), Failure> {
     match command {
         SimCommand::Place(args) => {

@@ -1,4 +1,5 @@
-//! `weir trace analyze` and `weir trace plot`: what a trace is like, as a page, a document, or pictures.
+//! `weir trace analyze` and `weir trace plot` show the properties of a trace as text, a web page, a document
+//! or plots.
 
 mod page;
 mod tables;
@@ -17,10 +18,10 @@ use weir_model::ErrorKind;
 use weir_sim::analysis::TraceAnalysis;
 use weir_sim::cache::EvictionPolicy;
 
-/// Analyses a trace, and writes a page of it if that is wanted.
+/// Analyses a trace, and writes the report as a web page if `--html` is given.
 ///
 /// # Errors
-/// If the trace cannot be used, or the page not be written.
+/// Fails if the trace cannot be used, or if the page cannot be written.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
     args.html.iter().try_for_each(|path| not_the_trace(&args.of.trace, path))?;
     args.html.iter().try_for_each(|path| files::may_replace(path, OutputKind::Page))?;
@@ -32,10 +33,10 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
     Ok(analyzed)
 }
 
-/// Draws a picture of a trace.
+/// Plots a property of a trace.
 ///
 /// # Errors
-/// If the trace cannot be used, or the picture not be written.
+/// Fails if the trace cannot be used, or if the plot cannot be written.
 pub(super) fn plot(args: &TracePlotArgs) -> Result<Plotted, Failure> {
     not_the_trace(&args.of.trace, &args.out)?;
     files::may_replace(&args.out, OutputKind::Picture)?;
@@ -65,14 +66,14 @@ pub(crate) struct Plotted {
 }
 
 impl Plotted {
-    /// For people.
+    /// Returns the text that is printed without `--json`.
     pub(super) fn human(&self) -> String {
         let notes = self.notes.iter().map(|note| format!("\nnote: {note}\n")).collect::<String>();
         format!("{} is drawn\n{notes}", self.picture.display())
     }
 }
 
-/// Analyses a trace; the curves of policies other than `lru` are there if they are wanted.
+/// Analyses a trace. `curves` asks for the miss-ratio curves of policies other than `lru`.
 fn read(args: &AnalyzedArgs, curves: bool) -> Result<TraceAnalysis, Failure> {
     let help = "name a file, or - for standard input";
     let reader = open_span(&args.trace, args.format.as_ref(), &args.span, help)?;
@@ -90,7 +91,7 @@ fn read(args: &AnalyzedArgs, curves: bool) -> Result<TraceAnalysis, Failure> {
     Ok(analyzed)
 }
 
-/// One page for the terminal.
+/// Returns the text that is printed without `--json`.
 pub(super) fn human(analyzed: &TraceAnalysis, width: Width) -> String {
     let mut text = format!("{}\n", heading(analyzed));
     for part in tables::all(analyzed) {

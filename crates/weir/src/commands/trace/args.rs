@@ -1,4 +1,4 @@
-//! The arguments of `weir trace`.
+//! Defines the arguments of `weir trace`.
 
 use super::span::SpanArgs;
 use crate::args::{TRACE, duration, evictions};
@@ -8,7 +8,7 @@ use weir_model::Nanos;
 use weir_sim::analysis::{Sampling, Settings};
 use weir_trace::Format;
 
-/// The heading of options about miss-ratio curves in help.
+/// Heading of the options about miss-ratio curves in help.
 const CURVES: &str = "Miss-ratio curves";
 
 const CONVERT_EXAMPLES: &str = "Examples:

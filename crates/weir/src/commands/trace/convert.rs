@@ -1,4 +1,4 @@
-//! `weir trace convert`: a trace again in another format.
+//! `weir trace convert` converts a trace to another format.
 
 use super::args::ConvertArgs;
 use super::output::{Output, Traced, Written, merged};
@@ -33,7 +33,7 @@ pub(crate) struct Converted {
 }
 
 impl Converted {
-    /// For people.
+    /// Returns the text that is printed without `--json`.
     pub(super) fn human(&self) -> String {
         let mut text = format!(
             "{} requests of {} disk{}, from {} to {}\n",
@@ -50,11 +50,11 @@ impl Converted {
     }
 }
 
-/// Writes a trace again in another format.
+/// Converts a trace to another format.
 ///
 /// # Errors
-/// If the trace cannot be read, or mostly is not what it should be, or the output cannot be written: then there is no
-/// output.
+/// Fails if the trace cannot be read, if most of it is malformed, or if the output cannot be written. There
+/// is no output file then.
 pub(super) fn convert(args: &ConvertArgs) -> Result<Converted, Failure> {
     let help = "name a file, or - for standard input";
     let reader = open_span(&args.input, args.from.as_ref(), &args.span, help)?;
@@ -73,7 +73,8 @@ fn copy(
     let (mut requests, mut unsaid, mut bad) = (0, 0, 0);
     let mut notes: Vec<_> = reader.note().map(str::to_owned).into_iter().collect();
     let mut odd_sizes = OddSizes::default();
-    // By their numbers, and whether a request is to one: some may be in what is left out.
+    // Disks by number, each with whether a request to it was read: some may have requests only outside the
+    // span.
     let (mut disks, mut first_bad) = (Vec::<(String, bool)>::new(), None);
     while let Some(next) = reader.next() {
         match next {

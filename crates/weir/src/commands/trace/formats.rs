@@ -1,4 +1,4 @@
-//! `weir trace formats`: which formats there are.
+//! `weir trace formats` lists the trace formats.
 
 use crate::output::{Table, Width};
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ pub(super) struct Known {
     writable: bool,
 }
 
-/// All formats.
+/// Returns all formats.
 pub(super) fn formats() -> Vec<Known> {
     let known = |format: &'static Format| Known {
         name: &format.name,
@@ -38,13 +38,13 @@ pub(super) fn formats() -> Vec<Known> {
     FORMATS.iter().map(known).collect()
 }
 
-/// All formats, for people.
+/// Returns the text that `weir trace formats` prints without `--json`.
 pub(super) fn list(formats: &[Known], width: Width) -> String {
     table(formats, width)
         + "\nOthers: csv:COLUMN,... or blanks:COLUMN,..., as in csv:time_us,disk,op,offset,size (weir help traces)\n"
 }
 
-/// All formats, for help.
+/// Returns the table of formats for help.
 pub(in crate::commands) fn text(width: Width) -> String {
     table(&formats(), width)
 }

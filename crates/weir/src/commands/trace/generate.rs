@@ -1,4 +1,4 @@
-//! `weir trace generate`: a synthetic trace, the same for the same words and seed.
+//! `weir trace generate` generates a synthetic trace. The same words and seed give the same trace.
 
 use super::args::GenerateArgs;
 use super::output::{Output, Written, merged};
@@ -33,7 +33,7 @@ pub(crate) struct Generated {
 }
 
 impl Generated {
-    /// For people.
+    /// Returns the text that is printed without `--json`.
     pub(super) fn human(&self) -> String {
         let Self { load, seed, format, requests, seconds, notes, .. } = self;
         let disks = match self.disk_count {
@@ -53,17 +53,17 @@ impl Generated {
     }
 }
 
-/// Writes what a load asks for as a trace, until it ends, or there are as many requests as were wanted.
+/// Writes the requests of a load as a trace, until the load ends or the limits of `args` are reached.
 ///
 /// # Errors
-/// If the words make no sense, or the trace cannot be written: then there is none.
+/// Fails if the words are invalid, or if the trace cannot be written. There is no output file then.
 pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     let words = args.load.join(" ");
     let wrong = |error: weir_sim::SimError| Failure::from_message(ErrorKind::Usage, &error.to_string());
     let mut load = parse(&words, args.seed, pool_file::size, pool_file::duration).map_err(wrong)?;
     let disks = load.spaces(ExtentSize::DEFAULT).len();
     let names: Vec<_> = (0..disks).map(|disk| disk.to_string()).collect();
-    // So many requests take as long as they take.
+    // With a number of requests the trace may last as long as they need.
     let unbounded = if args.requests.is_some() { Nanos::MAX } else { load.lasts() };
     let (until, most) = (args.duration.unwrap_or(unbounded), args.requests.unwrap_or(u64::MAX));
     let (mut requests, mut unsaid, mut last) = (0, 0, Nanos(0));
@@ -71,7 +71,7 @@ pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     output.write(&args.format, |traced| {
         progress::during("making the trace up", || {
             let mut records = records(&mut *load, until);
-            // Those the format cannot say count, too: it may be all of them.
+            // Requests that the format cannot represent count too; otherwise the loop might never end.
             while requests + unsaid < most
                 && let Some(record) = records.next()
             {
@@ -98,7 +98,7 @@ pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     })
 }
 
-/// Whole loads with names, and their words, for help.
+/// Returns the named loads and their words, for help.
 pub(in crate::commands) fn named_loads_text(width: Width) -> String {
     let rows = NAMED_LOADS.iter().map(|load| [load.name.to_owned(), load.about.to_owned()]);
     let table = Table::new(["NAME", "WHAT IT IS LIKE"], rows).prose("WHAT IT IS LIKE");

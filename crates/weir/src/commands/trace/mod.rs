@@ -1,4 +1,4 @@
-//! `weir trace`: traces from one format to another, generated, recorded, analysed, drawn, and which formats there are.
+//! `weir trace` converts, generates, records, analyses and plots traces, and lists their formats.
 
 mod analyze;
 mod args;
@@ -26,7 +26,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use std::path::Path;
 
-/// weir's own format.
+/// Name of weir's own format.
 const OWN: &str = "weir";
 
 /// `weir trace ...`
@@ -46,10 +46,10 @@ pub enum TraceCommand {
     Formats,
 }
 
-/// Carries out the command.
+/// Runs the command.
 ///
 /// # Errors
-/// If a trace cannot be read or written.
+/// Fails if a trace cannot be read or written.
 pub(crate) fn run(command: TraceCommand, common: &Common) -> Result<(), Failure> {
     match command {
         TraceCommand::Convert(args) => {
@@ -80,7 +80,7 @@ pub(crate) fn run(command: TraceCommand, common: &Common) -> Result<(), Failure>
     Ok(())
 }
 
-/// Shows what came of a trace that was written: on standard error if the trace went to standard output.
+/// Prints the result of writing a trace: on standard error if the trace went to standard output.
 fn show_beside(common: &Common, path: &Path, document: &impl Serialize, human: impl FnOnce() -> String) {
     if path.as_os_str() == STANDARD {
         out::print_stderr(&human());

@@ -1,4 +1,4 @@
-//! Where a trace is written.
+//! Writes traces to files or to standard output.
 
 use super::OWN;
 use crate::failure::Failure;
@@ -15,19 +15,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_model::ErrorKind;
 use weir_trace::{Format, Packing, Record, WriteError, Writer, tells_disks};
 
-/// A file, or standard output.
+/// A buffered file or standard output.
 type Out<'o> = BufWriter<Box<dyn Write + 'o>>;
 
-/// Where a trace goes: a file that is there once it is whole, or standard output.
+/// The destination of a trace: standard output, or a file that gets its name once it is complete.
 pub(super) struct Output {
     path: PathBuf,
-    /// What is written until then.
+    /// The temporary file that is written until then.
     part: Option<(PathBuf, File)>,
-    /// What there is of a trace that cannot be made whole is worth keeping.
+    /// Whether an incomplete trace is kept.
     kept_if_broken: bool,
-    /// Set once the user wants an end before the trace is whole.
+    /// Set once the user interrupts the writing.
     interrupted: Option<Arc<AtomicBool>>,
-    /// A request is in it.
+    /// Whether a request has been written.
     has_content: Cell<bool>,
 }
 
@@ -58,7 +58,7 @@ impl Output {
             _ => {}
         }
         files::refuse_kernel_folder(path)?;
-        // A name that nothing else has: what is there is never written to.
+        // The name is unique, so that no existing file is written to.
         let mut part = OsString::from(path);
         part.push(format!(".{}.part", std::process::id()));
         let part = PathBuf::from(part);
@@ -73,26 +73,30 @@ impl Output {
         })
     }
 
-    /// What there is of a trace that cannot be made whole is kept: it cannot be made again.
+    /// Keeps the incomplete trace after a failure, for traces that cannot be produced again.
     pub(super) fn kept_if_broken(self) -> Self {
         Self { kept_if_broken: true, ..self }
     }
 
-    /// Ctrl-C ends the writing, and nothing of the file is left; a second one ends the process at once.
-    /// Standard output is left to the signal: what reads it sees the end.
+    /// Makes Ctrl-C end the writing and remove the file; a second Ctrl-C ends the process at once.
+    ///
+    /// For standard output it leaves the signal's default action: the reader sees the end of the stream.
     ///
     /// # Errors
-    /// If signals cannot be caught.
+    /// Fails if signals cannot be caught.
     pub(super) fn removed_if_interrupted(self) -> Result<Self, Failure> {
         let interrupted = self.part.as_ref().map(|_| interruption_then_end()).transpose()?;
         Ok(Self { interrupted, ..self })
     }
 
-    /// Has `make` write a trace of this format: the file is there if it did, and nothing of it if not, unless it is
-    /// to be [kept](Self::kept_if_broken) and there is a request in it.
+    /// Lets `make` write a trace of this format.
+    ///
+    /// If `make` succeeds, the file exists afterwards. If it fails, no file is left, unless it is to be
+    /// [kept](Self::kept_if_broken) and has a request in it.
     ///
     /// # Errors
-    /// As `make`, or if the format is only read, or the file cannot be written.
+    /// Returns the error of `make`. Also fails if weir only reads the format, or if the file cannot be
+    /// written.
     pub(super) fn write<T>(
         self,
         format: &Format,
@@ -116,7 +120,7 @@ impl Output {
                 cannot: Box::new(cannot),
             };
             let made = make(&mut traced)?;
-            // What it is made of may have ended by the same signal.
+            // The same signal may have ended the source of the requests.
             traced.go_on()?;
             traced.finish()?;
             Ok(made)
@@ -151,7 +155,7 @@ impl Output {
         self.part.is_some() && self.path.extension().is_some_and(|end| end == "gz")
     }
 
-    /// What packs as the file's name says.
+    /// Returns a writer that compresses if the file's name says so.
     fn pack(&self) -> Packing<Out<'_>> {
         let out: Box<dyn Write> = match &self.part {
             None => Box::new(io::stdout().lock()),
@@ -160,51 +164,51 @@ impl Output {
         Packing::new(BufWriter::with_capacity(1 << 20, out), self.is_packed())
     }
 
-    /// It is whole.
+    /// Makes the file durable and gives it its final name.
     fn keep(self) -> Result<(), Failure> {
         let Some((part, file)) = self.part else { return Ok(()) };
         let kept = file.sync_all().and_then(|()| std::fs::rename(&part, &self.path));
         kept.map_err(|error| {
-            // What remains of it is told by its name.
+            // An error is ignored: the name of a file that remains shows that it is a part.
             let _ = std::fs::remove_file(&part);
             Failure::os("write", &self.path, &error)
         })
     }
 
-    /// It will not be.
+    /// Removes the incomplete file.
     fn give_up(self) {
         if let Some((part, _)) = self.part {
-            // What remains of it is told by its name.
+            // An error is ignored: the name of a file that remains shows that it is a part.
             let _ = std::fs::remove_file(part);
         }
     }
 }
 
-/// A trace as it is written.
+/// Writes the requests of one trace.
 pub(super) struct Traced<'o> {
     writer: Writer<Packing<Out<'o>>>,
     is_standard: bool,
     interrupted: Option<Arc<AtomicBool>>,
     has_content: &'o Cell<bool>,
-    /// What is said of an error.
+    /// Converts an error of the output to a failure.
     cannot: Box<dyn Fn(&io::Error) -> Failure>,
 }
 
-/// What became of a request.
+/// The result of writing a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     Said,
-    /// The format has no way to say it.
+    /// The format cannot represent the request.
     Unsaid,
-    /// Who reads it has enough.
+    /// The reader of standard output has closed it.
     Enough,
 }
 
 impl Traced<'_> {
-    /// Writes a request of the disk of this name.
+    /// Writes a request to the disk of this name.
     ///
     /// # Errors
-    /// If the output takes no more, or the user wants an end.
+    /// Fails if the output cannot be written, or if the user has interrupted the writing.
     pub(super) fn write(&mut self, record: &Record, disk: &str) -> Result<Written, Failure> {
         self.go_on()?;
         match self.writer.write(record, disk) {
@@ -218,7 +222,7 @@ impl Traced<'_> {
         }
     }
 
-    /// Fails if the user wants an end.
+    /// Fails if the user has interrupted the writing.
     fn go_on(&self) -> Result<(), Failure> {
         match self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             true => Err(Failure::environment("interrupted; the unfinished trace is removed", "")),
@@ -226,10 +230,11 @@ impl Traced<'_> {
         }
     }
 
-    /// Has all of it so far be where it goes, so that it is there whatever becomes of this process. Whether more is wanted.
+    /// Flushes the trace to its destination, so that it survives the end of this process. Returns whether
+    /// more is wanted.
     ///
     /// # Errors
-    /// If the output takes no more.
+    /// Fails if the output cannot be written.
     pub(super) fn save(&mut self) -> Result<bool, Failure> {
         match self.writer.flush() {
             Ok(()) => Ok(true),
@@ -251,7 +256,7 @@ impl Traced<'_> {
     }
 }
 
-/// What is to be said of disks that are no longer told apart.
+/// Returns a note if the trace has several disks and the format cannot tell them apart.
 pub(super) fn merged(format: &Format, disks: usize) -> Option<String> {
     (disks > 1 && !tells_disks(format)).then(|| {
         format!(

@@ -1,4 +1,4 @@
-//! `weir trace record`: what is asked of a served volume, or of a device, as a trace.
+//! `weir trace record` records the requests to served volumes, or to a block device, as a trace.
 
 mod device;
 mod volumes;
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_trace::Record;
 
-/// How often it is looked whether a recording is to end.
+/// Interval at which the recorder checks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often what was recorded is saved: a recorder that is killed loses no more.
+/// Interval at which the recorder saves the recorded requests. A killed recorder loses no more than that.
 const SAVE: Duration = Duration::from_secs(5);
 
 /// The document of `weir trace record`.
@@ -41,7 +41,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// For people.
+    /// Returns the text that is printed without `--json`.
     pub(super) fn human(&self) -> String {
         let Self { disks, format, requests, seconds, .. } = self;
         let mut text =
@@ -53,11 +53,12 @@ impl Recorded {
     }
 }
 
-/// Records until the time is over, there are as many requests as were wanted, or a signal comes.
+/// Records until the time is over, the number of requests is reached or a signal arrives.
 ///
 /// # Errors
-/// If nothing can be recorded, or the trace not be written. What was written of it by then stays, as a trace that
-/// breaks off; so does what was [saved](SAVE), under the name of a part, if this process is killed.
+/// Fails if nothing can be recorded, or if the trace cannot be written. The requests written by then remain,
+/// as an incomplete trace. If this process is killed, the [saved](SAVE) requests remain in the temporary
+/// file.
 pub(super) fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Failure> {
     once_each(&args.volumes)?;
     let until = Until::new(args)?;
@@ -90,7 +91,7 @@ pub(super) fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Fa
     })
 }
 
-/// Of a volume named twice each request would be one of the first name's alone.
+/// Refuses a volume that is named twice: all its requests would be recorded under the first name.
 fn once_each(volumes: &[String]) -> Result<(), Failure> {
     let again = (1..volumes.len()).find(|at| volumes[..*at].contains(&volumes[*at]));
     match again {
@@ -99,7 +100,7 @@ fn once_each(volumes: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// When a recording ends.
+/// The end of a recording.
 struct Until {
     duration: Option<Duration>,
     interrupted: Arc<AtomicBool>,
@@ -111,14 +112,14 @@ impl Until {
         Ok(Self { duration, interrupted: interruption()? })
     }
 
-    /// Whether it is over that began then.
+    /// Returns whether a recording that began at `began` is to end.
     fn is_over(&self, began: Instant) -> bool {
         let is_late = self.duration.is_some_and(|duration| began.elapsed() >= duration);
         is_late || self.interrupted.load(Ordering::Relaxed)
     }
 }
 
-/// What a recording came to.
+/// The result of a recording.
 struct Came {
     disks: Vec<String>,
     lasted: Duration,
@@ -126,13 +127,13 @@ struct Came {
     notes: Vec<String>,
 }
 
-/// The trace as it is written, and how many requests are in it.
+/// The trace that is written, with the number of requests in it.
 struct Taken<'t, 'o> {
     traced: &'t mut Traced<'o>,
     most: u64,
     requests: u64,
     unsaid: u64,
-    /// Requests that were saved, and when.
+    /// Number of requests at the last save, and its time.
     saved: (u64, Instant),
 }
 
@@ -141,7 +142,7 @@ impl<'t, 'o> Taken<'t, 'o> {
         Self { traced, most, requests: 0, unsaid: 0, saved: (0, Instant::now()) }
     }
 
-    /// Saves what was written, if it is time; whether more requests are wanted.
+    /// Saves the trace if it is time. Returns whether more requests are wanted.
     fn save_if_due(&mut self) -> Result<bool, Failure> {
         let (requests, at) = self.saved;
         if requests == self.requests || at.elapsed() < SAVE {
@@ -151,7 +152,7 @@ impl<'t, 'o> Taken<'t, 'o> {
         self.traced.save()
     }
 
-    /// Writes a request; whether more are wanted.
+    /// Writes a request. Returns whether more requests are wanted.
     fn take(&mut self, record: &Record, disk: &str) -> Result<bool, Failure> {
         if self.requests >= self.most {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Which part of a trace is read.
+//! Reads a part of a trace.
 
 use crate::args::{TRACE, duration};
 use crate::failure::Failure;
@@ -31,19 +31,19 @@ pub struct SpanArgs {
 /// A part of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// All.
+    /// The whole trace.
     Whole,
-    /// By time, from the first request on.
+    /// The requests in a span of time, counted from the first request.
     Time(Span),
-    /// By the requests' numbers, from 0.
+    /// The requests with these numbers, counted from 0.
     Numbers(Range<u64>),
 }
 
 impl SpanArgs {
-    /// The part that is meant.
+    /// Returns the part that the arguments select.
     ///
     /// # Errors
-    /// If it ends before it begins.
+    /// Fails if the part ends before it begins.
     fn part(&self) -> Result<Part, Failure> {
         if self.skip.is_some() || self.requests.is_some() {
             let skip = self.skip.unwrap_or(0);
@@ -58,11 +58,11 @@ impl SpanArgs {
     }
 }
 
-/// As [`open`], but of the trace only what the arguments say; the rest is not even read where the format and the file let
-/// it be found.
+/// Opens a trace, as [`open`] does, and selects the part that the arguments name. Skips the rest without
+/// reading it if the format and the file allow seeking.
 ///
 /// # Errors
-/// As [`open`], or if the span ends before it begins.
+/// Fails as [`open`] does, or if the span ends before it begins.
 pub(super) fn open_span(
     path: &Path,
     format: Option<&Format>,

@@ -1,4 +1,4 @@
-//! Changes of volumes: by the server if there is one, else on the idle pool.
+//! Creates, changes and removes volumes, through the server if the pool is served, or else on the idle pool.
 
 use crate::devices::Described;
 use crate::failure::Failure;
@@ -8,10 +8,10 @@ use std::path::Path;
 use weir_model::Bytes;
 use weir_serve::control::{Hardening, Request};
 
-/// Makes a thin volume, and says which there are then.
+/// Creates a thin volume. Returns all volumes.
 ///
 /// # Errors
-/// If the name is taken, or the pool cannot keep so many copies.
+/// Fails if the name is taken, or if the pool cannot keep that many copies.
 pub(crate) fn create(
     pool_file: &Path,
     name: &str,
@@ -23,11 +23,13 @@ pub(crate) fn create(
     pool::change(pool_file, &Request::CreateVolume { name, size_bytes, hardening, copies })
 }
 
-/// Changes when a volume's map changes are durable, and has the server use another policy for it, as tuned in
-/// the pool file, or the pool's (`pool`); says which volumes there are.
+/// Sets when a volume's map changes become durable, and the policy that the server uses for it. Returns all
+/// volumes.
+///
+/// The policy takes its tuning from the pool file; `pool` selects the pool's policy.
 ///
 /// # Errors
-/// If there is none of that name, or the pool is not served and a policy given.
+/// Fails if no volume has that name, or if a policy is given and the pool is not served.
 pub(super) fn set(
     pool_file: &Path,
     name: &str,
@@ -53,10 +55,10 @@ pub(super) fn set(
     }
 }
 
-/// Removes a volume, and says which there are then.
+/// Removes a volume. Returns the remaining volumes.
 ///
 /// # Errors
-/// If there is none of that name.
+/// Fails if no volume has that name.
 pub(crate) fn remove(pool_file: &Path, name: &str) -> Result<Vec<VolumePart>, Failure> {
     pool::change(pool_file, &Request::RemoveVolume { name: name.to_owned() })
 }

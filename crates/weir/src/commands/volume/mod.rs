@@ -1,4 +1,4 @@
-//! `weir volume`: thin volumes are made, listed, changed, removed.
+//! `weir volume` creates, lists, changes and removes thin volumes.
 
 mod change;
 
@@ -70,10 +70,10 @@ pub enum VolumeCommand {
     },
 }
 
-/// Carries out the command.
+/// Runs the command.
 ///
 /// # Errors
-/// If it cannot be done.
+/// Fails if the command cannot be carried out.
 pub(crate) fn run(command: VolumeCommand, common: &Common) -> Result<(), Failure> {
     let pool_file = &common.pool;
     match command {
@@ -97,7 +97,7 @@ fn show_volumes(common: &Common, volumes: &[VolumePart]) {
     show(common, &Volumes { volumes }, |width| volumes_table(volumes, width));
 }
 
-/// The policies that a volume may have: one of its own, or the pool's.
+/// Returns the policies that a volume may have: its own policy, or the pool's.
 fn own_policies() -> PossibleValuesParser {
     PossibleValuesParser::new(policies().into_iter().chain([POOLS_POLICY]))
 }

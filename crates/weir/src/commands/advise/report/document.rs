@@ -1,4 +1,4 @@
-//! The document of `weir advise`.
+//! Defines the document that `weir advise --json` prints.
 
 use super::{Advice, EngineRun, Row};
 use schemars::JsonSchema;
@@ -126,7 +126,7 @@ struct SimulatedPart<'a> {
 }
 
 impl Advice {
-    /// The document that `--json` prints.
+    /// Returns the document that `--json` prints.
     pub(in crate::commands::advise) fn document(&self) -> AdviceDocument<'_> {
         let sets = self.rows.iter().enumerate().map(|(index, row)| self.set(index, row));
         AdviceDocument {

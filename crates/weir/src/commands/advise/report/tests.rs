@@ -3,7 +3,8 @@ use super::*;
 use crate::output::testing::assert_fits;
 use weir_sim::advise::sets;
 
-/// Three sets that were run: the first cannot keep up, the mean of the last is far above its p99.
+/// Returns advice with three simulated sets: the first cannot keep up, and the mean of the last is far above
+/// its p99.
 fn advice() -> Advice {
     let list = list::read(None).expect("the shipped list");
     let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };

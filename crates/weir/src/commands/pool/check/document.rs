@@ -1,4 +1,4 @@
-//! The document of `weir pool check`.
+//! Defines the document that `weir pool check --json` prints.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,73 +1,74 @@
-//! The file a pool's metadata is saved to: parts, each with its number and checksum. See
-//! `docs/reference/format.md`, Dump.
+//! Reads and writes dumps: files that hold a pool's metadata as numbered parts with checksums. For the format
+//! see `docs/reference/format.md`, Dump.
 
 use std::io::{self, Read, Write};
 use weir_map::{PAGE, PoolId, crc32c};
 use weir_model::{Bytes, DeviceId, DeviceOffset};
 
-/// First eight bytes of every part; the last two are the version.
+/// The first eight bytes of every part; the last two are the version.
 const MAGIC: [u8; 8] = *b"weirDP01";
 const HEADER: usize = 40;
 const CRC_AT: usize = 8;
-/// Longest payload of a part.
+/// The maximum length of a part's payload, in bytes.
 pub const PAYLOAD_MAX: usize = 1 << 20;
 const KIND_POOL: u8 = 1;
 const KIND_PAGES: u8 = 2;
 const KIND_END: u8 = 3;
 
-/// How far a pool had come: of two states of one pool the newer has more in any of these.
+/// A pool's position in its history. Of two states of one pool, the newer one is higher in at least one
+/// field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// Generation of its superblocks.
+    /// Generation of the superblocks.
     pub generation: u64,
-    /// Sequence of the root opening would use; 0 if none could be used.
+    /// Sequence number of the root that opening would use; 0 if no root is usable.
     pub root: u64,
-    /// Sequence of the next journal frame; 0 if no root could be used.
+    /// Sequence number of the next journal frame; 0 if no root is usable.
     pub frame: u64,
 }
 
 impl Position {
-    /// Whether this state may hold changes that the other does not.
+    /// Returns whether this state may hold changes that the other does not.
     pub fn is_beyond(self, other: Self) -> bool {
         self.generation > other.generation || self.root > other.root || self.frame > other.frame
     }
 }
 
-/// Which pool a dump is of.
+/// Identifies the pool and the state that a dump holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// The pool.
+    /// Id of the pool.
     pub pool: PoolId,
-    /// How far it had come.
+    /// The pool's position when it was dumped.
     pub position: Position,
-    /// Its devices' sizes, by id; zero for one that was absent.
+    /// Sizes of the pool's devices, by id; zero for a device that was absent.
     pub sizes: Vec<Bytes>,
 }
 
-/// One part.
+/// One part of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The first: which pool.
+    /// The first part: the pool.
     Pool(Saved),
-    /// Whole pages.
+    /// Whole pages of metadata.
     Pages {
-        /// The device they are of.
+        /// Device of the pages.
         device: DeviceId,
-        /// Where they are there.
+        /// Offset of the first page on the device.
         at: DeviceOffset,
-        /// What they hold.
+        /// Contents of the pages.
         bytes: Vec<u8>,
     },
-    /// The last: nothing is missing.
+    /// The last part. A dump without it is truncated.
     End,
 }
 
-/// Why a file cannot be read as a dump.
+/// The reason why a file cannot be read as a dump.
 #[derive(Debug)]
 pub enum Unreadable {
-    /// The operating system's reason.
+    /// The operating system reported an error.
     Io(io::Error),
-    /// It is none, or not what was written; says where and how.
+    /// The file is not a dump, or differs from what was written; the text says where and how.
     Damaged(String),
 }
 
@@ -82,7 +83,7 @@ impl From<io::Error> for Unreadable {
 pub struct Writer<W> {
     to: W,
     parts: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub written: u64,
 }
 
@@ -90,7 +91,7 @@ impl<W: Write> Writer<W> {
     /// Begins a dump of this pool.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Fails if the first part cannot be written.
     pub fn new(to: W, saved: &Saved) -> io::Result<Self> {
         let mut writer = Self { to, parts: 0, written: 0 };
         let mut payload = saved.pool.0.to_vec();
@@ -101,18 +102,18 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Adds pages: at most [`PAYLOAD_MAX`] bytes.
+    /// Adds a part with pages, at most [`PAYLOAD_MAX`] bytes.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// Fails if the part cannot be written.
     pub fn pages(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> io::Result<()> {
         self.part(KIND_PAGES, device, at, bytes)
     }
 
-    /// Ends the dump and gives back what it was written to.
+    /// Ends the dump and returns the writer to which it was written.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Fails if the last part cannot be written.
     pub fn end(mut self) -> io::Result<W> {
         self.part(KIND_END, DeviceId(0), DeviceOffset(0), &[])?;
         self.to.flush()?;
@@ -137,7 +138,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a dump, part by part. After [`Part::End`] nothing must follow.
+/// Reads a dump, part by part. Nothing may follow [`Part::End`].
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
@@ -146,15 +147,15 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins with the first part.
+    /// Creates a reader that is positioned at the first part.
     pub fn new(from: R) -> Self {
         Self { from, parts: 0, at: 0 }
     }
 
-    /// The next part.
+    /// Reads the next part. At most one part is in memory.
     ///
     /// # Errors
-    /// If it is not what was written, or cannot be read. Never reads more than one part into memory.
+    /// Fails if the part differs from what was written, or if the file cannot be read.
     pub fn read_part(&mut self) -> Result<Part, Unreadable> {
         let (number, start) = (self.parts, self.at);
         let damaged = |what: &str| Unreadable::Damaged(format!("part {number} at {start}: {what}"));
@@ -259,7 +260,7 @@ mod tests {
         }
         let more = [&bytes[..], &[0]].concat();
         assert!(matches!(read(&more), Err(Unreadable::Damaged(_))));
-        // A part left out.
+        // The dump lacks the part in its middle.
         let end = bytes.len() - HEADER;
         let without = [&bytes[..HEADER + 16 + 5 * 8], &bytes[end..]].concat();
         assert!(matches!(read(&without), Err(Unreadable::Damaged(_))));

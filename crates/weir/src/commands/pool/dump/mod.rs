@@ -1,4 +1,4 @@
-//! `weir pool dump` and `restore`: all metadata of a pool to one file and back.
+//! `weir pool dump` saves all metadata of a pool to one file, and `weir pool restore` writes it back.
 
 pub mod file;
 mod restore;
@@ -23,7 +23,7 @@ use weir_map::superblock::{JOURNAL_AT, ROOT_AT};
 use weir_map::{PAGE, Superblock};
 use weir_model::{Bytes, DeviceId, DeviceOffset, ErrorKind, Store as _};
 
-/// What a dump or a restore did.
+/// The result of a dump or a restore.
 #[derive(Debug)]
 pub struct Done {
     what: &'static str,
@@ -48,20 +48,20 @@ pub struct DumpDocument<'a> {
 }
 
 impl Done {
-    /// The document that `--json` prints.
+    /// Returns the document that `--json` prints.
     pub fn document(&self) -> DumpDocument<'_> {
         let file = self.file.display().to_string();
         DumpDocument { pool: &self.pool, file, pages: self.pages, clean: self.clean }
     }
 
-    /// For people.
+    /// Returns the text that is printed without `--json`.
     pub fn human(&self) -> String {
         let doubt = if self.clean { "" } else { "; weir pool check finds fault with it" };
         format!("{} {}: {} pages of metadata{doubt}", self.what, self.file.display(), self.pages)
     }
 }
 
-/// A run of bytes of a device that holds metadata.
+/// A contiguous range of a device that holds metadata.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     device: DeviceId,
@@ -69,7 +69,8 @@ struct Region {
     len: Bytes,
 }
 
-/// Everything but user data: superblocks, and on members roots, journal and metadata pages.
+/// Returns all regions of a device that do not hold user data: its superblocks and, on a metadata device,
+/// roots, journal and metadata pages.
 fn regions(sb: &Superblock) -> Vec<Region> {
     let region =
         |at: DeviceOffset, pages: u64| Region { device: sb.device, at, len: Bytes(pages * PAGE as u64) };
@@ -81,18 +82,19 @@ fn regions(sb: &Superblock) -> Vec<Region> {
     regions
 }
 
-/// How far the pool has come, as a check found it.
+/// Returns the pool's position, as a check found it.
 fn position(report: &Report) -> Position {
     let generation = report.superblocks.iter().flatten().map(|sb| sb.generation).max().unwrap_or(0);
     let (root, frame) = report.position.map_or((0, 0), |position| (position.root, position.frame));
     Position { generation, root, frame }
 }
 
-/// Saves all metadata of the pool, which must not be served, to a file that does not exist yet: every
-/// page that is not all zeros, as it is, sound or not.
+/// Saves all metadata of the pool to a new file. The pool must not be served.
+///
+/// The dump holds every page that is not all zeros, unchanged, even if the page is damaged.
 ///
 /// # Errors
-/// If the file exists or cannot be written, or the devices cannot be had.
+/// Fails if the file exists or cannot be written, or if the devices cannot be opened or read.
 pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
     let described = Described::read(pool_file)?;
     files::refuse_kernel_folder(to)?;
@@ -133,7 +135,7 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
     Ok(Done { what: "saved to", file: to.to_owned(), pool: described.file.name, pages, clean })
 }
 
-/// What stopped a dump or restore.
+/// The error that ended a dump or a restore.
 enum Stopped {
     File(io::Error),
     Device(weir_map::MapError),
@@ -152,7 +154,7 @@ fn device_failed(region: Region, what: &'static str) -> impl FnOnce(weir_model::
     move |error| Stopped::Device(weir_map::MapError::Io { device: region.device, what, at: region.at, error })
 }
 
-/// Writes the pages of these regions that hold anything. How many, and what they were written to.
+/// Writes those pages of the regions that are not all zeros. Returns their number and the writer.
 fn save<W: io::Write>(
     devices: &mut Devices,
     saved: &Saved,
@@ -180,7 +182,7 @@ fn save<W: io::Write>(
     Ok((pages, writer.end().map_err(Stopped::File)?))
 }
 
-/// Runs of pages that are not all zeros: the first of each, and how many.
+/// Returns the runs of pages that are not all zeros: the index of the first page and the number of pages.
 fn runs(bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (i, page) in bytes.chunks(PAGE).enumerate() {

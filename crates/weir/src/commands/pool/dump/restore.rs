@@ -1,4 +1,4 @@
-//! `weir pool restore`: metadata saved before comes back.
+//! `weir pool restore` writes the metadata of a dump back to the devices.
 
 use super::file::{Part, Reader, Saved, Unreadable};
 use super::{Done, Region, Stopped, check, device_failed, position, regions};
@@ -14,21 +14,21 @@ use weir_map::superblock::{JOURNAL_AT, ROOT_AT, Reading};
 use weir_map::{PAGE, Superblock};
 use weir_model::{Bytes, DeviceId, DeviceOffset, ErrorKind, Store as _};
 
-/// A dump that was read through and found whole.
+/// A dump that was read completely and is intact.
 struct Verified {
     saved: Saved,
-    /// The superblocks in it.
+    /// The superblocks that the dump holds.
     superblocks: Vec<Superblock>,
 }
 
-/// Puts the metadata saved in a file back onto the devices of the pool, which must not be served.
+/// Writes the metadata of a dump back to the devices of the pool, which must not be served.
 ///
-/// Until the last step no root is on the devices: a power cut on the way leaves a pool that does not
-/// open, and restoring again completes it.
+/// It removes the roots first, and writes them back once all other metadata except the superblocks is
+/// durable. After a power loss in between, the pool does not open, and another restore completes the work.
 ///
 /// # Errors
-/// If the file is no dump, damaged, or of another pool; if the pool may hold changes made since and
-/// `accept_rollback` is not given; nothing was changed then. If a device fails.
+/// Fails if the file is not a dump, is damaged or is of another pool, or if the pool may hold later changes
+/// and `accept_rollback` is not given. Nothing has changed then. Also fails if a device fails.
 pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<Done, Failure> {
     let described = Described::read(pool_file)?;
     let dump = progress::during("reading the dump", || verify(from))?;
@@ -66,7 +66,8 @@ pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<D
     Ok(Done { what: "restored from", file: from.to_owned(), pool: described.file.name, pages, clean })
 }
 
-/// Refuses a dump from before a device was replaced: what it says is on that one is not on the new one.
+/// Refuses a dump from before a device was replaced: the new device does not hold the data that the dump
+/// describes.
 fn refuse_replaced(
     described: &Described,
     dump: &Verified,
@@ -106,7 +107,7 @@ fn unreadable(from: &Path, why: Unreadable) -> Failure {
     }
 }
 
-/// Reads the whole file: that it is a dump, whole, and holds metadata only.
+/// Reads the whole file and verifies that it is a complete dump which holds nothing but metadata.
 fn verify(from: &Path) -> Result<Verified, Failure> {
     let mut reader = open(from)?;
     let damaged = |why: &str| unreadable(from, Unreadable::Damaged(why.into()));
@@ -145,11 +146,11 @@ fn verify(from: &Path) -> Result<Verified, Failure> {
     Ok(Verified { saved, superblocks })
 }
 
-/// The devices are those the dump is of, as far as their number and sizes tell.
+/// Verifies that the number and the sizes of the devices match the dump.
 fn fits(described: &Described, dump: &Verified, devices: &Devices, from: &Path) -> Result<(), Failure> {
     let sizes: Vec<Bytes> =
         check::sizes(described, devices).into_iter().map(Option::unwrap_or_default).collect();
-    // Of a device that was absent nothing was saved.
+    // The dump holds nothing of a device that was absent.
     let fits = |(saved, size): (&Bytes, &Bytes)| saved.0 == 0 || saved == size;
     if sizes.len() == dump.saved.sizes.len() && dump.saved.sizes.iter().zip(&sizes).all(fits) {
         return Ok(());
@@ -167,7 +168,7 @@ fn fits(described: &Described, dump: &Verified, devices: &Devices, from: &Path) 
     ))
 }
 
-/// Refuses devices that hold a known format and no superblock of a pool: a path that leads to the wrong
+/// Refuses devices that hold a known format and no superblock of a pool: the path probably names the wrong
 /// device.
 fn refuse_foreign(described: &Described, devices: &Devices, report: &Report) -> Result<(), Failure> {
     for (id, device) in devices.iter() {
@@ -187,7 +188,7 @@ fn refuse_foreign(described: &Described, devices: &Devices, report: &Report) -> 
     Ok(())
 }
 
-/// What is written when: roots and superblocks come last.
+/// The order of the writes: roots and superblocks come last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Rest,
@@ -214,8 +215,8 @@ fn write(devices: &mut Devices, dump: &Verified, from: &Path) -> Result<u64, Sto
             zero(devices, sb.device, at, 1)?;
         }
         flush(devices, sb.device)?;
-        // Frames of a journal begun after the dump could be taken for those of one begun after the
-        // restore: they carry the same id.
+        // A journal that was begun after the dump and one that is begun after the restore carry the same id.
+        // Without the zeros, frames of the former could pass for frames of the latter.
         zero(devices, sb.device, JOURNAL_AT, sb.journal_pages)?;
     }
     let mut pages = 0;

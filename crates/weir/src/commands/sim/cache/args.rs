@@ -1,4 +1,4 @@
-//! The arguments of `weir sim cache`.
+//! Defines the arguments of `weir sim cache`.
 
 use crate::args::evictions;
 use clap::Args;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use weir_sim::cache::{self, AdmissionPolicy, BlockSize, WriteMode};
 use weir_trace::Format;
 
-/// The heading of options about the caches in help.
+/// Heading of the options about caches in help.
 const CACHE: &str = "Cache options";
 
 const EXAMPLES: &str = "Examples:

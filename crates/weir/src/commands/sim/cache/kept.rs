@@ -1,8 +1,9 @@
-//! Results kept in a file, so that a run that was interrupted goes on where it was.
+//! Keeps results in a file, so that an interrupted command continues where it stopped.
 //!
-//! A line is a result, complete with what it was made from ([`Key`]), and is added when the result is there. A line that was
-//! not written whole can only be the last one; it is taken off. After a power cut there may be zero bytes where a file
-//! system had no time to write: from the line with the first of them on, all is taken off. Whoever holds the file has it locked.
+//! Each line is one result, with all that determines it ([`Key`]), and is appended when the result is known.
+//! Only the last line can be incomplete, and it is removed. After a power loss the file may have zero bytes
+//! where the file system had no time to write: everything from the line with the first zero byte on is
+//! removed. The process that has the file open holds a lock on it.
 
 use super::Played;
 use crate::failure::Failure;
@@ -15,30 +16,31 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use weir_model::Bytes;
 
-/// How a line begins.
+/// Start of every line.
 const START: &[u8] = b"{\"key\":{\"weir\":\"";
 
-/// All that decides a result. The same key, the same result, but for the time it took.
+/// Identifies a result by all that determines it. Equal keys have equal results, except for the processor
+/// time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Key {
-    /// The version that made it, and which way of counting.
+    /// Version of weir that computed the result, and version of the way of counting.
     pub(super) weir: String,
     /// SHA-256 of the trace's file, in hexadecimal.
     pub(super) trace_sha256: String,
-    /// As `--format` names it.
+    /// The format, as `--format` names it.
     pub(super) format: Option<String>,
     pub(super) strict: bool,
     pub(super) block_bytes: u64,
     pub(super) policy: String,
     pub(super) admission: String,
-    /// As `--size` names it.
+    /// The size, as `--size` names it.
     pub(super) size: String,
     pub(super) write_mode: String,
-    /// As a number's text, for it is to be the same or not.
+    /// The number as text, because keys are compared for equality.
     pub(super) dirty: Option<String>,
 }
 
-/// A line.
+/// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     key: Key,
@@ -46,25 +48,25 @@ struct Line {
     played: Played,
 }
 
-/// A file of results.
+/// A file of results, open and locked.
 #[derive(Debug)]
 pub(super) struct Kept {
     path: PathBuf,
     file: File,
-    /// How much of it is whole lines; `None` once that is not certain.
+    /// Length of the complete lines, in bytes; `None` once a failed write has made it uncertain.
     len: Option<u64>,
     results: HashMap<Key, Played>,
 }
 
 impl Kept {
-    /// Opens the file, or makes it.
+    /// Opens and locks the file, or creates it.
     ///
     /// # Errors
-    /// If it cannot be had, another process has it, or there is something else in it.
+    /// Fails if the file cannot be opened, is locked by another process, or holds something else.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let os = |what, error: std::io::Error| Failure::os(what, path, &error);
         crate::files::refuse_kernel_folder(path)?;
-        // A pipe or a device has no end to go on from, or none at all.
+        // Results are appended at the end of the file; a pipe or a device has no such end.
         if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             return Err(Failure::refused(
                 format!("{} is not a regular file", path.display()),
@@ -82,7 +84,7 @@ impl Kept {
         })?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| os("read", error))?;
-        // JSON has no zero bytes.
+        // JSON has no zero bytes, so the first one marks what was not written.
         let written = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         let whole = bytes[..written].iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let (lines, torn) = bytes[..written].split_at(whole);
@@ -99,7 +101,7 @@ impl Kept {
                 serde_json::from_slice(line).map_err(|error| other(number, &error.to_string()))?;
             results.insert(key, played);
         }
-        // Of zeros alone nobody knows what they were.
+        // A file of zeros alone could be anything.
         let is_ours = written > 0 || bytes.is_empty();
         let is_ours = is_ours && (torn.starts_with(START) || START.starts_with(torn));
         if !is_ours {
@@ -116,15 +118,16 @@ impl Kept {
         Ok(Self { path: path.into(), file, len: Some(whole as u64), results })
     }
 
-    /// The result of a key, if it is there.
+    /// Returns the result of a key, or `None` if the file does not have it.
     pub(super) fn get(&self, key: &Key) -> Option<&Played> {
         self.results.get(key)
     }
 
-    /// Adds a result.
+    /// Appends a result.
     ///
     /// # Errors
-    /// If it cannot be written; what was written of the line is taken off. If not even that can be, nothing more is added.
+    /// Fails if the result cannot be written. The incomplete line is removed; if that fails too, nothing more
+    /// is appended.
     pub(super) fn add(&mut self, key: &Key, played: &Played) -> Result<(), Failure> {
         let line = Line { key: key.clone(), played: played.clone() };
         let mut text =
@@ -144,10 +147,10 @@ impl Kept {
     }
 }
 
-/// SHA-256 of a file's contents, in hexadecimal.
+/// Returns the SHA-256 of a file's contents, in hexadecimal.
 ///
 /// # Errors
-/// If it cannot be read.
+/// Fails if the file cannot be read.
 pub(super) fn sha256(path: &Path) -> Result<String, Failure> {
     let read = || {
         let (mut file, mut hash, mut buffer) = (File::open(path)?, Sha256::new(), vec![0; 1 << 20]);

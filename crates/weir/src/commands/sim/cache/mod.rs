@@ -1,4 +1,4 @@
-//! `weir sim cache`: traces played to many caches, on as many threads as there are cores.
+//! `weir sim cache` replays traces on many caches, on as many threads as there are cores.
 
 mod args;
 mod kept;
@@ -25,11 +25,11 @@ use weir_sim::cache::{
 };
 use weir_trace::Tally;
 
-/// What caches of traces came to.
+/// The results of all traces and caches.
 #[derive(Debug)]
 pub(super) struct CacheComparison {
     mode: WriteMode,
-    /// Trace by trace, policy by policy, admission by admission, size by size, as they were named.
+    /// Results by trace; within a trace by policy, admission and size, in the order of the command line.
     results: Vec<Vec<Played>>,
 }
 
@@ -84,17 +84,17 @@ struct TracePart<'a> {
     requests: u64,
 }
 
-/// A trace, and what is to be played to it.
+/// A trace and the caches to replay it on.
 struct Job<'a> {
     path: &'a Path,
-    /// With the key each is kept under, if it is.
+    /// The caches, each with the key of its result; `None` if results are not kept.
     caches: Vec<(CacheConfig, Option<Key>)>,
 }
 
-/// Plays every trace to every cache that was asked for; what is kept in a file already is taken from there.
+/// Replays every trace on every cache. Takes results from the file of results if it has them.
 ///
 /// # Errors
-/// If a trace cannot be used, or the file of results. What was done by then is kept.
+/// Fails if a trace or the file of results cannot be used. The file keeps the results known by then.
 pub(super) fn run(args: &CacheArgs) -> Result<CacheComparison, Failure> {
     check(args)?;
     let kept = args.out.as_deref().map(Kept::open).transpose()?;
@@ -108,7 +108,7 @@ pub(super) fn run(args: &CacheArgs) -> Result<CacheComparison, Failure> {
     Ok(CacheComparison { mode: mode(args), results })
 }
 
-/// What makes no sense, whatever the traces.
+/// Refuses arguments that contradict each other, whatever the traces are.
 fn check(args: &CacheArgs) -> Result<(), Failure> {
     if !args.size.iter().all(|size| size.fits(args.block_size)) {
         let block = args.block_size.bytes();
@@ -133,11 +133,11 @@ fn check(args: &CacheArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How much of a cache that is written back may be dirty unless said otherwise.
+/// Default of `--dirty`, as a share of the cache.
 const DIRTY: f64 = 0.5;
 
 fn mode(args: &CacheArgs) -> WriteMode {
-    // The command line takes no other name.
+    // The argument parser accepts no other name, so the default is never used.
     WriteMode::named(&args.write_mode, args.dirty.unwrap_or(DIRTY)).unwrap_or(WriteMode::Through)
 }
 
@@ -167,11 +167,12 @@ fn key(args: &CacheArgs, sha256: &str, cache: &CacheConfig) -> Key {
     }
 }
 
-/// As many traces at the same time as there are threads, and where there are fewer, several caches of each.
+/// Replays as many traces at the same time as there are threads. With fewer traces, it replays several caches
+/// of each trace at the same time.
 fn run_jobs(args: &CacheArgs, jobs: &[Job<'_>], kept: Option<Kept>) -> Result<Vec<Vec<Played>>, Failure> {
     let known = |job: &Job<'_>, key: &Option<Key>| {
         let played = kept.as_ref()?.get(key.as_ref()?)?;
-        // The file may have had another name.
+        // The kept result may be from a file with the same contents and another name.
         Some(Played { trace: job.path.display().to_string(), ..played.clone() })
     };
     let of_job = |job: &Job<'_>| job.caches.iter().map(|(_, key)| known(job, key)).collect();
@@ -207,7 +208,8 @@ fn run_jobs(args: &CacheArgs, jobs: &[Job<'_>], kept: Option<Kept>) -> Result<Ve
     Ok(results.into_iter().map(|caches| caches.into_iter().flatten().collect()).collect())
 }
 
-/// Plays a trace to those of its caches, and tells of each when it is done. Begins no other when the work is given up.
+/// Replays a trace on these of its caches and calls `tell` with each result. Starts no other cache once
+/// `stop` is set.
 fn play_job(
     args: &CacheArgs,
     job: &Job<'_>,
@@ -246,7 +248,7 @@ fn load(path: &Path, args: &CacheArgs) -> Result<(BlockTrace, Tally), Failure> {
     read.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))
 }
 
-/// Processor time of this thread: a machine that is busy with something else does not change it much.
+/// Returns the processor time of this thread. Other work on the machine changes it little.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -266,7 +268,7 @@ impl<'a> From<&'a Played> for TracePart<'a> {
 }
 
 impl CacheComparison {
-    /// The document that `--json` prints.
+    /// Returns the document that `--json` prints.
     pub(super) fn document(&self) -> CacheDocument<'_> {
         CacheDocument {
             traces: self
@@ -281,7 +283,7 @@ impl CacheComparison {
         }
     }
 
-    /// A table for each trace, a row a cache.
+    /// Returns the text that is printed without `--json`: a table for each trace, with a row for each cache.
     pub(super) fn human(&self, width: Width) -> String {
         let mode = match self.mode {
             WriteMode::Through => "written through".to_owned(),
@@ -324,7 +326,7 @@ fn table(of_trace: &[Played], mode: &str, width: Width) -> String {
         ],
         of_trace.iter().map(|played| row(&played.figures)),
     );
-    // Policies are compared down the columns, so that each keeps to one line.
+    // Rows are compared down the columns, so each row keeps to one line.
     let first_out = [
         "REQUEST HITS",
         "BYTE HITS",
@@ -350,7 +352,7 @@ fn percent(share: f64) -> String {
 }
 
 fn row(figures: &CacheFigures) -> [String; 14] {
-    // Of nothing there is no share.
+    // A share of no accesses is undefined.
     let share = |ratios: &Ratios, share: f64| match ratios.counts.accesses {
         0 => "-".to_owned(),
         _ => percent(share),

@@ -1,4 +1,4 @@
-//! What caches came to fits the terminal.
+//! Tests that tables of results fit the terminal.
 
 use super::run;
 use crate::output::Width;

@@ -1,4 +1,4 @@
-//! The arguments of `weir sim place`.
+//! Defines the arguments of `weir sim place`.
 
 use crate::args::{OUTPUT, TRACE, duration};
 use clap::Args;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use weir_model::Nanos;
 use weir_trace::Format;
 
-/// The heading of options about the load in help.
+/// Heading of the options about the load in help.
 const LOAD: &str = "Load options";
 
 const EXAMPLES: &str = "Examples:
@@ -62,22 +62,22 @@ pub struct PlaceArgs {
     pub plot: Option<PathBuf>,
 }
 
-/// What `--scale` names besides devices.
+/// Name that `--scale` takes besides names of devices.
 const TIME: &str = "time";
 
-/// One `--scale`: of the load's time, or of a device.
+/// One `--scale`, of the load's time or of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// So many times as slow.
+    /// Factor for the load's times; 2 makes it half as fast.
     Time(f64),
-    /// A device's room as a share of the load's data.
+    /// Name of a device, and its capacity as a share of the load's data.
     Device(String, f64),
 }
 
-/// Reads `time=2`, `fast=10%`.
+/// Parses `time=2` or `fast=10%`.
 ///
 /// # Errors
-/// What is allowed.
+/// Returns a message that says what is allowed.
 fn scale(text: &str) -> Result<Scale, String> {
     let (name, value) = text.split_once('=').ok_or("write time=2 or DEVICE=10%")?;
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1e6);

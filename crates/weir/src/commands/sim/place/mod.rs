@@ -1,5 +1,7 @@
-//! `weir sim place`: the load, the pool and the policies as the command line has them, to experiments in
-//! virtual time, and what they came to.
+//! `weir sim place` replays a load on a simulated pool, under one placement policy or several, in virtual
+//! time.
+//!
+//! It converts the arguments and the pool file to simulations.
 
 mod args;
 mod report;
@@ -20,10 +22,10 @@ use weir_sim::place::run::LEAST;
 use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, place, plot};
 use weir_trace::Trace;
 
-/// Runs the load under each policy.
+/// Simulates the load under each policy.
 ///
 /// # Errors
-/// If the load, the pool or the plan makes no sense.
+/// Fails if the load, the pool or the plan is invalid.
 pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> {
     args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
     let described = Described::read(pool)?;
@@ -54,7 +56,7 @@ fn no_policy(name: &str) -> Failure {
     Failure::usage(format!("there is no policy {name:?}"), format!("there are {}", all.join(", ")))
 }
 
-/// The pool file's devices as modelled drives.
+/// Returns the pool file's devices as modelled drives, with the pool's settings.
 fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failure> {
     let file = &described.file;
     let mut devices = Vec::new();
@@ -105,11 +107,11 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
     })
 }
 
-/// The load, read once.
+/// A load. A trace is read only once.
 struct Loaded {
-    /// `None` if it is synthetic.
+    /// The trace; `None` for a synthetic load.
     trace: Option<Trace>,
-    /// What is to be said about it.
+    /// Notes on the trace.
     notes: Vec<String>,
 }
 
@@ -123,7 +125,7 @@ impl Loaded {
         Ok(Self { trace: Some(trace), notes })
     }
 
-    /// The load from its start.
+    /// Returns the load, positioned at its start.
     fn fresh(&self, args: &PlaceArgs) -> Result<Box<dyn Load>, Failure> {
         match &self.trace {
             Some(trace) => Ok(Box::new(Replay::new(trace.clone(), time_scale(args)))),
@@ -135,7 +137,7 @@ impl Loaded {
     }
 }
 
-/// A trace in a file.
+/// Reads a trace from a file.
 fn read_trace(path: &Path, args: &PlaceArgs) -> Result<Trace, Failure> {
     let help = "name a file, or make up a load that begins with zipf, hotcold, uniform, scan or postmark";
     let reader = traces::open(path, args.format.as_ref(), help)?;
@@ -161,7 +163,7 @@ fn plan(args: &PlaceArgs, loaded: &Loaded) -> Result<Plan, Failure> {
     let least = args.duration.unwrap_or(LEAST);
     let lasts = match (&mode, args.duration) {
         (_, Some(duration)) => duration,
-        // As often as it takes, whole.
+        // The load repeats as a whole, until it lasts at least [`LEAST`].
         (Mode::Open, None) => Nanos(load.lasts().0 * least.0.div_ceil(load.lasts().0.max(1)).max(1)),
         (Mode::Closed(_), None) => least,
     };
@@ -176,6 +178,5 @@ fn plan(args: &PlaceArgs, loaded: &Loaded) -> Result<Plan, Failure> {
     })
 }
 
-/// Requests after which a closed loop ends unless told otherwise: on fast devices ten minutes hold very
-/// many.
+/// Default of `--requests` in a closed loop, because fast devices answer very many requests in ten minutes.
 const CLOSED_REQUESTS: u64 = 3_000_000;

@@ -1,4 +1,4 @@
-//! What experiments came to, for people and as JSON.
+//! Formats the results of simulations as text and as JSON.
 
 use crate::output::{Width, table};
 use schemars::JsonSchema;
@@ -6,23 +6,23 @@ use serde::Serialize;
 use weir_model::{Bytes, Nanos};
 use weir_sim::{DeviceOutcome, Mode, Outcome, Plan, Responses};
 
-/// One load under several policies.
+/// The results of one load under several policies.
 #[derive(Debug)]
 pub(in crate::commands::sim) struct Comparison {
-    /// The load, as it was named.
+    /// The load, as on the command line.
     pub(super) load: String,
-    /// The seed.
+    /// The random seed.
     pub(super) seed: u64,
-    /// What of the load could not be used as it is.
+    /// Parts of the load that could not be used as they are.
     pub(super) notes: Vec<String>,
-    /// How it went.
+    /// The plan of the simulations.
     pub(super) plan: Plan,
-    /// In the order the policies were named.
+    /// The results, in the order of the policies on the command line.
     pub(super) outcomes: Vec<Outcome>,
 }
 
 impl Comparison {
-    /// The document that `--json` prints.
+    /// Returns the document that `--json` prints.
     pub(in crate::commands::sim) fn document(&self) -> PlaceDocument<'_> {
         PlaceDocument {
             load: &self.load,
@@ -37,7 +37,7 @@ impl Comparison {
         }
     }
 
-    /// Two tables: responses by policy, devices by policy.
+    /// Returns the text that is printed without `--json`: response times by policy, and devices by policy.
     pub(in crate::commands::sim) fn human(&self, width: Width) -> String {
         let measured = self.outcomes.first().map_or_else(String::new, |outcome| outcome.measured.to_string());
         let mode = match &self.plan.mode {
@@ -118,7 +118,7 @@ enum Loop {
     Closed(usize),
 }
 
-/// What moves came to by the engine's own estimate, and whether it stopped them.
+/// Returns the effect of migration by the engine's own estimate, and how often the engine stopped it.
 fn judged(outcome: &Outcome) -> String {
     let mut text = String::new();
     if let Some(estimate) = outcome.estimate.filter(|_| outcome.moved > Bytes(0)) {

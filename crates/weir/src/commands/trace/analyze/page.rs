@@ -1,4 +1,4 @@
-//! An analysis as one file of HTML, with its pictures in it.
+//! Formats an analysis as one HTML file, with its plots in it.
 
 use super::{heading, tables};
 use weir_sim::analysis::TraceAnalysis;
@@ -9,7 +9,7 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:940px;margin:2em a
     border-bottom:1px solid #ddd;font-variant-numeric:tabular-nums}th{font-weight:600;font-size:12px;color:#666}\
     h1{font-size:22px}h2{font-size:17px;margin-top:1.6em}svg{max-width:100%;height:auto}";
 
-/// The page.
+/// Returns the page.
 pub(super) fn html(analyzed: &TraceAnalysis) -> String {
     let heading = escaped(&heading(analyzed));
     let mut page = format!(
@@ -69,7 +69,7 @@ fn pictures(analyzed: &TraceAnalysis) -> Vec<(&'static str, TracePicture<'_>)> {
     all
 }
 
-/// Text as HTML has it.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in text.chars() {

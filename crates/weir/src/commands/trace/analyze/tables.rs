@@ -1,4 +1,4 @@
-//! An analysis as tables, the same on the terminal and on the page.
+//! Formats an analysis as tables, the same on the terminal and on the page.
 
 use crate::output::{Table, Width, grouped};
 use weir_model::{BLOCK, Bytes, Nanos};
@@ -21,13 +21,13 @@ impl Part {
 
     pub(super) fn text(&self, width: Width) -> String {
         let table = Table::new(&self.heading, &self.rows);
-        // Of two columns the second one is folded, so that names stay whole.
+        // In a table of two columns only the second one is folded, so that names stay whole.
         let table = if self.heading.len() == 2 { table.prose_at(1) } else { table };
         table.text(width)
     }
 }
 
-/// All tables.
+/// Returns all tables.
 pub(super) fn all(analyzed: &TraceAnalysis) -> Vec<Part> {
     let of = &analyzed.analysis;
     let mut parts = vec![requests(of), caches(of), curves(&of.curves, of.blocks), spreads(of)];
@@ -78,7 +78,7 @@ fn caches(of: &Analysis) -> Part {
     )
 }
 
-/// Shares of the footprint that are shown, in thousandths.
+/// Shares of the footprint that the curves show, in thousandths.
 const SHOWN: [u64; 7] = [10, 50, 100, 200, 300, 500, 1000];
 
 fn curves(curves: &[Curve], all: u64) -> Part {
@@ -105,7 +105,7 @@ fn curves(curves: &[Curve], all: u64) -> Part {
     Part { title, heading, rows: curves.iter().map(row).collect() }
 }
 
-/// A row of a spread, its numbers told by `show`.
+/// Returns the row of a spread, with its numbers formatted by `show`.
 fn spread(name: &str, spread: &Spread, show: impl Fn(u64) -> String) -> [String; 7] {
     let numbers = [spread.mean as u64, spread.min, spread.p50, spread.p90, spread.p99, spread.max];
     let [mean, min, p50, p90, p99, max] = numbers.map(|number| match spread.count {
@@ -191,7 +191,7 @@ fn spots(analyzed: &TraceAnalysis) -> Part {
     }));
     for region in of.popularity.regions.iter().take(3) {
         let disk = analyzed.disk(region.disk);
-        // In MiB, whatever the size: regions side by side are told apart.
+        // The position is in MiB, whatever its magnitude, so that adjacent regions differ.
         let at = grouped(region.first_block / REGION_BLOCKS);
         let share = region.accesses as f64 / of.accesses.max(1) as f64;
         rows.push([format!("accesses to the MiB at {at} MiB of disk {disk}"), percent(share)]);

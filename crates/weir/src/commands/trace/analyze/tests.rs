@@ -1,4 +1,4 @@
-//! What a trace is like fits the terminal.
+//! Tests that an analysis fits the terminal.
 
 use super::{analyze, human};
 use crate::output::testing::{TRACE_FORMAT, assert_fits, write_trace};

@@ -1,4 +1,5 @@
-//! Records what is asked of a block device: Linux's blktrace tells, and blkparse puts what its processors tell in order.
+//! Records the requests to a block device. Linux's blktrace reports them, and blkparse merges the reports of
+//! all processors in order.
 
 use super::{Came, LOOK, Taken, Until};
 use crate::failure::Failure;
@@ -13,12 +14,15 @@ use std::thread;
 use std::time::Instant;
 use weir_trace::{Reader, TraceError, format};
 
-/// What a kernel needs.
+/// Advice on the requirements of blktrace.
 const NEEDS: &str = "run this as root, with debugfs there (mount -t debugfs none /sys/kernel/debug) and a kernel that \
     has CONFIG_BLK_DEV_IO_TRACE; or record what a volume is asked";
 
-/// The kernel hands over what fills a buffer: as much room in all as by default (2 MiB a processor), but in pieces of 16 KiB, about 300
-/// requests, lest the recording of a slow disk goes on long after there are as many requests as were wanted.
+/// Options of blktrace for buffers of 16 KiB, about 300 requests, with the default total of 2 MiB a
+/// processor.
+///
+/// The kernel delivers a buffer once it is full. With larger buffers, the recording of a slow disk would
+/// continue long after the requested number of requests.
 const BUFFERS: [&str; 4] = ["-b", "16", "-n", "128"];
 
 pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) -> Result<Came, Failure> {
@@ -42,7 +46,7 @@ pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) ->
             while !until.is_over(began) && !done.load(Ordering::Relaxed) {
                 thread::sleep(LOOK);
             }
-            // It may have ended of itself; it was not waited for yet, so that no other process has its number.
+            // blktrace may have ended by itself. It has not been waited for, so no other process has its id.
             let _ = kill_process(pid, Signal::TERM);
             began.elapsed()
         });
@@ -57,12 +61,13 @@ pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) ->
         return Err(Failure::environment(format!("blktrace cannot trace {name}: {said}"), NEEDS));
     }
     let mut notes: Vec<_> = cut.into_iter().collect();
-    // What it says when it ends well, too.
+    // A warning of dropped events counts even if blktrace ends successfully.
     notes.extend((!is_well || said.contains("dropped")).then(|| format!("blktrace said: {said}")));
     Ok(Came { disks: vec![name], lasted, dropped: 0, notes })
 }
 
-/// Takes the requests of these events until there are no more, or no more are wanted; what is wrong with them, if anything is.
+/// Writes the requests in these events until there are no more, or no more are wanted. Returns a description
+/// of the first malformed event, after which it stops.
 fn take_all(
     events: impl io::Read + Send,
     name: &str,
@@ -86,14 +91,17 @@ fn take_all(
     Ok(None)
 }
 
-/// A program of the package blktrace; killed when dropped. Not of the terminal's group, so that Ctrl-C is for this process alone.
+/// A running program of the package blktrace, killed when dropped. It is in a process group of its own, so
+/// that Ctrl-C reaches this process only.
 struct Running {
     child: Child,
 }
 
 impl Running {
-    /// Starts it so that the kernel ends it if this process is killed. Without setpriv, which Debian always has, it goes on then
-    /// until it next has something to tell.
+    /// Starts a program so that the kernel ends it if this process is killed.
+    ///
+    /// That needs setpriv, which Debian always has. Without setpriv the program continues until it next has
+    /// something to write.
     fn start(program: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Result<Self, Failure> {
         if !is_installed(program) {
             return Err(Failure::environment(
@@ -112,11 +120,11 @@ impl Running {
         })
     }
 
-    /// Waits until it has ended: whether it ended well, and what it said.
+    /// Waits until the program ends. Returns whether it succeeded, and its messages.
     fn end(&mut self) -> (bool, String) {
         let mut said = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
-            // What it said is told as far as it can be read.
+            // An error is ignored: the messages are reported as far as they can be read.
             let _ = stderr.read_to_string(&mut said);
         }
         let is_well = self.child.wait().is_ok_and(|status| status.success());
@@ -124,7 +132,7 @@ impl Running {
     }
 }
 
-/// Whether there is a program of this name where programs are looked for.
+/// Returns whether a program of this name is in `PATH`.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
@@ -132,7 +140,7 @@ fn is_installed(program: &str) -> bool {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may be over.
+        // An error is ignored: the program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

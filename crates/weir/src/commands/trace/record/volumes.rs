@@ -1,4 +1,4 @@
-//! Records what clients ask of volumes: the server tells it over its control socket.
+//! Records clients' requests to volumes, which the server reports over its control socket.
 
 use super::{Came, LOOK, Taken, Until};
 use crate::devices::Described;
@@ -23,7 +23,7 @@ pub(super) fn record(
     let unreadable = |error: std::io::Error| {
         Failure::environment(format!("the server's recording cannot be read: {error}"), "try again")
     };
-    // Those who come later were not in time.
+    // Requests after the duration are not part of the recording.
     let end = until.duration.map_or(Nanos(u64::MAX), |duration| Nanos(duration.as_nanos() as u64));
     let mut heard = Vec::new();
     let mut write = |heard: &mut Vec<Recorded>| {
@@ -34,7 +34,7 @@ pub(super) fn record(
             let record = Record { at, disk: Disk(volume.into()), op, offset, len };
             is_more = is_more && taken.take(&record, disk)?;
         }
-        // Though none came: earlier ones may wait for it.
+        // Earlier requests may wait to be saved even if there are no new ones.
         Ok::<_, Failure>(is_more && taken.save_if_due()?)
     };
     let mut how = Heard::More;
@@ -54,10 +54,10 @@ pub(super) fn record(
     Ok(Came { disks: volumes.to_vec(), lasted, dropped, notes: broken.into_iter().collect() })
 }
 
-/// Has the server tell what clients ask of these volumes.
+/// Asks the server to report clients' requests to these volumes.
 ///
 /// # Errors
-/// If the pool is not served, there is no such volume, or requests are being recorded already.
+/// Fails if the pool is not served, if there is no such volume, or if another recording is active.
 fn begin(pool_file: &Path, volumes: &[String]) -> Result<Recording, Failure> {
     let described = Described::read(pool_file)?;
     let control = described.beside(CONTROL);

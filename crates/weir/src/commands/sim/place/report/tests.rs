@@ -1,4 +1,4 @@
-//! Comparisons with long names, large figures, and none at all.
+//! Tests comparisons with long names, with large figures, and without any figures.
 
 use super::*;
 use crate::output::testing::{LONG, assert_fits};
