@@ -53,8 +53,7 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
     let list = list::read(args.devices.as_deref())?;
     let (trace, notes) = read_trace(trace_path, args)?;
-    // The time after the last request is estimated from the gaps before it. Each half needs such a gap if the
-    // trace is split.
+    // The time after the last request is estimated from the gaps before it, in each half if it is split.
     let least = if args.held_out { 4 } else { 2 };
     if trace.records.len() < least {
         let message = format!("{} has too few requests: {}", trace_path.display(), trace.records.len());

@@ -17,7 +17,7 @@ const GRAIN: Nanos = Nanos::micros(50);
 ///
 /// The pool file may declare one or two. Otherwise it selects the durable device with the lowest flush
 /// response time, and mirrors it to the next best device that is not a hard disk, if there is one: no flush
-/// should wait for a seek. Overwrites the first page of the devices it measures.
+/// should wait for a seek.
 ///
 /// # Errors
 /// Fails if no device may carry metadata, or if a device fails.
@@ -53,11 +53,15 @@ pub(super) fn select(pool: &PoolFile, devices: &mut Devices) -> Result<Vec<Devic
     Ok([first].into_iter().chain(in_order.find(|id| !is_disk(*id))).collect())
 }
 
+/// Measures the response of a write and a flush: the least of [`TRIES`]. It writes the first page's own bytes
+/// back, so that a device is unchanged if the pool is not created after all.
 fn measured(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_model::IoError> {
+    let mut page = [0; 4096];
+    devices.read(id, DeviceOffset(0), &mut page)?;
     let mut least = Nanos::MAX;
     for _ in 0..TRIES {
         let start = Instant::now();
-        devices.write(id, DeviceOffset(0), &[0; 4096])?;
+        devices.write(id, DeviceOffset(0), &page)?;
         devices.flush(id)?;
         least = least.min(Nanos(start.elapsed().as_nanos() as u64));
     }
@@ -93,6 +97,19 @@ mod tests {
         let mut devices = described.open_to_create(|_| ()).expect("three devices");
         let chosen = super::select(&described.file, &mut devices)?;
         Ok(chosen.into_iter().map(|id| id.0).collect())
+    }
+
+    #[test]
+    fn a_measured_device_is_as_it_was() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = "[pool]\nname = \"x\"\n[[device]]\nname = \"d\"\npath = \"d.img\"\n";
+        let data: Vec<u8> = (0..64 << 20).map(|at: u32| (at / 512) as u8 | 1).collect();
+        std::fs::write(folder.path().join("d.img"), &data).expect("a file");
+        let described =
+            Described { file: parse(text).expect("a pool file"), path: folder.path().join("pool.toml") };
+        let mut devices = described.open_to_create(|_| ()).expect("a device");
+        super::select(&described.file, &mut devices).expect("one device");
+        assert!(std::fs::read(folder.path().join("d.img")).expect("a file") == data);
     }
 
     #[test]
