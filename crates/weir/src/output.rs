@@ -19,10 +19,10 @@ use serde::Serialize;
 use std::io::{self, Write as _};
 use std::sync::Mutex;
 
-/// Why output was lost, the first time it was.
+/// The first error that lost output.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Prints `document` with `--json`, what `human` makes otherwise.
+/// Prints `document` with `--json`, else the result of `human`.
 pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> String) {
     if !json {
         return print_text(&human());
@@ -33,13 +33,13 @@ pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> Stri
     }
 }
 
-/// Prints text, and a newline at its end.
+/// Prints text and ends it with a newline.
 pub fn print_text(text: &str) {
     let mut out = io::stdout().lock();
     note(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()));
 }
 
-/// Notes how something was written to standard output.
+/// Records the result of a write to standard output.
 pub fn note(written: io::Result<()>) {
     if let Err(error) = written
         && error.kind() != io::ErrorKind::BrokenPipe
@@ -49,10 +49,10 @@ pub fn note(written: io::Result<()>) {
     }
 }
 
-/// Whether everything that was printed has been written.
+/// Checks that everything printed has been written.
 ///
 /// # Errors
-/// If some of it has not: to a full disk, say.
+/// Fails if some of the output was lost, for example because a disk is full.
 pub fn finish() -> Result<(), Failure> {
     let lost = LOST.lock().ok().and_then(|mut lost| lost.take());
     lost.map_or(Ok(()), |error| {
@@ -65,14 +65,15 @@ pub fn finish() -> Result<(), Failure> {
     })
 }
 
-/// Prints a message on standard error, if it takes one, folded to the terminal's width.
+/// Prints a message on standard error, folded to the terminal's width. An error of the write is ignored.
 pub fn print_stderr(message: &str) {
     let text = Width::of_stderr().fold(message);
-    // There is nowhere left to say that it could not be said.
+    // There is nowhere left to report an error of standard error.
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
 }
 
-/// A table with a heading row that fits `width`; columns that do not fit go below their row. See [`Table`].
+/// Returns a table with a heading row that fits `width`; columns that do not fit go below their row. See
+/// [`Table`].
 pub fn table<const N: usize>(
     width: Width,
     heading: [&str; N],
