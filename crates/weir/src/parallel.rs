@@ -1,10 +1,10 @@
-//! Work on several threads.
+//! Parallel work on several threads.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Whether work is given up: something of it failed.
+/// A flag that cancels work after a failure.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicBool);
 
@@ -12,7 +12,7 @@ pub struct Stop(AtomicBool);
 /// of the items. After a failure, here or wherever else `stop` goes, nothing more is begun: then some are missing.
 ///
 /// # Errors
-/// The first failure, in the order of the items.
+/// Returns the first failure, in the order of the items.
 pub fn map<T: Sync, R: Send + Sync, E: Send + Sync>(
     items: &[T],
     threads: usize,
@@ -37,7 +37,7 @@ pub fn map<T: Sync, R: Send + Sync, E: Send + Sync>(
     results.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
-/// As many threads as there are cores.
+/// Returns the number of threads that this machine can run in parallel.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
