@@ -1,8 +1,9 @@
-//! What a command says: results on standard output, one JSON document or text for people that fits the terminal;
-//! everything else on standard error.
+//! The output of commands. Results go to standard output: one JSON document, or text for people that fits the
+//! terminal. Everything else goes to standard error.
 //!
-//! Output that could not be written is remembered, and [`finish`] makes the command fail for it. A closed pipe is no
-//! failure: its reader has seen enough. Neither stream ever ends the process: a server goes on though its log is full.
+//! Output that could not be written is recorded, and [`finish`] then fails the command. A closed pipe is not
+//! a failure: its reader needs no more. A failure of either stream never ends the process: a server continues
+//! when its log is full.
 
 mod number;
 mod table;

@@ -23,8 +23,9 @@ pub enum Spill {
     Dropped,
 }
 
-/// A table with a heading row. If it does not fit, in this order: sentences are folded, long names in the first column
-/// are shortened in their middle, and columns are taken out, the least important first, but never the first one.
+/// A table with a heading row. If it does not fit, it does the following in this order: it folds sentences,
+/// shortens long names in the middle (first column only), and removes columns, the least important first, but
+/// never the first column.
 #[derive(Debug)]
 pub struct Table {
     heading: Vec<String>,
@@ -47,7 +48,8 @@ struct Layout {
 }
 
 impl Table {
-    /// A table whose rows have as many cells as its heading; of columns that do not fit, the rightmost is taken out first.
+    /// Creates a table whose rows have as many cells as its heading. If columns do not fit, the rightmost is
+    /// removed first.
     pub fn new(
         heading: impl IntoIterator<Item = impl ToString>,
         rows: impl IntoIterator<Item = impl IntoIterator<Item = impl ToString>>,

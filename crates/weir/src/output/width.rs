@@ -50,8 +50,8 @@ impl Width {
         text.lines().all(|line| line.width() <= self.0)
     }
 
-    /// `text` with every line that is too long folded at spaces, the rest of it indented as its beginning. A word
-    /// longer than a line stays whole, so that a path can be copied.
+    /// Folds every line of `text` that is too long at spaces; the rest of the line is indented like its
+    /// beginning. A word longer than a line stays whole, so that a path can be copied.
     pub fn fold(self, text: &str) -> String {
         text.lines().map(|line| self.fold_line(line) + "\n").collect()
     }
