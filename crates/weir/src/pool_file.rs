@@ -111,7 +111,7 @@ pub struct DeviceEntry {
     pub durable: bool,
     /// Whether the device has a volatile write cache; `None` lets the operating system decide.
     pub volatile_cache: Option<bool>,
-    /// Time in which the device must answer; after it the device is given up.
+    /// Time in which the device must answer; otherwise it is lost.
     pub deadline: Option<Nanos>,
     /// Injected fault, for tests.
     pub fault: Option<Fault>,
@@ -308,7 +308,7 @@ fn poll(text: &str) -> Result<Poll, String> {
 /// Reads how the pool behaves when space runs out.
 fn space_rules(pool: &Keys<'_, '_>) -> SpaceRules {
     let when_full = pool.optional("when_full", |text| one_of(text, &["error", "wait"]));
-    // A misspelt value may have meant `wait`.
+    // By a misspelt value the user may have meant `wait`.
     let waits = when_full == Some("wait") || when_full.is_none() && pool.has("when_full");
     let at_most = pool.optional("wait_at_most", |text| match duration(text) {
         Ok(at_most) if at_most <= WAIT_MAX => Ok(at_most),

@@ -55,8 +55,8 @@ impl Resized<'_> {
 }
 
 /// Returns the option that opens the pool without this device; `None` if the device has the only metadata. If
-/// the device has one of two copies of the metadata and no record says that the other copy went on alone,
-/// opening is refused even with this option; that refusal names what else is required.
+/// the device has one of two copies of the metadata and no record says that the pool went on with the other
+/// copy alone, opening is refused even with this option; that refusal names what else is required.
 pub(crate) fn without(superblock: &Superblock) -> Option<String> {
     let has_only_metadata = superblock.is_metadata_member() && superblock.members.len() < 2;
     let name = &superblock.device_name;

@@ -151,8 +151,8 @@ pub fn give_policies(engine: &mut Engine, now: Nanos, described: &Described) {
     }
 }
 
-/// How old the check of a block device may be when a FLUSH is answered: to look at it takes a read. A file can be
-/// truncated by anybody, and is looked at before every answer, which costs next to nothing.
+/// Maximum age of the last check of a block device when a FLUSH is answered; the check costs a read. Any
+/// process can truncate a file, so the engine checks files before every answer, at almost no cost.
 const BLOCK_DEVICE_VERIFIED: Nanos = Nanos::secs(10);
 
 /// Returns the settings that the engine needs for each device, by id; absent devices have the defaults.

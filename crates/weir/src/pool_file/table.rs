@@ -1,7 +1,7 @@
-//! Reading TOML tables key by key, so that every mistake can say where it is and what to write.
+//! Reads TOML tables key by key, so that every mistake has a position and says what to write.
 //!
-//! A mistake is noted and reading goes on, so that all of them are told at once. What has one counts as absent;
-//! whoever reads a file refuses it at the end if anything was noted.
+//! The reader records a mistake and continues, so that all mistakes are reported at once. A value with a
+//! mistake counts as absent; the caller refuses the file at the end if anything was recorded.
 
 use super::{Mistake, Mistakes};
 use std::cell::RefCell;
@@ -186,7 +186,8 @@ impl<'t, 'i> Keys<'t, 'i> {
         })
     }
 
-    /// The array of tables under `key`: the keys of each. `None` if it is something else or misspelt, which is noted.
+    /// Returns the tables of the array under `key`; `None` if the value is no such array or the key is
+    /// misspelt, which is recorded.
     pub(crate) fn tables(&self, key: &str, known: &[&'static str]) -> Option<Vec<Self>> {
         let help = format!("write one [[{key}]] section for each {key}");
         let Some(value) = self.table.get(key) else { return (!self.has(key)).then(Vec::new) };
