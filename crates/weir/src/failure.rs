@@ -49,7 +49,7 @@ impl Failure {
     pub fn new(kind: ErrorKind, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { kind, message: message.into(), help: help.into(), locked: None, other_exit_code: None }
     }
-    /// Returns the failure for an error of the operating system while it was to do `what` with `path`.
+    /// Returns the failure for an error of the operating system in the operation `what` on `path`.
     pub fn os(what: &str, path: &Path, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Os;
         let help = match error.kind() {

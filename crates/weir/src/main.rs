@@ -84,7 +84,8 @@ fn log_to_stderr() {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
-        // It would tell of them on standard error, and panic if that takes nothing: a full disk must not end a server.
+        // The subscriber would report its errors on standard error and panic if that fails; a full disk must
+        // not end a server.
         .log_internal_errors(false)
         .init();
 }

@@ -8,8 +8,9 @@ use std::thread;
 #[derive(Debug, Default)]
 pub struct Stop(AtomicBool);
 
-/// What `work` makes of each item, in their order: at most so many at the same time, each on one thread, begun in the order
-/// of the items. After a failure, here or wherever else `stop` goes, nothing more is begun: then some are missing.
+/// Applies `work` to each item and returns the results in the order of the items. At most `threads` items are
+/// in progress at a time, each on one thread, and items start in their order. After a failure, here or in
+/// other work that shares `stop`, no further item starts. If other work set `stop`, results are missing.
 ///
 /// # Errors
 /// Returns the first failure, in the order of the items.

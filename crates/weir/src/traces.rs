@@ -10,8 +10,8 @@ use weir_trace::{Format, Reader, TraceError};
 /// The path that stands for standard input and output.
 pub const STANDARD: &str = "-";
 
-/// A reader of the trace in a file, or of standard input for `-`. `help` says what to do if there is none; without
-/// `format` it is found out.
+/// Opens the trace in a file, or standard input for `-`. `help` says what to do if the file does not exist;
+/// without `format` the format is detected.
 ///
 /// # Errors
 /// Fails if the file does not exist, cannot be opened, or is no trace.

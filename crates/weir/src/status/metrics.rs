@@ -1,4 +1,4 @@
-//! The status as metrics, in the OpenMetrics text format: for a monitor that reads a file, or what a command prints.
+//! The status as metrics in the OpenMetrics text format, for a monitor that reads a file or runs a command.
 
 use super::Status;
 use prometheus_client::encoding::text;
