@@ -1,5 +1,4 @@
-//! What weir says when it cannot say it, and who stands in the way: output that is lost, devices that others hold,
-//! devices that are missing.
+//! Answers of weir in adverse conditions: lost output, devices that other processes hold, missing devices.
 
 use crate::harness::{Pool, weir};
 use std::fs::File;
@@ -120,8 +119,8 @@ fn a_server_serves_though_nobody_hears_it() {
     assert_eq!(server.wait().expect("it ends").code(), Some(ENVIRONMENT));
 }
 
-/// Somebody else has the device: a process that is no server, one whose socket is left over, one that takes no more
-/// sessions.
+/// Another process holds the device: one that is no server, one whose socket is left over, one that accepts
+/// no more sessions.
 #[test]
 fn who_holds_a_device_is_named_and_each_has_its_way_out() {
     let expected = [

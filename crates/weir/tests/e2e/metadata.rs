@@ -4,7 +4,8 @@ use crate::harness::{Pool, client, installed};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The 4 KiB blocks of the primary superblock and descriptors, the bitmaps and the tables of inodes, by dumpe2fs.
+/// Returns the 4 KiB blocks of the primary superblock and descriptors, the bitmaps and the inode tables, from
+/// the output of dumpe2fs.
 fn as_dumpe2fs_says(said: &str, block: u64) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let mut note = |text: &str| {

@@ -1,5 +1,5 @@
-//! Device files that are moved away while they are served, and those that are removed or truncated when nobody
-//! looks: while the server stops, with the whole folder of the pool, before an operator's change.
+//! Device files that are moved while they are served, and files that are removed or truncated unnoticed:
+//! while the server stops, with the whole folder of the pool, before an operator's change.
 
 use crate::harness::{Pool, Server};
 use crate::nbd::{Client, Command};

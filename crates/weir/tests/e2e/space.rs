@@ -1,5 +1,5 @@
-//! What is said of space and settings: live figures, warnings that go, space kept by write-zeroes, policies that end
-//! with the server.
+//! Reports about space and settings: live figures, warnings that disappear, space reserved by WRITE_ZEROES,
+//! policies that end with the server.
 
 use crate::harness::Pool;
 use crate::nbd::{Client, Command, NO_HOLE};

@@ -117,8 +117,8 @@ fn what_is_made_up_is_the_same_again_and_goes_to_every_format_and_back() {
     assert!(said.lines().count() > 500, "{said}");
 }
 
-/// Lines of `mqsim` as they are after they were in another format: some begin at zero, some have whole seconds, one has no
-/// operations.
+/// Returns lines of `mqsim` as they are after a conversion through another format: some formats start at
+/// zero, some have whole seconds, one has no operations.
 fn said_by(format: &str, text: &str) -> String {
     let unit = if ["tencent", "oracle"].contains(&format) { 1_000_000_000 } else { 1 };
     let time = |line: &str| {

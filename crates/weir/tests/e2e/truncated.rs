@@ -1,5 +1,5 @@
-//! Device files that are truncated, removed or replaced while the real server uses them: on a disk's file system and on
-//! one in memory.
+//! Device files that are truncated, removed or replaced while a server uses them, on a disk file system and
+//! on one in memory.
 
 use crate::harness::{Pool, Server};
 use crate::nbd::Client;
