@@ -1,6 +1,5 @@
 //! Overwrites pages of a small mirrored pool, chosen by the input, and checks the pool. The check never
-//! panics. A pool without reported damage opens, and a pool with reported damage does not. A repair makes
-//! nothing worse.
+//! panics and changes nothing. If it reports no damage, the pool opens. A repair makes nothing worse.
 #![no_main]
 
 use weir_map::check::Severity;
