@@ -1,6 +1,5 @@
-//! A small mirrored pool whose devices have been written over in places the bytes choose: the check
-//! reports, never panics; what it finds no damage in opens, and what it calls damage does not; after a
-//! repair nothing is worse.
+//! Overwrites pages of a small mirrored pool, chosen by the input, and checks the pool. The check never
+//! panics and changes nothing. If it reports no damage, the pool opens. A repair makes nothing worse.
 #![no_main]
 
 use weir_map::check::Severity;
@@ -41,7 +40,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         metadata,
     };
     weir_map::create(&mut disks, &pool).expect("devices large enough");
-    // Each step: device and page, offset, value, and which checksum to make right.
+    // Each step gives the device and page, offset, value, and the checksum to correct.
     for step in steps.chunks_exact(5).take(64) {
         let disk = &mut disks.0[usize::from(step[4] >> 7)];
         let page = match step[0] {

@@ -1,5 +1,5 @@
-//! Any bytes as a dump, with the checksums of its parts made right so that what is behind them is
-//! reached: it is read to its end, or refused.
+//! Reads arbitrary bytes as a dump, also with corrected checksums of its parts so that their contents are
+//! reached. The reader reaches the end or returns an error.
 #![no_main]
 
 use weir::commands::pool::dump::file::{Part, Reader};

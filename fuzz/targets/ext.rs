@@ -1,4 +1,5 @@
-//! Any bytes as a superblock and its descriptors: metadata within the volume, or none, never a panic.
+//! Reads arbitrary bytes as a superblock with its descriptors. The result is metadata within the volume, or
+//! none, never a panic.
 #![no_main]
 
 use weir_model::Bytes;

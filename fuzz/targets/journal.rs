@@ -1,5 +1,5 @@
-//! Any bytes as a journal frame, with identity and checksum made right so that the deltas are
-//! reached: what is accepted encodes to what decodes to the same.
+//! Decodes arbitrary bytes as a journal frame, with identity and checksum corrected so that the deltas are
+//! reached. An accepted frame encodes to bytes that decode to the same deltas.
 #![no_main]
 
 use weir_map::PoolId;

@@ -1,5 +1,5 @@
-//! A small pool whose metadata has been written over in places the bytes choose: opening it gives a
-//! map or an error, never a panic.
+//! Overwrites bytes of a small pool's metadata, chosen by the input, and opens the pool. The result is a map
+//! or an error, never a panic.
 #![no_main]
 
 use weir_map::{NewDevice, NewPool, PoolId};
@@ -34,13 +34,13 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         metadata: vec![DeviceId(0)],
     };
     let superblocks = weir_map::create(&mut disk, &pool).expect("a device large enough");
-    // Each step: page, offset and value, in a region that holds roots, journal and pages.
+    // Each step gives the page, offset and value, in a region that holds roots, journal and pages.
     for step in bytes.chunks_exact(5).take(64) {
         let page = usize::from(step[0]) + 16;
         let at = page * weir_map::PAGE + (usize::from(step[1]) | usize::from(step[2]) << 8) % weir_map::PAGE;
         disk.0[at] = step[3];
         if step[4] & 1 == 1 {
-            // The root with its checksum made right.
+            // A correct checksum lets the parser reach the contents of the root.
             let root = &mut disk.0[page * weir_map::PAGE..][..weir_map::PAGE];
             root[8..12].fill(0);
             let crc = weir_map::crc32c(root);

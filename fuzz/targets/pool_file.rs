@@ -1,4 +1,4 @@
-//! Any bytes as a pool file: a pool or an error that names what is wrong, never a panic.
+//! Parses arbitrary bytes as a pool file. The result is a pool or an error with a message, never a panic.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

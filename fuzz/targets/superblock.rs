@@ -1,5 +1,5 @@
-//! Any page as a superblock: what is accepted encodes to the same page; checksums may be made right
-//! first, so that what they protect is reached.
+//! Decodes an arbitrary page as a superblock, at times with corrected checksums so that their contents are
+//! reached. An accepted superblock encodes to a page that decodes to the same superblock.
 #![no_main]
 
 use weir_map::superblock::{Reading, Superblock};

@@ -1,5 +1,5 @@
-//! Any bytes as a trace, of the format the first byte names or of one found out: records and errors
-//! that come to an end, never a panic. What was read is written in weir's own format and read again.
+//! Reads arbitrary bytes as a trace, in the format that the first byte names or that is detected. Records and
+//! errors come to an end, without a panic. The records are then written in weir's own format and read again.
 #![no_main]
 
 use weir_trace::{FORMATS, Reader, Trace, Writer, format};
@@ -16,7 +16,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// What was read comes back from weir's own format.
+/// Asserts that the records survive a round trip through weir's own format.
 fn write_and_read(trace: &Trace) {
     let mut writer = Writer::new(format("weir").expect("a format"), Vec::new()).expect("begun");
     for record in &trace.records {

@@ -1,4 +1,4 @@
-//! What the arguments of several commands share: options of all, and what values are read as.
+//! Arguments that several commands share: global options, and value parsers.
 
 use crate::output::Width;
 use crate::pool_file;
@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_sim::cache::EvictionPolicy;
 
-/// The heading of options of every command in help.
+/// Heading of the global options in help texts.
 const GLOBAL: &str = "Global options";
-/// The heading of options about a trace in help.
+/// Heading of the trace options in help texts.
 pub(crate) const TRACE: &str = "Trace options";
-/// The heading of options about what is written in help.
+/// Heading of the output options in help texts.
 pub(crate) const OUTPUT: &str = "Output options";
 
 /// Options of every command.
@@ -31,7 +31,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// How wide text on standard output may be.
+    /// Returns the maximum width of text on standard output.
     pub fn width(&self) -> Width {
         if self.wide { Width::UNLIMITED } else { Width::of_stdout() }
     }
@@ -49,36 +49,36 @@ pub struct Accept {
     pub without: Vec<String>,
 }
 
-/// A cache's eviction policy, by name.
+/// Returns a parser of the names of cache eviction policies.
 pub(crate) fn evictions() -> PossibleValuesParser {
     PossibleValuesParser::new(EvictionPolicy::ALL.iter().map(|policy| policy.name))
 }
 
-/// A length of time with its unit.
+/// Parses a duration with its unit.
 ///
 /// # Errors
-/// What is allowed.
+/// The error says which values are allowed.
 pub(crate) fn duration(text: &str) -> Result<Nanos, String> {
     pool_file::duration(text).map_err(|allowed| format!("write {allowed}"))
 }
 
-/// A name, as pools, devices and volumes have one.
+/// Parses the name of a pool, a device or a volume.
 ///
 /// # Errors
-/// What is allowed.
+/// The error says which names are allowed.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     pool_file::name(text).map_err(|allowed| format!("a name is {allowed}"))
 }
 
-/// The names of all placement policies.
+/// Returns the names of all placement policies.
 pub(crate) fn policies() -> Vec<&'static str> {
     weir_policy::placement::ALL.iter().map(|known| known.name).collect()
 }
 
-/// A size in whole sectors.
+/// Parses a size, which must be a whole number of sectors.
 ///
 /// # Errors
-/// What is allowed.
+/// The error says which sizes are allowed.
 pub(crate) fn size(text: &str) -> Result<Bytes, String> {
     match pool_file::size(text) {
         Ok(size) if size.get().is_multiple_of(weir_model::SECTOR) && size.get() >= weir_model::BLOCK => {

@@ -1,4 +1,4 @@
-//! The command line: its commands, and how each ends.
+//! The command line: its commands and their exit codes.
 
 use crate::args::Common;
 use crate::commands::{
@@ -62,10 +62,10 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does what it says; the exit code.
+    /// Runs the command and returns its exit code.
     ///
     /// # Errors
-    /// The command's.
+    /// Returns the failure of the command.
     pub fn run(self, common: &Common) -> Result<u8, Failure> {
         match self {
             Self::Pool(command) => return pool::run(command, common),
@@ -85,7 +85,7 @@ impl Command {
         Ok(exit::SUCCESS)
     }
 
-    /// The exit code if it does what it was asked, but cannot write all of its output.
+    /// Returns the exit code of a command that succeeds but cannot write all of its output.
     pub const fn lost_output(&self) -> u8 {
         match self {
             Self::Pool(pool::PoolCommand::Check { .. }) => exit::check::OPERATIONAL,
@@ -94,8 +94,8 @@ impl Command {
     }
 }
 
-/// The commands that a word is of that was taken for a command itself, or the topic of help it is: `weir pool
-/// status` for `weir status`, `weir help loads` for `weir loads`.
+/// Returns a hint for an unknown command that is a subcommand of other commands or a topic of help: `weir
+/// pool status` for `weir status`, `weir help loads` for `weir loads`.
 pub fn commands_of(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     if word == "help" {
@@ -122,7 +122,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// What help shows as examples is accepted.
+    /// The command line accepts every example in the help texts.
     #[test]
     fn examples_in_help_are_well_formed() {
         fn collect(command: &clap::Command, examples: &mut Vec<String>) {
@@ -135,7 +135,7 @@ mod tests {
         assert!(examples.len() > 20, "{examples:?}");
         for example in examples {
             assert!(example.len() + "  weir ".len() <= help::WIDTH, "{example}: it would be folded");
-            // A load of several words is in quotes.
+            // A load of several words is quoted.
             let parts = example.split('"').enumerate();
             let words = parts.flat_map(|(at, part)| match at % 2 {
                 0 => part.split_whitespace().map(str::to_owned).collect(),
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Help stands on its own: none goes on from the line above it.
+    /// Each help text stands on its own: none continues the line above it.
     #[test]
     fn no_help_begins_with_an_ellipsis() {
         fn check(command: &clap::Command) {
@@ -185,7 +185,7 @@ mod tests {
         assert!(error.contains("write a size with its unit"), "{error}");
     }
 
-    /// Whatever help, a refusal or a message suggests as a size can be had.
+    /// The size parser accepts every size that a help text or an error message suggests.
     #[test]
     fn every_size_in_the_help_is_taken() {
         let mut command = Cli::command();

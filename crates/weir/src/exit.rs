@@ -1,24 +1,24 @@
-//! How a command ends: its exit codes, as docs/reference/exit-codes.md lists them.
+//! Exit codes of commands, as docs/reference/exit-codes.md lists them.
 
-/// It did what it was asked.
+/// The command succeeded.
 pub const SUCCESS: u8 = 0;
 
-/// Exit codes of `weir pool check`, as fsck's.
+/// Exit codes of `weir pool check`, which follow those of fsck.
 pub mod check {
-    /// Nothing is wrong.
+    /// The pool is clean.
     pub const CLEAN: u8 = super::SUCCESS;
-    /// Something was wrong, and is repaired.
+    /// Something was wrong and has been repaired.
     pub const REPAIRED: u8 = 1;
-    /// Something is wrong.
+    /// Something is wrong and remains so.
     pub const LEFT: u8 = 4;
-    /// The pool could not be checked, or not all of it, or the report could not be written.
+    /// The pool, or a part of it, could not be checked, or the report could not be written.
     pub const OPERATIONAL: u8 = 8;
     /// The command line or the pool file is wrong.
     pub const USAGE: u8 = 16;
-    /// A signal ended it.
+    /// A signal ended the check.
     pub const CANCELLED: u8 = 32;
 
-    /// All of them.
+    /// All exit codes of `weir pool check`.
     pub const ALL: [u8; 6] = [CLEAN, REPAIRED, LEFT, OPERATIONAL, USAGE, CANCELLED];
 }
 
@@ -28,7 +28,7 @@ mod tests {
     use crate::failure::Failure;
     use weir_model::ErrorKind;
 
-    /// The first cells of the table's rows that begins with this heading row, and the second ones.
+    /// Returns the first two cells of each row of the table with this heading row.
     fn table(heading: &str) -> Vec<(u8, String)> {
         let page = include_str!("../../../docs/reference/exit-codes.md");
         let (_, rest) = page.split_once(heading).expect("the table");

@@ -1,4 +1,4 @@
-//! How a command fails: what happened, the way out, and the exit code by class.
+//! Failures of commands: a message, what to do, and an exit code by class.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,50 +6,50 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use weir_model::ErrorKind;
 
-/// The end of a command that did not do what was asked.
+/// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the user has to do about it; decides the exit code.
+    /// Class of the failure, by what the user has to do; it determines the exit code.
     pub kind: ErrorKind,
-    /// What happened, naming the thing.
+    /// The message, which names the object concerned.
     pub message: String,
-    /// The way out; empty where the message already says it.
+    /// What to do; empty if the message already says it.
     pub help: String,
-    /// A device that another process holds: trying again may help.
+    /// Path of a device that another process holds; a retry may succeed.
     pub locked: Option<PathBuf>,
-    /// The exit code, if it is not that of the kind.
+    /// Exit code, if it differs from that of the class.
     pub other_exit_code: Option<u8>,
 }
 
-/// What to do where the system lets a file grow no further.
+/// What to do if the operating system does not let a file grow any further.
 pub const RAISE_FILE_SIZE: &str = "raise this process's limit on file sizes (ulimit -f unlimited; for a \
                                    service LimitFSIZE=infinity); where there is none, the file system has no \
                                    files so large: use a smaller file";
 
-/// What to do where the kernel refuses what it never should.
+/// What to do if the kernel refuses something that it should never refuse.
 pub const REPORT: &str = "report this, with the version of the kernel (uname -r)";
 
-/// What to do where weir itself is wrong.
+/// What to do if weir itself is at fault.
 pub const DEFECT: &str = "this is a defect of weir; please report it";
 
 impl Failure {
-    /// The command line or the configuration is wrong (exit code 2).
+    /// Returns a failure for a wrong command line or configuration (exit code 2).
     pub fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(ErrorKind::Usage, message, help)
     }
-    /// It would be unsafe as things are (exit code 3).
+    /// Returns a failure for a command that is unsafe at present (exit code 3).
     pub fn refused(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(ErrorKind::Refused, message, help)
     }
-    /// The machine stands in the way (exit code 5).
+    /// Returns a failure that the machine or the operating system causes (exit code 5).
     pub fn environment(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(ErrorKind::Environment, message, help)
     }
-    /// Of any kind.
+    /// Returns a failure of any class.
     pub fn new(kind: ErrorKind, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { kind, message: message.into(), help: help.into(), locked: None, other_exit_code: None }
     }
-    /// The operating system refused to do `what` with `path`.
+    /// Returns the failure for an error of the operating system in the operation `what` on `path`.
     pub fn os(what: &str, path: &Path, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Os;
         let help = match error.kind() {
@@ -65,13 +65,13 @@ impl Failure {
         Self::environment(format!("cannot {what} {}: {error}", path.display()), help)
     }
 
-    /// From a message of the form "what happened; what to do".
+    /// Splits a message of the form "what happened; what to do" into a failure.
     pub fn from_message(kind: ErrorKind, text: &str) -> Self {
         let (message, help) = text.split_once("; ").unwrap_or((text, ""));
         Self::new(kind, message, help)
     }
 
-    /// Several failures as one, which is of the first one's kind; `None` if there are none.
+    /// Joins several failures into one, which has the class of the first; `None` if there are none.
     pub fn all(failures: Vec<Self>) -> Option<Self> {
         failures.into_iter().reduce(|mut all, next| {
             all.message += &format!("\n{}", next.message);
@@ -82,18 +82,18 @@ impl Failure {
         })
     }
 
-    /// With another exit code than its kind has.
+    /// Replaces the exit code of the class.
     #[must_use]
     pub fn with_exit_code(self, code: u8) -> Self {
         Self { other_exit_code: Some(code), ..self }
     }
 
-    /// The exit code of the command that failed so.
+    /// Returns the exit code of a command that fails with this failure.
     pub fn exit_code(&self) -> u8 {
         self.other_exit_code.unwrap_or(self.kind.exit_code())
     }
 
-    /// The class's name in JSON.
+    /// Returns the name of the class in JSON.
     pub const fn class(&self) -> &'static str {
         match self.kind {
             ErrorKind::Usage => "usage",
@@ -103,7 +103,7 @@ impl Failure {
         }
     }
 
-    /// The document that `--json` prints.
+    /// Returns the document that `--json` prints.
     pub fn document(&self) -> FailureDocument<'_> {
         FailureDocument {
             error: FailurePart { class: self.class(), message: &self.message, help: &self.help },
@@ -135,7 +135,7 @@ pub struct FailurePart<'a> {
 }
 
 impl fmt::Display for Failure {
-    /// `error: ...` and, indented below it, `help: ...`.
+    /// Writes `error: ...` and, indented below it, `help: ...`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", indented(&self.message))?;
         if !self.help.is_empty() {

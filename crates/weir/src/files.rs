@@ -1,4 +1,4 @@
-//! Files that commands write for their user: what is there is not lost unasked.
+//! Output files of commands, which never overwrite other data unless the user asks for it.
 
 use crate::failure::Failure;
 use std::fs::File;
@@ -6,19 +6,19 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-/// What a file holds that a command makes anew each time, so that one may take the place of another.
+/// The content of an output file that a command regenerates, so that it may replace its predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputKind {
     /// A picture: SVG or PNG.
     Picture,
-    /// A page of HTML.
+    /// An HTML page.
     Page,
 }
 
-/// Refuses to make a file in a folder that the kernel keeps for itself, such as `/dev`.
+/// Refuses to create a file in a folder that the kernel manages, such as `/dev`.
 ///
 /// # Errors
-/// If the file does not exist and would be there.
+/// Fails if the file does not exist and its folder is such a folder.
 pub fn refuse_kernel_folder(path: &Path) -> Result<(), Failure> {
     let folder = weir_device::kernel_folder(path).map_err(|error| Failure::os("write", path, &error))?;
     match folder {
@@ -30,10 +30,10 @@ pub fn refuse_kernel_folder(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Refuses to replace a file that holds anything but what is written: another file of this kind, or nothing.
+/// Refuses to replace a file, unless it is empty or holds output of the same kind.
 ///
 /// # Errors
-/// If it does, or is a block device or a folder; if it cannot be read.
+/// Fails if the file holds anything else, is a block device or a folder, or cannot be read.
 pub fn may_replace(path: &Path, kind: OutputKind) -> Result<(), Failure> {
     refuse_kernel_folder(path)?;
     let found = match std::fs::metadata(path) {
@@ -41,7 +41,7 @@ pub fn may_replace(path: &Path, kind: OutputKind) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Failure::os("write", path, &error)),
     };
-    // A terminal, a pipe, /dev/null: nothing is lost.
+    // A terminal, a pipe or /dev/null has no data to lose.
     if found.is_char_device() || found.is_fifo() {
         return Ok(());
     }
@@ -62,15 +62,15 @@ pub fn may_replace(path: &Path, kind: OutputKind) -> Result<(), Failure> {
     ))
 }
 
-/// Writes a file of this kind, in the place of another one if there is one.
+/// Writes an output file of this kind and replaces a previous one.
 ///
 /// # Errors
-/// As [`may_replace`], or if it cannot be written; nothing of it is left then.
+/// Fails as [`may_replace`] does, or if the file cannot be written; in that case the file is removed.
 pub fn replace(path: &Path, kind: OutputKind, bytes: &[u8]) -> Result<(), Failure> {
     may_replace(path, kind)?;
     let mut file = File::create(path).map_err(|error| Failure::os("write", path, &error))?;
     file.write_all(bytes).map_err(|error| {
-        // Half a picture looks like one. Only a file that was opened for it is removed.
+        // A truncated picture looks like a whole one. Only a regular file is removed.
         if file.metadata().is_ok_and(|found| found.is_file()) {
             let _ = std::fs::remove_file(path);
         }
@@ -79,7 +79,7 @@ pub fn replace(path: &Path, kind: OutputKind, bytes: &[u8]) -> Result<(), Failur
 }
 
 impl OutputKind {
-    /// Whether a file that starts so is of this kind.
+    /// Returns whether a file that starts with these bytes is of this kind.
     fn is_held_by(self, start: &[u8]) -> bool {
         let text = String::from_utf8_lossy(start).to_ascii_lowercase();
         let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);

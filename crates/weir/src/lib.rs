@@ -1,6 +1,6 @@
-//! The program: its pool file, its commands. Read `cli.rs` for the table of contents.
+//! The weir program: its pool file and its commands. `cli.rs` lists the commands.
 //!
-//! A library only so that tests and fuzz targets reach [`pool_file::parse`].
+//! It is a library only so that tests and fuzz targets can call [`pool_file::parse`].
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -1,4 +1,4 @@
-//! weir: the program. `cli.rs` is its table of contents.
+//! The entry point of weir. `cli.rs` lists the commands.
 
 use clap::Parser as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -28,14 +28,14 @@ fn main() -> ExitCode {
     finish(code, lost_output)
 }
 
-/// Ends with this code, or with another one if it means success and some of the output was lost.
+/// Ends with this code, or with `lost_output` if the code means success but some of the output was lost.
 fn finish(code: u8, lost_output: u8) -> ExitCode {
     let Err(failure) = output::finish() else { return code.into() };
     output::print_stderr(&failure.to_string());
     if code <= exit::check::REPAIRED { lost_output.into() } else { code.into() }
 }
 
-/// Says what is wrong with the command line, or gives the help that was asked for.
+/// Prints the error in the command line, or the help that the user asked for.
 fn answer_command_line(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         output::note(error.print().and_then(|()| std::io::stdout().flush()));
@@ -48,7 +48,7 @@ fn answer_command_line(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     if output::Width::of_stderr().fits(&text) {
-        // In colour. There is nowhere left to say that this failed.
+        // `print` writes in colour. If it fails, there is nowhere to report that.
         let _ = error.print();
     } else {
         output::print_stderr(&text);
@@ -62,7 +62,7 @@ fn answer_command_line(error: &clap::Error) -> ExitCode {
     finish(code, code)
 }
 
-/// The first two words of a command line that are neither options nor the pool file's name.
+/// Returns the first two words of a command line, without options and the name of the pool file.
 fn command_words(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut words = Vec::new();
     while let (Some(argument), 0..2) = (arguments.next(), words.len()) {
@@ -75,7 +75,7 @@ fn command_words(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
     words
 }
 
-/// Logs go to standard error; `RUST_LOG` says how much.
+/// Sends logs to standard error; `RUST_LOG` sets the level.
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
@@ -84,7 +84,8 @@ fn log_to_stderr() {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
-        // It would tell of them on standard error, and panic if that takes nothing: a full disk must not end a server.
+        // The subscriber would report its errors on standard error and panic if that fails; a full disk must
+        // not end a server.
         .log_internal_errors(false)
         .init();
 }

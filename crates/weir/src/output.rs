@@ -1,8 +1,9 @@
-//! What a command says: results on standard output, one JSON document or text for people that fits the terminal;
-//! everything else on standard error.
+//! The output of commands. Results go to standard output: one JSON document, or text for people that fits the
+//! terminal. Everything else goes to standard error.
 //!
-//! Output that could not be written is remembered, and [`finish`] makes the command fail for it. A closed pipe is no
-//! failure: its reader has seen enough. Neither stream ever ends the process: a server goes on though its log is full.
+//! Output that could not be written is recorded, and [`finish`] then fails the command. A closed pipe is not
+//! a failure: its reader needs no more. A failure of either stream never ends the process: a server continues
+//! when its log is full.
 
 mod number;
 mod table;
@@ -19,10 +20,10 @@ use serde::Serialize;
 use std::io::{self, Write as _};
 use std::sync::Mutex;
 
-/// Why output was lost, the first time it was.
+/// The first error that lost output.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Prints `document` with `--json`, what `human` makes otherwise.
+/// Prints `document` with `--json`, else the result of `human`.
 pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> String) {
     if !json {
         return print_text(&human());
@@ -33,13 +34,13 @@ pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> Stri
     }
 }
 
-/// Prints text, and a newline at its end.
+/// Prints text and ends it with a newline.
 pub fn print_text(text: &str) {
     let mut out = io::stdout().lock();
     note(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()));
 }
 
-/// Notes how something was written to standard output.
+/// Records the result of a write to standard output.
 pub fn note(written: io::Result<()>) {
     if let Err(error) = written
         && error.kind() != io::ErrorKind::BrokenPipe
@@ -49,10 +50,10 @@ pub fn note(written: io::Result<()>) {
     }
 }
 
-/// Whether everything that was printed has been written.
+/// Checks that everything printed has been written.
 ///
 /// # Errors
-/// If some of it has not: to a full disk, say.
+/// Fails if some of the output was lost, for example because a disk is full.
 pub fn finish() -> Result<(), Failure> {
     let lost = LOST.lock().ok().and_then(|mut lost| lost.take());
     lost.map_or(Ok(()), |error| {
@@ -65,14 +66,15 @@ pub fn finish() -> Result<(), Failure> {
     })
 }
 
-/// Prints a message on standard error, if it takes one, folded to the terminal's width.
+/// Prints a message on standard error, folded to the terminal's width. An error of the write is ignored.
 pub fn print_stderr(message: &str) {
     let text = Width::of_stderr().fold(message);
-    // There is nowhere left to say that it could not be said.
+    // There is nowhere left to report an error of standard error.
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
 }
 
-/// A table with a heading row that fits `width`; columns that do not fit go below their row. See [`Table`].
+/// Returns a table with a heading row that fits `width`; columns that do not fit go below their row. See
+/// [`Table`].
 pub fn table<const N: usize>(
     width: Width,
     heading: [&str; N],

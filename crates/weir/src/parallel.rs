@@ -1,18 +1,19 @@
-//! Work on several threads.
+//! Parallel work on several threads.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Whether work is given up: something of it failed.
+/// A flag that cancels work after a failure.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicBool);
 
-/// What `work` makes of each item, in their order: at most so many at the same time, each on one thread, begun in the order
-/// of the items. After a failure, here or wherever else `stop` goes, nothing more is begun: then some are missing.
+/// Applies `work` to each item and returns the results in the order of the items. At most `threads` items are
+/// in progress at a time, each on one thread, and items start in their order. After a failure, here or in
+/// other work that shares `stop`, no further item starts. If other work set `stop`, results are missing.
 ///
 /// # Errors
-/// The first failure, in the order of the items.
+/// Returns the first failure, in the order of the items.
 pub fn map<T: Sync, R: Send + Sync, E: Send + Sync>(
     items: &[T],
     threads: usize,
@@ -37,7 +38,7 @@ pub fn map<T: Sync, R: Send + Sync, E: Send + Sync>(
     results.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
-/// As many threads as there are cores.
+/// Returns the number of threads that this machine can run in parallel.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }

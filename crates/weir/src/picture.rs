@@ -1,4 +1,4 @@
-//! Pictures written to a file: as SVG, or as PNG of the same SVG if the file's name ends so.
+//! Pictures written to a file: as PNG if the name of the file says so, else as SVG.
 
 use crate::failure::Failure;
 use crate::files::{self, OutputKind};
@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use weir_model::ErrorKind;
 
-/// The only font of PNGs, so that they look the same everywhere.
+/// The only font used in PNGs, so that they look the same on every machine.
 const FONT: &[u8] = include_bytes!("../fonts/NotoSans-subset.ttf");
-/// Pixels to a point of the SVG: letters are sharp on screens of today.
+/// Pixels per point of the SVG, chosen so that text is sharp on high-resolution screens.
 const SCALE: f32 = 2.0;
 
 static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
@@ -21,20 +21,20 @@ static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-/// Writes a picture, as the file's name says: `.png` for PNG, anything else for SVG.
+/// Writes a picture in the format of the file name: PNG for `.png`, SVG for any other name.
 ///
 /// # Errors
-/// If it cannot be drawn, or the file not be written.
+/// Fails if the picture cannot be drawn or the file cannot be written.
 pub fn write(path: &Path, svg: &str) -> Result<(), Failure> {
     let is_png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
     let picture = if is_png { png(svg)? } else { svg.as_bytes().to_vec() };
     files::replace(path, OutputKind::Picture, &picture)
 }
 
-/// An SVG as PNG.
+/// Renders an SVG as PNG.
 ///
 /// # Errors
-/// If it is none that can be drawn.
+/// Fails if the SVG cannot be drawn.
 pub fn png(svg: &str) -> Result<Vec<u8>, Failure> {
     let cannot = |why: &dyn std::fmt::Display| {
         Failure::new(
@@ -68,7 +68,7 @@ mod tests {
             let pixels = Pixmap::decode_png(&png(svg).expect("a PNG")).expect("a PNG");
             pixels.pixels().iter().filter(|pixel| pixel.red() < 100 && pixel.green() < 100).count()
         };
-        // Letters are drawn, whatever fonts this machine has.
+        // Text is drawn without any font of this machine.
         let without = svg.replace("a picture", "").replace("reads, µs ± 1", "");
         assert!(dark(&svg) > dark(&without) + 1000, "{} {}", dark(&svg), dark(&without));
         assert!(png("<svg").expect_err("none").message.contains("cannot be drawn"));

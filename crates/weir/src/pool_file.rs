@@ -1,4 +1,4 @@
-//! The pool file: which devices make up a pool, written by its user in TOML.
+//! The pool file: a TOML file in which the user describes the devices of a pool.
 //!
 //! ```toml
 //! [pool]
@@ -36,8 +36,8 @@
 //! pace = "hdd-7200"        # serve it with a modelled drive's timing
 //! ```
 //!
-//! [`parse`] is pure: text in, a checked [`PoolFile`] or all its [`Mistakes`] out, never a panic. A
-//! mistake names the key, the value and what is allowed, and where it stands.
+//! [`parse`] is pure: it takes text and returns a checked [`PoolFile`] or all its [`Mistakes`], and never
+//! panics. A mistake gives its position, the key, the value and what is allowed.
 
 mod limits;
 mod policies;
@@ -58,93 +58,92 @@ use weir_policy::placement::Settings;
 use weir_serve::Limits;
 pub use weir_sim::units::{duration, size};
 
-/// The most devices a pool has.
+/// Maximum number of devices of a pool.
 pub const DEVICES_MAX: usize = 255;
-/// The longest name of a pool, device or volume, in bytes.
+/// Maximum length of the name of a pool, device or volume, in bytes.
 pub const NAME_MAX: usize = 63;
 
 /// A checked pool file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolFile {
-    /// The pool's name.
+    /// Name of the pool.
     pub name: String,
-    /// Extent size; 128 KiB unless given.
+    /// Extent size; 128 KiB by default.
     pub extent: ExtentSize,
-    /// The placement policy's name, one of [`weir_policy::placement::ALL`].
+    /// Name of the placement policy, one of [`weir_policy::placement::ALL`].
     pub policy: &'static str,
-    /// The policies of volumes that have their own, by the volumes' names, whether there are such volumes or
-    /// not.
+    /// Policies of volumes that have their own, by volume name. The volumes need not exist.
     pub volumes: BTreeMap<String, &'static str>,
-    /// What is tuned of which policies, whether in use or not.
+    /// Tuned settings by policy, whether the policy is in use or not.
     pub tuning: BTreeMap<&'static str, Settings>,
-    /// What becomes of writes when space runs out, and when to warn of it.
+    /// How writes behave when space runs out, and when the pool warns of it.
     pub space: SpaceRules,
-    /// Whether policies move data, and stop when that does harm.
+    /// Whether policies migrate data, and whether migration stops when it does harm.
     pub moves: Moves,
-    /// Of each device's time, what moves may take while clients use it.
+    /// Maximum share of each device's time that the mover may use while clients use the device.
     pub mover_share: Percent,
-    /// Memory for whole extents; none unless given.
+    /// Memory for the extent cache; none by default.
     pub extent_cache: Bytes,
-    /// How long the server looks for events before it sleeps.
+    /// How long the server polls for events before it sleeps.
     pub poll: Poll,
-    /// What clients may have.
+    /// Limits for clients.
     pub serve: Limits,
-    /// The devices in the file's order, at least one, with distinct names and paths.
+    /// Devices in the order of the file: at least one, with distinct names and paths.
     pub devices: Vec<DeviceEntry>,
 }
 
 /// One `[[device]]` of the pool file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceEntry {
-    /// The device's name.
+    /// Name of the device.
     pub name: String,
-    /// Where it is, as written (relative to the pool file).
+    /// Path as written, relative to the pool file.
     pub path: PathBuf,
-    /// The size at which a file that does not exist is created, and which one that exists must
-    /// have; a multiple of 4 KiB.
+    /// Size with which a missing file is created, and which an existing file must have; a multiple of 4 KiB.
     pub size: Option<Bytes>,
-    /// The modelled drive whose timing it is served with, one of [`weir_timing::drives::all`].
+    /// Modelled drive to whose service times the device is paced, one of [`weir_timing::drives::all`].
     pub pace: Option<&'static str>,
-    /// What kind of device it is, where the user says so.
+    /// Device class, if the user gives it.
     pub class: Option<DeviceClass>,
-    /// Whether the pool's metadata may live on it; `None` lets the pool choose.
+    /// Whether the metadata of the pool may be on the device; `None` lets the pool choose.
     pub metadata: Option<bool>,
-    /// Whether what it has flushed outlives a power cut. `true` unless declared otherwise.
+    /// Whether flushed data survives a power loss; `true` by default.
     pub durable: bool,
-    /// Whether it has a write cache that a power cut empties; `None` lets the machine say.
+    /// Whether the device has a volatile write cache; `None` lets the operating system decide.
     pub volatile_cache: Option<bool>,
-    /// How long it may take to answer before it is given up.
+    /// Time in which the device must answer; otherwise it is lost.
     pub deadline: Option<Nanos>,
-    /// A misbehaviour put in its way, for tests.
+    /// Injected fault, for tests.
     pub fault: Option<Fault>,
 }
 
-/// A layer over a device that misbehaves on purpose, for crash tests.
+/// Faults that a layer over a device injects, for crash tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Whatever was not flushed when the server dies never reached the device.
+    /// All writes that were not flushed when the server dies are lost.
     ForgetUnflushed,
-    /// Of that, some sectors did.
+    /// Of the writes that were not flushed when the server dies, some sectors reach the device; the rest is
+    /// lost.
     ForgetSome,
-    /// It fails as a file beside it says.
+    /// The device fails as a file beside it says.
     OnDemand,
 }
 
-/// The policy of a pool file that names none.
+/// Default policy of a pool file.
 pub const POLICY_DEFAULT: &str = "adaptive";
 
-/// How long writes wait for space in a pool file that lets them, but does not say how long.
+/// Default time for which writes wait for space, in a pool file that lets them wait.
 pub const WAIT_DEFAULT: Nanos = Nanos::secs(30);
-/// The longest they may wait.
+/// Maximum time for which writes may wait for space.
 const WAIT_MAX: Nanos = Nanos::secs(3600);
 
-/// The most memory the extent cache may be given.
+/// Maximum memory of the extent cache.
 const CACHE_MAX: Bytes = Bytes(1 << 40);
 
-/// The longest the server may look for events before it sleeps.
+/// Maximum time for which the server may poll for events before it sleeps.
 const POLL_MAX: Nanos = Nanos::millis(10);
 
-/// How long a device may be given to answer.
+/// Minimum of the time in which a device must answer; [`DEADLINE_MAX`] is its maximum.
 const DEADLINE_MIN: Nanos = Nanos::millis(100);
 const DEADLINE_MAX: Nanos = Nanos::secs(3600);
 
@@ -165,14 +164,14 @@ const DEVICE_KEYS: &[&str] =
     &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "deadline", "fault"];
 const CLASSES: &[DeviceClass] = &[DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd, DeviceClass::Remote];
 
-/// What is wrong with a pool file, where, and what would be right.
+/// A mistake in a pool file: its position, what is wrong, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The line it stands in, from 1; 0 when it concerns the file as a whole.
+    /// Line number from 1; 0 if the mistake concerns the whole file.
     pub line: usize,
-    /// The character within the line, from 1; 0 when it concerns the file as a whole.
+    /// Character number within the line from 1; 0 if the mistake concerns the whole file.
     pub column: usize,
-    /// What is wrong, naming key and value.
+    /// What is wrong, with the key and the value.
     pub message: String,
     /// What is allowed.
     pub help: String,
@@ -189,12 +188,12 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// All mistakes of a file, in its order; at least one.
+/// All mistakes of a file, in the order of the file; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(pub Vec<Mistake>);
 
 impl fmt::Display for Mistakes {
-    /// Each with what is allowed, indented below it.
+    /// Writes each mistake and, indented below it, what is allowed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, mistake) in self.0.iter().enumerate() {
             let help = mistake.help.replace('\n', "\n  ");
@@ -207,7 +206,7 @@ impl fmt::Display for Mistakes {
 impl std::error::Error for Mistakes {}
 
 impl Mistakes {
-    /// As the failure of a command that reads the file called `name`.
+    /// Returns the failure of a command that reads the file `name`.
     pub fn of_file(&self, name: &str) -> Failure {
         match &self.0[..] {
             [mistake] => Failure::usage(format!("{name}, {mistake}"), mistake.help.clone()),
@@ -218,10 +217,10 @@ impl Mistakes {
     }
 }
 
-/// Checks a pool file's text.
+/// Checks the text of a pool file.
 ///
 /// # Errors
-/// All mistakes found, in the file's order. Of text that is not TOML, only where it is not.
+/// Returns all mistakes, in the order of the file. If the text is not TOML, only syntax errors are returned.
 pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
     let document = table::document(text)?;
     let found = Found::default();
@@ -258,7 +257,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
     found.or(read)
 }
 
-/// The `[[device]]` sections.
+/// Reads the `[[device]]` sections.
 fn devices(root: &Keys<'_, '_>, found: &Found) -> Vec<DeviceEntry> {
     let Some(sections) = root.tables("device", DEVICE_KEYS) else { return Vec::new() };
     if !(1..=DEVICES_MAX).contains(&sections.len()) {
@@ -276,7 +275,7 @@ fn devices(root: &Keys<'_, '_>, found: &Found) -> Vec<DeviceEntry> {
     sections.iter().filter_map(|keys| device(keys, &mut before)).collect()
 }
 
-/// What becomes of policies' moves.
+/// Reads `moves`: whether policies migrate data.
 fn moves(text: &str) -> Result<Moves, String> {
     one_of(text, &["judged", "free", "never"]).map(|word| match word {
         "free" => Moves::Free(Rules::default()),
@@ -285,7 +284,8 @@ fn moves(text: &str) -> Result<Moves, String> {
     })
 }
 
-/// As much memory as holds an extent, and not more than any machine has.
+/// Reads the size of the extent cache: from one extent to [`CACHE_MAX`], which exceeds the memory of any
+/// machine.
 fn cache_size(text: &str, extent: ExtentSize) -> Result<Bytes, String> {
     let fits = |size: &Bytes| (extent.bytes()..=CACHE_MAX).contains(size);
     size(text).ok().filter(fits).ok_or_else(|| {
@@ -293,7 +293,7 @@ fn cache_size(text: &str, extent: ExtentSize) -> Result<Bytes, String> {
     })
 }
 
-/// Whether and how long the server looks for events before it sleeps.
+/// Reads `poll`: whether and how long the server polls for events before it sleeps.
 fn poll(text: &str) -> Result<Poll, String> {
     match text {
         "auto" => Ok(Poll::Auto),
@@ -305,10 +305,10 @@ fn poll(text: &str) -> Result<Poll, String> {
     }
 }
 
-/// What the pool does about running out of space.
+/// Reads how the pool behaves when space runs out.
 fn space_rules(pool: &Keys<'_, '_>) -> SpaceRules {
     let when_full = pool.optional("when_full", |text| one_of(text, &["error", "wait"]));
-    // A value that was noted as a mistake may have been meant to be this one.
+    // By a misspelt value the user may have meant `wait`.
     let waits = when_full == Some("wait") || when_full.is_none() && pool.has("when_full");
     let at_most = pool.optional("wait_at_most", |text| match duration(text) {
         Ok(at_most) if at_most <= WAIT_MAX => Ok(at_most),
@@ -337,16 +337,16 @@ fn space_rules(pool: &Keys<'_, '_>) -> SpaceRules {
     }
 }
 
-/// What the devices before one have, mistaken or not.
+/// Values of the devices before the current one, including those with mistakes.
 #[derive(Debug, Default)]
 struct Before {
     names: Vec<String>,
     paths: Vec<PathBuf>,
-    /// The names of those that declare `metadata = true`.
+    /// Names of the devices that declare `metadata = true`.
     with_metadata: Vec<String>,
 }
 
-/// One `[[device]]`, checked against those before it.
+/// Reads one `[[device]]` and checks it against the devices before it.
 fn device(keys: &Keys<'_, '_>, before: &mut Before) -> Option<DeviceEntry> {
     let name = keys.required("name", |text| {
         let name = name(text)?;
@@ -398,7 +398,7 @@ fn device(keys: &Keys<'_, '_>, before: &mut Before) -> Option<DeviceEntry> {
 /// Checks the name of a pool, device or volume.
 ///
 /// # Errors
-/// What is allowed, as the end of a sentence that began with what was given.
+/// The error says what is allowed, as the end of a sentence that began with the value.
 pub fn name(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty() || text.len() > NAME_MAX || !text.chars().all(good) || text.starts_with(['-', '.']) {
@@ -418,15 +418,15 @@ fn percent(text: &str) -> Result<Percent, String> {
 }
 
 fn extent(text: &str) -> Result<ExtentSize, String> {
-    // What is allowed here is less than what a size may be, so that no other text will do.
+    // The range of extent sizes is narrower than that of sizes, so this message replaces the one for sizes.
     let extent = size(text).ok().and_then(ExtentSize::new);
     extent.ok_or_else(|| "a power of two from 64KiB to 4MiB, such as \"128KiB\" or \"1MiB\"".into())
 }
 
-/// Reads the name of a modelled drive.
+/// Parses the name of a modelled drive.
 ///
 /// # Errors
-/// What is allowed, as the end of a sentence that began with what was given.
+/// The error says what is allowed, as the end of a sentence that began with the value.
 pub fn pace(text: &str) -> Result<&'static str, String> {
     let names: Vec<_> = weir_timing::drives::all().map(|(name, _)| name).collect();
     one_of(text, &names)

@@ -1,11 +1,11 @@
-//! A sign of life on standard error for whatever takes longer than a second, only on a terminal.
+//! Progress on standard error for work that takes longer than a second; shown on a terminal only.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// A bar of so many steps, of `what`; shown on a terminal only.
+/// Returns a progress bar of `steps` units of `what`; it is shown on a terminal only.
 pub fn bar(steps: usize, what: &'static str) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64).with_message(what);
     match ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} ({elapsed}, {eta} left)") {
@@ -14,7 +14,7 @@ pub fn bar(steps: usize, what: &'static str) -> ProgressBar {
     }
 }
 
-/// Does `work`, saying `what` it is if it takes longer than a second.
+/// Runs `work`, and shows `what` if it takes longer than a second.
 pub fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();

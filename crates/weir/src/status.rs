@@ -1,4 +1,4 @@
-//! What `weir pool status` shows: a pool, its devices and their traffic, its volumes.
+//! The document of `weir pool status`: a pool, its devices and their traffic, its volumes.
 //!
 //! `--json` prints the same document. The doc comments of its fields are the descriptions of its schema
 //! (docs/reference/schemas/pool-status.json).
@@ -23,12 +23,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_serve::control::Hardening;
 
-/// The state of a pool that no server holds.
+/// State of a pool that no server holds.
 pub const IDLE: &str = "idle";
-/// The state of a pool that a server serves.
+/// State of a pool that a server serves.
 pub const SERVED: &str = "served";
 
-/// What stands for the pool's policy where a volume's is named.
+/// Name that stands for the pool's policy, in place of a policy of a volume.
 pub const POOLS_POLICY: &str = "pool";
 
 /// The status of a pool: the document of `weir pool create`, `pool status`, `pool set` and `pool replace`.

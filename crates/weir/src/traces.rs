@@ -1,4 +1,4 @@
-//! Traces that commands read: files, or standard input.
+//! Traces that commands read from files or from standard input.
 
 use crate::failure::Failure;
 use std::fs::File;
@@ -7,14 +7,14 @@ use std::path::Path;
 use weir_model::ErrorKind;
 use weir_trace::{Format, Reader, TraceError};
 
-/// What stands for standard input and output.
+/// The path that stands for standard input and output.
 pub const STANDARD: &str = "-";
 
-/// A reader of the trace in a file, or of standard input for `-`. `help` says what to do if there is none; without
-/// `format` it is found out.
+/// Opens the trace in a file, or standard input for `-`. `help` says what to do if the file does not exist;
+/// without `format` the format is detected.
 ///
 /// # Errors
-/// If it is not there, or cannot be opened, or is no trace.
+/// Fails if the file does not exist, cannot be opened, or is no trace.
 pub fn open(path: &Path, format: Option<&Format>, help: &str) -> Result<Reader<'static>, Failure> {
     let input: Box<dyn BufRead + Send> = if path.as_os_str() == STANDARD {
         Box::new(BufReader::new(io::stdin()))
@@ -24,10 +24,11 @@ pub fn open(path: &Path, format: Option<&Format>, help: &str) -> Result<Reader<'
     Reader::open(path.display().to_string(), input, format).map_err(|error| trace_failure(&error))
 }
 
-/// The file of a trace.
+/// Opens the file of a trace.
 ///
 /// # Errors
-/// If it is not there, or cannot be opened, or is a folder; `help` says what to do if there is none.
+/// Fails if the file does not exist, cannot be opened, or is a folder; `help` says what to do if it does not
+/// exist.
 pub(crate) fn file(path: &Path, help: &str) -> Result<File, Failure> {
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::usage(format!("there is no trace {}", path.display()), help),
@@ -39,20 +40,20 @@ pub(crate) fn file(path: &Path, help: &str) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Reads a file in large pieces.
+/// Buffers a file, so that it is read in large pieces.
 pub(crate) fn buffered(input: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
     Box::new(BufReader::with_capacity(1 << 20, input))
 }
 
-/// What is wrong with a trace.
+/// Returns the failure for an error in a trace.
 pub fn trace_failure(error: &TraceError) -> Failure {
     Failure::from_message(ErrorKind::Usage, &error.to_string())
 }
 
-/// What is written is not written over what is read.
+/// Checks that an output file is not the trace that the command reads.
 ///
 /// # Errors
-/// If it would be.
+/// Fails if both paths lead to one file.
 pub fn not_the_trace(trace: &Path, out: &Path) -> Result<(), Failure> {
     match (trace.canonicalize(), out.canonicalize()) {
         (Ok(trace), Ok(same)) if trace == same => Err(Failure::refused(

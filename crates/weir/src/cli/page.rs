@@ -1,11 +1,11 @@
-//! The pages of commands under `docs/reference` hold what clap knows of each command, word for word.
+//! Tests that the command pages under `docs/reference` match clap's definition of each command verbatim.
 
 use super::Cli;
 use clap::{Arg, Command, CommandFactory as _};
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// Read when the test runs, so that a page can be corrected without a build.
+/// The pages of the reference. The test reads them at run time, so a correction of a page needs no build.
 static PAGES: LazyLock<[String; 2]> = LazyLock::new(|| {
     ["commands.md", "commands-traces.md"].map(|name| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
@@ -39,7 +39,7 @@ fn visit(command: &Command, missing: &mut Vec<String>) {
     }
 }
 
-/// What a page has of a command: its heading, what it does, its arguments and options.
+/// Returns the section of a command: its heading, its description, its arguments and options.
 fn section(command: &Command) -> String {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -84,7 +84,7 @@ fn row(argument: &Arg) -> String {
         default if !default.is_empty() && takes_value => format!("`{default}`"),
         _ => said,
     };
-    // A bar would end the cell.
+    // An unescaped `|` would end the cell.
     let [name, help, default] = [name.trim_end(), &help, &default].map(|cell| cell.replace('|', "\\|"));
     format!("| `{name}` | {help} | {default} |\n")
 }

@@ -1,11 +1,11 @@
-//! Keys of the pool file that only the pool's creation goes by.
+//! Keys of the pool file that apply only when the pool is created.
 
 use crate::pool_file::{DeviceEntry, PoolFile};
 use weir_map::Superblock;
 use weir_model::DeviceId;
 
-/// What the pool file says of where the metadata lives and the pool, which exists, does not go by: a sentence
-/// for each device. Nothing is known of devices whose superblock is not given.
+/// Returns a sentence for each device whose metadata keys in the pool file have no effect on the existing
+/// pool. Devices whose superblock is not given are skipped.
 pub(crate) fn without_effect<'a>(
     file: &PoolFile,
     superblocks: impl IntoIterator<Item = &'a Superblock>,
@@ -19,7 +19,7 @@ pub(crate) fn without_effect<'a>(
     without_effect_on(file, |id| members.get(id.index()).copied().flatten())
 }
 
-/// As [`without_effect`], by whether each device has metadata, as far as that is known.
+/// Works as [`without_effect`]; `is_member` returns whether a device has metadata, `None` if that is unknown.
 pub(crate) fn without_effect_on(
     file: &PoolFile,
     is_member: impl Fn(DeviceId) -> Option<bool>,
@@ -39,7 +39,7 @@ pub(crate) fn without_effect_on(
     numbered().filter_map(sentence).collect()
 }
 
-/// The key that says otherwise than it is.
+/// Returns the key that contradicts where the metadata is.
 fn ignored(entry: &DeviceEntry, is_member: bool) -> Option<&'static str> {
     match (is_member, entry.metadata, entry.durable) {
         (false, Some(true), _) => Some("metadata = true"),
@@ -54,8 +54,8 @@ mod tests {
     use super::*;
     use crate::pool_file::parse;
 
-    /// What is said of three devices with these lines, of which the first has the metadata and nothing is
-    /// known of the last.
+    /// Returns the sentences for three devices with these lines. The first device has the metadata; the
+    /// superblock of the last one is not given.
     fn said(lines: [&str; 3]) -> Vec<String> {
         let mut text = "[pool]\nname = \"x\"\n".to_owned();
         for (index, line) in lines.iter().enumerate() {

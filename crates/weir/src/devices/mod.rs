@@ -1,4 +1,4 @@
-//! From a pool file to open, locked devices that belong together.
+//! Opens and locks the devices of a pool file and checks that they belong together.
 
 mod effect;
 mod opening;
@@ -22,23 +22,23 @@ use weir_map::create::read_superblock;
 use weir_map::{MapError, OpenOptions, Superblock};
 use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet, Errno, IoError};
 
-/// A pool file that was read and checked, and where it is.
+/// A pool file that was read and checked, and its path.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// What it says.
+    /// Contents of the pool file.
     pub file: PoolFile,
-    /// Its path.
+    /// Path of the pool file.
     pub path: PathBuf,
 }
 
-/// A pool's devices, open and locked.
+/// The devices of a pool, open and locked.
 #[derive(Debug)]
 pub struct Opened {
-    /// By the order of the pool file, which is that of their ids.
+    /// Devices in the order of the pool file, which is the order of their ids.
     pub devices: Devices,
-    /// What each carries, in the same order.
+    /// Superblock of each device, in the same order.
     pub superblocks: Vec<Superblock>,
-    /// How the map may be opened.
+    /// Options with which the map may be opened.
     pub options: OpenOptions,
 }
 
@@ -46,7 +46,7 @@ impl Described {
     /// Reads and checks a pool file.
     ///
     /// # Errors
-    /// If it cannot be read or has a mistake; the message says where.
+    /// Fails if the file cannot be read or has a mistake; the message says where.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Failure::usage(
@@ -64,22 +64,22 @@ impl Described {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// Where a device is: its path is relative to the pool file.
+    /// Returns the path of a device; the pool file gives it relative to its own folder.
     pub fn device_path(&self, device: &DeviceEntry) -> PathBuf {
         let path = self.path.parent().unwrap_or(Path::new("")).join(&device.path);
         std::path::absolute(&path).unwrap_or(path)
     }
 
-    /// A file beside the pool file with its name and this extension.
+    /// Returns the path of the file that lies beside the pool file, with the same name and this extension.
     pub fn beside(&self, extension: &str) -> PathBuf {
         self.path.with_extension(extension)
     }
 
-    /// Opens and locks all devices for a new pool; files that do not exist are created. Calls `opened` with
+    /// Opens and locks all devices for a new pool and creates files that do not exist. Calls `opened` with
     /// each device as soon as it is open.
     ///
     /// # Errors
-    /// If some cannot be opened, are used by anybody else, or are named twice; all of them are told.
+    /// Fails if a device cannot be opened, is in use, or is named twice; the failure lists all such devices.
     pub fn open_to_create(&self, mut opened: impl FnMut(&Device)) -> Result<Devices, Failure> {
         self.refuse_two_names()?;
         let (mut devices, mut failed) = (Devices::new(), Vec::new());
@@ -95,7 +95,7 @@ impl Described {
     /// Opens and locks one device that is to join a pool, like [`Self::open_to_create`].
     ///
     /// # Errors
-    /// If it cannot be opened, or is used by anybody else.
+    /// Fails if the device cannot be opened, or is in use.
     pub fn open_new(
         &self,
         entry: &DeviceEntry,
@@ -117,8 +117,8 @@ impl Described {
         }
     }
 
-    /// Refuses two paths to one file or block device before the second finds it locked by the
-    /// first.
+    /// Refuses two paths to one file or block device. Otherwise the second path would find the device locked
+    /// by the first.
     fn refuse_two_names(&self) -> Result<(), Failure> {
         let mut seen: Vec<(Identity, &str, PathBuf)> = Vec::new();
         for entry in &self.file.devices {
@@ -138,11 +138,12 @@ impl Described {
         Ok(())
     }
 
-    /// Opens the devices of a pool that was created, as far as they are there, and checks that they are
-    /// it. Whether it may be opened without those that are not, the map decides.
+    /// Opens those devices of an existing pool that are present, and checks that they belong to it. The map
+    /// decides whether the pool may be opened without the absent ones.
     ///
     /// # Errors
-    /// If they are not: no pool yet, another pool's, damaged, of another size.
+    /// Fails if no pool was created yet, or if a device belongs to another pool, is damaged, or has another
+    /// size.
     pub fn open_pool(&self, accept: &Accept, wait: Duration) -> Result<Opened, Failure> {
         let without = self.ids(&accept.without)?;
         let (mut devices, absent) = self.open_present(without, wait)?;
@@ -182,7 +183,8 @@ impl Described {
         Ok(Opened { devices, superblocks, options })
     }
 
-    /// Opens and locks the devices that exist and are not to be done without; says which are absent.
+    /// Opens and locks the devices that exist and are not excluded by `--without`; also returns which are
+    /// absent.
     pub(super) fn open_present(
         &self,
         without: DeviceSet,
@@ -201,33 +203,33 @@ impl Described {
         Ok((devices, absent))
     }
 
-    /// That no device exists, not even the first.
+    /// Returns the failure for a pool none of whose devices exists; it names the first one.
     pub(super) fn none_exists(&self) -> Failure {
         does_not_exist(self.named(DeviceId(0)))
     }
 
-    /// Whether there is anything at a device's path.
+    /// Returns whether anything exists at the path of a device.
     fn exists(&self, id: DeviceId) -> bool {
         self.file.devices.get(id.index()).is_some_and(|entry| self.device_path(entry).exists())
     }
 
-    /// The device of this name, and its number.
+    /// Returns the device with this name, and its id.
     ///
     /// # Errors
-    /// If there is none.
+    /// Fails if the pool has no such device.
     pub(crate) fn device(&self, name: &str) -> Result<(&DeviceEntry, DeviceId), Failure> {
         let id = self.ids(&[name.to_owned()])?.iter().next();
         let found = id.and_then(|id| Some((self.file.devices.get(id.index())?, id)));
         found.ok_or_else(|| Failure::usage(format!("the pool has no device {name:?}"), self.known_names()))
     }
 
-    /// The help for a device that the pool does not have.
+    /// Returns the help for a device that the pool does not have.
     fn known_names(&self) -> String {
         let names: Vec<_> = self.file.devices.iter().map(|entry| entry.name.as_str()).collect();
         format!("its devices are {}", names.join(", "))
     }
 
-    /// The devices of these names.
+    /// Returns the ids of the devices with these names.
     fn ids(&self, names: &[String]) -> Result<DeviceSet, Failure> {
         let id = |name: &String| {
             let at = self.file.devices.iter().position(|entry| entry.name == *name);
@@ -237,7 +239,7 @@ impl Described {
         names.iter().map(id).collect()
     }
 
-    /// Devices are known to the map by their number.
+    /// Checks that a device has the number it joined with: the map identifies devices by their number.
     fn check_number(&self, entry: &DeviceEntry, id: DeviceId, found: &Superblock) -> Result<(), Failure> {
         let listed = self.file.devices.len();
         if found.device == id && usize::from(found.devices) == listed {
@@ -255,12 +257,12 @@ impl Described {
         ))
     }
 
-    /// A device's name.
+    /// Returns the name of a device.
     fn name(&self, device: DeviceId) -> &str {
         self.file.devices.get(device.index()).map_or("?", |entry| &entry.name)
     }
 
-    /// A device's name and path.
+    /// Returns the name and path of a device.
     pub fn named(&self, device: DeviceId) -> String {
         let entry = self.file.devices.get(device.index());
         entry.map_or_else(
@@ -269,7 +271,7 @@ impl Described {
         )
     }
 
-    /// Checks a device's superblock against the pool file and the first device's.
+    /// Checks the superblock of a device against the pool file and the superblock of the first device.
     fn check(
         &self,
         entry: &DeviceEntry,
@@ -318,7 +320,7 @@ impl Described {
         Ok(())
     }
 
-    /// A map's error, with the device's name and path in place of its number.
+    /// Returns the failure for an error of the map, with the name and path of the device in place of its id.
     pub fn explain(&self, error: MapError) -> Failure {
         let kind = error.kind();
         if let MapError::MetadataAbsent { absent, present } = error {
@@ -337,7 +339,7 @@ impl Described {
             message = message.replace(&format!("device {} ", DeviceId(id)), &format!("device {name} "));
             message = message.replace(&format!("device {}:", DeviceId(id)), &format!("device {name}:"));
         }
-        // The message speaks of some device; it is this one that there is a choice about.
+        // The message has a placeholder for the name of the device; the options apply to this device.
         if let MapError::Absent { device }
         | MapError::Replaced { device }
         | MapError::HeldAlone { device, .. } = error
@@ -354,7 +356,8 @@ impl Described {
         match error {
             _ if is_absence => Failure::from_message(kind, &message),
             MapError::Io { device, error, .. } => Failure::new(kind, message, self.way_round(device, error)),
-            // Opening makes do without all that a repair writes anew: where it fails, that is not enough.
+            // Opening tolerates everything that a repair can rewrite. If opening fails, a repair is not
+            // enough.
             MapError::Damaged { .. } => Failure::new(
                 kind,
                 message,
@@ -396,7 +399,7 @@ impl Described {
         }
     }
 
-    /// None of the devices at hand has the pool's metadata.
+    /// Returns the failure for a pool none of whose present devices has the metadata.
     fn metadata_absent(&self, absent: DeviceSet, present: DeviceSet) -> Failure {
         let is_left_out = |device: &DeviceId| self.exists(*device);
         let each = absent.iter().map(|device| match is_left_out(&device) {
@@ -435,7 +438,7 @@ impl Described {
         Failure::refused(message, help)
     }
 
-    /// What to do about a device that fails while the pool is opened.
+    /// Returns the help for a device that fails while the pool is opened.
     fn way_round(&self, device: DeviceId, error: IoError) -> String {
         if error == IoError::Os(Errno::EFBIG) {
             return failure::RAISE_FILE_SIZE.to_owned();
@@ -453,14 +456,14 @@ impl Described {
     }
 }
 
-/// What a path leads to.
+/// The object that a path leads to.
 #[derive(Debug, PartialEq, Eq)]
 enum Identity {
     /// A block device.
     Block(u64),
-    /// A file: its file system, and its number there.
+    /// A file, identified by its file system and inode number.
     File(u64, u64),
-    /// Nothing yet: where it would be made.
+    /// Nothing yet; a file would be created at this path.
     Nothing(PathBuf),
 }
 
@@ -474,9 +477,10 @@ impl Identity {
     }
 }
 
-/// Where a file would be made by this path: its folder and symbolic links followed as far as they exist.
+/// Resolves the folder and the symbolic links of a path as far as they exist, to where a file would be
+/// created.
 fn resolve(mut path: PathBuf) -> PathBuf {
-    // As many as Linux follows.
+    // Linux follows at most 40 symbolic links.
     for _ in 0..40 {
         if let (Some(folder), Some(name)) = (path.parent(), path.file_name())
             && let Ok(folder) = folder.canonicalize()
@@ -505,11 +509,11 @@ fn open(entry: &DeviceEntry, path: &Path, wait: Duration) -> Result<Device, Fail
     Ok(Device::open(path, &options(entry, wait))?)
 }
 
-/// How a device is opened that exists.
+/// Returns the options with which an existing device is opened.
 fn options(entry: &DeviceEntry, wait: Duration) -> DeviceOptions {
     DeviceOptions {
         lock_wait: wait,
-        // What a fault layer holds back is as volatile as a cache.
+        // A fault layer loses unflushed writes, as a volatile cache does.
         volatile_cache: entry.volatile_cache.or(entry.fault.map(|_| true)),
         class: entry.class.or_else(|| class_of(entry.pace?)),
         pace: entry.pace.map(str::to_owned),
@@ -519,7 +523,7 @@ fn options(entry: &DeviceEntry, wait: Duration) -> DeviceOptions {
     }
 }
 
-/// An error of opening a device for a new pool, with the device's name.
+/// Returns the failure for a device that cannot be opened for a new pool, with the name of the device.
 fn not_usable(entry: &DeviceEntry, error: DeviceError) -> Failure {
     let is_nowhere = matches!(error, DeviceError::NoSuchDevice { .. } | DeviceError::Missing { .. });
     let failure = Failure::from(error);
@@ -532,7 +536,7 @@ fn not_usable(entry: &DeviceEntry, error: DeviceError) -> Failure {
     }
 }
 
-/// The layer that forgets, if the device is to have it.
+/// Returns the options of the fault layer that forgets writes, if the device is to have it.
 fn forget(fault: Option<Fault>) -> Option<ForgetOptions> {
     let early_permille = match fault? {
         Fault::ForgetUnflushed => 0,
@@ -542,7 +546,7 @@ fn forget(fault: Option<Fault>) -> Option<ForgetOptions> {
     Some(ForgetOptions { early_permille, ..ForgetOptions::default() })
 }
 
-/// The kind of drive a model is of.
+/// Returns the device class of a modelled drive.
 fn class_of(pace: &str) -> Option<DeviceClass> {
     let family = pace.split('-').next();
     [DeviceClass::Nvm, DeviceClass::Ssd, DeviceClass::Hdd]
@@ -550,11 +554,11 @@ fn class_of(pace: &str) -> Option<DeviceClass> {
         .find(|class| family == Some(class.name()))
 }
 
-/// Says in the log which device files other users of the machine may read or write: all volumes' data is
-/// there.
+/// Logs a warning for each device file that other users of the machine may read or write: it holds data of
+/// all volumes.
 ///
 /// # Errors
-/// If the system does not say.
+/// Fails if the operating system does not report the mode of a file.
 pub fn warn_of_readers(described: &Described, devices: &Devices) -> Result<(), Failure> {
     for (entry, id) in described.file.devices.iter().zip((0u8..).map(DeviceId)) {
         let Some(device) = devices.get(id) else { continue };
@@ -571,7 +575,7 @@ pub fn warn_of_readers(described: &Described, devices: &Devices) -> Result<(), F
 impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Self {
         if let DeviceError::InUse { path, .. } = &error {
-            // How long a command waited in all is not for a single device to say.
+            // A single device does not know how long the command has waited in total.
             let message = format!("device {} is in use by another weir process", path.display());
             let help = "if that is a server of this pool, it is starting or stopping: try again; \
                         else stop that process, or name the pool file it was started with";

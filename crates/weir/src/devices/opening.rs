@@ -1,24 +1,25 @@
-//! How long opening a pool took, and hence how long it would take again.
+//! How long opening a pool took, and how long recovery would take now.
 
 use std::time::Instant;
 use weir_device::Devices;
 use weir_map::{ExpectedRecovery, Map};
 use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, Nanos, Store};
 
-/// Where the time of an opening went.
+/// The times of one opening of a pool, by activity.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Opening {
     read: Bytes,
-    /// Waiting for reads.
+    /// Time spent waiting for reads.
     reading: Nanos,
-    /// Waiting for writes and flushes: the same however large the map is, but for its checkpoint.
+    /// Time spent waiting for writes and flushes. Apart from the checkpoint, it does not depend on the size
+    /// of the map.
     writing: Nanos,
-    /// Everything else: decoding, replaying.
+    /// The rest: decoding and replaying.
     computing: Nanos,
 }
 
 impl Opening {
-    /// Runs `open` over the devices, and notes where the time goes.
+    /// Runs `open` over the devices and measures its times.
     pub fn timed<T>(devices: &mut Devices, open: impl FnOnce(&mut dyn Store) -> T) -> (T, Self) {
         let mut timed = Timed { devices, opening: Self::default() };
         let began = Instant::now();
@@ -28,10 +29,10 @@ impl Opening {
         (result, opening)
     }
 
-    /// How long recovery would take, at the rates of this opening.
+    /// Returns how long recovery would take at the rates of this opening.
     pub fn expect(&self, recovery: ExpectedRecovery) -> Nanos {
         let per_byte = (self.reading + self.computing).0 as f64 / self.read.0.max(1) as f64;
-        // A replayed frame is decoded as what is read from pages is; it counts as read once more.
+        // A replayed frame is decoded like the contents of pages, so its bytes count as read once more.
         let bytes = (recovery.read + recovery.replay).0 as f64;
         self.writing + Nanos((bytes * per_byte) as u64)
     }
@@ -71,7 +72,7 @@ fn since(began: Instant) -> Nanos {
     Nanos(began.elapsed().as_nanos() as u64)
 }
 
-/// How long recovery of a map as it is would take, at the rates of the last opening.
+/// Returns how long recovery of the map in its present state would take, at the rates of the last opening.
 pub fn expected(map: &Map, opening: &Opening) -> Nanos {
     opening.expect(map.expected_recovery())
 }

@@ -1,11 +1,11 @@
-//! What opening a pool found.
+//! Reports of the recovery that ran when a pool was opened.
 
 use super::Described;
 use weir_map::{Map, Recovery};
 
 impl Described {
-    /// Says what opening found that the user should know, and has the map call devices that are absent by
-    /// the names that the pool file gives them.
+    /// Logs the findings of the opening that concern the user, and gives absent devices in the map their
+    /// names from the pool file.
     pub fn take_note(&self, map: &mut Map, recovery: &Recovery) {
         for device in recovery.absent.iter() {
             map.name_absent(device, self.name(device));

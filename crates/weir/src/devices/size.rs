@@ -1,4 +1,5 @@
-//! Devices whose size has changed since they joined the pool, and files larger than this process may write.
+//! Devices whose size has changed since they joined the pool, and files that exceed this process's file size
+//! limit.
 
 use super::Described;
 use crate::failure::{self, Failure};
@@ -8,27 +9,27 @@ use weir_device::Devices;
 use weir_map::Superblock;
 use weir_model::{Bytes, DeviceId, Store as _};
 
-/// A device whose size is not the one it joined the pool with.
+/// A device whose size differs from the size with which it joined the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Resized<'a> {
-    /// What it carries.
+    /// Superblock of the device.
     pub(crate) superblock: &'a Superblock,
-    /// Its size now.
+    /// Present size.
     pub(crate) now: Bytes,
-    /// Where it is.
+    /// Path of the device.
     pub(crate) path: &'a Path,
-    /// Whether it is a block device, rather than a file.
+    /// The device is a block device, not a file.
     pub(crate) is_block: bool,
 }
 
 impl Resized<'_> {
-    /// What it has, and had.
+    /// Returns the present size and the size in the superblock, in words.
     pub(crate) fn why(&self) -> String {
         let was = self.superblock.size;
         format!("has {}, but had {} when it joined the pool", counted(self.now), counted(was))
     }
 
-    /// How it gets its size back, and what is left of it then.
+    /// Returns how to restore the size, and what data remain then.
     pub(crate) fn advice(&self) -> String {
         let Bytes(was) = self.superblock.size;
         let path = shell_word(self.path);
@@ -53,21 +54,21 @@ impl Resized<'_> {
     }
 }
 
-/// The option that opens the pool without this device; `None` if none does: it has the only metadata. Where
-/// nothing is on record of the other copy of the metadata going on alone, that is refused, with what it takes
-/// besides.
+/// Returns the option that opens the pool without this device; `None` if the device has the only metadata. If
+/// the device has one of two copies of the metadata and no record says that the pool went on with the other
+/// copy alone, opening is refused even with this option; that refusal names what else is required.
 pub(crate) fn without(superblock: &Superblock) -> Option<String> {
     let has_only_metadata = superblock.is_metadata_member() && superblock.members.len() < 2;
     let name = &superblock.device_name;
     (!has_only_metadata).then(|| format!("--without {name} (data that it alone held reads as EIO)"))
 }
 
-/// A size in words, and in bytes: the words may be the same for two sizes.
+/// Returns a size rounded to a unit and in bytes, since two different sizes may round to the same words.
 pub(crate) fn counted(size: Bytes) -> String {
     format!("{size} ({} bytes)", size.0)
 }
 
-/// A path as a shell takes it.
+/// Returns a path quoted for a shell.
 fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+:@".contains(&byte));
@@ -75,10 +76,10 @@ fn shell_word(path: &Path) -> String {
 }
 
 impl Described {
-    /// Refuses device files that this process may not write up to their ends: better than to fail half-way.
+    /// Refuses device files that this process may not write up to their end, since writes would fail later.
     ///
     /// # Errors
-    /// If there are some; all of them are told.
+    /// Fails if there are such files; the failure lists all of them.
     pub(crate) fn refuse_unwritable(&self, devices: &Devices) -> Result<(), Failure> {
         let Some(limit) = weir_device::limits::file_size() else { return Ok(()) };
         let ids = (0u8..).map(DeviceId).take(self.file.devices.len());
@@ -98,7 +99,7 @@ impl Described {
     }
 }
 
-/// Refuses a device that has another size than it joined the pool with.
+/// Refuses a device whose size differs from the size with which it joined the pool.
 pub(super) fn refuse_resized(entry: &DeviceEntry, device: &Resized<'_>) -> Result<(), Failure> {
     if device.superblock.size == device.now {
         return Ok(());
@@ -107,12 +108,12 @@ pub(super) fn refuse_resized(entry: &DeviceEntry, device: &Resized<'_>) -> Resul
     Err(Failure::refused(message, device.advice()))
 }
 
-/// Refuses a file that was truncated and has grown to its size again: what was cut off is zeros, and so
-/// is the last page, where its second superblock was.
+/// Refuses a file that was truncated and has grown to its size again. The truncated part reads as zeros, and
+/// so does the last page, which held the second superblock.
 pub(super) fn refuse_regrown(path: &Path, devices: &mut Devices, found: &Superblock) -> Result<(), Failure> {
     let (name, size) = (&found.device_name, found.size);
     let mut page = vec![0xff; weir_map::PAGE];
-    // One that cannot be read is another matter: the first superblock is there for that.
+    // An unreadable second superblock does not count as truncation: the first superblock still serves.
     let read = devices.read(found.device, Superblock::second_at(size), &mut page);
     if read.is_err() || page.iter().any(|byte| *byte != 0) {
         return Ok(());
@@ -140,7 +141,7 @@ mod tests {
     use weir_map::{NewDevice, NewPool, PoolId};
     use weir_model::{DeviceClass, ExtentSize};
 
-    /// The superblocks of a pool of two devices whose metadata is on these.
+    /// Returns the superblocks of a pool of two devices whose metadata is on these.
     fn superblocks(metadata: &[u8]) -> Vec<Superblock> {
         let device =
             |name: &str| NewDevice { name: name.into(), size: Bytes::mib(64), class: DeviceClass::Ssd };

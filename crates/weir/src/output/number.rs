@@ -1,8 +1,8 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 use weir_model::Bytes;
 
-/// A number with a comma between thousands: `10,737,418,240`.
+/// Formats a number with a comma between thousands: `10,737,418,240`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -15,7 +15,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A size in a unit and exactly: `10 GiB (10,737,418,240 bytes)`.
+/// Formats a size in a unit and exactly: `10 GiB (10,737,418,240 bytes)`.
 pub fn exact(size: Bytes) -> String {
     format!("{size} ({} bytes)", grouped(size.get()))
 }

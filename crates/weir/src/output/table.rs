@@ -5,49 +5,51 @@ use comfy_table::{ContentArrangement, Table as Grid, presets};
 use std::collections::BTreeSet;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Between two columns.
+/// Columns of text between two columns of a table.
 const GAP: usize = 2;
-/// Sentences are not folded to less than this.
+/// Minimum width to which sentences are folded.
 const PROSE_LEAST: usize = 24;
-/// Names in the first column are not shortened to less than this.
+/// Minimum width to which names in the first column are shortened.
 const NAME_LEAST: usize = 12;
 
-/// Where columns go that do not fit.
+/// Where the table puts columns that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spill {
-    /// To lines below their row, each cell with its heading.
+    /// In lines below their row, each cell with its heading.
     Below,
-    /// Nowhere: a line below the table names them.
+    /// Nowhere; a line below the table names them.
     LeftOut,
-    /// Nowhere, and nothing is said of it.
+    /// Nowhere; the table does not mention them.
     Dropped,
 }
 
-/// A table with a heading row. If it does not fit, in this order: sentences are folded, long names in the first column
-/// are shortened in their middle, and columns are taken out, the least important first, but never the first one.
+/// A table with a heading row. If it does not fit, it does the following in this order: it folds sentences,
+/// shortens long names in the middle (first column only), and removes columns, the least important first, but
+/// never the first column.
 #[derive(Debug)]
 pub struct Table {
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
     /// The column that holds sentences.
     prose: Option<usize>,
-    /// Taken out before the others, in this order.
+    /// Columns that are removed before the others, in this order.
     first_out: Vec<usize>,
     spill: Spill,
 }
 
-/// What of a table is shown as columns, and how wide.
+/// The columns that a table shows, and their widths.
 struct Layout {
-    /// In their order.
+    /// Columns shown, in their order.
     columns: Vec<usize>,
-    /// The most columns of text a name in the first column takes.
+    /// Maximum width of a name in the first column.
     name: usize,
-    /// The most that sentences take.
+    /// Maximum width of sentences.
     prose: usize,
 }
 
 impl Table {
-    /// A table whose rows have as many cells as its heading; of columns that do not fit, the rightmost is taken out first.
+    /// Creates a table whose rows have as many cells as its heading. If columns do not fit, the rightmost is
+    /// removed first.
     pub fn new(
         heading: impl IntoIterator<Item = impl ToString>,
         rows: impl IntoIterator<Item = impl IntoIterator<Item = impl ToString>>,
@@ -62,26 +64,26 @@ impl Table {
         }
     }
 
-    /// With sentences, which may be folded at spaces, in the column of this heading.
+    /// Declares that the column with this heading holds sentences, which may be folded at spaces.
     #[must_use]
     pub fn prose(self, heading: &str) -> Self {
         Self { prose: self.position(heading), ..self }
     }
 
-    /// With sentences in this column, counted from 0.
+    /// Declares that this column, counted from 0, holds sentences.
     #[must_use]
     pub fn prose_at(self, column: usize) -> Self {
         Self { prose: Some(column), ..self }
     }
 
-    /// With these columns taken out before all others, the first one first.
+    /// Declares columns that are removed before all others, in this order.
     #[must_use]
     pub fn first_out(self, headings: &[&str]) -> Self {
         let first_out = headings.iter().filter_map(|heading| self.position(heading)).collect();
         Self { first_out, ..self }
     }
 
-    /// With columns that do not fit going there.
+    /// Sets where columns go that do not fit.
     #[must_use]
     pub fn spill(self, spill: Spill) -> Self {
         Self { spill, ..self }
@@ -93,7 +95,7 @@ impl Table {
         at
     }
 
-    /// The table, in lines that fit.
+    /// Returns the table as lines that fit `width`.
     pub fn text(&self, width: Width) -> String {
         let layout = self.layout(width.get());
         let mut grid = Grid::new();
@@ -114,7 +116,7 @@ impl Table {
         text + &width.fold(&self.footnote(&layout))
     }
 
-    /// How much of the table is shown as columns.
+    /// Chooses the columns to show, and their widths.
     fn layout(&self, width: usize) -> Layout {
         let mut layout =
             Layout { columns: (0..self.heading.len()).collect(), name: usize::MAX, prose: usize::MAX };
@@ -137,20 +139,20 @@ impl Table {
             };
             layout.columns.retain(|column| *column != out);
         }
-        // Names take what is left, so that they are shortened no more than they must be.
+        // Names get the space that is left, so that they are shortened no more than necessary.
         if layout.columns.len() > 1 && layout.name < usize::MAX && layout.prose == usize::MAX {
             layout.name = self.width(0, &layout) + width.saturating_sub(self.taken(&layout));
         }
         layout
     }
 
-    /// What all columns take, with the gaps between them.
+    /// Returns the total width of all columns, gaps included.
     fn taken(&self, layout: &Layout) -> usize {
         let gaps = GAP * (layout.columns.len().max(1) - 1);
         layout.columns.iter().map(|column| self.width(*column, layout)).sum::<usize>() + gaps
     }
 
-    /// Whether the columns fit, sentences folded if need be.
+    /// Returns whether the columns fit; sets the width of sentences if they must be folded.
     fn fits(&self, layout: &mut Layout, width: usize) -> bool {
         layout.prose = usize::MAX;
         let all = self.taken(layout);
@@ -163,14 +165,14 @@ impl Table {
         left >= PROSE_LEAST && self.taken(layout) <= width
     }
 
-    /// What a column takes.
+    /// Returns the width of a column.
     fn width(&self, column: usize, layout: &Layout) -> usize {
         let cells = self.rows.iter().map(|row| self.cell(row, column, layout));
         let widest = |cell: &str| cell.lines().map(str::width).max().unwrap_or(0);
         cells.map(|cell| widest(&cell)).max().unwrap_or(0).max(self.heading[column].width())
     }
 
-    /// A cell as it is shown, in lines.
+    /// Returns a cell as it is shown, which may have several lines.
     fn cell(&self, row: &[String], column: usize, layout: &Layout) -> String {
         let Some(text) = row.get(column) else { return String::new() };
         if self.prose == Some(column) && layout.prose < usize::MAX {
@@ -179,7 +181,7 @@ impl Table {
         if column == 0 { shortened(text, layout.name) } else { text.clone() }
     }
 
-    /// The lines a row takes, but for those below it.
+    /// Returns the number of lines of a row, without those below it.
     fn height(&self, row: &[String], layout: &Layout) -> usize {
         layout
             .columns
@@ -188,7 +190,7 @@ impl Table {
             .fold(1, usize::max)
     }
 
-    /// Lines with the cells of a row that are no columns.
+    /// Returns the lines below a row, with the cells of its columns that do not fit.
     fn below(&self, row: &[String], layout: &Layout, width: Width) -> String {
         if self.spill != Spill::Below {
             return String::new();
@@ -214,7 +216,7 @@ impl Table {
         lines.iter().map(|line| width.fold(line)).collect()
     }
 
-    /// What the table does not show.
+    /// Returns the line that names what the table does not show.
     fn footnote(&self, layout: &Layout) -> String {
         if self.spill == Spill::Dropped {
             return String::new();
@@ -233,7 +235,7 @@ impl Table {
     }
 }
 
-/// A name in at most so many columns of text: its beginning and its end.
+/// Shortens a name to `most` columns of text: its beginning and its end remain.
 fn shortened(name: &str, most: usize) -> String {
     if name.width() <= most {
         return name.to_owned();

@@ -1,17 +1,17 @@
-//! For tests of reports: whether they fit terminals of many widths.
+//! Helpers for tests that reports fit terminals of many widths.
 
 use super::Width;
 use std::collections::BTreeSet;
 use unicode_width::UnicodeWidthStr as _;
 
-/// A name that is longer than anybody expects.
+/// A name that is longer than usual.
 pub(crate) const LONG: &str =
     "nvme-SAMSUNG_MZVL21T0HCLR-00BL7_S64NNX0T123456-part1-of-the-machine-in-the-cellar";
 
-/// The format of the trace that [`write_trace`] makes.
+/// Format of the trace that [`write_trace`] writes.
 pub(crate) const TRACE_FORMAT: &str = "csv:time_us,disk,op,offset,size";
 
-/// Writes a trace of 2000 requests to a folder; its path.
+/// Writes a trace of 2000 requests to a folder and returns its path.
 pub(crate) fn write_trace(folder: &std::path::Path) -> String {
     let op = |n: u64| if n.is_multiple_of(3) { "W" } else { "R" };
     let line = |n: u64| format!("{},sda,{},{},8192\n", n * 1000, op(n), (n * n % 977) << 30);
@@ -20,7 +20,7 @@ pub(crate) fn write_trace(folder: &std::path::Path) -> String {
     path.to_str().expect("text").to_owned()
 }
 
-/// Checks that no line of a report is too long, and that no word or number of it is broken.
+/// Asserts that no line of a report is too long, and that no word or number in it is broken.
 #[track_caller]
 pub(crate) fn assert_fits(human: impl Fn(Width) -> String) {
     let whole = human(Width::UNLIMITED);
@@ -39,7 +39,7 @@ pub(crate) fn assert_fits(human: impl Fn(Width) -> String) {
         let broken = |word: &&str| !whole.contains(word) && !word.contains('…');
         let table = text.lines().filter(|line| !line.starts_with("(--wide") && !line.ends_with("names)"));
         for word in table.flat_map(str::split_whitespace).filter(broken) {
-            // What is left out of a table is named below it.
+            // A line below the table names the columns and names that it leaves out.
             assert!(text.contains("(--wide") && word.ends_with([',', ')']), "{word:?} is broken in\n{text}");
         }
     }

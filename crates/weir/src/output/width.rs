@@ -1,30 +1,30 @@
-//! How many columns a line of text may take.
+//! The maximum width of a line of text.
 
 use terminal_size::terminal_size_of;
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::UnicodeWidthStr as _;
 
-/// The columns that a line of text may take.
+/// The maximum width of a line of text, in columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width(usize);
 
 impl Width {
-    /// Lines may be as long as they like: what is read by a program looks the same everywhere.
+    /// No limit: output that a program reads must not depend on a terminal.
     pub const UNLIMITED: Self = Self(usize::MAX);
-    /// Narrower terminals are treated as this wide: no figure would fit.
+    /// Minimum width. Narrower terminals are treated as this wide, since no figure would fit.
     const LEAST: usize = 20;
 
-    /// A terminal of so many columns.
+    /// Returns the width of a terminal with this number of columns.
     pub fn columns(columns: usize) -> Self {
         Self(columns.max(Self::LEAST))
     }
 
-    /// Of the terminal that standard output is; unlimited if it is none.
+    /// Returns the width of the terminal at standard output; unlimited if it is no terminal.
     pub fn of_stdout() -> Self {
         Self::of(std::io::stdout())
     }
 
-    /// Of the terminal that standard error is; unlimited if it is none.
+    /// Returns the width of the terminal at standard error; unlimited if it is no terminal.
     pub fn of_stderr() -> Self {
         Self::of(std::io::stderr())
     }
@@ -34,24 +34,24 @@ impl Width {
         size.map_or(Self::UNLIMITED, |(columns, _)| Self::columns(columns.0.into()))
     }
 
-    /// The narrower one of this and so many columns.
+    /// Returns the smaller of this width and `columns`.
     #[must_use]
     pub fn at_most(self, columns: usize) -> Self {
         Self(self.0.min(columns))
     }
 
-    /// The number of columns.
+    /// Returns the number of columns.
     pub(crate) fn get(self) -> usize {
         self.0
     }
 
-    /// Whether no line of `text` is wider.
+    /// Returns whether every line of `text` fits.
     pub fn fits(self, text: &str) -> bool {
         text.lines().all(|line| line.width() <= self.0)
     }
 
-    /// `text` with every line that is too long folded at spaces, the rest of it indented as its beginning. A word
-    /// longer than a line stays whole, so that a path can be copied.
+    /// Folds every line of `text` that is too long at spaces; the rest of the line is indented like its
+    /// beginning. A word longer than a line stays whole, so that a path can be copied.
     pub fn fold(self, text: &str) -> String {
         text.lines().map(|line| self.fold_line(line) + "\n").collect()
     }
@@ -67,7 +67,7 @@ impl Width {
     }
 }
 
-/// How `text` is folded: at spaces only.
+/// Returns the options that fold text at spaces only.
 pub(super) fn options<'a>(columns: usize) -> Options<'a> {
     Options::new(columns)
         .break_words(false)
@@ -76,7 +76,7 @@ pub(super) fn options<'a>(columns: usize) -> Options<'a> {
         .wrap_algorithm(WrapAlgorithm::FirstFit)
 }
 
-/// By how much the second line of a paragraph is indented more than its first one.
+/// Returns how much more the second line of a paragraph is indented than its first one.
 fn hanging(body: &str) -> usize {
     let leads = ["error: ", "help: ", "warning: ", "note: ", "- "];
     leads.iter().find(|lead| body.starts_with(**lead)).map_or(0, |lead| lead.len())

@@ -1,4 +1,4 @@
-//! A device that another process holds: which one, and how to reach it or have it let go.
+//! A device that another process holds: which process it is, and how to reach or stop it.
 
 use crate::failure::Failure;
 use std::io;
@@ -6,22 +6,22 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Why nobody answers at the control socket beside the pool file.
+/// Why the control socket beside the pool file gives no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Control {
-    /// It does not exist.
+    /// The socket does not exist.
     Gone,
-    /// Nobody listens there.
+    /// No process listens on the socket.
     Deaf,
-    /// Somebody does, and closes the connection without an answer, or gives none.
+    /// A process accepts the connection and closes it without an answer, or does not answer.
     Silent,
 }
 
-/// How often `/proc/locks` is read, at most: it comes in parts, and a lock that goes between two of them
-/// hides another one.
+/// Maximum number of reads of `/proc/locks`. The kernel returns it in parts, and a lock that is released
+/// between two of them hides another one.
 const LOOKS: usize = 8;
 
-/// Says who holds `device`, and what to do as nobody answers at `control`.
+/// Returns the failure that names the holder of `device`, and says what to do if `control` gives no answer.
 pub(super) fn explain(device: &Path, control: &Path) -> Failure {
     let holder = (0..LOOKS).find_map(|_| holder(&std::fs::read_to_string("/proc/locks").ok()?, device));
     let command = holder.and_then(command_line).map_or(String::new(), |command| format!(" ({command})"));
@@ -68,7 +68,8 @@ fn control_state(control: &Path) -> Control {
     }
 }
 
-/// The process whose exclusive lock on the file `/proc/locks` shows, unless it is of another pid namespace.
+/// Returns the process that holds an exclusive lock on the file, as `/proc/locks` shows it; `None` if there
+/// is none, or it is in another pid namespace.
 fn holder(locks: &str, device: &Path) -> Option<u32> {
     let found = std::fs::metadata(device).ok()?;
     let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
@@ -81,7 +82,7 @@ fn holder(locks: &str, device: &Path) -> Option<u32> {
     })
 }
 
-/// What the process was started as, cut to a readable length.
+/// Returns the command line of a process, cut to a readable length.
 fn command_line(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());

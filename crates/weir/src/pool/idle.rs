@@ -1,5 +1,4 @@
-//! An idle pool: opened, recovered and changed by the command itself, one device command at a
-//! time.
+//! An idle pool: the command itself opens, recovers and changes it, with one device command at a time.
 
 use crate::args::{Accept, policies};
 use crate::devices::{Described, Opened, Opening};
@@ -16,7 +15,7 @@ use weir_model::{Bytes, DeviceId, HeapMemory, Io, IoError, Nanos, Store as _, Vo
 use weir_policy::placement;
 use weir_serve::explain::Explanation;
 
-/// Memory for metadata on its way.
+/// Memory for metadata in flight.
 const MEMORY: Bytes = Bytes::mib(32);
 
 /// An idle pool, held by this process.
@@ -27,7 +26,7 @@ pub(crate) struct Idle {
     opening: Opening,
 }
 
-/// The pool's devices, used one command at a time.
+/// The devices of the pool, used with one command at a time.
 #[derive(Debug)]
 struct Outside {
     devices: Devices,
@@ -49,10 +48,10 @@ impl Driver for Outside {
 }
 
 impl Idle {
-    /// Opens and recovers the pool, waiting up to `wait` for each device.
+    /// Opens and recovers the pool, and waits up to `wait` for each device.
     ///
     /// # Errors
-    /// If its devices are not all there, not its own, in use, or damaged.
+    /// Fails if devices are absent, belong to another pool, are in use, or are damaged.
     pub(crate) fn open(described: &Described, accept: &Accept, wait: Duration) -> Result<Self, Failure> {
         let Opened { mut devices, superblocks, options } = described.open_pool(accept, wait)?;
         let (opened, opening) = progress::during("opening the pool", || {
@@ -70,17 +69,17 @@ impl Idle {
         Ok(Self { engine, outside: Outside { devices, memory, began: Instant::now() }, opening })
     }
 
-    /// The engine, to look at.
+    /// Returns the engine for inspection.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Has the engine know what lacks a copy.
+    /// Makes the engine count which data lack a copy.
     pub(crate) fn look_for_lacking(&mut self) {
         self.engine.look_for_all_lacking();
     }
 
-    /// Where the block of a volume is that holds this byte, and why.
+    /// Returns where the block is that holds this byte of a volume, and why.
     pub(crate) fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explanation, ExplainError> {
         let devices = self.engine.map().devices();
         let name =
@@ -88,17 +87,17 @@ impl Idle {
         Ok(Explanation::new(volume, self.engine.explain(volume, at)?, name))
     }
 
-    /// The open device with this id.
+    /// Returns the open device with this id.
     pub(crate) fn device(&self, id: DeviceId) -> Option<&weir_device::Device> {
         self.outside.devices.get(id)
     }
 
-    /// How long opening it took.
+    /// Returns how long the opening took.
     pub(crate) fn opening(&self) -> &Opening {
         &self.opening
     }
 
-    /// Carries out a command and waits until it is durable.
+    /// Executes a command and waits until it is durable.
     pub(crate) fn admin(&mut self, command: AdminCommand) -> AdminReply {
         let now = self.outside.now();
         self.engine.admin(now, AdminId(1), command);
@@ -110,8 +109,8 @@ impl Idle {
         }
     }
 
-    /// Makes everything durable and lets go of the devices. The device because of which that was in vain:
-    /// it was removed, truncated or overwritten meanwhile.
+    /// Makes everything durable and releases the devices. Returns the device because of which that failed: it
+    /// was removed, truncated or overwritten in the meantime.
     pub(crate) fn close(mut self) -> Option<DeviceId> {
         let now = self.outside.now();
         self.engine.begin_stop(now);
@@ -122,10 +121,10 @@ impl Idle {
     }
 }
 
-/// The policy the pool file names.
+/// Returns the policy that the pool file names.
 ///
 /// # Errors
-/// None that a checked pool file can cause.
+/// Never fails for a checked pool file.
 pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Failure> {
     let name = described.file.policy;
     let choice = choice(described, name);
@@ -139,31 +138,32 @@ pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Fa
         .make())
 }
 
-/// The policy of that name, as tuned in the pool file.
+/// Returns the policy with this name, with its tuning from the pool file.
 fn choice(described: &Described, name: &str) -> Option<placement::TunedPolicy> {
     let settings = described.file.tuning.get(name).cloned().unwrap_or_default();
     placement::known(name).map(|known| placement::TunedPolicy { known, settings })
 }
 
-/// Gives volumes the policies the pool file has for them.
+/// Sets the policies that the pool file gives to volumes.
 pub fn give_policies(engine: &mut Engine, now: Nanos, described: &Described) {
     for (volume, policy) in &described.file.volumes {
         engine.set_volume_policy(now, volume, choice(described, policy));
     }
 }
 
-/// How old the check of a block device may be when a FLUSH is answered: to look at it takes a read. A file can be
-/// truncated by anybody, and is looked at before every answer, which costs next to nothing.
+/// Maximum age of the last check of a block device when a FLUSH is answered; the check costs a read. Any
+/// process can truncate a file, so the engine checks files before every answer, at almost no cost.
 const BLOCK_DEVICE_VERIFIED: Nanos = Nanos::secs(10);
 
-/// What the engine has to know of a pool's devices, by id; of those that are absent, nothing.
+/// Returns the settings that the engine needs for each device, by id; absent devices have the defaults.
 pub fn settings(described: &Described, devices: &Devices) -> Vec<DeviceSettings> {
     let settings = |(entry, id): (&DeviceEntry, DeviceId)| match devices.get(id) {
         Some(device) => DeviceSettings {
             volatile_cache: device.needs_flush(),
             sector: device.sector().get() as u16,
             deadline: entry.deadline.unwrap_or(DeviceSettings::DEADLINE),
-            // Of a lack of space, the system tells writes to a file apart from what a sync finds.
+            // For a file, the operating system reports a lack of space of the write separately from one that
+            // a sync finds.
             durable_writes: match device.is_block() {
                 true => DurableWrites::OneCommand,
                 false => DurableWrites::WriteThenFlush,

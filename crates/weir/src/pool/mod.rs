@@ -1,4 +1,4 @@
-//! How commands reach a pool: on its devices while it is idle, through its server while it is served.
+//! Access of commands to a pool: through its server, or on its devices while the pool is idle.
 
 mod device_lock;
 mod idle;
@@ -19,27 +19,27 @@ use weir_serve::control::{Answer, Request};
 pub(crate) use idle::Idle;
 pub use idle::{give_policies, policy, settings};
 
-/// The control socket's extension, beside the pool file.
+/// Extension of the control socket beside the pool file.
 pub const CONTROL: &str = "control";
-/// How long a command waits for devices that another process holds.
+/// Time for which a command waits for devices that another process holds.
 const WAIT: Duration = Duration::from_secs(10);
-/// How long a server may take to say that it is there.
+/// Time in which a server must answer.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How long before it looks again whether that process is a server.
+/// Time between two checks whether the process that holds the devices is a server.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// The pool as it is.
+/// Returns the status of the pool.
 ///
 /// # Errors
-/// If it cannot be opened.
+/// Fails if the pool cannot be opened.
 pub fn status(pool_file: &Path) -> Result<Status, Failure> {
     status_accepting(pool_file, &Accept::default())
 }
 
-/// As [`status`], of a pool that may not be all there.
+/// Works as [`status`], for a pool of which devices or copies of metadata may be absent.
 ///
 /// # Errors
-/// If it cannot be opened.
+/// Fails if the pool cannot be opened.
 pub fn status_accepting(pool_file: &Path, accept: &Accept) -> Result<Status, Failure> {
     let mut status = match on(pool_file, &Request::Status, accept)? {
         Outcome::Served(Answer::Status(status)) => {
@@ -54,13 +54,14 @@ pub fn status_accepting(pool_file: &Path, accept: &Accept) -> Result<Status, Fai
     Ok(status)
 }
 
-/// A policy's keys as the pool file tunes them.
+/// Returns the keys of a policy that the pool file tunes.
 pub(crate) fn tuning(described: &Described, policy: &str) -> BTreeMap<String, f64> {
     let tuned = described.file.tuning.get(policy).into_iter().flat_map(Settings::given);
     tuned.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// Has the server do what only a server can; `instead` says what to write in the pool file if there is none.
+/// Sends the server a request that only a server can execute; `instead` says what to write in the pool file
+/// if there is no server.
 pub(crate) fn tell_server(
     described: &Described,
     request: &Request,
@@ -76,10 +77,10 @@ pub(crate) fn tell_server(
     }
 }
 
-/// Carries out a change of volumes, and says which there are then.
+/// Executes a change of volumes and returns the volumes after it.
 ///
 /// # Errors
-/// If it is refused, or the pool cannot be opened.
+/// Fails if the change is refused, or the pool cannot be opened.
 pub(crate) fn change(pool_file: &Path, request: &Request) -> Result<Vec<VolumePart>, Failure> {
     match on(pool_file, request, &Accept::default())? {
         Outcome::Served(Answer::Done) => Ok(status(pool_file)?.volumes),
@@ -88,19 +89,19 @@ pub(crate) fn change(pool_file: &Path, request: &Request) -> Result<Vec<VolumePa
     }
 }
 
-/// How a request was carried out.
+/// How a request was executed.
 #[derive(Debug)]
 enum Outcome {
-    /// By the server, which answered this.
+    /// The server executed it and returned this answer.
     Served(Answer),
-    /// On the devices; the pool as it was afterwards.
+    /// The command executed it on the devices; this is the status of the pool afterwards.
     Idle(Box<Status>),
 }
 
 const UPGRADE: &str = "use the weir the server was started with, or restart the server";
 
-/// Carries out a request by the server if there is one, else on the idle pool. Servers come and
-/// go meanwhile: as long as somebody has the devices, both are tried.
+/// Executes a request through the server if there is one, else on the idle pool. A server may start or stop
+/// at any time, so both are tried as long as another process holds the devices.
 fn on(pool_file: &Path, request: &Request, accept: &Accept) -> Result<Outcome, Failure> {
     let described = Described::read(pool_file)?;
     let control = described.beside(CONTROL);
@@ -113,10 +114,10 @@ fn on(pool_file: &Path, request: &Request, accept: &Accept) -> Result<Outcome, F
     })
 }
 
-/// Opens a pool's devices for a new server, waiting for the one before it to let go of them.
+/// Opens the devices of a pool for a new server, and waits until the previous server releases them.
 ///
 /// # Errors
-/// If the pool is being served already; those of [`Described::open_pool`].
+/// Fails if the pool is already being served, and as [`Described::open_pool`] does.
 pub fn open_to_serve(described: &Described, accept: &Accept) -> Result<Opened, Failure> {
     until_free(described, |pause| {
         refuse_served(described)?;
@@ -124,8 +125,8 @@ pub fn open_to_serve(described: &Described, accept: &Accept) -> Result<Opened, F
     })
 }
 
-/// Attempts something with devices until no other process holds them, or [`WAIT`] is over; says
-/// on standard error that it waits. An attempt waits for each device as long as it is told.
+/// Retries `attempt` until no other process holds the devices or [`WAIT`] has passed, and reports the wait on
+/// standard error. Each attempt waits for a device as long as its argument says.
 pub(crate) fn until_free<T>(
     described: &Described,
     mut attempt: impl FnMut(Duration) -> Result<T, Failure>,
@@ -157,13 +158,13 @@ pub(crate) fn refuse_served(described: &Described) -> Result<(), Failure> {
     ))
 }
 
-/// The server's answer; `None` if there is no server.
+/// Returns the answer of the server; `None` if there is no server.
 pub(crate) fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, Failure> {
     match weir_serve::control::ask(control, request) {
         Ok(Answer::Failed { class, message }) => Err(Failure::from_message(class.into(), &message)),
         Ok(answer) => Ok(Some(answer)),
         Err(error) if is_nobody(&error) => Ok(None),
-        // It is being killed. What else was asked of it might have been done.
+        // The server is being killed. Any request but a status may already have been executed.
         Err(error) if *request == Request::Status && has_gone_away(&error) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
             Err(Failure::from_message(ErrorKind::Environment, &error.to_string()))
@@ -172,7 +173,7 @@ pub(crate) fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, F
     }
 }
 
-/// No server is there.
+/// Returns whether the error means that there is no server.
 pub(crate) fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }

@@ -1,4 +1,4 @@
-//! `[serve]`: what clients may have.
+//! The `[serve]` section: limits for clients.
 
 use super::table::Keys;
 use weir_model::Nanos;
@@ -6,11 +6,11 @@ use weir_serve::Limits;
 use weir_sim::units::duration;
 
 pub(super) const KEYS: &[&str] = &["clients", "clients_per_address", "handshake_timeout", "control_timeout"];
-/// The least and the longest time a client may be given.
+/// Minimum of the timeouts for clients; [`TIMEOUT_MAX`] is their maximum.
 const TIMEOUT_MIN: Nanos = Nanos::secs(1);
 const TIMEOUT_MAX: Nanos = Nanos::secs(3600);
 
-/// The limits a pool file sets; the others have their defaults.
+/// Returns the limits that a pool file sets; the others keep their defaults.
 pub(super) fn limits(root: &Keys<'_, '_>) -> Limits {
     let mut limits = Limits::default();
     let Some(keys) = root.optional_table("serve", KEYS) else { return limits };

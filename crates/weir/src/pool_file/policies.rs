@@ -1,4 +1,4 @@
-//! The placement policies of a pool file: which one, and how they are tuned.
+//! The placement policies of a pool file: their choice and tuning.
 
 use super::table::{Keys, one_of};
 use super::{duration, size};
@@ -8,7 +8,7 @@ use weir_policy::placement::{ALL, Key, Settings, ValueKind, known};
 /// Checks the name of a policy.
 ///
 /// # Errors
-/// What is allowed.
+/// The error says which names are allowed.
 pub(super) fn name(text: &str) -> Result<&'static str, String> {
     one_of(text, &names())
 }
@@ -17,7 +17,7 @@ fn names() -> Vec<&'static str> {
     ALL.iter().map(|known| known.name).collect()
 }
 
-/// The `[policy.NAME]` tables.
+/// Reads the `[policy.NAME]` tables.
 pub(super) fn tuning(root: &Keys<'_, '_>) -> BTreeMap<&'static str, Settings> {
     let keys_of = |name| known(name).map_or(&[][..], |known| known.keys);
     let names_of = |name| keys_of(name).iter().map(|key| key.name).collect();
@@ -34,13 +34,13 @@ pub(super) fn tuning(root: &Keys<'_, '_>) -> BTreeMap<&'static str, Settings> {
     tuning
 }
 
-/// The `[volume.NAME]` tables: the policies of volumes that have their own.
+/// Reads the `[volume.NAME]` tables: the policies of volumes that have their own.
 pub(super) fn of_volumes(root: &Keys<'_, '_>) -> BTreeMap<String, &'static str> {
     let tables = root.tables_of("volume", super::name, &["policy"]);
     tables.into_iter().filter_map(|(volume, table)| Some((volume, table.required("policy", name)?))).collect()
 }
 
-/// The value under a key, in the key's range.
+/// Reads the value of a key and checks its range.
 fn read(table: &Keys<'_, '_>, key: &Key) -> Option<f64> {
     match key.kind {
         ValueKind::Number { least, most } => table.number(key.name, |number| {
@@ -64,7 +64,7 @@ fn read(table: &Keys<'_, '_>, key: &Key) -> Option<f64> {
     }
 }
 
-/// Reads a share: `10%`, `0.003%`.
+/// Parses a share such as `10%` or `0.003%`.
 fn share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
     match number {

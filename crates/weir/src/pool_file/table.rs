@@ -1,7 +1,7 @@
-//! Reading TOML tables key by key, so that every mistake can say where it is and what to write.
+//! Reads TOML tables key by key, so that every mistake has a position and says what to write.
 //!
-//! A mistake is noted and reading goes on, so that all of them are told at once. What has one counts as absent;
-//! whoever reads a file refuses it at the end if anything was noted.
+//! The reader records a mistake and continues, so that all mistakes are reported at once. A value with a
+//! mistake counts as absent; the caller refuses the file at the end if anything was recorded.
 
 use super::{Mistake, Mistakes};
 use std::cell::RefCell;
@@ -15,15 +15,15 @@ use toml::de::{DeTable, DeValue};
 pub(crate) struct Found(RefCell<Vec<Mistake>>);
 
 impl Found {
-    /// Notes another one.
+    /// Records a mistake.
     pub(crate) fn note(&self, mistake: Mistake) {
         self.0.borrow_mut().push(mistake);
     }
 
-    /// The value read, unless there were mistakes: all of these, in the file's order.
+    /// Returns the value read, or all mistakes in the order of the file if there are any.
     pub(crate) fn or<T>(self, read: Option<T>) -> Result<T, Mistakes> {
         let mut found = self.0.into_inner();
-        // What concerns the file as a whole comes last.
+        // Mistakes that concern the whole file come last.
         found.sort_by_key(|mistake| (mistake.line == 0, mistake.line, mistake.column));
         match read {
             Some(read) if found.is_empty() => Ok(read),
@@ -32,7 +32,7 @@ impl Found {
     }
 }
 
-/// The document's root table.
+/// Parses the text and returns its root table.
 pub(crate) fn document(text: &str) -> Result<Spanned<DeTable<'_>>, Mistakes> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
@@ -47,20 +47,20 @@ pub(crate) fn document(text: &str) -> Result<Spanned<DeTable<'_>>, Mistakes> {
     found.or(None)
 }
 
-/// One table of the file: takes keys out of it, refusing those it does not know.
+/// One table of the file. Its methods read keys; unknown keys are mistakes.
 pub(crate) struct Keys<'t, 'i> {
     text: &'t str,
-    /// What the table is called in messages: `[pool]`, `[[device]] number 2`.
+    /// Title of the table in messages: `[pool]`, `[[device]] number 2`.
     title: String,
     table: &'t DeTable<'i>,
     span: Range<usize>,
-    /// Keys that are not there, but one was that is written much like them: noted already.
+    /// Keys that are absent while the table has a similar unknown key; that mistake is already recorded.
     misspelt: Vec<&'static str>,
     found: &'t Found,
 }
 
 impl<'t, 'i> Keys<'t, 'i> {
-    /// A table, noting its keys that are not among `known`.
+    /// Creates the reader of a table and records its keys that are not among `known`.
     pub(crate) fn new(
         text: &'t str,
         title: impl Into<String>,
@@ -84,12 +84,12 @@ impl<'t, 'i> Keys<'t, 'i> {
         Self { text, title, table, span, misspelt, found }
     }
 
-    /// Whether there is such a key, with whatever value, or one that is a misspelling of it.
+    /// Returns whether the table has this key, with any value, or a misspelling of it.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key) || self.misspelt.contains(&key)
     }
 
-    /// The table under `key`, which must be there.
+    /// Returns the table under `key`, which is required.
     pub(crate) fn table(&self, key: &str, known: &[&'static str]) -> Option<Self> {
         let help =
             format!("begin it with a [{key}] section that has a name:\n\n  [{key}]\n  name = \"home\"");
@@ -104,13 +104,13 @@ impl<'t, 'i> Keys<'t, 'i> {
         Some(Self::new(self.text, format!("[{key}]"), table, value.span(), known, self.found))
     }
 
-    /// The table under `key`, if there is one.
+    /// Returns the table under `key`, if there is one.
     pub(crate) fn optional_table(&self, key: &str, known: &[&'static str]) -> Option<Self> {
         self.has(key).then(|| self.table(key, known)).flatten()
     }
 
-    /// The tables in the table under `key`: of each its name and itself, its keys being those `known`
-    /// gives for the name. Both may be absent.
+    /// Returns the name and the contents of each table in the table under `key`; `known` gives the known keys
+    /// for a name. The table under `key` and the tables in it are optional.
     pub(crate) fn tables_by_name(
         &self,
         key: &str,
@@ -135,8 +135,8 @@ impl<'t, 'i> Keys<'t, 'i> {
         inner.collect()
     }
 
-    /// The tables in the table under `key`, whatever their names, as far as `check` finds these good: of each
-    /// its name and itself, its keys being those `known`. May be absent.
+    /// Returns the name and the contents of each table in the table under `key`. `check` checks the names;
+    /// all the tables have the same `known` keys. The table under `key` is optional.
     pub(crate) fn tables_of(
         &self,
         key: &str,
@@ -168,7 +168,7 @@ impl<'t, 'i> Keys<'t, 'i> {
         inner.collect()
     }
 
-    /// The number under `key`, checked by `check`, which on refusal says what is allowed.
+    /// Returns the number under `key`. `check` checks it; its error says what is allowed.
     pub(crate) fn number(&self, key: &str, check: impl Fn(f64) -> Result<f64, String>) -> Option<f64> {
         let value = self.table.get(key)?;
         let allowed = || check(f64::NAN).err().unwrap_or_else(|| "a number".into());
@@ -186,7 +186,8 @@ impl<'t, 'i> Keys<'t, 'i> {
         })
     }
 
-    /// The array of tables under `key`: the keys of each. `None` if it is something else or misspelt, which is noted.
+    /// Returns the tables of the array under `key`; `None` if the value is no such array or the key is
+    /// misspelt, which is recorded.
     pub(crate) fn tables(&self, key: &str, known: &[&'static str]) -> Option<Vec<Self>> {
         let help = format!("write one [[{key}]] section for each {key}");
         let Some(value) = self.table.get(key) else { return (!self.has(key)).then(Vec::new) };
@@ -204,7 +205,7 @@ impl<'t, 'i> Keys<'t, 'i> {
         Some(items)
     }
 
-    /// The text under `key`, checked by `check`, which on refusal says what is allowed.
+    /// Returns the text under `key`. `check` checks it; its error says what is allowed.
     pub(crate) fn optional<T>(&self, key: &str, check: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let value = self.table.get(key)?;
         let Some(text) = value.get_ref().as_str() else {
@@ -217,7 +218,7 @@ impl<'t, 'i> Keys<'t, 'i> {
         })
     }
 
-    /// As [`Self::optional`], but the key must be there.
+    /// Works as [`Self::optional`], but the key is required.
     pub(crate) fn required<T>(&self, key: &str, check: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         if !self.has(key) {
             let message = format!("{} has no {key}", self.title);
@@ -227,7 +228,7 @@ impl<'t, 'i> Keys<'t, 'i> {
         self.optional(key, check)
     }
 
-    /// The texts in the array under `key`, each checked by `check`, which is also given those before.
+    /// Returns the texts in the array under `key`. `check` checks each of them; it also gets those before.
     pub(crate) fn list<T>(
         &self,
         key: &str,
@@ -256,7 +257,7 @@ impl<'t, 'i> Keys<'t, 'i> {
         Some(items)
     }
 
-    /// The `true` or `false` under `key`.
+    /// Returns the boolean under `key`.
     pub(crate) fn flag(&self, key: &str) -> Option<bool> {
         let value = self.table.get(key)?;
         value.get_ref().as_bool().or_else(|| {
@@ -265,13 +266,13 @@ impl<'t, 'i> Keys<'t, 'i> {
         })
     }
 
-    /// Notes that the value under `key`, good by itself, does not go with the rest.
+    /// Records that the value under `key`, valid by itself, conflicts with other values.
     pub(crate) fn refuse(&self, key: &str, message: &str, help: &str) {
         let span = self.table.get(key).map_or(self.span.clone(), Spanned::span);
         self.found.note(mistake(self.text, span, format!("{}: {message}", self.title), help));
     }
 
-    /// Notes a mistake in place of a value.
+    /// Records a mistake and returns `None` in place of a value.
     fn note<T>(&self, mistake: Mistake) -> Option<T> {
         self.found.note(mistake);
         None
@@ -285,7 +286,7 @@ impl<'t, 'i> Keys<'t, 'i> {
     }
 }
 
-/// `text` as one of `allowed`, or a refusal that lists them.
+/// Returns `text` as one of `allowed`; the error lists them.
 pub(crate) fn one_of(text: &str, allowed: &[&'static str]) -> Result<&'static str, String> {
     allowed.iter().copied().find(|&name| name == text).ok_or_else(|| {
         let mut help = String::from("one of ");
@@ -303,7 +304,7 @@ fn suggestion(given: &str, known: &[&'static str]) -> String {
     closest(given, known).map(|name| format!("the nearest is {name}; ")).unwrap_or_default()
 }
 
-/// The known name most like the given one, if any is like it.
+/// Returns the known name most similar to the given one, if any is similar.
 fn closest(given: &str, known: &[&'static str]) -> Option<&'static str> {
     if given.len() > 64 {
         return None;

@@ -153,7 +153,8 @@ path = "slow.img"
     ];
     let places: Vec<_> = parts.iter().map(|part| said.find(part).ok_or(*part)).collect();
     assert!(places.iter().all(Result::is_ok) && places.is_sorted(), "{places:?} in\n{said}");
-    // What follows from a mistake only is not told: a misspelt key's absence, or what depends on its value.
+    // Consequences of a mistake are not reported: the absence of a misspelt key, or checks that depend on its
+    // value.
     let found = parse(text).expect_err("mistakes").0;
     assert_eq!(found.len(), parts.len(), "{said}");
 }

@@ -1,4 +1,4 @@
-//! What a status says of clients.
+//! The clients in a status document.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ impl From<&ClientCounts> for ClientsPart {
 }
 
 impl ClientsPart {
-    /// For people: a line.
+    /// Formats the clients as a line for people.
     pub fn human(&self) -> String {
         let mut line = format!("clients: {} of {} connected", self.connected, self.limit);
         for (count, what) in [

@@ -1,4 +1,4 @@
-//! How extents are laid out on the devices, as part of the status.
+//! The layout of extents on the devices, as part of the status.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ impl From<Spread> for FragmentationPart {
 }
 
 impl FragmentationPart {
-    /// For people, of a pool of which so much is taken.
+    /// Formats the layout for people; `used_bytes` is the capacity in use of the pool.
     pub(super) fn human(&self, used_bytes: u64) -> String {
         let size = |bytes| Bytes(bytes).to_string();
         let most = self.extra_limit_bytes.map_or(String::new(), |most| format!(" (at most {})", size(most)));

@@ -1,4 +1,4 @@
-//! A pool's status from the engine, the pool file and the devices.
+//! Builds the status of a pool from the engine, the pool file and the devices.
 
 use super::{Commands, DevicePart, POOLS_POLICY, PoolPart, SERVED, Status, Traffic, VolumePart};
 use crate::devices::{self, Described, Opening};
@@ -9,7 +9,7 @@ use weir_map::{Map, Superblock};
 use weir_model::{Bytes, DeviceId, Nanos};
 
 impl Status {
-    /// From what the engine says, and what only the pool file and the devices know.
+    /// Creates a status from the engine's status and from facts that only the pool file and the devices know.
     pub fn new(
         state: &str,
         described: &Described,
@@ -37,7 +37,7 @@ impl Status {
         status
     }
 
-    /// Adds what only the open devices know.
+    /// Adds facts that only the open devices know.
     pub fn with_devices<'a>(mut self, device: impl Fn(DeviceId) -> Option<&'a Device>) -> Self {
         for (part, id) in self.devices.iter_mut().zip((0u8..).map(DeviceId)) {
             let Some(device) = device(id) else { continue };
@@ -46,7 +46,7 @@ impl Status {
             part.open_file = device.removed_file().map(|path| path.display().to_string());
             part.removed |= part.open_file.is_some();
             part.moved = device.misplaced().map(Into::into);
-            // Also where the engine has had no reason to look.
+            // Devices are checked even if the engine had no reason to check them.
             match part.state.as_str() {
                 "lost" => {}
                 _ if part.removed => part.state = "removed".to_owned(),
@@ -57,7 +57,7 @@ impl Status {
         self
     }
 
-    /// Notes what the pool file says that is in force from the server's next start on.
+    /// Records settings of the pool file that take effect when the next server starts.
     pub fn compare(&mut self, file: &PoolFile) {
         let other = |is: &str, will_be: &str| (is != will_be).then(|| will_be.to_owned());
         self.pool.policy_after_restart = other(&self.pool.policy, file.policy);
@@ -120,7 +120,7 @@ impl PoolPart {
 }
 
 impl DevicePart {
-    /// What it says of itself, and the engine of it; traffic aside.
+    /// Creates the part of a device from its entry, its superblock and the engine's status, without traffic.
     fn new(entry: &DeviceEntry, superblock: &Superblock, device: &DeviceStatus) -> Self {
         let lost = match device.state {
             DeviceState::InUse => None,
@@ -196,7 +196,7 @@ impl From<(u64, Bytes, Option<Nanos>)> for Commands {
     }
 }
 
-/// What a policy has to say, for people.
+/// Formats a remark of a policy for people.
 fn remark(remark: &Remark) -> String {
     let volume = remark.volume.as_ref().map_or(String::new(), |volume| format!(" of volume {volume}"));
     format!("policy {}{volume}: {}", remark.policy, remark.text)

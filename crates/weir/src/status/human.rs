@@ -1,4 +1,4 @@
-//! A pool's status as tables.
+//! The status of a pool as tables.
 
 use super::measures::responses_table;
 use super::{Commands, DevicePart, POOLS_POLICY, PoolPart, Status, VolumePart};
@@ -6,7 +6,7 @@ use crate::output::{Table, Width, table};
 use weir_model::{Bytes, Nanos};
 
 impl Status {
-    /// For people.
+    /// Formats the status for people.
     pub fn human(&self, width: Width) -> String {
         let pool = &self.pool;
         let size = |bytes| Bytes(bytes).to_string();
@@ -48,7 +48,7 @@ impl Status {
 }
 
 impl PoolPart {
-    /// How full it is, and what that means, for people.
+    /// Formats for people how full the pool is, and what follows from that.
     pub(super) fn space(&self) -> String {
         let size = |bytes| Bytes(bytes).to_string();
         let share = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
@@ -85,7 +85,7 @@ impl PoolPart {
     }
 }
 
-/// A time nobody needs to know exactly.
+/// Formats a time approximately.
 fn about(time: Nanos) -> String {
     let seconds = time.as_secs_f64();
     match seconds as u64 {
@@ -101,7 +101,7 @@ impl DevicePart {
     fn notes(&self) -> String {
         let page_cache = self.page_cache.then(|| "no O_DIRECT".to_owned());
         let lost = self.lost_reason.as_ref().map(|why| {
-            // An idle pool that was opened for a moment does not know since when.
+            // An idle pool that was opened for a moment does not know when the device was lost.
             match Nanos(self.lost_ns.unwrap_or_default()) {
                 Nanos(0) => format!("LOST: {why}"),
                 time => format!("LOST for {time}: {why}"),
@@ -131,7 +131,7 @@ impl DevicePart {
 }
 
 impl VolumePart {
-    /// Its copies, and what lacks one, for people.
+    /// Formats for people the number of copies and the space that lacks one.
     fn copies(&self) -> String {
         match (self.copies, self.degraded_bytes) {
             (2.., Some(degraded @ 1..)) => format!("{}, {} DEGRADED", self.copies, Bytes(degraded)),
@@ -141,7 +141,7 @@ impl VolumePart {
 }
 
 impl Commands {
-    /// The mean response, for people.
+    /// Formats the mean response time for people.
     pub fn response(self) -> String {
         self.response_ns.map_or("-".into(), |mean| Nanos(mean).to_string())
     }
@@ -154,7 +154,7 @@ impl Commands {
     }
 }
 
-/// A policy in force, and whether that ends with the server, for people.
+/// Formats for people the policy in force, and whether it ends with the server.
 fn until_the_server_ends(policy: &str, after: Option<&str>) -> String {
     match after {
         Some(after) => format!("{policy} until the server ends, then {after}"),
@@ -162,7 +162,7 @@ fn until_the_server_ends(policy: &str, after: Option<&str>) -> String {
     }
 }
 
-/// The volumes, for people.
+/// Returns the table of volumes for people.
 pub fn volumes_table(volumes: &[VolumePart], width: Width) -> String {
     if volumes.is_empty() {
         return "no volumes; make one with: weir volume create NAME --size 100GiB\n".into();

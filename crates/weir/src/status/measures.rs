@@ -1,4 +1,4 @@
-//! What devices are measured to do, as part of the status.
+//! Measurements of devices and of migration, as part of the status.
 
 use super::DevicePart;
 use crate::output::{Width, table};
@@ -39,7 +39,7 @@ impl From<Load> for LoadPart {
 }
 
 impl LoadPart {
-    /// For people.
+    /// Formats the load for people.
     pub(super) fn human(self) -> String {
         format!("{:.0} %, {:.1} deep", 100.0 * self.busy_share, self.queue_depth)
     }
@@ -126,7 +126,7 @@ impl From<MovesStatus> for MigrationEstimate {
 }
 
 impl MigrationEstimate {
-    /// What must be said of the moves of `policy`.
+    /// Returns the warning about the migration of `policy`, if there is one.
     pub fn warning(&self, policy: &str) -> Option<String> {
         let (took, without) = (Nanos(self.mean_ns), Nanos(self.counterfactual_mean_ns));
         let again = Nanos(self.stopped_ns?);
@@ -136,7 +136,7 @@ impl MigrationEstimate {
         ))
     }
 
-    /// What moves came to, for people; `None` if nothing is known.
+    /// Formats for people what migration gained or cost; `None` if nothing is known.
     pub fn human(&self) -> Option<String> {
         let (took, without) = (Nanos(self.mean_ns), Nanos(self.counterfactual_mean_ns));
         (self.commands > 0).then(|| format!("{took} a command, and without moves {without}, as estimated"))
@@ -213,7 +213,7 @@ impl ResponsesPart {
     }
 }
 
-/// The responses of all devices, for people; nothing if there are none.
+/// Returns the table of the response times of all devices for people; empty if there are none.
 pub(super) fn responses_table(devices: &[DevicePart], width: Width) -> String {
     let rows = devices.iter().flat_map(|device| device.responses.iter().map(move |part| (device, part)));
     let mut rows = rows.peekable();

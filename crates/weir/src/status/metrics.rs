@@ -1,4 +1,4 @@
-//! The status as metrics, in the OpenMetrics text format: for a monitor that reads a file, or what a command prints.
+//! The status as metrics in the OpenMetrics text format, for a monitor that reads a file or runs a command.
 
 use super::Status;
 use prometheus_client::encoding::text;
@@ -12,8 +12,9 @@ type Labels = Vec<(String, String)>;
 type Level = Gauge<f64, AtomicU64>;
 
 impl Status {
-    /// All of it, each value with the pool's name as label `pool`. Names are a promise as those of the JSON
-    /// document are; what has no value is left out. Sizes are in bytes, times in seconds.
+    /// Returns all metrics, each with the name of the pool in the label `pool`. The names are stable, as
+    /// those of the JSON document are. A metric without a value is omitted. Sizes are in bytes, times in
+    /// seconds.
     pub fn metrics(&self) -> String {
         let mut all = Metrics { registry: Registry::with_prefix("weir"), pool: self.pool.name.clone() };
         self.pool_metrics(&mut all);
@@ -172,17 +173,17 @@ impl Status {
     }
 }
 
-/// Metrics that come together.
+/// A registry of metrics that share the label of one pool.
 struct Metrics {
     registry: Registry,
     pool: String,
 }
 
-/// What a value is of, besides the pool.
+/// The label of a value besides the pool: its name and its value.
 type Of = Option<(&'static str, String)>;
 
 impl Metrics {
-    /// Values that rise and fall.
+    /// Registers gauges, whose values rise and fall.
     fn levels(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Of, f64)>) {
         let family = Family::<Labels, Level>::default();
         for (of, value) in values {
@@ -191,7 +192,8 @@ impl Metrics {
         self.register(name, help, family);
     }
 
-    /// Values that only rise, from the start of the server; they are given names that end in `_total`.
+    /// Registers counters, whose values only rise from the start of the server; their names get the suffix
+    /// `_total`.
     fn counts(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Of, u64)>) {
         let family = Family::<Labels, Counter>::default();
         for (of, value) in values {
@@ -261,7 +263,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
-    /// A row of the page for each metric there is.
+    /// Returns the row of the page for each metric.
     fn rows() -> Vec<String> {
         let pool = PoolPart {
             full_in_ns: Some(1),
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_page_lists_every_metric_and_no_other() {
-        // Read when the test runs, so that the page can be corrected without a build.
+        // The test reads the page at run time, so a correction of the page needs no build.
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
         let page = std::fs::read_to_string(path).expect("the page");
         let listed: Vec<_> = page.lines().filter(|line| line.starts_with("| `weir_")).collect();

@@ -1,4 +1,4 @@
-//! What to do when devices were removed, moved away or truncated while they are served.
+//! Advice for devices that were removed, moved or truncated while they are served.
 
 use super::DevicePart;
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ impl From<Misplaced> for MovedPart {
     }
 }
 
-/// What happened and the command that saves what is on all of them.
+/// Returns a warning that says what happened to removed devices and gives the command that saves their data.
 pub(super) fn warning(devices: &[DevicePart]) -> Option<String> {
     let open = |device: &DevicePart| {
         let is_cut = device.current_size_bytes.is_some_and(|now| now < device.size_bytes);
@@ -47,14 +47,14 @@ pub(super) fn warning(devices: &[DevicePart]) -> Option<String> {
 }
 
 impl DevicePart {
-    /// What to do as the next start does not find it; `None` if it does.
+    /// Returns what to do if the next start will not find the device; `None` if it will.
     pub(super) fn moved_away(&self) -> Option<String> {
         let MovedPart { replaced, found_at, restore_command: put_back } = self.moved.clone()?;
         let moved = Misplaced { replaced, found_at, put_back };
         Some(format!("device {}: {}", self.name, moved.advice(Path::new(&self.path))))
     }
 
-    /// What happened to data on it that was durable, and the way out; `None` if nothing did.
+    /// Returns what happened to durable data on the device and what to do; `None` if no data are damaged.
     pub(super) fn damage(&self, devices: &[Self]) -> Option<String> {
         let why = self.lost_reason.as_ref().filter(|_| self.damaged)?;
         let now = self.current_size_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());

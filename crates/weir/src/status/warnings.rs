@@ -1,10 +1,10 @@
-//! What must be said of a pool: space running out, devices whose figures are not to be trusted.
+//! Warnings of a pool: space running out, devices whose figures are invalid.
 
 use super::{DevicePart, PoolPart, Status, removed};
 use weir_model::Bytes;
 
 impl Status {
-    /// What must be said: space running out, devices whose figures are not to be trusted.
+    /// Returns all warnings: space running out, devices whose figures are invalid.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.pool.warnings();
         warnings.extend(removed::warning(&self.devices));
@@ -37,7 +37,7 @@ impl Status {
         warnings
     }
 
-    /// The paced devices that came too late too often, each with how often.
+    /// Returns the paced devices that were late too often, each with its share of late commands.
     pub fn overrun(&self) -> Vec<String> {
         let late = self.devices.iter().filter_map(|device| {
             let traffic = device.traffic.filter(|traffic| traffic.figures_invalid)?;
@@ -47,7 +47,7 @@ impl Status {
     }
 }
 
-/// What it means when a device is named by [`Status::overrun`].
+/// Explains why [`Status::overrun`] names a device.
 pub const OVERRUN_WHY: &str = "the share of commands answered later than by the modelled drive \
      (more than 1 %, and by more than 5 % of its time in all): this machine is too slow or too busy, \
      or the files are not in memory";

@@ -1,4 +1,4 @@
-//! `weir advise`: what to buy for a trace.
+//! `weir advise` recommends devices for a trace.
 
 use crate::harness::Pool;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use weir::pool_file;
 const USAGE: i32 = 2;
 const REFUSED: i32 = 3;
 
-/// A folder with a trace of 64 MiB, nine of ten requests to a tenth of it.
+/// Returns a folder with a trace of 64 MiB, nine tenths of whose requests go to one tenth of it.
 fn folder() -> Pool {
     let pool = Pool::from_text("");
     let words = "hotcold part=10% hits=90% reads=70% over=64MiB rate=30 for=600s";
@@ -15,7 +15,7 @@ fn folder() -> Pool {
     pool
 }
 
-/// Two SSDs and a disk.
+/// A device list of two SSDs and a disk.
 const LIST: &str = "currency = \"EUR\"\n\
     [[device]]\nname = \"ssd\"\nabout = \"An SSD\"\nsize = \"100GB\"\nprice = 40\nendurance = \"60TB\"\nmodel = \"ssd-sata\"\n\
     [[device]]\nname = \"large-ssd\"\nsize = \"1TB\"\nprice = 400\nendurance = \"600TB\"\nmodel = \"ssd-sata\"\n\
@@ -39,7 +39,7 @@ fn advice_has_a_pick_a_picture_and_a_pool_file_that_is_one() {
     let mean = |set: &Value, of: &str| set[of]["mean_ns"].as_f64().expect("a mean");
     let alone = set(&told, "disk");
     assert!(alone["predicted"]["life_years"].is_null() && alone["price"] == 50.0, "{alone}");
-    // Where the engine was run, it came to something like what was predicted.
+    // For the sets on which the engine ran, the result is of the order of the prediction.
     let ran: Vec<_> =
         told["sets"].as_array().expect("sets").iter().filter(|set| !set["simulated"].is_null()).collect();
     assert!((2..=6).contains(&ran.len()), "{told}");
@@ -50,17 +50,17 @@ fn advice_has_a_pick_a_picture_and_a_pool_file_that_is_one() {
     assert!(mean(set(&told, "ssd + disk"), "predicted") < mean(alone, "predicted") / 2.0, "{told}");
     let picture = std::fs::read_to_string(pool.path("p.svg")).expect("a picture");
     assert!(picture.starts_with("<svg") && picture.contains("price, EUR"), "{}", &picture[..200]);
-    // As the commands that use it read it.
+    // The commands that use the pool file read it with this parser.
     let text = std::fs::read_to_string(pool.path("bought.toml")).expect("a pool file");
     let bought = pool_file::parse(&text).unwrap_or_else(|mistakes| panic!("{mistakes} in\n{text}"));
     assert_eq!(bought.policy, "adaptive");
     let counts = pick["devices"].as_array().expect("devices").iter().map(|kind| kind["count"].as_u64());
     assert_eq!(bought.devices.len() as u64, counts.map(|count| count.expect("a count")).sum::<u64>());
-    // With the marks before size and pace taken away it can be tried.
+    // With sizes and paces uncommented, the pool file can be simulated.
     let tried = text.replace("# size", "size").replace("# pace", "pace");
     std::fs::write(pool.path("pool.toml"), &tried).expect("written");
     pool.json(&["sim", "place", "t", "--duration", "20s"]);
-    // It is not written over unasked.
+    // A second run does not overwrite the file unless asked.
     let said = pool.refused(&[&arguments[..], &more].concat(), REFUSED);
     assert!(said.contains("bought.toml already exists") && said.contains("--force"), "{said}");
     std::fs::write(pool.path("bought.toml"), "mine").expect("written");
@@ -99,7 +99,7 @@ fn limits_decide_what_is_bought() {
     ];
     let said = pool.refused(&arguments, REFUSED);
     assert!(said.contains("nothing on the list keeps to the limits") && said.contains("--max-p99"), "{said}");
-    // What would be better but for its flash is not said to be worse.
+    // A set that is better except for the life of its flash is not reported as worse.
     std::fs::write(pool.path("list.toml"), LIST.replace("0TB\"\nmodel", "0MB\"\nmodel")).expect("written");
     let long = told(&[]);
     assert_eq!(long["pick"], "disk", "{long}");
@@ -128,7 +128,7 @@ fn the_list_that_comes_with_weir_can_be_printed_edited_and_used() {
     );
 }
 
-/// Some memory and an SSD are dearer than the SSD, and cheaper than two.
+/// Some memory and an SSD cost more than one SSD, and less than two.
 #[test]
 fn two_fast_kinds_are_bought_where_they_are_best() {
     let pool = folder();
@@ -142,7 +142,7 @@ fn two_fast_kinds_are_bought_where_they_are_best() {
     assert_eq!(told["pick"], "memory + ssd + disk", "{told}");
     let pick = set(&told, "memory + ssd + disk");
     assert_eq!((&pick["frontier"], &pick["price"]), (&true.into(), &110.0.into()), "{pick}");
-    // What the second kind is worth is known from a run.
+    // A simulation shows what the second kind of device gains.
     let sets = told["sets"].as_array().expect("sets").iter();
     let of_one = sets.filter(|set| set["devices"].as_array().is_some_and(|kinds| kinds.len() == 2));
     assert!(of_one.into_iter().any(|set| !set["simulated"].is_null()), "{told}");

@@ -1,5 +1,4 @@
-//! What weir says when it cannot say it, and who stands in the way: output that is lost, devices that others hold,
-//! devices that are missing.
+//! Answers of weir in adverse conditions: lost output, devices that other processes hold, missing devices.
 
 use crate::harness::{Pool, weir};
 use std::fs::File;
@@ -10,10 +9,10 @@ use std::process::{Command, Output, Stdio};
 const USAGE: i32 = 2;
 const REFUSED: i32 = 3;
 const ENVIRONMENT: i32 = 5;
-/// Of `weir pool check`.
+/// Exit code of `weir pool check` if the pool could not be checked or the report was lost.
 const OPERATIONAL: i32 = 8;
 
-/// A file to write to that is always full.
+/// Opens a file that is always full.
 fn full() -> File {
     File::options().write(true).open("/dev/full").expect("/dev/full")
 }
@@ -31,7 +30,7 @@ fn run_into(stdout: impl Into<Stdio>, folder: &Path, arguments: &[&str]) -> Outp
         .expect("weir starts")
 }
 
-/// Commands of every kind, on an idle pool, and their exit codes if what they print is lost.
+/// Returns commands of every kind for an idle pool, with their exit codes if their output is lost.
 fn commands(trace: &str) -> Vec<(Vec<&str>, i32)> {
     let mut all: Vec<(Vec<&str>, i32)> = [
         &["--help"][..],
@@ -75,7 +74,7 @@ fn output_that_is_lost_fails_every_command() {
                 said.contains("standard output") && said.contains("No space left"),
                 "{arguments:?}: {said}"
             );
-            // Who closes the pipe has seen enough.
+            // A reader that closes the pipe needs no more output; that is no failure.
             let _ = std::fs::remove_file(pool.path("saved"));
             let (reader, writer) = std::io::pipe().expect("a pipe");
             drop(reader);
@@ -85,7 +84,7 @@ fn output_that_is_lost_fails_every_command() {
             assert!(!said.contains("standard output") && !said.contains("panicked"), "{arguments:?}: {said}");
         }
     }
-    // A command that fails keeps its own exit code, and a full standard error is no reason to end otherwise.
+    // A command that fails keeps its exit code, even if standard error is full.
     let output = run_into(full(), pool.folder.path(), &["--json", "volume", "remove", "dusk"]);
     assert_eq!(output.status.code(), Some(USAGE));
     let status = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -120,8 +119,8 @@ fn a_server_serves_though_nobody_hears_it() {
     assert_eq!(server.wait().expect("it ends").code(), Some(ENVIRONMENT));
 }
 
-/// Somebody else has the device: a process that is no server, one whose socket is left over, one that takes no more
-/// sessions.
+/// Another process holds the device: one that is no server, one whose socket is left over, one that accepts
+/// no more sessions.
 #[test]
 fn who_holds_a_device_is_named_and_each_has_its_way_out() {
     let expected = [
@@ -129,7 +128,7 @@ fn who_holds_a_device_is_named_and_each_has_its_way_out() {
         ("deaf", ["nobody listens", "try again"]),
         ("silent", ["gives new sessions", "end sessions"]),
     ];
-    // Each waits for ten seconds; so they wait together.
+    // Each command waits for ten seconds, so they run in parallel.
     std::thread::scope(|scope| {
         for (state, words) in expected {
             scope.spawn(move || {

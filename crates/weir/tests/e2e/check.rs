@@ -1,5 +1,4 @@
-//! `weir pool check`: what it says of pools that are whole, in use, cut short and damaged, and what
-//! it repairs.
+//! `weir pool check`: its reports on pools that are clean, in use, truncated and damaged, and its repairs.
 
 use crate::harness::Pool;
 use crate::nbd::Client;
@@ -14,7 +13,7 @@ const USAGE: i32 = 16;
 const PAGE: usize = 4096;
 const ROOTS: [u64; 2] = [64 << 10, 128 << 10];
 
-/// A pool with something in it; the metadata is on `fast`.
+/// Returns a pool with some data; the metadata is on `fast`.
 fn pool() -> Pool {
     let text = "[pool]\nname = \"test\"\n\n\
         [[device]]\nname = \"fast\"\npath = \"fast.img\"\nsize = \"256MiB\"\nmetadata = true\n\n\
@@ -31,7 +30,7 @@ fn pool() -> Pool {
     pool
 }
 
-/// Runs `weir pool check --json`: its exit code and document.
+/// Runs `weir pool check --json` and returns its exit code and document.
 fn check(pool: &Pool, more: &[&str]) -> (i32, Value) {
     let output = pool.weir(["pool", "check", "--json"].iter().chain(more));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -53,7 +52,7 @@ fn flip(pool: &Pool, device: &str, at: u64) {
     file.write_all_at(&[byte[0] ^ 0x20], at).expect("it is damaged");
 }
 
-/// Every page between two offsets of `fast` that is not empty.
+/// Returns the offset of every page of `fast` between two offsets that is not empty.
 fn pages(pool: &Pool, from: u64, to: u64) -> Vec<u64> {
     let file = std::fs::File::open(pool.path("fast.img")).expect("the device");
     let mut bytes = vec![0; (to - from) as usize];
@@ -71,7 +70,7 @@ fn a_pool_that_is_whole_is_clean() {
     assert_eq!(document["checked"]["extents"], 40, "{document}");
     assert_eq!(document["pool"]["name"], "test", "{document}");
     assert!(pool.run(["pool", "check"]).contains("clean"));
-    // It has changed nothing: nothing is there to repair either.
+    // The check has changed nothing, and there is nothing to repair.
     assert_eq!(check(&pool, &["--repair"]).0, CLEAN);
 }
 
@@ -111,7 +110,7 @@ fn mistakes_of_the_user_have_fscks_exit_code() {
     let pool = Pool::small();
     assert_eq!(check(&pool, &["--repiar"]).0, USAGE);
     assert_eq!(check(&pool, &["--pool", "nowhere.toml"]).0, USAGE);
-    // No device was ever made.
+    // No device was ever created.
     assert_eq!(check(&pool, &[]).0, OPERATIONAL);
 }
 
@@ -169,7 +168,7 @@ fn what_one_metadata_member_lacks_is_taken_from_the_other() {
     client.flush().expect("it is flushed");
     server.kill();
     assert_eq!(check(&pool, &[]).0, CLEAN, "after a kill");
-    // Roots, journal and the first metadata pages of one member.
+    // This overwrites the roots, the journal and the first metadata pages of one member.
     for device in ["fast.img", "slow.img"] {
         let file = std::fs::File::options().write(true).open(pool.path(device)).expect("the device");
         (16..200u64).for_each(|page| file.write_all_at(&[0x5a; PAGE], page * 4096).expect("it is damaged"));
@@ -185,7 +184,7 @@ fn what_one_metadata_member_lacks_is_taken_from_the_other() {
         assert_eq!(client.read(n << 20, 8192).expect("it is read"), [n as u8 + 1; 8192], "{n}");
     }
     server.stop("TERM");
-    // Without one of them the check says so, and does not take the other for all there is.
+    // If a member is missing, the check reports it and does not take the other member for the whole pool.
     std::fs::rename(pool.path("slow.img"), pool.path("away.img")).expect("it is taken away");
     let (code, document) = check(&pool, &[]);
     assert_eq!(code, OPERATIONAL, "{document:#}");
@@ -197,7 +196,7 @@ fn what_one_metadata_member_lacks_is_taken_from_the_other() {
     );
 }
 
-/// A device that does not exist is no damage, whether or not the pool's metadata was on it.
+/// A missing device is not damage, whether or not it has metadata of the pool.
 #[test]
 fn what_is_missing_could_not_be_checked() {
     let pool = pool();
@@ -215,7 +214,7 @@ fn what_is_missing_could_not_be_checked() {
     assert_eq!(check(&pool, &[]).0, CLEAN);
 }
 
-/// A file that was cut off and has grown again has zeros, which are no second copy of anything.
+/// A file that was truncated and has grown again holds zeros, which are no second copy of anything.
 #[test]
 fn a_device_that_was_cut_off_is_no_copy_again() {
     const SIZE: u64 = 64 << 20;
@@ -259,11 +258,11 @@ fn a_device_that_was_cut_off_is_no_copy_again() {
     }
 }
 
-/// Every metadata page in turn: its damage is seen, or it is one that nothing needs.
+/// Damages every metadata page in turn: the check reports the damage, or no data depends on the page.
 #[test]
 fn no_damage_to_a_metadata_page_goes_unseen() {
     let pool = pool();
-    // Opened, its two roots share what has not changed since.
+    // After this opening, the two roots share the pages that have not changed since.
     pool.run(["volume", "list"]);
     let superblock = std::fs::File::open(pool.path("fast.img")).expect("the device");
     let mut page = [0; PAGE];
@@ -278,7 +277,7 @@ fn no_damage_to_a_metadata_page_goes_unseen() {
         seen += u32::from(!severities(&document).is_empty());
         if code == LEFT && severities(&document).contains(&"damage") {
             damage += 1;
-            // Opening refuses it too, and no repair is tried.
+            // Opening also refuses the pool, and the check attempts no repair.
             assert_eq!(pool.weir(["volume", "list"]).status.code(), Some(4));
             assert_eq!(check(&pool, &["--repair"]).0, LEFT);
         }
@@ -288,7 +287,8 @@ fn no_damage_to_a_metadata_page_goes_unseen() {
     assert!(seen >= 4 && damage >= 1, "{seen} seen, {damage} of them damage");
 }
 
-/// A pool of one metadata device and one for data alone, whose volume has something on both; or on the first.
+/// Returns a pool of one metadata device and one data-only device. Its volume has data on both, or none if
+/// not `is_used`.
 fn with_data_device(is_used: bool) -> Pool {
     let device = |name: &str, metadata: bool| {
         format!(
@@ -312,7 +312,7 @@ fn with_data_device(is_used: bool) -> Pool {
     pool
 }
 
-/// A pool that went on without a device does not know what is on it; unless that is nothing.
+/// After a pool has run without a device, the data on that device is unchecked, unless it holds none.
 #[test]
 fn what_is_on_a_device_that_is_absent_on_record_was_not_checked() {
     for is_used in [false, true] {
@@ -326,7 +326,8 @@ fn what_is_on_a_device_that_is_absent_on_record_was_not_checked() {
     }
 }
 
-/// A file that was cut off is damaged, and nothing else is said of it; whatever could not be checked.
+/// A truncated file is damaged, and the check reports nothing else about it, even if another device is
+/// unchecked.
 #[test]
 fn a_device_that_is_shorter_is_damaged_though_another_is_missing() {
     for is_missing in [false, true] {
@@ -346,7 +347,8 @@ fn a_device_that_is_shorter_is_damaged_though_another_is_missing() {
     }
 }
 
-/// What a repair did is told though the pool does not open after it, and what helps is not the repair again.
+/// The check reports what a repair did even if the pool does not open afterwards, and does not suggest the
+/// repair again.
 #[test]
 fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
     let text =
@@ -366,7 +368,7 @@ fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
         u64::from_le_bytes(std::array::from_fn(|i| root[32 + i]))
     };
     let older = if sequence(ROOTS[0]) < sequence(ROOTS[1]) { ROOTS[0] } else { ROOTS[1] };
-    // One that others after it call durable.
+    // The damaged frame must be one that later frames call durable.
     let is_needed = |at: &&u64| {
         flip(&pool, "fast.img", **at + 100);
         let is_damage = severities(&check(&pool, &[]).1).contains(&"damage");
@@ -399,7 +401,7 @@ fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
         "{document:#}"
     );
     assert!(document["findings"].as_array().is_some_and(|found| !found.is_empty()), "{document:#}");
-    // Nor do other commands send anybody to the repair.
+    // Other commands do not suggest the repair either.
     let said = pool.refused(&["pool", "status"], 4);
     assert!(
         said.contains("its --repair cannot bring this back") && said.contains("weir pool restore"),
@@ -407,7 +409,7 @@ fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
     );
 }
 
-/// The way back is in exact bytes, and works.
+/// The suggested command gives the size in bytes, and it works.
 #[test]
 fn a_device_whose_size_changed_is_given_it_back_as_it_is_told() {
     let pool = with_data_device(true);
@@ -434,7 +436,7 @@ fn a_device_whose_size_changed_is_given_it_back_as_it_is_told() {
     }
 }
 
-/// Without the only metadata nothing opens, and nobody is sent to make the pool anew.
+/// Without the only metadata no command opens the pool, and no message suggests to create it anew.
 #[test]
 fn a_pool_is_not_opened_without_its_only_metadata() {
     let one = "[pool]\nname = \"test\"\n[[device]]\nname = \"one\"\npath = \"one.img\"\nsize = \"64MiB\"\n";
@@ -450,7 +452,7 @@ fn a_pool_is_not_opened_without_its_only_metadata() {
     }
 }
 
-/// Where the metadata is was settled when the pool was created.
+/// The location of the metadata was fixed when the pool was created.
 #[test]
 fn keys_that_have_no_effect_any_more_are_told() {
     let pool = with_data_device(false);

@@ -1,10 +1,10 @@
-//! The clients Debian has, each doing what people do with it.
+//! NBD clients from Debian, each in its typical use.
 
 use crate::harness::{Pool, client, installed};
 use std::path::Path;
 use weir_model::{Rng, Seed};
 
-/// A file of data with holes in it, the size of the volume.
+/// Creates a file of data with holes, as large as the volume.
 fn patchy_file(path: &Path, size: u64) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create(path).expect("the file is made");

@@ -16,7 +16,7 @@ fn pool_of(devices: &[(&str, bool)]) -> Pool {
     Pool::from_text(&format!("[pool]\nname = \"test\"\n{devices}"))
 }
 
-/// What lacks a copy, once that is known to be so.
+/// Waits until the server has counted that no data lacks a copy.
 fn wait_until_whole(pool: &Pool) {
     for _ in 0..600 {
         let volumes = pool.json(&["volume", "list"]);
@@ -39,7 +39,7 @@ fn everything_is_read_after_a_kill_without_any_one_of_the_devices() {
         let mut client = Client::connect(&pool.socket(), "disk").expect("a client");
         client.write(0, &[7; 4 << 20]).expect("a write");
         client.flush().expect("a flush");
-        // Over what both copies hold.
+        // This overwrites data that both copies hold.
         client.write(1 << 20, &[8; 1 << 20]).expect("a write");
         client.flush().expect("a flush");
         server.kill();
@@ -57,7 +57,7 @@ fn everything_is_read_after_a_kill_without_any_one_of_the_devices() {
         client.disconnect();
         server.stop("TERM");
 
-        // Back again, it gets what it missed.
+        // When the device returns, it receives the writes that it missed.
         std::fs::rename(&gone, pool.path(&format!("{lost}.img"))).expect("it is back");
         let server = pool.serve();
         wait_until_whole(&pool);
@@ -81,7 +81,7 @@ fn two_copies_are_refused_with_the_way_out_where_they_would_not_help() {
     assert!(said.contains("metadata = true for two devices"), "{said}");
 }
 
-/// The device's file is gone.
+/// Removes the file of a device.
 fn lose(pool: &Pool, name: &str) {
     std::fs::remove_file(pool.path(&format!("{name}.img"))).expect("it was there");
 }
@@ -105,7 +105,7 @@ fn a_blank_device_takes_the_place_of_any_that_is_gone() {
         pool.run(["pool", "dump", "before.dump"]);
         std::fs::copy(pool.path(&format!("{lost}.img")), pool.path("old.img")).expect("a copy");
         lose(&pool, lost);
-        // A blank file at its path is not taken for it.
+        // A blank file at the path of the device is not taken for it.
         std::fs::File::create(pool.path(&format!("{lost}.img")))
             .and_then(|file| file.set_len(256 << 20))
             .expect("a blank file");
@@ -136,7 +136,7 @@ fn a_blank_device_takes_the_place_of_any_that_is_gone() {
         pool.run(["pool", "check"]);
         let said = pool.refused(&["pool", "restore", "before.dump", "--accept-rollback"], REFUSED);
         assert!(said.contains(&format!("older than the replacement of device {lost} (")), "{said}");
-        // The old one is not taken for it any more.
+        // The replaced device is no longer accepted.
         std::fs::rename(pool.path(&format!("{lost}.img")), pool.path("new.img")).expect("it was there");
         std::fs::rename(pool.path("old.img"), pool.path(&format!("{lost}.img"))).expect("it was kept");
         let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], REFUSED);
@@ -179,7 +179,7 @@ fn a_device_is_not_replaced_while_it_alone_has_data_nor_by_one_that_does_not_do(
         assert!(said.contains(part), "{part:?} should be in:\n{said}");
     }
     assert!(!pool.path("three.img").exists(), "what was made is removed again");
-    // What is refused changes nothing: the device is still missed.
+    // A refused command changes nothing: the device is still missing.
     pool.refused(&["volume", "list"], REFUSED);
     let server = pool.serve_with(&["--without", "three"]);
     pool.run(["volume", "remove", "once"]);

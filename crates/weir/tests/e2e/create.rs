@@ -1,4 +1,4 @@
-//! What `weir pool create` takes for a device, and what it leaves behind.
+//! `weir pool create`: the devices that it accepts, and the files that it leaves behind.
 
 use crate::harness::{Pool, client, installed};
 use std::os::unix::fs::FileExt as _;
@@ -16,7 +16,7 @@ fn says(said: &str, parts: &[&str]) {
     }
 }
 
-/// A file of the pool, sparse, with these bytes.
+/// Creates a sparse file of the pool with these bytes at an offset.
 fn file(pool: &Pool, name: &str, size: u64, at: u64, bytes: &[u8]) -> std::fs::File {
     let file =
         std::fs::File::options().create(true).truncate(true).read(true).write(true).open(pool.path(name));
@@ -114,7 +114,7 @@ fn zeros_and_holes_are_taken_without_force() {
 #[test]
 fn a_create_that_fails_leaves_files_as_they_were() {
     let pool = Pool::small();
-    // Empty: it would be given its size. Beside it a file that would be made, and one that is in the way.
+    // The create would give an empty file its size, and would create `fast.img`; `third.img` makes it fail.
     std::fs::write(pool.path("slow.img"), "").expect("an empty file");
     let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
     let third = "\n[[device]]\nname = \"third\"\npath = \"third.img\"\n";

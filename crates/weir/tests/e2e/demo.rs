@@ -1,8 +1,8 @@
-//! `weir demo`, with fio as its client.
+//! `weir demo` with fio as its client.
 
 use crate::harness::{installed, weir};
 
-/// Takes some 20 s: the data is written three times, and each run of the load takes 2 s.
+/// The test takes about 20 s: the data is written three times, and each run of the load takes 2 s.
 #[test]
 fn the_demo_prints_three_lines_and_keeps_the_pool() {
     if !installed(&["fio"]) {

@@ -1,5 +1,6 @@
-//! The commands in the book work: every `sh` block of a page runs, word for word, in the order of the page,
-//! in one shell. The test names `sh norun REASON` and `sh guest` blocks; `bench/guest-docs` runs the latter.
+//! The commands in the documentation work: the test runs every `sh` block of a page verbatim, in the order of
+//! the page, in one shell. It names `sh norun REASON` and `sh guest` blocks; `bench/guest-docs` runs the
+//! latter.
 
 use crate::harness::Pool;
 use std::os::unix::process::CommandExt as _;
@@ -10,7 +11,8 @@ fn book() -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).to_owned()
 }
 
-/// The commands of a page's `sh` blocks, and the other blocks of commands with what they say for themselves.
+/// Returns the commands of the `sh` blocks of a page, and the info strings of the blocks that do not run
+/// here.
 fn commands(text: &str) -> (String, Vec<String>) {
     let (mut script, mut others, mut block) = (String::new(), Vec::new(), None);
     for line in text.lines() {
@@ -29,12 +31,12 @@ fn commands(text: &str) -> (String, Vec<String>) {
     (script, others)
 }
 
-/// Two modelled drives.
+/// A pool file of two modelled drives.
 const DEVICES: &str = "[pool]\nname = \"test\"\n\
     [[device]]\nname = \"fast\"\npath = \"fast.img\"\nsize = \"256MiB\"\npace = \"ssd-sata\"\n\
     [[device]]\nname = \"slow\"\npath = \"slow.img\"\nsize = \"2GiB\"\npace = \"hdd-7200\"\n";
 
-/// A folder with the files that the pages name: a pool file, traces, images.
+/// Returns a folder with the files that the pages name: a pool file, traces, images.
 fn folder() -> Pool {
     let pool = Pool::from_text(DEVICES);
     let generate = |words: &str, format: &str, out: &str| {
@@ -64,7 +66,7 @@ fn folder() -> Pool {
     pool
 }
 
-/// Runs the `sh` blocks of every page of a part of the book.
+/// Runs the `sh` blocks of every page of a part of the documentation.
 #[track_caller]
 fn run(part: &str) {
     let mut pages: Vec<_> = std::fs::read_dir(book().join(part))
@@ -86,7 +88,7 @@ fn run(part: &str) {
     assert!(ran > 0, "docs/{part} has no commands to run");
 }
 
-/// Runs a page's commands in a folder of its own; what they leave running is killed.
+/// Runs the commands of a page in a folder of their own, and kills the processes that they leave running.
 #[track_caller]
 fn run_page(name: &str, script: &str) {
     let pool = folder();
@@ -107,7 +109,7 @@ fn run_page(name: &str, script: &str) {
         .expect("a shell");
     let group = format!("-{}", shell.id());
     let status = shell.wait().expect("it ends");
-    // A server that a page started in the background.
+    // A page may have started a server in the background.
     let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
     let said = std::fs::read_to_string(&log).unwrap_or_default();
     assert!(status.success(), "{name} ends with {status}; its last command failed:\n{said}");

@@ -1,4 +1,4 @@
-//! `weir pool dump` and `restore`.
+//! `weir pool dump` and `weir pool restore`.
 
 use crate::harness::{Pool, Server};
 use crate::nbd::Client;
@@ -19,7 +19,7 @@ fn end(server: Server, mut client: Client) {
     server.stop("TERM");
 }
 
-/// A pool with something in it, saved to `saved`.
+/// Returns a pool with some data, dumped to `saved`.
 fn saved_pool() -> Pool {
     let pool = Pool::small().create("disk", "1GiB");
     let (server, mut nbd) = client(&pool);
@@ -47,13 +47,14 @@ fn device(pool: &Pool, name: &str) -> std::fs::File {
 #[test]
 fn a_pool_whose_metadata_was_lost_is_restored() {
     let pool = saved_pool();
-    // Roots, journal and pages on both devices: wherever the metadata is, it is gone.
+    // These are the roots, the journal and the pages of both devices, so the metadata is destroyed wherever
+    // it is.
     for name in ["fast.img", "slow.img"] {
         let file = device(&pool, name);
         (16..128u64).for_each(|page| file.write_all_at(&[0xa5; 4096], page * 4096).expect("it is damaged"));
     }
     pool.refused(&["volume", "list"], DAMAGED);
-    // What is there cannot be told to be no newer.
+    // weir cannot tell whether the destroyed metadata was newer than the dump.
     let said = pool.refused(&["pool", "restore", "saved"], REFUSED);
     assert!(said.contains("--accept-rollback"), "{said}");
     let done = pool.json(&["pool", "restore", "saved", "--accept-rollback"]);
@@ -74,7 +75,8 @@ fn restoring_a_pool_that_has_not_changed_changes_nothing() {
 fn going_back_to_an_older_state_must_be_asked_for() {
     let pool = saved_pool();
     let (server, mut nbd) = client(&pool);
-    // In place of what the dump speaks of, where the same volume has it: nothing moves.
+    // The first write overwrites, in place, data that the dump records, so nothing moves; the second one
+    // allocates space.
     nbd.write(0, &[77; 4096]).expect("it is written");
     nbd.write(500 << 20, &[78; 4096]).expect("it is written");
     end(server, nbd);
@@ -85,7 +87,7 @@ fn going_back_to_an_older_state_must_be_asked_for() {
     let (server, mut nbd) = client(&pool);
     assert_eq!(nbd.read(500 << 20, 4096).expect("it is read"), [0; 4096], "made after the dump");
     end(server, nbd);
-    // Frames written between the dump and the restore are not taken for those that follow it.
+    // Journal frames written between the dump and the restore are not replayed after the restore.
     for n in 0..4u64 {
         let (server, mut nbd) = client(&pool);
         assert_eq!(nbd.read(500 << 20, 4096).expect("it is read"), [0; 4096], "opening {n} more times");

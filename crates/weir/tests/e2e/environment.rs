@@ -1,5 +1,4 @@
-//! What the machine does to weir: limits on file sizes, servers that are stopped, folders where no socket can
-//! be.
+//! Limits of the machine: file size limits, stopped servers, folders in which no socket can be created.
 
 use crate::harness::Pool;
 use crate::nbd::Client;
@@ -42,7 +41,7 @@ fn a_limit_on_file_sizes_ends_nothing_without_a_word() {
     let pool = Pool::small();
     says(&limited(&pool, &["pool", "create"]), ENVIRONMENT, &["fast.img", "File too large", "ulimit -f"]);
     assert!(!pool.path("fast.img").exists() && !pool.path("slow.img").exists(), "as they were");
-    // Files that are there already are not touched, not even where the limit allows it.
+    // Existing files are not touched, even where the limit allows it.
     for (name, size) in [("fast.img", 256 << 20), ("slow.img", 1 << 30)] {
         let file = File::create(pool.path(name)).expect("a file");
         file.set_len(size).and_then(|()| file.write_all_at(b"mine", 0)).expect("it is written");
@@ -81,7 +80,7 @@ fn a_server_that_is_stopped_is_named_with_the_command_that_has_it_go_on() {
     let server = pool.serve();
     server.signal("STOP");
     let go_on = format!("kill -CONT {}", server.pid());
-    // Each waits for ten seconds; so they wait together.
+    // Each command waits for ten seconds, so they run in parallel.
     std::thread::scope(|scope| {
         let status = scope.spawn(|| pool.weir(["pool", "status"]));
         let list = scope.spawn(|| pool.weir(["volume", "remove", "disk"]));
@@ -102,7 +101,8 @@ fn where_no_socket_can_be_is_told_with_the_way_out_and_nothing_else() {
     let pool = Pool::small().create("disk", "64MiB");
     let nowhere = pool.weir(["serve", "--nbd", "unix:nowhere/x.sock"]);
     says(&nowhere, ENVIRONMENT, &["cannot listen at nowhere/x.sock", "make the folder nowhere first"]);
-    // Too long for a control socket beside it; by then the server listens for clients already.
+    // The name is too long for a control socket beside it. The server already listens for clients when it
+    // finds that out.
     let name = format!("{}.toml", "long".repeat(40));
     std::fs::copy(pool.path("pool.toml"), pool.path(&name)).expect("another pool file");
     let output = pool.weir(["--pool", &name, "serve", "--nbd", "unix:nbd.sock"]);

@@ -1,4 +1,4 @@
-//! Where a block is, since when and why: of a served pool and of an idle one.
+//! `weir explain` on a served and on an idle pool: where a block is, since when, and why.
 
 use crate::harness::Pool;
 use crate::nbd::Client;

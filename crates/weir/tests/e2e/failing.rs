@@ -1,5 +1,5 @@
-//! Devices that fail, hang or go away behind the real server: what a client is told, and what status
-//! says.
+//! Devices that fail, hang or disappear while a server uses them: the errors that a client sees, and the
+//! status.
 
 use crate::harness::Pool;
 use crate::nbd::Client;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const EXTENT: u64 = 128 << 10;
 const BLOCK: usize = 4096;
 
-/// Two devices used in turn, the second of which carries the metadata and never fails.
+/// Returns a pool that uses two devices in turn; the second has the metadata and never fails.
 fn pool() -> Pool {
     let device = |name: &str, more: &str| {
         format!("[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"64MiB\"\n{more}\n")
@@ -34,7 +34,7 @@ fn connect(pool: &Pool) -> Client {
     Client::connect(&pool.socket(), "disk").expect("a client")
 }
 
-/// Writes a block of each of four extents: two of them are on each device.
+/// Writes one block in each of four extents, two of which are on each device.
 fn write_four(client: &mut Client, byte: u8) {
     for i in 0..4 {
         client.write(i * EXTENT, &[byte; BLOCK]).expect("a write");
@@ -89,7 +89,7 @@ fn a_device_that_hangs_is_given_up_and_the_rest_goes_on() {
     let bad = state(&pool);
     assert_eq!(bad["state"], "lost", "{bad}");
     assert!(bad["lost_reason"].as_str().is_some_and(|why| why.contains("did not answer")), "{bad}");
-    // What it alone held is told, by volume and range.
+    // The server reports the data that only this device holds, by volume and range.
     for _ in 0..100 {
         if state_of_pool(&pool)["unreachable_bytes"] == 2 * BLOCK as u64 {
             break;
@@ -106,7 +106,7 @@ fn a_device_that_hangs_is_given_up_and_the_rest_goes_on() {
     }
     client.flush().expect("a flush");
     client.disconnect();
-    // It stays given up, even well again, until the pool is opened again.
+    // The device stays lost, even after it works again, until the pool is opened again.
     well_again(&pool);
     assert_eq!(state(&pool)["state"], "lost");
     server.stop("TERM");

@@ -1,16 +1,16 @@
-//! A pool that is full, again and again, under fio: its clients see ENOSPC as such, go on reading and
-//! overwriting, make room by trimming, and write again, without a restart in between.
+//! A pool that fills up repeatedly under fio. Its clients receive ENOSPC, still read and overwrite, free
+//! space with TRIM, and write again, without a restart in between.
 
 use crate::harness::{Pool, Server, client, client_output, installed};
 use crate::nbd::{Client, Command};
 use weir::pool_file::POLICY_DEFAULT;
 use weir_model::{Rng, Seed};
 
-/// What is written in each round and must be there ever after: overwritten when the pool is full.
+/// Size of the data that is overwritten in each round while the pool is full, and must survive all rounds.
 const KEPT: u64 = 8 << 20;
-/// fio's own part, overwritten and verified by it when the pool is full.
+/// Size of fio's own part, which fio overwrites and verifies while the pool is full.
 const FIO: u64 = 8 << 20;
-/// Written until there is no space, then trimmed.
+/// Size of the data written until no space is left, then trimmed.
 const FLOOD: u64 = 1 << 30;
 const FLOOD_AT: u64 = 64 << 20;
 const BLOCK: usize = 4096;
@@ -18,7 +18,7 @@ const ENOSPC: i32 = 28;
 
 #[test]
 fn a_full_pool_refuses_new_data_and_nothing_else() {
-    // What is used is compared to the byte, so nothing may be in two places.
+    // The test compares the used space to the byte, so no data may be in two places.
     rounds(std::env::var("WEIR_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3), "hierarchy");
 }
 
@@ -41,7 +41,7 @@ fn rounds(rounds: u64, policy: &str) {
     let seed = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_121);
     println!("seed {seed}: WEIR_SEED={seed} repeats it");
     let mut rng = Rng::new(Seed(seed));
-    // Of another policy's copies some may be given up at any moment.
+    // Other policies keep copies, which they may evict at any moment.
     let exact = policy == "hierarchy";
     let pool = Pool::described("fast", "64MiB", "slow", "64MiB", "").create("disk", "2GiB");
     let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
@@ -72,7 +72,7 @@ fn rounds(rounds: u64, policy: &str) {
             ["--rw=randwrite", "--bs=4k", "--verify=crc32c", "--verify_state_save=0", "--fsync=32", &seed];
         fio(&pool, &[&["--name=overwrite", &format!("--offset={KEPT}")], &verify[..]].concat(), Ends::Well);
 
-        // Half in one piece, half in many, down to single blocks of whole extents.
+        // One half is trimmed in one request, the other in many, down to single blocks of whole extents.
         let (half, step) = (FLOOD / 2, 512 << 10);
         client.ask(Command::Trim, 0, FLOOD_AT, half as u32, &[]).expect("a trim");
         for at in (FLOOD_AT + half..FLOOD_AT + FLOOD).step_by(step as usize) {
@@ -95,7 +95,7 @@ fn rounds(rounds: u64, policy: &str) {
     println!("full {rounds} times");
 }
 
-/// Stopped or killed, checked, and started again.
+/// Stops or kills the server, checks the pool, and serves it again.
 fn restarted(pool: &Pool, server: Server, round: u64, exact: bool) -> Server {
     if round.is_multiple_of(20) {
         server.kill();
@@ -160,7 +160,7 @@ fn patient(wait_at_most: &str) -> Pool {
     Pool::from_text(&format!("[pool]\nname = \"test\"\n{rules}{ROOM}")).create("disk", "1GiB")
 }
 
-/// Fills the pool from the start; returns the first offset that found no space.
+/// Fills the pool from the start; returns the first offset for which there was no space.
 fn fill(client: &mut Client) -> u64 {
     let extent = vec![7; 128 << 10];
     (0..).step_by(extent.len()).find(|at| client.write(*at, &extent).is_err()).expect("it is full at last")
@@ -177,7 +177,7 @@ fn a_write_that_waits_gets_the_space_somebody_frees() {
     }
     let end = extents << 17;
     let waiting = writer.send(Command::Write, 0, end, BLOCK as u32, &[9; BLOCK]).expect("it is sent");
-    // On the same connection, behind the one that waits.
+    // The overwrite uses the same connection, behind the write that waits.
     let overwrite = writer.send(Command::Write, 0, 0, BLOCK as u32, &[8; BLOCK]).expect("it is sent");
     assert_eq!(writer.reply().expect("a reply"), (overwrite, 0));
     assert_eq!(pool.json(&["pool", "status"])["pool"]["waiting_writes"], 1);

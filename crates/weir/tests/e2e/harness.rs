@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to end.
+/// Time in which a server must end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A pool file in a folder of its own, which is removed at the end.
+/// A pool file in a temporary folder of its own.
 pub(crate) struct Pool {
     pub(crate) folder: tempfile::TempDir,
 }
 
 impl Pool {
-    /// A pool of two small files: `fast` and `slow`, extents of 128 KiB.
+    /// Returns a pool of two small files, `fast` and `slow`, with extents of 128 KiB.
     pub(crate) fn small() -> Self {
         Self::described("fast", "256MiB", "slow", "1GiB", "")
     }
 
-    /// A pool of two files; `more` is added to each device.
+    /// Returns a pool of two files; `more` is added to each device.
     pub(crate) fn described(one: &str, one_size: &str, two: &str, two_size: &str, more: &str) -> Self {
         let device = |name: &str, size: &str| {
             format!("\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"{size}\"\n{more}\n")
@@ -33,7 +33,7 @@ impl Pool {
         ))
     }
 
-    /// A pool file with this text, not yet created as a pool.
+    /// Writes a pool file with this text; the pool is not yet created.
     pub(crate) fn from_text(text: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("pool.toml"), text).expect("the pool file is written");
@@ -48,12 +48,12 @@ impl Pool {
         self.path("nbd.sock")
     }
 
-    /// The NBD URI of a volume.
+    /// Returns the NBD URI of a volume.
     pub(crate) fn uri(&self, volume: &str) -> String {
         format!("nbd+unix:///{volume}?socket={}", self.socket().display())
     }
 
-    /// Runs `weir` in the pool's folder.
+    /// Runs `weir` in the folder of the pool.
     #[track_caller]
     pub(crate) fn weir<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Output {
         weir(self.folder.path(), arguments)
@@ -72,7 +72,7 @@ impl Pool {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("one JSON document, but {error}:\n{text}"))
     }
 
-    /// Runs `weir`, which must fail with this exit code, and returns what it said.
+    /// Runs `weir`, which must fail with this exit code, and returns its message.
     #[track_caller]
     pub(crate) fn refused(&self, arguments: &[&str], code: i32) -> String {
         let output = self.weir(arguments);
@@ -100,8 +100,8 @@ impl Pool {
     #[track_caller]
     pub(crate) fn serve_with(&self, more: &[&str]) -> Server {
         let mut server = self.start_with(more);
-        // Its document comes when it answers. Connecting would not tell: a killed server's socket
-        // may still take connections while the kernel clears up its ring.
+        // The server prints its document once it answers. A connection would not prove that: the socket of a
+        // killed server may still accept connections while the kernel cleans up its ring.
         let says = BufReader::new(server.child.stdout.take().expect("its standard output"));
         let document: String = says.lines().map_while(Result::ok).take_while(|line| line != "}").collect();
         assert!(document.contains("nbd.sock"), "the server ended:\n{}", server.log());
@@ -109,7 +109,7 @@ impl Pool {
         server
     }
 
-    /// Starts a server, and does not wait for it.
+    /// Starts a server without waiting for it.
     #[track_caller]
     pub(crate) fn start(&self) -> Server {
         self.start_with(&[])
@@ -132,14 +132,14 @@ impl Pool {
     }
 }
 
-/// A running server; killed when dropped.
+/// A running server, which is killed when dropped.
 pub(crate) struct Server {
     child: Child,
     log: PathBuf,
 }
 
 impl Server {
-    /// What it has said so far.
+    /// Returns the log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -148,20 +148,20 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills the server, as a crash would.
     pub(crate) fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Sends it a signal (`TERM`, `INT`).
+    /// Sends the server a signal (`TERM`, `INT`).
     #[track_caller]
     pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([&format!("-{signal}"), &self.pid().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "the signal is sent");
     }
 
-    /// Asks it to stop with a signal and waits; it must end well.
+    /// Stops the server with a signal and waits; it must succeed.
     #[track_caller]
     pub(crate) fn stop(mut self, signal: &str) {
         self.signal(signal);
@@ -169,7 +169,7 @@ impl Server {
         assert!(status.success(), "the server ended with {status}:\n{}", self.log());
     }
 
-    /// Waits for its end, which must be with this exit code; what it has said.
+    /// Waits until the server ends, which must be with this exit code, and returns its log.
     #[track_caller]
     pub(crate) fn fails(mut self, code: i32) -> String {
         let status = self.end();
@@ -200,7 +200,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs `weir` in a folder. With `--json` what it prints must be as its schema says.
+/// Runs `weir` in a folder. With `--json` its output must match its schema.
 #[track_caller]
 pub(crate) fn weir<S: AsRef<OsStr>>(folder: &Path, arguments: impl IntoIterator<Item = S>) -> Output {
     let arguments: Vec<S> = arguments.into_iter().collect();
@@ -215,7 +215,7 @@ pub(crate) fn weir<S: AsRef<OsStr>>(folder: &Path, arguments: impl IntoIterator<
     output
 }
 
-/// Whether all these client programs are installed; says which one is not.
+/// Returns whether all these client programs are installed; names one that is not.
 pub(crate) fn installed(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> =
@@ -235,7 +235,7 @@ pub(crate) fn client<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterato
     succeeded(program, &client_output(program, arguments))
 }
 
-/// Runs a client program to its end, however it ends.
+/// Runs a client program to its end, whatever its exit code.
 #[track_caller]
 pub(crate) fn client_output<S: AsRef<OsStr>>(
     program: &str,

@@ -1,4 +1,4 @@
-//! Clients that misbehave, by the hundred: a good one is served among them, and nothing of them is left.
+//! Hundreds of misbehaving clients: a good client is served among them, and they leave no resources behind.
 
 use crate::harness::{Pool, Server};
 use crate::nbd::Client;
@@ -71,7 +71,7 @@ fn hostile_clients_leave_no_descriptors_and_starve_nobody() {
     assert!(log.contains("refused: 20 clients are connected, the limit"), "{log}");
 
     drop((half_open, garbage, lists, others, second));
-    // Nobody waits for time to pass, but for the server to have noticed.
+    // The loop waits for the server to notice, not for a fixed time.
     while descriptors(&server) > before {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -165,7 +165,7 @@ for structured in (True, False):
     h.shutdown()
 ";
 
-/// A client that asks for no block sizes may ask for any bytes: as of nbdkit and qemu-nbd.
+/// A client that negotiates no block size may request any byte range, as it may of nbdkit and qemu-nbd.
 #[test]
 fn libnbd_reads_and_writes_any_bytes() {
     if !crate::libnbd::installed() {

@@ -1,10 +1,10 @@
-//! A file system made from a real directory tree goes in, is compared, comes out, and is checked.
+//! A file system made from a real directory tree is copied in, compared, copied out, and checked.
 
 use crate::harness::{Pool, client, installed};
 use std::io;
 use std::path::Path;
 
-/// Bytes of files the tree has at least.
+/// Minimum number of bytes of files in the tree.
 const TREE: u64 = 1 << 30;
 
 #[test]
@@ -32,8 +32,8 @@ fn a_file_system_of_a_gibibyte_goes_in_and_comes_out_sound() {
     client("e2fsck", ["-fn", &text(&back)]);
 }
 
-/// Copies files and symbolic links of this machine until there are [`TREE`] bytes; where it has
-/// fewer, generated files make up for it. Returns the bytes that were real.
+/// Copies files and symbolic links of this machine until there are [`TREE`] bytes, and generates files for
+/// the rest. Returns the number of bytes copied.
 fn copy_of_a_real_tree(to: &Path) -> u64 {
     let mut real = 0;
     for source in ["/usr/lib", "/usr/share", "/usr/bin", "/usr/include"] {
@@ -62,7 +62,7 @@ fn copy_folder(from: &Path, to: &Path, done: &mut u64) -> io::Result<()> {
         } else if kind.is_symlink() {
             std::os::unix::fs::symlink(std::fs::read_link(entry.path())?, target)?;
         } else if kind.is_file() && entry.metadata()?.len() < TREE / 4 {
-            // A file of another user's that cannot be read is left out.
+            // A file of another user that cannot be read is skipped.
             *done += std::fs::copy(entry.path(), target).unwrap_or(0);
         }
     }

@@ -1,8 +1,10 @@
-//! `kill -9` at random moments, again and again on the same pool, beside the oracle of the simulated
-//! world: what was promised stays, what was shown stays, and nothing else ever appears.
+//! Kills the server with SIGKILL at random moments, repeatedly on the same pool, and compares its answers
+//! with the oracle of the simulated world: promised data stays, data that a client has seen stays, and no
+//! other data ever appears.
 //!
-//! The oracle is told of a request before it is sent, and of its answer after it has come: what it takes
-//! for concurrent may have been one after the other, so that it never asks for more than was promised.
+//! The tests register a request with the oracle before they send it, and its answer after they receive it.
+//! The oracle may therefore take sequential requests for concurrent ones, but it never demands more than was
+//! promised.
 
 mod plan;
 
@@ -21,20 +23,20 @@ use weir_world::{Answer, Change, Oracle, Place, Stop, Ticket};
 const VOLUMES: [(&str, Bytes, &str); 2] =
     [("one", Bytes::mib(16), "flush"), ("two", Bytes(Bytes::mib(12).0 + 5 * BLOCK), "write")];
 
-/// Most requests in flight on one connection.
+/// Maximum number of requests in flight on one connection.
 const DEPTH: u64 = 16;
-/// The longest read: many pieces, from several devices.
+/// Maximum length of a read, which spans many pieces on several devices.
 const READ_MAX: u64 = 4 << 20;
 
-/// What is read at once to see all of a volume.
+/// Length of each read in a scan of a whole volume.
 const LOOK: u64 = 1 << 20;
 
-/// Rounds on one pool, where pools are drawn.
+/// Rounds on each pool that is drawn at random.
 const ROUNDS_EACH: u64 = 3;
 
 #[test]
 fn what_was_promised_survives_kills() {
-    // The kernel has what was written, and no device loses it.
+    // The kernel has the written data, and no device loses it.
     kills("hierarchy", "", Stop::Kill);
 }
 
@@ -62,7 +64,7 @@ fn what_was_promised_survives_kills_of_any_pool() {
     println!("{} rounds: {counts:?}", rounds());
 }
 
-/// Rounds to run: `WEIR_ROUNDS`, or a few.
+/// Returns the number of rounds: `WEIR_ROUNDS`, or a few.
 fn rounds() -> u64 {
     std::env::var("WEIR_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6)
 }
@@ -73,14 +75,14 @@ fn seeded() -> Rng {
     Rng::new(Seed(seed))
 }
 
-/// As many rounds as wanted on a pool whose devices lose, when the server is killed, what `how` says.
+/// Runs the rounds on a pool whose devices lose, when the server is killed, the writes that `how` says.
 fn kills(policy: &'static str, device_options: &str, how: Stop) {
     let mut rng = seeded();
     let plan = Plan::fixed(policy, device_options, how);
     Live::new(plan).rounds(rounds(), &mut rng, &mut Counts::default());
 }
 
-/// What was answered.
+/// Counts of answers.
 #[derive(Debug, Default)]
 struct Counts {
     answers: u64,
@@ -88,14 +90,14 @@ struct Counts {
     failures: u64,
 }
 
-/// A pool that is served and killed, and what may be read from it.
+/// A pool that is served and killed, and the oracle of what may be read from it.
 struct Live {
     pool: Pool,
     plan: Plan,
     oracle: Mutex<Oracle>,
-    /// From now on connections may end.
+    /// Set before a kill: from then on connections may end.
     ending: AtomicBool,
-    /// A device has failed since the server started: requests may fail, too.
+    /// Set if a device has failed since the server started: requests may then fail.
     failed: AtomicBool,
     answers: AtomicU64,
     flushes: AtomicU64,
@@ -142,8 +144,8 @@ impl Live {
         self.oracle.lock().expect("no other connection found a difference")
     }
 
-    /// A server that works until it is killed, perhaps one before that does not get so far; then what is
-    /// left is verified offline.
+    /// Runs a server until it is killed, at times after another one that is killed earlier, and checks the
+    /// pool offline afterwards.
     fn round(&self, rng: &mut Rng) {
         if rng.chance(0.3) {
             let server = self.pool.start();
@@ -169,7 +171,7 @@ impl Live {
         self.pool.run(["pool", "check"]);
     }
 
-    /// The time until the kill, in which devices that fail on demand do so.
+    /// Lets the clients work until the kill, and makes devices fail in the meantime if the plan says so.
     fn let_work(&self, rng: &mut Rng) {
         let some_time = |rng: &mut Rng| {
             std::thread::sleep(Duration::from_millis(5 + rng.below(600)));
@@ -191,14 +193,14 @@ impl Live {
 
     fn serve(&self) -> Server {
         let server = self.pool.serve();
-        // Opening makes sure of what is there.
+        // Opening a pool makes the present data durable.
         self.oracle().settled();
         self.ending.store(false, Ordering::SeqCst);
         self.failed.store(false, Ordering::SeqCst);
         server
     }
 
-    /// Looks at everything and stops in good order, which promises as much as a flush.
+    /// Reads everything and stops the server in good order, which promises as much as a flush.
     fn restart(&self) {
         let server = self.serve();
         for volume in 0..VOLUMES.len() {
@@ -211,8 +213,8 @@ impl Live {
         self.oracle().crash(self.plan.how);
     }
 
-    /// A connection may end when the server is killed. Where a device fails, it may end before, since a
-    /// simple reply that has begun cannot tell of it; then there is another one.
+    /// Repeats work on new connections until the server is killed. Where a device fails, a connection may end
+    /// earlier, since a simple reply that has begun cannot report an error.
     fn until_it_ends(&self, mut work: impl FnMut() -> io::Result<()>) {
         while let Err(error) = work() {
             if self.ending.load(Ordering::SeqCst) {
@@ -233,7 +235,7 @@ impl Live {
         })
     }
 
-    /// Does something over a connection of its own, while another thread receives the answers.
+    /// Does work over a connection of its own, while another thread receives the answers.
     fn connected(
         &self,
         volume: usize,
@@ -255,7 +257,7 @@ impl Live {
         })
     }
 
-    /// Takes answers until the connection ends.
+    /// Receives answers until the connection ends.
     fn receive(&self, mut replies: Replies, flight: &Flight) {
         let _end = EndOfFlight(flight);
         loop {
@@ -272,7 +274,7 @@ impl Live {
         }
     }
 
-    /// An answer goes past the oracle.
+    /// Checks an answer against the oracle.
     fn judge(&self, request: &Request, error: u32, bytes: &[u8]) {
         let &Request { command, place, ticket } = request;
         self.answers.fetch_add(1, Ordering::Relaxed);
@@ -301,7 +303,7 @@ impl Live {
     }
 }
 
-/// Requests of one connection that have no answer yet.
+/// The requests in flight on one connection.
 #[derive(Default)]
 struct Flight {
     requests: Mutex<HashMap<u64, Request>>,
@@ -327,19 +329,19 @@ impl Flight {
     }
 }
 
-/// Tells the sender, however the receiver ends.
+/// Tells the sender that the receiver has ended, even if it panics.
 struct EndOfFlight<'a>(&'a Flight);
 
 impl Drop for EndOfFlight<'_> {
     fn drop(&mut self) {
-        // Under the lock, so that no sender is about to wait.
+        // The lock ensures that no sender is between its check and its wait.
         let _requests = self.0.requests.lock();
         self.0.ended.store(true, Ordering::SeqCst);
         self.0.changed.notify_all();
     }
 }
 
-/// The sending side of one client's connection.
+/// The sending side of the connection of one client.
 struct Connection<'a> {
     live: &'a Live,
     client: Client,
@@ -348,7 +350,7 @@ struct Connection<'a> {
     flight: &'a Flight,
 }
 
-/// A request that has no answer yet.
+/// A request in flight.
 #[derive(Debug)]
 struct Request {
     command: Command,
@@ -357,7 +359,7 @@ struct Request {
 }
 
 impl Connection<'_> {
-    /// Reads all of the volume.
+    /// Reads the whole volume.
     fn look(&mut self) -> io::Result<()> {
         let size = VOLUMES[self.volume].1.0;
         for at in (0..size).step_by(LOOK as usize) {
@@ -399,7 +401,7 @@ impl Connection<'_> {
         Place { volume: self.volume, offset: VolumeOffset(at), len: Bytes(len) }
     }
 
-    /// Often among the same few blocks, often whole blocks, at times a whole extent.
+    /// Draws a place: often among the same few blocks, often whole blocks, at times a whole extent.
     fn anywhere(&mut self, command: Command) -> Place {
         let rng = &mut self.rng;
         let grain = if rng.chance(0.5) { BLOCK } else { SECTOR };
@@ -433,7 +435,7 @@ impl Connection<'_> {
             oracle.fill(ticket, place, &mut payload);
         }
         drop(oracle);
-        // Before it is sent: the answer may come at once.
+        // The request is recorded before it is sent, since the answer may come at once.
         self.flight.requests().insert(self.client.next_cookie(), Request { command, place, ticket });
         self.client.send(command, flags, place.offset.0, place.len.0 as u32, &payload)?;
         Ok(())

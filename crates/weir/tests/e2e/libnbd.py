@@ -7,7 +7,7 @@ import sys
 import nbd
 
 SHORTEST, LONGEST = 4 << 10, 4 << 20
-# Bytes asked for at each depth.
+# Bytes requested at each queue depth.
 EACH = 12 << 20
 
 

@@ -1,15 +1,15 @@
-//! libnbd, by its Python module: many requests of all sizes in flight over devices of different speed,
-//! with structured replies and without.
+//! The Python module of libnbd as a client: many requests of all sizes in flight over devices of different
+//! speed, with structured replies and without.
 
 use crate::harness::Pool;
 use std::fmt::Write as _;
 use std::process::Command;
 use weir_policy::placement;
 
-/// Debian's Python, whose modules the package python3-libnbd brings.
+/// Debian's Python, into which the package python3-libnbd installs its module.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
-/// Whether the module is installed; says so if it is not.
+/// Returns whether the module is installed; prints a message if it is not.
 pub(crate) fn installed() -> bool {
     let found = Command::new(PYTHON).args(["-c", "import nbd"]).output();
     let found = found.is_ok_and(|output| output.status.success());
@@ -19,7 +19,7 @@ pub(crate) fn installed() -> bool {
     found
 }
 
-/// A pool of devices of different speed, with a volume under each policy.
+/// Returns a pool of devices of different speed, with a volume under each policy.
 fn pool() -> Pool {
     let mut text = String::from("[pool]\nname = \"test\"\npolicy = \"stripe\"\n");
     for policy in placement::ALL {

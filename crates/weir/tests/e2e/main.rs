@@ -1,7 +1,7 @@
-//! weir as its users meet it: the real program, real clients, real kills.
+//! Tests of weir as users run it: the real program, real clients, real kills.
 //!
-//! Each test makes its own pool in its own folder. A client program that is not installed is
-//! named, and its test passes without having tested anything; `scripts/test` installs them all.
+//! Each test creates its own pool in its own folder. If a client program is not installed, the test names it
+//! and passes without testing anything; `scripts/test` installs all of them.
 
 mod advise;
 mod answers;

@@ -1,10 +1,11 @@
-//! What a volume's superblock says is metadata, beside what e2fsprogs say of the same file system.
+//! Compares the metadata that weir finds in a volume's file system with the report of e2fsprogs.
 
 use crate::harness::{Pool, client, installed};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The 4 KiB blocks of the primary superblock and descriptors, the bitmaps and the tables of inodes, by dumpe2fs.
+/// Returns the 4 KiB blocks of the primary superblock and descriptors, the bitmaps and the inode tables, from
+/// the output of dumpe2fs.
 fn as_dumpe2fs_says(said: &str, block: u64) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let mut note = |text: &str| {
@@ -16,7 +17,7 @@ fn as_dumpe2fs_says(said: &str, block: u64) -> BTreeSet<u64> {
     let mut group = 0u32;
     for line in said.lines() {
         let line = line.trim();
-        // The header has lines that begin alike.
+        // The header has lines with the same beginning.
         let number = line.strip_prefix("Group ").and_then(|rest| rest.split(':').next()?.parse().ok());
         group = number.unwrap_or(group);
         for part in line.split(", ") {
@@ -28,7 +29,7 @@ fn as_dumpe2fs_says(said: &str, block: u64) -> BTreeSet<u64> {
             }
         }
     }
-    // What lies before the superblock shares its first 4 KiB.
+    // The superblock shares its first 4 KiB with the bytes before it.
     found.insert(0);
     found
 }
@@ -73,7 +74,7 @@ fn metadata_is_found_where_e2fsprogs_put_it() {
             })
             .collect()
     };
-    // It is looked at five seconds after it was written.
+    // weir reads the superblock five seconds after it was written.
     for _ in 0..600 {
         if found().iter().all(|(_, bytes)| bytes.is_some()) {
             break;

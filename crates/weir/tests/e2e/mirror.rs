@@ -1,11 +1,11 @@
-//! A pool whose metadata is on two devices, with one of them lost.
+//! A pool whose metadata is on two devices, one of which is lost.
 
 use crate::harness::Pool;
 use crate::nbd::Client;
 
 const REFUSED: i32 = 3;
 
-/// Metadata on `one` and `two`; `three` holds data only.
+/// Returns a pool with metadata on `one` and `two`; `three` holds data only.
 fn mirrored() -> Pool {
     let device = |name: &str, metadata: bool| {
         format!(
@@ -26,7 +26,7 @@ fn bring_back(pool: &Pool, name: &str) {
         .expect("it was lost");
 }
 
-/// The devices that carry an up-to-date copy of the metadata.
+/// Returns the devices that have an up-to-date copy of the metadata.
 fn members(pool: &Pool) -> Vec<String> {
     let status = pool.json(&["pool", "status"]);
     let devices = status["devices"].as_array().expect("devices").iter();
@@ -64,10 +64,10 @@ fn either_copy_of_the_metadata_is_enough_and_none_is_taken_silently() {
     assert_eq!(status["devices"][0]["metadata_stale"], true, "{status}");
     assert_eq!(status["volumes"][0]["name"], "disk", "{status}");
     server.stop("TERM");
-    // It is on record: from here on no flag is needed.
+    // The absence is on record, so no flag is needed from now on.
     assert_eq!(members(&pool), ["two"]);
 
-    // The one left behind is not opened without the others' knowledge, whatever is accepted.
+    // The pool does not open with the stale copy of the metadata alone, whatever is accepted.
     bring_back(&pool, "one");
     lose(&pool, "two");
     let said = pool.refused(&["pool", "status", "--accept-rollback"], REFUSED);
@@ -76,7 +76,7 @@ fn either_copy_of_the_metadata_is_enough_and_none_is_taken_silently() {
         "{said}"
     );
 
-    // With both there, it is written anew, and what was written is there.
+    // With both devices present, the stale copy is rewritten, and the written data is there.
     bring_back(&pool, "two");
     let server = pool.serve();
     assert!(server.log().contains("mirrored on device one"), "{}", server.log());
@@ -96,7 +96,7 @@ fn a_device_without_metadata_can_be_done_without_if_that_is_said() {
     let said = pool.refused(&["pool", "status", "--without", "four"], 2);
     assert!(said.contains("no device \"four\"") && said.contains("one, two, three"), "{said}");
     pool.run(["pool", "status", "--without", "three"]);
-    // Known from now on; and back it needs no word either.
+    // The absence is now on record, and the return of the device needs no flag either.
     pool.run(["volume", "list"]);
     bring_back(&pool, "three");
     let status = pool.json(&["pool", "status"]);
@@ -129,7 +129,7 @@ fn a_member_that_cannot_be_written_at_the_start_is_named_and_can_be_done_without
     let server = pool.serve_with(&["--without", "two", "--accept-rollback"]);
     assert_eq!(members(&pool), ["one"]);
     server.stop("TERM");
-    // It works again: its copy is written anew.
+    // The device works again, and its copy is rewritten.
     std::fs::remove_file(pool.path("two.img.fault")).expect("the fault is taken back");
     let server = pool.serve();
     assert_eq!(members(&pool), ["one", "two"]);

@@ -1,5 +1,5 @@
-//! Device files that are moved away while they are served, and those that are removed or truncated when nobody
-//! looks: while the server stops, with the whole folder of the pool, before an operator's change.
+//! Device files that are moved while they are served, and files that are removed or truncated unnoticed:
+//! while the server stops, with the whole folder of the pool, before an operator's change.
 
 use crate::harness::{Pool, Server};
 use crate::nbd::{Client, Command};
@@ -12,7 +12,7 @@ fn run(command: &str) {
     assert!(done.is_ok_and(|status| status.success()), "{command}");
 }
 
-/// Waits until the server has said something.
+/// Waits until the log of the server contains `what`.
 fn has_said(server: &Server, what: &str) {
     let said = (0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -31,7 +31,7 @@ fn read_all(client: &mut Client) {
     }
 }
 
-/// A client whose reply a stop waits for, as it takes the beginning of it and no more.
+/// Returns a client that receives only the beginning of its reply, so that a stop waits for the rest.
 fn deaf(pool: &Pool) -> Client {
     let mut client = connect(pool);
     client.send(Command::Read, 0, 0, 8 << 20, &[]).expect("a request");
@@ -58,7 +58,7 @@ fn a_device_file_that_was_moved_away_is_told_and_put_back_while_it_is_served() {
             assert_eq!(device["moved"]["found_at"], other.display().to_string(), "{device}");
             let metrics = of.pool.run(["pool", "status", "--metrics"]);
             assert!(metrics.contains("weir_device_moved{pool=\"test\",device=\"data\"} 1"), "{metrics}");
-            // It looks now and then, as long as anything happens.
+            // The server checks the paths at intervals while there is activity.
             let told = (0..600).any(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(50));
                 client.flush().expect("nothing is lost");
@@ -67,7 +67,8 @@ fn a_device_file_that_was_moved_away_is_told_and_put_back_while_it_is_served() {
             assert!(told, "{}", server.log());
             if !put_back {
                 client.disconnect();
-                // Nothing is lost: that is no failure. What the next start does not find it is told.
+                // No data is lost, so the server succeeds, and reports that the next start will not find the
+                // file.
                 server.stop("TERM");
                 of.pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 3);
                 let file = of.pool.path("pool.toml");
@@ -147,7 +148,7 @@ fn an_operators_change_fails_once_the_only_metadata_was_removed_or_truncated() {
     }
 }
 
-/// Changes are in the metadata alone.
+/// An operator's change only affects the metadata.
 #[test]
 fn an_operators_change_is_made_though_a_data_device_was_removed() {
     for place in places() {
@@ -201,7 +202,7 @@ fn a_removed_file_that_is_truncated_is_told_as_both() {
             if regrow {
                 open.set_len(64 << 20).expect("it grows");
             }
-            // Looked at now and then, as long as anything happens.
+            // The server checks the files at intervals while there is activity.
             let found = (0..600).any(|_| {
                 client.flush().expect_err("it is gone");
                 std::thread::sleep(std::time::Duration::from_millis(50));
@@ -233,6 +234,6 @@ fn flushes_that_fail_one_after_the_other_are_counted_in_the_log() {
     }
     let log = server.log();
     let lines = lines_with(&log, "flush failed");
-    // One at once, and one in ten seconds.
+    // The first failure is logged at once, then one line every ten seconds.
     assert!((1..100).contains(&lines), "{lines} lines in\n{log}");
 }

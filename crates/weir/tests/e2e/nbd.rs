@@ -1,5 +1,5 @@
-//! A small NBD client over a unix socket, so that tests know exactly what was acknowledged.
-//! Newstyle, fixed, simple replies; several requests may be in flight.
+//! A small NBD client over a unix socket, so that tests know exactly which requests were acknowledged. It
+//! speaks fixed newstyle with simple replies; several requests may be in flight.
 
 mod replies;
 
@@ -10,10 +10,10 @@ use std::path::Path;
 use std::time::Duration;
 
 pub(crate) const FUA: u16 = 1;
-/// Zeros take up space.
+/// Command flag: zeroes occupy space.
 pub(crate) const NO_HOLE: u16 = 2;
 
-/// What to ask for.
+/// Command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Command {
@@ -27,9 +27,9 @@ pub(crate) enum Command {
 
 pub(crate) struct Client {
     stream: UnixStream,
-    /// The export's size in bytes.
+    /// Size of the export in bytes.
     pub(crate) size: u64,
-    /// The export's transmission flags.
+    /// Transmission flags of the export.
     pub(crate) flags: u16,
     next_cookie: u64,
 }
@@ -46,7 +46,7 @@ impl Client {
         let mut hello = [0; 18];
         stream.read_exact(&mut hello)?;
         assert_eq!(&hello[..16], b"NBDMAGICIHAVEOPT");
-        // Fixed newstyle, no zeroes.
+        // The client flags are fixed newstyle and no zeroes.
         stream.write_all(&3u32.to_be_bytes())?;
         let mut client = Self { stream, size: 0, flags: 0, next_cookie: 1 };
         if structured {
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// The cookie of the next request.
+    /// Returns the cookie of the next request.
     pub(crate) fn next_cookie(&self) -> u64 {
         self.next_cookie
     }
@@ -114,7 +114,7 @@ impl Client {
         Ok(cookie)
     }
 
-    /// Sends a request of any kind, right or wrong.
+    /// Sends a request of any kind, valid or not.
     pub(crate) fn raw(&mut self, kind: u16, offset: u64, len: u32, payload: &[u8]) -> io::Result<()> {
         let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
         request.extend([0, 0]);
@@ -126,27 +126,27 @@ impl Client {
         self.raw_bytes(&request)
     }
 
-    /// Sends any bytes.
+    /// Sends arbitrary bytes.
     pub(crate) fn raw_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// The connection itself.
+    /// Returns the connection itself.
     pub(crate) fn into_stream(self) -> UnixStream {
         self.stream
     }
 
-    /// Ends the connection, also for whoever receives.
+    /// Ends the connection, for the receiving side as well.
     pub(crate) fn shut_down(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 
-    /// How long a send may wait for the server to take it.
+    /// Sets how long a send may wait until the server accepts it.
     pub(crate) fn give_up_after(&self, wait: Duration) {
         let _ = self.stream.set_write_timeout(Some(wait));
     }
 
-    /// The next reply: its cookie, and an error number of zero if all is well.
+    /// Receives the next reply: its cookie, and its error number, which is zero on success.
     pub(crate) fn reply(&mut self) -> io::Result<(u64, u32)> {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head)?;
@@ -155,7 +155,8 @@ impl Client {
         Ok((u64::from_be_bytes(head[8..].try_into().expect("eight bytes")), error))
     }
 
-    /// One request without payload (or with its payload), waited for; the error number is an error.
+    /// Sends one request, with its payload if it has one, and waits for the reply; an error number becomes an
+    /// error.
     pub(crate) fn ask(
         &mut self,
         command: Command,
@@ -183,7 +184,7 @@ impl Client {
         self.payload(len)
     }
 
-    /// What follows the reply to a read.
+    /// Receives the payload after the reply to a read.
     pub(crate) fn payload(&mut self, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.stream.read_exact(&mut bytes)?;

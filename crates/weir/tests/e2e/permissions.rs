@@ -1,4 +1,4 @@
-//! Who may read and write what weir makes: files of devices, dumps, sockets.
+//! Permissions of the files that weir creates: devices, dumps, sockets.
 
 use crate::harness::Pool;
 use crate::nbd::Client;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 const USAGE: i32 = 2;
 
-/// Runs `weir` in the pool's folder with a umask that hides nothing.
+/// Runs `weir` in the folder of the pool with umask 000.
 fn weir_unmasked(pool: &Pool, arguments: &[&str]) -> Output {
     let shell = ["-c", "umask 000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_weir")];
     let output = Command::new("sh")

@@ -1,4 +1,4 @@
-//! `weir trace record`: exactly what clients asked for is in the trace.
+//! `weir trace record` records exactly the requests of the clients.
 
 use crate::harness::Pool;
 use crate::nbd::{Client, Command as Nbd, NO_HOLE};
@@ -10,7 +10,7 @@ const USAGE: i32 = 2;
 const REFUSED: i32 = 3;
 const ENVIRONMENT: i32 = 5;
 
-/// A recorder that runs.
+/// A running recorder.
 struct Recorder {
     child: Child,
     says: BufReader<ChildStderr>,
@@ -37,14 +37,14 @@ impl Recorder {
         Self { child, says }
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Ends the recorder as Ctrl-C does.
     fn interrupt(self) -> Output {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
         self.wait()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the recorder ends.
     fn wait(mut self) -> Output {
         let mut stderr = Vec::new();
         self.says.read_to_end(&mut stderr).expect("what it says");
@@ -59,7 +59,7 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("one JSON document")
 }
 
-/// Operation, offset and size of the requests to each disk of a recorded trace, in order of time.
+/// Returns the operation, offset and size of the requests to each disk of a recorded trace, in order of time.
 fn requests(pool: &Pool, trace: &str) -> Vec<(String, String, u64, u64)> {
     let text = pool.run(["trace", "convert", trace, "-", "--to", "fio-3"]);
     let mut last = 0;
@@ -100,7 +100,7 @@ fn exactly_what_clients_ask_for_is_recorded() {
         ask("disk", &mut disk, if n % 3 == 0 { "read" } else { "write" }, n * 20_480, 4096 + 512 * n as u32);
         ask("other", &mut other, "write", n * 4096, 512);
     }
-    // More than the server hands on in one piece.
+    // These requests are longer than one piece that the server processes.
     ask("disk", &mut disk, "write", 12_800, 3 << 20);
     ask("other", &mut other, "read", 0, 5 << 20);
     third.write(0, &[1; 4096]).expect("not recorded");
@@ -148,12 +148,12 @@ fn a_recording_ends_by_itself_with_the_server_and_with_the_disk() {
     let count = told["requests"].as_u64().expect("a number");
     assert!(count > 0 && requests(&pool, "short").len() as u64 == count, "{told}");
 
-    // The disk is full: a file may not become longer than so many blocks of 512 bytes.
+    // The limit simulates a full disk: a file may not exceed this number of blocks of 512 bytes.
     let mut shell = Command::new("sh");
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" trace record disk --out full --format msr";
     shell.args(["-c", script, env!("CARGO_BIN_EXE_weir")]);
     let recorder = Recorder::of(&pool, shell);
-    // As much as the recorder writes at once, and more.
+    // This is more than the recorder writes at once.
     write(30_000);
     let output = recorder.wait();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -178,7 +178,7 @@ fn what_came_is_there_though_the_recorder_is_killed() {
         let mut recorder = Recorder::start(&pool, &[&["disk", "--out", name], more].concat());
         (0..20).for_each(|n| client.write(n * 4096, &[1; 4096]).expect("written"));
         let part = format!("{name}.{}.part", recorder.child.id());
-        // Far too little to fill what is written at once.
+        // These requests are far fewer than fill one write of the recorder.
         let is_saved = |_: &u32| {
             std::thread::sleep(std::time::Duration::from_millis(50));
             std::fs::metadata(pool.path(&part)).expect("there").len() > 0
@@ -192,7 +192,7 @@ fn what_came_is_there_though_the_recorder_is_killed() {
     server.stop("TERM");
 }
 
-/// Waits for a file.
+/// Waits until a file exists.
 fn comes(pool: &Pool, name: &str) -> bool {
     let is_there = |_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -201,7 +201,7 @@ fn comes(pool: &Pool, name: &str) -> bool {
     (0..1200).any(is_there)
 }
 
-/// What blktrace does, done by a script: events until it is told to end.
+/// A script stands in for blktrace: it prints events until it is told to end.
 #[test]
 fn a_device_is_recorded_by_driving_blktrace() {
     let pool = Pool::from_text("");
@@ -248,7 +248,7 @@ fn a_device_is_recorded_by_driving_blktrace() {
     assert!(said.contains("blktrace is not installed") && said.contains("apt-get"), "{said}");
 }
 
-/// Nobody else would end it: what the kernel tells would be taken down for ever.
+/// Otherwise no process would end blktrace, and it would record for ever.
 #[test]
 fn blktrace_ends_when_its_recorder_is_killed() {
     if !["/usr/bin/setpriv", "/bin/setpriv"].iter().any(|path| std::path::Path::new(path).exists()) {

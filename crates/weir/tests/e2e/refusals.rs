@@ -1,4 +1,4 @@
-//! What weir refuses, with which exit code, and that it says the way out.
+//! Commands that weir refuses: their exit codes, and the help in their messages.
 
 use crate::harness::{Pool, client, installed};
 use crate::nbd::Client;

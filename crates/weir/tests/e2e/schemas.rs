@@ -1,4 +1,4 @@
-//! Every document that a test receives from `weir --json` is what the schema of its command says.
+//! Every document that a test receives from `weir --json` matches the schema of its command.
 
 use crate::harness::Pool;
 use crate::nbd::Client;
@@ -14,8 +14,8 @@ static VALIDATORS: LazyLock<BTreeMap<&str, Validator>> = LazyLock::new(|| {
     DOCUMENTS.iter().map(|document| (document.name, validator(document.schema()))).collect()
 });
 
-/// Validates what `weir` printed for these arguments, if that is a document; the command, or `error` if it
-/// failed.
+/// Validates the output of `weir` for these arguments if it is a document. Returns the command, or `error` if
+/// the command failed.
 #[track_caller]
 pub(crate) fn validate<S: AsRef<OsStr>>(arguments: &[S], stdout: &[u8]) -> Option<String> {
     let is_json = arguments.iter().any(|argument| argument.as_ref() == "--json");
@@ -33,7 +33,7 @@ pub(crate) fn validate<S: AsRef<OsStr>>(arguments: &[S], stdout: &[u8]) -> Optio
     Some(validate_as(&words.join(" "), stdout))
 }
 
-/// Validates a document of a command; the command, or `error` if it is that of a failure.
+/// Validates a document of a command. Returns the command, or `error` if the document is that of a failure.
 #[track_caller]
 pub(crate) fn validate_as(command: &str, document: &[u8]) -> String {
     let text = String::from_utf8_lossy(document);
@@ -53,7 +53,8 @@ const DEVICES: &str = "[pool]\nname = \"test\"\n\
 
 /// A command that fails.
 const NO_VOLUME: &str = "volume remove dusk";
-/// Commands of an idle pool, of one that is served, and of none.
+/// Commands for an idle pool. The lists below are for a served pool, for the pool once the server has
+/// stopped, and for no pool.
 const IDLE: &[&str] = &[
     "pool create",
     "volume create disk --size 64MiB",
@@ -91,7 +92,8 @@ const OTHERS: &[&str] = &[
     "repro wardrop --only netapp,+ssd --duration 200ms",
 ];
 
-/// Runs commands (a `+` is a blank within a word), validates their documents and notes which came.
+/// Runs commands (`+` stands for a space within a word), validates their documents and records which were
+/// used.
 #[track_caller]
 fn run(pool: &Pool, commands: &[&str], used: &mut BTreeSet<String>) {
     for command in commands {
@@ -106,7 +108,7 @@ fn run(pool: &Pool, commands: &[&str], used: &mut BTreeSet<String>) {
     }
 }
 
-/// `demo` needs fio and a minute: a unit test has its document.
+/// `demo` needs fio and a minute; a unit test validates its document.
 #[test]
 fn the_document_of_every_command_is_as_its_schema_says() {
     let pool = Pool::from_text(DEVICES);

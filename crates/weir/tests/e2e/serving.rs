@@ -1,4 +1,4 @@
-//! A server among its clients: stopping, commands while it serves, clients that misbehave.
+//! A server and its clients: stopping, commands while it serves, misbehaving clients.
 
 use crate::harness::Pool;
 use crate::nbd::{Client, Command, FUA};
@@ -186,7 +186,7 @@ fn a_client_that_reads_nothing_stops_nobody() {
     let mut greedy = Client::connect(&pool.socket(), "disk").expect("the server answers");
     greedy.write(0, &vec![1; 8 << 20]).expect("some data to ask for");
     let deaf = std::thread::spawn(move || {
-        // Ends when the server stops reading for lack of credit, or when it has closed.
+        // The loop ends when the server stops reading for lack of credit, or has closed the connection.
         greedy.give_up_after(Duration::from_secs(2));
         for _ in 0..4096 {
             if greedy.send(Command::Read, 0, 0, 8 << 20, &[]).is_err() {

@@ -1,11 +1,11 @@
-//! `weir sim place`: a trace over a pool file's devices, in virtual time.
+//! `weir sim place` replays a trace over the devices of a pool file, in virtual time.
 
 use crate::harness::Pool;
 use std::fmt::Write as _;
 
 const USAGE: i32 = 2;
 
-/// Two modelled devices; nothing of them exists.
+/// Returns a pool file of two modelled devices, neither of which exists.
 fn pool() -> Pool {
     Pool::from_text(
         "[pool]\nname = \"x\"\npolicy = \"stripe\"\n\
@@ -14,7 +14,7 @@ fn pool() -> Pool {
     )
 }
 
-/// A trace of a thousand requests in ten seconds to 16 MiB.
+/// Returns a trace of a thousand requests in ten seconds to 16 MiB.
 fn trace() -> String {
     let mut text = String::new();
     for i in 0..1000u64 {
@@ -28,7 +28,7 @@ fn trace() -> String {
 fn a_trace_is_replayed_under_several_policies() {
     let pool = pool();
     std::fs::write(pool.path("t.trace"), trace()).expect("the trace is written");
-    // Scaled, so that the disk's buffers do not hold all there is.
+    // The capacities are scaled to the data of the load, so that the disk's buffer does not hold all of it.
     let scale = ["--scale", "fast=200%", "--scale", "slow=200%"];
     let arguments = ["sim", "place", "t.trace", "--policy", "hierarchy,stripe", "--plot", "p.svg"];
     let arguments = [&arguments[..], &scale].concat();
@@ -36,7 +36,7 @@ fn a_trace_is_replayed_under_several_policies() {
     let results = told["results"].as_array().expect("results");
     assert_eq!(results.len(), 2, "{told}");
     for result in results {
-        // Ten seconds, sixty times, of which the first third warms up.
+        // The trace of ten seconds is repeated sixty times; the first third is the warm-up.
         assert_eq!(result["requests"], 40_000, "{result}");
         assert_eq!(result["unanswered"], 0, "{result}");
         assert_eq!(result["windows"].as_array().map(Vec::len), Some(60), "{result}");

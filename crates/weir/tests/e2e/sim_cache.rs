@@ -1,17 +1,17 @@
-//! `weir sim cache`: a trace played to caches.
+//! `weir sim cache` replays a trace through caches.
 
 use crate::harness::Pool;
 
 const USAGE: i32 = 2;
 
-/// No pool file: none is needed.
+/// Returns a folder without a pool file, which the command does not need.
 fn folder() -> Pool {
     let pool = Pool::from_text("");
     std::fs::remove_file(pool.path("pool.toml")).expect("removed");
     pool
 }
 
-/// Three reads and a write of blocks of 4 KiB: 0, 1, 0, and 0 to 1.
+/// A trace of three reads and a write of 4 KiB blocks: 0, 1, 0, and 0 to 1.
 const TRACE: &str = "0.000 0 0 4096 1\n1.000 0 4096 4096 1\n2.000 0 0 4096 1\n3.000 0 0 8192 0\n";
 
 #[test]
@@ -61,7 +61,7 @@ fn writes_go_where_they_are_told() {
     };
     let (around, back) = (run(&["around"]), run(&["back", "--dirty", "50%"]));
     assert_eq!((&around["cache_writes"], &around["back_end_writes"]), (&2.into(), &2.into()), "{around}");
-    // Of two blocks one may be dirty: the first is written back for the second.
+    // One of two blocks may be dirty, so the first is written back to admit the second.
     assert_eq!((&back["flushed"], &back["dirty_at_end"]), (&1.into(), &1.into()), "{back}");
 }
 

@@ -1,4 +1,4 @@
-//! `weir sim cache --out`: results of many traces and caches, kept as they come.
+//! `weir sim cache --out` saves the results of many traces and caches as they are computed.
 
 use crate::harness::Pool;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const USAGE: i32 = 2;
 const REFUSED: i32 = 3;
 
-/// Two traces that differ, `a.trace` and `b.trace`, of so many requests.
+/// Returns a folder with two different traces, `a.trace` and `b.trace`, of this number of requests.
 fn folder(requests: u64) -> Pool {
     let pool = Pool::from_text("");
     for (name, step) in [("a.trace", 7_919), ("b.trace", 104_729)] {
@@ -42,7 +42,7 @@ fn kept() -> Vec<&'static str> {
     [&SWEEP[..], &["--out", "kept.jsonl"]].concat()
 }
 
-/// What was counted; not how long it took.
+/// Returns the results without their CPU times.
 fn counted(told: &serde_json::Value) -> Vec<serde_json::Value> {
     let mut results = told["results"].as_array().expect("results").clone();
     for result in &mut results {
@@ -68,7 +68,7 @@ fn what_is_kept_is_not_done_again() {
     let all = lines(&file);
     assert_eq!(all.len(), RESULTS);
 
-    // The whole line before stays as it is, times included; the torn one and the missing one are done again.
+    // The whole line remains as it is, times included; the torn and the missing line are computed again.
     let torn = all[..RESULTS - 2].join("\n") + "\n" + &all[RESULTS - 2][..100];
     std::fs::write(&file, &torn).expect("written");
     let resumed = folder.json(&kept());
@@ -76,11 +76,11 @@ fn what_is_kept_is_not_done_again() {
     let again = lines(&file);
     assert_eq!((again.len(), &again[..RESULTS - 2]), (RESULTS, &all[..RESULTS - 2]));
 
-    // Nothing is missing: nothing is added, and the answer is that of the file to the last digit.
+    // Nothing is missing, so nothing is added, and the answer equals that of the file to the last digit.
     assert_eq!(folder.json(&kept()), resumed);
     assert_eq!(lines(&file), again);
 
-    // Another block size, another write mode, another trace of the same name: other results.
+    // Another block size, another write mode, and another trace of the same name have other results.
     folder.json(&[&kept()[..], &["--block-size", "8KiB"]].concat());
     folder.json(&[&kept()[..], &["--write-mode", "around"]].concat());
     assert_eq!(lines(&file).len(), 3 * RESULTS);
@@ -118,7 +118,7 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     assert_eq!(counted(&resumed), counted(&folder.json(&SWEEP)));
 }
 
-/// As a file may be after a power cut: a part of it was never written and is zeros.
+/// The file is as it may be after a power loss: a part was never written and reads as zeros.
 #[test]
 fn a_damaged_end_is_taken_off_and_done_again() {
     let folder = folder(300);

@@ -1,5 +1,5 @@
-//! What is said of space and settings: live figures, warnings that go, space kept by write-zeroes, policies that end
-//! with the server.
+//! Reports about space and settings: live figures, warnings that disappear, space reserved by WRITE_ZEROES,
+//! policies that end with the server.
 
 use crate::harness::Pool;
 use crate::nbd::{Client, Command, NO_HOLE};
@@ -13,7 +13,7 @@ fn used(status: &Value) -> (u64, u64) {
     (bytes(&status["volumes"][0]["used_bytes"]), bytes(&status["pool"]["used_bytes"]))
 }
 
-/// Writes whole extents from this one on until there is no space; without a flush.
+/// Writes whole extents from this one on until no space is left, without a flush.
 fn fill(client: &mut Client, from: u64) -> u64 {
     for index in from.. {
         if let Err(error) = client.write(index * EXTENT as u64, &[1; EXTENT]) {
@@ -24,7 +24,7 @@ fn fill(client: &mut Client, from: u64) -> u64 {
     unreachable!("a pool has an end")
 }
 
-/// A pool of one small file, so that one policy is like another.
+/// Returns a pool of one small file, so that the policy makes no difference.
 fn small() -> Pool {
     let text = "[pool]\nname = \"test\"\npolicy = \"hierarchy\"\n\n\
         [[device]]\nname = \"one\"\npath = \"one.img\"\nsize = \"64MiB\"\n";
@@ -42,7 +42,7 @@ fn figures_and_warnings_follow_what_happens_at_once() {
     assert_eq!(used(&status), (all, all), "no flush was needed");
     assert_eq!(status["pool"]["full"], "data");
     assert!(said(&pool).contains("no space is left"));
-    // Half of it goes; nothing is written or flushed after.
+    // Half of the data is trimmed; no write or flush follows.
     client.ask(Command::Trim, 0, 0, (all / 2) as u32, &[]).expect("a trim");
     let status = pool.json(&["pool", "status"]);
     let left = all - all / 2 / EXTENT as u64 * EXTENT as u64;
@@ -109,7 +109,7 @@ fn a_policy_that_ends_with_the_server_is_shown_as_such() {
     );
 }
 
-/// Usage and `--help` say the same of `volume set`.
+/// The usage and `--help` of `volume set` agree.
 #[test]
 fn volume_set_takes_what_its_usage_says() {
     let pool = small();

@@ -1,4 +1,4 @@
-//! `weir trace`: what fio records becomes other formats, and what comes of them is replayed by fio.
+//! `weir trace` converts fio's recordings to other formats, and fio replays the results.
 
 use crate::harness::Pool;
 use std::process::Command;
@@ -10,7 +10,7 @@ fn pool() -> Pool {
     Pool::from_text("[pool]\nname = \"x\"\n")
 }
 
-/// Runs fio in the pool's folder, without a device below it.
+/// Runs fio in the folder of the pool, with its null engine.
 fn fio(pool: &Pool, arguments: &[&str]) -> serde_json::Value {
     let mut command = Command::new("fio");
     command.current_dir(pool.folder.path()).args(["--name=x", "--ioengine=null", "--output-format=json"]);
@@ -20,7 +20,7 @@ fn fio(pool: &Pool, arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&text[text.find('{').expect("a document")..]).expect("one JSON document")
 }
 
-/// Reads and writes, and their bytes, as fio counts them.
+/// Returns the numbers of reads and writes and their bytes, as fio counts them.
 fn counts(told: &serde_json::Value) -> [u64; 4] {
     let job = &told["jobs"][0];
     [("read", "total_ios"), ("write", "total_ios"), ("read", "io_bytes"), ("write", "io_bytes")]
@@ -91,7 +91,7 @@ fn what_is_made_up_is_the_same_again_and_goes_to_every_format_and_back() {
     made("c", "6", &[]);
     let bytes = |name: &str| std::fs::read(pool.path(name)).expect("written");
     assert!(bytes("a") == bytes("b") && bytes("a") != bytes("c"));
-    // Whole microseconds, as every format can say them.
+    // Times are in whole microseconds, which every format can represent.
     pool.run(["trace", "convert", "a", "us", "--to", "vscsi"]);
     let whole = pool.run(["trace", "convert", "us", "-", "--to", "mqsim", "--strict"]);
     let formats = pool.json(&["trace", "formats"]);
@@ -117,8 +117,8 @@ fn what_is_made_up_is_the_same_again_and_goes_to_every_format_and_back() {
     assert!(said.lines().count() > 500, "{said}");
 }
 
-/// Lines of `mqsim` as they are after they were in another format: some begin at zero, some have whole seconds, one has no
-/// operations.
+/// Returns lines of `mqsim` as they are after a conversion through another format: some formats start at
+/// zero, some have whole seconds, one has no operations.
 fn said_by(format: &str, text: &str) -> String {
     let unit = if ["tencent", "oracle"].contains(&format) { 1_000_000_000 } else { 1 };
     let time = |line: &str| {
@@ -167,7 +167,7 @@ fn a_trace_is_analysed_as_a_page_a_document_and_pictures() {
     assert_eq!(told["critical"][0]["blocks"], 16_384);
     let curve = |number: usize| told["curves"][number].clone();
     assert_eq!((&curve(0)["policy"], &curve(1)["policy"]), (&"lru".into(), &"sieve".into()));
-    // The exact curve, beside the simulator.
+    // The exact curve agrees with the simulator.
     let played = pool.json(&["sim", "cache", "a<b>.trace", "--policy", "lru,sieve", "--size", "10%,50%"]);
     for (row, policy, percent) in [(0, 0, 10), (1, 0, 50), (2, 1, 10), (3, 1, 50)] {
         let size = &played["results"][row]["size_blocks"];
@@ -240,7 +240,7 @@ fn one_disk_of_a_trace_is_analysed_alone() {
     assert!(said.contains("has no disk \"1\"") && said.contains("name one of 0, 7"), "{said}");
     let said = pool.refused(&["trace", "plot", "nowhere", "--out", "x.svg"], USAGE);
     assert!(said.contains("no trace nowhere"), "{said}");
-    // Without times, what needs them is left out.
+    // Without times, the analysis omits what depends on them.
     std::fs::write(pool.path("pages"), "1 1 0 0\n2 1 0 0\n1 1 0 0\n").expect("written");
     let untimed = pool.json(&["trace", "analyze", "pages"]);
     assert!(untimed["arrivals"].is_null() && untimed["reuse_times"].is_null(), "{untimed}");
@@ -303,7 +303,7 @@ fn requests_are_found_by_number() {
         let part = ["--skip", "41234", "--requests", "5"];
         let told = pool.json(&[&["trace", "convert", trace, "part", "--force"], &part[..]].concat());
         assert_eq!((&told["requests"], &told["disks"]), (&5.into(), &serde_json::json!(["2"])), "{told}");
-        // The only disk of a trace is the first one.
+        // The only disk of a trace gets number 0.
         let text = pool.run(["trace", "convert", "part", "-", "--to", "mqsim"]);
         assert_eq!(text, expected.replace(" 2 ", " 0 "), "{trace}");
         let told = pool.json(&["trace", "analyze", trace, "--skip", "59000", "--disk", "2"]);
@@ -327,7 +327,7 @@ fn disks_that_a_format_does_not_tell_apart_are_told_of() {
         let told = pool.json(&["trace", "convert", "out", "again", "--force"]);
         assert_eq!(told["disks"].as_array().map(Vec::len), Some(1), "{told}");
     }
-    // All others say whose a request is.
+    // All other formats record the disk of a request.
     let formats = pool.json(&["trace", "formats"]);
     let written = formats["formats"].as_array().expect("formats").iter();
     let written = written.filter(|format| format["writable"] == true);
@@ -403,7 +403,7 @@ fn a_picture_is_drawn_with_what_is_to_be_said_of_the_trace() {
     std::fs::write(pool.path("t"), &lines).expect("written");
     let told = pool.run(["trace", "plot", "t", "--out", "t.svg"]);
     assert!(told.contains("t.svg is drawn") && told.contains("note: the format is ambiguous"), "{told}");
-    // As much as the file system takes, as on a full disk.
+    // The limit simulates a full disk.
     let script =
         format!("trap '' XFSZ; ulimit -f 2; exec {} trace plot t --out u.svg", env!("CARGO_BIN_EXE_weir"));
     let full =

@@ -1,5 +1,5 @@
-//! Device files that are truncated, removed or replaced while the real server uses them: on a disk's file system and on
-//! one in memory.
+//! Device files that are truncated, removed or replaced while a server uses them, on a disk file system and
+//! on one in memory.
 
 use crate::harness::{Pool, Server};
 use crate::nbd::Client;
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 pub(crate) const EXTENT: u64 = 128 << 10;
 const SIZE: u64 = 64 << 20;
 
-/// A pool whose first device holds data and whose second one holds the metadata and data; and where they are.
+/// A pool whose first device holds data and whose second one holds metadata and data, with their paths.
 pub(crate) struct Devices {
     pub(crate) pool: Pool,
     pub(crate) paths: [PathBuf; 2],
-    /// Removed at the end.
+    /// The folder, which is removed at the end.
     _folder: tempfile::TempDir,
 }
 
-/// In a folder made in `place`.
+/// Creates the devices in a temporary folder below `place`.
 fn devices(place: &Path, policy: &str) -> Devices {
     let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(place).expect("a folder");
     let paths = ["data.img", "metadata.img"].map(|name| folder.path().join(name));
@@ -34,7 +34,7 @@ fn devices(place: &Path, policy: &str) -> Devices {
     Devices { pool: Pool::from_text(&text).create("disk", "32MiB"), paths, _folder: folder }
 }
 
-/// Where the devices of a case are: on a disk, and in memory, which takes another way through the server.
+/// Returns the folders for devices: on a disk, and in memory, for which the server takes another code path.
 pub(crate) fn places() -> Vec<PathBuf> {
     let memory = PathBuf::from("/dev/shm");
     if !memory.is_dir() {
@@ -43,7 +43,7 @@ pub(crate) fn places() -> Vec<PathBuf> {
     [std::env::temp_dir(), memory].into_iter().filter(|place| place.is_dir()).collect()
 }
 
-/// Cuts a file down to `len`; it grows to its size again if told so.
+/// Truncates a file to `len`, and grows it to its size again if `regrow`.
 pub(crate) fn truncate(path: &Path, len: u64, regrow: bool) {
     let file = File::options().write(true).open(path).expect("the device file");
     file.set_len(len).expect("it is cut");
@@ -56,7 +56,7 @@ pub(crate) fn connect(pool: &Pool) -> Client {
     Client::connect(&pool.socket(), "disk").expect("a client")
 }
 
-/// A pool in such a folder, a server, and a client that has filled it.
+/// Returns a pool below `place`, its server, and a client that has filled it.
 pub(crate) fn in_use(place: &Path) -> (Devices, Server, Client) {
     let of = devices(place, "stripe");
     let server = of.pool.serve();
@@ -72,7 +72,7 @@ pub(crate) fn fill(client: &mut Client) {
     client.flush().expect("a flush");
 }
 
-/// The status names the device, what it should have and has, and the way out; nothing has crashed.
+/// Asserts that the status names the device, its size, and what to do, and that the server has not panicked.
 fn is_told(pool: &Pool, server: &Server, at: usize, name: &str) {
     let status = pool.json(&["pool", "status"]);
     let device = &status["devices"][at];
@@ -87,7 +87,7 @@ fn is_told(pool: &Pool, server: &Server, at: usize, name: &str) {
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let told = words.contains(&format!("device {name} (")) && words.contains("it should have 64 MiB");
     assert!(told, "{said}");
-    // The pool's only metadata cannot be done without.
+    // The pool cannot open without its only metadata.
     let (offered, is_metadata) = (words.contains(&format!("--without {name}")), name == "metadata");
     assert_eq!((offered, words.contains("weir pool restore")), (!is_metadata, is_metadata), "{said}");
     assert!(!server.log().contains("panicked"), "{}", server.log());
@@ -100,7 +100,7 @@ fn no_flush_succeeds_once_a_data_device_was_truncated() {
             let (of, server, mut client) = in_use(&place);
             truncate(&of.paths[0], 4 << 20, regrow);
             if writes {
-                // To both devices, behind the end of the one as well.
+                // The writes go to both devices, on one of them beyond its end.
                 for i in 64..128 {
                     let _may_fail = client.write(i * EXTENT, &[8; 4096]);
                 }
@@ -109,7 +109,7 @@ fn no_flush_succeeds_once_a_data_device_was_truncated() {
                 client.flush().expect_err("what was durable is gone");
             }
             for i in 0..64 {
-                // Never zeros from now on: what was there, or an error.
+                // From now on a read never returns zeros: it returns the old data or an error.
                 if let Ok(bytes) = client.read(i * EXTENT, 4096) {
                     assert_eq!(bytes, [7; 4096], "{place:?}, grown again: {regrow}, extent {i}");
                 }
@@ -118,7 +118,7 @@ fn no_flush_succeeds_once_a_data_device_was_truncated() {
             client.disconnect();
             server.signal("TERM");
             server.fails(4);
-            // It does not open silently; without the device what the other one holds is there.
+            // The pool does not open silently. Without the device, the data of the other one is there.
             let (check, serve) = (["pool", "check"], ["serve", "--nbd", "unix:nbd.sock"]);
             let is_short = std::fs::metadata(&of.paths[0]).expect("the file").len() < SIZE;
             let said = of.pool.refused(&serve, 3);
@@ -169,7 +169,7 @@ fn what_is_only_read_is_checked_at_intervals() {
     for place in places() {
         let (of, server, mut client) = in_use(&place);
         truncate(&of.paths[0], 4 << 20, true);
-        // A second, and ten times that on a machine that is busy.
+        // This takes about a second, and ten seconds on a busy machine.
         let is_lost = || of.pool.json(&["pool", "status"])["devices"][0]["state"] == "lost";
         let found = (0..200).any(|_| {
             let _zeros_or_an_error = client.read(0, 4096);
@@ -184,7 +184,7 @@ fn what_is_only_read_is_checked_at_intervals() {
     }
 }
 
-/// The command in what status or the log tells to do.
+/// Returns the command that the status or the log suggests.
 pub(crate) fn command_in(told: &str) -> String {
     let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
     let from = words.find("kill -STOP").unwrap_or_else(|| panic!("no command in: {words}"));
@@ -206,7 +206,7 @@ fn a_removed_device_file_fails_every_flush_and_is_saved_from_the_server() {
                 std::fs::remove_file(&of.paths[at]).expect("removed");
             }
             for i in 0..64 {
-                // With the metadata nothing changes any more.
+                // If the metadata device is gone, the writes fail.
                 let _may_fail = client.write(i * EXTENT, &[8; 4096]);
             }
             for _ in 0..3 {
@@ -229,7 +229,7 @@ fn a_removed_device_file_fails_every_flush_and_is_saved_from_the_server() {
             let mut client = connect(&of.pool);
             for (i, bytes) in (0..64).zip(before) {
                 let found = client.read(i * EXTENT, 4096).expect("it was saved");
-                // What no flush took down may be what it was before.
+                // Data that no flush has made durable may have its previous value.
                 assert!(found == bytes || found == written[0], "{name}, replaced: {replaced}, extent {i}");
             }
             client.flush().expect("all is well again");
@@ -243,7 +243,7 @@ fn a_removed_device_file_fails_every_flush_and_is_saved_from_the_server() {
 fn a_server_is_not_stopped_in_good_order_from_under_a_removed_file() {
     for place in places() {
         let (of, server, mut client) = in_use(&place);
-        // Nobody uses the pool from now on.
+        // No client uses the pool from now on.
         std::fs::remove_file(&of.paths[0]).expect("removed");
         assert_eq!(of.pool.json(&["pool", "status"])["devices"][0]["state"], "removed");
         server.signal("TERM");
@@ -261,7 +261,7 @@ fn a_server_is_not_stopped_in_good_order_from_under_a_removed_file() {
     }
 }
 
-/// With two copies on three devices, two of which have the metadata.
+/// Returns a pool with two copies on three devices, two of which have the metadata.
 fn mirrored(place: &Path) -> (Pool, [PathBuf; 3], tempfile::TempDir) {
     let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(place).expect("a folder");
     let paths = ["a", "b", "c"].map(|name| folder.path().join(name));
@@ -285,7 +285,7 @@ fn an_older_copy_of_a_removed_device_is_not_read() {
             let server = pool.serve();
             let mut client = connect(&pool);
             fill(&mut client);
-            // A backup of the device, which somebody puts back while the pool is served.
+            // The file is replaced by an older backup of the device while the pool is served.
             let older = paths[at].with_extension("older");
             std::fs::copy(&paths[at], &older).expect("a copy");
             std::fs::rename(&older, &paths[at]).expect("replaced");
@@ -311,7 +311,7 @@ fn an_older_copy_of_a_removed_device_is_not_read() {
     }
 }
 
-/// Of a device's first superblock: see docs/reference/format.md.
+/// Returns the generation in the first superblock of a device: see docs/reference/format.md.
 fn generation(path: &Path) -> u64 {
     let mut bytes = [0; 8];
     File::open(path).and_then(|file| file.read_exact_at(&mut bytes, 56)).expect("a superblock");
@@ -328,7 +328,7 @@ fn an_older_copy_that_alone_has_data_is_refused() {
         std::fs::rename(&older, &of.paths[at]).expect("replaced");
         let _may_be_read_only = client.write(0, &[8; 4096]);
         client.flush().expect_err("what is open has no name");
-        // A flush that fails claims nothing, and does not wait for the record.
+        // A flush that fails promises nothing and does not wait for the record.
         let recorded = (0..200).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(50));
             generation(&of.paths[1 - at]) > before

@@ -64,6 +64,6 @@ fn a_pool_at_80_columns_shows_what_matters_in_its_table() {
         assert!(lines[0].contains(heading), "{heading} in {}", lines[0]);
     }
     assert!(lines.iter().any(|line| line.starts_with("  ") && line.contains("FAILED 123456")), "{text}");
-    // Nothing is lost: what is not a column is below.
+    // Cells whose columns do not fit are shown below their row.
     assert!(text.contains("LOST for 61.00 s: it did not answer in time"), "{text}");
 }

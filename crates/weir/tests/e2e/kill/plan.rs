@@ -1,4 +1,4 @@
-//! What pool is served and killed: drawn, or fixed.
+//! The pool of a crash test and its load, drawn at random or fixed.
 
 use crate::harness::Pool;
 use std::fmt::Write as _;
@@ -6,21 +6,21 @@ use weir_model::Rng;
 use weir_policy::placement;
 use weir_world::Stop;
 
-/// The device that fails on demand.
+/// Name of the device that fails on demand.
 const FAILING: &str = "bad";
 
-/// A pool, and who uses it.
+/// A pool and its load.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     policy: &'static str,
     devices: Vec<Device>,
-    /// Copies of each volume's blocks.
+    /// Number of copies of the blocks of each volume.
     pub(super) copies: [u8; 2],
-    /// Connections to each volume.
+    /// Number of connections to each volume.
     pub(super) connections: u64,
-    /// What becomes of what was not flushed when the server is killed.
+    /// What happens to unflushed writes when the server is killed.
     pub(super) how: Stop,
-    /// A device fails now and then.
+    /// Whether a device fails at times.
     pub(super) fails: bool,
 }
 
@@ -33,15 +33,15 @@ struct Device {
 }
 
 impl Plan {
-    /// Two devices that are alike.
+    /// Returns a plan with two devices that have the same options.
     pub(super) fn fixed(policy: &'static str, options: &str, how: Stop) -> Self {
         let device = |name, size| Device { name, size, options: options.to_owned() };
         let devices = vec![device("fast", "64MiB"), device("slow", "512MiB")];
         Self { policy, devices, copies: [1, 1], connections: 2, how, fails: false }
     }
 
-    /// Devices of different speed behind any policy, volumes of one copy or two. Where a device fails,
-    /// it is one without metadata, whose errors the engine may pass on.
+    /// Draws a plan: devices of different speed, any policy, volumes of one or two copies. If a device fails,
+    /// it is one without metadata, whose errors the engine may return to clients.
     pub(super) fn draw(rng: &mut Rng) -> Self {
         let policy = pick(rng, placement::ALL).name;
         let (fault, how) = *pick(
@@ -82,7 +82,7 @@ impl Plan {
         } else if rng.chance(0.5) {
             devices.push(device(rng, "third", "128MiB", &["", "ssd-sata", "hdd-7200"]));
         }
-        // Two copies want a mirrored map.
+        // Two copies require a mirrored map.
         let most = if mirrored { 2 } else { 1 };
         let copies = [1 + rng.below(most) as u8, 1 + rng.below(most) as u8];
         Self { policy, devices, copies, connections: 1 + rng.below(3), how, fails }
@@ -99,14 +99,14 @@ impl Plan {
         text
     }
 
-    /// The device begins to fail.
+    /// Makes the device fail.
     pub(super) fn fail(&self, pool: &Pool, rng: &mut Rng) {
         let words = *pick(rng, &["reads", "writes", "flushes", "reads writes", "gone", "hang"]);
         println!("{words} of {FAILING} fail");
         std::fs::write(pool.path(&format!("{FAILING}.img.fault")), words).expect("the fault is asked for");
     }
 
-    /// No device fails any more.
+    /// Makes the device work again.
     pub(super) fn mend(&self, pool: &Pool) {
         let _ = std::fs::remove_file(pool.path(&format!("{FAILING}.img.fault")));
     }

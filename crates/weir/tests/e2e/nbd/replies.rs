@@ -1,12 +1,12 @@
-//! A connection with many requests in flight: replies, simple or structured, are read on their own
-//! thread, whatever their size and order.
+//! The receiving side of a connection with many requests in flight. A thread of its own reads the replies,
+//! simple or structured, of any size and in any order.
 
 use super::Client;
 use std::collections::HashMap;
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 
-/// The answer to a request: an error number of zero if all is well, and the data of a read.
+/// The answer to a request: its error number, which is zero on success, and the data of a read.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) cookie: u64,
@@ -14,34 +14,34 @@ pub(crate) struct Answer {
     pub(crate) data: Vec<u8>,
 }
 
-/// Where a request's data belongs: its offset, and the length of a read (zero for anything else).
+/// Where the data of a request belongs: its offset, and the length of a read (zero for other requests).
 pub(crate) type Expected = (u64, usize);
 
 /// The receiving side of a [`Client`].
 pub(crate) struct Replies {
     stream: UnixStream,
-    /// Structured replies of which more is to come.
+    /// Structured replies that are not complete yet.
     partial: HashMap<u64, (u32, Vec<u8>)>,
 }
 
 impl Client {
-    /// As [`Client::connect`], with structured replies.
+    /// Works as [`Client::connect`], with structured replies.
     pub(crate) fn connect_structured(socket: &std::path::Path, export: &str) -> io::Result<Self> {
         Self::connect_with(socket, export, true)
     }
 
-    /// The receiving side; from now on only that may receive.
+    /// Returns the receiving side, which alone may receive from now on.
     pub(crate) fn replies(&self) -> io::Result<Replies> {
         Ok(Replies { stream: self.stream.try_clone()?, partial: HashMap::new() })
     }
 }
 
 impl Replies {
-    /// The next request that is answered. `expected` is asked about the cookies that come; a cookie
-    /// that was never sent is for it to refuse.
+    /// Receives the next answer. `expected` is called with the cookie of each reply; it must reject a cookie
+    /// that was never sent.
     ///
     /// # Panics
-    /// If the stream cannot be followed.
+    /// Panics if the replies violate the protocol.
     pub(crate) fn next(&mut self, mut expected: impl FnMut(u64) -> Expected) -> io::Result<Answer> {
         loop {
             let mut head = [0; 16];
