@@ -100,7 +100,7 @@ fn what_is_removed_while_the_server_stops_is_saved_before_it_ends() {
         client.disconnect();
         let deaf = deaf(&of.pool);
         server.signal("TERM");
-        has_said(&server, "stopping: answering what is in flight");
+        has_said(&server, "stopping: answering requests in flight");
         std::fs::remove_file(&of.paths[0]).expect("removed");
         drop(deaf);
         has_said(&server, "not stopping: device files were removed");
@@ -120,7 +120,7 @@ fn a_stop_that_finds_a_device_truncated_says_so_and_fails() {
             client.disconnect();
             let deaf = deaf(&of.pool);
             server.signal("TERM");
-            has_said(&server, "stopping: answering what is in flight");
+            has_said(&server, "stopping: answering requests in flight");
             truncate(&of.paths[0], 4 << 20, regrow);
             drop(deaf);
             let log = server.fails(4);
