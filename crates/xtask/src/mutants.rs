@@ -137,12 +137,19 @@ fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
     let from = campaign::Position::from(seed);
     let mut searches: Vec<_> =
         wanted.iter().map(|&mutant| Search { mutant, campaign: from, found: None }).collect();
-    // Mutants that the campaign must find come first in each round: they are found sooner than others.
-    searches.sort_by_key(|search| matches!(search.mutant.net(), Net::Test(_) | Net::Property(_)));
+    // The campaign finds mutants that it must find sooner than others: these come first in each round. Others
+    // are searched for in the first and the last round only.
+    let is_for_tests = |search: &Search| matches!(search.mutant.net(), Net::Test(_) | Net::Property(_));
+    searches.sort_by_key(is_for_tests);
+    let for_campaign = searches.partition_point(|search| !is_for_tests(search));
     let enough = args.enough.unwrap_or(usize::MAX);
     let rounds = if args.enough.is_some() && args.net == Wanted::Campaign { ROUNDS } else { 1 };
     for round in (0..rounds).rev() {
-        search_once(args, args.minutes / (1 << round), enough, &mut searches, &programs);
+        let is_between = round > 0 && round + 1 < rounds;
+        let count = if is_between { for_campaign } else { searches.len() };
+        let elsewhere = searches[count..].iter().filter(|search| search.found.is_some()).count();
+        let enough = enough.saturating_sub(elsewhere);
+        search_once(args, args.minutes / (1 << round), enough, &mut searches[..count], &programs);
     }
     report(&searches, enough)
 }
