@@ -34,7 +34,7 @@ class Format(NamedTuple):
     #: Whether it has arrival times.
     timed: bool
     #: Whether `generate` can write it.
-    written: bool
+    writable: bool
 
 
 def formats() -> list[Format]:
