@@ -95,7 +95,7 @@ def test_a_folder_is_no_trace(tmp_path: Path) -> None:
 def test_made_up_traces_are_those_of_the_command_line(tmp_path: Path, command: Command) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for kind in weir.formats():
-        if kind.written:
+        if kind.writable:
             count = weir.generate("oltp", ours, seed=3, duration="2s", format=kind.name)
             told = command("trace", "generate", "oltp", "--out", theirs, "--seed", "3", "--duration", "2s", "--format", kind.name, "--force")
             assert ours.read_bytes() == theirs.read_bytes(), kind.name
