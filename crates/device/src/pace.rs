@@ -26,18 +26,16 @@ pub const LATENESS_MAX: f64 = 0.05;
 /// to go by.
 const OVERRUNS_BY_CHANCE: u64 = 3;
 
-/// Lateness that is no overrun: this much, or a tenth of the modelled response if that is more. The
+/// Lateness that is no overrun: this much, or a twentieth of the modelled response if that is more. The
 /// scheduler of an idle machine wakes a thread within this time.
 const TOLERANCE: Nanos = Nanos::micros(50);
-/// The part of the modelled response that is no overrun, as a divisor.
-const TOLERANCE_PART: u64 = 10;
 
 /// How well a paced device kept to its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PaceStats {
     /// Commands completed.
     pub ios: u64,
-    /// Of these, how many came out later than the model wanted by more than 10 % of the modelled
+    /// Of these, how many came out later than the model wanted by more than 5 % of the modelled
     /// response and by more than 50 microseconds.
     pub overruns: u64,
     /// The modelled responses of all commands, summed up.
@@ -147,7 +145,7 @@ impl Pacer {
         };
         let (modelled, late) = (due - submitted, now - due);
         self.stats.ios += 1;
-        self.stats.overruns += u64::from(late > TOLERANCE.max(Nanos(modelled.0 / TOLERANCE_PART)));
+        self.stats.overruns += u64::from(late > TOLERANCE.max(Nanos(modelled.0 / 20)));
         self.stats.modelled += modelled;
         self.stats.late += late;
         out(IoDone { id, result });
