@@ -58,7 +58,7 @@ pub enum Command {
     GenerateMan(generate::ManArgs),
     /// Write the JSON schemas of the documents that --json prints, a file each
     #[command(hide = true)]
-    Schemas(schemas::SchemasArgs),
+    GenerateSchemas(schemas::SchemasArgs),
 }
 
 impl Command {
@@ -80,7 +80,7 @@ impl Command {
             Self::Help(args) => help::run(&args.words, Cli::command())?,
             Self::GenerateCompletions(args) => generate::completions(&args, Cli::command()),
             Self::GenerateMan(args) => generate::man(&args, Cli::command())?,
-            Self::Schemas(args) => schemas::run(&args)?,
+            Self::GenerateSchemas(args) => schemas::run(&args)?,
         }
         Ok(exit::SUCCESS)
     }
@@ -107,6 +107,15 @@ pub fn commands_of(error: &clap::Error) -> Option<String> {
     let topic = help::is_topic(word).then(|| format!("weir help {word}"));
     let commands: Vec<_> = commands.chain(topic).collect();
     (!commands.is_empty()).then(|| format!("there is {}", commands.join(" and ")))
+}
+
+/// Returns the failure for an invalid command line: clap's first paragraph is the message, and the way out is
+/// [`commands_of`], or else clap's other paragraphs.
+pub fn failure_of(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    Failure::usage(message.trim(), commands_of(error).unwrap_or_else(|| rest.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -162,6 +171,17 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+    }
+
+    #[test]
+    fn an_invalid_command_line_has_a_message_and_a_way_out() {
+        let failure = |arguments: &[&str]| {
+            failure_of(&Cli::try_parse_from([&["weir"], arguments].concat()).expect_err("no command"))
+        };
+        let mistyped = failure(&["volume", "creat"]);
+        assert_eq!(mistyped.message, "unrecognized subcommand 'creat'");
+        assert!(mistyped.help.starts_with("tip: a similar subcommand exists: 'create'"), "{}", mistyped.help);
+        assert_eq!(failure(&["status"]).help, "there is weir pool status");
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use clap::Parser as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use weir::cli::{Cli, commands_of};
-use weir::failure::Failure;
+use weir::cli::{Cli, commands_of, failure_of};
 use weir::{exit, output, signals};
 use weir_model::ErrorKind;
 
@@ -43,8 +42,7 @@ fn answer_command_line(error: &clap::Error) -> ExitCode {
     }
     let instead = commands_of(error);
     if std::env::args().any(|argument| argument == "--json") {
-        let failure = Failure::usage(error.render().to_string(), instead.as_deref().unwrap_or_default());
-        output::print(true, &failure.document(), String::new);
+        output::print(true, &failure_of(error).document(), String::new);
     }
     let text = error.render().to_string();
     if output::Width::of_stderr().fits(&text) {

@@ -2,7 +2,7 @@
 
 use super::load::{Load, Work};
 use super::report::Measured;
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 use serde_json::Value;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Fio {
             // Ctrl-C must reach the demo only, which then ends fio itself.
             .process_group(0)
             .spawn()
-            .map_err(|error| Failure::environment(format!("fio does not start: {error}"), ""))?;
+            .map_err(|error| Failure::environment(format!("fio does not start: {error}"), REPORT))?;
         Ok(Self { child, output })
     }
 
@@ -62,7 +62,7 @@ impl Fio {
 
     /// Waits until fio ends, and returns its measurements.
     pub(super) fn finish(mut self) -> Result<Measured, Failure> {
-        let failed = |said: String| Failure::environment(format!("fio failed: {}", said.trim()), "");
+        let failed = |said: String| Failure::environment(format!("fio failed: {}", said.trim()), REPORT);
         let status = self.child.wait().map_err(|error| failed(error.to_string()))?;
         if !status.success() {
             let mut said = String::new();

@@ -15,7 +15,7 @@ mod svg;
 use super::advise::list::{self, List};
 use super::{pool as pool_command, show, volume};
 use crate::args::Common;
-use crate::failure::Failure;
+use crate::failure::{DEFECT, Failure};
 use crate::files::{self, OutputKind};
 use crate::output::print_stderr;
 use crate::pool;
@@ -46,6 +46,7 @@ const VOLUME: &str = "demo";
 const FILLER: &str = "filler";
 /// Longest time to wait until the space of the removed volume is free.
 const PATIENCE: Duration = Duration::from_secs(10);
+const SLOW: &str = "run the demo while the machine has nothing else to do";
 
 /// A drive of the demo: a file that stands for a device on sale.
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +169,9 @@ impl Demo {
 
     fn offer(&self, drive: &Drive) -> Result<&Offer, Failure> {
         let found = self.list.offers.iter().find(|offer| offer.name == drive.offer);
-        found.ok_or_else(|| Failure::environment(format!("the list of devices has no {}", drive.offer), ""))
+        found.ok_or_else(|| {
+            Failure::environment(format!("the list of devices has no {}", drive.offer), DEFECT)
+        })
     }
 
     /// Creates the pool of a configuration, writes the data, runs the load and adds the figures to the
@@ -261,7 +264,7 @@ impl Running<'_> {
         let least = fast.size.get() / 16;
         while pool::status(&self.pool_file)?.devices.first().is_some_and(|fast| fast.used_bytes > least) {
             if began.elapsed() > PATIENCE {
-                return Err(Failure::environment("the space of a removed volume does not become free", ""));
+                return Err(Failure::environment("the space of a removed volume does not become free", SLOW));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -276,7 +279,10 @@ impl Running<'_> {
         let mut shown: Option<Instant> = None;
         while fio.is_running() {
             if self.demo.interrupted.load(Ordering::Relaxed) {
-                return Err(Failure::environment("interrupted; the demo's files are removed", ""));
+                return Err(Failure::environment(
+                    "interrupted; the demo's files are removed",
+                    "run it again",
+                ));
             }
             let pause = picture.pause();
             if pause.is_some_and(|pause| shown.is_none_or(|shown| shown.elapsed() >= pause)) {

@@ -1,6 +1,6 @@
 //! Runs the demo's `weir serve`, as a separate process.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -22,8 +22,9 @@ pub(super) struct Server {
 impl Server {
     /// Starts a server for the pool and waits until it answers.
     pub(super) fn start(folder: &Path, pool_file: &Path) -> Result<Self, Failure> {
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::environment(format!("cannot find weir itself: {error}"), ""))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::environment(format!("cannot find weir itself: {error}"), "run the installed program")
+        })?;
         let (socket, log) = (folder.join("nbd.sock"), folder.join("server.log"));
         // A stopped server may have left its socket.
         let _ = std::fs::remove_file(&socket);
@@ -40,7 +41,7 @@ impl Server {
             .process_group(0)
             .spawn()
             .map_err(|error| {
-                Failure::environment(format!("the demo's server does not start: {error}"), "")
+                Failure::environment(format!("the demo's server does not start: {error}"), REPORT)
             })?;
         let mut server = Self { child, socket, log };
         server.await_answer()?;

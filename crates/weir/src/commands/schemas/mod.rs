@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use weir_serve::explain::Explanation;
 
-/// `weir schemas ...`
+/// `weir generate-schemas ...`
 #[derive(Debug, Args)]
 pub struct SchemasArgs {
     /// Folder to write the schemas to

@@ -11,7 +11,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/
 
 #[test]
 fn the_files_are_what_the_types_say() {
-    let help = "run: cargo run -p weir -- schemas docs/reference/schemas";
+    let help = "run: cargo run -p weir -- generate-schemas docs/reference/schemas";
     for document in DOCUMENTS {
         let path = Path::new(FOLDER).join(document.name).with_extension("json");
         let text = std::fs::read_to_string(&path).unwrap_or_else(|_| panic!("no {}; {help}", path.display()));

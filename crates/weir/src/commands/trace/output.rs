@@ -225,7 +225,7 @@ impl Traced<'_> {
     /// Fails if the user has interrupted the writing.
     fn go_on(&self) -> Result<(), Failure> {
         match self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            true => Err(Failure::environment("interrupted; the unfinished trace is removed", "")),
+            true => Err(Failure::environment("interrupted; the unfinished trace is removed", "run it again")),
             false => Ok(()),
         }
     }
