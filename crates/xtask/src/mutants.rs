@@ -147,9 +147,7 @@ fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
     for round in (0..rounds).rev() {
         let is_between = round > 0 && round + 1 < rounds;
         let count = if is_between { for_campaign } else { searches.len() };
-        let elsewhere = searches[count..].iter().filter(|search| search.found.is_some()).count();
-        let enough = enough.saturating_sub(elsewhere);
-        search_once(args, args.minutes / (1 << round), enough, &mut searches[..count], &programs);
+        search_once(args, args.minutes / (1 << round), enough, &mut searches, count, &programs);
     }
     report(&searches, enough)
 }
@@ -157,17 +155,18 @@ fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
 /// Number of rounds when the number of mutants to find is limited.
 const ROUNDS: u32 = 8;
 
-/// Continues the search for mutants not found yet, up to a total processor time for each, while more are
-/// wanted.
+/// Continues the search for those of the first `count` mutants that are not found yet, up to a total
+/// processor time for each, until `enough` of all are found.
 fn search_once(
     args: &Args,
     until: Duration,
     enough: usize,
     searches: &mut [Search],
+    count: usize,
     programs: &[suite::Program],
 ) {
     let found = AtomicUsize::new(searches.iter().filter(|search| search.found.is_some()).count());
-    let left = Mutex::new(searches.iter_mut().filter(|search| search.found.is_none()));
+    let left = Mutex::new(searches[..count].iter_mut().filter(|search| search.found.is_none()));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs {
             scope.spawn(|| {
