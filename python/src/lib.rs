@@ -1,7 +1,7 @@
 //! The native part of the Python package `weir`: traces, their analysis, and cache simulation.
 //!
 //! Long operations run without the interpreter's lock, so that other Python threads continue, and end soon
-//! after their [`Stop`] is set. Results are the documents that the command line prints with `--json`, as
+//! after their `Stop` is set. Results are the documents that the command line prints with `--json`, as
 //! text.
 #![forbid(unsafe_code)]
 

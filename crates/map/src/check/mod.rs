@@ -4,7 +4,7 @@
 //! the journal. It then checks the recovered map: volumes, records, intents, and that every piece of space
 //! has one owner. It changes nothing. States that a power loss leaves are no damage: a journal not yet
 //! replayed, a torn frame at its end, and pages of the older root that an interrupted recovery had begun to
-//! overwrite. [`repair`] repairs everything that needs no guess.
+//! overwrite. [`repair()`] repairs everything that needs no guess.
 
 mod area;
 mod contents;

@@ -36,21 +36,21 @@ impl Severity {
 pub enum Remedy {
     /// Opening the pool, which every command that uses it does.
     Opening,
-    /// [`repair`](super::repair) rewrites this copy of a superblock from the other.
+    /// [`repair`](super::repair()) rewrites this copy of a superblock from the other.
     Superblock {
         /// Whether it is the copy at the device's end, not the one at its beginning.
         second: bool,
     },
-    /// [`repair`](super::repair) opens the pool, which rewrites both roots.
+    /// [`repair`](super::repair()) opens the pool, which rewrites both roots.
     Roots,
-    /// [`repair`](super::repair) frees it.
+    /// [`repair`](super::repair()) frees it.
     Free,
     /// weir could only guess; this text advises the administrator.
     ByHand(&'static str),
 }
 
 impl Remedy {
-    /// Whether [`repair`](super::repair) applies it.
+    /// Whether [`repair`](super::repair()) applies it.
     pub const fn is_repair(self) -> bool {
         matches!(self, Self::Superblock { .. } | Self::Roots | Self::Free)
     }
@@ -153,7 +153,7 @@ impl Report {
         self.worst().is_none_or(|worst| worst == Severity::Note)
     }
 
-    /// Whether [`repair`](super::repair) would do something.
+    /// Whether [`repair`](super::repair()) would do something.
     pub fn is_repairable(&self) -> bool {
         self.findings.iter().any(|f| f.remedy.is_repair())
     }
