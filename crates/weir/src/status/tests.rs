@@ -1,3 +1,4 @@
+mod conversions;
 mod fits;
 
 use super::*;
