@@ -63,3 +63,29 @@ fn what_was_not_answered_took_no_time_that_could_be_told() {
     let json = serde_json::to_value(comparison.document()).expect("JSON");
     assert!(json["results"][0]["all"]["p99_ns"].is_null(), "{json}");
 }
+
+/// Each figure is in the field that is named for it: every value here is another one.
+#[test]
+fn figures_of_responses_and_windows_are_not_exchanged() {
+    let [mean, p50, p99, p999, max] = [1, 2, 3, 4, 5].map(Nanos);
+    let responses = weir_sim::Responses { count: 9, mean, p50, p99, p999, max };
+    let expected = serde_json::json!({
+        "count": 9, "mean_ns": 1, "p50_ns": 2, "p99_ns": 3, "p999_ns": 4, "max_ns": 5
+    });
+    assert_eq!(serde_json::to_value(responses).expect("a document"), expected);
+    let window = weir_sim::Window {
+        start: Nanos(1),
+        rate: 2.0,
+        work: 3.0,
+        mean: Nanos(4),
+        p99: Nanos(5),
+        moved: Bytes(6),
+        loads: vec![0.7],
+        shares: vec![0.8],
+    };
+    let expected = serde_json::json!({
+        "start_ns": 1, "requests_per_second": 2.0, "work_per_second": 3.0, "mean_ns": 4, "p99_ns": 5,
+        "migrated_bytes": 6, "busy_shares": [0.7], "shares": [0.8]
+    });
+    assert_eq!(serde_json::to_value(window).expect("a document"), expected);
+}
