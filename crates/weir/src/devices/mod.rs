@@ -412,7 +412,8 @@ impl Described {
             true => String::new(),
             false => {
                 let named = present.iter().map(|device| self.named(device)).collect::<Vec<_>>();
-                format!("; found were device {}, which hold data only", named.join(", device "))
+                let (were, hold) = if named.len() == 1 { ("was", "holds") } else { ("were", "hold") };
+                format!("; found {were} device {}, which {hold} data only", named.join(", device "))
             }
         };
         let left_out: Vec<_> = absent
