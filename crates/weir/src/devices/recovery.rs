@@ -37,8 +37,8 @@ impl Described {
         for device in recovery.outdated.without(recovery.blank).iter() {
             tracing::warn!(
                 "the file of device {} is older than what the pool has used: it was truncated, \
-                 removed or replaced; what other devices hold counts, and second \
-                 copies are made anew",
+                 removed or replaced; data of other devices is used, and second copies \
+                 are made again",
                 self.named(device)
             );
         }

@@ -38,7 +38,7 @@ impl FragmentationPart {
         let size = |bytes| Bytes(bytes).to_string();
         let most = self.extra_limit_bytes.map_or(String::new(), |most| format!(" (at most {})", size(most)));
         format!(
-            "data: {} in {}, {} beyond one place{most}; {} extents in pieces, {} writes redirected\n",
+            "data: {} in {}, {} beyond one place{most}; {} fragmented extents, {} writes redirected\n",
             size(used_bytes.saturating_sub(self.extra_bytes)),
             size(used_bytes),
             size(self.extra_bytes),

@@ -53,7 +53,7 @@ impl PoolPart {
         let size = |bytes| Bytes(bytes).to_string();
         let share = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
         let mut text = format!(
-            "space: {} of {} used ({:.0} %), {} promised to volumes",
+            "space: {} of {} used ({:.0} %), {} provisioned to volumes",
             size(self.used_bytes),
             size(self.capacity_bytes),
             share(self.used_bytes, self.capacity_bytes),

@@ -43,7 +43,7 @@ fn a_status_is_told_and_warned_about() {
         "metadata, paced as hdd-7200, figures invalid",
         "weir volume create",
         "moves: 5.0 ms a command, and without moves 1.0 ms",
-        "2 MiB beyond one place (at most 3 MiB); 17 extents in pieces, 4711 writes redirected",
+        "2 MiB beyond one place (at most 3 MiB); 17 fragmented extents, 4711 writes redirected",
         "LOST for 61.00 s: it did not answer in time, 3 blocks IN DOUBT, 2 writes found NO SPACE below",
     ] {
         assert!(text.contains(part), "{part:?} in\n{text}");

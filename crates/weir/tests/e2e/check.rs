@@ -383,7 +383,7 @@ fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
     let said = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(output.status.code(), Some(LEFT), "{said}");
     for part in [
-        "repaired: 1 superblock copies written anew",
+        "repaired: 1 superblock copies rewritten",
         "not repaired: the pool does not open: device fast",
         "not clean: the pool does not open, and weir cannot mend what is left",
         "weir pool restore FILE",

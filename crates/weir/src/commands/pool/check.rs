@@ -413,13 +413,13 @@ fn repairs(done: &Repaired) -> String {
     }
     let mut parts = Vec::new();
     if done.superblocks > 0 {
-        parts.push(format!("{} superblock copies written anew", done.superblocks));
+        parts.push(format!("{} superblock copies rewritten", done.superblocks));
     }
     if done.roots {
-        parts.push("both roots written anew".into());
+        parts.push("both roots rewritten".into());
     }
     if done.records + done.pages > 0 {
-        parts.push(format!("{} records and {} map pages given back", done.records, done.pages));
+        parts.push(format!("{} records and {} map pages freed", done.records, done.pages));
     }
     parts.join(", ")
 }

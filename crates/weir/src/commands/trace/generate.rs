@@ -69,7 +69,7 @@ pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     let (mut requests, mut unsaid, mut last) = (0, 0, Nanos(0));
     let output = Output::create(&args.out, args.force)?.removed_if_interrupted()?;
     output.write(&args.format, |traced| {
-        progress::during("making the trace up", || {
+        progress::during("generating the trace", || {
             let mut records = records(&mut *load, until);
             // Requests that the format cannot represent count too; otherwise the loop might never end.
             while requests + unsaid < most

@@ -56,7 +56,7 @@ impl Done {
 
     /// Returns the text that is printed without `--json`.
     pub fn human(&self) -> String {
-        let doubt = if self.clean { "" } else { "; weir pool check finds fault with it" };
+        let doubt = if self.clean { "" } else { "; weir pool check reports damage in it" };
         format!("{} {}: {} pages of metadata{doubt}", self.what, self.file.display(), self.pages)
     }
 }
