@@ -72,7 +72,7 @@ fn a_pool_that_fills_up_says_so() {
         ..PoolPart::default()
     };
     let text = pool.space();
-    for part in ["81 GiB of 100 GiB used (81 %)", "500 GiB promised", "in about 3 h", "about 420 ms"] {
+    for part in ["81 GiB of 100 GiB used (81 %)", "500 GiB provisioned", "in about 3 h", "about 420 ms"] {
         assert!(text.contains(part), "{part:?} in\n{text}");
     }
     assert!(pool.warnings()[0].starts_with("more than 80 % of the space for data"));
