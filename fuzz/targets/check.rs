@@ -66,9 +66,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let superblocks: Vec<_> = report.superblocks.iter().flatten().cloned().collect();
     let opens = superblocks.len() == 2
         && weir_map::open(&mut disks.clone(), &superblocks, &OpenOptions::default()).is_ok();
-    assert!(opens || report.worst() == Some(Severity::Damage), "it does not open: {:#?}", report.findings);
+    assert!(opens || report.worst_severity() == Some(Severity::Damage), "it does not open: {:#?}", report.findings);
     if weir_map::check::repair(&mut disks, &report).is_ok() {
         let after = weir_map::check(&mut disks, &sizes);
-        assert!(after.worst() <= report.worst(), "{:#?}\n{:#?}", report.findings, after.findings);
+        assert!(after.worst_severity() <= report.worst_severity(), "{:#?}\n{:#?}", report.findings, after.findings);
     }
 });

@@ -2,7 +2,7 @@
 //! reached. The reader reaches the end or returns an error.
 #![no_main]
 
-use weir::commands::pool::dump::file::{Part, Reader};
+use weir::commands::pool::dump::dump_format::{Part, Reader};
 
 const HEADER: usize = 40;
 

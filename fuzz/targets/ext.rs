@@ -10,8 +10,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (start, table) = bytes.split_at(bytes.len().min(4096));
     if let Some(layout) = Layout::read(start, size) {
         let mut found = Ranges::default();
-        layout.note_head(&mut found);
-        layout.note_groups(layout.descriptors().0, table, &mut found);
+        layout.add_superblock_ranges(&mut found);
+        layout.add_group_ranges(layout.descriptors().0, table, &mut found);
         assert!(found.bytes() <= size);
     }
 });

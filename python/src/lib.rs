@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     use pyo3::prelude::*;
-    use weir_sim::cache::{AdmissionPolicy, COUNTED_AS, EvictionPolicy};
+    use weir_sim::cache::{AdmissionPolicy, COUNTING_VERSION, EvictionPolicy};
 
     #[pymodule_export]
     use super::caches::{BlockTrace, Caches, Run};
@@ -30,7 +30,7 @@ mod _native {
         module.add("POLICIES", evictions)?;
         module.add("ADMISSIONS", admissions)?;
         module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
-        module.add("COUNTED_AS", COUNTED_AS)
+        module.add("COUNTED_AS", COUNTING_VERSION)
     }
 }
 

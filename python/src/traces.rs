@@ -12,7 +12,7 @@ use weir_model::{ExtentSize, Nanos, Op};
 use weir_sim::analysis::{Sampling, Settings, TraceAnalysis};
 use weir_sim::cache::EvictionPolicy;
 use weir_sim::{load, units};
-use weir_trace::{Disk, FORMATS, Format, Packing, Record, Tally, Writer, writable};
+use weir_trace::{Disk, FORMATS, Format, MaybeGzip, Record, Tally, Writer, writable};
 
 /// Reads a trace in batches, in constant memory.
 #[pyclass(frozen, module = "weir._native")]
@@ -82,7 +82,7 @@ impl Reading {
     /// Reads up to `rows` records; fewer only at the end.
     fn next(&mut self, rows: usize, strict: bool) -> PyResult<Columns> {
         let mut columns = Columns::default();
-        let responses = self.reader.format().tells_responses();
+        let responses = self.reader.format().has_response_times();
         while columns.rows < rows
             && let Some(record) = self.tally.next(&mut self.reader, strict).map_err(unusable)?
         {
@@ -108,7 +108,7 @@ impl Reader {
         let reader = py.detach(|| source.read(Ok::<_, weir_trace::TraceError>))?;
         let reader = reader.with_responses();
         let (format, timed) = (reader.format().name.clone().into_owned(), reader.format().timed);
-        let responses = reader.format().tells_responses();
+        let responses = reader.format().has_response_times();
         let state = Reading { reader, tally: Tally::default(), records: 0, disks: Vec::new() };
         Ok(Self { state: Mutex::new(state), strict, format, timed, responses })
     }
@@ -210,10 +210,10 @@ pub(crate) fn generate(
         let failed = |error: std::io::Error| refused("write", &path, &error);
         let file = BufWriter::new(File::create_new(&path).map_err(failed)?);
         let mut writer =
-            Writer::new(&format, Packing::new(file, gzip)).map_err(|error| wrong(error.to_string()))?;
+            Writer::new(&format, MaybeGzip::new(file, gzip)).map_err(|error| wrong(error.to_string()))?;
         let names: Vec<_> =
-            (0..load.spaces(ExtentSize::DEFAULT).len()).map(|disk| disk.to_string()).collect();
-        let unbounded = if requests.is_some() { Nanos::MAX } else { load.lasts() };
+            (0..load.volumes(ExtentSize::DEFAULT).len()).map(|disk| disk.to_string()).collect();
+        let unbounded = if requests.is_some() { Nanos::MAX } else { load.duration() };
         // Requests that the format cannot represent count, too: they may be all of them.
         let most = usize::try_from(requests.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let mut written = 0;
@@ -222,7 +222,7 @@ pub(crate) fn generate(
             let said = writer.write(&record, &names[record.disk.0 as usize]).map_err(failed)?;
             written += u64::from(said);
         }
-        let file = writer.finish().and_then(Packing::finish).map_err(failed)?;
+        let file = writer.finish().and_then(MaybeGzip::finish).map_err(failed)?;
         let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
         file.sync_all().map_err(failed)?;
         Ok(written)

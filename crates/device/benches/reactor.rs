@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_device::{Arena, Device, DeviceOptions, Devices, Event, Listen, Reactor, ReactorOptions, Ring};
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Fill, Io, IoDone, IoId, IoKind, Memory, Nanos,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoCompletion, IoId, IoKind, Memory, Nanos, ReceiveMode,
 };
 
 const SIZE: Bytes = Bytes::mib(256);
@@ -87,7 +87,7 @@ fn pacing(options: &ReactorOptions, folder: &Path, model: &str, depth: u64) {
         while left > 0 {
             now = reactor.wait(None, &mut events);
             for event in events.drain(..) {
-                let Event::Io(IoDone { id, result }) = event else { continue };
+                let Event::Io(IoCompletion { id, result }) = event else { continue };
                 result.expect("device");
                 measured += now.since(starts[id.0 as usize]).0;
                 (left, count) = (left - 1, count + 1);
@@ -146,7 +146,7 @@ fn devices(options: &ReactorOptions, name: &str, folder: &Path, depth: u64) {
         while now.since(begin) < TIME {
             now = reactor.wait(None, &mut events);
             for event in events.drain(..) {
-                let Event::Io(IoDone { id, result }) = event else { continue };
+                let Event::Io(IoCompletion { id, result }) = event else { continue };
                 result.expect("device");
                 count += 1;
                 start(&mut reactor, id, buffers[id.0 as usize]);
@@ -177,7 +177,7 @@ fn replies(options: &ReactorOptions, name: &str, depth: usize, block: Bytes) {
     let mut arena = Arena::new(Bytes::mib(16)).expect("memory");
     let Ok(mut reactor) = Reactor::new(options, Devices::new(), &arena) else { return };
     reactor.listen(&Listen::private(path.clone())).expect("listening");
-    let client = std::thread::spawn(move || ask(&path, depth, block));
+    let client = std::thread::spawn(move || run_client(&path, depth, block));
     let inward = arena.take(Bytes::kib(64)).expect("room");
     let blocks: Vec<Buffer> = (0..depth).map(|_| arena.take(block).expect("room")).collect();
     let header = arena.take(Bytes(BLOCK)).expect("room").part(0, HEADER as u32);
@@ -189,7 +189,7 @@ fn replies(options: &ReactorOptions, name: &str, depth: usize, block: Bytes) {
         for event in events.drain(..) {
             let conn = match event {
                 Event::Accepted { conn, .. } => {
-                    reactor.recv(conn, &[inward], Fill::Some);
+                    reactor.recv(conn, &[inward], ReceiveMode::Any);
                     conn
                 }
                 Event::Received { result: Ok(0) | Err(_), .. } => {
@@ -205,7 +205,7 @@ fn replies(options: &ReactorOptions, name: &str, depth: usize, block: Bytes) {
                 Event::Received { conn, result: Ok(len) } => {
                     waiting += (held + len) / REQUEST;
                     held = (held + len) % REQUEST;
-                    reactor.recv(conn, &[inward], Fill::Some);
+                    reactor.recv(conn, &[inward], ReceiveMode::Any);
                     conn
                 }
                 Event::Sent { conn, .. } => {
@@ -225,7 +225,7 @@ fn replies(options: &ReactorOptions, name: &str, depth: usize, block: Bytes) {
     }
 }
 
-fn ask(path: &Path, depth: usize, block: Bytes) {
+fn run_client(path: &Path, depth: usize, block: Bytes) {
     let mut socket = UnixStream::connect(path).expect("connected");
     let begin = std::time::Instant::now();
     let mut replies = vec![0; depth * (HEADER + block.0 as usize)];

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
-use weir_model::{BLOCK, Buddy, Buffer, Bytes, GROWTH, Memory};
+use weir_model::{BLOCK, Buddy, Buffer, Bytes, GROWTH_MAX, Memory};
 
 use crate::DeviceError;
 
@@ -23,24 +23,24 @@ pub(crate) struct Region {
 struct Inner {
     map: MmapRaw,
     /// Bytes in use from the start; the rest replaces those of them that may never be returned.
-    at_first: u64,
+    initial_len: u64,
     #[cfg(debug_assertions)]
-    lent: std::sync::Mutex<Vec<(Buffer, Lent)>>,
+    lent: std::sync::Mutex<Vec<(Buffer, KernelAccess)>>,
 }
 
 /// How the kernel uses a lent buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lent {
+pub(crate) enum KernelAccess {
     /// It reads the buffer: a device write, a send.
     Read,
     /// It changes the buffer: a device read, a receive.
-    Changed,
+    Write,
 }
 
 impl Region {
     fn new(size: Bytes) -> io::Result<Self> {
         let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
-        let len = usize::try_from(size.0 * GROWTH).map_err(too_large)?;
+        let len = usize::try_from(size.0 * GROWTH_MAX).map_err(too_large)?;
         // This reserves address space for the maximum size; only touched pages use memory.
         let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
         // Huge pages save TLB entries; a refusal only costs speed.
@@ -48,7 +48,7 @@ impl Region {
         Ok(Self {
             inner: Arc::new(Inner {
                 map: map.into(),
-                at_first: size.0,
+                initial_len: size.0,
                 #[cfg(debug_assertions)]
                 lent: std::sync::Mutex::default(),
             }),
@@ -56,14 +56,14 @@ impl Region {
     }
 
     /// Returns the start of the region, and the length of the part in use from the start.
-    pub(crate) fn first_part(&self) -> (*mut u8, usize) {
-        (self.inner.map.as_mut_ptr(), self.inner.at_first as usize)
+    pub(crate) fn initial_part(&self) -> (*mut u8, usize) {
+        (self.inner.map.as_mut_ptr(), self.inner.initial_len as usize)
     }
 
     /// Reports whether the buffer is in the part that is in use from the start.
     #[inline]
-    pub(crate) fn is_of_first_part(&self, buffer: Buffer) -> bool {
-        buffer.at + u64::from(buffer.len) <= self.inner.at_first
+    pub(crate) fn is_in_initial_part(&self, buffer: Buffer) -> bool {
+        buffer.at + u64::from(buffer.len) <= self.inner.initial_len
     }
 
     /// Returns a pointer to a buffer's bytes; valid for `buffer.len` bytes as long as any clone of the region
@@ -81,7 +81,7 @@ impl Region {
 
     /// Marks the buffer as lent to the kernel.
     #[inline]
-    pub(crate) fn lend(&self, buffer: Buffer, how: Lent) {
+    pub(crate) fn lend(&self, buffer: Buffer, how: KernelAccess) {
         #[cfg(debug_assertions)]
         if buffer.len > 0 {
             self.check(buffer, how);
@@ -93,7 +93,7 @@ impl Region {
 
     /// Marks the buffer as returned by the kernel.
     #[inline]
-    pub(crate) fn returned(&self, buffer: Buffer, how: Lent) {
+    pub(crate) fn returned(&self, buffer: Buffer, how: KernelAccess) {
         #[cfg(debug_assertions)]
         if buffer.len > 0 {
             let mut lent = self.lent();
@@ -106,19 +106,19 @@ impl Region {
 
     /// Panics if part of the buffer is lent to the kernel in a way that would race with `how`.
     #[cfg(debug_assertions)]
-    fn check(&self, buffer: Buffer, how: Lent) {
+    fn check(&self, buffer: Buffer, how: KernelAccess) {
         let end = |b: Buffer| b.at + u64::from(b.len);
         for &(other, its) in self.lent().iter() {
             let overlap = other.at < end(buffer) && buffer.at < end(other);
             assert!(
-                !overlap || (how == Lent::Read && its == Lent::Read),
+                !overlap || (how == KernelAccess::Read && its == KernelAccess::Read),
                 "{buffer:?} is used while {other:?} is lent to the kernel ({its:?})"
             );
         }
     }
 
     #[cfg(debug_assertions)]
-    fn lent(&self) -> std::sync::MutexGuard<'_, Vec<(Buffer, Lent)>> {
+    fn lent(&self) -> std::sync::MutexGuard<'_, Vec<(Buffer, KernelAccess)>> {
         self.inner.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -130,7 +130,7 @@ impl Region {
     #[expect(clippy::mut_from_ref, reason = "exclusive by the rules of ownership, not by borrow")]
     pub(crate) unsafe fn lent_slice(&self, buffer: Buffer) -> &mut [u8] {
         #[cfg(debug_assertions)]
-        self.check(buffer, Lent::Changed);
+        self.check(buffer, KernelAccess::Write);
         // SAFETY: in bounds (`pointer`), mapped as long as `self`; exclusive by the caller's word.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(buffer), buffer.len as usize) }
     }
@@ -139,7 +139,7 @@ impl Region {
     #[inline]
     pub(crate) fn bytes(&self, buffer: Buffer) -> &[u8] {
         #[cfg(debug_assertions)]
-        self.check(buffer, Lent::Read);
+        self.check(buffer, KernelAccess::Read);
         // SAFETY: in bounds (`pointer`), mapped as long as `self`, initialised (anonymous maps are
         // zeros), and by the rules of ownership not changed by the kernel while it is borrowed.
         unsafe { std::slice::from_raw_parts(self.pointer(buffer), buffer.len as usize) }
@@ -147,7 +147,7 @@ impl Region {
 }
 
 /// The pool's buffer memory. Taking and returning buffers is cheap. Pages are not resident before they are
-/// first touched, unless the kernel has them registered; pages that [replace others](Memory::make_up) are
+/// first touched, unless the kernel has them registered; pages that [replace others](Memory::grow) are
 /// never registered.
 #[derive(Debug)]
 pub struct Arena {
@@ -192,7 +192,7 @@ impl Memory for Arena {
 
     fn give(&mut self, buffer: Buffer) {
         #[cfg(debug_assertions)]
-        self.region.check(buffer, Lent::Changed);
+        self.region.check(buffer, KernelAccess::Write);
         self.buddy.give((buffer.at / BLOCK) as u32, buffer.len / BLOCK as u32);
     }
 
@@ -204,7 +204,7 @@ impl Memory for Arena {
     #[inline]
     fn bytes_mut(&mut self, buffer: Buffer) -> &mut [u8] {
         #[cfg(debug_assertions)]
-        self.region.check(buffer, Lent::Changed);
+        self.region.check(buffer, KernelAccess::Write);
         // SAFETY: in bounds (`pointer`), mapped as long as `self`; `&mut self` keeps other users
         // of the arena out, the rules of ownership keep the kernel out.
         unsafe { std::slice::from_raw_parts_mut(self.region.pointer(buffer), buffer.len as usize) }
@@ -214,16 +214,16 @@ impl Memory for Arena {
         Bytes(u64::from(self.buddy.free_blocks()) * BLOCK)
     }
 
-    fn make_up(&mut self, bytes: Bytes) {
-        self.buddy.make_up(bytes, self.blocks);
+    fn grow(&mut self, bytes: Bytes) {
+        self.buddy.grow(bytes, self.blocks);
     }
 
     fn copy(&mut self, from: Buffer, to: Buffer) {
         assert_eq!(from.len, to.len, "copy between buffers of different length");
         #[cfg(debug_assertions)]
         {
-            self.region.check(from, Lent::Read);
-            self.region.check(to, Lent::Changed);
+            self.region.check(from, KernelAccess::Read);
+            self.region.check(to, KernelAccess::Write);
         }
         let (source, target) = (self.region.pointer(from), self.region.pointer(to));
         // SAFETY: both in bounds (`pointer`), and owned by the caller; `copy` allows overlap.
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_keep_their_bytes_and_come_back() {
+    fn buffers_keep_bytes_and_are_reused() {
         let mut arena = Arena::new(Bytes::mib(1)).unwrap();
         let (a, b) = (arena.take(Bytes(5000)).unwrap(), arena.take(Bytes(8192)).unwrap());
         arena.bytes_mut(a).fill(7);
@@ -254,16 +254,16 @@ mod tests {
     #[should_panic(expected = "not of this arena")]
     fn a_foreign_buffer_is_refused() {
         let arena = Arena::new(Bytes::mib(1)).unwrap();
-        arena.bytes(Buffer { at: GROWTH * (1 << 20) - 8, len: 16 });
+        arena.bytes(Buffer { at: GROWTH_MAX * (1 << 20) - 8, len: 16 });
     }
 
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "lent to the kernel")]
-    fn touching_what_the_kernel_changes_is_noticed() {
+    fn access_to_lent_buffer_panics() {
         let mut arena = Arena::new(Bytes::mib(1)).unwrap();
         let buffer = arena.take(Bytes(4096)).unwrap();
-        arena.region().lend(buffer.part(0, 512), Lent::Changed);
+        arena.region().lend(buffer.part(0, 512), KernelAccess::Write);
         arena.bytes(buffer.part(512, 512));
         arena.bytes(buffer);
     }

@@ -20,17 +20,17 @@ use rustix::io::Errno;
 use crate::{Device, DeviceError};
 
 /// Bytes read at the start: the last place that `libblkid` checks is 4 MiB, a second header of LUKS2.
-const HEAD: u64 = (4 << 20) + PIECE;
+const HEAD: u64 = (4 << 20) + SAMPLE_LEN;
 /// Bytes read at the end: RAID superblocks, backup partition tables, labels of ZFS, footers of disk images.
 const TAIL: u64 = 4 << 20;
 /// Offsets of backup superblocks of ext2, ext3, ext4 and btrfs.
 const BACKUPS: [u64; 4] = [8 << 20, 64 << 20, 128 << 20, 256 << 30];
 /// Bytes read at each of [`BACKUPS`], per sample, and of data that is too long to be read whole.
-const PIECE: u64 = 64 << 10;
+const SAMPLE_LEN: u64 = 64 << 10;
 /// Number of samples at even intervals over the whole device.
 const SAMPLES: u64 = 64;
 /// The data of a file with holes is read whole up to this many bytes.
-const WHOLE: u64 = 64 << 20;
+const WHOLE_MAX: u64 = 64 << 20;
 /// Maximum number of data segments of a file that are checked.
 const SEGMENTS: usize = 1 << 12;
 /// Bytes read at a time.
@@ -69,7 +69,7 @@ impl Device {
     /// # Errors
     /// [`DeviceError::Io`] if the device cannot be read.
     pub fn contents(&self) -> Result<Option<Contents>, DeviceError> {
-        self.look().map_err(|source| self.error("reading what it holds", source))
+        self.inspect().map_err(|source| self.error("reading what it holds", source))
     }
 
     /// Returns the contents of the device, if they have a known format; see [`Self::contents`].
@@ -82,7 +82,7 @@ impl Device {
         Ok(named.map(Contents::Known))
     }
 
-    fn look(&self) -> io::Result<Option<Contents>> {
+    fn inspect(&self) -> io::Result<Option<Contents>> {
         let file = self.reread()?;
         let len = length(&file)?;
         let data = match self.facts.is_block {
@@ -129,15 +129,15 @@ fn segments(file: &File, len: u64) -> io::Result<Vec<Range<u64>>> {
 /// Returns the ranges to check, in ascending order, of a device of this length whose data is in these
 /// segments.
 fn regions(len: u64, data: &[Range<u64>]) -> Vec<Range<u64>> {
-    let piece = |at: u64| at..at.saturating_add(PIECE);
+    let piece = |at: u64| at..at.saturating_add(SAMPLE_LEN);
     let mut regions = vec![0..HEAD, len.saturating_sub(TAIL)..len];
     regions.extend(BACKUPS.map(piece));
     regions
         .extend((1..SAMPLES).map(|n| piece((u128::from(len) * u128::from(n) / u128::from(SAMPLES)) as u64)));
     let all: u64 = data.iter().map(|segment| segment.end - segment.start).sum();
-    regions.extend(data.iter().map(|segment| match all <= WHOLE {
+    regions.extend(data.iter().map(|segment| match all <= WHOLE_MAX {
         true => segment.clone(),
-        false => segment.start..segment.end.min(segment.start + PIECE),
+        false => segment.start..segment.end.min(segment.start + SAMPLE_LEN),
     }));
     regions.retain_mut(|region| {
         region.end = region.end.min(len);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_device_without_holes_all_probed_places_are_looked_at() {
+    fn device_without_holes_is_probed_everywhere() {
         let len = 1 << 40;
         let whole = std::iter::once(0..len).collect::<Vec<_>>();
         let regions = regions(len, &whole);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn more_data_than_is_read_whole_is_sampled() {
+    fn long_data_is_sampled() {
         let block = vec![0; 80 << 20];
         assert_eq!(contents(&[(100 << 20, &block)]), None);
         let segment_after = 200 << 20;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_no_size_that_is_a_multiple_of_blocks_is_read_to_its_end() {
+    fn unaligned_file_is_read_to_its_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("odd");
         let mut bytes = vec![0; 10_000];

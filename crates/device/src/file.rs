@@ -16,7 +16,7 @@ const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
 /// Detected properties of a device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct DeviceProperties {
     pub(crate) size: Bytes,
     pub(crate) sector: Bytes,
     pub(crate) class: DeviceClass,
@@ -43,7 +43,7 @@ impl Identity {
     }
 }
 
-impl Facts {
+impl DeviceProperties {
     /// Reports whether it is a block device; `None` if it is not a regular file either.
     pub(crate) fn is_block(metadata: &Metadata) -> Option<bool> {
         let kind = metadata.file_type();
@@ -55,7 +55,7 @@ impl Facts {
         let io = |what| move |source| DeviceError::Io { path: path.to_owned(), what, source };
         let metadata = file.metadata().map_err(io("asking what it is"))?;
         let is_block = metadata.file_type().is_block_device();
-        let memory_backed = !is_block && in_memory(file);
+        let memory_backed = !is_block && is_in_memory(file);
         let queue = queue_folder(if is_block { metadata.rdev() } else { metadata.dev() });
         let setting = |name: &str| {
             let text = std::fs::read_to_string(queue.as_ref()?.join(name)).ok()?;
@@ -79,7 +79,7 @@ impl Facts {
 }
 
 /// Reports whether the file's file system is in memory.
-fn in_memory(file: &File) -> bool {
+fn is_in_memory(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|s| matches!(s.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC))
 }
 
@@ -94,7 +94,7 @@ fn sector(file: &File, is_block: bool) -> Bytes {
     match said.map(u64::from) {
         Some(sector) if sector.is_power_of_two() && sector <= BLOCK => Bytes(sector.max(512)),
         // tmpfs and the like can transfer at any byte.
-        _ if in_memory(file) => Bytes(512),
+        _ if is_in_memory(file) => Bytes(512),
         _ => Bytes(BLOCK),
     }
 }

@@ -52,7 +52,7 @@ mod tests {
     use super::locked_by;
 
     #[test]
-    fn record_locks_tell_who_uses_a_file() {
+    fn record_lock_owner_is_found() {
         let locks = "1: FLOCK  ADVISORY  WRITE 10 fd:00:7 0 EOF\n\
                      2: POSIX  ADVISORY  WRITE 3568 fd:00:8 0 EOF\n\
                      2: -> POSIX  ADVISORY  WRITE 3569 fd:00:11 0 EOF\n\

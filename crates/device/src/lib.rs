@@ -13,31 +13,31 @@
 
 mod arena;
 mod contents;
-mod demand;
 mod error;
+mod fault_injection;
 mod file;
-mod forget;
 mod in_use;
+mod last_page;
 pub mod limits;
 mod location;
 mod lock;
+mod lossy;
 mod mapped;
 mod open;
 pub mod pace;
 pub mod reactor;
 mod rescue;
 mod store;
-mod tail;
 
 pub use arena::Arena;
 pub use contents::Contents;
 pub use error::DeviceError;
-pub use forget::ForgetOptions;
 pub use location::kernel_folder;
-pub use open::{Device, DeviceOptions, Made};
+pub use lossy::LossyOptions;
+pub use open::{Device, DeviceOptions, FileChange};
 pub use pace::{LATENESS_MAX, OVERRUNS_MAX, PaceStats};
 pub use reactor::{
-    Event, Listen, ListenerId, Poll, Reactor, ReactorOptions, Ring, SocketAccess, Waker, process_behind,
+    Event, Listen, ListenerId, Poll, Reactor, ReactorOptions, Ring, SocketAccess, Waker, peer_process,
 };
-pub use rescue::{Misplaced, Removed, save_removed};
+pub use rescue::{Moved, RemovedFile, save_removed};
 pub use store::Devices;

@@ -55,11 +55,11 @@ pub fn kernel_folder(path: &Path) -> io::Result<Option<PathBuf>> {
     };
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let number = std::fs::metadata(&resolved)?.dev();
-    Ok(is_kernels(&resolved, number, &mounts).then_some(resolved))
+    Ok(is_kernel_folder(&resolved, number, &mounts).then_some(resolved))
 }
 
 /// Reports whether a resolved folder, on the device of this number, belongs to the kernel.
-fn is_kernels(folder: &Path, device: u64, mounts: &str) -> bool {
+fn is_kernel_folder(folder: &Path, device: u64, mounts: &str) -> bool {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let kind = mounts.lines().find_map(|line| {
         let (mount, source) = line.split_once(" - ")?;
@@ -76,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_and_type_of_file_system_decide() {
+    fn kernel_folders_by_path_and_type() {
         let mounts = "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
                       21 20 0:6 / /dev rw,nosuid shared:2 - devtmpfs udev rw\n\
                       22 21 0:25 / /dev/shm rw - tmpfs tmpfs rw\n\
                       23 20 0:30 / /run rw - tmpfs tmpfs rw\n\
                       24 20 0:31 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n";
         let is = |folder: &str, major: u32, minor: u32| {
-            is_kernels(Path::new(folder), rustix::fs::makedev(major, minor), mounts)
+            is_kernel_folder(Path::new(folder), rustix::fs::makedev(major, minor), mounts)
         };
         assert!(!is("/srv", 8, 1) && !is("/devices", 8, 1) && !is("/run/weir", 0, 30));
         assert!(is("/dev", 0, 6) && is("/dev/disk/by-id", 0, 6) && is("/dev", 0, 99) && is("/dev", 8, 1));

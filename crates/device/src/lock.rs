@@ -15,14 +15,14 @@ use rustix::io::Errno;
 use crate::DeviceError;
 
 /// Delay between attempts to take the lock.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// The allowed time has passed.
 #[derive(Debug)]
-pub(crate) struct GaveUp;
+pub(crate) struct LockTimeout;
 
 /// Calls `attempt` at once and then repeatedly until `wait` has passed; `None` means "not yet".
-pub(crate) fn retry<T>(wait: Duration, mut attempt: impl FnMut() -> Option<T>) -> Result<T, GaveUp> {
+pub(crate) fn retry<T>(wait: Duration, mut attempt: impl FnMut() -> Option<T>) -> Result<T, LockTimeout> {
     let start = Instant::now();
     loop {
         if let Some(done) = attempt() {
@@ -30,9 +30,9 @@ pub(crate) fn retry<T>(wait: Duration, mut attempt: impl FnMut() -> Option<T>) -
         }
         let left = wait.saturating_sub(start.elapsed());
         if left.is_zero() {
-            return Err(GaveUp);
+            return Err(LockTimeout);
         }
-        std::thread::sleep(PAUSE.min(left));
+        std::thread::sleep(RETRY_DELAY.min(left));
     }
 }
 
@@ -47,11 +47,11 @@ pub(crate) fn exclusive(file: &File, path: &Path, wait: Duration) -> Result<(), 
         Ok(Err(e)) => {
             Err(DeviceError::Io { path: path.to_owned(), what: "locking it", source: io::Error::from(e) })
         }
-        Err(GaveUp) => Err(DeviceError::InUse { path: path.to_owned(), waited: wait }),
+        Err(LockTimeout) => Err(DeviceError::InUse { path: path.to_owned(), waited: wait }),
     }
 }
 
 /// Reports whether anyone holds the lock at the moment.
-pub(crate) fn is_held(file: &File) -> bool {
+pub(crate) fn is_locked(file: &File) -> bool {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }

@@ -10,8 +10,8 @@
 //! full file system is an error of the call.
 //!
 //! Holes are never touched through the mapping, which would allocate memory. Another process may truncate the
-//! file; access to the missing pages of a mapping raises SIGBUS, which kills the process. [`bus`] turns that
-//! signal into a flag, after which only system calls are used.
+//! file; access to the missing pages of a mapping raises SIGBUS, which kills the process. [`sigbus`] turns
+//! that signal into a flag, after which only system calls are used.
 
 use std::fs::File;
 use std::io;
@@ -23,15 +23,15 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use weir_model::{BLOCK, Bytes, DeviceOffset, IoError};
 
-use crate::store::os;
+use crate::store::io_error;
 
-pub(crate) mod bus;
+pub(crate) mod sigbus;
 
 /// The mapping, and which of its blocks have memory allocated.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     // The guard precedes the mapping, so that it is dropped first.
-    guard: bus::Guard,
+    guard: sigbus::Guard,
     map: MmapRaw,
     /// One bit per block: set if the file has memory for it.
     present: Vec<u64>,
@@ -42,7 +42,7 @@ impl Mapped {
     pub(crate) fn new(file: &File, size: Bytes) -> io::Result<Self> {
         let len = usize::try_from(size.0).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let map = MmapOptions::new().len(len).map_raw(file)?;
-        let guard = bus::Guard::over(map.as_mut_ptr() as usize, len)?;
+        let guard = sigbus::Guard::over(map.as_mut_ptr() as usize, len)?;
         let present = vec![0; (size.0 / BLOCK).div_ceil(64) as usize];
         let mut mapped = Self { guard, map, present };
         mapped.find_present(file, size)?;
@@ -81,18 +81,18 @@ impl Mapped {
             rest = later;
             from += len as u64;
         }
-        if self.guard.has_tripped() { file.read_exact_at(bytes, at.0).map_err(os) } else { Ok(()) }
+        if self.guard.has_tripped() { file.read_exact_at(bytes, at.0).map_err(io_error) } else { Ok(()) }
     }
 
     /// Writes `bytes` to a range within the mapping.
     pub(crate) fn write(&mut self, file: &File, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
-        file.write_all_at(bytes, at.0).map_err(os)?;
-        self.written(at, Bytes(bytes.len() as u64));
+        file.write_all_at(bytes, at.0).map_err(io_error)?;
+        self.mark_written(at, Bytes(bytes.len() as u64));
         Ok(())
     }
 
     /// Marks a range as written, in any way: the file now has memory for it.
-    pub(crate) fn written(&mut self, at: DeviceOffset, len: Bytes) {
+    pub(crate) fn mark_written(&mut self, at: DeviceOffset, len: Bytes) {
         self.set_present(at.0 / BLOCK..(at.0 + len.0).div_ceil(BLOCK));
     }
 

@@ -10,12 +10,12 @@ use rustix::fs::OFlags;
 use weir_model::{Bytes, DeviceClass, DeviceOffset};
 use weir_timing::WriteCache;
 
-use crate::demand::Demand;
-use crate::file::{Facts, Identity};
-use crate::forget::{Forget, ForgetOptions};
+use crate::fault_injection::FaultInjection;
+use crate::file::{DeviceProperties, Identity};
+use crate::last_page::{Expected, LastPage};
+use crate::lossy::{LossyLayer, LossyOptions};
 use crate::mapped::Mapped;
 use crate::pace::Pacer;
-use crate::tail::{Expected, Tail};
 use crate::{DeviceError, location, lock};
 
 /// Options for opening a device. `Default` is right for a server.
@@ -37,9 +37,9 @@ pub struct DeviceOptions {
     /// `volatile_cache` replaces the model's.
     pub pace: Option<String>,
     /// Options of the fault layer that loses unflushed writes. For tests.
-    pub forget: Option<ForgetOptions>,
+    pub lossy: Option<LossyOptions>,
     /// Enables the fault layer that fails commands as the file `DEVICE.fault` says. For tests.
-    pub fails_on_demand: bool,
+    pub injects_faults: bool,
 }
 
 impl Default for DeviceOptions {
@@ -51,15 +51,15 @@ impl Default for DeviceOptions {
             class: None,
             direct: true,
             pace: None,
-            forget: None,
-            fails_on_demand: false,
+            lossy: None,
+            injects_faults: false,
         }
     }
 }
 
 /// Change that opening a device made to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum FileChange {
     /// None.
     Nothing,
     /// An empty file was extended to the declared size.
@@ -72,18 +72,18 @@ pub enum Made {
 pub struct Device {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
-    pub(crate) facts: Facts,
+    pub(crate) facts: DeviceProperties,
     pub(crate) direct: bool,
-    pub(crate) forget: Option<Forget>,
-    pub(crate) demand: Option<Demand>,
+    pub(crate) lossy: Option<LossyLayer>,
+    pub(crate) fault_injection: Option<FaultInjection>,
     pub(crate) mapped: Option<Mapped>,
-    pub(crate) tail: Option<Tail>,
+    pub(crate) last_page: Option<LastPage>,
     /// State of the file when it was opened.
     pub(crate) expected: Expected,
     pub(crate) pacer: Option<Pacer>,
     /// True if the model that paces it has a volatile write cache.
     models_cache: bool,
-    made: Made,
+    file_change: FileChange,
 }
 
 impl std::fmt::Debug for Device {
@@ -108,9 +108,8 @@ impl Device {
             Err(e) => return Err(named(e)),
         };
         let is_block = match &found {
-            Some(found) => {
-                Facts::is_block(found).ok_or_else(|| DeviceError::NotADevice { path: path.to_owned() })?
-            }
+            Some(found) => DeviceProperties::is_block(found)
+                .ok_or_else(|| DeviceError::NotADevice { path: path.to_owned() })?,
             None => false,
         };
         let new_file = match found {
@@ -118,11 +117,11 @@ impl Device {
             None => Some(NewFile::create(path, options.size)?),
         };
         // The fault layer writes single sectors from unaligned memory, which direct transfers do not allow.
-        let wants_direct = options.direct && options.forget.is_none();
+        let wants_direct = options.direct && options.lossy.is_none();
         let (file, direct) = open_file(path, is_block, wants_direct, options.lock_wait)?;
         lock::exclusive(&file, path, options.lock_wait)?;
         let (size, has_grown) = settle_size(path, &file, is_block, options.size)?;
-        let mut facts = Facts::of(path, &file, size)?;
+        let mut facts = DeviceProperties::of(path, &file, size)?;
         facts.class = options.class.unwrap_or(facts.class);
         facts.volatile_cache = options.volatile_cache.unwrap_or(facts.volatile_cache);
         if wants_direct && !direct && !facts.memory_backed {
@@ -132,12 +131,12 @@ impl Device {
                  carry out is reported by the next flush only"
             );
         }
-        let forget = options.forget.as_ref().map(|forget| Forget::new(path, forget));
-        let demand = options.fails_on_demand.then(|| Demand::new(path));
+        let forget = options.lossy.as_ref().map(|forget| LossyLayer::new(path, forget));
+        let demand = options.injects_faults.then(|| FaultInjection::new(path));
         let mapped = if facts.memory_backed && forget.is_none() { map(path, &file, &facts) } else { None };
         let has_tail = !facts.is_block && mapped.is_none() && forget.is_none();
         // If mapping the last page fails, it is read like any other.
-        let tail = if has_tail { Tail::new(&file, facts.size).ok() } else { None };
+        let tail = if has_tail { LastPage::new(&file, facts.size).ok() } else { None };
         let expected = Expected::of(&file, facts.size).map_err(named)?;
         let pacer = match &options.pace {
             Some(name) => Some(pacer(path, name, &facts, options.volatile_cache)?),
@@ -146,9 +145,9 @@ impl Device {
         let modelled = options.pace.as_deref().and_then(weir_timing::write_cache);
         let models_cache = modelled == Some(WriteCache::Volatile) && options.volatile_cache != Some(false);
         let made = match new_file {
-            Some(new_file) => new_file.keep(),
-            None if has_grown => Made::Size,
-            None => Made::Nothing,
+            Some(new_file) => new_file.persist(),
+            None if has_grown => FileChange::Size,
+            None => FileChange::Nothing,
         };
         let path = path.to_owned();
         Ok(Self {
@@ -156,20 +155,20 @@ impl Device {
             file,
             facts,
             direct,
-            forget,
-            demand,
+            lossy: forget,
+            fault_injection: demand,
             mapped,
-            tail,
+            last_page: tail,
             expected,
             pacer,
             models_cache,
-            made,
+            file_change: made,
         })
     }
 
     /// Returns the change that opening made to the file.
-    pub fn made(&self) -> Made {
-        self.made
+    pub fn file_change(&self) -> FileChange {
+        self.file_change
     }
 
     /// Returns the file's permissions if users other than its owner and group may read or write it; `None`
@@ -177,7 +176,7 @@ impl Device {
     ///
     /// # Errors
     /// Fails if the permissions cannot be read.
-    pub fn open_to_others(&self) -> Result<Option<u32>, DeviceError> {
+    pub fn permissions_for_others(&self) -> Result<Option<u32>, DeviceError> {
         let found =
             self.file.metadata().map_err(|source| self.error("asking for its permissions", source))?;
         Ok((!self.facts.is_block && found.mode() & 0o006 != 0).then_some(found.mode() & 0o7777))
@@ -229,7 +228,7 @@ impl Device {
     /// this. It is true for a volatile cache, for a file, whose file system may not have written its
     /// metadata, for the model of a drive with a cache, and for the fault layer that loses writes.
     pub fn needs_flush(&self) -> bool {
-        !self.flush_is_free() || self.models_cache || self.forget.is_some()
+        !self.flush_is_free() || self.models_cache || self.lossy.is_some()
     }
 
     /// Reports whether the device is served with a modelled drive's timing.
@@ -256,7 +255,7 @@ impl Device {
     /// Reports whether transfers use the page cache because the file system refuses O_DIRECT. Files in memory
     /// are excluded: their data never has to reach a device.
     pub fn is_refused_direct(&self) -> bool {
-        !self.direct && self.forget.is_none() && !self.facts.memory_backed
+        !self.direct && self.lossy.is_none() && !self.facts.memory_backed
     }
 
     /// Returns the current size of the device. It differs from [`Self::size`] if the device was truncated or
@@ -283,7 +282,7 @@ impl Device {
 }
 
 /// Maps a file in memory; without the mapping access is only slower.
-fn map(path: &Path, file: &File, facts: &Facts) -> Option<Mapped> {
+fn map(path: &Path, file: &File, facts: &DeviceProperties) -> Option<Mapped> {
     let mapped = Mapped::new(file, facts.size);
     mapped
         .inspect_err(|error| tracing::info!(device = %path.display(), %error, "the file is not mapped"))
@@ -291,7 +290,12 @@ fn map(path: &Path, file: &File, facts: &Facts) -> Option<Mapped> {
 }
 
 /// Creates a pacer with the model called `name` for this device.
-fn pacer(path: &Path, name: &str, facts: &Facts, volatile: Option<bool>) -> Result<Pacer, DeviceError> {
+fn pacer(
+    path: &Path,
+    name: &str,
+    facts: &DeviceProperties,
+    volatile: Option<bool>,
+) -> Result<Pacer, DeviceError> {
     let timing = match volatile {
         None => weir_timing::model(name, facts.size),
         Some(true) => weir_timing::model_with(name, facts.size, WriteCache::Volatile),
@@ -315,7 +319,7 @@ fn open_file(path: &Path, is_block: bool, direct: bool, wait: Duration) -> Resul
             Err(e) if is_block && e.kind() == io::ErrorKind::ResourceBusy => None,
             other => Some(other),
         })
-        .map_err(|_| claimed(path, wait))?
+        .map_err(|_| in_use_error(path, wait))?
         .map_err(|source| DeviceError::Open { path: path.to_owned(), source })
     };
     if direct {
@@ -328,9 +332,9 @@ fn open_file(path: &Path, is_block: bool, direct: bool, wait: Duration) -> Resul
 }
 
 /// Makes the error for a busy block device: it is in use by another weir process, or by the system itself.
-fn claimed(path: &Path, waited: Duration) -> DeviceError {
+fn in_use_error(path: &Path, waited: Duration) -> DeviceError {
     let path = path.to_owned();
-    match File::open(&path).map(|file| lock::is_held(&file)) {
+    match File::open(&path).map(|file| lock::is_locked(&file)) {
         Ok(true) => DeviceError::InUse { path, waited },
         _ => DeviceError::Claimed { path },
     }
@@ -356,9 +360,9 @@ impl<'p> NewFile<'p> {
         file.map(|_| Self(Some(path))).map_err(named)
     }
 
-    fn keep(mut self) -> Made {
+    fn persist(mut self) -> FileChange {
         self.0 = None;
-        Made::File
+        FileChange::File
     }
 }
 

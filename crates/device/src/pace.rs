@@ -7,12 +7,12 @@
 //!
 //! A command that comes out later than the model wanted, because the real I/O or the driver was
 //! too slow, is an *overrun*. [`PaceStats`] counts them and sums up the lateness;
-//! [`PaceStats::valid`] is false where the figures describe this machine and not the modelled drive.
+//! [`PaceStats::is_valid`] is false where the figures describe this machine and not the modelled drive.
 //!
 //! A state machine without I/O or clock: time is an argument.
 
 use std::collections::{HashMap, VecDeque};
-use weir_model::{Io, IoDone, IoError, IoId, Nanos};
+use weir_model::{Io, IoCompletion, IoError, IoId, Nanos};
 use weir_timing::Timing;
 
 /// The share of overruns up to which figures taken from a paced device are valid, whatever the lateness.
@@ -24,7 +24,7 @@ pub const LATENESS_MAX: f64 = 0.05;
 
 /// So few overruns are put down to chance, however few the commands: one of fourteen is no share
 /// to go by.
-const OVERRUNS_BY_CHANCE: u64 = 3;
+const OVERRUNS_TOLERATED: u64 = 3;
 
 /// Lateness that is no overrun: this much, or a twentieth of the modelled response if that is more. The
 /// scheduler of an idle machine wakes a thread within this time.
@@ -63,8 +63,8 @@ impl PaceStats {
     /// The last one is relative to the drive's own time: 100 microseconds do not change the mean response of
     /// a disk, and double that of an SSD. It bounds the error of the mean and of the throughput; a high
     /// percentile may be off by more.
-    pub fn valid(&self) -> bool {
-        self.overruns <= OVERRUNS_BY_CHANCE
+    pub fn is_valid(&self) -> bool {
+        self.overruns <= OVERRUNS_TOLERATED
             || self.overrun_share() <= OVERRUNS_MAX
             || self.lateness() <= LATENESS_MAX
     }
@@ -72,7 +72,7 @@ impl PaceStats {
 
 /// A command between [`Pacer::submit`] and its release.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct PacedCommand {
     submitted: Nanos,
     /// When the model completed it, once it has.
     due: Option<Nanos>,
@@ -88,7 +88,7 @@ struct Flight {
 /// decrease.
 pub struct Pacer {
     timing: Box<dyn Timing>,
-    flights: HashMap<IoId, Flight>,
+    commands: HashMap<IoId, PacedCommand>,
     /// Commands whose real I/O completed after the model: they are released at once.
     late: VecDeque<IoId>,
     stats: PaceStats,
@@ -97,18 +97,18 @@ pub struct Pacer {
 impl Pacer {
     /// Creates a pacer with a model that has nothing in flight.
     pub fn new(timing: Box<dyn Timing>) -> Self {
-        Self { timing, flights: HashMap::new(), late: VecDeque::new(), stats: PaceStats::default() }
+        Self { timing, commands: HashMap::new(), late: VecDeque::new(), stats: PaceStats::default() }
     }
 
     /// Notes that a command is being started. Its id must not be in flight already.
     pub fn submit(&mut self, now: Nanos, io: &Io) {
-        self.flights.insert(io.id, Flight { submitted: now, due: None, result: None });
+        self.commands.insert(io.id, PacedCommand { submitted: now, due: None, result: None });
         self.timing.submit(now, io.id, io.kind, io.at, io.len());
     }
 
     /// Handles the completion of a command's real I/O. An id that is not in flight is ignored.
-    pub fn real_done(&mut self, done: IoDone) {
-        if let Some(flight) = self.flights.get_mut(&done.id) {
+    pub fn real_done(&mut self, done: IoCompletion) {
+        if let Some(flight) = self.commands.get_mut(&done.id) {
             flight.result = Some(done.result);
             if flight.due.is_some() {
                 self.late.push_back(done.id);
@@ -124,13 +124,13 @@ impl Pacer {
 
     /// Passes on every completion that is due by `now` and whose real I/O has completed, in the order in
     /// which the model completed them; those delayed by their real I/O come first.
-    pub fn release(&mut self, now: Nanos, out: &mut impl FnMut(IoDone)) {
+    pub fn release(&mut self, now: Nanos, out: &mut impl FnMut(IoCompletion)) {
         while let Some(id) = self.late.pop_front() {
             self.finish(now, id, out);
         }
         while let Some(due) = self.timing.next().filter(|due| *due <= now) {
             let Some(id) = self.timing.pop(due) else { continue };
-            let Some(flight) = self.flights.get_mut(&id) else { continue };
+            let Some(flight) = self.commands.get_mut(&id) else { continue };
             flight.due = Some(due);
             if flight.result.is_some() {
                 self.finish(now, id, out);
@@ -138,8 +138,9 @@ impl Pacer {
         }
     }
 
-    fn finish(&mut self, now: Nanos, id: IoId, out: &mut impl FnMut(IoDone)) {
-        let Some(Flight { submitted, due: Some(due), result: Some(result) }) = self.flights.remove(&id)
+    fn finish(&mut self, now: Nanos, id: IoId, out: &mut impl FnMut(IoCompletion)) {
+        let Some(PacedCommand { submitted, due: Some(due), result: Some(result) }) =
+            self.commands.remove(&id)
         else {
             return;
         };
@@ -148,12 +149,12 @@ impl Pacer {
         self.stats.overruns += u64::from(late > TOLERANCE.max(Nanos(modelled.0 / 20)));
         self.stats.modelled += modelled;
         self.stats.late += late;
-        out(IoDone { id, result });
+        out(IoCompletion { id, result });
     }
 
     /// Returns the number of commands submitted and not released.
     pub fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.commands.len()
     }
 
     /// Returns how well the model has been kept so far.

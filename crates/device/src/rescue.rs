@@ -16,16 +16,16 @@ use crate::file::Identity;
 
 /// A device that has a name, but whose path no longer leads to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Misplaced {
+pub struct Moved {
     /// True if the path leads to something else now.
     pub replaced: bool,
     /// Its current path, if the system knows it.
     pub found_at: Option<PathBuf>,
     /// The command that gives a file its old name again; `None` for block devices.
-    pub put_back: Option<String>,
+    pub restore_command: Option<String>,
 }
 
-impl Misplaced {
+impl Moved {
     /// Describes the problem of the device at this path and what to do.
     pub fn advice(&self, path: &Path) -> String {
         let there = match self.replaced {
@@ -33,7 +33,7 @@ impl Misplaced {
             false => "nothing is there now",
         };
         let place = self.found_at.as_ref().map_or(String::new(), |at| format!(", at {} now", at.display()));
-        let put_back = match &self.put_back {
+        let put_back = match &self.restore_command {
             Some(command) => {
                 format!("as the server's user, or root, put it back while it is served: {command} ; or ")
             }
@@ -49,28 +49,28 @@ impl Misplaced {
 
 /// A device whose file has no name any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedFile {
     /// Its former path.
     pub path: String,
     /// The path it can be copied from as long as it is open: `/proc/PID/fd/NUMBER`.
     pub open: String,
     /// True if the file was also truncated.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
 /// Returns the command that saves the contents of all these devices. It is one command, because the server
 /// would be stopped after the first of several. `None` if there are no such devices.
-pub fn save_removed(removed: &[Removed]) -> Option<String> {
+pub fn save_removed(removed: &[RemovedFile]) -> Option<String> {
     let pid = removed.first()?.open.split('/').nth(2)?;
     let mut folders: Vec<_> = removed.iter().filter_map(|file| Path::new(&file.path).parent()).collect();
     folders.dedup();
     let folders: String = folders.iter().map(|folder| format!(" {}", quoted(folder.as_os_str()))).collect();
-    let copy = |file: &Removed| {
+    let copy = |file: &RemovedFile| {
         let (open, path) = (quoted(file.open.as_ref()), quoted(file.path.as_ref()));
         format!("cp -p --sparse=always {open} {path} && ")
     };
     let copies: String = removed.iter().map(copy).collect();
-    let missing = match removed.iter().any(|file| file.is_cut) {
+    let missing = match removed.iter().any(|file| file.is_truncated) {
         true => "what was cut off is missing",
         false => "nothing is missing",
     };
@@ -100,16 +100,16 @@ impl Device {
     }
 
     /// Like [`Self::removed_file`], with the properties that saving it needs.
-    pub fn removed(&self) -> Option<Removed> {
+    pub fn removed(&self) -> Option<RemovedFile> {
         let open = self.removed_file()?.display().to_string();
         let is_cut = self.size_now().is_ok_and(|now| now < self.size());
-        Some(Removed { path: self.path.display().to_string(), open, is_cut })
+        Some(RemovedFile { path: self.path.display().to_string(), open, is_truncated: is_cut })
     }
 
     /// Returns the problem if the device has a name, but its path leads to nothing or to something else.
     /// Errors that keep the system from telling, such as a folder without search permission, report no
     /// problem.
-    pub fn misplaced(&self) -> Option<Misplaced> {
+    pub fn moved(&self) -> Option<Moved> {
         let is_ours = |found: &Metadata| Identity::of(found) == self.identity();
         let replaced = match std::fs::metadata(&self.path) {
             Ok(found) if is_ours(&found) => return None,
@@ -126,14 +126,14 @@ impl Device {
         let open = self.open_path();
         let found_at = std::fs::read_link(&open).ok();
         let found_at = found_at.filter(|at| std::fs::metadata(at).is_ok_and(|found| is_ours(&found)));
-        let put_back = (!self.is_block()).then(|| put_back(&open, &self.path, replaced));
-        Some(Misplaced { replaced, found_at, put_back })
+        let put_back = (!self.is_block()).then(|| restore_command(&open, &self.path, replaced));
+        Some(Moved { replaced, found_at, restore_command: put_back })
     }
 }
 
 /// Returns the command that makes the path a name of the open file again. It moves aside the file that is
 /// there now, without overwriting another.
-fn put_back(open: &Path, path: &Path, replaced: bool) -> String {
+fn restore_command(open: &Path, path: &Path, replaced: bool) -> String {
     let word = quoted(path.as_os_str());
     let place = match replaced {
         true => format!("mv -n {word} {}", quoted(format!("{}.other", path.display()).as_ref())),

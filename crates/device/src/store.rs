@@ -7,7 +7,7 @@ use std::path::Path;
 use memmap2::MmapMut;
 use weir_model::{BLOCK, Bytes, DeviceId, DeviceOffset, Errno, IoError, IoKind, Store};
 
-use crate::demand::Strike;
+use crate::fault_injection::FailureMode;
 use crate::file::Identity;
 use crate::{Device, DeviceError, DeviceOptions};
 
@@ -39,7 +39,7 @@ impl Devices {
     pub fn open(&mut self, id: DeviceId, path: &Path, options: &DeviceOptions) -> Result<(), DeviceError> {
         // This precedes opening: a process that waits for the device's lock would wait for itself.
         if let Ok(metadata) = std::fs::metadata(path) {
-            self.refuse_twin(Identity::of(&metadata), path)?;
+            self.check_duplicate(Identity::of(&metadata), path)?;
         }
         self.insert(id, Device::open(path, options)?)
     }
@@ -52,7 +52,7 @@ impl Devices {
     /// # Panics
     /// Panics if the id is taken.
     pub fn insert(&mut self, id: DeviceId, device: Device) -> Result<(), DeviceError> {
-        self.refuse_twin(device.identity(), &device.path)?;
+        self.check_duplicate(device.identity(), &device.path)?;
         if self.table.len() <= id.index() {
             self.table.resize_with(id.index() + 1, || None);
         }
@@ -62,7 +62,7 @@ impl Devices {
         Ok(())
     }
 
-    fn refuse_twin(&self, identity: Identity, path: &Path) -> Result<(), DeviceError> {
+    fn check_duplicate(&self, identity: Identity, path: &Path) -> Result<(), DeviceError> {
         match self.iter().find(|(_, other)| other.identity() == identity) {
             Some((_, twin)) => {
                 Err(DeviceError::SameDevice { first: twin.path.clone(), second: path.to_owned() })
@@ -91,7 +91,7 @@ impl Devices {
         let device = self.table.get_mut(id.index()).and_then(Option::as_mut).ok_or(IoError::Lost)?;
         let bounce = match &mut self.bounce {
             Some(bounce) => bounce,
-            none => none.insert(MmapMut::map_anon(BOUNCE).map_err(os)?),
+            none => none.insert(MmapMut::map_anon(BOUNCE).map_err(io_error)?),
         };
         Ok((device, bounce))
     }
@@ -100,7 +100,7 @@ impl Devices {
 impl Store for Devices {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
         let (device, bounce) = self.parts(device)?;
-        device.fails_on_demand(IoKind::Read)?;
+        device.injected_failure(IoKind::Read)?;
         if let Some(result) = device.read_tail(at, bytes) {
             return result;
         }
@@ -118,7 +118,7 @@ impl Store for Devices {
 
     fn write(&mut self, device: DeviceId, at: DeviceOffset, bytes: &[u8]) -> Result<(), IoError> {
         let (device, bounce) = self.parts(device)?;
-        device.fails_on_demand(IoKind::Write { fua: false })?;
+        device.injected_failure(IoKind::Write { fua: false })?;
         if !device.needs_aligned() {
             return device.write_now(at, bytes, false);
         }
@@ -133,7 +133,7 @@ impl Store for Devices {
 
     fn flush(&mut self, device: DeviceId) -> Result<(), IoError> {
         let device = self.get_mut(device).ok_or(IoError::Lost)?;
-        device.fails_on_demand(IoKind::Flush)?;
+        device.injected_failure(IoKind::Flush)?;
         device.flush_now()
     }
 }
@@ -142,10 +142,10 @@ impl Store for Devices {
 impl Device {
     /// Returns the error of a command that the fault layer fails. A command that should never complete fails,
     /// too: a blocking caller could not give it up.
-    fn fails_on_demand(&self, kind: IoKind) -> Result<(), IoError> {
-        match self.demand.as_ref().and_then(|demand| demand.strikes(kind)) {
-            Some(Strike::Fail(error)) => Err(error),
-            Some(Strike::NeverAnswer) => Err(IoError::Lost),
+    fn injected_failure(&self, kind: IoKind) -> Result<(), IoError> {
+        match self.fault_injection.as_ref().and_then(|demand| demand.failure_mode(kind)) {
+            Some(FailureMode::Fail(error)) => Err(error),
+            Some(FailureMode::NeverComplete) => Err(IoError::Lost),
             None => Ok(()),
         }
     }
@@ -156,7 +156,7 @@ impl Device {
     }
 
     /// Reports whether a range is within the device.
-    pub(crate) fn holds(&self, at: DeviceOffset, len: Bytes) -> bool {
+    pub(crate) fn contains(&self, at: DeviceOffset, len: Bytes) -> bool {
         at.0.checked_add(len.0).is_some_and(|end| end <= self.facts.size.0)
     }
 
@@ -164,11 +164,11 @@ impl Device {
     /// Pacing and faults injected for tests do not apply to it.
     pub(crate) fn read_tail(&self, at: DeviceOffset, bytes: &mut [u8]) -> Option<Result<(), IoError>> {
         let is_tail = bytes.len() as u64 == BLOCK && at.0 + BLOCK == self.facts.size.0;
-        match (&self.tail, &self.mapped) {
+        match (&self.last_page, &self.mapped) {
             _ if !is_tail => None,
             (Some(tail), _) => tail.read(&self.file, &self.expected, bytes),
             (None, Some(mapped)) => {
-                let is_whole = self.expected.is_met_by(&self.file);
+                let is_whole = self.expected.check(&self.file);
                 Some(is_whole.and_then(|()| mapped.read(&self.file, at, bytes)))
             }
             (None, None) => None,
@@ -176,37 +176,37 @@ impl Device {
     }
 
     pub(crate) fn read_now(&self, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
-        if !self.holds(at, Bytes(bytes.len() as u64)) {
+        if !self.contains(at, Bytes(bytes.len() as u64)) {
             return Err(IoError::Short);
         }
         match &self.mapped {
             Some(mapped) => return mapped.read(&self.file, at, bytes),
-            None => self.file.read_exact_at(bytes, at.0).map_err(os)?,
+            None => self.file.read_exact_at(bytes, at.0).map_err(io_error)?,
         }
-        if let Some(forget) = &self.forget {
+        if let Some(forget) = &self.lossy {
             forget.overlay(at, bytes);
         }
         Ok(())
     }
 
     pub(crate) fn write_now(&mut self, at: DeviceOffset, bytes: &[u8], fua: bool) -> Result<(), IoError> {
-        if !self.holds(at, Bytes(bytes.len() as u64)) {
+        if !self.contains(at, Bytes(bytes.len() as u64)) {
             return Err(IoError::Short);
         }
         if let Some(mapped) = &mut self.mapped {
             return mapped.write(&self.file, at, bytes);
         }
-        match &mut self.forget {
-            Some(forget) if !fua => return forget.keep(&self.file, at, bytes),
+        match &mut self.lossy {
+            Some(forget) if !fua => return forget.buffer_write(&self.file, at, bytes),
             Some(forget) => forget.drop_range(at, Bytes(bytes.len() as u64)),
             None => {}
         }
-        self.file.write_all_at(bytes, at.0).map_err(os)?;
+        self.file.write_all_at(bytes, at.0).map_err(io_error)?;
         if fua { self.sync() } else { Ok(()) }
     }
 
     pub(crate) fn flush_now(&mut self) -> Result<(), IoError> {
-        if let Some(forget) = &mut self.forget {
+        if let Some(forget) = &mut self.lossy {
             forget.write_out(&self.file)?;
         }
         self.sync()
@@ -217,7 +217,7 @@ impl Device {
             return Ok(());
         }
         // `File::sync_data` would retry when it is interrupted, but an error is reported only once.
-        rustix::fs::fdatasync(&self.file).map_err(|error| os(error.into()))
+        rustix::fs::fdatasync(&self.file).map_err(|error| io_error(error.into()))
     }
 
     /// Reports whether completed writes are already durable. For a file they are not, even without a volatile
@@ -228,7 +228,7 @@ impl Device {
 }
 
 /// Converts a system error to the engine's error.
-pub(crate) fn os(e: io::Error) -> IoError {
+pub(crate) fn io_error(e: io::Error) -> IoError {
     match e.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero => IoError::Short,
         _ => IoError::Os(e.raw_os_error().map_or(Errno::EIO, Errno)),

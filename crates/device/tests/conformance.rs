@@ -9,15 +9,16 @@ use common::{DEVICE, Rig, SIZE, folders, open, options, rings};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use weir_device::{Device, Devices, Event, ForgetOptions, Reactor, ReactorOptions, Ring};
+use weir_device::{Device, Devices, Event, LossyOptions, Reactor, ReactorOptions, Ring};
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoDone, IoError, IoId, IoKind, Memory, Store,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoCompletion, IoError, IoId, IoKind, Memory,
+    Store,
 };
 
 /// A named way to open a device.
-type Dress = (&'static str, fn(&Path) -> Device);
+type OpenMode = (&'static str, fn(&Path) -> Device);
 
-const DRESSES: [Dress; 5] = [
+const OPEN_MODES: [OpenMode; 5] = [
     ("plain file", |path| open(path)),
     ("buffered", |path| {
         Device::open(path, &weir_device::DeviceOptions { direct: false, ..options() }).unwrap()
@@ -27,20 +28,20 @@ const DRESSES: [Dress; 5] = [
         Device::open(path, &weir_device::DeviceOptions { pace, ..options() }).unwrap()
     }),
     ("paced and forgetful", |path| {
-        let (pace, forget) = (Some("ssd-nvme".to_owned()), Some(ForgetOptions::default()));
-        Device::open(path, &weir_device::DeviceOptions { pace, forget, ..options() }).unwrap()
+        let (pace, forget) = (Some("ssd-nvme".to_owned()), Some(LossyOptions::default()));
+        Device::open(path, &weir_device::DeviceOptions { pace, lossy: forget, ..options() }).unwrap()
     }),
     ("forgetful", |path| {
-        let forget = Some(ForgetOptions { early_permille: 300, seed: 7 });
-        Device::open(path, &weir_device::DeviceOptions { forget, ..options() }).unwrap()
+        let forget = Some(LossyOptions { early_permille: 300, seed: 7 });
+        Device::open(path, &weir_device::DeviceOptions { lossy: forget, ..options() }).unwrap()
     }),
 ];
 
 /// Runs a test over every combination.
-fn everywhere(test: fn(&mut Rig)) {
+fn run_all_combinations(test: fn(&mut Rig)) {
     for folder in folders() {
         for ring in rings() {
-            for (name, dress) in DRESSES {
+            for (name, dress) in OPEN_MODES {
                 println!("{ring:?}, {name}, in {}", folder.path().display());
                 let path = folder.path().join(format!("{ring:?}-{name}"));
                 test(&mut Rig::new(ring, Some(dress(&path))));
@@ -64,8 +65,8 @@ fn pattern(seed: u64, len: Bytes) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
-    everywhere(|rig| {
+fn reads_return_written_data() {
+    run_all_combinations(|rig| {
         for (seed, len) in [4096, 8192, 131_072, 1 << 20, 4 << 20].into_iter().enumerate() {
             let (at, bytes) = (DeviceOffset(seed as u64 * BLOCK), pattern(seed as u64, Bytes(len)));
             rig.write(at, &bytes, seed % 2 == 1).unwrap();
@@ -80,7 +81,7 @@ fn what_is_written_is_read_back() {
 
 #[test]
 fn commands_outside_the_device_or_its_sectors_fail() {
-    everywhere(|rig| {
+    run_all_combinations(|rig| {
         let block = pattern(1, Bytes(2 * BLOCK));
         assert_eq!(rig.write(DeviceOffset(SIZE.0 - BLOCK), &block, false), Err(IoError::Short));
         assert_eq!(rig.read(DeviceOffset(SIZE.0), Bytes(BLOCK)), Err(IoError::Short));
@@ -91,7 +92,7 @@ fn commands_outside_the_device_or_its_sectors_fail() {
 }
 
 #[test]
-fn a_file_that_shrank_ends_early() {
+fn truncated_file_reads_short() {
     for folder in folders() {
         for ring in rings() {
             let path = folder.path().join(format!("shrunk-{ring:?}"));
@@ -127,7 +128,7 @@ fn a_write_past_the_end_of_a_shrunk_file_is_not_lost_unnoticed() {
 /// Holes, first writes and overwrites of parts of blocks use different code paths in a mapped file.
 #[test]
 fn holes_read_as_zeros_and_fill_up_sector_by_sector() {
-    everywhere(|rig| {
+    run_all_combinations(|rig| {
         let sector = rig.sector.0;
         let mut model = vec![0u8; 64 << 10];
         for (step, at) in [3, 2, 3, 0, 40, 9, 10, 11, 12, 8, 17].into_iter().enumerate() {
@@ -153,8 +154,8 @@ fn an_unknown_device_is_lost() {
 /// With many commands at once, more than the ring holds, each completes exactly once, and the device ends up
 /// like a vector with the same writes.
 #[test]
-fn depth_is_answered_command_by_command() {
-    everywhere(|rig| {
+fn deep_queue_completes_each_command_once() {
+    run_all_combinations(|rig| {
         let seed = fresh_seed();
         println!("seed {seed}");
         let mut random = SmallRng::seed_from_u64(seed);
@@ -177,7 +178,7 @@ fn depth_is_answered_command_by_command() {
             pending.extend(flush.map(|id| (id, Buffer::EMPTY)));
             for _ in 0..pending.len() {
                 let id = rig.until("a command", |event| match event {
-                    Event::Io(IoDone { id, result }) => Some((*id, *result)),
+                    Event::Io(IoCompletion { id, result }) => Some((*id, *result)),
                     _ => None,
                 });
                 assert_eq!(id.1, Ok(()));
@@ -239,14 +240,14 @@ fn dropping_a_reactor_waits_for_its_commands() {
 }
 
 #[test]
-fn the_forgetful_layer_loses_exactly_what_was_not_flushed() {
+fn lossy_layer_loses_only_unflushed_writes() {
     let (old, new) = (pattern(1, Bytes(BLOCK)), pattern(2, Bytes(BLOCK)));
     for folder in folders() {
         for ring in rings() {
             let path = folder.path().join(format!("forgetful-{ring:?}"));
             let forgetful = |early_permille| {
-                let forget = Some(ForgetOptions { early_permille, seed: 3 });
-                Device::open(&path, &weir_device::DeviceOptions { forget, ..options() }).unwrap()
+                let forget = Some(LossyOptions { early_permille, seed: 3 });
+                Device::open(&path, &weir_device::DeviceOptions { lossy: forget, ..options() }).unwrap()
             };
             let mut rig = Rig::new(ring, Some(forgetful(0)));
             rig.write(DeviceOffset(0), &old, false).unwrap();

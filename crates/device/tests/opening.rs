@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{SIZE, folders, open, options};
-use weir_device::{Contents, Device, DeviceError, DeviceOptions, Devices, Made};
+use weir_device::{Contents, Device, DeviceError, DeviceOptions, Devices, FileChange};
 use weir_model::{Bytes, DeviceClass, DeviceId, ErrorKind};
 
 fn refusal(path: &Path, options: &DeviceOptions) -> DeviceError {
@@ -47,7 +47,7 @@ fn a_folder_is_no_device_and_a_missing_folder_is_named() {
 }
 
 #[test]
-fn an_unknown_model_is_named_with_those_there_are() {
+fn unknown_model_error_lists_models() {
     let folder = tempfile::tempdir().unwrap();
     let unknown = DeviceOptions { pace: Some("drum".into()), ..options() };
     let error = refusal(&folder.path().join("paced"), &unknown);
@@ -103,24 +103,27 @@ fn two_names_for_one_device_are_refused() {
 }
 
 #[test]
-fn a_new_file_is_for_its_owner_only_and_others_are_told_of() {
+fn new_file_is_private_and_shared_one_reported() {
     use std::os::unix::fs::PermissionsExt;
     for folder in folders() {
         let path = folder.path().join("new");
         let device = open(&path);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
-        assert_eq!((device.made(), device.open_to_others().unwrap()), (Made::File, None));
+        assert_eq!(
+            (device.file_change(), device.permissions_for_others().unwrap()),
+            (FileChange::File, None)
+        );
         drop(device);
         for (mode, told) in [(0o660, None), (0o644, Some(0o644)), (0o602, Some(0o602))] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(open(&path).open_to_others().unwrap(), told, "{mode:o}");
+            assert_eq!(open(&path).permissions_for_others().unwrap(), told, "{mode:o}");
         }
-        assert_eq!(open(&path).made(), Made::Nothing);
+        assert_eq!(open(&path).file_change(), FileChange::Nothing);
     }
 }
 
 #[test]
-fn no_file_is_made_among_the_kernels() {
+fn no_file_is_created_in_kernel_folders() {
     let name = format!("weir-test-{}", std::process::id());
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev", folder.path().join("link")).unwrap();
@@ -156,11 +159,11 @@ fn a_file_is_removed_again_when_opening_it_fails() {
     refusal(&path, &too_large);
     assert!(!path.exists());
     std::fs::write(&path, "").unwrap();
-    assert_eq!(open(&path).made(), Made::Size);
+    assert_eq!(open(&path).file_change(), FileChange::Size);
 }
 
 #[test]
-fn contents_are_told_by_name() {
+fn contents_are_named() {
     for folder in folders() {
         let path = folder.path().join("foreign");
         let device = open(&path);
@@ -188,12 +191,12 @@ fn contents_are_told_by_name() {
 }
 
 #[test]
-fn who_else_uses_a_file_is_told() {
+fn other_user_of_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("used");
     let device = open(&path);
     assert_eq!(device.other_user(), None);
-    match Loop::over(&path) {
+    match LoopDevice::over(&path) {
         Ok(disk) => {
             let user = device.other_user();
             assert_eq!(user, Some(format!("in use by {}", disk.0)));
@@ -217,9 +220,9 @@ fn who_else_uses_a_file_is_told() {
 }
 
 /// A file as a loop device, as long as it lives.
-struct Loop(String);
+struct LoopDevice(String);
 
-impl Loop {
+impl LoopDevice {
     fn over(file: &Path) -> Result<Self, String> {
         let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
         match made {
@@ -232,7 +235,7 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
+impl Drop for LoopDevice {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["--detach", &self.0]).status();
     }
@@ -244,7 +247,7 @@ fn a_block_device_is_used_exclusively() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("disk");
     std::fs::File::create(&file).unwrap().set_len(SIZE.0).unwrap();
-    let disk = match Loop::over(&file) {
+    let disk = match LoopDevice::over(&file) {
         Ok(disk) => disk,
         Err(e) => return println!("skipped: no loop device is to be had here: {e}"),
     };

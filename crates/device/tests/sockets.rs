@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{Rig, rings};
 use weir_device::{DeviceError, Event, Listen, ReactorOptions, Ring, SocketAccess};
-use weir_model::{Bytes, ConnId, Fill, Memory, Nanos};
+use weir_model::{Bytes, ConnId, Memory, Nanos, ReceiveMode};
 
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
@@ -28,7 +28,7 @@ fn local() -> Listen {
 }
 
 /// Runs a test over every ring and kind of socket, with a client connected.
-fn everywhere(test: fn(&mut Rig, ConnId, Client)) {
+fn run_on_all_rings(test: fn(&mut Rig, ConnId, Client)) {
     let folder = tempfile::tempdir().unwrap();
     for ring in rings() {
         println!("{ring:?}, unix");
@@ -58,7 +58,7 @@ fn numbered(len: usize) -> Vec<u8> {
 
 #[test]
 fn bytes_come_back_in_order() {
-    everywhere(|rig, conn, mut client| {
+    run_on_all_rings(|rig, conn, mut client| {
         let talk = in_background(move || {
             client.write_all(&numbered(100_000)).unwrap();
             let mut back = vec![0; 100_000];
@@ -68,7 +68,7 @@ fn bytes_come_back_in_order() {
         let buffer = rig.arena.take(Bytes(100_000)).unwrap();
         let mut got = 0;
         while got < 100_000 {
-            rig.reactor.recv(conn, &[buffer.part(got, 100_000 - got)], Fill::Some);
+            rig.reactor.recv(conn, &[buffer.part(got, 100_000 - got)], ReceiveMode::Any);
             let (_, result) = rig.received();
             got += result.unwrap() as u32;
         }
@@ -81,7 +81,7 @@ fn bytes_come_back_in_order() {
 
 #[test]
 fn a_whole_receive_waits_for_all_of_it_and_spans_buffers() {
-    everywhere(|rig, conn, mut client| {
+    run_on_all_rings(|rig, conn, mut client| {
         let talk = in_background(move || {
             for piece in numbered(50_000).chunks(7_000) {
                 client.write_all(piece).unwrap();
@@ -91,14 +91,14 @@ fn a_whole_receive_waits_for_all_of_it_and_spans_buffers() {
         });
         let (a, b) = (rig.arena.take(Bytes(20_000)).unwrap(), rig.arena.take(Bytes(30_000)).unwrap());
         let parts = [a.part(0, 20_000), b.part(0, 30_000)];
-        rig.reactor.recv(conn, &parts, Fill::Whole);
+        rig.reactor.recv(conn, &parts, ReceiveMode::Full);
         assert_eq!(rig.received(), (conn, Ok(50_000)));
         assert!(rig.arena.bytes(parts[0]) == &numbered(50_000)[..20_000]);
         assert!(rig.arena.bytes(parts[1]) == &numbered(50_000)[20_000..]);
         talk.join().unwrap();
-        rig.reactor.recv(conn, &[a], Fill::Whole);
+        rig.reactor.recv(conn, &[a], ReceiveMode::Full);
         assert_eq!(rig.received(), (conn, Ok(4)), "the stream ended before the buffer was full");
-        rig.reactor.recv(conn, &[a], Fill::Some);
+        rig.reactor.recv(conn, &[a], ReceiveMode::Any);
         assert_eq!(rig.received(), (conn, Ok(0)));
     });
 }
@@ -106,7 +106,7 @@ fn a_whole_receive_waits_for_all_of_it_and_spans_buffers() {
 /// A send of far more bytes than a socket buffers, in more parts than one call takes, to a slow client.
 #[test]
 fn a_large_send_to_a_slow_client_is_finished() {
-    everywhere(|rig, conn, mut client| {
+    run_on_all_rings(|rig, conn, mut client| {
         const LEN: usize = 12_000_000;
         let talk = in_background(move || {
             let mut all = Vec::new();
@@ -132,9 +132,9 @@ fn a_large_send_to_a_slow_client_is_finished() {
 
 #[test]
 fn a_client_that_vanishes_is_noticed_and_others_are_not_disturbed() {
-    everywhere(|rig, conn, client| {
+    run_on_all_rings(|rig, conn, client| {
         let buffer = rig.arena.take(Bytes(4096)).unwrap();
-        rig.reactor.recv(conn, &[buffer], Fill::Whole);
+        rig.reactor.recv(conn, &[buffer], ReceiveMode::Full);
         rig.reactor.wait(Some(rig.reactor.now() + Nanos::millis(1)), &mut rig.events);
         drop(client);
         let (_, result) = rig.received();
@@ -154,11 +154,11 @@ fn a_client_that_vanishes_is_noticed_and_others_are_not_disturbed() {
 
 #[test]
 fn closing_with_commands_in_flight_frees_their_buffers() {
-    everywhere(|rig, conn, mut client| {
+    run_on_all_rings(|rig, conn, mut client| {
         let (inward, outward) =
             (rig.arena.take(Bytes(4096)).unwrap(), rig.arena.take(Bytes::mib(4)).unwrap());
         rig.arena.bytes_mut(inward).fill(0);
-        rig.reactor.recv(conn, &[inward], Fill::Whole);
+        rig.reactor.recv(conn, &[inward], ReceiveMode::Full);
         rig.reactor.send(conn, &[outward; 4]);
         rig.reactor.wait(Some(rig.reactor.now() + Nanos::millis(2)), &mut rig.events);
         rig.reactor.close(conn);
@@ -168,7 +168,7 @@ fn closing_with_commands_in_flight_frees_their_buffers() {
         // Debug builds would panic here if the kernel still had one of them.
         rig.arena.give(inward);
         rig.arena.give(outward);
-        rig.reactor.recv(conn, &[inward], Fill::Some);
+        rig.reactor.recv(conn, &[inward], ReceiveMode::Any);
         rig.reactor.send(conn, &[inward]);
         let mut rest = Vec::new();
         let _ = client.read_to_end(&mut rest);
@@ -176,7 +176,7 @@ fn closing_with_commands_in_flight_frees_their_buffers() {
 }
 
 #[test]
-fn a_closed_connections_name_is_not_used_again() {
+fn closed_connection_id_is_not_reused() {
     for ring in rings() {
         let mut rig = Rig::new(ring, None);
         let listener = rig.reactor.listen(&local()).unwrap();
@@ -216,13 +216,13 @@ fn many_clients_at_once() {
         let mut buffers = std::collections::BTreeMap::new();
         let mut closed = 0;
         while closed < 40 {
-            rig.reactor.wait(Some(rig.reactor.now() + common::PATIENCE), &mut rig.events);
+            rig.reactor.wait(Some(rig.reactor.now() + common::TIMEOUT), &mut rig.events);
             for event in std::mem::take(&mut rig.events) {
                 match event {
                     Event::Accepted { conn, .. } => {
                         let buffer = rig.arena.take(Bytes(1000)).unwrap();
                         buffers.insert(conn, buffer.part(0, 1000));
-                        rig.reactor.recv(conn, &[buffer.part(0, 1000)], Fill::Whole);
+                        rig.reactor.recv(conn, &[buffer.part(0, 1000)], ReceiveMode::Full);
                     }
                     Event::Received { conn, result } => {
                         assert_eq!(result, Ok(1000));
@@ -239,7 +239,7 @@ fn many_clients_at_once() {
 }
 
 #[test]
-fn a_living_server_is_respected_and_a_dead_ones_socket_replaced() {
+fn only_stale_socket_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("server.sock");
     let mut rig = Rig::new(Ring::Auto, None);
@@ -263,7 +263,7 @@ fn a_living_server_is_respected_and_a_dead_ones_socket_replaced() {
 }
 
 #[test]
-fn who_may_connect_to_a_socket_is_set_whatever_the_umask_is() {
+fn socket_permissions_ignore_umask() {
     use std::os::unix::fs::MetadataExt;
     let folder = tempfile::tempdir().unwrap();
     let mut rig = Rig::new(Ring::Auto, None);
@@ -282,7 +282,7 @@ fn who_may_connect_to_a_socket_is_set_whatever_the_umask_is() {
 }
 
 #[test]
-fn a_socket_that_cannot_be_given_away_does_not_stay() {
+fn socket_is_removed_if_chown_fails() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let path = folder.path().join("given.sock");
@@ -339,7 +339,7 @@ fn deadlines_wakers_and_signals_end_a_wait() {
 
 #[test]
 fn a_client_that_closed_its_end_is_reported_before_its_bytes_are_received() {
-    everywhere(|rig, conn, mut client| {
+    run_on_all_rings(|rig, conn, mut client| {
         let hung_up = |rig: &Rig| {
             let mut gone = Vec::new();
             rig.reactor.hung_up(&[conn, ConnId::new(99, 0)], &mut gone);
@@ -353,7 +353,7 @@ fn a_client_that_closed_its_end_is_reported_before_its_bytes_are_received() {
             std::thread::yield_now();
         }
         let buffer = rig.arena.take(Bytes(100)).unwrap();
-        rig.reactor.recv(conn, &[buffer.part(0, 100)], Fill::Some);
+        rig.reactor.recv(conn, &[buffer.part(0, 100)], ReceiveMode::Any);
         assert_eq!(rig.received(), (conn, Ok(6)));
         rig.reactor.close(conn);
         assert_eq!(hung_up(rig), []);

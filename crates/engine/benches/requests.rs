@@ -59,7 +59,7 @@ impl Driver for Outside {
     fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
         self.any = true;
         if self.copies {
-            let done = self.disks.carry_out(&io, &mut self.memory);
+            let done = self.disks.execute(&io, &mut self.memory);
             black_box(done).expect("memory does not fail");
         }
         Some(Ok(()))

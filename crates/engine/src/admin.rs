@@ -132,7 +132,7 @@ pub struct VolumeInfo {
     /// The space of extents that have blocks with too few copies; zero for volumes with one copy.
     pub degraded: Bytes,
     /// Whether the walk that finds those extents is still in progress.
-    pub looking: bool,
+    pub scan_in_progress: bool,
     /// The amount of file-system metadata according to its superblock; `None` if no policy uses it, or there
     /// is no superblock.
     pub metadata: Option<Bytes>,
@@ -176,7 +176,7 @@ impl Task for Admin {
         engine.data.base.core.stopped_changes.is_none()
             && removals.iter().any(|r| {
                 r.stage == Stage::Draining
-                    && is_quiet(
+                    && is_volume_idle(
                         &engine.data.base.core,
                         &engine.data.base.requests,
                         &engine.data.mover,
@@ -193,7 +193,12 @@ impl Task for Admin {
         let ready: Vec<_> = (engine.admin.removals.iter().filter(|r| r.stage == Stage::Draining))
             .map(|r| r.volume)
             .filter(|volume| {
-                is_quiet(&engine.data.base.core, &engine.data.base.requests, &engine.data.mover, *volume)
+                is_volume_idle(
+                    &engine.data.base.core,
+                    &engine.data.base.requests,
+                    &engine.data.mover,
+                    *volume,
+                )
             })
             .collect();
         for volume in ready {
@@ -264,11 +269,11 @@ impl Admin {
         let volumes: Vec<_> = draining.map(|r| r.volume).collect();
         volumes
             .into_iter()
-            .for_each(|volume| self.removal_failed(volume, why_removal_stops(core, verification, volume)));
+            .for_each(|volume| self.removal_failed(volume, removal_stop_error(core, verification, volume)));
     }
 }
 
-fn volume_named(core: &Core, requests: &Requests, name: String) -> Result<VolumeId, AdminError> {
+fn find_volume(core: &Core, requests: &Requests, name: String) -> Result<VolumeId, AdminError> {
     let volume = core.map.catalogue().by_name(&name).filter(|v| !requests.is_being_removed(*v));
     volume.ok_or(AdminError::NotFound(name))
 }
@@ -288,24 +293,24 @@ fn check_copies(core: &Core, copies: u8) -> Result<(), AdminError> {
     }
 }
 
-fn is_quiet(core: &Core, requests: &Requests, mover: &Mover, volume: VolumeId) -> bool {
+fn is_volume_idle(core: &Core, requests: &Requests, mover: &Mover, volume: VolumeId) -> bool {
     let in_flight =
         || requests.active.iter().any(|(_, a)| a.request.volume == volume && a.request.op != Op::Flush);
-    core.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || mover.moves_in(volume))
+    core.is_planted(Mutant::RemovalNotDrained) || !(in_flight() || mover.is_moving_in(volume))
 }
 
 /// Converts the failure of a change to the most helpful error.
-fn failure(core: &Core, verification: &Verification, error: RequestError) -> AdminError {
+fn admin_error(core: &Core, verification: &Verification, error: RequestError) -> AdminError {
     let name = |device: DeviceId| core.map.devices()[device.index()].device_name.clone();
     let damaged = verification.metadata_damage(core).map(name);
     damaged.map_or(AdminError::Failed(error), AdminError::Damaged)
 }
 
 /// Returns why a removal cannot continue now that no more changes are accepted.
-fn why_removal_stops(core: &Core, verification: &Verification, volume: VolumeId) -> AdminError {
+fn removal_stop_error(core: &Core, verification: &Verification, volume: VolumeId) -> AdminError {
     match (core.stopped_changes, core.map.volume(volume)) {
         (Some(StoppedChanges::Stopping), Some(volume)) => AdminError::Stopping(volume.name.clone()),
-        _ => failure(core, verification, RequestError::ReadOnly),
+        _ => admin_error(core, verification, RequestError::ReadOnly),
     }
 }
 
@@ -346,9 +351,9 @@ impl Engine {
 
     /// Finds all extents that lack a copy, synchronously: without a server no task does. Cost: reads the
     /// records of all volumes with two copies.
-    pub fn look_for_all_lacking(&mut self) {
-        while self.data.base.durability.lacking.is_looking() {
-            self.data.base.durability.lacking.walk(&self.data.base.core);
+    pub fn find_missing_copies(&mut self) {
+        while self.data.base.durability.missing_copies.is_scanning() {
+            self.data.base.durability.missing_copies.walk(&self.data.base.core);
         }
     }
 
@@ -357,7 +362,8 @@ impl Engine {
         let extent = self.data.base.core.map.extent().bytes();
         let all = self.data.base.core.map.catalogue().volumes.iter();
         all.filter(|(id, _)| !self.data.base.requests.is_being_removed(**id)).map(move |(id, volume)| {
-            let (degraded, looking) = self.data.base.durability.lacking.degraded(&self.data.base.core, *id);
+            let (degraded, looking) =
+                self.data.base.durability.missing_copies.degraded(&self.data.base.core, *id);
             VolumeInfo {
                 id: *id,
                 name: volume.name.clone(),
@@ -370,11 +376,11 @@ impl Engine {
                     self.data
                         .base
                         .host
-                        .moves_status(&self.data.base.core, self.data.base.host.policies.of(*id))
+                        .moves_status(&self.data.base.core, self.data.base.host.policies.index_of(*id))
                 }),
                 degraded,
-                looking,
-                metadata: self.data.base.host.inference.found(*id),
+                scan_in_progress: looking,
+                metadata: self.data.base.host.inference.metadata_size(*id),
             }
         })
     }
@@ -401,13 +407,17 @@ impl Engine {
             return Err(AdminError::Exists(name));
         }
         if self.data.base.core.stopped_changes.is_some() {
-            return Err(failure(&self.data.base.core, &self.data.base.verification, RequestError::ReadOnly));
+            return Err(admin_error(
+                &self.data.base.core,
+                &self.data.base.verification,
+                RequestError::ReadOnly,
+            ));
         }
-        if !self.data.base.core.map.has_metadata_room() {
+        if !self.data.base.core.map.has_metadata_space() {
             return Err(AdminError::Failed(RequestError::NoSpace));
         }
         let volume = self.data.base.core.map.create_volume(&name, size, hardening, copies);
-        self.data.base.host.policies.settle(
+        self.data.base.host.policies.apply_choice(
             self.data.base.core.now,
             volume,
             &name,
@@ -419,9 +429,13 @@ impl Engine {
     }
 
     fn set_hardening(&mut self, id: AdminId, name: String, hardening: Hardening) -> Result<(), AdminError> {
-        let volume = volume_named(&self.data.base.core, &self.data.base.requests, name)?;
+        let volume = find_volume(&self.data.base.core, &self.data.base.requests, name)?;
         if self.data.base.core.stopped_changes.is_some() {
-            return Err(failure(&self.data.base.core, &self.data.base.verification, RequestError::ReadOnly));
+            return Err(admin_error(
+                &self.data.base.core,
+                &self.data.base.verification,
+                RequestError::ReadOnly,
+            ));
         }
         self.data.base.core.map.set_hardening(volume, hardening);
         self.data.base.durability.wait_for_commit(Waiter::Admin(AdminStep::Changed(id, volume)));
@@ -429,9 +443,13 @@ impl Engine {
     }
 
     fn remove_volume(&mut self, id: AdminId, name: String) -> Result<(), AdminError> {
-        let volume = volume_named(&self.data.base.core, &self.data.base.requests, name)?;
+        let volume = find_volume(&self.data.base.core, &self.data.base.requests, name)?;
         if self.data.base.core.stopped_changes.is_some() {
-            return Err(failure(&self.data.base.core, &self.data.base.verification, RequestError::ReadOnly));
+            return Err(admin_error(
+                &self.data.base.core,
+                &self.data.base.verification,
+                RequestError::ReadOnly,
+            ));
         }
         let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
         self.data.base.core.map.queue(Delta::Intent { id: volume.0, intent });
@@ -446,9 +464,10 @@ impl Engine {
     /// Continues a removal whose extents have all been freed durably.
     pub(crate) fn clearing_ended(&mut self, volume: VolumeId, error: Option<RequestError>) {
         if let Some(error) = error {
-            return self
-                .admin
-                .removal_failed(volume, failure(&self.data.base.core, &self.data.base.verification, error));
+            return self.admin.removal_failed(
+                volume,
+                admin_error(&self.data.base.core, &self.data.base.verification, error),
+            );
         }
         self.admin.set_stage(volume, Stage::Dropping);
         self.data.base.core.map.queue(Delta::DropVolume { id: volume });
@@ -461,34 +480,34 @@ impl Engine {
             (AdminStep::Created(id, volume), error) => {
                 self.admin.creating.retain(|(v, _)| *v != volume);
                 let result = error.map_or(Ok(volume), |error| {
-                    Err(failure(&self.data.base.core, &self.data.base.verification, error))
+                    Err(admin_error(&self.data.base.core, &self.data.base.verification, error))
                 });
                 self.admin.replies.push_back(AdminReply { id, result });
             }
             (AdminStep::Changed(id, volume), error) => {
                 let result = error.map_or(Ok(volume), |error| {
-                    Err(failure(&self.data.base.core, &self.data.base.verification, error))
+                    Err(admin_error(&self.data.base.core, &self.data.base.verification, error))
                 });
                 self.admin.replies.push_back(AdminReply { id, result });
             }
             (AdminStep::RemovalBegun(volume), None) if self.data.base.core.stopped_changes.is_some() => {
                 self.admin.removal_failed(
                     volume,
-                    why_removal_stops(&self.data.base.core, &self.data.base.verification, volume),
+                    removal_stop_error(&self.data.base.core, &self.data.base.verification, volume),
                 );
             }
             (AdminStep::RemovalBegun(volume), None) => self.admin.set_stage(volume, Stage::Draining),
             (AdminStep::RemovalBegun(volume) | AdminStep::Removed(volume), Some(error)) => {
                 self.admin.removal_failed(
                     volume,
-                    failure(&self.data.base.core, &self.data.base.verification, error),
+                    admin_error(&self.data.base.core, &self.data.base.verification, error),
                 );
             }
             (AdminStep::Removed(volume), None) => {
-                self.data.base.durability.doubt.forget_volume(volume);
-                self.data.base.cache.forget_volume(volume);
-                self.data.base.host.inference.forget(volume);
-                self.data.base.host.policies.forget(volume);
+                self.data.base.durability.doubt.remove_volume(volume);
+                self.data.base.cache.invalidate_volume(volume);
+                self.data.base.host.inference.remove_volume(volume);
+                self.data.base.host.policies.remove(volume);
                 self.data.base.requests.removing.retain(|removing| *removing != volume);
                 let done = self.admin.removals.iter().position(|r| r.volume == volume);
                 if let Some(id) = done.and_then(|i| self.admin.removals.swap_remove(i).reply) {

@@ -47,10 +47,10 @@ macro_rules! background {
 }
 
 background!(
-    probing: probe::Probing,
+    probing: probe::IdleProbes,
     surveys: survey::Surveys,
-    unreachable: unreachable::Unreachable,
+    unreachable: unreachable::UnreachableData,
     resync: resync::Resync,
-    reclaim: reclaim::Walk,
+    reclaim: reclaim::ReclaimWalk,
     consolidation: consolidate::Consolidation,
 );

@@ -25,18 +25,18 @@ use weir_policy::Lru;
 /// The maximum number of extents, far beyond any memory.
 const EXTENTS_MAX: usize = u32::MAX as usize - 1;
 /// The number of least recently used extents examined for eviction.
-const LOOKS: usize = 4;
+const EVICTION_CANDIDATES: usize = 4;
 
 /// A cached extent.
 #[derive(Debug)]
-struct Cached {
+struct CachedExtent {
     key: ExtentKey,
     /// The buffer, as long as the extent.
     buffer: Buffer,
     /// Blocks whose bytes equal a read of the devices.
     valid: BlockSet,
     /// Blocks that become valid if the write that put them here succeeds.
-    coming: BlockSet,
+    pending: BlockSet,
     fetch: Option<Fetch>,
 }
 
@@ -56,7 +56,7 @@ pub struct CacheStatus {
     /// The maximum size; zero: the cache is off.
     pub size: Bytes,
     /// The memory in use.
-    pub held: Bytes,
+    pub memory_used: Bytes,
     /// Hits: reads of an extent, or of part of one, answered from the cache.
     pub hits: u64,
     /// Misses: reads of an extent, or of part of one, that the devices answered.
@@ -66,7 +66,7 @@ pub struct CacheStatus {
 /// The extent cache.
 #[derive(Debug)]
 pub(crate) struct ExtentCache {
-    extents: Slab<Cached>,
+    extents: Slab<CachedExtent>,
     order: Lru<ExtentKey, CachedId>,
     pub(crate) counts: CacheStatus,
     planted: Planted,
@@ -95,11 +95,11 @@ impl ExtentCache {
 
     /// Invalidates the blocks: they begin to change, or are in doubt.
     #[inline]
-    pub(crate) fn forget(&mut self, key: ExtentKey, range: BlockRange) {
+    pub(crate) fn invalidate(&mut self, key: ExtentKey, range: BlockRange) {
         if let Some(id) = self.order.get(&key) {
             let cached = &mut self.extents[id.0];
             cached.valid.remove(range);
-            cached.coming.remove(range);
+            cached.pending.remove(range);
             if let Some(fetch) = &mut cached.fetch
                 && !self.planted.is(Mutant::FetchBringsStaleBlocks)
             {
@@ -110,26 +110,26 @@ impl ExtentCache {
 
     /// Makes the bytes of a write that succeeded valid.
     #[inline]
-    pub(crate) fn written(&mut self, key: ExtentKey, range: BlockRange) {
+    pub(crate) fn write_succeeded(&mut self, key: ExtentKey, range: BlockRange) {
         let Some(id) = self.order.get(&key) else { return };
         let cached = &mut self.extents[id.0];
         let end = range.end();
         let mut at = range.first;
-        while let Some(run) = cached.coming.next_run(at, end) {
+        while let Some(run) = cached.pending.next_run(at, end) {
             cached.valid.insert(run);
             at = run.end();
         }
-        cached.coming.remove(range);
+        cached.pending.remove(range);
     }
 
     /// Returns where to copy the bytes of these blocks: `None` if the extent is not cached, or is being
     /// fetched.
-    pub(crate) fn room_for(&mut self, key: ExtentKey, range: BlockRange) -> Option<Buffer> {
+    pub(crate) fn buffer_for(&mut self, key: ExtentKey, range: BlockRange) -> Option<Buffer> {
         let cached = &mut self.extents[self.order.get(&key)?.0];
         if cached.fetch.is_some() {
             return None;
         }
-        cached.coming.insert(range);
+        cached.pending.insert(range);
         if self.planted.is(Mutant::CachedBeforeWritten) {
             cached.valid.insert(range);
         }
@@ -157,7 +157,7 @@ impl ExtentCache {
 
     /// Begins to fetch a run of an extent for a piece. Returns where to read it to; `None` if there is no
     /// memory, or a fetch is in flight.
-    pub(crate) fn begin<M: Memory>(
+    pub(crate) fn begin_fetch<M: Memory>(
         &mut self,
         key: ExtentKey,
         run: BlockRange,
@@ -168,9 +168,9 @@ impl ExtentCache {
         let id = match self.order.get(&key) {
             Some(id) => *id,
             None => {
-                let buffer = self.take(blocks, memory)?;
+                let buffer = self.take_memory(blocks, memory)?;
                 let none = BlockSet::none(blocks);
-                let cached = Cached { key, buffer, valid: none.clone(), coming: none, fetch: None };
+                let cached = CachedExtent { key, buffer, valid: none.clone(), pending: none, fetch: None };
                 let id = CachedId(self.extents.insert(cached));
                 self.order.insert(key, id);
                 id
@@ -181,7 +181,7 @@ impl ExtentCache {
             return None;
         }
         // No change of the extent is in flight: bytes that have not become valid never will.
-        cached.coming = BlockSet::none(blocks);
+        cached.pending = BlockSet::none(blocks);
         cached.valid.remove(run);
         let stale = BlockSet::none(blocks);
         cached.fetch = Some(Fetch { run, stale, waiting: SmallVec::from_slice(&[piece]) });
@@ -189,23 +189,27 @@ impl ExtentCache {
     }
 
     /// Takes memory for an extent: new, or that of an evicted extent.
-    fn take<M: Memory>(&mut self, blocks: u16, memory: &mut M) -> Option<Buffer> {
+    fn take_memory<M: Memory>(&mut self, blocks: u16, memory: &mut M) -> Option<Buffer> {
         let len = Bytes(u64::from(blocks) * BLOCK);
-        if self.counts.held + len <= self.counts.size
+        if self.counts.memory_used + len <= self.counts.size
             && let Some(buffer) = memory.take(len)
         {
-            self.counts.held += len;
+            self.counts.memory_used += len;
             return Some(buffer);
         }
         let can_go = |id: &CachedId| self.extents[id.0].fetch.is_none();
-        let (key, id) =
-            self.order.iter_oldest().take(LOOKS).find(|(_, id)| can_go(id)).map(|(k, id)| (k, *id))?;
+        let (key, id) = self
+            .order
+            .iter_oldest()
+            .take(EVICTION_CANDIDATES)
+            .find(|(_, id)| can_go(id))
+            .map(|(k, id)| (k, *id))?;
         self.order.remove(&key);
         Some(self.extents.remove(id.0).buffer)
     }
 
     /// Ends a fetch, successful or not. Returns the extent and the waiting reads.
-    pub(crate) fn end(&mut self, id: CachedId, fetched: bool) -> Option<(ExtentKey, Fetch)> {
+    pub(crate) fn end_fetch(&mut self, id: CachedId, fetched: bool) -> Option<(ExtentKey, Fetch)> {
         let cached = &mut self.extents[id.0];
         let fetch = cached.fetch.take()?;
         if fetched {
@@ -219,19 +223,19 @@ impl ExtentCache {
     pub(crate) fn remove(&mut self, key: ExtentKey) -> Option<Buffer> {
         let id = self.order.remove(&key)?;
         let buffer = self.extents.remove(id.0).buffer;
-        self.counts.held = Bytes(self.counts.held.0 - u64::from(buffer.len));
+        self.counts.memory_used = Bytes(self.counts.memory_used.0 - u64::from(buffer.len));
         Some(buffer)
     }
 
     /// Invalidates the extents of a removed volume.
-    pub(crate) fn forget_volume(&mut self, volume: VolumeId) {
+    pub(crate) fn invalidate_volume(&mut self, volume: VolumeId) {
         for (_, cached) in self.extents.iter_mut().filter(|(_, cached)| cached.key.volume == volume) {
-            cached.valid = cached.valid.none_of_these();
+            cached.valid = cached.valid.empty_like();
         }
     }
 
     /// Returns all memory.
-    pub(crate) fn give<M: Memory>(self, memory: &mut M) {
+    pub(crate) fn release_memory<M: Memory>(self, memory: &mut M) {
         self.extents.into_iter().for_each(|(_, cached)| memory.give(cached.buffer));
     }
 }
@@ -246,12 +250,12 @@ impl ExtentCache {
     #[inline(never)]
     pub(crate) fn note_write<M: Memory>(&mut self, requests: &Requests, id: PieceId, memory: &mut M) {
         let Piece { key, range, span, buffer, .. } = requests.pieces[id.0 as usize];
-        self.forget(key, range);
+        self.invalidate(key, range);
         let covered = span.covered();
         if buffer == Buffer::EMPTY || covered.is_empty() {
             return;
         }
-        if let Some(to) = self.room_for(key, covered) {
+        if let Some(to) = self.buffer_for(key, covered) {
             let from = u32::from(covered.first - range.first) * BLOCK as u32;
             memory.copy(buffer.part(from, to.len), to);
         }

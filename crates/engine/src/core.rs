@@ -4,7 +4,7 @@
 mod retry;
 
 use crate::StoppedChanges;
-use crate::device::abandoned::Abandoned;
+use crate::device::abandoned::AbandonedCommands;
 use crate::device::views::Views;
 use crate::device::{Device, DurableWrites};
 use crate::flight::{DurableStep, Flight, NewIo, Purpose};
@@ -22,7 +22,7 @@ pub(crate) struct Core {
     /// The devices as policies see them.
     pub(crate) views: Views,
     pub(crate) commands: Commands,
-    pub(crate) abandoned: Abandoned,
+    pub(crate) abandoned: AbandonedCommands,
     pub(crate) notices: Notices,
     /// The reason why changes are no longer accepted, if they are not.
     pub(crate) stopped_changes: Option<StoppedChanges>,
@@ -64,7 +64,7 @@ impl Core {
 
     /// Returns the extents of a device that nothing visible uses and that cannot be allocated yet.
     pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
-        self.map.releasing_extents(device) + self.devices[device.index()].quarantined.extents()
+        self.map.pending_release_extents(device) + self.devices[device.index()].quarantined.extents()
     }
 
     /// Returns the extents on usable devices that can be allocated, now or once their release is durable.
@@ -109,8 +109,8 @@ impl Core {
         }
         device.begin(self.now, &mut flight);
         self.views.set_in_flight(flight.device, device.in_flight());
-        if flight.promises() {
-            flight.promise = Some(device.promises.begin());
+        if flight.is_durability_command() {
+            flight.durability_number = Some(device.durability_order.begin());
             if flight.kind == (IoKind::Write { fua: true })
                 && device.settings.durable_writes == DurableWrites::WriteThenFlush
             {
@@ -124,7 +124,7 @@ impl Core {
     /// Whether a reply must wait until its changes to the map are durable. A write that changes nothing in
     /// the map waits for no commit: with FUA it is a durable write of its device.
     #[inline]
-    pub(crate) fn map_is_durable_when_acknowledged(&self, volume: VolumeId, fua: bool) -> bool {
+    pub(crate) fn needs_durable_map(&self, volume: VolumeId, fua: bool) -> bool {
         let hardens = |v: &weir_map::Volume| v.hardening == Hardening::Write;
         fua || self.map.volume(volume).is_some_and(hardens) && !self.is_planted(Mutant::HardeningIgnored)
     }

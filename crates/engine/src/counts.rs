@@ -1,14 +1,14 @@
 //! Counters that only status and `explain` read.
 
-pub(crate) mod residence;
+pub(crate) mod place_ages;
 pub(crate) mod written;
 
-use residence::Since;
-use written::Written;
+use place_ages::PlaceAges;
+use written::BytesWritten;
 
 /// The counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) since: Since,
-    pub(crate) written: Written,
+    pub(crate) place_ages: PlaceAges,
+    pub(crate) written: BytesWritten,
 }

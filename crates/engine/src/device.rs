@@ -12,21 +12,21 @@ pub(crate) mod routing;
 pub(crate) mod unflushed;
 pub(crate) mod views;
 
-use crate::device::deadline::Watch;
+use crate::device::deadline::Watchdog;
 use crate::device::epochs::Epochs;
-use crate::device::flush_order::Promises;
-use crate::device::measure::Measure;
+use crate::device::flush_order::DurabilityOrder;
+use crate::device::measure::Measurements;
 use crate::device::outstanding::Outstanding;
-use crate::device::pacing::{Ended, Pacing};
+use crate::device::pacing::{EndedCommand, Pacing};
 use crate::device::quarantine::Quarantine;
 use crate::device::routing::Routing;
-use crate::device::unflushed::Unflushed;
-use crate::flight::{Flight, Whose};
-use crate::notice::LostWhy;
+use crate::device::unflushed::UnflushedWrite;
+use crate::flight::{Flight, Origin};
+use crate::notice::LossReason;
 use crate::units::Percent;
 use weir_map::Chunk;
 use weir_model::{IoKind, Nanos, Planted};
-use weir_policy::harm::Use;
+use weir_policy::harm::DeviceUse;
 use weir_policy::placement::MeasuredCommand;
 
 /// The declared properties of a device. Its speed is measured, never declared.
@@ -45,7 +45,7 @@ pub struct DeviceSettings {
     /// The maximum age of the last check that the device still matches its superblock, when a FLUSH or a
     /// durable change is acknowledged. `None`: it is never checked, because it has no superblock. See
     /// [`crate::verify`].
-    pub verified_within: Option<Nanos>,
+    pub verification_max_age: Option<Nanos>,
 }
 
 /// The way a device makes a single write durable.
@@ -72,7 +72,7 @@ impl Default for DeviceSettings {
             sector: 512,
             deadline: Self::DEADLINE,
             durable_writes: DurableWrites::OneCommand,
-            verified_within: None,
+            verification_max_age: None,
         }
     }
 }
@@ -107,7 +107,7 @@ impl ErrorCounts {
 
 /// The response times of 4 KiB reads while the pool was idle.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Idle {
+pub(crate) struct IdleResponse {
     /// The median; `Nanos::MAX` if the reads failed, `None` before the first measurement.
     pub(crate) response: Option<Nanos>,
     /// The first and the third quartile.
@@ -120,7 +120,7 @@ pub(crate) enum Availability {
     InUse,
     /// The device gets no more commands until the pool is opened again.
     Lost {
-        why: LostWhy,
+        reason: LossReason,
         since: Nanos,
     },
 }
@@ -129,16 +129,16 @@ pub(crate) enum Availability {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) settings: DeviceSettings,
-    pub(crate) load: Measure,
+    pub(crate) load: Measurements,
     pub(crate) routing: Routing,
     pub(crate) pacing: Pacing,
     pub(crate) errors: ErrorCounts,
     pub(crate) state: Availability,
-    pub(crate) idle: Idle,
+    pub(crate) idle: IdleResponse,
     pub(crate) epochs: Epochs,
-    watch: Watch,
+    watchdog: Watchdog,
     outstanding: Outstanding,
-    pub(crate) promises: Promises,
+    pub(crate) durability_order: DurabilityOrder,
     pub(crate) quarantined: Quarantine,
 }
 
@@ -146,16 +146,16 @@ impl Device {
     pub(crate) fn new(settings: DeviceSettings, planted: Planted) -> Self {
         Self {
             settings,
-            load: Measure::new(),
+            load: Measurements::new(),
             routing: Routing::default(),
             pacing: Pacing::default(),
             errors: ErrorCounts::default(),
             state: Availability::InUse,
-            idle: Idle::default(),
+            idle: IdleResponse::default(),
             epochs: Epochs::new(settings.volatile_cache, planted),
-            watch: Watch::default(),
+            watchdog: Watchdog::default(),
             outstanding: Outstanding::default(),
-            promises: Promises::default(),
+            durability_order: DurabilityOrder::default(),
             quarantined: Quarantine::default(),
         }
     }
@@ -163,27 +163,33 @@ impl Device {
     /// Notes that a command begins, and stores in its flight when and in which generation it does.
     #[inline]
     pub(crate) fn begin(&mut self, now: Nanos, flight: &mut Flight) {
-        flight.taken = self.load.begin(now);
-        self.watch.begin(now, self.settings.deadline);
+        flight.busy_at_start = self.load.begin(now);
+        self.watchdog.begin(now, self.settings.deadline);
         flight.generation = self.outstanding.begin();
-        self.pacing.begin(flight.purpose.whose());
+        self.pacing.begin(flight.purpose.origin());
         flight.depth = self.load.in_flight();
     }
 
     /// Notes that a command has ended. `share` is the mover's share of the device's time.
     #[inline(always)]
-    pub(crate) fn end(&mut self, now: Nanos, flight: &Flight, whose: Whose, share: Percent) -> Ended {
+    pub(crate) fn end(
+        &mut self,
+        now: Nanos,
+        flight: &Flight,
+        origin: Origin,
+        share: Percent,
+    ) -> EndedCommand {
         let started = flight.started;
-        let took = self.load.end(now, flight.taken);
-        let ended = Ended { whose, started, response: now.since(started), took };
+        let took = self.load.end(now, flight.busy_at_start);
+        let ended = EndedCommand { origin, started, response: now.since(started), service_time: took };
         self.pacing.end(now, ended, share);
         self.outstanding.end(flight.generation);
         ended
     }
 
     /// Returns how the device's time was used since the start.
-    pub(crate) fn used(&self, now: Nanos) -> Use {
-        Use { busy: self.load.busy(now), moved: self.pacing.taken() }
+    pub(crate) fn usage(&self, now: Nanos) -> DeviceUse {
+        DeviceUse { busy: self.load.busy(now), mover_busy: self.pacing.service_time() }
     }
 
     /// Returns the number of commands in flight.
@@ -196,7 +202,7 @@ impl Device {
     pub(crate) fn measure(&mut self, kind: IoKind, command: &MeasuredCommand, now: Nanos) {
         match kind {
             IoKind::Flush => return self.load.note_flush(),
-            IoKind::Read => self.routing.answered(command.size, now),
+            IoKind::Read => self.routing.note_read(command.size, now),
             IoKind::Write { .. } => {}
         }
         self.load.note(command);
@@ -204,8 +210,8 @@ impl Device {
 
     /// Handles a failed flush: returns the writes that are not durable and never will be without being
     /// rewritten. Writes in flight prove nothing by completing.
-    pub(crate) fn doubt(&mut self) -> Vec<Unflushed> {
-        self.epochs.doubt(self.outstanding.close())
+    pub(crate) fn flush_failed(&mut self) -> Vec<UnflushedWrite> {
+        self.epochs.flush_failed(self.outstanding.close())
     }
 
     /// Quarantines space whose release is durable, until every command begun so far has ended.
@@ -214,7 +220,7 @@ impl Device {
     }
 
     /// Returns the next space that no command can touch any more.
-    pub(crate) fn released(&mut self) -> Option<Chunk> {
+    pub(crate) fn next_released(&mut self) -> Option<Chunk> {
         self.quarantined.next(&self.outstanding)
     }
 
@@ -230,19 +236,19 @@ impl Device {
     }
 
     /// Returns the next time to check for overdue commands.
-    pub(crate) fn watch(&self) -> Option<Nanos> {
-        self.watch.due().filter(|_| !self.is_lost() && self.outstanding.any())
+    pub(crate) fn next_overdue_check(&self) -> Option<Nanos> {
+        self.watchdog.due().filter(|_| !self.is_lost() && self.outstanding.is_any_in_flight())
     }
 
     /// Whether it is time to check for overdue commands.
     #[inline]
-    pub(crate) fn is_watch_due(&self, now: Nanos) -> bool {
-        self.watch.due().is_some_and(|due| due <= now) && !self.is_lost()
+    pub(crate) fn is_overdue_check_due(&self, now: Nanos) -> bool {
+        self.watchdog.due().is_some_and(|due| due <= now) && !self.is_lost()
     }
 
-    /// Whether the oldest command, begun at `oldest`, is overdue: see [`Watch`].
+    /// Whether the oldest command, begun at `oldest`, is overdue: see [`Watchdog`].
     pub(crate) fn is_overdue(&mut self, now: Nanos, oldest: Option<Nanos>) -> bool {
-        self.watch.look(now, self.settings.deadline, oldest)
+        self.watchdog.check(now, self.settings.deadline, oldest)
     }
 }
 
@@ -254,40 +260,40 @@ mod tests {
     use weir_model::{DeviceExtent, DeviceId};
 
     #[test]
-    fn space_rests_until_the_commands_begun_before_have_ended() {
+    fn quarantine_ends_after_earlier_commands() {
         let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
         let whole = |n| Chunk::Whole(Whole { device: DeviceId(0), extent: DeviceExtent(n) });
         device.quarantine(whole(0));
-        assert_eq!(device.released(), Some(whole(0)), "nothing is in flight");
+        assert_eq!(device.next_released(), Some(whole(0)), "nothing is in flight");
         let begin = |device: &mut Device| {
             let mut flight = NewIo::flush(DeviceId(0)).flight(Purpose::Metadata(MetadataIo::PagesFlush));
             device.begin(Nanos(0), &mut flight);
             flight
         };
-        let end = |device: &mut Device, flight| device.end(Nanos(0), &flight, Whose::Other, Percent(20));
+        let end = |device: &mut Device, flight| device.end(Nanos(0), &flight, Origin::Other, Percent(20));
         let (a, b) = (begin(&mut device), begin(&mut device));
         device.quarantine(whole(1));
         let c = begin(&mut device);
         device.quarantine(whole(2));
-        assert_eq!(device.released(), None);
+        assert_eq!(device.next_released(), None);
         end(&mut device, b);
         end(&mut device, c);
-        assert_eq!(device.released(), None, "a is still in flight");
+        assert_eq!(device.next_released(), None, "a is still in flight");
         end(&mut device, a);
         assert_eq!(
-            (device.released(), device.released(), device.released()),
+            (device.next_released(), device.next_released(), device.next_released()),
             (Some(whole(1)), Some(whole(2)), None)
         );
     }
 
     #[test]
-    fn what_a_flush_in_flight_covers_is_owed_until_that_flush_has_succeeded() {
+    fn flush_is_needed_until_flush_in_flight_succeeds() {
         let mut device = Device::new(DeviceSettings::default(), Planted::for_tests());
         let id = DeviceId(0);
-        let needs = device.epochs.wrote(id, false);
+        let needs = device.epochs.write_completed(id, false);
         let covered = device.epochs.begin_flush(Nanos(0));
-        assert_eq!(device.epochs.owes(id), needs, "whoever copies it now must wait for the flush");
+        assert_eq!(device.epochs.needed_flush(id), needs, "whoever copies it now must wait for the flush");
         device.epochs.flush_succeeded(covered);
-        assert_eq!(device.epochs.owes(id), None);
+        assert_eq!(device.epochs.needed_flush(id), None);
     }
 }

@@ -3,19 +3,19 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod commit;
+mod commit_waiters;
 pub(crate) mod doubt;
+pub(crate) mod doubt_records;
 pub(crate) mod intents;
-pub(crate) mod lacking;
 pub(crate) mod members;
-pub(crate) mod notes;
-mod waiting;
+pub(crate) mod missing_copies;
 
 use checkpoint::Checkpoint;
 use commit::Commits;
 use doubt::Doubt;
 use intents::Intents;
-use lacking::Lacking;
 use members::Members;
+use missing_copies::MissingCopies;
 
 /// The state of durability.
 #[derive(Debug)]
@@ -25,12 +25,12 @@ pub(crate) struct Durability {
     pub(crate) members: Members,
     pub(crate) intents: Intents,
     pub(crate) doubt: Doubt,
-    pub(crate) lacking: Lacking,
+    pub(crate) missing_copies: MissingCopies,
 }
 
 impl Durability {
     pub(crate) fn new(members: Members) -> Self {
         let (commits, checkpoint, intents, doubt, lacking) = Default::default();
-        Self { commits, checkpoint, members, intents, doubt, lacking }
+        Self { commits, checkpoint, members, intents, doubt, missing_copies: lacking }
     }
 }

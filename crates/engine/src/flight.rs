@@ -8,7 +8,7 @@ use weir_model::{
 
 /// The party that a device command serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum Origin {
     /// The command carries a client's data.
     Client,
     /// The command belongs to the mover.
@@ -19,11 +19,11 @@ pub(crate) enum Whose {
 
 /// The devices that failed to deliver a block. A block has at most one more place than these.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tried([Option<DeviceId>; PLACES_MAX - 1]);
+pub(crate) struct FailedDevices([Option<DeviceId>; PLACES_MAX - 1]);
 
-impl Tried {
+impl FailedDevices {
     /// Returns this set with one more device, or `None` if the set is full.
-    pub(crate) fn and(mut self, device: DeviceId) -> Option<Self> {
+    pub(crate) fn with(mut self, device: DeviceId) -> Option<Self> {
         *self.0.iter_mut().find(|slot| slot.is_none())? = Some(device);
         Some(self)
     }
@@ -66,7 +66,7 @@ pub(crate) enum ReadIo {
     /// Reads several runs together with the holes between them ([`crate::read::gap_read`]).
     Gap(PieceId),
     /// Reads blocks that other places failed to deliver.
-    Failover(PieceId, Tried),
+    Failover(PieceId, FailedDevices),
     /// Reads the blocks around a read, for the cache.
     Fetch(CachedId),
 }
@@ -77,9 +77,9 @@ pub(crate) enum WriteIo {
     /// Writes the piece's bytes.
     Data(PieceId),
     /// Reads an old block whose remaining part the write does not carry.
-    Old(PieceId),
+    ReadOld(PieceId),
     /// Reads an old block that other places failed to deliver.
-    OldFailover(PieceId, Tried),
+    ReadOldFailover(PieceId, FailedDevices),
 }
 
 /// The purpose of a move's device command.
@@ -121,7 +121,9 @@ impl Purpose {
     pub(crate) const fn piece(&self) -> Option<PieceId> {
         match self {
             Self::Read(ReadIo::Run(id) | ReadIo::Gap(id) | ReadIo::Failover(id, _))
-            | Self::Write(WriteIo::Data(id) | WriteIo::Old(id) | WriteIo::OldFailover(id, _)) => Some(*id),
+            | Self::Write(WriteIo::Data(id) | WriteIo::ReadOld(id) | WriteIo::ReadOldFailover(id, _)) => {
+                Some(*id)
+            }
             _ => None,
         }
     }
@@ -135,11 +137,11 @@ impl Purpose {
     }
 
     /// Returns the party to which the command's device time is charged.
-    pub(crate) const fn whose(&self) -> Whose {
+    pub(crate) const fn origin(&self) -> Origin {
         match self {
-            Self::Read(_) | Self::Write(_) => Whose::Client,
-            Self::Mover(_) => Whose::Mover,
-            _ => Whose::Other,
+            Self::Read(_) | Self::Write(_) => Origin::Client,
+            Self::Mover(_) => Origin::Mover,
+            _ => Origin::Other,
         }
     }
 }
@@ -155,11 +157,11 @@ pub(crate) struct Flight {
     pub(crate) started: Nanos,
     pub(crate) generation: u64,
     /// The busy time that each class of commands had used on the device when this command began.
-    pub(crate) taken: Nanos,
+    pub(crate) busy_at_start: Nanos,
     /// Commands at the device when this one began, itself included.
     pub(crate) depth: u32,
     /// The sequence number among the device's flushes and durable writes, if this is one.
-    pub(crate) promise: Option<u64>,
+    pub(crate) durability_number: Option<u64>,
     /// The number of attempts, this one included.
     pub(crate) attempt: u8,
     /// The current step of a durable write that takes two commands.
@@ -198,9 +200,9 @@ impl NewIo {
             buffer,
             started: none,
             generation: 0,
-            taken: none,
+            busy_at_start: none,
             depth: 0,
-            promise: None,
+            durability_number: None,
             attempt: 1,
             step: DurableStep::Whole,
         }
@@ -219,14 +221,13 @@ impl Flight {
 
     /// Returns the devices that failed to deliver this read, given that it failed; `None` if no other place
     /// can exist.
-    pub(crate) fn tried(&self) -> Option<Tried> {
+    pub(crate) fn failed_devices(&self) -> Option<FailedDevices> {
         let before = match self.purpose {
-            Purpose::Read(ReadIo::Failover(_, tried)) | Purpose::Write(WriteIo::OldFailover(_, tried)) => {
-                tried
-            }
-            _ => Tried::default(),
+            Purpose::Read(ReadIo::Failover(_, tried))
+            | Purpose::Write(WriteIo::ReadOldFailover(_, tried)) => tried,
+            _ => FailedDevices::default(),
         };
-        before.and(self.device)
+        before.with(self.device)
     }
 
     /// Returns the command that the device is executing.
@@ -241,20 +242,20 @@ impl Flight {
 
     /// Whether success of the command means that data is durable.
     #[inline]
-    pub(crate) const fn promises(&self) -> bool {
+    pub(crate) const fn is_durability_command(&self) -> bool {
         matches!(self.kind, IoKind::Flush | IoKind::Write { fua: true })
     }
 
     /// Whether a failure may report that an earlier write was lost. The first step of a durable write cannot
     /// report that.
-    pub(crate) const fn fails_promise(&self) -> bool {
-        self.promises() && !matches!(self.step, DurableStep::Writing)
+    pub(crate) const fn may_fail_durability(&self) -> bool {
+        self.is_durability_command() && !matches!(self.step, DurableStep::Writing)
     }
 
     /// Converts a device error to the error for the client.
     pub(crate) fn error(&self, error: IoError) -> RequestError {
         let kind = self.command();
-        if is_full(kind, error, Planted::NONE) {
+        if is_out_of_space(kind, error, Planted::NONE) {
             return RequestError::NoSpace;
         }
         RequestError::Io { device: self.device, kind, at: self.at, len: self.len(), error }
@@ -263,7 +264,7 @@ impl Flight {
 
 /// Whether the command did nothing because the storage below has no space: a plain write to a sparse file on
 /// a full file system, or to a thin device. A durable write may instead report an earlier write's error.
-pub(crate) fn is_full(command: IoKind, error: IoError, planted: Planted) -> bool {
+pub(crate) fn is_out_of_space(command: IoKind, error: IoError, planted: Planted) -> bool {
     let did_nothing = match command {
         IoKind::Write { fua } => !fua || planted.is(Mutant::FullDurableWriteIgnored),
         IoKind::Read | IoKind::Flush => false,

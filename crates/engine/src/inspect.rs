@@ -5,7 +5,7 @@ pub(crate) mod explain;
 pub(crate) mod status;
 
 use crate::durability::doubt::Loss;
-use crate::policy::which::Which;
+use crate::policy::index::PolicyIndex;
 use crate::{Engine, MoverStatus, SpaceStatus};
 use weir_model::{DeviceId, VolumeId};
 use weir_policy::harm::Estimate;
@@ -24,13 +24,13 @@ impl Engine {
 
     /// Returns the number of clients' commands that each device has completed, without those of the mover and
     /// the map.
-    pub fn served(&self) -> impl Iterator<Item = u64> {
+    pub fn client_commands_completed(&self) -> impl Iterator<Item = u64> {
         self.data.base.core.views.all().iter().map(DeviceView::completed)
     }
 
     /// Returns the estimate of all windows of the pool's policy.
-    pub fn judged(&self) -> Estimate {
-        self.data.base.host.moves_status(&self.data.base.core, Which(0)).all
+    pub fn total_estimate(&self) -> Estimate {
+        self.data.base.host.moves_status(&self.data.base.core, PolicyIndex(0)).total
     }
 
     /// Returns a device whose damage makes durable data of some volume, or the metadata, unavailable now or
@@ -41,7 +41,7 @@ impl Engine {
 
     /// Whether superblocks are being written because a member was left behind.
     pub fn is_recording(&self) -> bool {
-        self.data.base.durability.members.are_recording()
+        self.data.base.durability.members.is_recording()
     }
 
     /// Returns the last loss of acknowledged writes of the volume since the start, if there was one.

@@ -20,17 +20,17 @@
 //!
 //! The modules:
 //!
-//! - [`face`]: the entry points. It cuts requests into *pieces*, one per extent, and begins them; it passes
+//! - [`api`]: the entry points. It cuts requests into *pieces*, one per extent, and begins them; it passes
 //!   completions to the module that issued the command, gives up lost devices and stops the engine.
-//!   [`face::pump`] runs due tasks and hands device commands to the [`Driver`].
-//! - [`effect`]: events that a layer raises for the layers above it. [`face`] handles them.
+//!   [`api::pump`] runs due tasks and hands device commands to the [`Driver`].
+//! - [`effect`]: events that a layer raises for the layers above it. [`api`] handles them.
 //! - [`request`]: checks requests and answers them. A piece that changes data first locks its blocks
 //!   ([`request::block_locks`]).
 //! - [`lookup`]: finds blocks in the map. [`flight`]: the purpose of each device command. [`ids`]: ids of
 //!   things in flight. [`notice`]: events for the administrator.
 //! - [`read`]: turns a read piece into device reads at once, each from the place that the policy prefers or
 //!   that is expected to answer soonest ([`policy::route`]); it reads from another place when a device fails
-//!   (`read_elsewhere`). [`cache`]: whole extents in memory.
+//!   (`fail_over`). [`cache`]: whole extents in memory.
 //! - [`mod@write`]: selects the target ([`write::target`]), does the read-modify-write of part-blocks, and
 //!   writes. Volumes with two copies write both ([`write::copies`]), a duplexed write-back area writes two
 //!   slots ([`write::duplex`]); [`write::clear`] trims and zeroes.
@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod api;
 mod background;
 mod base;
 mod cache;
@@ -62,7 +63,6 @@ mod data_path;
 mod device;
 mod durability;
 mod effect;
-mod face;
 mod flight;
 mod ids;
 mod inspect;
@@ -82,23 +82,23 @@ mod walk;
 mod write;
 
 pub use admin::{AdminCommand, AdminError, AdminReply, VolumeInfo};
-pub use background::consolidate::QUIET;
-pub use background::probe::probed;
+pub use api::devices::DeviceEvent;
+pub use api::pump::Driver;
+pub use background::consolidate::QUIET_PERIOD;
+pub use background::probe::probe_extents;
 pub use cache::CacheStatus;
-pub use counts::written::Written;
+pub use counts::written::BytesWritten;
 pub use device::measure::{Load, Responses, ResponsesBySize};
 pub use device::pacing::MoverShare;
 pub use device::{DeviceSettings, DurableWrites, ErrorCounts};
 pub use durability::commit::FlushRules;
 pub use durability::doubt::Loss;
-pub use face::devices::DeviceEvent;
-pub use face::pump::Driver;
 pub use ids::AdminId;
 pub use inspect::activity::Activity;
-pub use inspect::explain::{ExplainError, Explained, ExplainedPlace};
-pub use inspect::status::{DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX, Status};
+pub use inspect::explain::{BlockExplanation, ExplainError, ExplainedPlace};
+pub use inspect::status::{BlockStatus, DeviceState, DeviceStatus, PoolStatus, RunKind, STATUS_EXTENTS_MAX};
 pub use mover::{MOVER_SHARE, MoverStatus};
-pub use notice::{LostWhy, Notice, SpaceKind};
+pub use notice::{LossReason, Notice, SpaceKind};
 pub use options::Options;
 pub use policy::harm::MovesStatus;
 pub use policy::rounds::Remark;
@@ -216,8 +216,8 @@ impl Engine {
         engine.data.base.space.state = space::SpaceState::new(now, used);
         for device in engine.data.base.core.map.absent().iter() {
             engine.data.base.core.devices[device.index()].state =
-                device::Availability::Lost { why: LostWhy::Absent, since: now };
-            engine.data.base.verification.lost(device, LostWhy::Absent);
+                device::Availability::Lost { reason: LossReason::Absent, since: now };
+            engine.data.base.verification.device_lost(device, LossReason::Absent);
         }
         engine.begin_tasks();
         engine.set_options(options);
@@ -228,10 +228,10 @@ impl Engine {
     fn begin_tasks(&mut self) {
         self.background.probing.start(&mut self.data.base.core, &mut self.data.base.space);
         self.admin.resume_removals(&mut self.data.base.core, &mut self.data.base.requests);
-        self.data.base.durability.lacking.look_for_all(&self.data.base.core);
+        self.data.base.durability.missing_copies.begin_scan(&self.data.base.core);
         self.data.base.host.look_for_metadata(&self.data.base.core);
         if !self.data.base.core.map.absent().is_empty() {
-            self.background.unreachable.look(self.data.base.core.now, &self.data.base.core.map);
+            self.background.unreachable.restart_walk(self.data.base.core.now, &self.data.base.core.map);
         }
     }
 
@@ -272,13 +272,13 @@ impl Engine {
     /// Whether the caller should submit requests now. This is back-pressure, not a guarantee.
     pub fn can_accept(&self) -> bool {
         self.data.base.requests.active.len() < REQUESTS_MAX
-            && !self.data.base.core.devices.iter().any(|device| device.epochs.is_behind())
+            && !self.data.base.core.devices.iter().any(|device| device.epochs.must_throttle())
     }
 
     /// Returns the reserved buffers to a memory that outlives the engine.
     pub fn release_memory<M: Memory>(self, memory: &mut M) {
         self.data.base.verification.give(memory);
-        self.data.base.cache.give(memory);
+        self.data.base.cache.release_memory(memory);
         self.data.base.space.scratch.give(memory);
     }
 
@@ -291,9 +291,9 @@ impl Engine {
 // The order matters: a task enables work of those below it, which they do in the same tick.
 task::tasks!(
     space::SpaceState,
-    face::devices::Deadlines,
-    device::abandoned::Abandoned,
-    read::restart::Again,
+    api::devices::Deadlines,
+    device::abandoned::AbandonedCommands,
+    read::restart::Restarts,
     Ranges,
     admin::Admin,
     durability::members::Members,
@@ -305,7 +305,7 @@ task::tasks!(
     verify::Verification,
     Commits,
     durability::checkpoint::Checkpoint,
-    face::stop::LastCheck,
+    api::stop::LastCheck,
     Ready,
 );
 

@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 use std::borrow::Cow;
-use weir_map::{Found, Location, Map, PLACES_MAX, Place, Record, Slot, Value, Whole};
+use weir_map::{ExtentState, Location, Map, PLACES_MAX, Place, Record, Slot, Value, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind};
 
 /// The location of a run of blocks.
@@ -86,7 +86,7 @@ impl Route {
     }
 
     /// Returns the record's places in this order.
-    pub(crate) fn of<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a Place> {
+    pub(crate) fn ordered_places<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a Place> {
         self.order[..usize::from(self.places)].iter().map(|at| &record.places[usize::from(*at)])
     }
 
@@ -98,16 +98,16 @@ impl Route {
 
 /// Returns the record of the extent; `None` if it has neither places nor other state.
 pub(crate) fn record(map: &Map, key: ExtentKey) -> Option<Record> {
-    lent(map, key).map(Cow::into_owned)
+    borrow_record(map, key).map(Cow::into_owned)
 }
 
 /// Like [`record`], but borrowed where the map has a record. Cost: a look-up then.
 #[inline]
-pub(crate) fn lent(map: &Map, key: ExtentKey) -> Option<Cow<'_, Record>> {
+pub(crate) fn borrow_record(map: &Map, key: ExtentKey) -> Option<Cow<'_, Record>> {
     match map.find(key) {
-        Found::Empty => None,
-        Found::Direct(whole) => Value::Direct(whole).into_record(map.extent().blocks()).map(Cow::Owned),
-        Found::Record(record) => Some(record),
+        ExtentState::Empty => None,
+        ExtentState::Direct(whole) => Value::Direct(whole).into_record(map.extent().blocks()).map(Cow::Owned),
+        ExtentState::Record(record) => Some(record),
     }
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn run(
 
 /// Returns the location of a block: in the first place on the route that is valid for it.
 pub(crate) fn source(map: &Map, record: &Record, route: &Route, block: u16) -> Option<Source> {
-    let place = route.of(record).find(|p| p.valid.contains(block))?;
+    let place = route.ordered_places(record).find(|p| p.valid.contains(block))?;
     let device = place.at.id().device;
     let slot = place.slot(block)?;
     let at = map.address(Whole { device, extent: slot.extent }, u32::from(slot.block) * BLOCK as u32);
@@ -171,7 +171,7 @@ pub(crate) fn device_offset(map: &Map, address: Address, range: BlockRange, with
 /// Returns the address of these blocks if exactly one place is valid for any of them, and it has all,
 /// adjacent.
 #[inline(always)]
-pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Address> {
+pub(crate) fn sole_address(record: &Record, range: BlockRange) -> Option<Address> {
     let is_one = range.count == 1;
     let mut holding: Option<&Place> = None;
     for place in &record.places {
@@ -194,7 +194,7 @@ pub(crate) fn alone_in(record: &Record, range: BlockRange) -> Option<Address> {
 }
 
 /// Returns the whole places of a record.
-pub(crate) fn wholes(record: &Record) -> impl Iterator<Item = Whole> + '_ {
+pub(crate) fn whole_places(record: &Record) -> impl Iterator<Item = Whole> + '_ {
     record.places.iter().filter_map(|p| match p.at {
         Location::Whole(whole) => Some(whole),
         Location::Fine { .. } => None,

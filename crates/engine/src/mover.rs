@@ -29,7 +29,7 @@ use crate::request::Requests;
 use crate::request::piece::WaitsFor;
 use crate::units::Percent;
 use slab::Slab;
-use weir_map::{BlockSet, Chunk, Copied, Found, Location, Needs, Record, Slot};
+use weir_map::{BlockSet, Chunk, CopyOutcome, ExtentState, Location, Needs, Record, Slot};
 use weir_model::{
     BLOCK, BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Mutant, Nanos, PlaceId, PlaceKind,
     VolumeId,
@@ -64,13 +64,13 @@ impl Default for Share {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoverStatus {
     /// Moves, copies and refreshes in flight.
-    pub under_way: usize,
+    pub in_flight: usize,
     /// Blocks copied.
     pub copied: u64,
     /// Blocks dropped from a place.
     pub dropped: u64,
     /// Blocks left out because a client wrote them during the move.
-    pub left_out: u64,
+    pub skipped: u64,
     /// Blocks piggybacked on a client's read.
     pub piggybacked: u64,
 }
@@ -90,7 +90,7 @@ impl Mover {
 
 impl Mover {
     /// Whether a move is in flight in the volume.
-    pub(crate) fn moves_in(&self, volume: VolumeId) -> bool {
+    pub(crate) fn is_moving_in(&self, volume: VolumeId) -> bool {
         self.moves.iter().any(|(_, m)| m.key.volume == volume)
     }
 
@@ -117,18 +117,18 @@ impl Mover {
     }
 
     /// Returns until when a move must wait for time of its devices, if it must.
-    fn must_wait(&mut self, core: &mut Core, key: ExtentKey, devices: [DeviceId; 2]) -> Option<Nanos> {
+    fn must_wait_until(&mut self, core: &mut Core, key: ExtentKey, devices: [DeviceId; 2]) -> Option<Nanos> {
         if core.is_mirrored(key) {
             return None;
         }
         let (now, share) = (core.now, self.share());
-        let free = devices.map(|device| core.devices[device.index()].pacing.free_at(now, share));
+        let free = devices.map(|device| core.devices[device.index()].pacing.available_at(now, share));
         let [source, to] = free;
         Some(source.max(to)).filter(|at| *at > now)
     }
 
     /// Whether a mover's write to some of these blocks of a place is in flight.
-    pub(crate) fn mover_writes(&mut self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
+    pub(crate) fn is_writing(&mut self, key: ExtentKey, place: PlaceId, run: BlockRange) -> bool {
         self.moves.iter_mut().any(|(_, m)| m.writes(key, place, run).is_some())
     }
 }
@@ -157,7 +157,7 @@ impl Mover {
 }
 
 /// Returns the part of a range within the extent, or `None` if that is empty or the device does not exist.
-pub(crate) fn sound(core: &Core, blocks: BlockRange, place: PlaceId) -> Option<BlockRange> {
+pub(crate) fn clamp_range(core: &Core, blocks: BlockRange, place: PlaceId) -> Option<BlockRange> {
     let end = blocks.end().min(core.map.extent().blocks());
     let count = end.checked_sub(blocks.first).filter(|count| *count > 0)?;
     (place.device.index() < core.devices.len()).then_some(BlockRange { first: blocks.first, count })
@@ -166,25 +166,25 @@ pub(crate) fn sound(core: &Core, blocks: BlockRange, place: PlaceId) -> Option<B
 /// Whether the metadata area has space for the places that a move adds. For whole places of an extent that
 /// has a record there always is, because a write-back must not wait for space that only it can free; a second
 /// copy is always allowed as well.
-fn has_room_for_move(core: &Core, key: ExtentKey, to: PlaceId) -> bool {
-    let is_owed = core.is_mirrored(key) || matches!(core.map.find(key), Found::Record(_));
+fn has_space_for_move(core: &Core, key: ExtentKey, to: PlaceId) -> bool {
+    let is_owed = core.is_mirrored(key) || matches!(core.map.find(key), ExtentState::Record(_));
     if to.kind == PlaceKind::Whole && is_owed {
-        core.map.has_metadata_room()
+        core.map.has_metadata_space()
     } else {
-        core.map.has_room_for_places()
+        core.map.has_space_for_places()
     }
 }
 
 /// Returns how often devices have lost writes.
-fn doubts(core: &Core) -> u32 {
-    core.devices.iter().map(|device| device.epochs.doubts()).sum()
+fn loss_count(core: &Core) -> u32 {
+    core.devices.iter().map(|device| device.epochs.loss_count()).sum()
 }
 
 impl DataPath {
     /// Returns the mover's counters.
     pub(crate) fn mover_status(&self) -> MoverStatus {
         MoverStatus {
-            under_way: self.mover.moves.len(),
+            in_flight: self.mover.moves.len(),
             dropped: self.base.space.dropped,
             ..self.mover.counts
         }
@@ -192,9 +192,9 @@ impl DataPath {
 
     /// Ends the mover's work in the extent; empty places are released when it is idle.
     fn leave_extent(&mut self, key: ExtentKey) {
-        self.base.requests.locks.tidy_later(key);
+        self.base.requests.locks.request_tidying(key);
         if self.base.requests.locks.end_move(key) {
-            self.base.core.map.give_back(key);
+            self.base.core.map.release_empty_places(key);
             self.base.durability.note_change(&self.base.core);
         }
     }
@@ -207,18 +207,18 @@ impl DataPath {
         alone: bool,
         client_read: Option<PiggybackRead>,
     ) {
-        let Some(blocks) = sound(&self.base.core, blocks, to) else { return };
+        let Some(blocks) = clamp_range(&self.base.core, blocks, to) else { return };
         let all = self.base.core.map.extent().blocks();
         // Volumes with two copies have whole places only, and keep both.
         if self.base.core.is_mirrored(key) && (alone || to.kind == PlaceKind::Fine) {
             return;
         }
-        if matches!(self.base.core.map.find(key), Found::Empty)
+        if matches!(self.base.core.map.find(key), ExtentState::Empty)
             || !self.base.requests.locks.begin_move(key, all)
         {
             return;
         }
-        let Some(buffer) = self.base.space.scratch.for_move(blocks, client_read.is_some()) else {
+        let Some(buffer) = self.base.space.scratch.take_move_buffer(blocks, client_read.is_some()) else {
             return self.leave_extent(key);
         };
         let mut left = BlockSet::none(all);
@@ -227,10 +227,10 @@ impl DataPath {
             key,
             to,
             blocks,
-            alone,
-            left,
+            exclusive: alone,
+            remaining: left,
             buffer,
-            stage: Stage::Begins,
+            stage: Stage::Starting,
             commits: 0,
             failed: false,
         }));
@@ -250,10 +250,10 @@ impl DataPath {
         let Some(record) = lookup::record(&self.base.core.map, key).filter(|_| !stopped) else {
             return self.end_move(id);
         };
-        let taken = self.base.requests.locks.watch(key);
-        let mut todo = taken.none_of_these();
+        let taken = self.base.requests.locks.begin_tracking(key);
+        let mut todo = taken.empty_like();
         record.places.iter().for_each(|p| todo.union(&p.valid));
-        todo.intersect(&task.left);
+        todo.intersect(&task.remaining);
         todo.subtract(&taken);
         if let Some(there) = record.place(to) {
             todo.subtract(&there.valid);
@@ -267,25 +267,25 @@ impl DataPath {
             return self.end_move(id);
         };
         if !self.base.core.is_usable(source.device)
-            || !self.base.core.map.may_have(key, to)
-            || !has_room_for_move(&self.base.core, key, to)
+            || !self.base.core.map.may_add_place(key, to)
+            || !has_space_for_move(&self.base.core, key, to)
         {
             return self.end_move(id);
         }
         // The data read here may come from a cache whose writes are already lost. It must never be written
         // where a block could become valid again in that case.
         let may_return = |core: &Core| {
-            core.map.may_come_back(key, to, run) && !core.is_planted(Mutant::MoveOverReturningPlace)
+            core.map.may_become_valid_again(key, to, run) && !core.is_planted(Mutant::MoveOverReturningPlace)
         };
         let is_free = || self.base.core.map.may_overwrite(key, to, run) && !may_return(&self.base.core);
         if to.kind == PlaceKind::Whole && !is_free() {
             return self.wait_to_move(id);
         }
         // A read by a client costs the move no device time.
-        let client_read = client_read.filter(|client_read| client_read.brings(run, source));
+        let client_read = client_read.filter(|client_read| client_read.covers(run, source));
         let reads_from = if client_read.is_some() { to.device } else { source.device };
-        if let Some(until) = self.mover.must_wait(&mut self.base.core, key, [reads_from, to.device]) {
-            self.mover.moves[id.0].stage = Stage::WaitsForTime(until);
+        if let Some(until) = self.mover.must_wait_until(&mut self.base.core, key, [reads_from, to.device]) {
+            self.mover.moves[id.0].stage = Stage::Paced(until);
             return;
         }
         let Some((destination, count)) = self.destination(id, &record, run.count) else {
@@ -294,12 +294,12 @@ impl DataPath {
         let run = CopyRun {
             blocks: BlockRange { count, ..run },
             destination,
-            source: self.base.core.devices[source.device.index()].epochs.owes(source.device),
-            doubts: doubts(&self.base.core),
+            source: self.base.core.devices[source.device.index()].epochs.needed_flush(source.device),
+            loss_count: loss_count(&self.base.core),
         };
         let task = &mut self.mover.moves[id.0];
         let buffer = task.buffer.part(0, u32::from(count) * BLOCK as u32);
-        task.stage = Stage::Reads { run, client_read: client_read.map(|client_read| client_read.piece) };
+        task.stage = Stage::Reading { run, client_read: client_read.map(|client_read| client_read.piece) };
         if client_read.is_some() {
             self.mover.piggybacked += 1;
             return;
@@ -315,7 +315,7 @@ impl DataPath {
         if task.commits > COMMITS_MAX {
             return self.end_move(id);
         }
-        task.stage = Stage::WaitsForCommit;
+        task.stage = Stage::WaitingForCommit;
         let key = task.key;
         self.base.durability.commits.wait_to_move(key);
     }
@@ -329,7 +329,7 @@ impl DataPath {
         let waiting: Vec<_> =
             self.mover.moves.iter().filter(|(_, m)| m.stage.waits_for_commit()).map(|(id, _)| id).collect();
         for id in waiting {
-            self.mover.moves[id].stage = Stage::Begins;
+            self.mover.moves[id].stage = Stage::Starting;
             self.next_run(MoveId(id), None);
         }
     }
@@ -340,7 +340,7 @@ impl DataPath {
         let (device, is_mirrored) = (task.to.device, record.copies > 1);
         let is_there = record.place(task.to).is_some() && task.to.kind == PlaceKind::Whole;
         // A move of a whole extent takes space for two places only while it lasts.
-        let moves_all = task.alone
+        let moves_all = task.exclusive
             && task.to.kind == PlaceKind::Whole
             && task.blocks.count == self.base.core.map.extent().blocks();
         if !is_there
@@ -361,7 +361,7 @@ impl DataPath {
         if let Some(Location::Whole(whole)) = record.place(task.to).map(|p| &p.at) {
             return Some((Destination { address: Address::Whole(*whole), fresh: false }, count));
         }
-        let wanted = record.copies > 1 && !self.base.space.state.is_waited_for();
+        let wanted = record.copies > 1 && !self.base.space.state.has_waiters();
         let whole = (wanted || self.base.space.has_reserve(&self.base.core, device))
             .then(|| self.base.core.map.allocate(device))??;
         self.base.space.note_used(&mut self.base.core);
@@ -375,7 +375,7 @@ impl DataPath {
         let (key, to, buffer) = (task.key, task.to, task.buffer);
         task.failed |= result.is_err();
         let Some(run) = task.stage.take_read() else { return self.end_move(id) };
-        let mut submitted = task.left.none_of_these();
+        let mut submitted = task.remaining.empty_like();
         submitted.insert(run.blocks);
         if let Some(touched) = self.base.requests.locks.touched(key) {
             submitted.subtract(touched);
@@ -397,8 +397,8 @@ impl DataPath {
             left += 1;
             self.base.core.launch(io, Purpose::Mover(MoverIo::Write(id)));
         }
-        let writing = Writing { submitted, left, needs: None, waiting: Vec::new() };
-        self.mover.moves[id.0].stage = Stage::Writes(run, writing);
+        let writing = Writing { submitted, in_flight: left, needs: None, waiting: Vec::new() };
+        self.mover.moves[id.0].stage = Stage::Writing(run, writing);
     }
 
     /// Handles the end of a command of a move.
@@ -411,38 +411,38 @@ impl DataPath {
 
     /// Handles the end of one write of a move.
     fn move_write_ended(&mut self, id: MoveId, flight: &Flight, result: Result<(), IoError>) {
-        let (doubts, planted) = (doubts(&self.base.core), self.base.core.map.planted());
+        let (doubts, planted) = (loss_count(&self.base.core), self.base.core.map.planted());
         let device = &mut self.base.core.devices[flight.device.index()];
         let Move { key, failed, stage, .. } = &mut self.mover.moves[id.0];
-        let Stage::Writes(_, writing) = stage else { return };
+        let Stage::Writing(_, writing) = stage else { return };
         match result {
             // The epoch of the last write is that of all of them, or later.
             Ok(()) if planted.is(Mutant::MoveNeedsFirstWrite) => {
-                let needs = device.epochs.wrote(flight.device, false);
+                let needs = device.epochs.write_completed(flight.device, false);
                 writing.needs = writing.needs.or(needs);
             }
-            Ok(()) => writing.needs = device.epochs.wrote(flight.device, false),
+            Ok(()) => writing.needs = device.epochs.write_completed(flight.device, false),
             Err(_) => *failed = true,
         }
-        writing.left -= 1;
-        if writing.left > 0 {
+        writing.in_flight -= 1;
+        if writing.in_flight > 0 {
             return;
         }
-        let Stage::Writes(run, Writing { submitted, needs, waiting, .. }) = std::mem::take(stage) else {
+        let Stage::Writing(run, Writing { submitted, needs, waiting, .. }) = std::mem::take(stage) else {
             return;
         };
         // A flush that failed in the meantime may have lost the written data, and the epoch that the source
         // must be flushed for will never be durable. The data read may be in doubt.
         if !planted.is(Mutant::MoveIgnoresLostWrites) {
-            *failed |= doubts != run.doubts || self.base.durability.doubt.has(*key);
+            *failed |= doubts != run.loss_count || self.base.durability.doubt.contains(*key);
         }
         let mut good = submitted;
         if *failed {
-            good = good.none_of_these();
+            good = good.empty_like();
         } else if let Some(touched) = self.base.requests.locks.touched(*key) {
             good.subtract(touched);
         }
-        waiting.into_iter().for_each(|piece| self.base.requests.go_on(piece));
+        waiting.into_iter().for_each(|piece| self.base.requests.make_ready(piece));
         self.end_run(id, run, needs, &good);
     }
 
@@ -451,33 +451,33 @@ impl DataPath {
         let CopyRun { blocks: run, destination: Destination { address, mut fresh }, mut source, .. } = run;
         let task = &mut self.mover.moves[id.0];
         let key = task.key;
-        task.left.remove(run);
+        task.remaining.remove(run);
         let before = lookup::record(&self.base.core.map, key);
         let mut at = run.first;
         let mut kept = BlockSet::none(self.base.core.map.extent().blocks());
         while let Some(part) = good.next_run(at, run.end()) {
             at = part.end();
             let location = address.location_of(run, part);
-            match self.base.core.map.copied(key, location, part, source.take(), needs) {
-                Copied::Yes => kept.insert(part),
-                Copied::Refused => break,
+            match self.base.core.map.add_copy(key, location, part, source.take(), needs) {
+                CopyOutcome::Added => kept.insert(part),
+                CopyOutcome::Refused => break,
             }
         }
         self.mover.counts.copied += u64::from(kept.count());
-        self.mover.counts.left_out += u64::from(run.count) - u64::from(kept.count());
+        self.mover.counts.skipped += u64::from(run.count) - u64::from(kept.count());
         if !kept.is_empty() {
             fresh &= matches!(address, Address::Slots { .. });
             self.base.counts.note_new_place(&self.base.core, key, before.as_ref(), address.place());
             self.base.durability.note_change(&self.base.core);
         }
         if fresh {
-            self.give_up_rest(address, run, &kept);
+            self.quarantine_unused(address, run, &kept);
         }
         self.next_run(id, None);
     }
 
     /// Quarantines the space taken for a run that the extent does not use.
-    fn give_up_rest(&mut self, address: Address, run: BlockRange, kept: &BlockSet) {
+    fn quarantine_unused(&mut self, address: Address, run: BlockRange, kept: &BlockSet) {
         match address {
             Address::Whole(whole) => self.base.quarantine(Chunk::Whole(whole)),
             Address::Slots { device, first, .. } => {
@@ -500,7 +500,7 @@ impl DataPath {
         } else {
             self.base.put_back_run(task.buffer);
         }
-        if task.alone && !task.failed && !self.base.core.changes_have_stopped() {
+        if task.exclusive && !task.failed && !self.base.core.changes_have_stopped() {
             self.drop_elsewhere(task.key, task.to, task.blocks);
         }
         self.leave_extent(task.key);

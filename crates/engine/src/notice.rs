@@ -7,7 +7,7 @@ use weir_model::{Bytes, DeviceId, DeviceOffset, IoError, IoKind, Nanos, VolumeId
 use weir_policy::harm::Estimate;
 
 /// The number of unfetched notices kept; older ones are dropped.
-const KEPT: usize = 64;
+const NOTICES_MAX: usize = 64;
 
 /// The space that a pool may run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,34 +20,34 @@ pub enum SpaceKind {
 
 /// The reason why a device is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LostWhy {
+pub enum LossReason {
     /// The device did not answer a command within its deadline.
     Hung,
     /// The device is gone.
-    Gone,
+    Disconnected,
     /// The device was absent when the pool was opened.
     Absent,
     /// The device is shorter than its superblock says: its file was truncated.
-    CutShort,
+    Truncated,
     /// The device's last page no longer contains its superblock: its file was truncated and has grown again,
     /// or another program wrote there.
     Replaced,
 }
 
-impl LostWhy {
+impl LossReason {
     /// Whether durable data is lost with the device, or may be.
     pub const fn is_damage(self) -> bool {
-        matches!(self, Self::CutShort | Self::Replaced)
+        matches!(self, Self::Truncated | Self::Replaced)
     }
 }
 
-impl fmt::Display for LostWhy {
+impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Hung => "it did not answer in time",
-            Self::Gone => "it is gone",
+            Self::Disconnected => "it is gone",
             Self::Absent => "it was not there when the pool was opened",
-            Self::CutShort => "it has become shorter than its superblock says",
+            Self::Truncated => "it has become shorter than its superblock says",
             Self::Replaced => {
                 "the superblock in its last page is gone: it was truncated and has grown again, or something else wrote to it"
             }
@@ -61,7 +61,7 @@ pub enum Notice {
     /// A space warning threshold was passed.
     Filling {
         /// The space that is filling up.
-        room: SpaceKind,
+        space: SpaceKind,
         /// The threshold.
         at: Percent,
         /// The space used.
@@ -72,7 +72,7 @@ pub enum Notice {
     /// A write found no space of this kind.
     Full(SpaceKind),
     /// A write got space after an earlier one got none.
-    RoomAgain,
+    SpaceAvailable,
     /// A device command failed.
     Failed {
         /// The device.
@@ -86,10 +86,10 @@ pub enum Notice {
         /// The error.
         error: IoError,
         /// Whether the command is retried.
-        again: bool,
+        is_retried: bool,
     },
     /// Writes since the device's last successful flush are lost, or may be.
-    Doubt {
+    WritesInDoubt {
         /// The device.
         device: DeviceId,
         /// Blocks whose only copy is affected: they read as EIO until they are rewritten.
@@ -100,10 +100,10 @@ pub enum Notice {
         /// The device.
         device: DeviceId,
         /// The reason.
-        why: LostWhy,
+        reason: LossReason,
     },
     /// A write found no space below a device: its file system is full, or its thin device is.
-    FullBelow {
+    BackingStoreFull {
         /// The device.
         device: DeviceId,
         /// The write's offset on the device.
@@ -132,7 +132,7 @@ pub enum Notice {
         len: Bytes,
     },
     /// There are more unreachable ranges than were reported one by one.
-    UnreachableInAll {
+    UnreachableTotal {
         /// The number of all ranges.
         ranges: u64,
         /// The bytes of all ranges.
@@ -150,7 +150,7 @@ pub enum Notice {
         pause: Nanos,
     },
     /// A policy's moves are no longer paused.
-    MovesAgain {
+    MovesResumed {
         /// The volume that has this policy as its own; `None` for the pool's policy.
         volume: Option<VolumeId>,
         /// The policy.
@@ -166,7 +166,7 @@ pub enum Notice {
         remark: &'static str,
     },
     /// An earlier remark no longer applies.
-    RemarkOver {
+    RemarkCleared {
         /// The volume that has this policy as its own; `None` for the pool's policy.
         volume: Option<VolumeId>,
         /// The policy.
@@ -187,7 +187,7 @@ pub(crate) struct Notices(VecDeque<Notice>);
 
 impl Notices {
     pub(crate) fn push(&mut self, notice: Notice) {
-        if self.0.len() == KEPT {
+        if self.0.len() == NOTICES_MAX {
             self.0.pop_front();
         }
         self.0.push_back(notice);

@@ -5,7 +5,7 @@ use crate::mover::MOVER_SHARE;
 use crate::space::SpaceRules;
 use crate::units::Percent;
 use weir_model::{Bytes, Seed};
-use weir_policy::harm::Moves;
+use weir_policy::harm::MoveControl;
 
 /// The options of an engine, set once at its start. The defaults equal those of a pool file, except
 /// [`SpaceRules::extra`] and [`SpaceRules::quiet`].
@@ -20,7 +20,7 @@ pub struct Options {
     /// cache off.
     pub extent_cache: Bytes,
     /// Whether policies' moves are judged, and by which rules.
-    pub moves: Moves,
+    pub moves: MoveControl,
     /// The rules for flushes that no client requests.
     pub flushes: FlushRules,
     /// The seed of the policies' random numbers.
@@ -33,7 +33,7 @@ impl Default for Options {
             space: SpaceRules::default(),
             mover_share: MOVER_SHARE,
             extent_cache: Bytes(0),
-            moves: Moves::default(),
+            moves: MoveControl::default(),
             flushes: FlushRules::default(),
             seed: Seed(0),
         }

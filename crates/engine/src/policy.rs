@@ -5,11 +5,11 @@ pub(crate) mod actions;
 pub(crate) mod advice;
 pub(crate) mod fs_metadata;
 pub(crate) mod harm;
+pub(crate) mod index;
 pub(crate) mod registry;
 pub(crate) mod rounds;
 pub(crate) mod route;
 pub(crate) mod runs;
-pub(crate) mod which;
 
 use actions::Actions;
 use advice::Advice;

@@ -8,27 +8,27 @@ use crate::DataPath;
 use crate::core::Core;
 use crate::flight::{Flight, NewIo, Purpose, ReadIo};
 use crate::ids::PieceId;
-use crate::lookup::{self, Plan, Source, alone_in};
+use crate::lookup::{self, Plan, Source, sole_address};
 use crate::policy::Host;
 use crate::policy::advice::places_of;
 use crate::policy::route;
 use crate::read::gap_read::GapRead;
 use crate::request::Requests;
 use crate::request::piece::{Piece, PieceState, Reading};
-use weir_map::{BlockSet, Found, Record, Whole};
+use weir_map::{BlockSet, ExtentState, Record, Whole};
 use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory, Mutant};
 use weir_policy::placement::Places;
 
 /// The state of reads.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    pub(crate) again: restart::Again,
+    pub(crate) restarts: restart::Restarts,
     pub(crate) gap_reads: gap_read::GapReads,
 }
 
 impl Reads {
     pub(crate) fn new() -> Self {
-        Self { again: restart::Again::default(), gap_reads: gap_read::GapReads::new() }
+        Self { restarts: restart::Restarts::default(), gap_reads: gap_read::GapReads::new() }
     }
 }
 
@@ -41,7 +41,7 @@ impl Reads {
         key: ExtentKey,
         range: BlockRange,
     ) -> Option<(Plan, Option<GapRead>)> {
-        let record = lookup::lent(&core.map, key)?;
+        let record = lookup::borrow_record(&core.map, key)?;
         let route = route::route(core, host, key.volume, &record, range);
         let has_holes = range.count > 1
             && !record.places.iter().any(|place| place.valid.contains_all(range))
@@ -51,10 +51,10 @@ impl Reads {
             true => gap_read::plan_around_holes(core, &record, route, range),
             false => (lookup::plan(&core.map, &record, &route, range), None),
         };
-        if !can_probe || !route::is_probe_drawn(host) {
+        if !can_probe || !route::draw_probe(host) {
             return plan.iter().any(|(_, source)| source.is_some()).then_some((plan, gap));
         }
-        let record = lookup::lent(&core.map, key)?;
+        let record = lookup::borrow_record(&core.map, key)?;
         Some((
             lookup::plan(&core.map, &record, &route::probe_first(core, &record, route, range), range),
             None,
@@ -64,8 +64,8 @@ impl Reads {
 
 /// Counts one more command of a read piece that is about to begin.
 pub(crate) fn expect_read(requests: &mut Requests, id: PieceId) {
-    if let PieceState::Reads(reading) = &mut requests.pieces[id.0 as usize].state {
-        reading.left += 1;
+    if let PieceState::Reading(reading) = &mut requests.pieces[id.0 as usize].state {
+        reading.in_flight += 1;
     }
 }
 
@@ -74,28 +74,30 @@ impl DataPath {
     #[inline]
     pub(crate) fn start_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let goes_past = !self.base.cache.is_on()
-            || self.base.durability.doubtful(&self.base.core, &self.base.requests, id).is_some();
+            || self.base.durability.doubt_error(&self.base.core, &self.base.requests, id).is_some();
         if goes_past || !self.read_cached(id, memory) {
-            self.read_past_cache(id, memory);
+            self.read_uncached(id, memory);
         }
     }
 
     /// Reads from the devices: in one command if a single place has all blocks, else as planned
     /// (`read_found`).
     #[inline]
-    pub(crate) fn read_past_cache<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+    pub(crate) fn read_uncached<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let key = self.base.requests.pieces[id.0 as usize].key;
         let alone = match self.base.core.map.find(key) {
-            Found::Direct(whole) if self.base.durability.doubt.is_empty() => {
+            ExtentState::Direct(whole) if self.base.durability.doubt.is_empty() => {
                 return self.read_directly(id, whole);
             }
-            Found::Record(record) if self.base.durability.doubt.is_empty() => self.alone(id, &record),
+            ExtentState::Record(record) if self.base.durability.doubt.is_empty() => {
+                self.sole_source(id, &record)
+            }
             _ => None,
         };
         match alone {
             Some((source, places)) => {
                 self.base.report_access(id, |_| places);
-                self.read_one(id, source);
+                self.read_single(id, source);
             }
             None => self.read_found(id, memory),
         }
@@ -105,12 +107,13 @@ impl DataPath {
     /// are adjacent there, and the read need not wait for copies being written. Also returns the block
     /// locations if the policy wants reports.
     #[inline(never)]
-    fn alone(&self, id: PieceId, record: &Record) -> Option<(Source, Places)> {
-        let Piece { key, range, takes_blocks, reported, .. } = self.base.requests.pieces[id.0 as usize];
-        if !takes_blocks && self.is_being_copied(key, range) {
+    fn sole_source(&self, id: PieceId, record: &Record) -> Option<(Source, Places)> {
+        let Piece { key, range, locks_blocks: takes_blocks, reported, .. } =
+            self.base.requests.pieces[id.0 as usize];
+        if !takes_blocks && self.is_being_mirrored(key, range) {
             return None;
         }
-        let address = alone_in(record, range)?;
+        let address = sole_address(record, range)?;
         let source = Source {
             device: address.place().device,
             at: lookup::device_offset(&self.base.core.map, address, range, 0),
@@ -124,20 +127,20 @@ impl DataPath {
         let range = self.base.requests.pieces[id.0 as usize].range;
         let at = self.base.core.map.address(whole, u32::from(range.first) * BLOCK as u32);
         self.base.report_access(id, |base| base.place_of_whole(whole, range));
-        self.read_one(id, Source { device: whole.device, at });
+        self.read_single(id, Source { device: whole.device, at });
     }
 
     /// Whether a read of these blocks must wait for writes to both copies.
     #[inline]
-    fn is_being_copied(&self, key: ExtentKey, range: BlockRange) -> bool {
+    fn is_being_mirrored(&self, key: ExtentKey, range: BlockRange) -> bool {
         self.base.mirror.is_writing(key, range) && !self.base.core.is_planted(Mutant::ReadBesideCopies)
     }
 
     /// Reads the whole piece in one command.
     #[inline(always)]
-    fn read_one(&mut self, id: PieceId, source: Source) {
+    fn read_single(&mut self, id: PieceId, source: Source) {
         let piece = &mut self.base.requests.pieces[id.0 as usize];
-        piece.state = PieceState::Reads(Reading::new(1, (true, false)));
+        piece.state = PieceState::Reading(Reading::new(1, (true, false)));
         let (Source { device, at }, buffer) = (source, piece.buffer);
         self.base.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
         self.piggyback_move(id, source);
@@ -148,19 +151,19 @@ impl DataPath {
     fn read_found<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &self.base.requests.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
-        if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {
+        if let Some(error) = self.base.durability.doubt_error(&self.base.core, &self.base.requests, id) {
             self.base.requests.pieces[id.0 as usize].error = Some(error);
             return self.base.piece_ended(id);
         }
-        let is_written = !piece.takes_blocks && self.is_being_copied(key, range);
+        let is_written = !piece.locks_blocks && self.is_being_mirrored(key, range);
         let reports = self.base.host.policies.watches(key.volume).accesses;
         let places = match self.base.core.map.find(key) {
-            Found::Direct(whole) => return self.read_directly(id, whole),
-            Found::Record(_) if is_written => {
-                return self.base.requests.read_in_turn(id);
+            ExtentState::Direct(whole) => return self.read_directly(id, whole),
+            ExtentState::Record(_) if is_written => {
+                return self.base.requests.lock_read(id);
             }
-            Found::Record(record) if reports => places_of(&record, range),
-            Found::Record(_) | Found::Empty => Places::NONE,
+            ExtentState::Record(record) if reports => places_of(&record, range),
+            ExtentState::Record(_) | ExtentState::Empty => Places::NONE,
         };
         self.base.report_access(id, |_| places);
         match self.reads.plan_read(&self.base.core, &mut self.base.host, key, range) {
@@ -176,7 +179,7 @@ impl DataPath {
     /// request may have data: a request that is all zeros carries a flag instead.
     fn read_zeros<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.base.requests.pieces[id.0 as usize];
-        piece.state = PieceState::Reads(Reading::new(0, (false, true)));
+        piece.state = PieceState::Reading(Reading::new(0, (false, true)));
         if self.base.requests.active[piece.request.0].request.len.0 > u64::from(piece.span.len) {
             memory.bytes_mut(piece.buffer).fill(0);
         }
@@ -189,7 +192,7 @@ impl DataPath {
         let reads = plan.iter().filter(|(_, source)| source.is_some()).count();
         let holes = reads < plan.len();
         let left = if first_counts { 1 } else { reads as u32 };
-        piece.state = PieceState::Reads(Reading::new(left, (true, holes)));
+        piece.state = PieceState::Reading(Reading::new(left, (true, holes)));
         for (run, source) in plan {
             let part = self.base.requests.pieces[id.0 as usize].part(*run);
             match *source {
@@ -210,14 +213,8 @@ impl DataPath {
     /// meantime are zeros. The reads begin at once, unless the device may still change the buffer or copies
     /// are being written: then the piece restarts. Returns `false` if some block is on no other usable
     /// device.
-    fn read_elsewhere<M: Memory>(
-        &mut self,
-        id: PieceId,
-        flight: &Flight,
-        error: IoError,
-        memory: &mut M,
-    ) -> bool {
-        let Some(tried) = flight.tried() else { return false };
+    fn fail_over<M: Memory>(&mut self, id: PieceId, flight: &Flight, error: IoError, memory: &mut M) -> bool {
+        let Some(tried) = flight.failed_devices() else { return false };
         let piece = &self.base.requests.pieces[id.0 as usize];
         let volume = piece.key.volume;
         let before = flight.buffer.at - piece.buffer.at;
@@ -227,13 +224,13 @@ impl DataPath {
             .unwrap_or_else(|| self.base.core.map.empty_record(piece.key));
         let mut record = all.clone();
         record.places.retain(|p| !tried.contains(p.device()) && self.base.core.is_usable(p.device()));
-        let known = (range.first..range.end()).all(|b| record.holds(b) || !all.holds(b));
-        if !known || self.base.durability.doubtful(&self.base.core, &self.base.requests, id).is_some() {
+        let known = (range.first..range.end()).all(|b| record.has_block(b) || !all.has_block(b));
+        if !known || self.base.durability.doubt_error(&self.base.core, &self.base.requests, id).is_some() {
             return false;
         }
-        let written = !piece.takes_blocks && self.is_being_copied(piece.key, range);
+        let written = !piece.locks_blocks && self.is_being_mirrored(piece.key, range);
         if written || self.base.core.abandoned.uses(flight.buffer) {
-            self.base.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+            self.base.requests.pieces[id.0 as usize].restart(Some(flight.error(error)));
             return true;
         }
         let route = route::route(&self.base.core, &self.base.host, volume, &record, range);
@@ -253,20 +250,21 @@ impl DataPath {
 
     /// Marks the copy of a mirrored volume that could not be read as invalid for these blocks, so that it is
     /// rewritten from the other copy.
-    fn replace_unreadable(&mut self, id: PieceId, flight: &Flight) {
+    fn invalidate_unreadable(&mut self, id: PieceId, flight: &Flight) {
         let Piece { key, range, buffer, .. } = self.base.requests.pieces[id.0 as usize];
-        if !self.base.core.is_mirrored(key) || self.base.requests.locks.is_taken(key) {
+        if !self.base.core.is_mirrored(key) || self.base.requests.locks.is_in_use(key) {
             return;
         }
         let block = |at: u64| range.first + ((at - buffer.at) / weir_model::BLOCK) as u16;
         let (first, end) = (block(flight.buffer.at), block(flight.buffer.at + u64::from(flight.buffer.len)));
         let Some(record) = lookup::record(&self.base.core.map, key) else { return };
-        let bad = lookup::wholes(&record).map(|whole| whole.device).find(|device| *device != flight.device);
+        let bad =
+            lookup::whole_places(&record).map(|whole| whole.device).find(|device| *device != flight.device);
         let Some(bad) = bad.filter(|device| self.base.core.is_usable(*device)) else { return };
         let mut blocks = BlockSet::none(self.base.core.map.extent().blocks());
         blocks.insert(BlockRange { first, count: end - first });
-        self.base.core.map.doubt(key, bad, &blocks);
-        self.base.durability.lacking.note(&self.base.core, key);
+        self.base.core.map.invalidate_doubtful(key, bad, &blocks);
+        self.base.durability.missing_copies.note(&self.base.core, key);
         self.base.durability.note_change(&self.base.core);
     }
 
@@ -297,33 +295,33 @@ impl DataPath {
             self.piggyback_read_ended(id, flight, result, memory);
         }
         if result.is_ok() && !matches!(flight.purpose, Purpose::Read(ReadIo::Run(_))) {
-            self.replace_unreadable(id, flight);
+            self.invalidate_unreadable(id, flight);
         }
-        let saved = result.is_err_and(|error| self.read_elsewhere(id, flight, error, memory));
+        let saved = result.is_err_and(|error| self.fail_over(id, flight, error, memory));
         if let (Err(error), false) = (result, saved) {
             // The device may have been given up in the meantime, with writes to these blocks.
             let error = self
                 .base
                 .durability
-                .doubtful(&self.base.core, &self.base.requests, id)
+                .doubt_error(&self.base.core, &self.base.requests, id)
                 .unwrap_or_else(|| flight.error(error));
             self.base.requests.pieces[id.0 as usize].error.get_or_insert(error);
         }
-        self.part_read(id, memory);
+        self.read_part_ended(id, memory);
     }
 
     /// Counts the end of one command of a read piece; the last one ends the piece, or restarts it.
     #[inline]
-    pub(crate) fn part_read<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
+    pub(crate) fn read_part_ended<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let piece = &mut self.base.requests.pieces[id.0 as usize];
-        let PieceState::Reads(reading) = &mut piece.state else { return };
-        reading.left -= 1;
-        if reading.left > 0 {
+        let PieceState::Reading(reading) = &mut piece.state else { return };
+        reading.in_flight -= 1;
+        if reading.in_flight > 0 {
             return;
         }
-        match (reading.take_again(), piece.error) {
-            (Some(Some(error)), None) => self.read_again(id, error, memory),
-            (Some(None), None) => self.base.requests.read_in_turn(id),
+        match (reading.take_restart(), piece.error) {
+            (Some(Some(error)), None) => self.restart_read(id, error, memory),
+            (Some(None), None) => self.base.requests.lock_read(id),
             _ => self.base.piece_ended(id),
         }
     }

@@ -60,16 +60,16 @@ impl Base {
     #[inline(always)]
     pub(crate) fn activate(&mut self, request: Request, answer: Answer) -> ActiveId {
         let next = request.offset;
-        let continues = self.host.continues(&request);
+        let continues = self.host.note_request(&request);
         ActiveId(self.requests.active.insert(Active {
             request,
             submitted: self.core.now,
-            left: 0,
+            pieces_left: 0,
             error: None,
             found: (false, false),
-            commit: answer == Answer::None,
-            next,
-            continues,
+            needs_commit: answer == Answer::None,
+            next_offset: next,
+            run_length: continues,
             answer,
         }))
     }
@@ -103,9 +103,9 @@ impl Base {
     }
 
     /// Notes that no more pieces of the request will be made.
-    pub(crate) fn piece_made(&mut self, id: ActiveId) {
-        self.requests.active[id.0].left -= 1;
-        if self.requests.active[id.0].left == 0 {
+    pub(crate) fn pieces_complete(&mut self, id: ActiveId) {
+        self.requests.active[id.0].pieces_left -= 1;
+        if self.requests.active[id.0].pieces_left == 0 {
             self.request_ended(id);
         }
     }
@@ -115,7 +115,7 @@ impl Base {
     #[inline(always)]
     pub(crate) fn request_ended(&mut self, id: ActiveId) {
         let active = &self.requests.active[id.0];
-        if active.error.is_none() && active.commit {
+        if active.error.is_none() && active.needs_commit {
             self.durability.wait_for_commit(Waiter::Request(id));
         } else if active.error.is_none() && active.request.fua {
             let round = self.verification.verify_devices(&mut self.core);
@@ -145,7 +145,7 @@ impl Base {
         };
         let mut buffer = request.buffer;
         if let Some(kept) = buffer.filter(|b| self.core.abandoned.uses(*b)) {
-            self.core.abandoned.keep(kept);
+            self.core.abandoned.defer_release(kept);
             buffer = None;
         }
         let result = error.map_or(Ok(shape), Err);

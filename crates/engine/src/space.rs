@@ -23,14 +23,14 @@ pub(crate) mod extra;
 mod fill_rate;
 mod gauge;
 mod give_up;
-mod lack;
 mod quarantine;
 pub(crate) mod reclaim;
 pub(crate) mod scratch;
+mod shortage;
 
 use fill_rate::FillRate;
 use gauge::Gauge;
-use lack::Lack;
+use shortage::Shortage;
 
 /// The state of the pool's space.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ const WAITING_MAX: usize = 64;
 /// The maximum buffer memory of pieces that wait for space, for the same reason.
 const WAITING_BYTES_MAX: Bytes = Bytes::mib(8);
 /// The minimum time between two notices that the pool is full, or is no longer.
-const NOTICE_AFTER: Nanos = Nanos::secs(10);
+const NOTICE_INTERVAL: Nanos = Nanos::secs(10);
 
 /// The handling of a write that needs space when there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub enum WhenFull {
     /// (each within one extent) and 8 MiB wait at a time; more are refused at once.
     Wait {
         /// The maximum wait.
-        at_most: Nanos,
+        timeout: Nanos,
     },
 }
 
@@ -111,7 +111,7 @@ impl Default for SpaceRules {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpaceStatus {
     /// The total size of all volumes, times their copies: the space that clients may come to use.
-    pub promised: Bytes,
+    pub provisioned: Bytes,
     /// Space for data on the devices.
     pub total: Bytes,
     /// Space in visible use.
@@ -146,9 +146,9 @@ pub(crate) struct SpaceState {
     data: Gauge,
     metadata: Gauge,
     full: Option<SpaceKind>,
-    lack: Lack,
+    shortage: Shortage,
     refused: u64,
-    rate: FillRate,
+    fill_rate: FillRate,
     /// The last report, and its time.
     reported: Option<(Option<SpaceKind>, Nanos)>,
 }
@@ -163,9 +163,9 @@ impl SpaceState {
             data: Gauge::default(),
             metadata: Gauge::default(),
             full: None,
-            lack: Lack::default(),
+            shortage: Shortage::default(),
             refused: 0,
-            rate: FillRate::new(now, used),
+            fill_rate: FillRate::new(now, used),
             reported: None,
         }
     }
@@ -178,7 +178,7 @@ impl SpaceState {
 
     /// Whether a piece waits for space.
     #[inline]
-    pub(crate) fn is_waited_for(&self) -> bool {
+    pub(crate) fn has_waiters(&self) -> bool {
         !self.waiting.is_empty()
     }
 }
@@ -207,25 +207,25 @@ impl Space {
     }
 
     /// Whether space is available again, after a write lacked this kind.
-    fn has_room_again(&self, core: &Core, lacking: SpaceKind) -> bool {
-        match lacking {
-            SpaceKind::Data => self.state.lack.is_over(core.available_extents()),
-            SpaceKind::Metadata => core.map.has_metadata_room(),
+    fn has_space_again(&self, core: &Core, kind: SpaceKind) -> bool {
+        match kind {
+            SpaceKind::Data => self.state.shortage.is_over(core.available_extents()),
+            SpaceKind::Metadata => core.map.has_metadata_space(),
         }
     }
 
     /// Notes that a write found space: the pool is not full.
-    fn note_room(&mut self, core: &mut Core) {
+    fn note_space(&mut self, core: &mut Core) {
         self.state.full = None;
-        self.reclaim.note_room();
+        self.reclaim.note_space();
         self.report_full(core);
         self.note_used(core);
     }
 
-    fn note_full(&mut self, core: &mut Core, lacking: SpaceKind) {
-        self.state.full = Some(lacking);
-        self.state.lack =
-            Lack::of(core.available_extents(), core.data_space().1.0 / core.map.extent().bytes().0);
+    fn note_full(&mut self, core: &mut Core, kind: SpaceKind) {
+        self.state.full = Some(kind);
+        self.state.shortage =
+            Shortage::new(core.available_extents(), core.data_space().1.0 / core.map.extent().bytes().0);
         self.report_full(core);
     }
 
@@ -233,29 +233,29 @@ impl Space {
     /// change many times a second.
     fn report_full(&mut self, core: &mut Core) {
         let (reported, recently) = match self.state.reported {
-            Some((reported, at)) => (reported, core.now.since(at) < NOTICE_AFTER),
+            Some((reported, at)) => (reported, core.now.since(at) < NOTICE_INTERVAL),
             None => (None, false),
         };
         if reported != self.state.full && !recently {
             self.state.reported = Some((self.state.full, core.now));
-            core.notices.push(self.state.full.map_or(Notice::RoomAgain, Notice::Full));
+            core.notices.push(self.state.full.map_or(Notice::SpaceAvailable, Notice::Full));
         }
     }
 
     /// Notes that the space use has changed.
     pub(crate) fn note_used(&mut self, core: &mut Core) {
-        if self.state.full.is_some_and(|lacking| self.has_room_again(core, lacking)) {
+        if self.state.full.is_some_and(|lacking| self.has_space_again(core, lacking)) {
             self.state.full = None;
             self.report_full(core);
         }
         let (used, total) = core.data_space();
-        self.state.rate.note(core.now, used);
+        self.state.fill_rate.note(core.now, used);
         if let Some(at) = self.state.data.note(&self.state.rules.warn_at, used.0, total.0) {
-            core.notices.push(Notice::Filling { room: SpaceKind::Data, at, used, total });
+            core.notices.push(Notice::Filling { space: SpaceKind::Data, at, used, total });
         }
-        let (used, total) = core.map.metadata_need();
+        let (used, total) = core.map.metadata_requirement();
         if let Some(at) = self.state.metadata.note(&self.state.rules.warn_at, used.0, total.0) {
-            core.notices.push(Notice::Filling { room: SpaceKind::Metadata, at, used, total });
+            core.notices.push(Notice::Filling { space: SpaceKind::Metadata, at, used, total });
         }
     }
 }
@@ -275,19 +275,19 @@ impl Space {
         self.state.expires = None;
         self.state.waiting_bytes = Bytes(0);
         let waiting = std::mem::take(&mut self.state.waiting);
-        waiting.into_iter().for_each(|id| requests.go_on(id));
+        waiting.into_iter().for_each(|id| requests.make_ready(id));
     }
 
     /// Whether copies may take space there: not while requests wait for space, and not the last reserve.
     pub(crate) fn has_reserve(&self, core: &Core, device: DeviceId) -> bool {
         let there = core.map.space(device);
-        !self.state.is_waited_for() && there.free() > there.extents() / RESERVE
+        !self.state.has_waiters() && there.free() > there.extents() / RESERVE
     }
 
     /// Returns how many of `count` slots copies may take on the device: below the reserve, only slots of
     /// extents already divided into slots.
     pub(crate) fn slots_for_copies(&self, core: &Core, device: DeviceId, count: u16) -> u16 {
-        let there = if self.state.is_waited_for() { 0 } else { core.map.space(device).free_slots() };
+        let there = if self.state.has_waiters() { 0 } else { core.map.space(device).free_slots() };
         if self.has_reserve(core, device) { count } else { count.min(there.try_into().unwrap_or(u16::MAX)) }
     }
 }
@@ -296,16 +296,21 @@ impl Base {
     /// Returns the pool's space use.
     pub(crate) fn space_status(&self) -> SpaceStatus {
         let (used, total) = self.core.data_space();
-        let (need, room) = self.core.map.metadata_need();
-        let rate = self.space.state.rate.per_second(self.core.now);
-        let full_in = self.space.state.rate.time_for(self.core.now, Bytes(total.0.saturating_sub(used.0)));
+        let (need, room) = self.core.map.metadata_requirement();
+        let rate = self.space.state.fill_rate.per_second(self.core.now);
+        let full_in =
+            self.space.state.fill_rate.time_for(self.core.now, Bytes(total.0.saturating_sub(used.0)));
         SpaceStatus {
-            promised: self.promised(),
+            provisioned: self.provisioned(),
             total,
             used,
-            warning: self.space.state.data.at(&self.space.state.rules.warn_at, used.0, total.0),
-            metadata_warning: self.space.state.metadata.at(&self.space.state.rules.warn_at, need.0, room.0),
-            full: self.space.state.full.filter(|lacking| !self.space.has_room_again(&self.core, *lacking)),
+            warning: self.space.state.data.threshold_for(&self.space.state.rules.warn_at, used.0, total.0),
+            metadata_warning: self.space.state.metadata.threshold_for(
+                &self.space.state.rules.warn_at,
+                need.0,
+                room.0,
+            ),
+            full: self.space.state.full.filter(|lacking| !self.space.has_space_again(&self.core, *lacking)),
             waiting: self.space.state.waiting.len(),
             refused: self.space.state.refused,
             fill_rate: rate,
@@ -313,7 +318,7 @@ impl Base {
         }
     }
 
-    fn promised(&self) -> Bytes {
+    fn provisioned(&self) -> Bytes {
         let volumes = self.core.map.catalogue().volumes.iter();
         let staying = volumes.filter(|(id, _)| !self.requests.is_being_removed(**id));
         let sizes = staying.map(|(_, volume)| volume.size.0.saturating_mul(volume.copies.into()));
@@ -329,24 +334,24 @@ impl Base {
         }
         let lacking = match self.find_space(id, key) {
             Ok(whole) => {
-                self.space.note_room(&mut self.core);
+                self.space.note_space(&mut self.core);
                 return Some(whole);
             }
             Err(lacking) => lacking,
         };
         // Space may be about to become free: its release is not durable yet, or a command that may still
         // touch it has not ended. Space quarantined on a lost device may stay there forever.
-        let releasing = self.core.map.releasing() > 0;
+        let releasing = self.core.map.pending_release_count() > 0;
         if releasing {
             self.durability.request_commit();
         }
-        if releasing || self.core.devices.iter().any(|d| d.quarantined.any() && !d.is_lost()) {
+        if releasing || self.core.devices.iter().any(|d| d.quarantined.has_chunks() && !d.is_lost()) {
             // After its time the piece still waits for this space, but no longer for clients to free some.
             let until = self.may_wait_until(id).filter(|until| *until > self.core.now);
             self.space.wait_for_space(&mut self.requests, id, until);
             return None;
         }
-        if lacking == SpaceKind::Data && self.may_reclaim() {
+        if lacking == SpaceKind::Data && self.begin_reclaim() {
             self.space.wait_for_space(&mut self.requests, id, None);
             return None;
         }
@@ -365,19 +370,19 @@ impl Base {
     }
 
     fn find_space(&mut self, id: PieceId, key: ExtentKey) -> Result<Whole, SpaceKind> {
-        if !self.core.map.has_metadata_room() {
+        if !self.core.map.has_metadata_space() {
             return Err(SpaceKind::Metadata);
         }
         let mut access = self.access(id);
         access.places = self.places_of_extent(key);
-        let which = self.host.policies.of(key.volume);
-        let chosen = self.ask_one(which, |policy, moment| policy.allocate(moment, &access));
+        let policy_index = self.host.policies.index_of(key.volume);
+        let chosen = self.ask(policy_index, |policy, moment| policy.allocate(moment, &access));
         chosen.and_then(|device| self.core.map.allocate(device)).ok_or(SpaceKind::Data)
     }
 
     /// Returns until when the piece's request may wait for others to free space; `None` if not at all.
     fn may_wait_until(&self, id: PieceId) -> Option<Nanos> {
-        let WhenFull::Wait { at_most } = self.space.state.rules.when_full else { return None };
+        let WhenFull::Wait { timeout: at_most } = self.space.state.rules.when_full else { return None };
         let active = &self.requests.active[self.requests.pieces[id.0 as usize].request.0];
         let stays = !self.requests.is_being_removed(active.request.volume);
         (stays && self.core.stopped_changes.is_none()).then(|| active.submitted + at_most)

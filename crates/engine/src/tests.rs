@@ -40,7 +40,7 @@ use harness::{Harness, VOLUME_SIZE};
 use weir_model::{DeviceId, Errno, IoError, IoKind, Op, ReadShape, RequestError};
 
 #[test]
-fn what_is_written_is_read_and_holes_are_zeros() {
+fn written_data_is_read_and_holes_are_zeros() {
     let mut h = Harness::new(2, "stripe");
     assert_eq!(h.read(0, 4096), (ReadShape::Zeros, vec![0; 4096]));
     h.write(1002 * 512, &[7; 1536]);
@@ -59,7 +59,7 @@ fn what_is_written_is_read_and_holes_are_zeros() {
 }
 
 #[test]
-fn a_part_of_a_valid_block_is_written_alone_and_on_4k_devices_completed_first() {
+fn partial_block_write_is_read_modify_write_on_4k_devices() {
     for (sector, reads) in [(512, 0), (4096, 1)] {
         let mut h =
             Harness::with_settings(1, "sequential", DeviceSettings { sector, ..DeviceSettings::default() });
@@ -75,7 +75,7 @@ fn a_part_of_a_valid_block_is_written_alone_and_on_4k_devices_completed_first() 
 }
 
 #[test]
-fn flush_makes_data_durable_before_the_map_and_both_before_the_reply() {
+fn flush_persists_data_then_map_then_replies() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
     h.devices.log.clear();
@@ -100,7 +100,7 @@ fn an_overwrite_with_fua_is_one_durable_write() {
 }
 
 #[test]
-fn trim_gives_space_back_after_the_next_commit_and_write_zeroes_can_keep_it() {
+fn trim_frees_space_after_commit_and_write_zeroes_can_keep_it() {
     let mut h = Harness::new(1, "sequential");
     let free = h.free();
     h.write(0, &[1; 256 << 10]);
@@ -128,7 +128,7 @@ fn write_zeroes_clears_blocks_and_writes_edges() {
 }
 
 #[test]
-fn fua_on_what_is_zero_only_in_memory_waits_for_the_commit() {
+fn fua_on_uncommitted_zeros_waits_for_commit() {
     for op in [Op::WriteZeroes { no_hole: false }, Op::Trim] {
         for len in [512, 4096] {
             let mut h = Harness::new(1, "sequential");
@@ -146,7 +146,7 @@ fn fua_on_what_is_zero_only_in_memory_waits_for_the_commit() {
 }
 
 #[test]
-fn a_full_pool_says_so_and_goes_on_overwriting() {
+fn full_pool_returns_no_space_and_allows_overwrites() {
     let mut h = Harness::new(1, "sequential");
     let extents = h.free();
     for i in 0..u64::from(extents) {
@@ -162,7 +162,7 @@ fn a_full_pool_says_so_and_goes_on_overwriting() {
 }
 
 #[test]
-fn bad_requests_are_refused_with_the_reason() {
+fn invalid_requests_are_refused_with_the_reason() {
     let mut h = Harness::new(1, "sequential");
     let refused =
         |h: &mut Harness, offset, len: usize| h.request(Op::Trim, offset, &vec![0; len], false).unwrap_err();
@@ -172,7 +172,7 @@ fn bad_requests_are_refused_with_the_reason() {
 }
 
 #[test]
-fn everything_survives_a_restart_and_unflushed_changes_a_clean_stop() {
+fn flushed_data_survives_restart_and_clean_stop_flushes() {
     let mut h = Harness::new(3, "stripe");
     for i in 0..40u64 {
         h.write(i * 77 * 512, &[i as u8; 2048]);
@@ -185,7 +185,7 @@ fn everything_survives_a_restart_and_unflushed_changes_a_clean_stop() {
 }
 
 #[test]
-fn a_removed_volume_gives_everything_back_and_its_name_too() {
+fn removed_volume_frees_its_space_and_name() {
     let mut h = Harness::new(2, "stripe");
     let free = h.free();
     for i in 0..20 {
@@ -200,7 +200,7 @@ fn a_removed_volume_gives_everything_back_and_its_name_too() {
 }
 
 #[test]
-fn a_failed_journal_write_stops_changes_and_not_reads() {
+fn failed_journal_write_makes_pool_read_only() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; 4096]);
     h.fail_next(IoKind::Write { fua: true }, IoError::Os(Errno::EIO));
@@ -211,13 +211,13 @@ fn a_failed_journal_write_stops_changes_and_not_reads() {
 }
 
 #[test]
-fn block_status_tells_data_from_holes() {
+fn block_status_distinguishes_data_and_holes() {
     let mut h = Harness::new(1, "sequential");
     h.write(4096, &[1; 4096]);
     h.write(128 << 10, &[1; 128 << 10]);
     let mut out = Vec::new();
     let volume = h.volume;
-    let status = |h: &Harness, most, out: &mut Vec<Status>| {
+    let status = |h: &Harness, most, out: &mut Vec<BlockStatus>| {
         out.clear();
         h.engine.block_status(volume, weir_model::VolumeOffset(0), Bytes(VOLUME_SIZE), most, out);
         out.iter().map(|s| (s.len.0 >> 12, s.kind == RunKind::Data)).collect::<Vec<_>>()

@@ -4,12 +4,12 @@
 //! content then reads as zeros, without an error. So the engine reads the last page of a device, which
 //! contains its second superblock, and compares pool, device number and size. The page is missing from a
 //! truncated file, and is zeros in one that has grown again. Such a device is lost
-//! ([`crate::LostWhy::CutShort`], [`crate::LostWhy::Replaced`]).
+//! ([`crate::LossReason::Truncated`], [`crate::LossReason::Replaced`]).
 //!
 //! - No FLUSH and no durable change is acknowledged before every device was verified: by a check that began
-//!   after the FLUSH was submitted, or that is not older than [`crate::DeviceSettings::verified_within`].
-//!   Checks run in parallel with the flushes of a commit. That suffices: a truncation after the check began
-//!   could as well have come after the acknowledgement.
+//!   after the FLUSH was submitted, or that is not older than
+//!   [`crate::DeviceSettings::verification_max_age`]. Checks run in parallel with the flushes of a commit.
+//!   That suffices: a truncation after the check began could as well have come after the acknowledgement.
 //! - While clients use the pool, devices are verified at intervals ([`INTERVAL`]); and once more when
 //!   everything is at rest after a stop.
 //! - Once a device was found damaged in this way, FLUSH and durable changes fail for every volume with a
@@ -36,7 +36,7 @@ use crate::device::DeviceSettings;
 use crate::effect::Effect;
 use crate::flight::{NewIo, Purpose};
 use crate::ids::Waiter;
-use crate::notice::{LostWhy, Notice};
+use crate::notice::{LossReason, Notice};
 use crate::request::active::Answer;
 use crate::task::Task;
 use weir_map::{Reading, Superblock};
@@ -63,15 +63,15 @@ pub(super) struct Checks {
     /// The buffer for its last page.
     buffer: Buffer,
     /// The age at which a check is no longer valid.
-    within: Nanos,
+    max_age: Nanos,
     /// The start of the last check that found it intact.
-    whole_at: Option<Nanos>,
+    intact_at: Option<Nanos>,
     /// The start of the last check.
     began: Nanos,
     /// The last round requested, the round of the check in flight, and the last round completed.
-    asked: Round,
+    requested: Round,
     in_flight: Option<Round>,
-    done: Round,
+    completed: Round,
     /// Whether it is lost or removed, so that a further check could show nothing new.
     is_over: bool,
 }
@@ -98,9 +98,9 @@ pub(crate) struct Verification {
 pub(crate) enum LastCheck {
     /// No stop has begun.
     #[default]
-    NotWanted,
+    NotRequested,
     /// It begins once everything else is at rest.
-    Wanted,
+    Requested,
     Began(Round),
 }
 
@@ -113,7 +113,7 @@ impl Verification {
     ) -> Option<Self> {
         let mut new = Self::default();
         for settings in devices {
-            let Some(within) = settings.verified_within else {
+            let Some(within) = settings.verification_max_age else {
                 new.devices.push(None);
                 continue;
             };
@@ -124,7 +124,16 @@ impl Verification {
             let (never, none) = (None, Round(0));
             let began = Nanos(0);
             let (asked, done, in_flight, is_over) = (none, none, None, false);
-            let checks = Checks { buffer, within, whole_at: never, began, asked, in_flight, done, is_over };
+            let checks = Checks {
+                buffer,
+                max_age: within,
+                intact_at: never,
+                began,
+                requested: asked,
+                in_flight,
+                completed: done,
+                is_over,
+            };
             new.devices.push(Some(checks));
         }
         Some(new)
@@ -136,7 +145,7 @@ impl Verification {
     }
 
     /// Notes that the device is lost.
-    pub(crate) fn lost(&mut self, device: DeviceId, why: LostWhy) {
+    pub(crate) fn device_lost(&mut self, device: DeviceId, why: LossReason) {
         if why.is_damage() {
             self.damaged.insert(device);
         }
@@ -155,7 +164,7 @@ impl Verification {
 
     fn checked_enough(&mut self, device: DeviceId) {
         if let Some(checks) = self.devices.get_mut(device.index()).and_then(Option::as_mut) {
-            (checks.done, checks.is_over) = (checks.asked, true);
+            (checks.completed, checks.is_over) = (checks.requested, true);
         }
     }
 
@@ -167,11 +176,14 @@ impl Verification {
 
     /// Whether every device has been verified for a round.
     pub(super) fn is_over(&self, round: Round) -> bool {
-        self.devices.iter().flatten().all(|checks| checks.done >= round || checks.done >= checks.asked)
+        self.devices
+            .iter()
+            .flatten()
+            .all(|checks| checks.completed >= round || checks.completed >= checks.requested)
     }
 
     /// Takes the parties whose wait is over.
-    fn take_over(&mut self) -> Vec<Waiter> {
+    fn take_finished(&mut self) -> Vec<Waiter> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let over: Vec<_> =
             waiting.extract_if(.., |(round, _)| self.is_over(*round)).map(|(_, who)| who).collect();
@@ -189,7 +201,7 @@ impl Task for Verification {
             return None;
         }
         let checked = base.verification.devices.iter().flatten().filter(|checks| !checks.is_over);
-        checked.map(|checks| checks.began + interval(checks.within)).min()
+        checked.map(|checks| checks.began + interval(checks.max_age)).min()
     }
 
     /// Begins the periodic checks that are due.
@@ -205,8 +217,8 @@ impl Task for Verification {
         let round = base.verification.round;
         for i in 0..base.verification.devices.len() {
             let Some(checks) = &mut base.verification.devices[i] else { continue };
-            if !checks.is_over && checks.began + interval(checks.within) <= base.core.now {
-                checks.asked = round;
+            if !checks.is_over && checks.began + interval(checks.max_age) <= base.core.now {
+                checks.requested = round;
                 base.verification.verify_device(&mut base.core, DeviceId(i as u8));
             }
         }
@@ -218,7 +230,7 @@ impl Verification {
     /// count. Returns the round to wait for.
     pub(crate) fn verify_devices(&mut self, core: &mut Core) -> Round {
         self.verify_unless(core, |checks, now| {
-            checks.within > Nanos(0) && checks.whole_at.is_some_and(|at| now.since(at) <= checks.within)
+            checks.max_age > Nanos(0) && checks.intact_at.is_some_and(|at| now.since(at) <= checks.max_age)
         })
     }
 
@@ -236,9 +248,9 @@ impl Verification {
         let once = core.is_planted(Mutant::VerifiedOnceForAll);
         for i in 0..self.devices.len() {
             let Some(checks) = &mut self.devices[i] else { continue };
-            let counts = is_fresh(checks, core.now) || (once && checks.whole_at.is_some());
+            let counts = is_fresh(checks, core.now) || (once && checks.intact_at.is_some());
             if !counts && !checks.is_over {
-                checks.asked = round;
+                checks.requested = round;
                 self.verify_device(core, DeviceId(i as u8));
             }
         }
@@ -255,7 +267,7 @@ impl Verification {
             return None;
         }
         self.round.0 += 1;
-        checks.asked = self.round;
+        checks.requested = self.round;
         self.verify_device(core, device);
         Some(self.round)
     }
@@ -263,7 +275,7 @@ impl Verification {
     /// Whether the check has ended, or could show nothing new.
     pub(crate) fn is_checked(&self, device: DeviceId, round: Round) -> bool {
         let checks = self.devices.get(device.index()).and_then(Option::as_ref);
-        checks.is_none_or(|checks| checks.is_over || checks.done >= round)
+        checks.is_none_or(|checks| checks.is_over || checks.completed >= round)
     }
 
     /// Begins a check of the device, unless one is in flight: then another follows.
@@ -272,7 +284,7 @@ impl Verification {
         if checks.in_flight.is_some() {
             return;
         }
-        checks.in_flight = Some(checks.asked);
+        checks.in_flight = Some(checks.requested);
         checks.began = core.now;
         let at = Superblock::second_at(core.map.devices()[device.index()].size);
         let io = NewIo { device, kind: IoKind::Read, at, buffer: checks.buffer };
@@ -289,28 +301,29 @@ impl Verification {
 
 impl Base {
     /// Handles the end of a check. Returns whether the device is no longer the same; the caller continues
-    /// with [`Self::verified`].
-    pub(crate) fn is_found_replaced<M: Memory>(
+    /// with [`Self::resume_after_check`].
+    pub(crate) fn check_ended<M: Memory>(
         &mut self,
         device: DeviceId,
         result: Result<(), IoError>,
         memory: &M,
     ) -> bool {
         let Some(checks) = &mut self.verification.devices[device.index()] else { return false };
-        checks.done = checks.in_flight.take().unwrap_or_default().max(checks.done);
+        checks.completed = checks.in_flight.take().unwrap_or_default().max(checks.completed);
         if result.is_err() {
             return false;
         }
-        let is_whole = is_of(&self.core.map.devices()[device.index()], memory.bytes(checks.buffer));
+        let is_whole =
+            is_superblock_of(&self.core.map.devices()[device.index()], memory.bytes(checks.buffer));
         if is_whole {
-            checks.whole_at = Some(checks.began);
+            checks.intact_at = Some(checks.began);
         }
         !is_whole
     }
 
     /// Continues after a check whose result has been handled.
-    pub(crate) fn verified<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
-        let asked_again = |checks: &Checks| !checks.is_over && checks.asked > checks.done;
+    pub(crate) fn resume_after_check<M: Memory>(&mut self, device: DeviceId, memory: &mut M) {
+        let asked_again = |checks: &Checks| !checks.is_over && checks.requested > checks.completed;
         if self.verification.devices[device.index()].as_ref().is_some_and(asked_again) {
             self.verification.verify_device(&mut self.core, device);
         }
@@ -319,7 +332,7 @@ impl Base {
     }
 
     /// Handles the removal or replacement of the device's file: its data is gone once it is closed.
-    pub(crate) fn removed(&mut self, device: DeviceId) {
+    pub(crate) fn device_removed(&mut self, device: DeviceId) {
         if self.core.is_lost(device) || self.verification.removed.contains(device) {
             return;
         }
@@ -342,11 +355,11 @@ impl Base {
 
     /// Acknowledges a FLUSH or a durable change once every device has been verified for `round`; with an
     /// error if durable data was found to be gone. Nothing else may delay the acknowledgement.
-    pub(crate) fn acknowledge(&mut self, who: Waiter, round: Round) {
+    pub(crate) fn acknowledge(&mut self, waiter: Waiter, round: Round) {
         if self.verification.is_over(round) && !self.durability.is_recording_damage(&self.verification) {
-            self.answer_if_whole(who);
+            self.answer_if_undamaged(waiter);
         } else {
-            self.verification.waiting.push((round, who));
+            self.verification.waiting.push((round, waiter));
         }
     }
 
@@ -355,13 +368,13 @@ impl Base {
         if self.durability.is_recording_damage(&self.verification) {
             return;
         }
-        for who in self.verification.take_over() {
-            self.answer_if_whole(who);
+        for who in self.verification.take_finished() {
+            self.answer_if_undamaged(who);
         }
     }
 
-    fn answer_if_whole(&mut self, who: Waiter) {
-        match who {
+    fn answer_if_undamaged(&mut self, waiter: Waiter) {
+        match waiter {
             Waiter::Request(id) => {
                 let active = &self.requests.active[id.0];
                 let error = match active.answer {
@@ -378,7 +391,7 @@ impl Base {
                 let error = self.verification.metadata_damage(&self.core).map(RequestError::FlushFailed);
                 self.effects.push(Effect::StepEnded(step, error));
             }
-            Waiter::Resync => self.durability.lacking.copies_are_durable(),
+            Waiter::Resync => self.durability.missing_copies.copies_are_durable(),
         }
     }
 
@@ -411,7 +424,8 @@ impl Base {
         // A damaged device that is also lost degrades everything on it, so degraded extents prove nothing
         // then.
         let is_degraded = || {
-            !damaged.iter().any(is_lost) && self.durability.lacking.degraded(&self.core, volume).0 > Bytes(0)
+            !damaged.iter().any(is_lost)
+                && self.durability.missing_copies.degraded(&self.core, volume).0 > Bytes(0)
         };
         let lacks = devices.any(|device| is_lost(device) && !damaged.contains(device)) || is_degraded();
         (damaged.len() + usize::from(lacks) >= copies).then_some(device)
@@ -420,7 +434,7 @@ impl Base {
 
 /// Whether a page is the superblock of this device. Its generation may be older: when a record of a member
 /// left behind is written, the second copy comes last.
-fn is_of(expected: &Superblock, page: &[u8]) -> bool {
+fn is_superblock_of(expected: &Superblock, page: &[u8]) -> bool {
     let Reading::Good(found) = Superblock::decode(page) else { return false };
     (found.pool, found.device, found.size) == (expected.pool, expected.device, expected.size)
         && found.generation <= expected.generation
@@ -431,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checks_that_count_for_long_are_made_anew_when_half_of_that_is_over() {
+    fn long_valid_checks_repeat_at_half_their_age() {
         let seconds = |within| interval(Nanos::secs(within));
         assert_eq!([0, 1, 2, 10, 60].map(seconds), [1, 1, 1, 5, 30].map(Nanos::secs));
     }

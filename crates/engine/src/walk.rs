@@ -4,7 +4,7 @@ use weir_map::{Map, Volume};
 use weir_model::{ExtentIndex, ExtentKey, VolumeId};
 
 /// Returns the extent after this one.
-pub(crate) const fn after(key: ExtentKey) -> ExtentKey {
+pub(crate) const fn next_key(key: ExtentKey) -> ExtentKey {
     ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key }
 }
 

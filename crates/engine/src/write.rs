@@ -11,20 +11,20 @@ pub(crate) mod finish;
 pub(crate) mod target;
 
 use crate::core::Core;
-use crate::flight::{Flight, NewIo, Purpose, Tried, WriteIo};
+use crate::flight::{FailedDevices, Flight, NewIo, Purpose, WriteIo};
 use crate::ids::PieceId;
-use crate::lookup::{self, Address, Source, alone_in};
+use crate::lookup::{self, Address, Source, sole_address};
 use crate::policy::Host;
-use crate::policy::advice::{places_of, push_places_found};
+use crate::policy::advice::{places_of, push_places_of_found};
+use crate::policy::index::PolicyIndex;
 use crate::policy::route;
-use crate::policy::which::Which;
 use crate::request::Requests;
 use crate::request::mirror::MirroredWrite;
-use crate::request::piece::{Old, Piece, PieceState, Preferred, Target, WaitsFor, Work, Writing};
+use crate::request::piece::{OldBlocks, Piece, PieceState, PlacePreference, Target, WaitsFor, Work, Writing};
 use crate::space::Space;
 use crate::{Base, DataPath};
 use smallvec::SmallVec;
-use weir_map::{Found, Record};
+use weir_map::{ExtentState, Record};
 use weir_model::{
     BLOCK, BlockRange, Buffer, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind, RequestError,
     Span, VolumeId,
@@ -39,18 +39,18 @@ fn plain_address(
     core: &Core,
     key: ExtentKey,
     range: BlockRange,
-    know: impl FnOnce(&Found<'_>),
+    know: impl FnOnce(&ExtentState<'_>),
 ) -> Option<Address> {
     let found = core.map.find(key);
     let address = match &found {
-        Found::Empty => return None,
-        Found::Direct(whole) => Address::Whole(*whole),
-        Found::Record(record) if record.copies > 1 => return None,
-        Found::Record(record) => alone_in(record, range)?,
+        ExtentState::Empty => return None,
+        ExtentState::Direct(whole) => Address::Whole(*whole),
+        ExtentState::Record(record) if record.copies > 1 => return None,
+        ExtentState::Record(record) => sole_address(record, range)?,
     };
     let place = address.place();
     // Without pending changes the durable state is the only one, and it has the blocks in one place.
-    let may = core.map.pending() == 0 || core.map.may_overwrite(key, place, range);
+    let may = core.map.pending_extents() == 0 || core.map.may_overwrite(key, place, range);
     debug_assert!(!may || core.map.may_overwrite(key, place, range), "{key} {place:?} {range:?}");
     if !may || !core.is_usable(place.device) {
         return None;
@@ -60,10 +60,10 @@ fn plain_address(
 }
 
 /// Whether [`DataPath::select_target`] returns the same address if the policy leaves the piece in place.
-fn goes_there_anyway(core: &Core, requests: &Requests, id: PieceId, address: Address) -> bool {
+fn is_default_target(core: &Core, requests: &Requests, id: PieceId, address: Address) -> bool {
     let Piece { key, range, .. } = requests.pieces[id.0 as usize];
     let current = lookup::record(&core.map, key)
-        .and_then(|record| target::current_address(core, requests, id, &record, Preferred::Any));
+        .and_then(|record| target::current_address(core, requests, id, &record, PlacePreference::Any));
     current == Some((address, range)) && core.map.may_overwrite(key, address.place(), range)
 }
 
@@ -92,11 +92,11 @@ fn merge_source(
     host: &Host,
     id: PieceId,
     flight: &Flight,
-) -> Option<(Source, Tried)> {
-    let tried = flight.tried()?;
+) -> Option<(Source, FailedDevices)> {
+    let tried = flight.failed_devices()?;
     let piece = &requests.pieces[id.0 as usize];
     let volume = piece.key.volume;
-    let PieceState::Completes(writing) = &piece.state else { return None };
+    let PieceState::ReadingOld(writing) = &piece.state else { return None };
     let block = writing.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
     let mut record = lookup::record(&core.map, piece.key)?;
     record.places.retain(|p| !tried.contains(p.device()) && core.is_usable(p.device()));
@@ -146,7 +146,7 @@ fn write_bytes(
     let fua = requests.active[piece.request.0].request.fua;
     // A write that changes the map waits for a commit, which flushes the device; it needs no FUA.
     let ignored = piece.work == (Work::Write { zeros: true }) && core.is_planted(Mutant::FuaIgnoredForZeros);
-    let kind = IoKind::Write { fua: fua && !target.changes && !ignored };
+    let kind = IoKind::Write { fua: fua && !target.makes_valid && !ignored };
     let at = lookup::device_offset(
         &core.map,
         target.address,
@@ -165,19 +165,21 @@ impl DataPath {
         if self.base.core.changes_have_stopped() {
             return self.base.piece_failed(id, RequestError::ReadOnly);
         }
-        if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {
+        if let Some(error) = self.base.durability.doubt_error(&self.base.core, &self.base.requests, id) {
             return self.base.piece_failed(id, error);
         }
         if self.base.cache.is_on() {
             self.base.cache.note_write(&self.base.requests, id, memory);
         }
-        let which = self.base.host.policies.of(key.volume);
-        let watches = self.base.host.policies.all[which.0].watches;
+        let policy_index = self.base.host.policies.index_of(key.volume);
+        let watches = self.base.host.policies.all[policy_index.0].watches;
         let mut decision = None;
         let plain = if watches.accesses || watches.writes {
-            let asked = self.plain_address_and_decision(id, which);
+            let asked = self.plain_address_and_decision(id, policy_index);
             decision = asked.map(|(_, decision)| decision);
-            asked.filter(|(address, decision)| stays(*address, *decision)).map(|(address, _)| address)
+            asked
+                .filter(|(address, decision)| stays_in_place(*address, *decision))
+                .map(|(address, _)| address)
         } else {
             let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
             plain_address(&self.base.core, key, range, |_| ())
@@ -213,21 +215,25 @@ impl DataPath {
     /// Returns the address at which the piece can simply be overwritten, if there is one, and the policy's
     /// decision.
     #[inline(never)]
-    fn plain_address_and_decision(&mut self, id: PieceId, which: Which) -> Option<(Address, WriteTo)> {
+    fn plain_address_and_decision(
+        &mut self,
+        id: PieceId,
+        policy_index: PolicyIndex,
+    ) -> Option<(Address, WriteTo)> {
         let blocks = self.base.core.map.extent().blocks();
         let mut access = self.base.access(id);
         let Access { key, blocks: range, places, .. } = &mut access;
         let address = plain_address(&self.base.core, *key, *range, |found| {
-            push_places_found(found, *range, blocks, places);
+            push_places_of_found(found, *range, blocks, places);
         })?;
-        Some((address, self.report_and_ask(id, which, &access)))
+        Some((address, self.report_and_ask(id, policy_index, &access)))
     }
 
     /// Overwrites blocks in place that no other place is valid for. Most writes take this path; nothing is
     /// left to decide if they cover whole blocks.
     fn overwrite<M: Memory>(&mut self, id: PieceId, address: Address, memory: &mut M) {
         debug_assert!(
-            goes_there_anyway(&self.base.core, &self.base.requests, id, address),
+            is_default_target(&self.base.core, &self.base.requests, id, address),
             "the long way leads elsewhere than to {address:?}"
         );
         let piece = &mut self.base.requests.pieces[id.0 as usize];
@@ -235,7 +241,7 @@ impl DataPath {
         if span.covered() != piece.range || piece.work == (Work::Write { zeros: true }) {
             return self.write_to(id, address, None, None, memory);
         }
-        piece.state = PieceState::Writes(Writing::new(1, Target::at(address, span.start, span.end()), None));
+        piece.state = PieceState::Writing(Writing::new(1, Target::at(address, span.start, span.end()), None));
         let fua = self.base.requests.active[piece.request.0].request.fua
             && !self.base.core.is_planted(Mutant::FuaIgnoredInPlace);
         let kind = IoKind::Write { fua };
@@ -257,20 +263,20 @@ impl DataPath {
         let place = record.map(|r| r.place(address.place()).filter(|_| !address.is_fresh()));
         let valid_here = |b: u16| place.is_none_or(|p| p.is_some_and(|p| p.valid.contains(b)));
         let target = Target {
-            changes: (range.first..range.end()).any(|b| !valid_here(b)),
-            several: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != address.place())),
+            makes_valid: (range.first..range.end()).any(|b| !valid_here(b)),
+            has_other_places: record.is_some_and(|r| r.places.iter().any(|p| p.at.id() != address.place())),
             mirrored: second.is_some(),
             ..Target::at(address, span.start, span.end())
         };
         let sector = self.base.core.devices[address.place().device.index()].settings.sector;
-        let copies = second.map(|second| MirroredWrite::to([address, second]));
+        let copies = second.map(|second| MirroredWrite::for_addresses([address, second]));
         let writing = Writing::new(0, target, None).with_copies(copies);
-        self.complete_blocks(id, writing, record, sector, valid_here, memory);
+        self.read_modify_write(id, writing, record, sector, valid_here, memory);
     }
 
     /// Reads the old blocks that the target needs, and writes it. `sector` is the unit in which part of a
     /// block can be written where the block is `valid_here` for every address of the target.
-    pub(crate) fn complete_blocks<M: Memory>(
+    pub(crate) fn read_modify_write<M: Memory>(
         &mut self,
         id: PieceId,
         mut writing: Writing,
@@ -287,12 +293,14 @@ impl DataPath {
         let head_only = self.base.core.is_planted(Mutant::TailBlockNotCompleted);
         let whole = |edge: &u16| head_only && *edge != range.first;
         let as_is = |edge: &u16| (valid_here(*edge) && in_sectors) || sectors_anyway || whole(edge);
-        for edge in edges(span, range).filter(|edge| !as_is(edge)) {
+        for edge in partial_blocks(span, range).filter(|edge| !as_is(edge)) {
             writing.target.widen(edge);
             match old_block(&self.base.core, &self.base.host, key.volume, address, record, range, edge) {
                 Some(source) => reads.push((edge, source)),
                 // The block is valid nowhere: the rest of it is zeros.
-                None => pads(buffer, range, edge, span).for_each(|(part, _)| memory.bytes_mut(part).fill(0)),
+                None => {
+                    padding(buffer, range, edge, span).for_each(|(part, _)| memory.bytes_mut(part).fill(0));
+                }
             }
         }
         if reads.is_empty() {
@@ -304,24 +312,24 @@ impl DataPath {
     /// Reads the old blocks of a read-modify-write into scratch blocks. Without enough scratch blocks the
     /// piece waits for some, and selects its target again.
     fn read_old(&mut self, id: PieceId, mut writing: Writing, reads: &[(u16, Source)]) {
-        let Some(blocks) = self.base.space.scratch.blocks(reads.len()) else {
+        let Some(blocks) = self.base.space.scratch.take_blocks(reads.len()) else {
             let addresses = writing.addresses();
             self.base.give_up_addresses(id, &addresses);
             self.base.requests.wait(id, WaitsFor::Scratch);
             self.base.space.scratch.wait(id);
             return;
         };
-        let mut all = Old::new();
+        let mut all = OldBlocks::new();
         for (old, &(edge, Source { device, at })) in blocks.into_iter().flatten().zip(reads) {
             all.push((old, edge));
             self.base.core.launch(
                 NewIo { device, kind: IoKind::Read, at, buffer: old },
-                Purpose::Write(WriteIo::Old(id)),
+                Purpose::Write(WriteIo::ReadOld(id)),
             );
         }
-        writing.left = all.len() as u32;
+        writing.in_flight = all.len() as u32;
         writing.old = Some(Box::new(all));
-        self.base.requests.pieces[id.0 as usize].state = PieceState::Completes(writing);
+        self.base.requests.pieces[id.0 as usize].state = PieceState::ReadingOld(writing);
     }
 
     /// Passes the end of a write command to its step: the write itself, or the read of old blocks.
@@ -334,7 +342,9 @@ impl DataPath {
     ) {
         match io {
             WriteIo::Data(id) => self.write_ended(id, flight, result),
-            WriteIo::Old(id) | WriteIo::OldFailover(id, _) => self.merge_ended(id, flight, result, memory),
+            WriteIo::ReadOld(id) | WriteIo::ReadOldFailover(id, _) => {
+                self.merge_ended(id, flight, result, memory);
+            }
         }
     }
 
@@ -351,25 +361,25 @@ impl DataPath {
         if let Some((error, (Source { device, at }, tried))) = other {
             if !self.base.core.abandoned.uses(flight.buffer) {
                 let io = NewIo { device, kind: IoKind::Read, at, buffer: flight.buffer };
-                return self.base.core.launch(io, Purpose::Write(WriteIo::OldFailover(id, tried)));
+                return self.base.core.launch(io, Purpose::Write(WriteIo::ReadOldFailover(id, tried)));
             }
-            self.base.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+            self.base.requests.pieces[id.0 as usize].restart(Some(flight.error(error)));
         }
         let piece = &mut self.base.requests.pieces[id.0 as usize];
         if let (Err(error), None) = (result, other) {
             piece.error.get_or_insert(flight.error(error));
         }
-        let PieceState::Completes(writing) = &mut piece.state else { return };
-        writing.left -= 1;
-        if writing.left > 0 {
+        let PieceState::ReadingOld(writing) = &mut piece.state else { return };
+        writing.in_flight -= 1;
+        if writing.in_flight > 0 {
             return;
         }
-        let (failed, again) = (piece.error.is_some(), writing.begins_again());
+        let (failed, again) = (piece.error.is_some(), writing.must_restart());
         if failed || again {
             self.put_back_scratch(id);
-            return if failed { self.base.change_failed(id) } else { self.begin_anew(id) };
+            return if failed { self.base.change_failed(id) } else { self.restart_write(id) };
         }
-        if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {
+        if let Some(error) = self.base.durability.doubt_error(&self.base.core, &self.base.requests, id) {
             // The old block has come into doubt since it was read.
             self.put_back_scratch(id);
             return self.base.piece_failed(id, error);
@@ -383,7 +393,7 @@ impl DataPath {
                 let start = span.start % BLOCK as u32;
                 memory.bytes_mut(old.part(start, span.len)).fill(0);
             } else {
-                for (part, at) in pads(buffer, range, block, span) {
+                for (part, at) in padding(buffer, range, block, span) {
                     memory.copy(old.part(at, part.len), part);
                 }
             }
@@ -392,17 +402,17 @@ impl DataPath {
     }
 
     /// Makes a piece that has written nothing that counts select its target again.
-    pub(crate) fn begin_anew(&mut self, id: PieceId) {
+    pub(crate) fn restart_write(&mut self, id: PieceId) {
         let addresses = self.base.requests.pieces[id.0 as usize].take_addresses();
         self.base.give_up_addresses(id, &addresses);
-        self.base.requests.go_on(id);
+        self.base.requests.make_ready(id);
     }
 
     /// Writes the piece's bytes to its target, or to both places.
     fn write_target(&mut self, id: PieceId, writing: Writing) {
         let first_old = writing.old.as_ref().and_then(|old| old.first()).map(|(old, _)| *old);
         let target = writing.target;
-        self.base.requests.pieces[id.0 as usize].state = PieceState::Writes(writing);
+        self.base.requests.pieces[id.0 as usize].state = PieceState::Writing(writing);
         let left = if target.mirrored {
             self.base.write_copies(id, target, first_old)
         } else {
@@ -414,7 +424,7 @@ impl DataPath {
             return self.finish_copies(id, target);
         }
         if let Some(writing) = self.base.requests.pieces[id.0 as usize].writing() {
-            writing.left = left;
+            writing.in_flight = left;
         }
     }
 
@@ -429,7 +439,7 @@ impl DataPath {
 }
 
 /// Whether a write stays in place, given that its blocks are valid at this address only.
-fn stays(address: Address, decision: WriteTo) -> bool {
+fn stays_in_place(address: Address, decision: WriteTo) -> bool {
     match decision {
         WriteTo::InPlace => true,
         WriteTo::Whole(device) => address.place() == PlaceId { device, kind: PlaceKind::Whole },
@@ -439,7 +449,7 @@ fn stays(address: Address, decision: WriteTo) -> bool {
 }
 
 /// Returns the blocks at a span's ends that it covers in part: at most one at each end.
-fn edges(span: Span, range: BlockRange) -> impl Iterator<Item = u16> {
+fn partial_blocks(span: Span, range: BlockRange) -> impl Iterator<Item = u16> {
     let block = BLOCK as u32;
     let head = (!span.start.is_multiple_of(block)).then_some(range.first);
     let tail = (!span.end().is_multiple_of(block)).then_some(range.end() - 1);
@@ -448,7 +458,7 @@ fn edges(span: Span, range: BlockRange) -> impl Iterator<Item = u16> {
 
 /// Returns the parts of a piece's buffer that belong to a touched block but lie outside the span, each with
 /// its offset in the block: at most one before and one after.
-fn pads(buffer: Buffer, range: BlockRange, block: u16, span: Span) -> impl Iterator<Item = (Buffer, u32)> {
+fn padding(buffer: Buffer, range: BlockRange, block: u16, span: Span) -> impl Iterator<Item = (Buffer, u32)> {
     let size = BLOCK as u32;
     let base = u32::from(range.first) * size;
     let (start, end) = (u32::from(block) * size, u32::from(block) * size + size);

@@ -13,7 +13,9 @@
 mod support;
 
 use std::time::{Duration, Instant};
-use support::{DENSE_MAX, EXTENT, Kind, Pool, SMOKE, TERABYTE, forget_peak, in_earnest, peak, taken};
+use support::{
+    DENSE_MAX, EXTENT, Kind, Pool, SMOKE, TERABYTE, allocated_bytes, is_full_run, peak, reset_peak,
+};
 use weir_map::OpenOptions;
 use weir_model::{Bytes, VolumeId};
 
@@ -43,17 +45,17 @@ fn cost(kind: Kind, mapped: u64) -> Cost {
     let mut bench = Pool::new(mapped, 2);
     bench.fill(kind);
     let Pool { mut store, superblocks, map, extents, pending } = bench;
-    let with_map = taken();
+    let with_map = allocated_bytes();
     drop(map);
-    let grown = with_map - taken();
+    let grown = with_map - allocated_bytes();
 
-    let before = taken();
-    forget_peak();
+    let before = allocated_bytes();
+    reset_peak();
     let start = Instant::now();
     let (map, recovery) =
         weir_map::open(&mut store, &superblocks, &OpenOptions::default()).expect("what was written opens");
     let open = start.elapsed();
-    let opened = taken() - before;
+    let opened = allocated_bytes() - before;
     assert_eq!(map.mapped_extents(VolumeId(0)), extents);
     Cost {
         extents,
@@ -65,7 +67,7 @@ fn cost(kind: Kind, mapped: u64) -> Cost {
         said_records: map.memory().records.0,
         peak: peak().saturating_sub(before + opened),
         open,
-        read: recovery.read,
+        read: recovery.bytes_read,
     }
 }
 
@@ -106,7 +108,7 @@ impl Cost {
 }
 
 fn main() {
-    let mapped = if in_earnest() { TERABYTE } else { SMOKE };
+    let mapped = if is_full_run() { TERABYTE } else { SMOKE };
     println!("MB per terabyte mapped (10^12 bytes, {} extents)", EXTENT.bytes());
     println!(
         "{:<10} {:>9} {:>9} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9} {:>10} {:>10}",

@@ -20,11 +20,11 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 use support::{
-    ALL, DENSE_MAX, Kind, PENDING, Pool, SMOKE, TERABYTE, forget_peak, in_earnest, is_wanted, peak,
-    processor_time, taken,
+    ALL, DENSE_MAX, Kind, PENDING, Pool, SMOKE, TERABYTE, allocated_bytes, is_full_run, is_wanted, peak,
+    processor_time, reset_peak,
 };
 use weir_map::open::Recovery;
-use weir_map::{Found, OpenOptions, PAGE};
+use weir_map::{ExtentState, OpenOptions, PAGE};
 use weir_model::{ExtentIndex, ExtentKey, VolumeId};
 
 /// The number of openings of each pool; the median is shown.
@@ -57,11 +57,11 @@ const ROWS: [(&str, u64, Kind, Life); 7] = [
 /// Moves an extent that has one whole place to the next free one.
 fn relocate(pool: &mut Pool, index: u64) {
     let key = ExtentKey { volume: VolumeId(0), index: ExtentIndex(index) };
-    let Found::Direct(old) = pool.map.find(key) else { return };
+    let ExtentState::Direct(old) = pool.map.find(key) else { return };
     let whole = pool.map.allocate(old.device).expect("there is space");
-    pool.map.place(key, whole);
-    pool.map.written(key, whole, ALL, None);
-    pool.map.give_back(key);
+    pool.map.attach_place(key, whole);
+    pool.map.mark_written(key, whole, ALL, None);
+    pool.map.release_empty_places(key);
 }
 
 /// Ages the pool: checkpoint after checkpoint writes some map pages, until they are in no order.
@@ -81,11 +81,11 @@ fn age(pool: &mut Pool) {
 /// Changes extents at random until the journal is full.
 fn fill_journal(pool: &mut Pool) {
     let mut random = Rng(2);
-    while pool.map.has_journal_room() {
+    while pool.map.has_journal_space() {
         for _ in 0..PENDING / 4 {
             relocate(pool, random.below(pool.extents));
         }
-        pool.commit_while_there_is_room();
+        pool.commit_while_space_remains();
     }
 }
 
@@ -113,14 +113,14 @@ struct Opening {
 }
 
 fn open(pool: &mut Pool) -> Opening {
-    let (before, reads, written) = (taken(), pool.store.reads, pool.store.written());
-    forget_peak();
+    let (before, reads, written) = (allocated_bytes(), pool.store.reads, pool.store.written());
+    reset_peak();
     let start = processor_time();
     let (map, recovery) = weir_map::open(&mut pool.store, &pool.superblocks, &OpenOptions::default())
         .expect("what was written opens");
     let time = processor_time() - start;
-    let recovered = taken() + written - pool.store.written();
-    let metadata = map.room();
+    let recovered = allocated_bytes() + written - pool.store.written();
+    let metadata = map.metadata_space();
     Opening {
         reads: pool.store.reads - reads,
         needed: u64::from(metadata.pages - metadata.free) * PAGE as u64
@@ -135,7 +135,7 @@ fn open(pool: &mut Pool) -> Opening {
 }
 
 fn measure(name: &str, terabytes: u64, kind: Kind, life: Life) {
-    let mapped = terabytes * if in_earnest() { TERABYTE } else { SMOKE };
+    let mapped = terabytes * if is_full_run() { TERABYTE } else { SMOKE };
     let mut pool = Pool::new(mapped, 1);
     pool.fill(kind);
     if life != Life::Closed {
@@ -162,7 +162,7 @@ fn measure(name: &str, terabytes: u64, kind: Kind, life: Life) {
         megabytes(*memory),
         megabytes(*peak),
         recovery.frames,
-        megabytes(recovery.read.0),
+        megabytes(recovery.bytes_read.0),
         time.as_secs_f64() * 1e3,
         time.as_secs_f64() * 1e3 * TERABYTE as f64 / mapped as f64,
     );
@@ -178,7 +178,11 @@ fn check(mapped: u64, opening: &Opening) {
     // Few unnecessary bytes are read. Pages of older roots are in between, and are read along where that is
     // faster than another command.
     let limit = 2 * opening.needed + FIXED;
-    assert!(opening.recovery.read.0 <= limit, "{} read, more than {limit} bytes", opening.recovery.read);
+    assert!(
+        opening.recovery.bytes_read.0 <= limit,
+        "{} read, more than {limit} bytes",
+        opening.recovery.bytes_read
+    );
 }
 
 fn main() {

@@ -122,7 +122,7 @@ pub enum MapError {
         "device {device} is present, and only an absent device can be replaced; to replace a failing one, take \
          it out, and name a blank one in the pool file"
     )]
-    NotGone {
+    DevicePresent {
         /// The device.
         device: DeviceId,
     },
@@ -133,7 +133,7 @@ pub enum MapError {
          or overwrite what is lost",
         Others(*others)
     )]
-    HeldAlone {
+    OnlyCopy {
         /// The device.
         device: DeviceId,
         /// A volume.
@@ -147,7 +147,7 @@ pub enum MapError {
     #[error(
         "device {one} and device {other} were each used without the other, and contradict one another; open the pool without one of them (--without NAME), which loses the data that it alone holds"
     )]
-    Split {
+    Diverged {
         /// One device.
         one: DeviceId,
         /// The other device.
@@ -209,10 +209,10 @@ impl MapError {
             | Self::Stale { .. }
             | Self::Outdated { .. }
             | Self::OutdatedMetadata { .. }
-            | Self::Split { .. }
+            | Self::Diverged { .. }
             | Self::Replaced { .. }
-            | Self::NotGone { .. }
-            | Self::HeldAlone { .. }
+            | Self::DevicePresent { .. }
+            | Self::OnlyCopy { .. }
             | Self::MetadataFull { .. } => ErrorKind::Refused,
             Self::TooSmall { .. } | Self::TooLarge { .. } => ErrorKind::Usage,
         }

@@ -3,9 +3,10 @@
 //! [`Map`] contains the *durable* map (the state that recovery would find: volumes, map pages, records) and,
 //! over it, the changes that are not yet durable ([`state::overlay`]). A change goes through four steps:
 //!
-//! 1. it becomes visible: [`Map::written`], [`Map::cleared`] and the like; [`Map::find`] sees it at once;
+//! 1. it becomes visible: [`Map::mark_written`], [`Map::clear_blocks`] and the like; [`Map::find`] sees it at
+//!    once;
 //! 2. it enters a commit, once the data it refers to is durable: [`Map::next_frame`];
-//! 3. it enters the durable map, once the frame is durable: [`Map::commit_durable`], by the same function
+//! 3. it enters the durable map, once the frame is durable: [`Map::finish_commit`], by the same function
 //!    that replays frames after a power loss;
 //! 4. it reaches map pages on the disk, by a checkpoint.
 //!
@@ -27,7 +28,7 @@ pub use format::{page, root, superblock, table};
 pub use log::{delta, journal};
 pub use open::{create, outdated};
 
-pub use change::places::{Copied, WHOLE_MAX};
+pub use change::places::{CopyOutcome, WHOLE_PLACES_MAX};
 pub use check::check;
 pub use error::MapError;
 pub use format::blocks::BlockSet;
@@ -36,14 +37,14 @@ pub use format::superblock::{PoolId, Reading, Superblock};
 pub use format::value::{
     Chunk, Location, PLACES_MAX, PageId, Place, Record, RecordId, Slot, Value, Whole, Word,
 };
-pub use map::{KeepSpace, Map, MapMemory, MapRoom};
+pub use map::{Map, MapMemory, MapSpace, SpaceReservation};
 pub use open::create::{NewDevice, NewPool, create};
 pub use open::expected::ExpectedRecovery;
 pub use open::members::OpenOptions;
-pub use open::replace::{replace, replace_laid_out};
+pub use open::replace::{replace, replace_with_layout};
 pub use open::{Recovery, open};
 pub use state::catalogue::{Catalogue, Hardening, Intent, IntentKind, NAME_MAX, Volume};
-pub use state::found::Found;
+pub use state::extent_state::ExtentState;
 pub use state::overlay::{Epoch, Needs};
 pub use state::space::Space;
 pub use state::usage::Usage;

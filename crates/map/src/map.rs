@@ -3,15 +3,15 @@
 use crate::format::table::Table;
 use crate::format::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
 use crate::log::batch::Commit;
-use crate::log::checkpoint::Store;
+use crate::log::checkpoint::PageStore;
 use crate::log::delta::Delta;
 use crate::log::journal::Journal;
 use crate::state::catalogue::{Catalogue, Volume};
-use crate::state::found::Found;
-use crate::state::overlay::{AllNeeds, Brings, Needs, Overlay, Pending, Version};
-use crate::state::pages::{Pages, reach};
+use crate::state::extent_state::ExtentState;
+use crate::state::overlay::{AddedBlocks, Needs, NeedsPair, Overlay, Pending, Version};
+use crate::state::pages::{Pages, extents_per_word};
 use crate::state::records::{GROUP, Records};
-use crate::state::usage::{Releasing, Usages};
+use crate::state::usage::{PendingReleases, UsageByVolume};
 use crate::{Hardening, PoolId, Space, Superblock};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -44,18 +44,18 @@ impl MapMemory {
 
 /// The effect of clearing blocks on the reservation of an extent's unused space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeepSpace {
+pub enum SpaceReservation {
     /// The reservation does not change.
-    AsIs,
+    Unchanged,
     /// The space is reserved although nothing is in it (WRITE_ZEROES with NO_HOLE).
-    Yes,
+    Reserve,
     /// The space is no longer reserved.
-    No,
+    Release,
 }
 
 /// The use of the metadata area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapRoom {
+pub struct MapSpace {
     /// All pages.
     pub pages: u32,
     /// Free pages.
@@ -85,14 +85,14 @@ pub struct Map {
     pub(crate) overlay: Overlay,
     /// Map pages that extents with pending changes may need and that do not exist yet: volume, level, and
     /// index in the level.
-    pub(crate) pages_to_come: FxHashSet<(VolumeId, u8, u64)>,
+    pub(crate) expected_pages: FxHashSet<(VolumeId, u8, u64)>,
     /// Changes of volumes and intents that wait for the next commit.
-    pub(crate) admin: VecDeque<Delta>,
+    pub(crate) queued_deltas: VecDeque<Delta>,
     pub(crate) journal: Journal,
-    pub(crate) store: Store,
+    pub(crate) store: PageStore,
     pub(crate) commit: Commit,
-    pub(crate) releasing: Releasing,
-    pub(crate) usages: Usages,
+    pub(crate) pending_releases: PendingReleases,
+    pub(crate) usage_by_volume: UsageByVolume,
     /// The journal head at the position that the checkpoint in progress contains.
     pub(crate) checkpoint_head: u64,
     pub(crate) planted: Planted,
@@ -163,34 +163,34 @@ impl Map {
     /// Returns the visible state of an extent. Cost: one load per level of the volume's tree.
     // Inlined into the caller, because most requests only meet `Direct`.
     #[inline(always)]
-    pub fn find(&self, key: ExtentKey) -> Found<'_> {
+    pub fn find(&self, key: ExtentKey) -> ExtentState<'_> {
         match self.overlay.get(key) {
-            Some(pending) => Found::of(pending.current()),
+            Some(pending) => ExtentState::of(pending.current()),
             None => self.find_durable(key),
         }
     }
 
     /// Returns the durable state of an extent.
     #[inline(always)]
-    pub(crate) fn find_durable(&self, key: ExtentKey) -> Found<'_> {
-        let Some(volume) = self.volume(key.volume) else { return Found::Empty };
+    pub(crate) fn find_durable(&self, key: ExtentKey) -> ExtentState<'_> {
+        let Some(volume) = self.volume(key.volume) else { return ExtentState::Empty };
         match Word::decode(self.pages.word(volume.tree, key.index)) {
-            Some(Word::Direct(whole)) => Found::Direct(whole),
+            Some(Word::Direct(whole)) => ExtentState::Direct(whole),
             Some(Word::Record(id)) => self.found_record(id),
-            _ => Found::Empty,
+            _ => ExtentState::Empty,
         }
     }
 
     #[inline(never)]
-    fn found_record(&self, id: RecordId) -> Found<'_> {
-        match self.records.apart(id) {
-            Some(record) => Found::Record(Cow::Borrowed(record)),
-            None => self.records.get(id).map_or(Found::Empty, Found::Record),
+    fn found_record(&self, id: RecordId) -> ExtentState<'_> {
+        match self.records.decoded(id) {
+            Some(record) => ExtentState::Record(Cow::Borrowed(record)),
+            None => self.records.get(id).map_or(ExtentState::Empty, ExtentState::Record),
         }
     }
 
     /// Returns the durable value of an extent, and its record.
-    pub(crate) fn durable(&self, key: ExtentKey) -> (Value, Option<RecordId>) {
+    pub(crate) fn durable_value(&self, key: ExtentKey) -> (Value, Option<RecordId>) {
         let Some(volume) = self.volume(key.volume) else { return (Value::Empty, None) };
         match Word::decode(self.pages.word(volume.tree, key.index)) {
             Some(Word::Direct(whole)) => (Value::Direct(whole), None),
@@ -209,18 +209,18 @@ impl Map {
 
     /// Returns the flushes that the extent's first change outside any commit needs to become durable.
     pub fn needs(&self, key: ExtentKey) -> impl Iterator<Item = Needs> + '_ {
-        self.overlay.get(key).and_then(Pending::first_open).into_iter().flat_map(Version::needs)
+        self.overlay.get(key).and_then(Pending::first_uncommitted).into_iter().flat_map(Version::needs)
     }
 
     /// Returns the number of extents with changes that are not durable.
-    pub fn pending(&self) -> usize {
+    pub fn pending_extents(&self) -> usize {
         self.overlay.len()
     }
 
     /// Whether the metadata area can take one more extent. At most three versions of every page are on disk
     /// at any time: those of two roots, and that of a checkpoint being written.
-    pub fn has_metadata_room(&self) -> bool {
-        let (need, room) = self.metadata_need();
+    pub fn has_metadata_space(&self) -> bool {
+        let (need, room) = self.metadata_requirement();
         need <= room || self.planted.is(Mutant::ReserveIgnored)
     }
 
@@ -229,8 +229,8 @@ impl Map {
     /// [`crate::open::create::layout`]. So a pool is full of data before its metadata area is full, unless
     /// extents far apart are written. An area that was created smaller, because its device is small, reserves
     /// half its space for them.
-    pub fn has_room_for_places(&self) -> bool {
-        let (need, room) = self.metadata_need();
+    pub fn has_space_for_places(&self) -> bool {
+        let (need, room) = self.metadata_requirement();
         let present =
             self.spaces.iter().enumerate().filter(|(i, _)| self.present.contains(DeviceId(*i as u8)));
         let free = present.map(|(_, space)| space.free() as usize).sum::<usize>();
@@ -242,20 +242,20 @@ impl Map {
     }
 
     /// Returns the space that the metadata area must have for one more extent, and the space that it has.
-    pub fn metadata_need(&self) -> (Bytes, Bytes) {
+    pub fn metadata_requirement(&self) -> (Bytes, Bytes) {
         let groups = self.records.filled_groups_with(self.overlay.len() + 1);
         let slots = self.spaces.iter().map(|s| s.slots() as usize).sum::<usize>();
         let slot_pages =
             (slots * slot_bytes(self.blocks)).div_ceil(crate::format::page::PAYLOAD) + groups.min(slots);
-        let pages = self.pages.live() + self.pages_to_come.len();
+        let pages = self.pages.live() + self.expected_pages.len();
         let objects =
             pages + groups * self.pages_per_group() + slot_pages + self.catalogue.volumes.len() / 16;
         // Ids are reused only after a checkpoint: there may be far more of them than pages.
-        let ids = self.pages.ids() + self.pages_to_come.len();
+        let ids = self.pages.ids() + self.expected_pages.len();
         let tables = Table::pages_for(ids) + Table::pages_for(groups.max(self.records.group_count()));
         let need = 3 * (objects + tables) + 64;
         let bytes = |pages: u64| Bytes(pages * crate::PAGE as u64);
-        (bytes(need as u64), bytes(self.store.room().0.into()))
+        (bytes(need as u64), bytes(self.store.page_counts().0.into()))
     }
 
     /// Returns the pages of a group of records if every record has two whole places and an intent. Fine
@@ -266,7 +266,8 @@ impl Map {
         group_bytes.div_ceil(crate::format::page::PAYLOAD)
     }
 
-    /// Allocates the next free extent of a device, for [`Self::place`]; `None` if the device is absent.
+    /// Allocates the next free extent of a device, for [`Self::attach_place`]; `None` if the device is
+    /// absent.
     pub fn allocate(&mut self, device: DeviceId) -> Option<Whole> {
         if !self.present.contains(device) {
             return None;
@@ -276,8 +277,8 @@ impl Map {
         Some(Whole { device, extent })
     }
 
-    /// Allocates a slot of a device for a fine place: [`Self::written`] or [`Self::copied`] puts it under an
-    /// extent, [`Self::reuse`] frees it. `None` if the device is absent.
+    /// Allocates a slot of a device for a fine place: [`Self::mark_written`] or [`Self::add_copy`] puts it
+    /// under an extent, [`Self::reuse`] frees it. `None` if the device is absent.
     pub fn allocate_slot(&mut self, device: DeviceId) -> Option<Slot> {
         if !self.present.contains(device) {
             return None;
@@ -304,8 +305,8 @@ impl Map {
         let value = match self.overlay.get_mut(key) {
             Some(pending) => pending.take_current(),
             None => {
-                let (value, record) = self.durable(key);
-                self.overlay.enter(key, value, record).take_current()
+                let (value, record) = self.durable_value(key);
+                self.overlay.insert(key, value, record).take_current()
             }
         };
         (value.into_record(blocks), blocks)
@@ -318,11 +319,23 @@ impl Map {
     }
 
     /// Makes the extent's current value a version.
-    pub(crate) fn push(&mut self, key: ExtentKey, brings: Brings, needs: Option<Needs>, released: Released) {
-        self.push_all(key, brings, [needs, None], released);
+    pub(crate) fn push(
+        &mut self,
+        key: ExtentKey,
+        added: AddedBlocks,
+        needs: Option<Needs>,
+        released: Released,
+    ) {
+        self.push_with_needs(key, added, [needs, None], released);
     }
 
-    pub(crate) fn push_all(&mut self, key: ExtentKey, brings: Brings, needs: AllNeeds, released: Released) {
+    pub(crate) fn push_with_needs(
+        &mut self,
+        key: ExtentKey,
+        added: AddedBlocks,
+        needs: NeedsPair,
+        released: Released,
+    ) {
         let blocks = self.blocks;
         let released = if self.planted.is(Mutant::ReusedBeforeDurable) {
             released.into_iter().for_each(|chunk| self.reuse(chunk));
@@ -330,14 +343,14 @@ impl Map {
         } else {
             released
         };
-        self.releasing.add(&released);
+        self.pending_releases.add(&released);
         let Some(value) = self.overlay.get(key).map(|p| p.current().canonical(blocks)) else { return };
-        self.overlay.push(key, Version { needs, value, brings, released });
+        self.overlay.push(key, Version { needs, value, added, released });
     }
 
     /// Puts a place allocated on `whole` under an extent that has no whole place on that device. No block is
-    /// valid in it yet: the extent still reads as zeros, and nothing is logged until [`Self::written`].
-    pub fn place(&mut self, key: ExtentKey, whole: Whole) {
+    /// valid in it yet: the extent still reads as zeros, and nothing is logged until [`Self::mark_written`].
+    pub fn attach_place(&mut self, key: ExtentKey, whole: Whole) {
         let (record, blocks) = self.current_record(key);
         let mut record = record.unwrap_or_else(|| self.empty_record(key));
         let valid = crate::BlockSet::none(blocks);
@@ -346,36 +359,36 @@ impl Map {
         if let Some(pending) = self.overlay.get_mut(key) {
             pending.tentative = true;
         }
-        self.note_pages_to_come(key);
+        self.note_expected_pages(key);
     }
 
-    pub(crate) fn note_pages_to_come(&mut self, key: ExtentKey) {
+    pub(crate) fn note_expected_pages(&mut self, key: ExtentKey) {
         let Some(volume) = self.catalogue.volumes.get(&key.volume) else { return };
-        for level in 0..self.pages.absent(volume.tree, key.index) {
-            let page = key.index.0 / reach(u32::from(level) + 1);
-            self.pages_to_come.insert((key.volume, level, page));
+        for level in 0..self.pages.missing_pages(volume.tree, key.index) {
+            let page = key.index.0 / extents_per_word(u32::from(level) + 1);
+            self.expected_pages.insert((key.volume, level, page));
         }
     }
 
     /// Updates the set of pages to come after changes became durable. Some exist now; others never will,
     /// because a place was released before anything durable named it.
-    pub(crate) fn review_pages_to_come(&mut self) {
+    pub(crate) fn update_expected_pages(&mut self) {
         let (pages, volumes) = (&self.pages, &self.catalogue.volumes);
-        self.pages_to_come.retain(|(volume, level, page)| {
-            let first = ExtentIndex(page.saturating_mul(reach(u32::from(*level) + 1)));
-            volumes.get(volume).is_some_and(|v| pages.absent(v.tree, first) > *level)
+        self.expected_pages.retain(|(volume, level, page)| {
+            let first = ExtentIndex(page.saturating_mul(extents_per_word(u32::from(*level) + 1)));
+            volumes.get(volume).is_some_and(|v| pages.missing_pages(v.tree, first) > *level)
         });
-        if !self.pages_to_come.is_empty() {
-            self.pages_to_come.clear();
+        if !self.expected_pages.is_empty() {
+            self.expected_pages.clear();
             let keys: Vec<_> = self.overlay.keys().collect();
-            keys.into_iter().for_each(|key| self.note_pages_to_come(key));
+            keys.into_iter().for_each(|key| self.note_expected_pages(key));
         }
     }
 
     /// Records that blocks were written at `at`, which is now valid for them; any other place no longer is. A
     /// whole place must be one of the extent's; a fine place is created if necessary, and its slots, one per
     /// block, now belong to the extent. `needs`: the flush that makes the data durable; `None` if it is.
-    pub fn written(
+    pub fn mark_written(
         &mut self,
         key: ExtentKey,
         at: impl Into<Location>,
@@ -397,7 +410,7 @@ impl Map {
         };
         let Some(mut record) = record else {
             debug_assert!(false, "written where the extent has no place");
-            return self.overlay.forget_if_settled(key);
+            return self.overlay.remove_if_durable(key);
         };
         debug_assert!(
             matches!(at, Location::Fine { .. }) || record.places.iter().any(|p| p.at == at),
@@ -405,48 +418,48 @@ impl Map {
         );
         let mut released = Released::new();
         record.fill(&at, range, blocks, &mut released);
-        record.narrow(at.id(), range, &mut released);
+        record.invalidate_others(at.id(), range, &mut released);
         let value = Value::Record(record).canonical_place(self.blocks);
         self.set_current(key, value);
-        self.push(key, Brings::Data, needs, released);
+        self.push(key, AddedBlocks::Data, needs, released);
     }
 
     /// Returns a record without places for an extent that has none.
     pub fn empty_record(&self, key: ExtentKey) -> Record {
         let copies = self.volume(key.volume).map_or(1, |v| v.copies);
-        Record { places: Default::default(), keep: false, copies, references: 1, intent: None }
+        Record { places: Default::default(), space_reserved: false, copies, references: 1, intent: None }
     }
 
-    /// Clears blocks: they are valid nowhere and read as zeros. [`Self::give_back`] then releases empty
-    /// places, unless their space is reserved.
-    pub fn cleared(&mut self, key: ExtentKey, range: BlockRange, keep: KeepSpace) {
+    /// Clears blocks: they are valid nowhere and read as zeros. [`Self::release_empty_places`] then releases
+    /// empty places, unless their space is reserved.
+    pub fn clear_blocks(&mut self, key: ExtentKey, range: BlockRange, reservation: SpaceReservation) {
         let (record, _) = self.current_record(key);
         let Some(mut record) = record else {
-            self.overlay.forget_if_settled(key);
+            self.overlay.remove_if_durable(key);
             return;
         };
         let mut released = Released::new();
         record.clear(range, &mut released);
-        match keep {
-            KeepSpace::AsIs => {}
-            KeepSpace::Yes => record.keep = !self.planted.is(Mutant::KeptSpaceForgotten),
-            KeepSpace::No => record.keep = false,
+        match reservation {
+            SpaceReservation::Unchanged => {}
+            SpaceReservation::Reserve => record.space_reserved = !self.planted.is(Mutant::KeptSpaceForgotten),
+            SpaceReservation::Release => record.space_reserved = false,
         }
         self.set_current(key, Value::Record(record));
-        self.push(key, Brings::Nothing, None, released);
+        self.push(key, AddedBlocks::Nothing, None, released);
     }
 
     /// Releases places without valid blocks; if space is reserved, as many whole places stay as the volume
-    /// has copies. Call it when no request or move works on the extent. [`Self::commit_durable`] reports the
+    /// has copies. Call it when no request or move works on the extent. [`Self::finish_commit`] reports the
     /// space when its release is durable.
-    pub fn give_back(&mut self, key: ExtentKey) {
+    pub fn release_empty_places(&mut self, key: ExtentKey) {
         match self.find(key) {
-            Found::Record(record) if record.unused().next().is_some() => {}
+            ExtentState::Record(record) if record.releasable_places().next().is_some() => {}
             _ => return,
         }
         let (record, _) = self.current_record(key);
         let Some(mut record) = record else { return };
-        let unused: Vec<_> = record.unused().collect();
+        let unused: Vec<_> = record.releasable_places().collect();
         let mut released = Released::new();
         record.places.retain(|place| {
             let goes = unused.contains(&place.at.id());
@@ -457,17 +470,17 @@ impl Map {
         });
         let value = if record.places.is_empty() { Value::Empty } else { Value::Record(record) };
         self.set_current(key, value.canonical_place(self.blocks));
-        self.push(key, Brings::Nothing, None, released);
+        self.push(key, AddedBlocks::Nothing, None, released);
     }
 
     /// Returns the number of extents and slots whose release is not yet durable.
-    pub fn releasing(&self) -> usize {
-        self.releasing.all()
+    pub fn pending_release_count(&self) -> usize {
+        self.pending_releases.total()
     }
 
     /// Returns the extents of the device whose release is not yet durable: nothing visible is in them.
-    pub fn releasing_extents(&self, device: DeviceId) -> u32 {
-        self.releasing.wholes(device)
+    pub fn pending_release_extents(&self, device: DeviceId) -> u32 {
+        self.pending_releases.wholes(device)
     }
 
     /// Returns the number of a volume's extents with durable state. Cost: one step per map page.
@@ -515,19 +528,19 @@ impl Map {
 
     /// Returns the number of extents with more than one whole place per copy, as of the last commit. Cost:
     /// constant.
-    pub fn extents_in_pieces(&self) -> u64 {
-        self.records.more_places().0
+    pub fn fragmented_extents(&self) -> u64 {
+        self.records.extra_place_counts().0
     }
 
     /// Returns the number of whole places beyond one per copy, as of the last commit. Cost: constant.
-    pub fn second_places(&self) -> u64 {
-        self.records.more_places().1
+    pub fn extra_places(&self) -> u64 {
+        self.records.extra_place_counts().1
     }
 
     /// Returns the use of the metadata area.
-    pub fn room(&self) -> MapRoom {
-        let (pages, free) = self.store.room();
-        MapRoom { pages, free }
+    pub fn metadata_space(&self) -> MapSpace {
+        let (pages, free) = self.store.page_counts();
+        MapSpace { pages, free }
     }
 
     /// Queues the creation of a volume for the next commit and returns its id. The volume exists once that is
@@ -538,23 +551,23 @@ impl Map {
             Delta::Volume { id, .. } => id.0.saturating_add(1),
             _ => 0,
         };
-        let on_the_way = self.admin.iter().chain(self.commit.deltas()).map(after);
+        let on_the_way = self.queued_deltas.iter().chain(self.commit.deltas()).map(after);
         let on_the_way = on_the_way.filter(|_| !self.planted.is(Mutant::VolumeIdReused));
         let id = VolumeId(on_the_way.fold(self.catalogue.next_volume, u32::max));
-        self.admin.push_back(Delta::Volume { id, name: name.to_owned(), size, hardening, copies });
+        self.queued_deltas.push_back(Delta::Volume { id, name: name.to_owned(), size, hardening, copies });
         id
     }
 
     /// Queues a change of a volume's hardening for the next commit.
     pub fn set_hardening(&mut self, id: VolumeId, hardening: Hardening) {
         if let Some(Volume { name, size, copies, .. }) = self.catalogue.volumes.get(&id).cloned() {
-            self.admin.push_back(Delta::Volume { id, name, size, hardening, copies });
+            self.queued_deltas.push_back(Delta::Volume { id, name, size, hardening, copies });
         }
     }
 
     /// Queues a delta of a multi-step operation for the next commit.
     pub fn queue(&mut self, delta: Delta) {
-        self.admin.push_back(delta);
+        self.queued_deltas.push_back(delta);
     }
 }
 

@@ -3,13 +3,13 @@
 
 pub mod create;
 pub(crate) mod expected;
-pub(crate) mod level;
 pub(crate) mod members;
 pub mod outdated;
 pub(crate) mod owners;
 pub(crate) mod reader;
+pub(crate) mod recover_places;
 pub(crate) mod replace;
-pub(crate) mod settle;
+pub(crate) mod synchronize;
 
 use crate::format::page::{Identity, PageKind, PageNumber};
 use crate::format::root::{JournalPosition, Root};
@@ -18,14 +18,14 @@ use crate::format::table::Pointer;
 use crate::format::value::{PageId, Word};
 use crate::log::batch::Commit;
 use crate::log::checkpoint::{self, table_identity};
-use crate::log::journal::{self, End, FRAME_MAX, Journal};
+use crate::log::journal::{self, FRAME_MAX, Journal, ReplayEnd};
 use crate::map::Map;
 use crate::open::members::{Assembly, OpenOptions};
-use crate::open::reader::{Expected, Reader, Repair};
+use crate::open::reader::{ExpectedPage, Reader, Repair};
 use crate::state::overlay::Overlay;
 use crate::state::pages::{Page, Pages, Tree, WORDS};
 use crate::state::records::Records;
-use crate::state::usage::{Releasing, Usages};
+use crate::state::usage::{PendingReleases, UsageByVolume};
 use crate::{Catalogue, MapError, PAGE, Superblock};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
@@ -39,7 +39,7 @@ pub struct Recovery {
     /// Frames replayed from the journal.
     pub frames: u64,
     /// Bytes read.
-    pub read: Bytes,
+    pub bytes_read: Bytes,
     /// Whether the newest root was unusable, and the one before was used.
     pub older_root: bool,
     /// Metadata pages that were damaged on one member and rewritten from the other.
@@ -47,7 +47,7 @@ pub struct Recovery {
     /// Absent devices; requests for their data give I/O errors.
     pub absent: DeviceSet,
     /// Metadata members that had been left behind and were rewritten from the other.
-    pub levelled: DeviceSet,
+    pub synchronized: DeviceSet,
     /// Devices that were present as older files than the pool had used: the data that others have too is
     /// copied to them again.
     pub outdated: DeviceSet,
@@ -60,9 +60,9 @@ pub struct Recovery {
 
 /// The state of a map being loaded.
 #[derive(Default)]
-struct Loaded {
+struct LoadState {
     frames: u64,
-    read: Bytes,
+    bytes_read: Bytes,
     repairs: Vec<Repair>,
     /// Metadata pages that the root reaches.
     used: Vec<PageNumber>,
@@ -87,12 +87,12 @@ pub fn open(
     superblocks: &[Superblock],
     options: &OpenOptions,
 ) -> Result<(Map, Recovery), MapError> {
-    open_and(store, superblocks, options, |_| Ok(())).map(|(map, recovery, ())| (map, recovery))
+    open_with(store, superblocks, options, |_| Ok(())).map(|(map, recovery, ())| (map, recovery))
 }
 
 /// Opens the pool like [`open`], but calls `tidy` to examine and change the recovered map before anything is
 /// written: if it refuses, nothing has changed.
-pub(crate) fn open_and<T>(
+pub(crate) fn open_with<T>(
     store: &mut dyn Store,
     superblocks: &[Superblock],
     options: &OpenOptions,
@@ -104,7 +104,7 @@ pub(crate) fn open_and<T>(
     let older: Vec<_> = members.iter().map(|(device, roots)| (*device, sequences(roots))).collect();
     let older = older_members(&older);
     if !older.is_empty() && !options.planted.is(Mutant::OutdatedDeviceTrusted) {
-        assembly = Assembly::beside_older(superblocks, options, older)?;
+        assembly = Assembly::with_older(superblocks, options, older)?;
         members.retain(|(device, _)| assembly.members.contains(device));
     }
     let roots = newest_first(members, options.planted);
@@ -112,7 +112,7 @@ pub(crate) fn open_and<T>(
     let mut first_error = None;
     for root in roots {
         let root_sequence = root.sequence;
-        let mut loaded = Loaded::default();
+        let mut loaded = LoadState::default();
         match load(store, &assembly, root.clone(), least, &mut loaded) {
             Ok(mut map) => {
                 let older_root = root_sequence < newest;
@@ -123,15 +123,15 @@ pub(crate) fn open_and<T>(
                 }
                 let tidied = tidy(&mut map)?;
                 let repaired = loaded.repairs.len() as u64;
-                let levelled = map.take_over(store, &assembly, &root, loaded.repairs, &loaded.used)?;
+                let levelled = map.activate(store, &assembly, &root, loaded.repairs, &loaded.used)?;
                 let recovery = Recovery {
                     root: root_sequence,
                     frames: loaded.frames,
-                    read: loaded.read,
+                    bytes_read: loaded.bytes_read,
                     older_root,
                     repaired,
                     absent: map.absent(),
-                    levelled,
+                    synchronized: levelled,
                     outdated: assembly.outdated,
                     blank: assembly.blank(),
                     left_behind: map.left_behind(),
@@ -226,7 +226,7 @@ fn load(
     assembly: &Assembly,
     root: Root,
     least: u64,
-    loaded: &mut Loaded,
+    loaded: &mut LoadState,
 ) -> Result<Map, MapError> {
     let members = &assembly.members;
     let sb = &assembly.superblocks[members[0].index()];
@@ -263,31 +263,33 @@ fn load(
         spaces: Vec::new(),
         space_changes: 0,
         overlay: Overlay::new(assembly.planted),
-        pages_to_come: FxHashSet::default(),
-        admin: VecDeque::new(),
+        expected_pages: FxHashSet::default(),
+        queued_deltas: VecDeque::new(),
         journal: Journal::new(sb.pool, ring, journal_at, assembly.planted),
-        store: checkpoint::Store::new(sb.pool, sb.meta_pages as u32, root, assembly.planted),
+        store: checkpoint::PageStore::new(sb.pool, sb.meta_pages as u32, root, assembly.planted),
         commit: Commit::new(ring.0),
-        releasing: Releasing::default(),
-        usages: Usages::default(),
+        pending_releases: PendingReleases::default(),
+        usage_by_volume: UsageByVolume::default(),
         checkpoint_head: 0,
         planted: assembly.planted,
     };
     let mut reader = Reader::new(store, sb, members, assembly.planted);
     map.load_objects(&mut reader)?;
-    (loaded.read, loaded.repairs, loaded.used) = (reader.read, reader.repairs, reader.used);
+    (loaded.bytes_read, loaded.repairs, loaded.used) = (reader.bytes_read, reader.repairs, reader.used);
 
     let mut rings = read_rings(store, assembly, ring)?;
     if assembly.planted.is(Mutant::StaleRootChosen) {
         rings.iter_mut().for_each(|ring| ring.fill(0));
     }
-    loaded.read += Bytes(ring.0 * rings.len() as u64);
+    loaded.bytes_read += Bytes(ring.0 * rings.len() as u64);
     let (at, end) = journal::replay(&rings, journal_at, sb.pool, blocks, assembly.planted, |frame| {
         loaded.frames += 1;
         frame.deltas.into_iter().for_each(|delta| map.apply(delta));
     });
     let end = match end {
-        End::Tail if at.sequence < least => End::Damaged { sequence: at.sequence, offset: at.offset },
+        ReplayEnd::Tail if at.sequence < least => {
+            ReplayEnd::Damaged { sequence: at.sequence, offset: at.offset }
+        }
         end => end,
     };
     if let Some((offset, why)) = end.fault() {
@@ -304,7 +306,7 @@ fn load(
     };
     map.journal = Journal::new(sb.pool, ring, first, assembly.planted);
     map.records.finish_loading();
-    loaded.read += map.settle(store, assembly)?;
+    loaded.bytes_read += map.recover_places(store, assembly)?;
     map.rebuild_space()?;
     map.count_usage();
     Ok(map)
@@ -376,7 +378,7 @@ impl Map {
         })?;
         for (id, volume) in &self.catalogue.volumes {
             let height = Tree::new(self.extent.count(volume.size)).height;
-            if volume.tree.height != height || !self.pages.is_whole(volume.tree) {
+            if volume.tree.height != height || !self.pages.is_complete(volume.tree) {
                 let why = format!("the map of volume {} ({}) has gaps", volume.name, id.0);
                 return Err(self.damaged("map page", PageNumber(0), why));
             }
@@ -398,7 +400,7 @@ impl Map {
             if !self.store.claim(number) {
                 return Err(self.damaged(what, number, "its place is used twice, or does not exist".into()));
             }
-            let page = reader.page(number, Expected { identity, any_level: false, what })?;
+            let page = reader.page(number, ExpectedPage { identity, any_level: false, what })?;
             bytes.extend_from_slice(&page.payload);
             chain.push(number);
             number = page.next;
@@ -422,7 +424,7 @@ impl Map {
         }
         let identity =
             Identity { kind: PageKind::Map, level: 0, sequence: pointer.sequence, object: id.0.into() };
-        let read = reader.page(number, Expected { identity, any_level: true, what: "map page" })?;
+        let read = reader.page(number, ExpectedPage { identity, any_level: true, what: "map page" })?;
         let level = read.level;
         let mut page = Page::new(level);
         let (words, _) = read.payload.as_chunks::<8>();

@@ -1,7 +1,7 @@
 //! The map's state in memory: volumes, map pages, records, free space, and changes that are not durable.
 
 pub(crate) mod catalogue;
-pub(crate) mod found;
+pub(crate) mod extent_state;
 pub(crate) mod overlay;
 pub(crate) mod pages;
 pub(crate) mod records;

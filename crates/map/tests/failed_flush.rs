@@ -7,8 +7,8 @@ mod support;
 use support::Rng;
 use support::pool::{self, META, Shape};
 use support::store::MemStore;
-use weir_map::create::{create_laid_out, read_superblock};
-use weir_map::{Found, Hardening, Map, PAGE, Superblock, Whole};
+use weir_map::create::{create_with_layout, read_superblock};
+use weir_map::{ExtentState, Hardening, Map, PAGE, Superblock, Whole};
 use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind, Store};
 
 /// More flushes and writes than an opening makes here.
@@ -30,7 +30,7 @@ fn make_durable(map: &mut Map, store: &mut MemStore) {
         store.write(META, at, &bytes).unwrap();
         store.flush(META).unwrap();
     }
-    map.commit_durable(&mut Vec::new());
+    map.finish_commit(&mut Vec::new());
 }
 
 /// Sets up a pool with four volumes, the last two of which are only in the journal, and two roots that reach
@@ -49,12 +49,12 @@ fn pool() -> (MemStore, Vec<Superblock>, Map) {
 }
 
 /// Opens the pool with a power loss at every one of the writes, and again afterwards.
-fn every_cut_is_survived(store: &MemStore, sizes: &[Superblock], volumes: usize, what: &str) {
+fn check_every_crash_point(store: &MemStore, sizes: &[Superblock], volumes: usize, what: &str) {
     for (writes, seed) in (1..MANY).flat_map(|writes| (0..8).map(move |seed| (writes, seed))) {
         let mut store = store.clone();
         store.fail_after(writes);
         let _ = pool::open(&mut store, sizes);
-        store.power_cut(&mut Rng(seed));
+        store.power_loss(&mut Rng(seed));
         let (map, _) = pool::open(&mut store, sizes)
             .unwrap_or_else(|error| panic!("{what}, cut at write {writes}, seed {seed}: {error}"));
         assert_eq!(map.catalogue().volumes.len(), volumes, "{what}, cut at write {writes}, seed {seed}");
@@ -62,7 +62,7 @@ fn every_cut_is_survived(store: &MemStore, sizes: &[Superblock], volumes: usize,
 }
 
 #[test]
-fn of_a_root_written_when_opening() {
+fn root_at_opening_survives_failed_flush() {
     let (store, sizes, map) = pool();
     drop(map);
     let mut failed = 0;
@@ -71,13 +71,13 @@ fn of_a_root_written_when_opening() {
         store.fail_flush_after(META, flushes);
         failed += u64::from(pool::open(&mut store, &sizes).is_err());
         store.fail_flush_after(META, u64::MAX);
-        every_cut_is_survived(&store, &sizes, 4, &format!("flush {flushes} failed"));
+        check_every_crash_point(&store, &sizes, 4, &format!("flush {flushes} failed"));
     }
     assert!((4..MANY).contains(&failed), "{failed} flushes failed while opening");
 }
 
 #[test]
-fn of_a_root_written_while_serving() {
+fn root_while_serving_survives_failed_flush() {
     let (mut store, sizes, mut map) = pool();
     map.begin_checkpoint().unwrap();
     // Recovery's first checkpoint takes more pages than the root before the previous one leaves.
@@ -92,17 +92,17 @@ fn of_a_root_written_while_serving() {
     store.fail_flush(META);
     store.flush(META).unwrap_err();
     drop(map);
-    every_cut_is_survived(&store, &sizes, 200, "the root's flush failed");
+    check_every_crash_point(&store, &sizes, 200, "the root's flush failed");
 }
 
 #[test]
-fn of_a_superblock_written_when_creating() {
+fn superblock_at_creation_survives_failed_flush() {
     let sizes = pool::superblocks(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 });
     let mut opened = 0;
     for (device, flushes) in sizes.iter().flat_map(|sb| (0..MANY).map(move |flushes| (sb.device, flushes))) {
         let mut store = MemStore::new(sizes.len());
         store.fail_flush_after(device, flushes);
-        if create_laid_out(&mut store, &sizes).is_ok() {
+        if create_with_layout(&mut store, &sizes).is_ok() {
             continue;
         }
         let read = |sb: &Superblock| matches!(read_superblock(&mut store, sb.device, sb.size), Ok(Some(_)));
@@ -113,7 +113,7 @@ fn of_a_superblock_written_when_creating() {
         drop(pool::open(&mut store, &sizes).unwrap());
         for seed in 0..8 {
             let mut store = store.clone();
-            store.power_cut(&mut Rng(seed));
+            store.power_loss(&mut Rng(seed));
             pool::open(&mut store, &sizes)
                 .unwrap_or_else(|error| panic!("{device}, flush {flushes}, seed {seed}: {error}"));
         }
@@ -147,13 +147,13 @@ impl TwoCopies {
         let key = ExtentKey { volume, index: ExtentIndex(3) };
         let all = BlockRange { first: 0, count: map.extent().blocks() };
         let wholes = [DeviceId(1), DeviceId(2)].map(|device| map.allocate(device).unwrap());
-        wholes.into_iter().for_each(|whole| map.place(key, whole));
+        wholes.into_iter().for_each(|whole| map.attach_place(key, whole));
         let mut new = Self { store, sizes, map, key, wholes };
         new.write(1);
         wholes.into_iter().for_each(|whole| new.store.flush(whole.device).unwrap());
-        new.map.written_duplexed(key, wholes, all, [None; 2]);
+        new.map.mark_duplexed_written(key, wholes, all, [None; 2]);
         make_durable(&mut new.map, &mut new.store);
-        new.map.intend(key, all);
+        new.map.open_intent(key, all);
         make_durable(&mut new.map, &mut new.store);
         new
     }
@@ -170,21 +170,23 @@ impl TwoCopies {
         self.map.address(whole, 0).0 / PAGE as u64 + block
     }
 
-    fn open_again(&mut self) {
+    fn reopen(&mut self) {
         self.map = pool::open(&mut self.store, &self.sizes).unwrap().0;
     }
 
     /// Returns the devices that are valid for a block.
     fn holders(&self, block: u16) -> Vec<DeviceId> {
-        let Found::Record(record) = self.map.find(self.key) else { panic!("{:?}", self.map.find(self.key)) };
+        let ExtentState::Record(record) = self.map.find(self.key) else {
+            panic!("{:?}", self.map.find(self.key))
+        };
         record.places.iter().filter(|p| p.valid.contains(block)).map(|p| p.at.id().device).collect()
     }
 
     /// Returns the blocks with an intent.
-    fn intended(&self) -> Vec<u16> {
+    fn blocks_with_intent(&self) -> Vec<u16> {
         match self.map.find(self.key) {
-            Found::Record(record) => record.intent.iter().flat_map(|intent| intent.iter()).collect(),
-            Found::Empty | Found::Direct(_) => Vec::new(),
+            ExtentState::Record(record) => record.intent.iter().flat_map(|intent| intent.iter()).collect(),
+            ExtentState::Empty | ExtentState::Direct(_) => Vec::new(),
         }
     }
 
@@ -196,7 +198,7 @@ impl TwoCopies {
 }
 
 #[test]
-fn of_a_copy_that_is_chosen() {
+fn selected_copy_survives_failed_flush() {
     let mut pool = TwoCopies::new();
     pool.write(2);
     for whole in pool.wholes {
@@ -204,72 +206,72 @@ fn of_a_copy_that_is_chosen() {
         pool.store.flush(whole.device).unwrap_err();
     }
     // Data read now, and perhaps copied, is still there after a power loss.
-    pool.open_again();
+    pool.reopen();
     let chosen = pool.wholes[0];
     assert!((0..16).all(|block| pool.holders(block) == [chosen.device]));
     let found = pool.read(&mut pool.store.clone(), chosen);
     assert_eq!(found, [2; 65536]);
     for seed in 0..8 {
         let mut store = pool.store.clone();
-        store.power_cut(&mut Rng(seed));
+        store.power_loss(&mut Rng(seed));
         assert_eq!(pool.read(&mut store, chosen), found, "seed {seed}");
     }
 }
 
 #[test]
-fn a_copy_that_cannot_be_written_again_is_not_chosen() {
+fn unwritable_copy_is_not_selected() {
     let mut pool = TwoCopies::new();
     pool.store.fail_read(DeviceId(1), pool.page(pool.wholes[0], 0));
-    pool.open_again();
+    pool.reopen();
     assert!((0..16).all(|block| pool.holders(block) == [DeviceId(2)]));
 }
 
 #[test]
-fn a_sector_that_cannot_be_read_decides_for_its_block_only() {
+fn unreadable_sector_affects_only_its_block() {
     let mut pool = TwoCopies::new();
     let bad = [0, 1].map(|copy| pool.page(pool.wholes[copy], 3 + copy as u64));
-    pool.store.spoil(DeviceId(1), bad[0]);
-    pool.store.spoil(DeviceId(2), bad[1]);
-    pool.open_again();
+    pool.store.corrupt_page(DeviceId(1), bad[0]);
+    pool.store.corrupt_page(DeviceId(2), bad[1]);
+    pool.reopen();
     let holders: Vec<_> = (0..16).map(|block| pool.holders(block)).collect();
     let second = |block| if block == 3 { DeviceId(2) } else { DeviceId(1) };
     assert_eq!(holders, (0..16).map(|block| vec![second(block)]).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_no_device_takes_again_is_not_left_to_one_that_is_away() {
+fn unwritable_block_keeps_present_copy() {
     let mut pool = TwoCopies::new();
-    pool.store.spoil(DeviceId(2), pool.page(pool.wholes[1], 5));
+    pool.store.corrupt_page(DeviceId(2), pool.page(pool.wholes[1], 5));
     pool.store.set_broken(DeviceId(1), true);
     pool.map = pool::open_without(&mut pool.store, &pool.sizes, &[DeviceId(1)]).unwrap().0;
     assert!((0..16).all(|block| pool.holders(block) == [DeviceId(2)]));
-    assert_eq!(pool.intended(), [5], "what could not be settled is left to a later opening");
+    assert_eq!(pool.blocks_with_intent(), [5], "what could not be settled is left to a later opening");
 }
 
 #[test]
-fn of_the_only_place_of_blocks_that_are_in_doubt() {
+fn doubtful_only_place_survives_failed_flush() {
     for copies in [1, 2] {
         let mut pool = TwoCopies::of(copies);
         let [first, second] = pool.wholes;
         let all = BlockRange { first: 0, count: 16 };
-        assert!(pool.map.dropped(pool.key, PlaceId { device: second.device, kind: PlaceKind::Whole }, all));
+        assert!(pool.map.drop_copy(pool.key, PlaceId { device: second.device, kind: PlaceKind::Whole }, all));
         make_durable(&mut pool.map, &mut pool.store);
-        assert_eq!(pool.intended().len(), 16);
+        assert_eq!(pool.blocks_with_intent().len(), 16);
         pool.write(2);
         pool.store.fail_flush(first.device);
         pool.store.flush(first.device).unwrap_err();
-        pool.open_again();
-        assert_eq!(pool.intended(), [0; 0]);
+        pool.reopen();
+        assert_eq!(pool.blocks_with_intent(), [0; 0]);
         for seed in 0..8 {
             let mut store = pool.store.clone();
-            store.power_cut(&mut Rng(seed));
+            store.power_loss(&mut Rng(seed));
             assert_eq!(pool.read(&mut store, first), [2; 65536], "seed {seed}");
         }
     }
 }
 
 #[test]
-fn where_one_copy_is_wanted_an_intent_lets_nobody_write_one_of_two_places() {
+fn intent_blocks_overwrite_of_single_copy() {
     for copies in [1, 2] {
         let pool = TwoCopies::of(copies);
         let place = |whole: Whole| PlaceId { device: whole.device, kind: PlaceKind::Whole };

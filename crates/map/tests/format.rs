@@ -413,7 +413,7 @@ fn runs(blocks: &BTreeSet<u16>) -> String {
 }
 
 #[test]
-fn a_reader_written_from_the_document_finds_what_the_map_finds() {
+fn independent_reader_agrees_with_map() {
     let mut pool = Pool { disk: devices(), ..Pool::default() };
     pool.superblocks();
     let root = pool.root();

@@ -18,8 +18,8 @@ use support::store::MemStore;
 use support::twin::{key, whole};
 use weir_map::delta::Delta;
 use weir_map::{
-    BlockSet, Hardening, Intent, IntentKind, KeepSpace, Location, Map, MapError, PAGE, Place, Record,
-    RecordId, Slot, Superblock, Value, Whole, Word, crc32c,
+    BlockSet, Hardening, Intent, IntentKind, Location, Map, MapError, PAGE, Place, Record, RecordId, Slot,
+    SpaceReservation, Superblock, Value, Whole, Word, crc32c,
 };
 use weir_model::{BlockRange, Bytes, DeviceExtent, DeviceId, ErrorKind, Store, VolumeId};
 
@@ -52,11 +52,11 @@ fn sample() -> MemStore {
     // Two places, one block each.
     write(&mut map, plain, 7, 0, run(0, 1));
     let second = map.allocate(DeviceId(1)).expect("there is space");
-    map.place(key(plain, 7), second);
-    map.written(key(plain, 7), second, run(1, 1), None);
+    map.attach_place(key(plain, 7), second);
+    map.mark_written(key(plain, 7), second, run(1, 1), None);
     // An empty extent with reserved space.
     write(&mut map, plain, 8, 0, run(0, 32));
-    map.cleared(key(plain, 8), run(0, 32), KeepSpace::Yes);
+    map.clear_blocks(key(plain, 8), run(0, 32), SpaceReservation::Reserve);
     (0..40).for_each(|n| write(&mut map, sparse, n * 14_999, (n % 2) as u8, run(0, 32)));
     commit(&mut map, &mut store);
     map.checkpoint_now(&mut store).expect("there is room");
@@ -64,8 +64,8 @@ fn sample() -> MemStore {
     // From here on changes are in the journal only.
     write(&mut map, plain, 2, 1, run(8, 24));
     write(&mut map, plain, 12, 0, run(4, 4));
-    map.cleared(key(sparse, 14_999), run(0, 32), KeepSpace::No);
-    map.give_back(key(sparse, 14_999));
+    map.clear_blocks(key(sparse, 14_999), run(0, 32), SpaceReservation::Release);
+    map.release_empty_places(key(sparse, 14_999));
     commit(&mut map, &mut store);
     unused_parts(&mut map, plain);
     let intent = Intent { kind: IntentKind::RemoveVolume, volume: going, progress: 3 };
@@ -81,7 +81,7 @@ fn unused_parts(map: &mut Map, volume: VolumeId) {
     valid.insert(run(30, 1));
     let slot = |extent, block| Slot { extent: DeviceExtent(extent), block };
     let slots = vec![slot(200, 5), slot(200, 31), slot(201, 0)];
-    let mut record = Record::one(whole(1, 199), BlockSet::all(BLOCKS));
+    let mut record = Record::single_place(whole(1, 199), BlockSet::all(BLOCKS));
     record.places.push(Place { at: Location::Fine { device: DeviceId(1), slots }, valid: valid.clone() });
     record.copies = 2;
     record.references = 3;
@@ -95,17 +95,17 @@ fn unused_parts(map: &mut Map, volume: VolumeId) {
 fn write(map: &mut Map, volume: VolumeId, index: u64, device: u8, range: BlockRange) {
     let key = key(volume, index);
     let place = match map.find(key) {
-        weir_map::Found::Record(record) => match record.places[0].at {
+        weir_map::ExtentState::Record(record) => match record.places[0].at {
             Location::Whole(whole) => whole,
             Location::Fine { .. } => panic!("not made here"),
         },
         _ => {
             let place = map.allocate(DeviceId(device)).expect("there is space");
-            map.place(key, place);
+            map.attach_place(key, place);
             place
         }
     };
-    map.written(key, place, range, None);
+    map.mark_written(key, place, range, None);
 }
 
 fn commit(map: &mut Map, store: &mut MemStore) {
@@ -115,7 +115,7 @@ fn commit(map: &mut Map, store: &mut MemStore) {
         store.write(META, to, &bytes).expect("nothing fails here");
         store.flush(META).expect("nothing fails here");
     }
-    map.commit_durable(&mut Vec::new());
+    map.finish_commit(&mut Vec::new());
 }
 
 fn runs(set: &BlockSet) -> String {
@@ -145,7 +145,7 @@ fn describe(map: &Map) -> String {
             Value::Empty => {}
             Value::Direct(whole) => writeln!(text, "  {}: {}", index.0, place(*whole)).unwrap(),
             Value::Record(record) => {
-                let (keep, copies, owners) = (record.keep, record.copies, record.references);
+                let (keep, copies, owners) = (record.space_reserved, record.copies, record.references);
                 writeln!(text, "  {}: record, keep {keep}, {copies} copies, {owners} owners", index.0)
                     .unwrap();
                 for p in &record.places {
@@ -185,7 +185,7 @@ fn describe(map: &Map) -> String {
 }
 
 #[test]
-fn a_pool_written_by_version_1_opens_with_its_contents() {
+fn version_1_pool_opens_unchanged() {
     let mut store = store_of(IMAGE);
     let superblocks = superblocks(SHAPE);
     for time in ["first", "second"] {
@@ -217,7 +217,7 @@ fn with_field(at: usize, value: u64, bytes: usize, both: bool) -> MemStore {
 const KNOWN_BITS: [u32; 3] = [4, 5, 6];
 
 #[test]
-fn what_a_newer_version_wrote_is_refused() {
+fn newer_format_is_refused() {
     let superblocks = superblocks(SHAPE);
     let advice = "use the version that wrote it, or a newer one";
     let newer = |at, value, bytes, both| {
@@ -253,7 +253,7 @@ fn what_a_newer_version_wrote_is_refused() {
 /// the same contents, or refuses where the check reports damage. Only the last frame of a journal without a
 /// mirror may be taken for a torn one.
 #[test]
-fn no_flipped_bit_goes_unseen() {
+fn every_flipped_bit_is_detected() {
     let superblocks = superblocks(SHAPE);
     let sizes: Vec<_> = superblocks.iter().map(|sb| Some(sb.size)).collect();
     let whole = store_of(IMAGE);
@@ -268,7 +268,7 @@ fn no_flipped_bit_goes_unseen() {
             page[bit / 8] ^= 1 << (bit % 8);
             store.set_page(device, number, page);
             let report = weir_map::check(&mut store, &sizes);
-            let is_damage = report.worst() == Some(weir_map::check::Severity::Damage);
+            let is_damage = report.worst_severity() == Some(weir_map::check::Severity::Damage);
             let at = format!("bit {bit} of page {number} of device {}", device.0);
             let in_journal = (first..last).contains(&number);
             match open(&mut store, &superblocks) {

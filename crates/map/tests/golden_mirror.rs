@@ -8,7 +8,7 @@ use support::image::{image_of, store_of};
 use support::pool::{POOL, Shape, superblocks};
 use support::store::MemStore;
 use support::twin::key;
-use weir_map::create::{create_laid_out, read_superblock, write_superblock};
+use weir_map::create::{create_with_layout, read_superblock, write_superblock};
 use weir_map::superblock::JOURNAL_AT;
 use weir_map::{Hardening, Map, MapError, OpenOptions, PAGE, Recovery, Superblock};
 use weir_model::{
@@ -49,14 +49,14 @@ fn open(store: &mut MemStore, absent: DeviceSet, options: &OpenOptions) -> Resul
 /// Makes one change on both members, and one after the second was left behind.
 fn sample() -> MemStore {
     let mut store = MemStore::new(2);
-    create_laid_out(&mut store, &mirrored()).expect("nothing fails here");
+    create_with_layout(&mut store, &mirrored()).expect("nothing fails here");
     let (mut map, _) = open(&mut store, DeviceSet::default(), &OpenOptions::default()).expect("a new pool");
     let volume = map.create_volume("mirrored", Bytes(40 << SHAPE.extent_log2), Hardening::Flush, 1);
     commit(&mut map, &mut store);
     for index in 0..2 {
         let whole = map.allocate(DeviceId(index as u8)).expect("there is space");
-        map.place(key(volume, index), whole);
-        map.written(key(volume, index), whole, BlockRange { first: 0, count: 32 }, None);
+        map.attach_place(key(volume, index), whole);
+        map.mark_written(key(volume, index), whole, BlockRange { first: 0, count: 32 }, None);
         commit(&mut map, &mut store);
         if index == 0 {
             assert!(map.leave_behind(MEMBERS[1]));
@@ -75,7 +75,7 @@ fn commit(map: &mut Map, store: &mut MemStore) {
             store.flush(*member).expect("nothing fails here");
         }
     }
-    map.commit_durable(&mut Vec::new());
+    map.finish_commit(&mut Vec::new());
 }
 
 fn extents(map: &Map) -> Vec<ExtentIndex> {
@@ -85,13 +85,13 @@ fn extents(map: &Map) -> Vec<ExtentIndex> {
 }
 
 #[test]
-fn a_mirrored_pool_written_by_version_1_opens_as_its_superblocks_say() {
+fn version_1_mirrored_pool_opens() {
     let both = [ExtentIndex(0), ExtentIndex(1)];
     let plain = OpenOptions::default();
     // With both members, the one left behind is rewritten, and then suffices by itself.
     let mut store = store_of(IMAGE);
     let (map, recovery) = open(&mut store, DeviceSet::default(), &plain).expect("version 1 is read");
-    assert_eq!((map.pool(), extents(&map), recovery.levelled), (POOL, both.to_vec(), only(MEMBERS[1])));
+    assert_eq!((map.pool(), extents(&map), recovery.synchronized), (POOL, both.to_vec(), only(MEMBERS[1])));
     let accepted = OpenOptions { accept_rollback: true, ..plain };
     let (map, _) = open(&mut store, only(MEMBERS[0]), &accepted).expect("the second has all of it");
     assert_eq!((extents(&map), map.members()), (both.to_vec(), &MEMBERS[1..]));
@@ -108,7 +108,7 @@ fn a_mirrored_pool_written_by_version_1_opens_as_its_superblocks_say() {
     assert_eq!(extents(&map), both[..1]);
     // Both together then have different histories.
     let error = open(&mut store, DeviceSet::default(), &plain).expect_err("they contradict each other");
-    assert!(matches!(error, MapError::Split { .. }), "{error}");
+    assert!(matches!(error, MapError::Diverged { .. }), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod support;
 
 use proptest::prelude::*;
 use std::cell::Cell;
-use support::history::{History, Met, Run, Spot, Step};
+use support::history::{Coverage, ExtentRef, History, Run, Step};
 use support::pool::{self, Shape};
 use support::property;
 use support::sparse::Sparse;
@@ -13,10 +13,10 @@ use support::store::MemStore;
 use weir_map::Hardening;
 use weir_model::Bytes;
 
-fn spot() -> impl Strategy<Value = Spot> {
+fn location() -> impl Strategy<Value = ExtentRef> {
     // Few extents are used most, so that much happens to each.
     let slot = prop_oneof![4 => 0u8..12, 1 => 0u8..200];
-    (0u8..3, slot).prop_map(|(volume, slot)| Spot { volume, slot })
+    (0u8..3, slot).prop_map(|(volume, slot)| ExtentRef { volume, slot })
 }
 
 fn run() -> impl Strategy<Value = Run> {
@@ -27,27 +27,29 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => any::<u8>().prop_map(Step::Create),
         1 => any::<u8>().prop_map(Step::Remove),
-        12 => (spot(), any::<u8>()).prop_map(|(at, device)| Step::Place(at, device)),
-        24 => (spot(), any::<u8>(), run(), prop::bool::weighted(0.2))
+        12 => (location(), any::<u8>()).prop_map(|(at, device)| Step::Place(at, device)),
+        24 => (location(), any::<u8>(), run(), prop::bool::weighted(0.2))
             .prop_map(|(at, place, run, durable)| Step::Write { at, place, run, durable }),
-        3 => (spot(), 1u8..180, run()).prop_map(|(first, count, run)| Step::Many { first, count, run }),
-        12 => (spot(), run(), any::<u8>()).prop_map(|(at, run, keep)| Step::Clear { at, run, keep }),
-        8 => spot().prop_map(Step::GiveBack),
-        6 => (spot(), any::<u8>(), run()).prop_map(|(at, device, run)| Step::WriteFine { at, device, run }),
-        12 => (spot(), any::<u8>(), any::<bool>(), run(), prop::bool::weighted(0.2))
+        3 => (location(), 1u8..180, run()).prop_map(|(first, count, run)| Step::Many { first, count, run }),
+        12 => (location(), run(), any::<u8>()).prop_map(|(at, run, keep)| Step::Clear { at, run, keep }),
+        8 => location().prop_map(Step::ReleaseEmpty),
+        6 => (location(), any::<u8>(), run())
+            .prop_map(|(at, device, run)| Step::WriteFine { at, device, run }),
+        12 => (location(), any::<u8>(), any::<bool>(), run(), prop::bool::weighted(0.2))
             .prop_map(|(at, device, fine, run, durable)| Step::Copy { at, device, fine, run, durable }),
-        12 => (spot(), any::<u8>(), any::<bool>(), prop::bool::weighted(0.4))
+        12 => (location(), any::<u8>(), any::<bool>(), prop::bool::weighted(0.4))
             .prop_map(|(at, device, fine, durable)| Step::CopyHeld { at, device, fine, durable }),
-        8 => (spot(), any::<u8>(), run()).prop_map(|(at, place, run)| Step::Drop { at, place, run }),
-        12 => (spot(), any::<u8>(), run()).prop_map(|(at, place, run)| Step::Narrow { at, place, run }),
-        4 => (spot(), run(), any::<bool>()).prop_map(|(at, run, settled)| Step::Intend { at, run, settled }),
+        8 => (location(), any::<u8>(), run()).prop_map(|(at, place, run)| Step::Drop { at, place, run }),
+        12 => (location(), any::<u8>(), run()).prop_map(|(at, place, run)| Step::Narrow { at, place, run }),
+        4 => (location(), run(), any::<bool>())
+            .prop_map(|(at, run, settled)| Step::OpenIntent { at, run, settled }),
         6 => any::<u8>().prop_map(Step::Flush),
         6 => (1u8..100).prop_map(Step::Reuse),
         20 => (1u8..6, any::<bool>()).prop_map(|(steps, eager)| Step::Commit { steps, eager }),
         12 => (prop_oneof![9 => 1u8..12, 1 => 100u8..255], 1u8..5)
             .prop_map(|(steps, pages)| Step::Checkpoint { steps, pages }),
         2 => Just(Step::Settle),
-        3 => (any::<u64>(), any::<bool>()).prop_map(|(seed, damage)| Step::Cut { seed, damage }),
+        3 => (any::<u64>(), any::<bool>()).prop_map(|(seed, damage)| Step::Crash { seed, damage }),
     ]
 }
 
@@ -62,13 +64,13 @@ fn shape() -> impl Strategy<Value = Shape> {
 }
 
 #[test]
-fn what_was_durable_is_there_and_nothing_else() {
-    let all = Cell::new(Met::default());
+fn recovery_restores_exactly_durable_state() {
+    let all = Cell::new(Coverage::default());
     property(150, (shape(), prop::collection::vec(step(), 1..500)), |(shape, steps)| {
         let mut history = History::new(shape);
-        history.met = all.get();
+        history.coverage = all.get();
         history.run(&steps);
-        all.set(history.met);
+        all.set(history.coverage);
     });
     let met = all.get();
     let corners = [
@@ -91,7 +93,7 @@ fn what_was_durable_is_there_and_nothing_else() {
     assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
 }
 
-/// Admission ([`weir_map::Map::has_metadata_room`]) keeps checkpoints possible, in volumes so large and so
+/// Admission ([`weir_map::Map::has_metadata_space`]) keeps checkpoints possible, in volumes so large and so
 /// sparse that every extent needs pages of its own on every level.
 #[test]
 fn admitted_extents_never_fill_the_metadata_area() {
@@ -105,13 +107,13 @@ fn admitted_extents_never_fill_the_metadata_area() {
 /// Page ids are reused only after a checkpoint, so the tables of pages grow with the pages created and
 /// removed between two of them, and must be counted too.
 #[test]
-fn what_comes_and_goes_between_checkpoints_leaves_room_for_them() {
+fn churn_leaves_space_for_checkpoints() {
     let shape = Shape { extent_log2: 16, journal_pages: 4096, meta_pages: 1000 };
     Sparse::new(shape, 2).churn(90);
 }
 
 #[test]
-fn volumes_made_while_another_is_changed_have_ids_of_their_own() {
+fn concurrently_created_volumes_have_unique_ids() {
     let sizes = pool::superblocks(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 });
     let mut store = MemStore::new(2);
     pool::create(&mut store, &sizes).expect("a pool");
@@ -123,15 +125,15 @@ fn volumes_made_while_another_is_changed_have_ids_of_their_own() {
     };
     let first = map.create_volume("first", Bytes::mib(1), Hardening::Flush, 1);
     commit(&mut map);
-    map.commit_durable(&mut Vec::new());
+    map.finish_commit(&mut Vec::new());
     map.set_hardening(first, Hardening::Write);
     commit(&mut map);
     let second = map.create_volume("second", Bytes::mib(1), Hardening::Flush, 1);
-    map.commit_durable(&mut Vec::new());
+    map.finish_commit(&mut Vec::new());
     let third = map.create_volume("third", Bytes::mib(1), Hardening::Flush, 1);
     assert!(first < second && second < third, "{first:?} {second:?} {third:?}");
     commit(&mut map);
-    map.commit_durable(&mut Vec::new());
+    map.finish_commit(&mut Vec::new());
     let name = |id| map.volume(id).map(|v| v.name.clone());
     assert_eq!([second, third].map(name), [Some("second".into()), Some("third".into())]);
 }

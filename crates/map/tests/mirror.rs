@@ -91,13 +91,13 @@ fn passing() -> impl Strategy<Value = Step> {
 
 /// Counts of the situations that histories have met, to show that they cover the corner cases.
 #[derive(Clone, Copy, Debug, Default)]
-struct Met {
+struct Coverage {
     left_behind: u64,
-    levelled: u64,
+    synchronized: u64,
     recorded: u64,
     rollbacks: u64,
     stale: u64,
-    split: u64,
+    diverged: u64,
     cut_openings: u64,
     repaired: u64,
     failed_openings: u64,
@@ -108,8 +108,8 @@ struct History {
     store: MemStore,
     map: Option<Map>,
     /// The acknowledged commits, and those that may be durable.
-    must: BTreeSet<u64>,
-    may: BTreeSet<u64>,
+    acknowledged: BTreeSet<u64>,
+    possibly_durable: BTreeSet<u64>,
     next: u64,
     /// Whether a rollback was accepted, so that each member may have a history of its own.
     forked: bool,
@@ -119,7 +119,7 @@ struct History {
     rolls_back: bool,
     /// The number of pending failures, which may make an opening fail.
     failures: u64,
-    met: Met,
+    coverage: Coverage,
 }
 
 fn set(bits: u8) -> DeviceSet {
@@ -141,14 +141,14 @@ impl History {
         let mut history = Self {
             store,
             map: None,
-            must: BTreeSet::new(),
-            may: BTreeSet::new(),
+            acknowledged: BTreeSet::new(),
+            possibly_durable: BTreeSet::new(),
             next: 0,
             forked: false,
             branch: DeviceSet::default(),
             rolls_back: true,
             failures: 0,
-            met: Met::default(),
+            coverage: Coverage::default(),
         };
         history.open(DeviceSet::default()).expect("a new pool opens");
         let map = history.map.as_mut().expect("it is open");
@@ -159,9 +159,9 @@ impl History {
 
     /// Returns a copy of the closed pool.
     fn while_closed(&self) -> Self {
-        let Self { store, must, may, .. } = self;
+        let Self { store, acknowledged: must, possibly_durable: may, .. } = self;
         let (store, must, may) = (store.clone(), must.clone(), may.clone());
-        Self { store, map: None, must, may, ..*self }
+        Self { store, map: None, acknowledged: must, possibly_durable: may, ..*self }
     }
 
     fn run(&mut self, steps: &[Step]) {
@@ -170,7 +170,7 @@ impl History {
                 Step::Commit(count) => (0..count).for_each(|_| self.commit()),
                 Step::Checkpoint => self.checkpoint(),
                 Step::Break(device) => self.store.set_broken(DeviceId(device), true),
-                Step::Cut { writes, absent, seed } => self.cut(writes, set(absent), seed),
+                Step::Cut { writes, absent, seed } => self.crash_while_writing(writes, set(absent), seed),
                 Step::Kill { writes, absent } => self.kill(writes, set(absent)),
                 Step::FailFlush { device, after, breaks } => {
                     self.failures += 1;
@@ -181,10 +181,10 @@ impl History {
                     let number = if second { SIZE.0 / PAGE as u64 - 1 } else { 0 };
                     self.store.fail_read(DeviceId(device), number);
                 }
-                Step::Rot { member, seed } => self.rot(MEMBERS[usize::from(member)], seed),
+                Step::Rot { member, seed } => self.corrupt_metadata(MEMBERS[usize::from(member)], seed),
             }
         }
-        self.cut(0, DeviceSet::default(), 1);
+        self.crash_while_writing(0, DeviceSet::default(), 1);
     }
 
     /// Makes one change durable; it is acknowledged if that succeeds.
@@ -195,11 +195,11 @@ impl History {
         self.next += 1;
         let key = ExtentKey { volume: VOLUME, index: ExtentIndex(n) };
         let blocks = map.extent().blocks();
-        map.place(key, place);
-        map.written(key, place, BlockRange { first: 0, count: blocks }, None);
-        self.may.insert(n);
+        map.attach_place(key, place);
+        map.mark_written(key, place, BlockRange { first: 0, count: blocks }, None);
+        self.possibly_durable.insert(n);
         match self.make_durable() {
-            Ok(()) => drop(self.must.insert(n)),
+            Ok(()) => drop(self.acknowledged.insert(n)),
             Err(_) => self.map = None,
         }
     }
@@ -211,7 +211,7 @@ impl History {
         map.begin_commit();
         let mut bytes = Vec::new();
         loop {
-            if !map.has_journal_room() {
+            if !map.has_journal_space() {
                 map.checkpoint_now(&mut self.store)?;
                 map.checkpoint_now(&mut self.store)?;
             }
@@ -223,13 +223,13 @@ impl History {
                     if !map.leave_behind(member) {
                         return Err(failed);
                     }
-                    self.met.left_behind += 1;
-                    record(&mut self.store, map)?;
+                    self.coverage.left_behind += 1;
+                    write_superblocks(&mut self.store, map)?;
                 }
             }
-            map.commit_durable(&mut Vec::new());
+            map.finish_commit(&mut Vec::new());
         }
-        map.commit_durable(&mut Vec::new());
+        map.finish_commit(&mut Vec::new());
         Ok(())
     }
 
@@ -240,19 +240,19 @@ impl History {
         }
     }
 
-    fn cut(&mut self, writes: u8, absent: DeviceSet, seed: u64) {
+    fn crash_while_writing(&mut self, writes: u8, absent: DeviceSet, seed: u64) {
         let mut rng = Rng(seed);
         self.store.fail_after(1 + u64::from(writes));
         (0..writes).for_each(|_| self.commit());
-        self.power_is_back(&mut rng);
+        self.restore_power(&mut rng);
         for _ in 0..rng.below(3) {
             self.store.fail_after(1 + rng.below(30));
             if self.open(absent).is_err() {
-                self.met.cut_openings += 1;
+                self.coverage.cut_openings += 1;
             }
-            self.power_is_back(&mut rng);
+            self.restore_power(&mut rng);
         }
-        self.open_somehow(absent);
+        self.open_with_fallbacks(absent);
     }
 
     fn kill(&mut self, writes: u8, absent: DeviceSet) {
@@ -262,11 +262,11 @@ impl History {
         if !writes.is_multiple_of(3) {
             self.store.fail_after(1 + u64::from(writes) * 3);
             if self.open(absent).is_err() {
-                self.met.cut_openings += 1;
+                self.coverage.cut_openings += 1;
             }
             self.server_ended();
         }
-        self.open_somehow(absent);
+        self.open_with_fallbacks(absent);
     }
 
     fn server_ended(&mut self) {
@@ -275,14 +275,14 @@ impl History {
         self.map = None;
     }
 
-    fn power_is_back(&mut self, rng: &mut Rng) {
-        self.store.power_cut(rng);
+    fn restore_power(&mut self, rng: &mut Rng) {
+        self.store.power_loss(rng);
         (0..3).for_each(|n| self.store.set_broken(DeviceId(n), false));
         self.map = None;
     }
 
     /// Opens without the absent devices if that is allowed, else as a user would proceed.
-    fn open_somehow(&mut self, absent: DeviceSet) {
+    fn open_with_fallbacks(&mut self, absent: DeviceSet) {
         let members_absent = MEMBERS.iter().filter(|m| absent.contains(**m)).count();
         match self.open(absent) {
             Ok(()) => {}
@@ -295,10 +295,10 @@ impl History {
             }
             Err(MapError::Stale { .. } | MapError::Mismatch(_)) => {
                 assert!(members_absent > 0);
-                self.met.stale += u64::from(members_absent == 1);
+                self.coverage.stale += u64::from(members_absent == 1);
                 self.open_all();
             }
-            Err(MapError::Split { .. }) if self.forked => self.open_all(),
+            Err(MapError::Diverged { .. }) if self.forked => self.open_all(),
             Err(error) => panic!("without {absent:?}: {error}"),
         }
     }
@@ -306,8 +306,8 @@ impl History {
     fn open_all(&mut self) {
         match self.open(DeviceSet::default()) {
             Ok(()) => {}
-            Err(MapError::Split { .. }) if self.forked => {
-                self.met.split += 1;
+            Err(MapError::Diverged { .. }) if self.forked => {
+                self.coverage.diverged += 1;
                 // The user decides which member to leave out; one of the two must be dispensable.
                 let opened = MEMBERS
                     .into_iter()
@@ -332,10 +332,10 @@ impl History {
             match self.open_once(absent) {
                 Err(MapError::Io { error: IoError::Os(_), .. }) if self.failures > 0 => {
                     self.failures -= 1;
-                    self.met.failed_openings += 1;
+                    self.coverage.failed_openings += 1;
                     // The user tries again, at times after the power was off.
                     match self.failures.is_multiple_of(3) {
-                        true => self.power_is_back(&mut Rng(self.next)),
+                        true => self.restore_power(&mut Rng(self.next)),
                         false => self.server_ended(),
                     }
                 }
@@ -347,9 +347,9 @@ impl History {
     fn open_once(&mut self, absent: DeviceSet) -> Result<(), MapError> {
         let without = [DATA].into_iter().collect::<DeviceSet>().and(absent);
         let (map, recovery) = self.try_open(absent, &OpenOptions { without, ..OpenOptions::default() })?;
-        self.met.levelled += recovery.levelled.len() as u64;
-        self.met.repaired += recovery.repaired;
-        self.met.recorded += u64::from(!absent.without(without).is_empty());
+        self.coverage.synchronized += recovery.synchronized.len() as u64;
+        self.coverage.repaired += recovery.repaired;
+        self.coverage.recorded += u64::from(!absent.without(without).is_empty());
         assert_eq!(recovery.absent, absent);
         assert_eq!(map.missing().without(map.absent()).without(recovery.left_behind), DeviceSet::default());
         let found = contents(&map);
@@ -358,8 +358,16 @@ impl History {
             self.opened(map, found);
             return Ok(());
         }
-        assert!(found.is_superset(&self.must), "acknowledged and lost: {:?}", &self.must - &found);
-        assert!(found.is_subset(&self.may), "from nowhere: {:?}", &found - &self.may);
+        assert!(
+            found.is_superset(&self.acknowledged),
+            "acknowledged and lost: {:?}",
+            &self.acknowledged - &found
+        );
+        assert!(
+            found.is_subset(&self.possibly_durable),
+            "from nowhere: {:?}",
+            &found - &self.possibly_durable
+        );
         self.opened(map, found);
         Ok(())
     }
@@ -370,7 +378,7 @@ impl History {
             absent,
             &OpenOptions { accept_rollback: true, without: absent, ..OpenOptions::default() },
         )?;
-        self.met.rollbacks += 1;
+        self.coverage.rollbacks += 1;
         self.forked = true;
         let found = contents(&map);
         self.opened(map, found);
@@ -379,20 +387,20 @@ impl History {
 
     /// Notes that the state found is durable now.
     fn opened(&mut self, map: Map, found: BTreeSet<u64>) {
-        self.must.clone_from(&found);
+        self.acknowledged.clone_from(&found);
         self.branch = map.members().iter().copied().collect();
         self.forked &= self.branch.len() < 2;
         // After a fork other members may still have more.
-        self.may = if self.forked { &self.may | &found } else { found };
+        self.possibly_durable = if self.forked { &self.possibly_durable | &found } else { found };
         self.map = Some(map);
     }
 
     /// Damages one member only, which must not matter while the other is current.
-    fn rot(&mut self, member: DeviceId, seed: u64) {
+    fn corrupt_metadata(&mut self, member: DeviceId, seed: u64) {
         let mut rng = Rng(seed);
         let Some(map) = self.map.take() else { return };
         let both = map.members().len() == 2;
-        self.power_is_back(&mut rng);
+        self.restore_power(&mut rng);
         let area = ROOT_AT[0].0 / PAGE as u64..SIZE.0 / PAGE as u64 - 1;
         let pages: Vec<u64> = self.store.pages(member).filter(|n| area.contains(n)).collect();
         if both {
@@ -406,7 +414,7 @@ impl History {
     }
 }
 
-fn record(store: &mut MemStore, map: &Map) -> Result<(), MapError> {
+fn write_superblocks(store: &mut MemStore, map: &Map) -> Result<(), MapError> {
     for sb in map.devices() {
         let left = !map.missing().contains(sb.device) && !map.absent().contains(sb.device);
         match left.then(|| write_superblock(store, sb)) {
@@ -424,22 +432,22 @@ fn contents(map: &Map) -> BTreeSet<u64> {
 }
 
 #[test]
-fn what_was_acknowledged_survives_either_member() {
-    let all = Cell::new(Met::default());
+fn acknowledged_commits_survive_either_member() {
+    let all = Cell::new(Coverage::default());
     property(120, prop::collection::vec(step(), 1..60), |steps| {
         let mut history = History::new();
-        history.met = all.get();
+        history.coverage = all.get();
         history.run(&steps);
-        all.set(history.met);
+        all.set(history.coverage);
     });
     let met = all.get();
     let corners = [
         met.left_behind,
-        met.levelled,
+        met.synchronized,
         met.recorded,
         met.rollbacks,
         met.stale,
-        met.split,
+        met.diverged,
         met.cut_openings,
         met.repaired,
     ];
@@ -447,31 +455,31 @@ fn what_was_acknowledged_survives_either_member() {
 }
 
 #[test]
-fn a_member_counts_only_if_it_knows_all_that_was_acknowledged() {
-    let all = Cell::new(Met::default());
+fn member_counts_only_if_complete() {
+    let all = Cell::new(Coverage::default());
     property(400, prop::collection::vec(passing(), 1..60), |steps| {
         let mut history = History::new();
-        (history.rolls_back, history.met) = (false, all.get());
+        (history.rolls_back, history.coverage) = (false, all.get());
         history.run(&steps);
-        all.set(history.met);
+        all.set(history.coverage);
     });
     let met = all.get();
-    let corners = [met.left_behind, met.levelled, met.recorded, met.cut_openings, met.failed_openings];
+    let corners = [met.left_behind, met.synchronized, met.recorded, met.cut_openings, met.failed_openings];
     assert!(corners.iter().all(|n| *n > 0), "the histories miss something: {met:?}");
 }
 
 #[test]
-fn what_the_pool_goes_on_without_is_durable_though_a_flush_failed_before() {
+fn leave_behind_record_survives_failed_flush() {
     let without: DeviceSet = [MEMBERS[1], DATA].into_iter().collect();
     let options = OpenOptions { accept_rollback: true, without, planted: Planted::for_tests() };
     for flushes in 1..9 {
         let mut history = History::new();
-        history.power_is_back(&mut Rng(1));
+        history.restore_power(&mut Rng(1));
         history.store.fail_flush_after(MEMBERS[0], flushes);
         history.try_open(without, &options).map(drop).expect_err("a flush fails");
         let (map, _) = history.try_open(without, &options).expect("no flush fails");
         drop(map);
-        history.power_is_back(&mut Rng(3));
+        history.restore_power(&mut Rng(3));
         for copy in [0, SIZE.0 / PAGE as u64 - 1] {
             let found = Superblock::decode(&history.store.page(MEMBERS[0], copy));
             let Reading::Good(found) = found else { panic!("flush {flushes}: {found:?}") };
@@ -481,33 +489,35 @@ fn what_the_pool_goes_on_without_is_durable_though_a_flush_failed_before() {
 }
 
 #[test]
-fn a_record_cut_short_that_could_not_be_read_does_not_come_back() {
+fn unreadable_torn_superblock_does_not_return() {
     let mut history = History::new();
     // The other member was left behind: one copy records this when the power fails.
     let map = history.map.as_mut().expect("it is open");
     assert!(map.leave_behind(MEMBERS[1]));
     let page = map.devices()[0].encode();
     history.store.set_page(MEMBERS[0], 0, *page);
-    history.power_is_back(&mut Rng(1));
+    history.restore_power(&mut Rng(1));
     history.store.fail_read(MEMBERS[0], 0);
     history.open(DeviceSet::default()).expect("the other copy is read");
     history.store.set_broken(MEMBERS[0], true);
     history.commit();
-    assert_eq!(history.met.left_behind, 1);
-    history.power_is_back(&mut Rng(1));
+    assert_eq!(history.coverage.left_behind, 1);
+    history.restore_power(&mut Rng(1));
     history.open(DeviceSet::default()).expect("what each of them says goes together");
-    assert_eq!(history.met.levelled, 1);
+    assert_eq!(history.coverage.synchronized, 1);
 }
 
 /// Returns the sets of absent members: none, or either one.
-fn whoever_is_there() -> [DeviceSet; 3] {
+fn present_device_sets() -> [DeviceSet; 3] {
     [DeviceSet::default(), MEMBERS[..1].iter().copied().collect(), MEMBERS[1..].iter().copied().collect()]
 }
 
 /// Opens the pool while a flush of each member fails, and again without a power loss, with either or both
 /// members; then after one.
-fn flushes_fail_and_it_opens_again(base: &History, flushes: [u64; 2], breaks: bool) {
-    for (second, third) in whoever_is_there().into_iter().flat_map(|s| whoever_is_there().map(|t| (s, t))) {
+fn check_flush_failures(base: &History, flushes: [u64; 2], breaks: bool) {
+    for (second, third) in
+        present_device_sets().into_iter().flat_map(|s| present_device_sets().map(|t| (s, t)))
+    {
         let what = format!("flushes {flushes:?} fail, breaking {breaks}; without {second:?}, {third:?}");
         let mut history = base.while_closed();
         let opened = |history: &mut History, absent: DeviceSet| {
@@ -525,35 +535,35 @@ fn flushes_fail_and_it_opens_again(base: &History, flushes: [u64; 2], breaks: bo
         }
         opened(&mut history, DeviceSet::default());
         opened(&mut history, second);
-        history.power_is_back(&mut Rng(flushes[0] * 16 + flushes[1]));
+        history.restore_power(&mut Rng(flushes[0] * 16 + flushes[1]));
         opened(&mut history, third);
-        history.power_is_back(&mut Rng(flushes[1]));
+        history.restore_power(&mut Rng(flushes[1]));
         history.open(DeviceSet::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
     }
 }
 
 #[test]
-fn members_never_contradict_each_other_whichever_flushes_fail() {
+fn members_never_diverge_after_failed_flushes() {
     let both = History::new();
     let mut one = History::new();
     one.store.set_broken(MEMBERS[1], true);
     one.commit();
     for mut base in [both, one] {
-        base.power_is_back(&mut Rng(1));
+        base.restore_power(&mut Rng(1));
         for (a, b) in (0..12).flat_map(|a| (0..12).map(move |b| (a, b))) {
-            flushes_fail_and_it_opens_again(&base, [a, b], false);
-            flushes_fail_and_it_opens_again(&base, [a, b], true);
+            check_flush_failures(&base, [a, b], false);
+            check_flush_failures(&base, [a, b], true);
         }
     }
 }
 
 #[test]
-fn a_member_left_behind_that_lost_writes_is_not_served_as_if_nothing_were() {
+fn left_behind_member_is_not_served() {
     let mut history = History::new();
     history.store.set_broken(MEMBERS[1], true);
     history.commit();
-    assert_eq!(history.met.left_behind, 1);
-    history.power_is_back(&mut Rng(1));
+    assert_eq!(history.coverage.left_behind, 1);
+    history.restore_power(&mut Rng(1));
     history.store.fail_flush(MEMBERS[1]);
     let error = history.open(DeviceSet::default()).expect_err("it may have users' data");
     assert!(matches!(error, MapError::Io { what: "flush", .. }), "{error}");

@@ -6,7 +6,7 @@ mod support;
 use support::pool::{self, Shape};
 use support::store::MemStore;
 use support::twin::State;
-use weir_map::{Copied, Epoch, Found, Hardening, Location, Map, Needs, Whole};
+use weir_map::{CopyOutcome, Epoch, ExtentState, Hardening, Location, Map, Needs, Whole};
 use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind};
 
 const FAST: DeviceId = DeviceId(0);
@@ -23,7 +23,7 @@ fn commit(map: &mut Map, slow: Option<Epoch>) -> usize {
     map.begin_commit();
     let (mut frame, mut released) = (Vec::new(), Vec::new());
     while map.next_frame(|d| if d == SLOW { slow } else { None }, &mut frame).is_some() {}
-    map.commit_durable(&mut released);
+    map.finish_commit(&mut released);
     released.len()
 }
 
@@ -45,8 +45,8 @@ fn map() -> (Map, ExtentKey, Whole, Whole) {
     commit(&mut map, None);
     let key = ExtentKey { volume, index: ExtentIndex(0) };
     let fast = map.allocate(FAST).unwrap();
-    map.place(key, fast);
-    map.written(key, fast, ALL, None);
+    map.attach_place(key, fast);
+    map.mark_written(key, fast, ALL, None);
     commit(&mut map, None);
     let slow = map.allocate(SLOW).unwrap();
     (map, key, fast, slow)
@@ -57,53 +57,53 @@ fn map() -> (Map, ExtentKey, Whole, Whole) {
 fn move_home(map: &mut Map, key: ExtentKey, fast: Whole, slow: Whole) {
     let halves = [BlockRange { first: 0, count: 8 }, BlockRange { first: 8, count: 8 }];
     for (half, source) in halves.into_iter().zip([None, needs(FAST, 3)]) {
-        assert_eq!(map.copied(key, slow, half, source, needs(SLOW, 7)), Copied::Yes);
+        assert_eq!(map.add_copy(key, slow, half, source, needs(SLOW, 7)), CopyOutcome::Added);
     }
-    assert!(map.dropped(key, Location::from(fast).id(), ALL));
-    map.give_back(key);
-    assert!(matches!(map.find(key), Found::Direct(whole) if whole == slow));
+    assert!(map.drop_copy(key, Location::from(fast).id(), ALL));
+    map.release_empty_places(key);
+    assert!(matches!(map.find(key), ExtentState::Direct(whole) if whole == slow));
 }
 
 #[test]
-fn what_has_come_home_is_written_there_though_no_flush_has_made_that_durable() {
+fn returned_data_is_written_at_home() {
     let (mut map, key, fast, slow) = map();
     move_home(&mut map, key, fast, slow);
     let first = BlockRange { first: 0, count: 1 };
     assert!(!map.may_overwrite(key, HOME, first), "a state on the way has it in both places");
-    map.narrowed(key, HOME, first);
+    map.invalidate_others(key, HOME, first);
     assert!(map.may_overwrite(key, HOME, ALL));
     assert_eq!(commit(&mut map, None), 0, "nothing of it can be durable before the flush");
     assert_eq!(durable(&map, key), [(Location::from(fast).id(), (0..16).collect())]);
 }
 
 #[test]
-fn if_the_flush_fails_what_was_there_before_is_there_again() {
+fn failed_flush_restores_previous_place() {
     let (mut map, key, fast, slow) = map();
     move_home(&mut map, key, fast, slow);
-    map.narrowed(key, HOME, ALL);
+    map.invalidate_others(key, HOME, ALL);
     assert_eq!(map.withdraw(SLOW, Some(Epoch(6))), [key]);
-    map.give_back(key);
-    assert!(matches!(map.find(key), Found::Direct(whole) if whole == fast), "{:?}", map.find(key));
+    map.release_empty_places(key);
+    assert!(matches!(map.find(key), ExtentState::Direct(whole) if whole == fast), "{:?}", map.find(key));
     assert_eq!(commit(&mut map, None), 0, "what needs the fast device's flush still waits for it");
     map.begin_commit();
     let (mut frame, mut released) = (Vec::new(), Vec::new());
     while map.next_frame(|_| Some(Epoch(9)), &mut frame).is_some() {}
-    map.commit_durable(&mut released);
+    map.finish_commit(&mut released);
     assert_eq!(released, [weir_map::Chunk::Whole(slow)]);
     assert_eq!(durable(&map, key), [(Location::from(fast).id(), (0..16).collect())]);
 }
 
 #[test]
-fn what_is_durable_in_two_places_is_in_one_after_a_commit_that_flushes_nothing() {
+fn commit_without_flush_leaves_one_place() {
     let (mut map, key, _, slow) = map();
     let half = BlockRange { first: 0, count: 8 };
-    assert_eq!(map.copied(key, slow, half, None, None), Copied::Yes);
+    assert_eq!(map.add_copy(key, slow, half, None, None), CopyOutcome::Added);
     commit(&mut map, None);
     let rest = BlockRange { first: 8, count: 8 };
-    assert_eq!(map.copied(key, slow, rest, None, needs(SLOW, 7)), Copied::Yes);
+    assert_eq!(map.add_copy(key, slow, rest, None, needs(SLOW, 7)), CopyOutcome::Added);
     let first = BlockRange { first: 0, count: 1 };
     let fast = PlaceId { device: FAST, kind: PlaceKind::Whole };
-    map.narrowed(key, fast, first);
+    map.invalidate_others(key, fast, first);
     assert!(!map.may_overwrite(key, fast, first), "what is durable has it in both places");
     assert_eq!(map.needs(key).count(), 0, "the next change needs no flush");
     commit(&mut map, None);

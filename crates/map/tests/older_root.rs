@@ -20,7 +20,7 @@ fn commit(map: &mut Map, store: &mut MemStore, name: &str) -> DeviceOffset {
     let at = map.next_frame(|_| None, &mut bytes).unwrap();
     store.write(META, at, &bytes).unwrap();
     assert!(map.next_frame(|_| None, &mut bytes).is_none());
-    map.commit_durable(&mut Vec::new());
+    map.finish_commit(&mut Vec::new());
     at
 }
 
@@ -35,7 +35,7 @@ fn checkpoint(map: &mut Map, store: &mut MemStore) -> Vec<u64> {
     }
     let (root, page, at) = map.finished_root().unwrap();
     store.write(META, at, &page[..]).unwrap();
-    map.checkpoint_durable(root);
+    map.finish_checkpoint(root);
     pages
 }
 
@@ -56,20 +56,20 @@ fn pool() -> (MemStore, Vec<Superblock>, DeviceOffset) {
 
 fn worst(store: &mut MemStore, superblocks: &[Superblock]) -> Option<Severity> {
     let sizes: Vec<_> = superblocks.iter().map(|superblock| Some(superblock.size)).collect();
-    weir_map::check(store, &sizes).worst()
+    weir_map::check(store, &sizes).worst_severity()
 }
 
 #[test]
-fn the_older_root_and_its_journal_have_everything() {
+fn older_root_recovers_everything() {
     let (mut store, sizes, _) = pool();
-    assert_eq!(worst(&mut store, &sizes), Some(Severity::Spare));
+    assert_eq!(worst(&mut store, &sizes), Some(Severity::CopyDamaged));
     let (map, older_root) = pool::open(&mut store, &sizes).unwrap();
     assert!(older_root);
     assert_eq!(map.catalogue().volumes.len(), 2);
 }
 
 #[test]
-fn a_frame_missing_on_the_way_is_not_taken_for_the_end() {
+fn missing_frame_is_not_the_end() {
     let (mut store, sizes, first) = pool();
     store.set_page(META, first.0 / PAGE as u64, [0; PAGE]);
     assert_eq!(worst(&mut store, &sizes), Some(Severity::Damage));
@@ -77,7 +77,7 @@ fn a_frame_missing_on_the_way_is_not_taken_for_the_end() {
 }
 
 #[test]
-fn nor_is_the_last_frame_the_newest_root_has_seen() {
+fn last_seen_frame_is_required() {
     let (mut store, sizes, first) = pool();
     // Only the root proves that the frame was there.
     store.set_page(META, first.0 / PAGE as u64 + 1, [0; PAGE]);
@@ -86,7 +86,7 @@ fn nor_is_the_last_frame_the_newest_root_has_seen() {
 }
 
 #[test]
-fn a_new_journal_that_only_the_newest_root_leads_to_is_not_forgotten() {
+fn newest_root_journal_is_not_forgotten() {
     for frames in [0, 1] {
         let (mut store, sizes, _) = pool();
         drop(pool::open(&mut store, &sizes).unwrap());
@@ -105,7 +105,7 @@ fn a_new_journal_that_only_the_newest_root_leads_to_is_not_forgotten() {
         store.set_page(META, page, [0; PAGE]);
         let opened = pool::open(&mut store.clone(), &sizes);
         if frames == 0 {
-            assert_eq!(worst(&mut store, &sizes), Some(Severity::Spare));
+            assert_eq!(worst(&mut store, &sizes), Some(Severity::CopyDamaged));
             assert_eq!(opened.unwrap().0.catalogue().volumes.len(), 2);
         } else {
             assert_eq!(worst(&mut store, &sizes), Some(Severity::Damage));
@@ -115,7 +115,7 @@ fn a_new_journal_that_only_the_newest_root_leads_to_is_not_forgotten() {
 }
 
 #[test]
-fn a_journal_whose_roots_never_arrived_is_not_forgotten() {
+fn rootless_journal_is_not_forgotten() {
     for frames in [0, 1] {
         let (mut store, sizes, _) = pool();
         drop(pool::open(&mut store, &sizes).unwrap());

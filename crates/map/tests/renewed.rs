@@ -21,7 +21,7 @@ fn newest(store: &mut MemStore) -> Root {
 }
 
 #[test]
-fn every_opening_begins_a_journal_of_its_own() {
+fn each_opening_begins_new_journal() {
     let sizes =
         pool::superblocks_of(Shape { extent_log2: 16, journal_pages: 64, meta_pages: 200 }, &[50, 50]);
     let mut store = MemStore::new(sizes.len());

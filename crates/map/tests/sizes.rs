@@ -19,7 +19,7 @@ fn created(shape: Shape) -> (MemStore, Vec<Superblock>) {
 }
 
 #[test]
-fn extents_have_slots_only_where_their_largest_record_fits_a_frame() {
+fn slots_require_record_to_fit_frame() {
     // The longest frame is an eighth of the journal: one page of it, or four.
     for (journal_pages, expected) in [(8, false), (32, true)] {
         let (mut store, sizes) = created(Shape { extent_log2: 20, journal_pages, ..SHAPE });
@@ -30,7 +30,7 @@ fn extents_have_slots_only_where_their_largest_record_fits_a_frame() {
 }
 
 #[test]
-fn recovery_reads_what_it_was_expected_to() {
+fn recovery_reads_expected_bytes() {
     let (mut store, sizes) = created(SHAPE);
     let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
     for volumes in 0..3 {
@@ -40,20 +40,28 @@ fn recovery_reads_what_it_was_expected_to() {
             let mut frame = Vec::new();
             let at = map.next_frame(|_| None, &mut frame).unwrap();
             store.write(META, at, &frame).unwrap();
-            map.commit_durable(&mut Vec::new());
+            map.finish_commit(&mut Vec::new());
         }
         let expected = map.expected_recovery();
         let options = OpenOptions { planted: Planted::for_tests(), ..OpenOptions::default() };
         let recovery;
         (map, recovery) = weir_map::open(&mut store, map.devices().to_vec().as_slice(), &options).unwrap();
-        assert!(recovery.read <= expected.read, "{} of {}", recovery.read, expected.read);
-        assert!(recovery.read.0 + 2 * PAGE as u64 >= expected.read.0, "{recovery:?} {expected:?}");
-        assert_eq!(expected.replay.0 > 0, volumes > 0);
+        assert!(
+            recovery.bytes_read <= expected.bytes_read,
+            "{} of {}",
+            recovery.bytes_read,
+            expected.bytes_read
+        );
+        assert!(
+            recovery.bytes_read.0 + 2 * PAGE as u64 >= expected.bytes_read.0,
+            "{recovery:?} {expected:?}"
+        );
+        assert_eq!(expected.bytes_to_replay.0 > 0, volumes > 0);
     }
 }
 
 #[test]
-fn a_larger_device_takes_the_place_of_one_that_is_gone() {
+fn larger_device_replaces_lost_one() {
     let (gone, size) = (DeviceId(1), Bytes::mib(64));
     let (mut store, sizes) = created(SHAPE);
     assert!(size > sizes[gone.index()].size);
@@ -71,7 +79,7 @@ fn a_larger_device_takes_the_place_of_one_that_is_gone() {
 
 /// Metadata pages of deleted records are free again, once no root reaches them.
 #[test]
-fn pages_of_records_that_are_gone_are_free_again() {
+fn pages_of_dropped_records_are_freed() {
     let (mut store, sizes) = created(SHAPE);
     let (mut map, _) = pool::open(&mut store, &sizes).unwrap();
     let commit = |map: &mut weir_map::Map, store: &mut MemStore| {
@@ -79,9 +87,9 @@ fn pages_of_records_that_are_gone_are_free_again() {
         let mut frame = Vec::new();
         while let Some(at) = map.next_frame(|_| None, &mut frame) {
             store.write(META, at, &frame).unwrap();
-            map.commit_durable(&mut Vec::new());
+            map.finish_commit(&mut Vec::new());
         }
-        map.commit_durable(&mut Vec::new());
+        map.finish_commit(&mut Vec::new());
         map.checkpoint_now(store).unwrap();
     };
     let volume = map.create_volume("v", Bytes::mib(1), Hardening::Flush, 1);
@@ -90,18 +98,18 @@ fn pages_of_records_that_are_gone_are_free_again() {
     let mut free = Vec::new();
     for _ in 0..4 {
         let whole = map.allocate(DeviceId(1)).unwrap();
-        map.place(key, whole);
+        map.attach_place(key, whole);
         // A partly valid extent needs a record.
-        map.written(key, whole, weir_model::BlockRange { first: 0, count: 1 }, None);
+        map.mark_written(key, whole, weir_model::BlockRange { first: 0, count: 1 }, None);
         commit(&mut map, &mut store);
-        map.cleared(
+        map.clear_blocks(
             key,
             weir_model::BlockRange { first: 0, count: map.extent().blocks() },
-            weir_map::KeepSpace::No,
+            weir_map::SpaceReservation::Release,
         );
-        map.give_back(key);
+        map.release_empty_places(key);
         (0..4).for_each(|_| commit(&mut map, &mut store));
-        free.push(map.room().free);
+        free.push(map.metadata_space().free);
     }
     assert!(free.iter().all(|pages| *pages == free[0]), "{free:?}");
 }

@@ -35,8 +35,8 @@ impl Buffer {
     }
 }
 
-/// The maximum size to which [`Memory::make_up`] may grow buffer memory, as a multiple of its initial size.
-pub const GROWTH: u64 = 4;
+/// The maximum size to which [`Memory::grow`] may grow buffer memory, as a multiple of its initial size.
+pub const GROWTH_MAX: u64 = 4;
 
 /// The pool's buffer memory, as the engine and the protocol servers use it.
 pub trait Memory {
@@ -53,8 +53,8 @@ pub trait Memory {
     /// Returns the number of free bytes.
     fn free(&self) -> Bytes;
     /// Replaces bytes that are taken and may never be returned: as many more become free, as long as the
-    /// region has not grown to [`GROWTH`] times its initial size.
-    fn make_up(&mut self, bytes: Bytes);
+    /// region has not grown to [`GROWTH_MAX`] times its initial size.
+    fn grow(&mut self, bytes: Bytes);
 
     /// Copies between two buffers of equal length that the caller owns and that do not overlap.
     fn copy(&mut self, from: Buffer, to: Buffer);
@@ -105,10 +105,10 @@ impl Buddy {
         buddy
     }
 
-    /// Adds as many free blocks as these bytes need, up to [`GROWTH`] times the `at_first` blocks.
-    pub fn make_up(&mut self, bytes: Bytes, at_first: u32) {
+    /// Adds as many free blocks as these bytes need, up to [`GROWTH_MAX`] times the `initial_blocks` blocks.
+    pub fn grow(&mut self, bytes: Bytes, initial_blocks: u32) {
         let old = self.blocks();
-        let most = u64::from(at_first) * GROWTH - u64::from(old);
+        let most = u64::from(initial_blocks) * GROWTH_MAX - u64::from(old);
         let more = bytes.0.div_ceil(BLOCK).min(most) as u32;
         self.state.resize((old + more) as usize, Start::NotFree);
         self.free_blocks += more;
@@ -210,7 +210,7 @@ impl HeapMemory {
         Self { bytes: vec![0; as_bytes(blocks)], buddy: Buddy::new(blocks), blocks }
     }
 
-    /// Returns how much it has [grown](Memory::make_up) to replace buffers that may never be returned.
+    /// Returns how much it has [grown](Memory::grow) to replace buffers that may never be returned.
     pub fn grown(&self) -> Bytes {
         Bytes(u64::from(self.buddy.blocks() - self.blocks) * BLOCK)
     }
@@ -242,8 +242,8 @@ impl Memory for HeapMemory {
     fn free(&self) -> Bytes {
         Bytes(u64::from(self.buddy.free_blocks()) * BLOCK)
     }
-    fn make_up(&mut self, bytes: Bytes) {
-        self.buddy.make_up(bytes, self.blocks);
+    fn grow(&mut self, bytes: Bytes) {
+        self.buddy.grow(bytes, self.blocks);
         self.bytes.resize(as_bytes(self.buddy.blocks()), 0);
     }
     fn copy(&mut self, from: Buffer, to: Buffer) {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_come_and_go() {
+    fn devices_are_inserted_and_removed() {
         let mut set: DeviceSet = [0, 63, 64, 255].map(DeviceId).into_iter().collect();
         assert_eq!(set.iter().map(|d| d.0).collect::<Vec<_>>(), [0, 63, 64, 255]);
         assert_eq!(DeviceSet::decode(&set.encode()), set);

@@ -80,7 +80,7 @@ impl Io {
 
 /// The completion of a device command.
 #[derive(Clone, Copy, Debug)]
-pub struct IoDone {
+pub struct IoCompletion {
     /// The command's id.
     pub id: IoId,
     /// Whether the whole command succeeded.

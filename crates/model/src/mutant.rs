@@ -126,7 +126,7 @@ mutants! {
     EpochNotClosed = "epoch-not-closed", rules::DATA_FIRST, Net::Campaign;
     /// A device whose flush is in flight is said to owe nothing.
     FlushInFlightOwesNothing = "flush-in-flight-owes-nothing", rules::DATA_FIRST,
-        Net::Test("device::tests::what_a_flush_in_flight_covers_is_owed_until_that_flush_has_succeeded");
+        Net::Test("device::tests::flush_is_needed_until_flush_in_flight_succeeds");
     /// The newest version of an extent whose own flushes have succeeded is committed, whatever earlier ones
     /// need.
     VersionsOutOfOrder = "versions-out-of-order", rules::IN_ORDER, Net::Campaign;
@@ -143,19 +143,19 @@ mutants! {
     ClearedNotCommitted = "cleared-not-committed", rules::ACKNOWLEDGED, Net::Campaign;
     /// A FLUSH does not wait until a later write elsewhere, over a lost write that it covers, is durable.
     CoveringWriteNotAwaited = "covering-write-not-awaited", rules::ACKNOWLEDGED,
-        Net::Test("tests::redirect::a_flush_waits_until_what_covers_a_lost_write_is_durable");
+        Net::Test("tests::redirect::flush_waits_for_write_covering_a_lost_one");
     /// A FLUSH waits only once for each device that loses what it covers.
     LossAwaitedOnce = "loss-awaited-once", rules::ACKNOWLEDGED,
-        Net::Test("tests::redirect::a_flush_waits_while_devices_lose_in_turn_what_covers_what_it_is_for");
+        Net::Test("tests::redirect::flush_waits_while_covering_writes_are_lost");
     /// A write that the map learns of after later ones counts as durable once its device has flushed it.
     LateWriteNotNoted = "late-write-not-noted", rules::WITHDRAWN,
-        Net::Test("tests::copies::a_write_the_map_learns_of_late_is_lost_with_what_later_ones_need");
+        Net::Test("tests::copies::late_map_change_is_lost_with_its_epoch");
     /// Pending changes still claim that a device has the data it lost.
     PendingNotDistrusted = "pending-not-distrusted", rules::WITHDRAWN,
-        Net::Test("tests::moves::no_change_on_the_way_says_that_a_device_has_what_it_lost");
+        Net::Test("tests::moves::change_in_flight_does_not_validate_lost_blocks");
     /// Second copies that a failed flush reverts are not noted as lacking.
     WithdrawnCopyNotNoted = "withdrawn-copy-not-noted", rules::COPIES,
-        Net::Test("tests::copies::a_copy_made_anew_that_a_failed_flush_took_back_is_made_once_more");
+        Net::Test("tests::copies::resynced_copy_lost_by_failed_flush_is_made_again");
     /// An overwrite in place ignores FUA.
     FuaIgnoredInPlace = "fua-ignored-in-place", rules::ACKNOWLEDGED, Net::Campaign;
     /// A write of zeros with FUA is answered before it is durable.
@@ -176,14 +176,14 @@ mutants! {
     JournalOverrun = "journal-overrun", rules::JOURNAL, Net::Campaign;
     /// The journal computes its free space without the padding at the end of the ring.
     RingPaddingForgotten = "ring-padding-forgotten", rules::JOURNAL,
-        Net::Property("journal::tests::what_was_written_since_the_root_is_replayed");
+        Net::Property("journal::tests::frames_since_root_are_replayed");
     /// The journal that only the older root needs is overwritten once a newer root is durable.
     OlderJournalGivenUp = "older-journal-given-up", rules::JOURNAL, Net::Campaign;
     /// Journal frames are accepted whatever their checksum.
     TornFrameAccepted = "torn-frame-accepted", rules::JOURNAL, Net::Campaign;
     /// Replay accepts a frame that does not continue its predecessor.
     FrameChainIgnored = "frame-chain-ignored", rules::JOURNAL,
-        Net::Test("journal::tests::a_frame_of_another_journal_is_not_replayed");
+        Net::Test("journal::tests::foreign_journal_frame_is_not_replayed");
     /// Replay takes a damaged frame that was durable for the end of the journal.
     DamageTakenForTail = "damage-taken-for-tail", rules::JOURNAL, Net::Campaign;
     /// Frames do not say which of their predecessors are durable.
@@ -192,7 +192,7 @@ mutants! {
     JournalIdKept = "journal-id-kept", rules::RENEWED, Net::Campaign;
     /// Opening the pool keeps the journal's incarnation.
     JournalIncarnationKept = "journal-incarnation-kept", rules::RENEWED,
-        Net::Test("every_opening_begins_a_journal_of_its_own");
+        Net::Test("each_opening_begins_new_journal");
     /// Metadata pages are accepted whatever their checksum.
     PageChecksumIgnored = "page-checksum-ignored", rules::JOURNAL, Net::Campaign;
     /// The older root is opened without the journal behind it.
@@ -217,7 +217,7 @@ mutants! {
     ReusedWhileInUse = "reused-while-in-use", rules::QUARANTINE, Net::Campaign;
     /// Slots of a write that failed or selects its target again are reused at once.
     FailedSlotsReused = "failed-slots-reused", rules::QUARANTINE,
-        Net::Test("tests::redirect::slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended");
+        Net::Test("tests::redirect::slots_of_failed_write_stay_quarantined");
     /// Slots that a move took and does not use are reused at once.
     MovedSlotsReused = "moved-slots-reused", rules::QUARANTINE, Net::Campaign;
     /// Slots of a write that failed or selects its target again are never reused.
@@ -236,7 +236,7 @@ mutants! {
     RemovalNotDrained = "removal-not-drained", rules::OWNERS, Net::Campaign;
     /// A removal that waits for requests in flight is forgotten when the metadata fails.
     DrainingRemovalForgotten = "draining-removal-forgotten", rules::ANSWERED,
-        Net::Test("tests::admin::a_removal_under_way_fails_when_the_metadata_does");
+        Net::Test("tests::admin::removal_in_progress_fails_with_the_metadata");
 
     // Reads, writes and locks.
     /// The last block of every longer write is left out of the bitmap.
@@ -253,7 +253,7 @@ mutants! {
     PartialOverlapNotLocked = "partial-overlap-not-locked", rules::LOCKS, Net::Campaign;
     /// A piece overtakes those that wait for the same blocks.
     LockOvertaken = "lock-overtaken", rules::LOCKS,
-        Net::Test("request::block_locks::tests::nobody_overtakes_a_piece_that_waits_for_the_same_blocks");
+        Net::Test("request::block_locks::tests::waiting_piece_is_not_overtaken");
     /// A read of several parts ends with the first one.
     ReadEndsWithFirstPart = "read-ends-with-first-part", rules::LOCKS, Net::Campaign;
     /// Commands are joined that lie side by side on the device but not in memory.
@@ -325,7 +325,7 @@ mutants! {
     MoveOverReturningPlace = "move-over-returning-place", rules::MOVES, Net::Campaign;
     /// Whether a place may come back is judged without the versions that are not durable.
     ReturningPlaceWithoutVersions = "returning-place-without-versions", rules::MOVES,
-        Net::Test("a_place_that_a_version_names_which_is_not_durable_may_come_back");
+        Net::Test("undurable_version_place_may_return");
     /// A write does not wait for a move's write to the same location.
     WriteBesideMove = "write-beside-move", rules::MOVES, Net::Campaign;
 
@@ -350,7 +350,7 @@ mutants! {
     DurableWriteSettlesPending = "durable-write-settles-pending", rules::DOUBT, Net::Campaign;
     /// When a flush fails, copies are noted only on devices with a higher number.
     CopiesNotedOnLaterDevices = "copies-noted-on-later-devices", rules::DOUBT,
-        Net::Test("tests::redirect::what_two_devices_lose_one_after_the_other_is_in_doubt");
+        Net::Test("tests::redirect::successive_losses_on_two_devices_cause_doubt");
     /// Only the first run of blocks in doubt gets a write intent.
     FirstDoubtfulRunIntended = "first-doubtful-run-intended", rules::DOUBT,
         Net::Test("tests::failing::every_run_of_blocks_in_doubt_has_an_intent");
@@ -378,10 +378,10 @@ mutants! {
     TruncationNotChecked = "truncation-not-checked", rules::VERIFIED, Net::Campaign;
     /// The record of a removed or replaced file does not say that an older file no longer counts.
     DamageNotRecorded = "damage-not-recorded", rules::VERIFIED,
-        Net::Test("tests::outdated::an_older_file_does_not_count_where_others_have_its_data");
+        Net::Test("tests::outdated::older_file_is_ignored_if_others_have_its_data");
     /// The data of a device that is present as an older file counts when the pool is opened.
     OutdatedDeviceTrusted = "outdated-device-trusted", rules::VERIFIED,
-        Net::Test("tests::outdated::an_older_file_does_not_count_where_others_have_its_data");
+        Net::Test("tests::outdated::older_file_is_ignored_if_others_have_its_data");
     /// A device that was verified once is not verified again.
     VerifiedOnceForAll = "verified-once-for-all", rules::VERIFIED, Net::Campaign;
 
@@ -427,13 +427,13 @@ mutants! {
     /// A part of a long write is lost before the rest is done, and the write is answered as if it were
     /// complete.
     LossOfPiecesHidden = "loss-of-pieces-hidden", rules::LOST_ONCE, Net::Test(
-        "connection::tests::lost::a_change_of_which_a_part_was_lost_before_the_rest_was_done_fails");
+        "connection::tests::lost::partly_lost_write_fails");
     /// The failure of a FLUSH is forgotten with the connection of the client that requested it.
     UnheardLossForgotten = "unheard-loss-forgotten", rules::LOST_ONCE,
-        Net::Test("server::tests::what_a_lost_connection_may_not_have_heard_is_told_again");
+        Net::Test("server::tests::unseen_loss_is_reported_again");
     /// A loss of writes is reported to one client of a volume, and not to the others.
     LossToldOnce = "loss-told-once", rules::LOST_ONCE,
-        Net::Test("server::tests::every_client_is_told_of_a_loss");
+        Net::Test("server::tests::every_client_sees_a_loss");
     /// Requests of a lost connection are executed after its client is back.
     LostConnectionGoesOn = "lost-connection-goes-on", rules::ABANDONED, Net::Served;
     /// The memory of a write stays on its client's account.
@@ -448,7 +448,7 @@ mutants! {
     LimitsNotCheckedAgain = "limits-not-checked-again", rules::CLIENTS, Net::Served;
     /// A FLUSH that failed is answered as one that succeeded.
     FlushErrorHidden = "flush-error-hidden", rules::LOST_ONCE,
-        Net::Test("connection::tests::lost::a_flush_that_failed_is_told");
+        Net::Test("connection::tests::lost::failed_flush_is_reported");
     /// Requests of clients while a frame is in flight are not recorded.
     RecordedWithGaps = "recorded-with-gaps", rules::RECORDED, Net::Served;
     /// A volume is removed although clients use it.

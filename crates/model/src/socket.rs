@@ -32,11 +32,11 @@ impl ConnId {
 
 /// The condition that completes a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fill {
+pub enum ReceiveMode {
     /// Any bytes have arrived.
-    Some,
+    Any,
     /// Its buffers are full (or the stream has ended).
-    Whole,
+    Full,
 }
 
 /// The peer of a client's socket.

@@ -20,7 +20,7 @@ pub trait Store {
     ///
     /// # Errors
     /// Fails like the command itself, and for a durable write also like the flush.
-    fn carry_out<M: Memory>(&mut self, io: &Io, memory: &mut M) -> Result<(), IoError>
+    fn execute<M: Memory>(&mut self, io: &Io, memory: &mut M) -> Result<(), IoError>
     where
         Self: Sized,
     {
@@ -66,26 +66,26 @@ mod tests {
     }
 
     #[test]
-    fn a_durable_write_is_flushed_and_another_one_is_not() {
+    fn only_durable_writes_are_flushed() {
         let mut disk = Disk { bytes: vec![0; 8192], durable: vec![0; 8192], fails: false };
         let mut memory = HeapMemory::new(Bytes::kib(64));
         let buffer = memory.take(Bytes(4096)).expect("memory");
         let io = |kind, at| Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(at), buffer };
         memory.bytes_mut(buffer).fill(1);
-        disk.carry_out(&io(IoKind::Write { fua: false }, 4096), &mut memory).expect("written");
+        disk.execute(&io(IoKind::Write { fua: false }, 4096), &mut memory).expect("written");
         assert!(disk.bytes[4096..] == [1; 4096] && disk.durable == [0; 8192]);
         memory.bytes_mut(buffer).fill(2);
-        disk.carry_out(&io(IoKind::Write { fua: true }, 0), &mut memory).expect("written");
+        disk.execute(&io(IoKind::Write { fua: true }, 0), &mut memory).expect("written");
         assert!(disk.durable[..4096] == [2; 4096] && disk.durable[4096..] == [1; 4096]);
-        disk.carry_out(&io(IoKind::Read, 4096), &mut memory).expect("read");
+        disk.execute(&io(IoKind::Read, 4096), &mut memory).expect("read");
         assert_eq!(memory.bytes(buffer), [1; 4096]);
         disk.fails = true;
         for kind in [IoKind::Write { fua: true }, IoKind::Flush] {
-            let failed = disk.carry_out(&io(kind, 0), &mut memory);
+            let failed = disk.execute(&io(kind, 0), &mut memory);
             assert_eq!(failed, Err(IoError::Lost), "{kind:?}");
         }
         let none = Io { buffer: Buffer::EMPTY, ..io(IoKind::Flush, 0) };
         disk.fails = false;
-        disk.carry_out(&none, &mut memory).expect("flushed");
+        disk.execute(&none, &mut memory).expect("flushed");
     }
 }

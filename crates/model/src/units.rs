@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_times_read_well() {
+    fn sizes_and_times_are_displayed_in_readable_units() {
         assert_eq!(Bytes(0).to_string(), "0 B");
         assert_eq!(Bytes::gib(4).to_string(), "4 GiB");
         assert_eq!(Bytes(1536).to_string(), "1.5 KiB");

@@ -36,8 +36,8 @@ fn zipf() -> (Vec<Block>, u32) {
 fn misses(mut cache: impl Eviction, accesses: &[Block]) -> u64 {
     let mut misses = 0;
     for (at, block) in accesses.iter().enumerate() {
-        cache.reach(at as u32);
-        if !cache.hit(*block, Use::Read) {
+        cache.advance_to(at as u32);
+        if !cache.hit(*block, AccessKind::Read) {
             cache.insert(*block, |_| true);
             misses += 1;
         }
@@ -47,8 +47,8 @@ fn misses(mut cache: impl Eviction, accesses: &[Block]) -> u64 {
 
 fn eviction(c: &mut Criterion) {
     let (accesses, blocks) = zipf();
-    let room = Room { blocks, capacity: blocks / 10 };
-    let future = Future::new(&accesses, blocks);
+    let room = CacheSize { blocks, capacity: blocks / 10 };
+    let future = NextUses::new(&accesses, blocks);
     let mut group = c.benchmark_group("eviction");
     group.throughput(Throughput::Elements(ACCESSES as u64)).sample_size(10);
     macro_rules! bench {

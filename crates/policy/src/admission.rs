@@ -10,15 +10,15 @@ mod touch_count;
 
 pub use sequential::Sequential;
 pub use tinylfu::TinyLfu;
-pub use touch_count::{TouchCount, Touches};
+pub use touch_count::{TouchCount, TouchSettings};
 
-use crate::cached::Block;
+use crate::cache::Block;
 use std::fmt;
 use weir_model::{Bytes, VolumeOffset};
 
 /// A request for blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct BlockRequest {
     /// The disk, by any number.
     pub disk: u32,
     /// The offset.
@@ -27,7 +27,7 @@ pub struct Asked {
     pub len: Bytes,
 }
 
-impl Asked {
+impl BlockRequest {
     /// Returns the end, one past the last byte.
     const fn end(self) -> u64 {
         self.offset.0.saturating_add(self.len.0)
@@ -37,8 +37,8 @@ impl Asked {
 /// An admission policy.
 pub trait Admission: fmt::Debug + Send {
     /// Notes a request, hit or miss. Returns whether its missed blocks may enter.
-    fn request(&mut self, asked: Asked) -> bool {
-        let _ = asked;
+    fn request(&mut self, request: BlockRequest) -> bool {
+        let _ = request;
         true
     }
 
@@ -56,18 +56,18 @@ pub trait Admission: fmt::Debug + Send {
 
 /// Admits every miss.
 #[derive(Debug)]
-pub struct All;
+pub struct AdmitAll;
 
-impl Admission for All {}
+impl Admission for AdmitAll {}
 
 /// Admits the blocks that both policies admit.
 #[derive(Debug)]
-pub struct Both<A, B>(pub A, pub B);
+pub struct AdmitBoth<A, B>(pub A, pub B);
 
-impl<A: Admission, B: Admission> Admission for Both<A, B> {
-    fn request(&mut self, asked: Asked) -> bool {
+impl<A: Admission, B: Admission> Admission for AdmitBoth<A, B> {
+    fn request(&mut self, request: BlockRequest) -> bool {
         // Both must see the request, so this is no `&&`.
-        self.0.request(asked) & self.1.request(asked)
+        self.0.request(request) & self.1.request(request)
     }
 
     fn block(&mut self, block: Block) {

@@ -42,7 +42,7 @@ impl Flags {
 
 /// A 4 KiB block of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockOf {
+pub struct BlockAddress {
     /// The volume.
     pub volume: VolumeId,
     /// The number of the block.
@@ -112,7 +112,7 @@ pub const fn inverse_bitmap(len: Bytes) -> u16 {
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'t> {
     /// The sub-region's first block.
-    pub start: BlockOf,
+    pub start: BlockAddress,
     keys: &'t [u32],
     page: &'t [Bte; BTES],
 }
@@ -120,7 +120,7 @@ pub struct Candidates<'t> {
 impl Candidates<'_> {
     /// Iterates over the blocks, as offsets from the start, the most costly first.
     pub fn blocks(&self) -> impl Iterator<Item = u16> {
-        self.keys.iter().map(|key| (key & LOW) as u16)
+        self.keys.iter().map(|key| (key & BLOCK_MASK) as u16)
     }
 
     /// Whether a block, given as an offset from the start, has the flag.
@@ -131,15 +131,15 @@ impl Candidates<'_> {
 }
 
 /// The bits of a sort key that identify the block.
-const LOW: u32 = BTES as u32 - 1;
+const BLOCK_MASK: u32 = BTES as u32 - 1;
 
 /// Collects the keys of at most `quota` blocks of a page, the largest counters first; of equal ones the first
 /// block. A key is the counter's complement with the block below it, because plain numbers are sorted several
 /// times as fast as entries by their counters.
-fn costliest(page: &[Bte; BTES], quota: u64, keys: &mut Vec<u32>) {
+fn select_costliest(page: &[Bte; BTES], quota: u64, keys: &mut Vec<u32>) {
     keys.clear();
     let counted = (0u32..).zip(page).filter(|(_, entry)| entry.counter > 0);
-    keys.extend(counted.map(|(block, entry)| u32::from(!entry.counter) << LOW.count_ones() | block));
+    keys.extend(counted.map(|(block, entry)| u32::from(!entry.counter) << BLOCK_MASK.count_ones() | block));
     let wanted = usize::try_from(quota).unwrap_or(usize::MAX);
     if wanted < keys.len() {
         if wanted > 0 {
@@ -166,7 +166,7 @@ impl BlockTable {
     /// Adds the weight of an access to these blocks. Cost: three loads each, after a hash look-up.
     pub fn access(&mut self, volume: VolumeId, first: u64, count: u64, weight: u16) {
         for block in first..first + count {
-            let Some((at, bmd, bte)) = self.descend(BlockOf { volume, block }) else { return };
+            let Some((at, bmd, bte)) = self.find_or_create(BlockAddress { volume, block }) else { return };
             let Self { bgd, bmds, btes, .. } = self;
             let (middle, low) = (block as usize / BTES % BMDS, block as usize % BTES);
             let page = &mut btes[bte];
@@ -197,7 +197,7 @@ impl BlockTable {
         self.regions.iter().map(|((volume, number), at)| (*volume, *number, self.bgd[*at as usize]))
     }
 
-    fn find(&self, at: BlockOf) -> Option<(usize, usize)> {
+    fn find(&self, at: BlockAddress) -> Option<(usize, usize)> {
         let region = self.region(at.volume, at.block / REGION)?;
         let middle = self.bmds.get(region.child as usize)?[at.block as usize / BTES % BMDS];
         let page = middle.child as usize;
@@ -205,20 +205,20 @@ impl BlockTable {
     }
 
     /// Returns a block's counter.
-    pub fn counter(&self, at: BlockOf) -> u16 {
+    pub fn counter(&self, at: BlockAddress) -> u16 {
         self.find(at).map_or(0, |(page, low)| self.btes[page][low].counter)
     }
 
     /// Whether a block has the flag.
     #[inline]
-    pub fn has(&self, at: BlockOf, flag: Flags) -> bool {
+    pub fn has(&self, at: BlockAddress, flag: Flags) -> bool {
         self.find(at).is_some_and(|(page, low)| self.btes[page][low].flags & flag.0 != 0)
     }
 
     /// Sets or clears a block's flag.
-    pub fn set(&mut self, at: BlockOf, flag: Flags, on: bool) {
+    pub fn set(&mut self, at: BlockAddress, flag: Flags, on: bool) {
         if on && self.find(at).is_none() {
-            self.descend(at);
+            self.find_or_create(at);
         }
         if let Some((page, low)) = self.find(at) {
             let flags = &mut self.btes[page][low].flags;
@@ -236,11 +236,13 @@ impl BlockTable {
     }
 
     /// Returns the most costly blocks, at most `quota` of them, in the order of [`Self::visit_candidates`].
-    pub fn candidates(&self, quota: u64) -> Vec<BlockOf> {
+    pub fn candidates(&self, quota: u64) -> Vec<BlockAddress> {
         let mut list = Vec::new();
         let _ = self.visit_candidates(quota, |found| {
             list.extend(
-                found.blocks().map(|at| BlockOf { block: found.start.block + u64::from(at), ..found.start }),
+                found
+                    .blocks()
+                    .map(|at| BlockAddress { block: found.start.block + u64::from(at), ..found.start }),
             );
             ControlFlow::Continue(())
         });
@@ -268,7 +270,7 @@ impl BlockTable {
             let mut bmd_quota = quota * u64::from(entry.counter) / bgd_count;
             bgd_count -= u64::from(entry.counter);
             quota -= bmd_quota;
-            let start = BlockOf { volume, block: region * REGION };
+            let start = BlockAddress { volume, block: region * REGION };
             self.visit_region(start, entry, &mut bmd_quota, &mut keys, &mut visit)?;
             quota += bmd_quota;
         }
@@ -278,7 +280,7 @@ impl BlockTable {
     /// Visits a region; afterwards `quota` is the part that it has left.
     fn visit_region(
         &self,
-        start: BlockOf,
+        start: BlockAddress,
         region: Entry,
         quota: &mut u64,
         keys: &mut Vec<u32>,
@@ -295,10 +297,10 @@ impl BlockTable {
             let bte_quota = *quota * u64::from(entry.counter) / bmd_count;
             bmd_count -= u64::from(entry.counter);
             let page = &self.btes[entry.child as usize];
-            costliest(page, bte_quota, keys);
+            select_costliest(page, bte_quota, keys);
             *quota -= keys.len() as u64;
             if !keys.is_empty() {
-                let start = BlockOf { block: start.block + (i * BTES) as u64, ..start };
+                let start = BlockAddress { block: start.block + (i * BTES) as u64, ..start };
                 visit(Candidates { start, keys, page })?;
             }
         }
@@ -314,11 +316,11 @@ impl BlockTable {
     /// Returns a block's region and pages, creating them if necessary. `None` if there are too many to
     /// number.
     #[inline]
-    fn descend(&mut self, at: BlockOf) -> Option<(usize, usize, usize)> {
+    fn find_or_create(&mut self, at: BlockAddress) -> Option<(usize, usize, usize)> {
         let key = (at.volume, at.block / REGION);
         let region = match self.latest {
             Some((latest, region)) if latest == key => region as usize,
-            _ => self.enter(key)?,
+            _ => self.find_or_create_region(key)?,
         };
         let bmd = self.bgd[region].child as usize;
         let entry = &mut self.bmds[bmd][at.block as usize / BTES % BMDS];
@@ -331,7 +333,7 @@ impl BlockTable {
 
     /// Returns the index of a region, creating it if necessary.
     #[inline(never)]
-    fn enter(&mut self, key: (VolumeId, u64)) -> Option<usize> {
+    fn find_or_create_region(&mut self, key: (VolumeId, u64)) -> Option<usize> {
         let at = match self.regions.get(&key) {
             Some(at) => *at,
             None => {

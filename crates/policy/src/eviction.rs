@@ -17,8 +17,8 @@ mod lirs;
 mod lists;
 mod lru;
 mod lrw;
-mod marks;
 mod queue;
+mod reference_bits;
 mod s3fifo;
 mod sieve;
 mod slru;
@@ -28,8 +28,8 @@ mod twoq;
 mod wtinylfu;
 mod wtinylfu_libcachesim;
 
-pub use crate::cached::{Block, Room};
-pub use belady::{Belady, Future};
+pub use crate::cache::{Block, CacheSize};
+pub use belady::{Belady, NextUses};
 
 /// Passes the list of all eviction policies that could be used online, each with its name, module and type,
 /// to a macro of the caller's.
@@ -73,7 +73,7 @@ every_eviction_policy!(export);
 
 /// The kind of an access to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Use {
+pub enum AccessKind {
     /// A read.
     Read,
     /// A write.
@@ -99,12 +99,12 @@ pub enum Insertion {
 pub trait Eviction {
     /// Announces that the next use is the trace's access with this index. For policies that know the future.
     #[inline]
-    fn reach(&mut self, access: u32) {
+    fn advance_to(&mut self, access: u32) {
         let _ = access;
     }
 
     /// Whether a block is in the cache; if so, this counts as a use.
-    fn hit(&mut self, block: Block, used: Use) -> bool;
+    fn hit(&mut self, block: Block, used: AccessKind) -> bool;
 
     /// Inserts a block that is not in the cache. If the cache is full, `may_replace` is called with the block
     /// that would leave; if it returns false, that block stays, the new one stays out, and the history of
@@ -116,7 +116,7 @@ pub trait Eviction {
 }
 
 /// The steps of an insertion for policies without a history of blocks that left.
-trait Turnover: Eviction {
+trait EvictionSteps: Eviction {
     fn is_full(&self) -> bool;
 
     /// Returns the block that would leave; the same one if called again without a change in between.
@@ -128,7 +128,11 @@ trait Turnover: Eviction {
 
 /// Implements [`Eviction::insert`] by these steps.
 #[inline]
-fn turn_over(policy: &mut impl Turnover, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
+fn insert_stepwise(
+    policy: &mut impl EvictionSteps,
+    block: Block,
+    may_replace: impl FnOnce(Block) -> bool,
+) -> Insertion {
     let leaving = if policy.is_full() { policy.candidate() } else { None };
     if let Some(leaving) = leaving {
         if !may_replace(leaving) {

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_forgets_one_part_in_a_hundred_with_each_sample() {
+    fn each_sample_has_weight_one_percent() {
         let mut mean = Ewma::default();
         assert_eq!(mean.get(), None);
         mean.add(Nanos(1000));

@@ -16,12 +16,12 @@ const RANGES_MAX: usize = 1 << 16;
 /// The maximum bytes of group descriptors read: those of 128 TiB.
 const DESCRIPTORS_MAX: u64 = 64 << 20;
 /// The offset of the superblock.
-const AT: usize = 1024;
+const SUPERBLOCK_OFFSET: usize = 1024;
 const MAGIC: u16 = 0xEF53;
 /// The flag for descriptors that are not directly after the superblock: not supported.
 const META_BG: u32 = 0x10;
 /// The flag for descriptors that may be larger than 32 bytes, with upper halves of block numbers.
-const WIDE: u32 = 0x80;
+const WIDE_DESCRIPTORS: u32 = 0x80;
 
 /// The layout of a file system's metadata, from its superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +54,13 @@ impl Layout {
     /// Decodes it from a volume's first 4 KiB. `None` if there is no such file system, or one that does not
     /// fit a volume of that `size`.
     pub fn read(start: &[u8], size: Bytes) -> Option<Self> {
-        let sb = start.get(AT..)?;
+        let sb = start.get(SUPERBLOCK_OFFSET..)?;
         let number = |at| u32_at(sb, at).map(u64::from);
         let incompatible = u32_at(sb, 0x60)?;
         if u16_at(sb, 0x38)? != MAGIC || incompatible & META_BG != 0 {
             return None;
         }
-        let wide = incompatible & WIDE != 0;
+        let wide = incompatible & WIDE_DESCRIPTORS != 0;
         let block = 1024u64.checked_shl(u32_at(sb, 0x18)?).filter(|block| (1024..=65_536).contains(block))?;
         let high = if wide { number(0x150)? } else { 0 };
         let (blocks, first) = (high << 32 | number(0x04)?, number(0x14)?);
@@ -96,14 +96,14 @@ impl Layout {
     }
 
     /// Adds the superblock and the descriptors to `found`.
-    pub fn note_head(&self, found: &mut Ranges) {
+    pub fn add_superblock_ranges(&self, found: &mut Ranges) {
         let end = self.descriptors().1.0.div_ceil(self.block) + self.reserved;
-        self.note(found, 0, end);
+        self.add_blocks(found, 0, end);
     }
 
     /// Adds the metadata of the descriptors in these `bytes` of the volume, which begin at `at`. A descriptor
     /// that is cut off at either end is skipped.
-    pub fn note_groups(&self, at: Bytes, bytes: &[u8], found: &mut Ranges) {
+    pub fn add_group_ranges(&self, at: Bytes, bytes: &[u8], found: &mut Ranges) {
         let (start, end) = self.descriptors();
         let wide = self.descriptor >= 64;
         let first = start.0.max(at.0).next_multiple_of(self.descriptor);
@@ -116,13 +116,13 @@ impl Layout {
                 u64::from(high) << 32 | u64::from(u32_at(one, low).unwrap_or(0))
             };
             for (low, blocks) in [(0, 1), (4, 1), (8, self.table)] {
-                self.note(found, number(low), blocks);
+                self.add_blocks(found, number(low), blocks);
             }
         }
     }
 
     /// Adds file-system blocks; those beyond the end, or at block zero, are no metadata.
-    fn note(&self, found: &mut Ranges, first: u64, count: u64) {
+    fn add_blocks(&self, found: &mut Ranges, first: u64, count: u64) {
         if first < self.blocks && (first > 0 || count > 1) {
             let end = first.saturating_add(count).min(self.blocks);
             found.insert(first * self.block / BLOCK, (end * self.block).div_ceil(BLOCK));
@@ -152,7 +152,7 @@ impl Ranges {
 
     /// Whether all these blocks are in the ranges. Cost: a binary search.
     #[inline]
-    pub fn contain(&self, first: u64, count: u64) -> bool {
+    pub fn contains(&self, first: u64, count: u64) -> bool {
         let at = self.0.partition_point(|(_, end)| *end <= first);
         self.0.get(at).is_some_and(|(from, end)| *from <= first && first + count <= *end)
     }

@@ -31,7 +31,7 @@ mod curve;
 mod estimate;
 
 pub use curve::Curves;
-pub use estimate::{Estimate, Use};
+pub use estimate::{DeviceUse, Estimate};
 
 use crate::Lru;
 use crate::placement::MeasuredCommand;
@@ -39,16 +39,16 @@ use estimate::Tally;
 use weir_model::{Bytes, DeviceId, ExtentKey, Nanos};
 
 /// The number of extents whose first places are remembered; they take about 3 MiB.
-const FIRSTS: usize = 1 << 16;
+const FIRST_DEVICES_MAX: usize = 1 << 16;
 /// The minimum number of extents in the sample, if the pool has that many: a handful proves nothing about the
 /// rest.
-pub const SAMPLED: u64 = 1024;
+pub const SAMPLE_MIN: u64 = 1024;
 
 /// The rules for judging a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// One in this many extents is in the sample: a power of two. A pool with fewer than [`SAMPLED`] times as
-    /// many extents samples a larger fraction.
+    /// One in this many extents is in the sample: a power of two. A pool with fewer than [`SAMPLE_MIN`] times
+    /// as many extents samples a larger fraction.
     pub sample: u64,
     /// The minimum length of a window.
     pub window: Nanos,
@@ -77,41 +77,41 @@ impl Default for Rules {
 
 /// The treatment of a policy's moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Moves {
+pub enum MoveControl {
     /// They stop while they do harm.
     Judged(Rules),
     /// They are judged, and never stop.
-    Free(Rules),
+    NeverPaused(Rules),
     /// There are none.
-    Never,
+    Disabled,
 }
 
-impl Default for Moves {
+impl Default for MoveControl {
     fn default() -> Self {
         Self::Judged(Rules::default())
     }
 }
 
-impl Moves {
+impl MoveControl {
     /// Returns the rules by which they are judged, if they are.
     pub const fn rules(&self) -> Option<&Rules> {
         match self {
-            Self::Judged(rules) | Self::Free(rules) => Some(rules),
-            Self::Never => None,
+            Self::Judged(rules) | Self::NeverPaused(rules) => Some(rules),
+            Self::Disabled => None,
         }
     }
 
     /// Returns the treatment for a pool of this many extents, with a sample that is large enough.
     #[must_use]
-    pub fn in_pool_of(self, extents: u64) -> Self {
+    pub fn for_pool_of(self, extents: u64) -> Self {
         let few = |rules: Rules| Rules {
-            sample: rules.sample.min((extents / SAMPLED).max(1).next_power_of_two()),
+            sample: rules.sample.min((extents / SAMPLE_MIN).max(1).next_power_of_two()),
             ..rules
         };
         match self {
             Self::Judged(rules) => Self::Judged(few(rules)),
-            Self::Free(rules) => Self::Free(few(rules)),
-            Self::Never => Self::Never,
+            Self::NeverPaused(rules) => Self::NeverPaused(few(rules)),
+            Self::Disabled => Self::Disabled,
         }
     }
 
@@ -119,8 +119,8 @@ impl Moves {
     #[inline]
     pub fn samples(&self, key: ExtentKey) -> bool {
         let one_in = match self {
-            Self::Judged(rules) | Self::Free(rules) => rules.sample,
-            Self::Never => return false,
+            Self::Judged(rules) | Self::NeverPaused(rules) => rules.sample,
+            Self::Disabled => return false,
         };
         let hash = (key.index.0 ^ u64::from(key.volume.0) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> 40) & one_in.wrapping_sub(1) == 0
@@ -138,20 +138,20 @@ pub enum Verdict {
         pause: Nanos,
     },
     /// The moves may begin again.
-    Again,
+    Resumed,
 }
 
 /// The judge of one policy.
 #[derive(Clone, Debug)]
 pub struct Judge {
-    moves: Moves,
+    moves: MoveControl,
     tally: Tally,
-    firsts: Lru<ExtentKey, DeviceId>,
+    first_devices: Lru<ExtentKey, DeviceId>,
     /// The last window judged, and the sum of all.
-    last: Option<Estimate>,
-    all: Estimate,
+    last_window: Option<Estimate>,
+    total: Estimate,
     /// The end of the pause.
-    until: Option<Nanos>,
+    paused_until: Option<Nanos>,
     /// The number of doublings of the pause.
     doublings: u32,
     /// The number of stops.
@@ -160,14 +160,14 @@ pub struct Judge {
 
 impl Judge {
     /// Creates a judge without measurements.
-    pub fn new(moves: Moves) -> Self {
+    pub fn new(moves: MoveControl) -> Self {
         Self {
             moves,
             tally: Tally::default(),
-            firsts: Lru::new(FIRSTS),
-            last: None,
-            all: Estimate::default(),
-            until: None,
+            first_devices: Lru::new(FIRST_DEVICES_MAX),
+            last_window: None,
+            total: Estimate::default(),
+            paused_until: None,
             doublings: 0,
             stops: 0,
         }
@@ -175,23 +175,23 @@ impl Judge {
 
     /// Whether moves are stopped.
     #[inline]
-    pub fn has_stopped(&self) -> bool {
-        self.until.is_some() || matches!(self.moves, Moves::Never)
+    pub fn is_paused(&self) -> bool {
+        self.paused_until.is_some() || matches!(self.moves, MoveControl::Disabled)
     }
 
     /// Returns the end of the pause, if it ends.
-    pub fn until(&self) -> Option<Nanos> {
-        self.until
+    pub fn paused_until(&self) -> Option<Nanos> {
+        self.paused_until
     }
 
     /// Returns the last window judged.
     pub fn last(&self) -> Option<Estimate> {
-        self.last
+        self.last_window
     }
 
     /// Returns the sum of all windows judged.
-    pub fn all(&self) -> Estimate {
-        self.all
+    pub fn total(&self) -> Estimate {
+        self.total
     }
 
     /// Returns the number of stops.
@@ -200,21 +200,21 @@ impl Judge {
     }
 
     /// Notes that a sampled extent without space gets its space on this device.
-    pub fn begins_at(&mut self, key: ExtentKey, device: DeviceId) {
-        self.firsts.insert(key, device);
+    pub fn note_first_device(&mut self, key: ExtentKey, device: DeviceId) {
+        self.first_devices.insert(key, device);
     }
 
     /// Notes that a command to a sampled extent has ended. `now_at` returns the device of the extent's first
     /// place if none is remembered; without one the command does not count.
-    pub fn note(&mut self, key: ExtentKey, done: &Done, now_at: impl FnOnce() -> Option<DeviceId>) {
-        if self.has_stopped() {
+    pub fn note(&mut self, key: ExtentKey, done: &SampledCommand, now_at: impl FnOnce() -> Option<DeviceId>) {
+        if self.is_paused() {
             return;
         }
-        let first = match self.firsts.touch(key) {
+        let first = match self.first_devices.touch(key) {
             Some(first) => *first,
             None => {
                 let Some(first) = now_at() else { return };
-                self.firsts.insert(key, first);
+                self.first_devices.insert(key, first);
                 first
             }
         };
@@ -222,63 +222,72 @@ impl Judge {
     }
 
     /// Returns the sizes of reads for which it needs the device's curve.
-    pub fn asks_about(&self, device: DeviceId) -> impl Iterator<Item = crate::placement::SizeClass> + '_ {
-        self.tally.reads_there(device)
+    pub fn needed_read_sizes(
+        &self,
+        device: DeviceId,
+    ) -> impl Iterator<Item = crate::placement::SizeClass> + '_ {
+        self.tally.counterfactual_reads(device)
     }
 
     /// Judges the window that has ended; without enough of a sample it continues. `began` is its start.
-    pub fn review(&mut self, now: Nanos, began: Nanos, uses: &[Use], curves: &[Curves]) -> Reviewed {
-        let Some(rules) = self.moves.rules().copied() else { return Reviewed::Over(None) };
-        if self.until.is_some_and(|until| until > now) {
-            return Reviewed::Over(None);
+    pub fn review(
+        &mut self,
+        now: Nanos,
+        began: Nanos,
+        uses: &[DeviceUse],
+        curves: &[Curves],
+    ) -> ReviewOutcome {
+        let Some(rules) = self.moves.rules().copied() else { return ReviewOutcome::Finished(None) };
+        if self.paused_until.is_some_and(|until| until > now) {
+            return ReviewOutcome::Finished(None);
         }
-        if self.until.take().is_some() {
-            self.firsts = Lru::new(FIRSTS);
+        if self.paused_until.take().is_some() {
+            self.first_devices = Lru::new(FIRST_DEVICES_MAX);
             self.tally = Tally::default();
-            return Reviewed::Over(Some(Verdict::Again));
+            return ReviewOutcome::Finished(Some(Verdict::Resumed));
         }
         if self.tally.commands() < rules.commands {
-            return Reviewed::GoesOn;
+            return ReviewOutcome::Continue;
         }
         let tally = std::mem::take(&mut self.tally);
         let Some(estimate) = tally.estimate(now.since(began), uses, curves) else {
-            return Reviewed::Over(None);
+            return ReviewOutcome::Finished(None);
         };
-        self.last = Some(estimate);
-        self.all.add(estimate);
-        if estimate.ratio() <= 1.0 + rules.margin || matches!(self.moves, Moves::Free(_)) {
+        self.last_window = Some(estimate);
+        self.total.add(estimate);
+        if estimate.ratio() <= 1.0 + rules.margin || matches!(self.moves, MoveControl::NeverPaused(_)) {
             self.doublings = self.doublings.saturating_sub(1);
-            return Reviewed::Over(None);
+            return ReviewOutcome::Finished(None);
         }
         let pause = rules.pause.0.saturating_mul(1 << self.doublings.min(16)).min(rules.longest_pause.0);
         self.doublings += 1;
         self.stops += 1;
-        self.until = Some(now + Nanos(pause));
-        Reviewed::Over(Some(Verdict::Stopped { estimate, pause: Nanos(pause) }))
+        self.paused_until = Some(now + Nanos(pause));
+        ReviewOutcome::Finished(Some(Verdict::Stopped { estimate, pause: Nanos(pause) }))
     }
 }
 
 /// A completed command to a sampled extent.
 #[derive(Clone, Copy, Debug)]
-pub struct Done {
+pub struct SampledCommand {
     /// The device.
     pub device: DeviceId,
     /// The measurements.
     pub command: MeasuredCommand,
     /// The bytes of the access in the extent of which the command is a part. With the extent in one place,
     /// one command would have accessed all of them.
-    pub of: Bytes,
+    pub access_bytes: Bytes,
     /// Commands in flight on all devices, itself included.
-    pub under_way: u32,
+    pub in_flight: u32,
 }
 
 /// The result of a review.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reviewed {
+pub enum ReviewOutcome {
     /// The window continues, because there are too few measurements.
-    GoesOn,
+    Continue,
     /// The window is over, with this verdict.
-    Over(Option<Verdict>),
+    Finished(Option<Verdict>),
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 pub mod admission;
 pub mod block_table;
-mod cached;
+mod cache;
 pub mod eviction;
 mod ewma;
 pub mod ext;

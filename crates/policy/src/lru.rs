@@ -18,7 +18,7 @@ struct Entry<K, V> {
 /// Cost: a hash look-up, and a few loads to reorder.
 #[derive(Clone, Debug)]
 pub struct Lru<K, V> {
-    most: usize,
+    capacity: usize,
     index: FxHashMap<K, u32>,
     entries: Vec<Entry<K, V>>,
     free: Vec<u32>,
@@ -28,17 +28,17 @@ pub struct Lru<K, V> {
 
 impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
     /// Creates a table of at most `most` keys, at least one.
-    pub fn new(most: usize) -> Self {
-        let most = most.clamp(1, NONE as usize);
+    pub fn new(capacity: usize) -> Self {
+        let most = capacity.clamp(1, NONE as usize);
         let (index, entries, free) = (FxHashMap::default(), Vec::new(), Vec::new());
-        Self { most, index, entries, free, newest: NONE, oldest: NONE }
+        Self { capacity: most, index, entries, free, newest: NONE, oldest: NONE }
     }
 
     /// The memory of an entry in bytes, including its share of the hash table when that is fullest.
-    pub const BYTES_EACH: usize = size_of::<Entry<K, V>>() + 8 * (size_of::<(K, u32)>() + 1) / 7;
+    pub const ENTRY_BYTES: usize = size_of::<Entry<K, V>>() + 8 * (size_of::<(K, u32)>() + 1) / 7;
 
     /// The memory of an entry in bytes just after the hash table has doubled.
-    pub const BYTES_MOST: usize = size_of::<Entry<K, V>>() + 16 * (size_of::<(K, u32)>() + 1) / 7;
+    pub const ENTRY_BYTES_MAX: usize = size_of::<Entry<K, V>>() + 16 * (size_of::<(K, u32)>() + 1) / 7;
 
     /// Returns the memory it has taken.
     pub fn memory(&self) -> Bytes {
@@ -58,15 +58,15 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
     }
 
     /// Returns the maximum number of keys.
-    pub fn most(&self) -> usize {
-        self.most
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Changes the maximum, at least one. Returns the forgotten entries, oldest first.
-    pub fn set_most(&mut self, most: usize) -> Vec<(K, V)> {
-        self.most = most.clamp(1, NONE as usize);
+    pub fn set_capacity(&mut self, capacity: usize) -> Vec<(K, V)> {
+        self.capacity = capacity.clamp(1, NONE as usize);
         let mut gone = Vec::new();
-        while self.len() > self.most {
+        while self.len() > self.capacity {
             gone.extend(self.pop_oldest());
         }
         gone
@@ -125,7 +125,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         if let Some(old) = self.touch(key) {
             return Some((key, std::mem::replace(old, value)));
         }
-        let gone = if self.len() == self.most { self.pop_oldest() } else { None };
+        let gone = if self.len() == self.capacity { self.pop_oldest() } else { None };
         let entry = Entry { key, value, newer: NONE, older: NONE };
         let at = match self.free.pop() {
             Some(at) => {
@@ -136,7 +136,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
                 if self.entries.len() == self.entries.capacity() {
                     // Doubles the capacity, but not beyond the maximum.
                     let len = self.entries.len();
-                    self.entries.reserve_exact(len.max(4).min(self.most - len));
+                    self.entries.reserve_exact(len.max(4).min(self.capacity - len));
                 }
                 self.entries.push(entry);
                 self.entries.len() as u32 - 1
@@ -208,7 +208,7 @@ mod tests {
     proptest! {
         /// Compares with a naive twin: a vector, the most recently used first.
         #[test]
-        fn agrees_with_a_vector(most in 1usize..6, steps in prop::collection::vec((0u8..5, 0u8..9), 0..80)) {
+        fn matches_vector_model(most in 1usize..6, steps in prop::collection::vec((0u8..5, 0u8..9), 0..80)) {
             let mut lru = Lru::new(most);
             let mut twin: Vec<(u8, u32)> = Vec::new();
             for (step, (what, key)) in steps.into_iter().enumerate() {
@@ -245,10 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_bound_forgets_the_oldest() {
+    fn shrinking_evicts_oldest() {
         let mut lru = Lru::new(4);
         (0..6).for_each(|i| assert!(lru.insert(i, i).is_none() || i >= 4));
-        assert_eq!(lru.set_most(2), [(2, 2), (3, 3)]);
+        assert_eq!(lru.set_capacity(2), [(2, 2), (3, 3)]);
         assert_eq!(lru.iter().map(|(k, _)| k).collect::<Vec<_>>(), [5, 4]);
     }
 }

@@ -8,7 +8,7 @@ mod chaos;
 mod explain;
 mod hierarchy;
 mod hystor;
-mod keeps;
+mod kept_places;
 mod metadata_on_fast;
 mod mirror;
 mod sequential;
@@ -25,14 +25,14 @@ pub use chaos::Chaos;
 pub use explain::{Figure, Question, Reasons};
 pub use hierarchy::Hierarchy;
 pub use hystor::Hystor;
-pub use keeps::Keeps;
+pub use kept_places::KeptPlaces;
 pub use metadata_on_fast::MetadataOnFast;
 pub use mirror::Mirror;
 pub use sequential::Sequential;
 pub use stripe::Stripe;
 pub use tuning::{Key, Settings, ValueKind};
 pub use view::{
-    DeviceView, MeasuredCommand, Moment, PlaceView, Places, RESERVE, SizeClass, Traffic, Whereabouts,
+    DeviceView, MeasuredCommand, PlaceLookup, PlaceView, Places, PolicyContext, RESERVE, SizeClass, Traffic,
 };
 pub use wardrop::Wardrop;
 
@@ -42,7 +42,7 @@ use weir_model::{DeviceId, Nanos};
 /// The events and questions that a policy subscribes to. Those it does not subscribe to cost requests
 /// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Watches {
+pub struct Subscriptions {
     /// Whether to call [`Placement::accessed`].
     pub accesses: bool,
     /// Whether to call [`Placement::write_to`].
@@ -67,19 +67,19 @@ pub enum ReadFrom {
 
 /// A placement policy: decides where the data of new extents goes and, optionally, where it moves later.
 ///
-/// Every call except the first few receives the [`Moment`]: the time, the measured devices, the places of
-/// extents, and the list of actions to append to.
+/// Every call except the first few receives the [`PolicyContext`]: the time, the measured devices, the places
+/// of extents, and the list of actions to append to.
 pub trait Placement: fmt::Debug + Send {
     /// Returns the name in the pool file.
     fn name(&self) -> &'static str;
 
     /// Returns the device for the first write to an extent: one with free space; `None` only if there is
     /// none.
-    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId>;
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> Option<DeviceId>;
 
     /// Returns the events and questions it subscribes to. Called once.
-    fn watches(&self) -> Watches {
-        Watches::default()
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions::default()
     }
 
     /// Returns which of several places reads go to. Called once.
@@ -89,40 +89,40 @@ pub trait Placement: fmt::Debug + Send {
 
     /// Notes an access to blocks: called once for each part of a request that is in one extent, when its
     /// places are known. It must be cheap, because every request calls it.
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
-        let _ = (moment, access);
+    fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {
+        let _ = (context, access);
     }
 
     /// Returns the target of a write to blocks of one extent. If the target is impossible (no free space, the
     /// device lost, too many places, the map still falling back on the blocks there), the write is in place
     /// instead; among several valid places it then goes to the one on that device. May be called several
     /// times for one write.
-    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
-        let _ = (moment, access);
+    fn write_to(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> WriteTo {
+        let _ = (context, access);
         WriteTo::InPlace
     }
 
     /// Notes a write ([`Self::accessed`]) and returns its target ([`Self::write_to`]) in one call, for
     /// policies that compute the same for both.
-    fn write(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
-        self.accessed(moment, access);
-        self.write_to(moment, access)
+    fn write(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> WriteTo {
+        self.accessed(context, access);
+        self.write_to(context, access)
     }
 
     /// Returns which places of an extent besides one whole place it keeps on purpose; by default none. Other
     /// places may be dropped in idle time, and their total space is bounded.
-    fn keeps(&self) -> Keeps {
-        Keeps::default()
+    fn kept_places(&self) -> KeptPlaces {
+        KeptPlaces::default()
     }
 
     /// Returns the interval of rounds; by default there are none. Called once.
-    fn round_every(&self) -> Option<Nanos> {
+    fn round_interval(&self) -> Option<Nanos> {
         None
     }
 
-    /// Appends actions to [`Moment::actions`]; called in each round.
-    fn round(&mut self, moment: &mut Moment<'_>) {
-        let _ = moment;
+    /// Appends actions to [`PolicyContext::actions`]; called in each round.
+    fn round(&mut self, context: &mut PolicyContext<'_>) {
+        let _ = context;
     }
 
     /// Returns a remark for the administrator while it applies: the policy cannot do as configured. Called
@@ -133,16 +133,16 @@ pub trait Placement: fmt::Debug + Send {
 
     /// Explains for people why an extent is where it is, and what would make it move. Changes nothing. A
     /// policy that only allocates reports free space only.
-    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+    fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
-        reasons.free_space(moment.devices, about);
+        reasons.free_space(context.devices, about);
         reasons
     }
 }
 
 /// The description of a policy.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct PolicyInfo {
     /// Its name in the pool file.
     pub name: &'static str,
     /// What it does, in one line of help.
@@ -152,125 +152,125 @@ pub struct Known {
     /// Its tunable constants.
     pub keys: &'static [Key],
     /// Creates the policy.
-    pub make: fn(&Settings) -> Box<dyn Placement>,
+    pub create: fn(&Settings) -> Box<dyn Placement>,
 }
 
 /// A policy with its settings.
 #[derive(Clone, Debug)]
 pub struct TunedPolicy {
     /// The policy.
-    pub known: &'static Known,
+    pub info: &'static PolicyInfo,
     /// Its settings.
     pub settings: Settings,
 }
 
 impl TunedPolicy {
     /// Creates the policy in its initial state.
-    pub fn make(&self) -> Box<dyn Placement> {
-        (self.known.make)(&self.settings)
+    pub fn create(&self) -> Box<dyn Placement> {
+        (self.info.create)(&self.settings)
     }
 }
 
 /// Every placement policy. To add a policy, add a file and a line here.
-pub const ALL: &[Known] = &[
-    Known {
+pub const ALL: &[PolicyInfo] = &[
+    PolicyInfo {
         name: "adaptive",
         about: "each block where it costs least, as measured; needs no tuning",
         moves: true,
         keys: adaptive::KEYS,
-        make: |s| Box::new(Adaptive::new(s)),
+        create: |s| Box::new(Adaptive::new(s)),
     },
-    Known {
+    PolicyInfo {
         name: "asymmetry",
         about: "each extent on the device where its mix of reads and writes costs least",
         moves: true,
         keys: asymmetry::KEYS,
-        make: |s| Box::new(Asymmetry::new(s)),
+        create: |s| Box::new(Asymmetry::new(s)),
     },
-    Known {
+    PolicyInfo {
         name: "hierarchy",
         about: "new data on the fastest device with free space; moves nothing",
         moves: false,
         keys: &[],
-        make: |_| Box::new(Hierarchy),
+        create: |_| Box::new(Hierarchy),
     },
-    Known {
+    PolicyInfo {
         name: "hystor",
         about: "blocks of small, frequent requests cached on the fast device; \
          writes buffered there and written back in order",
         moves: true,
         keys: hystor::KEYS,
-        make: |s| Box::new(Hystor::new(s)),
+        create: |s| Box::new(Hystor::new(s)),
     },
-    Known {
+    PolicyInfo {
         name: "metadata_on_fast",
         about: "metadata of file systems on the fastest device, all else on the slowest",
         moves: true,
         keys: &[],
-        make: |_| Box::new(MetadataOnFast),
+        create: |_| Box::new(MetadataOnFast),
     },
-    Known {
+    PolicyInfo {
         name: "mirror",
         about: "data that is read most on two devices; each read goes to the one expected to answer first",
         moves: true,
         keys: mirror::KEYS,
-        make: |s| Box::new(Mirror::new(s)),
+        create: |s| Box::new(Mirror::new(s)),
     },
-    Known {
+    PolicyInfo {
         name: "sequential",
         about: "new data on one device after the other, in the pool file's order; moves nothing",
         moves: false,
         keys: &[],
-        make: |_| Box::new(Sequential),
+        create: |_| Box::new(Sequential),
     },
-    Known {
+    PolicyInfo {
         name: "stripe",
         about: "new data on all devices in turn; moves nothing",
         moves: false,
         keys: &[],
-        make: |_| Box::new(Stripe::default()),
+        create: |_| Box::new(Stripe::default()),
     },
-    Known {
+    PolicyInfo {
         name: "wardrop",
         about: "data spread so that all devices answer equally fast",
         moves: true,
         keys: wardrop::KEYS,
-        make: |s| Box::new(Wardrop::new(s)),
+        create: |s| Box::new(Wardrop::new(s)),
     },
 ];
 
 /// The policy that no pool file can name.
-const CHAOS: Known = Known {
+const CHAOS: PolicyInfo = PolicyInfo {
     name: "chaos",
     about: "data anywhere, for tests",
     moves: true,
     keys: &[],
-    make: |_| Box::new(Chaos::default()),
+    create: |_| Box::new(Chaos::default()),
 };
 
 /// Returns the policy of that name with default settings, including two for tests that no pool file can name:
 /// `chaos`, and `hystor-twice`, which is `hystor` with two copies of dirty blocks.
 pub fn for_tests(name: &str) -> Option<TunedPolicy> {
     if name == "hystor-twice" {
-        return untuned("hystor").map(hystor::duplexed);
+        return with_default_settings("hystor").map(hystor::duplexed);
     }
-    let known = if name == CHAOS.name { Some(&CHAOS) } else { known(name) };
-    known.map(|known| TunedPolicy { known, settings: Settings::default() })
+    let info = if name == CHAOS.name { Some(&CHAOS) } else { find_policy(name) };
+    info.map(|info| TunedPolicy { info, settings: Settings::default() })
 }
 
 /// Returns the description of the policy of that name.
-pub fn known(name: &str) -> Option<&'static Known> {
-    ALL.iter().find(|known| known.name == name)
+pub fn find_policy(name: &str) -> Option<&'static PolicyInfo> {
+    ALL.iter().find(|info| info.name == name)
 }
 
 /// Returns the policy of that name with default settings.
-pub fn untuned(name: &str) -> Option<TunedPolicy> {
-    known(name).map(|known| TunedPolicy { known, settings: Settings::default() })
+pub fn with_default_settings(name: &str) -> Option<TunedPolicy> {
+    find_policy(name).map(|info| TunedPolicy { info, settings: Settings::default() })
 }
 
 /// Creates the policy of that name with default settings.
 pub fn by_name(name: &str) -> Option<Box<dyn Placement>> {
-    untuned(name).map(|policy| policy.make())
+    with_default_settings(name).map(|policy| policy.create())
 }
 
 #[cfg(test)]

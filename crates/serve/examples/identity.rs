@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use weir_device::{Arena, DeviceOptions, Devices, Listen, Reactor, ReactorOptions};
 use weir_engine::{
-    AdminCommand, AdminError, AdminId, AdminReply, Driver, Hardening, Notice, Status, VolumeInfo,
+    AdminCommand, AdminError, AdminId, AdminReply, BlockStatus, Driver, Hardening, Notice, VolumeInfo,
 };
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoId, IoKind, Memory, Nanos, Op, ReadShape,
-    Reply, Request, RequestError, VolumeId,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoCompletion, IoId, IoKind, Memory, Nanos, Op,
+    ReadShape, Reply, Request, RequestError, VolumeId,
 };
-use weir_serve::volumes::{RunsOf, Volumes};
+use weir_serve::volumes::{RunQuery, Volumes};
 use weir_serve::{ClientCounts, Limits, Server};
 
 const DEVICE: DeviceId = DeviceId(0);
@@ -81,7 +81,7 @@ impl Volumes for Identity {
         let (at, buffer) = (DeviceOffset(request.offset.0), request.buffer.unwrap_or(Buffer::EMPTY));
         self.commands.push_back(Io { id, device: DEVICE, kind, at, buffer });
     }
-    fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, _: &mut M) {
+    fn complete<M: Memory>(&mut self, now: Nanos, done: IoCompletion, _: &mut M) {
         let slot = done.id.0 as usize;
         let Some((request, since)) = self.in_flight[slot].take() else { return };
         self.free.push(slot);
@@ -98,7 +98,7 @@ impl Volumes for Identity {
     fn pump<D: Driver>(&mut self, driver: &mut D) {
         while let Some(io) = self.commands.pop_front() {
             if let Some(result) = driver.start(io) {
-                self.complete(driver.now(), IoDone { id: io.id, result }, driver.memory());
+                self.complete(driver.now(), IoCompletion { id: io.id, result }, driver.memory());
             }
         }
     }
@@ -123,11 +123,11 @@ impl Volumes for Identity {
             policy: None,
             moves: None,
             degraded: Bytes(0),
-            looking: false,
+            scan_in_progress: false,
         }]
     }
-    fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
-        runs.push(Status { len: of.len, kind: weir_engine::RunKind::Data });
+    fn runs(&self, of: RunQuery, runs: &mut Vec<BlockStatus>) {
+        runs.push(BlockStatus { len: of.len, kind: weir_engine::RunKind::Data });
     }
     fn admin(&mut self, _: Nanos, id: AdminId, _: AdminCommand) {
         self.refused.push_back(AdminReply { id, result: Err(AdminError::BadName("v".into())) });

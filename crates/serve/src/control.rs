@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 pub use weir_session::control::{Answer, Class, Hardening, LINE_MAX, Request};
 
 /// Timeout of an answer: removing a large volume takes time.
-const PATIENCE: Duration = Duration::from_secs(300);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(300);
 /// Timeout of the status, which is available at once. For other answers: the interval after which the
 /// server's process is checked for being stopped.
-const SILENCE: Duration = Duration::from_secs(10);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends a request to the server whose control socket is at `path`, and waits for its answer.
 ///
@@ -22,13 +22,13 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// [`io::ErrorKind::TimedOut`] if it does not answer, with a message of the form "what happened; what to do";
 /// others if the answer is malformed.
 pub fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
-    let patience = if *request == Request::Status { SILENCE } else { PATIENCE };
+    let patience = if *request == Request::Status { STATUS_TIMEOUT } else { REPLY_TIMEOUT };
     ask_within(path, request, patience)
 }
 
 /// Reports whether a server answers at `path` within `patience`. A killed server may still accept
 /// connections, but does not answer.
-pub fn answers(path: &Path, patience: Duration) -> bool {
+pub fn is_answering(path: &Path, patience: Duration) -> bool {
     ask_within(path, &Request::Status, patience).is_ok()
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn begin(
     patience: Duration,
 ) -> io::Result<(Answer, BufReader<UnixStream>)> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(patience.min(SILENCE)))?;
+    stream.set_read_timeout(Some(patience.min(STATUS_TIMEOUT)))?;
     let asked = Instant::now();
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
@@ -54,8 +54,8 @@ pub(crate) fn begin(
         if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
             return Err(error);
         }
-        let server = weir_device::process_behind(reader.get_ref());
-        judge_silence(server, asked.elapsed() >= patience)?;
+        let server = weir_device::peer_process(reader.get_ref());
+        check_silent_server(server, asked.elapsed() >= patience)?;
     }
     if answer.last() != Some(&b'\n') {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server went away without an answer"));
@@ -65,7 +65,7 @@ pub(crate) fn begin(
 
 /// Decides about a server that is silent: it may take more time, unless its process is stopped or the timeout
 /// has expired.
-fn judge_silence(server: u32, is_over: bool) -> io::Result<()> {
+fn check_silent_server(server: u32, is_over: bool) -> io::Result<()> {
     let timed_out = |message: String| Err(io::Error::new(io::ErrorKind::TimedOut, message));
     if is_stopped(server) {
         return timed_out(format!(
@@ -95,7 +95,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_stopped_process_is_told_from_one_that_runs() {
+    fn stopped_process_is_detected() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("a process");
         let signal = |signal: &str| {
             let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
@@ -107,12 +107,12 @@ mod tests {
                 is_stopped(child.id()) == stopped
             })
         };
-        assert!(judge_silence(child.id(), false).is_ok(), "it may be busy");
-        let late = judge_silence(child.id(), true).expect_err("it is late");
+        assert!(check_silent_server(child.id(), false).is_ok(), "it may be busy");
+        let late = check_silent_server(child.id(), true).expect_err("it is late");
         assert!(late.to_string().contains("does not answer; try again"), "{late}");
         signal("-STOP");
         assert!(becomes(true));
-        let stopped = judge_silence(child.id(), false).expect_err("it will not answer");
+        let stopped = check_silent_server(child.id(), false).expect_err("it will not answer");
         assert_eq!(stopped.kind(), io::ErrorKind::TimedOut);
         let way_out = format!("it is stopped (state T): kill -CONT {}", child.id());
         assert!(stopped.to_string().contains(&way_out), "{stopped}");

@@ -10,5 +10,5 @@ pub mod recording;
 pub mod server;
 
 pub use server::{Describe, Server};
-pub use weir_session::admission::HANDSHAKES;
-pub use weir_session::{ClientCounts, End, Limits, Ram, Volumes, explain, volumes};
+pub use weir_session::admission::HANDSHAKES_MAX;
+pub use weir_session::{ClientCounts, Limits, Ram, ServerOutcome, Volumes, explain, volumes};

@@ -6,35 +6,35 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use weir_device::{Arena, Device, DeviceError, Event, Listen, ListenerId, Reactor, Waker, save_removed};
-use weir_model::{Buffer, ConnId, DeviceId, DeviceSet, Fill, Io, Nanos};
-use weir_session::server::{Outside, StopRequest};
-use weir_session::{ClientCounts, End, Limits, Port, Volumes};
+use weir_model::{Buffer, ConnId, DeviceId, DeviceSet, Io, Nanos, ReceiveMode};
+use weir_session::server::{Environment, StopRequest};
+use weir_session::{ClientCounts, Limits, Port, ServerOutcome, Volumes};
 
 /// Describes the state of the pool and the number of its clients, for the control socket.
 pub type Describe<V> = Box<dyn Fn(&V, &Reactor, &ClientCounts) -> serde_json::Value>;
 
 /// Serves volumes to clients until it is stopped.
 pub struct Server<V> {
-    port: Live,
+    port: ReactorPort,
     arena: Arena,
     now: Nanos,
-    session: weir_session::Server<V, Live>,
+    session: weir_session::Server<V, ReactorPort>,
     control: Option<ListenerId>,
     /// True once a request to stop has been answered with a warning about data that stopping would lose.
     has_warned: bool,
     /// When the locations of the devices were last checked, and the devices that had moved.
-    looked: Option<Nanos>,
-    misplaced: DeviceSet,
+    last_location_check: Option<Nanos>,
+    moved: DeviceSet,
 }
 
 /// Interval between checks that devices are where the next start looks for them, while there are events.
-const LOOK: Nanos = Nanos::secs(5);
+const LOCATION_CHECK_INTERVAL: Nanos = Nanos::secs(5);
 
 /// The reactor as the session's port.
-struct Live(Reactor);
+struct ReactorPort(Reactor);
 
-impl Port for Live {
-    fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: Fill) {
+impl Port for ReactorPort {
+    fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: ReceiveMode) {
         self.0.recv(conn, into, fill);
     }
     fn cancel_recv(&mut self, conn: ConnId) {
@@ -46,7 +46,7 @@ impl Port for Live {
     fn close(&mut self, conn: ConnId) {
         self.0.close(conn);
     }
-    fn hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
+    fn poll_hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
         self.0.hung_up(conns, gone);
     }
     fn set_accepting(&mut self, accepting: bool) {
@@ -64,7 +64,7 @@ impl Port for Live {
     }
 }
 
-impl Live {
+impl ReactorPort {
     fn devices(&self) -> impl Iterator<Item = (DeviceId, &Device)> {
         (0..=u8::MAX).map(DeviceId).filter_map(|id| Some((id, self.0.device(id)?)))
     }
@@ -72,8 +72,8 @@ impl Live {
 
 /// Whether the server continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    GoOn,
+enum Continuation {
+    Continue,
     StopAtOnce,
 }
 
@@ -85,13 +85,22 @@ impl<V: Volumes> Server<V> {
         V: 'static,
     {
         let now = reactor.now();
-        let describe = Box::new(move |volumes: &V, port: &Live, counts: &ClientCounts| {
+        let describe = Box::new(move |volumes: &V, port: &ReactorPort, counts: &ClientCounts| {
             describe(volumes, &port.0, counts)
         });
         let session = weir_session::Server::new(volumes, limits, now, describe);
         let misplaced = DeviceSet::default();
-        let port = Live(reactor);
-        Self { port, arena, now, session, control: None, has_warned: false, looked: None, misplaced }
+        let port = ReactorPort(reactor);
+        Self {
+            port,
+            arena,
+            now,
+            session,
+            control: None,
+            has_warned: false,
+            last_location_check: None,
+            moved: misplaced,
+        }
     }
 
     /// Serves NBD at this address; returns the TCP address, whose port the kernel may have chosen.
@@ -123,7 +132,7 @@ impl<V: Volumes> Server<V> {
     /// request to stop returns at once. If device files were removed, and would be lost with the server, the
     /// first request only logs a warning; if they are removed during the stop, the server waits for the
     /// second request.
-    pub fn run(mut self) -> End {
+    pub fn run(mut self) -> ServerOutcome {
         let mut events = Vec::new();
         let mut ended = None;
         // The volumes may want device commands before the first event.
@@ -133,15 +142,15 @@ impl<V: Volumes> Server<V> {
             if ended.is_none() {
                 ended = session.advance_stop(&mut outside);
                 if let Some(end) = ended
-                    && !self.warns_of_loss()
+                    && !self.warn_of_loss()
                 {
                     return end;
                 }
             }
             self.wait(&mut events);
             for event in events.drain(..) {
-                if self.take(event) == Next::StopAtOnce {
-                    return ended.or_else(|| self.damaged()).unwrap_or(End::AtOnce);
+                if self.handle_event(event) == Continuation::StopAtOnce {
+                    return ended.or_else(|| self.end_if_damaged()).unwrap_or(ServerOutcome::Immediate);
                 }
             }
             self.turn();
@@ -149,13 +158,13 @@ impl<V: Volumes> Server<V> {
     }
 
     /// Returns the outcome of an immediate end, if data is lost with a device.
-    fn damaged(&self) -> Option<End> {
+    fn end_if_damaged(&self) -> Option<ServerOutcome> {
         let removed = || self.port.devices().find_map(|(id, device)| device.removed_file().map(|_| id));
-        self.session.volumes().damaged_device().or_else(removed).map(End::Damaged)
+        self.session.volumes().damaged_device().or_else(removed).map(ServerOutcome::Damaged)
     }
 
-    fn parts(&mut self) -> (&mut weir_session::Server<V, Live>, Outside<'_, Live, Arena>) {
-        let outside = Outside { port: &mut self.port, memory: &mut self.arena, now: self.now };
+    fn parts(&mut self) -> (&mut weir_session::Server<V, ReactorPort>, Environment<'_, ReactorPort, Arena>) {
+        let outside = Environment { port: &mut self.port, memory: &mut self.arena, now: self.now };
         (&mut self.session, outside)
     }
 
@@ -166,7 +175,7 @@ impl<V: Volumes> Server<V> {
     }
 
     /// Reports, once, whether stopping would lose the contents of files that were removed.
-    fn warns_of_loss(&mut self) -> bool {
+    fn warn_of_loss(&mut self) -> bool {
         let Some(save) = self.port.save_removed() else { return false };
         if std::mem::replace(&mut self.has_warned, true) {
             return false;
@@ -179,16 +188,16 @@ impl<V: Volumes> Server<V> {
     }
 
     /// Logs which devices the next start will not find, and which it will find again.
-    fn look_for_devices(&mut self) {
-        if self.looked.is_some_and(|at| self.now.since(at) < LOOK) {
+    fn check_device_locations(&mut self) {
+        if self.last_location_check.is_some_and(|at| self.now.since(at) < LOCATION_CHECK_INTERVAL) {
             return;
         }
-        self.looked = Some(self.now);
+        self.last_location_check = Some(self.now);
         let mut misplaced = DeviceSet::default();
         for (id, device) in self.port.devices() {
-            let is_known = self.misplaced.contains(id);
+            let is_known = self.moved.contains(id);
             let name = || self.session.volumes().device_name(id);
-            let Some(found) = device.misplaced() else {
+            let Some(found) = device.moved() else {
                 if is_known && device.removed_file().is_none() {
                     tracing::info!(device = name(), "the device is where the next start looks for it again");
                 }
@@ -199,12 +208,12 @@ impl<V: Volumes> Server<V> {
                 tracing::warn!(device = name(), "{}", found.advice(device.path()));
             }
         }
-        self.misplaced = misplaced;
+        self.moved = misplaced;
     }
 
-    fn take(&mut self, event: Event) -> Next {
-        if matches!(event, Event::Stop | Event::Woken) && self.warns_of_loss() {
-            return Next::GoOn;
+    fn handle_event(&mut self, event: Event) -> Continuation {
+        if matches!(event, Event::Stop | Event::Woken) && self.warn_of_loss() {
+            return Continuation::Continue;
         }
         let control = self.control;
         let (session, mut outside) = self.parts();
@@ -218,20 +227,20 @@ impl<V: Volumes> Server<V> {
             Event::Sent { conn, result } => session.sent(conn, result, &mut outside),
             Event::Closed { conn } => session.closed(conn, &mut outside),
             Event::Stop | Event::Woken => {
-                if session.begin_stop(&mut outside) == StopRequest::Again {
-                    return Next::StopAtOnce;
+                if session.begin_stop(&mut outside) == StopRequest::AlreadyStopping {
+                    return Continuation::StopAtOnce;
                 }
                 // Devices that moved since the last check are logged before the end.
-                self.looked = None;
+                self.last_location_check = None;
             }
         }
-        Next::GoOn
+        Continuation::Continue
     }
 
     fn turn(&mut self) {
         let (session, mut outside) = self.parts();
         session.turn(&mut outside);
-        self.look_for_devices();
+        self.check_device_locations();
     }
 }
 

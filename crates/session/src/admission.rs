@@ -2,13 +2,13 @@
 //!
 //! The module is pure: time is an argument, and the caller acts on the result.
 
-use crate::repeated::Repeated;
+use crate::throttle::ThrottledEvents;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, Nanos, Peer};
 
 /// Maximum number of concurrent handshakes; above it, a handshake is dropped for each new one.
-pub const HANDSHAKES: u16 = 256;
+pub const HANDSHAKES_MAX: u16 = 256;
 
 /// Limits on clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +19,15 @@ pub struct Limits {
     /// Maximum number of clients from one IP address.
     pub clients_per_address: u16,
     /// The most memory that one client may use for payloads.
-    pub each: Bytes,
+    pub memory_per_client: Bytes,
     /// Memory that no client may use.
     pub reserve: Bytes,
     /// Time limit of a handshake.
-    pub handshake: Nanos,
+    pub handshake_timeout: Nanos,
     /// Timeout of a control session that sends nothing, or does not take an answer.
-    pub control: Nanos,
+    pub control_timeout: Nanos,
     /// Idle time after which a client's buffers are released; the client stays connected.
-    pub rest: Nanos,
+    pub idle_timeout: Nanos,
 }
 
 impl Limits {
@@ -40,11 +40,11 @@ impl Default for Limits {
         Self {
             clients: 1024,
             clients_per_address: 256,
-            each: Bytes::mib(16),
+            memory_per_client: Bytes::mib(16),
             reserve: Bytes::mib(2),
-            handshake: Nanos::secs(30),
-            control: Nanos::secs(60),
-            rest: Nanos::secs(2),
+            handshake_timeout: Nanos::secs(30),
+            control_timeout: Nanos::secs(60),
+            idle_timeout: Nanos::secs(2),
         }
     }
 }
@@ -103,7 +103,7 @@ impl std::fmt::Display for Refusal {
 pub struct Admission {
     clients: u16,
     per_address: u16,
-    in_now: u16,
+    admitted: u16,
     by_address: BTreeMap<IpAddr, u16>,
 }
 
@@ -111,12 +111,12 @@ impl Admission {
     /// Creates the state without clients.
     pub fn new(limits: &Limits) -> Self {
         let (clients, per_address) = (limits.clients, limits.clients_per_address);
-        Self { clients, per_address, in_now: 0, by_address: BTreeMap::new() }
+        Self { clients, per_address, admitted: 0, by_address: BTreeMap::new() }
     }
 
     /// Returns the number of admitted clients.
     pub const fn count(&self) -> u16 {
-        self.in_now
+        self.admitted
     }
 
     /// Checks whether one more client of this peer would be admitted now.
@@ -124,7 +124,7 @@ impl Admission {
     /// # Errors
     /// Returns the reason for refusing it.
     pub fn check(&self, peer: Peer) -> Result<(), Refusal> {
-        if self.in_now >= self.clients {
+        if self.admitted >= self.clients {
             return Err(Refusal::Clients(self.clients));
         }
         match peer {
@@ -141,23 +141,23 @@ impl Admission {
     ///
     /// # Errors
     /// Returns the reason for refusing it.
-    pub fn enter(&mut self, peer: Peer) -> Result<(), Refusal> {
+    pub fn admit(&mut self, peer: Peer) -> Result<(), Refusal> {
         self.check(peer)?;
-        self.enter_unchecked(peer);
+        self.admit_unchecked(peer);
         Ok(())
     }
 
     /// Admits a client without checking the limits.
-    pub(crate) fn enter_unchecked(&mut self, peer: Peer) {
-        self.in_now += 1;
+    pub(crate) fn admit_unchecked(&mut self, peer: Peer) {
+        self.admitted += 1;
         if let Peer::Address(address) = peer {
             *self.by_address.entry(address).or_default() += 1;
         }
     }
 
     /// Removes an admitted client that has disconnected.
-    pub fn leave(&mut self, peer: Peer) {
-        self.in_now -= 1;
+    pub fn remove(&mut self, peer: Peer) {
+        self.admitted -= 1;
         if let Peer::Address(address) = peer
             && let Some(count) = self.by_address.get_mut(&address)
         {
@@ -173,62 +173,62 @@ impl Admission {
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// Available steps, in billionths; negative while a long answer is being paid for.
-    filled: i64,
+    available: i64,
     at: Nanos,
 }
 
 /// Steps of handshakes per second. Accepting a client is one, an option is one, and so is each 4 KiB of an
 /// answer. At about ten microseconds a step, floods of handshakes take two fifths of the thread. (With fewer
 /// steps the listeners' queues would stay full, and a unix socket then refuses clients that do not wait.)
-const STEPS_A_SECOND: i64 = 40_000;
+const STEPS_PER_SECOND: i64 = 40_000;
 /// Maximum number of steps at once after a pause.
 const STEPS_MAX: i64 = 256;
 /// Steps reserved for clients already accepted: with fewer, no more are accepted.
-const STEPS_KEPT: i64 = 16;
+const STEPS_RESERVED: i64 = 16;
 const BILLION: i64 = 1_000_000_000;
 
 impl Budget {
     /// Creates a full bucket.
     pub const fn new(now: Nanos) -> Self {
-        Self { filled: STEPS_MAX * BILLION, at: now }
+        Self { available: STEPS_MAX * BILLION, at: now }
     }
 
     fn fill(&mut self, now: Nanos) {
-        let more = now.since(self.at).0.min(BILLION.unsigned_abs()) as i64 * STEPS_A_SECOND;
-        self.filled = (self.filled + more).min(STEPS_MAX * BILLION);
+        let more = now.since(self.at).0.min(BILLION.unsigned_abs()) as i64 * STEPS_PER_SECOND;
+        self.available = (self.available + more).min(STEPS_MAX * BILLION);
         self.at = now;
     }
 
     /// Reports whether a step may be taken now.
     pub fn has_step(&mut self, now: Nanos) -> bool {
         self.fill(now);
-        self.filled >= BILLION
+        self.available >= BILLION
     }
 
     /// Reports whether another client may be accepted now.
     pub fn may_accept(&mut self, now: Nanos) -> bool {
         self.fill(now);
-        self.filled >= STEPS_KEPT * BILLION
+        self.available >= STEPS_RESERVED * BILLION
     }
 
     /// Spends steps; they may be more than are available.
     pub fn spend(&mut self, steps: u64) {
         let cost = i64::try_from(steps).unwrap_or(i64::MAX).saturating_mul(BILLION);
-        self.filled = self.filled.saturating_sub(cost).max(-STEPS_A_SECOND * BILLION);
+        self.available = self.available.saturating_sub(cost).max(-STEPS_PER_SECOND * BILLION);
     }
 
     /// Returns the time when a step may be taken, or with `accept` a client accepted.
     pub fn due(&self, accept: bool) -> Nanos {
-        let wanted = if accept { STEPS_KEPT } else { 1 } * BILLION;
-        let lacking = (wanted - self.filled).max(0).unsigned_abs();
-        self.at + Nanos(lacking.div_ceil(STEPS_A_SECOND.unsigned_abs()))
+        let wanted = if accept { STEPS_RESERVED } else { 1 } * BILLION;
+        let lacking = (wanted - self.available).max(0).unsigned_abs();
+        self.at + Nanos(lacking.div_ceil(STEPS_PER_SECOND.unsigned_abs()))
     }
 }
 
 /// Log lines about refused clients.
-pub type Refused = Repeated<Refusal>;
+pub type RefusalLog = ThrottledEvents<Refusal>;
 
-impl Refused {
+impl RefusalLog {
     /// Returns the line to write now, if one is due: the number of clients refused since the last line, and
     /// the reason for the latest.
     pub fn line(&mut self, now: Nanos) -> Option<String> {
@@ -246,22 +246,22 @@ mod tests {
         |clients, clients_per_address| Limits { clients, clients_per_address, ..Limits::default() };
 
     #[test]
-    fn an_address_has_its_limit_and_processes_have_none() {
+    fn only_addresses_are_limited() {
         let mut all = Admission::new(&LIMITS(4, 2));
         let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|ip| Peer::Address(ip.parse().expect("an address")));
         let Peer::Address(of_a) = a else { return };
-        assert_eq!([all.enter(a), all.enter(a)], [Ok(()), Ok(())]);
-        assert_eq!(all.enter(a), Err(Refusal::Address(of_a, 2)));
-        assert_eq!([all.enter(b), all.enter(Peer::Process(7))], [Ok(()), Ok(())]);
-        assert_eq!(all.enter(Peer::Process(7)), Err(Refusal::Clients(4)));
-        all.leave(a);
-        assert_eq!((all.enter(a), all.count()), (Ok(()), 4));
-        [a, a, b, Peer::Process(7)].into_iter().for_each(|peer| all.leave(peer));
+        assert_eq!([all.admit(a), all.admit(a)], [Ok(()), Ok(())]);
+        assert_eq!(all.admit(a), Err(Refusal::Address(of_a, 2)));
+        assert_eq!([all.admit(b), all.admit(Peer::Process(7))], [Ok(()), Ok(())]);
+        assert_eq!(all.admit(Peer::Process(7)), Err(Refusal::Clients(4)));
+        all.remove(a);
+        assert_eq!((all.admit(a), all.count()), (Ok(()), 4));
+        [a, a, b, Peer::Process(7)].into_iter().for_each(|peer| all.remove(peer));
         assert!(all.by_address.is_empty() && all.count() == 0);
     }
 
     #[test]
-    fn handshakes_get_their_steps_a_second_and_no_more() {
+    fn handshake_steps_are_rate_limited() {
         let mut now = Nanos::secs(1);
         let mut budget = Budget::new(now);
         let mut taken = 0i64;
@@ -275,7 +275,7 @@ mod tests {
             assert!(due > now && due <= now + Nanos::micros(26), "{due:?} at {now:?}");
             now = due;
         }
-        assert!((taken - STEPS_MAX).abs_diff(10 * STEPS_A_SECOND) <= 1, "{taken}");
+        assert!((taken - STEPS_MAX).abs_diff(10 * STEPS_PER_SECOND) <= 1, "{taken}");
         assert!(!budget.may_accept(now));
         assert!(budget.due(true) > now);
         now = budget.due(true);
@@ -286,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_refusals_are_two_lines_that_count_them() {
-        let mut refused = Refused::default();
+    fn refusals_are_logged_in_two_lines() {
+        let mut refused = RefusalLog::default();
         let now = Nanos::secs(100);
         assert_eq!((refused.due(now), refused.line(now)), (None, None));
         refused.note(Refusal::Clients(5));
@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(refused.line(now + Nanos::secs(1)), None);
         }
         let due = refused.due(now).expect("a line");
-        assert_eq!(due, now + Refused::PAUSE);
+        assert_eq!(due, now + RefusalLog::REPORT_INTERVAL);
         let line = refused.line(due).expect("a line");
         assert!(line.starts_with("999 clients refused: no buffer memory"), "{line}");
         assert_eq!((refused.due(due), refused.total()), (None, 1000));

@@ -3,7 +3,7 @@
 use crate::nbd::wire::{Reader, chunk, command};
 
 /// Encodes the handshake of a client that uses the volume in memory.
-pub fn hello(structured: bool) -> Vec<u8> {
+pub fn encode_handshake(structured: bool) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0, 3];
     if structured {
         bytes.extend_from_slice(b"IHAVEOPT\0\0\0\x08\0\0\0\0");
@@ -36,15 +36,15 @@ pub fn write(cookie: u64, offset: u64, payload: &[u8]) -> Vec<u8> {
 /// One decoded message of the server.
 #[derive(Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of the protocol")]
-pub enum Said {
+pub enum ServerMessage {
     /// A reply without data.
     Simple { cookie: u64, error: u32 },
     /// A chunk of data.
-    Data { cookie: u64, done: bool, offset: u64, bytes: Vec<u8> },
+    Data { cookie: u64, is_last: bool, offset: u64, bytes: Vec<u8> },
     /// A chunk of zeros.
-    Hole { cookie: u64, done: bool, offset: u64, len: u32 },
+    Hole { cookie: u64, is_last: bool, offset: u64, len: u32 },
     /// A chunk that reports an error.
-    Error { cookie: u64, done: bool, error: u32, at: Option<u64> },
+    Error { cookie: u64, is_last: bool, error: u32, at: Option<u64> },
     /// A block status: lengths and flags of runs.
     Status { cookie: u64, runs: Vec<(u32, u32)> },
 }
@@ -53,7 +53,7 @@ pub enum Said {
 ///
 /// # Panics
 /// Panics if `output` is not a sequence of whole messages.
-pub fn said(output: &[u8]) -> Vec<Said> {
+pub fn decode_messages(output: &[u8]) -> Vec<ServerMessage> {
     let mut reader = Reader(output);
     let mut all = Vec::new();
     while !reader.is_empty() {
@@ -63,11 +63,11 @@ pub fn said(output: &[u8]) -> Vec<Said> {
     all
 }
 
-fn message(reader: &mut Reader<'_>) -> Option<Said> {
+fn message(reader: &mut Reader<'_>) -> Option<ServerMessage> {
     let magic = reader.u32()?;
     if magic == 0x6744_6698 {
         let error = reader.u32()?;
-        return Some(Said::Simple { error, cookie: reader.u64()? });
+        return Some(ServerMessage::Simple { error, cookie: reader.u64()? });
     }
     if magic != 0x668e_33ef {
         return None;
@@ -77,20 +77,24 @@ fn message(reader: &mut Reader<'_>) -> Option<Said> {
     let mut body = Reader(reader.take(len as usize)?);
     let done = flags & chunk::DONE != 0;
     match kind {
-        chunk::OFFSET_DATA => Some(Said::Data { cookie, done, offset: body.u64()?, bytes: body.0.to_vec() }),
-        chunk::OFFSET_HOLE => Some(Said::Hole { cookie, done, offset: body.u64()?, len: body.u32()? }),
+        chunk::OFFSET_DATA => {
+            Some(ServerMessage::Data { cookie, is_last: done, offset: body.u64()?, bytes: body.0.to_vec() })
+        }
+        chunk::OFFSET_HOLE => {
+            Some(ServerMessage::Hole { cookie, is_last: done, offset: body.u64()?, len: body.u32()? })
+        }
         chunk::ERROR | chunk::ERROR_OFFSET => {
             let error = body.u32()?;
             let message = body.u16()?;
             body.take(message.into())?;
-            Some(Said::Error { cookie, done, error, at: body.u64() })
+            Some(ServerMessage::Error { cookie, is_last: done, error, at: body.u64() })
         }
         chunk::BLOCK_STATUS if done && body.u32() == Some(1) => {
             let runs = body.0.chunks(8).map(|run| {
                 let mut run = Reader(run);
                 Some((run.u32()?, run.u32()?))
             });
-            Some(Said::Status { cookie, runs: runs.collect::<Option<_>>()? })
+            Some(ServerMessage::Status { cookie, runs: runs.collect::<Option<_>>()? })
         }
         _ => None,
     }

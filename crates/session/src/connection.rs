@@ -6,18 +6,18 @@
 //! ```
 //!
 //! - Bytes arrive in the [`Inbox`], or directly in the buffer of the write they belong to.
-//! - A request becomes *pieces* of at most [`PIECE`] bytes, each with its own buffer and its own turn in the
-//!   engine. So a long write is stored while the rest of it still arrives, and a long read is sent while the
-//!   rest of it is still being read.
+//! - A request becomes *pieces* of at most [`PIECE_MAX`] bytes, each with its own buffer and its own turn in
+//!   the engine. So a long write is stored while the rest of it still arrives, and a long read is sent while
+//!   the rest of it is still being read.
 //! - Replies queue until the socket is free; then one [`gather`](Connection::gather) lays out as many as fit,
 //!   and they leave in one system call.
 //! - The data of a simple reply must leave in order, because the reply has no inner framing. Such a reply
-//!   begins once the whole read has completed, or, if the read is longer than [`BUFFERED`], once all its
-//!   pieces are in the engine: from then on it needs nothing from the client, and other replies can wait
+//!   begins once the whole read has completed, or, if the read is longer than [`BUFFERED_READ_MAX`], once all
+//!   its pieces are in the engine: from then on it needs nothing from the client, and other replies can wait
 //!   until it is complete. If memory for all pieces is lacking, the reply begins when it is the only request.
 //!
-//! Nothing is allocated per request. All lengths that a client can influence are bounded: by [`REQUESTS`], by
-//! the [`Credit`] of the pool's memory, and by the limits in [`nbd`](crate::nbd).
+//! Nothing is allocated per request. All lengths that a client can influence are bounded: by
+//! [`REQUESTS_MAX`], by the [`Credit`] of the pool's memory, and by the limits in [`nbd`](crate::nbd).
 
 mod input;
 mod losses;
@@ -26,37 +26,37 @@ mod output;
 mod reply_queue;
 mod request;
 
-use crate::nbd::handshake::{Agreed, Handshake, greeting};
-use crate::nbd::transmission::WHOLE_MAX;
+use crate::nbd::handshake::{Handshake, NegotiatedExport, greeting};
+use crate::nbd::transmission::SINGLE_CHUNK_MAX;
 use crate::slab::Slab;
-use losses::Heard;
+use losses::LossesSeen;
 use outbox::Outbox;
 use reply_queue::ReplyQueue;
-use request::{Active, Piece};
+use request::{ActiveRequest, Piece};
 use weir_model::{Buffer, Bytes, Memory, Mutant, Op, Planted, Request, VolumeId, VolumeOffset};
 
-pub use input::{Inbox, Room};
+pub use input::{Inbox, ReceiveBuffers};
 
 /// Maximum length of a piece, in bytes. Pieces end at multiples of it, and therefore at the boundaries of
 /// extents that are not longer.
-pub const PIECE: u32 = 256 << 10;
+pub const PIECE_MAX: u32 = 256 << 10;
 /// Maximum number of requests in flight per client; further ones wait in the socket.
-pub const REQUESTS: u16 = 128;
+pub const REQUESTS_MAX: u16 = 128;
 /// Maximum number of pieces in flight; [`Credit`] limits the memory they use.
-const PIECES: u16 = 256;
+const PIECES_MAX: u16 = 256;
 /// Bytes read but not sent above which a client's next reads wait: enough to keep a socket busy, and few
 /// enough to stay in the processor's cache where devices are fast.
-const UNSENT: u64 = 512 << 10;
+const UNSENT_MAX: u64 = 512 << 10;
 /// Longest in-order read whose pieces are submitted at once, so that a failure can still be reported. With
-/// its edges it uses no more than [`PIECE`] bytes of memory.
-const WHOLE: u32 = WHOLE_MAX;
-const _: () = assert!(WHOLE <= PIECE / 2);
+/// its edges it uses no more than [`PIECE_MAX`] bytes of memory.
+const EAGER_READ_MAX: u32 = SINGLE_CHUNK_MAX;
+const _: () = assert!(EAGER_READ_MAX <= PIECE_MAX / 2);
 /// Longest in-order read whose reply waits until all of it has been read, so that a failure can still be
 /// reported. (The exception is a client that may not use that much memory.)
-pub const BUFFERED: u32 = 1 << 20;
+pub const BUFFERED_READ_MAX: u32 = 1 << 20;
 
 /// Memory that every client is entitled to, whatever others use: one piece at a time.
-const ENTITLED: u64 = PIECE as u64;
+const ENTITLED: u64 = PIECE_MAX as u64;
 
 /// Limits on the pool's memory that clients may use.
 #[derive(Clone, Copy, Debug)]
@@ -66,29 +66,29 @@ pub struct Credit {
     /// Memory reserved for clients below their entitlement: the sum of all clients' entitlements.
     pub spare: Bytes,
     /// The most memory that one client may use for payloads.
-    pub each: Bytes,
+    pub memory_per_client: Bytes,
 }
 
 impl Credit {
     /// Computes the limits for at most `clients` clients that may each use `each` bytes.
     pub const fn new(clients: u16, each: Bytes, reserve: Bytes) -> Self {
-        Self { reserve, spare: Bytes(clients as u64 * Connection::ENTITLED.0), each }
+        Self { reserve, spare: Bytes(clients as u64 * Connection::ENTITLED.0), memory_per_client: each }
     }
 
     /// Reports whether `run` more bytes would exceed the client's own limit, whatever others use.
-    const fn is_at_limit(&self, held: u64, run: u64) -> bool {
-        let most = if self.each.0 > ENTITLED { self.each.0 } else { ENTITLED };
-        held + run > most
+    const fn is_at_limit(&self, memory_used: u64, run: u64) -> bool {
+        let most = if self.memory_per_client.0 > ENTITLED { self.memory_per_client.0 } else { ENTITLED };
+        memory_used + run > most
     }
 
     /// Reports whether a client may use `run` more bytes. Above its entitlement, a client may not use more
     /// than remains for others, so that the next client finds memory however many are greedy.
     #[inline]
-    fn grants<M: Memory>(&self, held: u64, run: u64, memory: &M) -> bool {
-        let holds = held + run;
+    fn grants<M: Memory>(&self, memory_used: u64, run: u64, memory: &M) -> bool {
+        let holds = memory_used + run;
         let used = self.reserve.0 + run;
         let needed = if holds <= ENTITLED { used } else { used + self.spare.0 + holds };
-        !self.is_at_limit(held, run) && memory.free().0 >= needed
+        !self.is_at_limit(memory_used, run) && memory.free().0 >= needed
     }
 }
 
@@ -105,12 +105,12 @@ pub enum Step {
     /// Nothing until more bytes arrive.
     Receive,
     /// Nothing more will come.
-    Over,
+    Finished,
 }
 
 /// A client's request as it arrived, however many [requests](Step::Request) it was split into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ClientRequest {
     /// The volume.
     pub volume: VolumeId,
     /// The operation.
@@ -130,29 +130,29 @@ pub struct Connection {
     input: Input,
     inbox: Inbox,
     /// Result of the handshake.
-    agreed: Agreed,
+    negotiated: NegotiatedExport,
     /// Handshake answers, which are sent before anything else.
-    greeting: Vec<u8>,
-    requests: Slab<Active>,
+    handshake_output: Vec<u8>,
+    requests: Slab<ActiveRequest>,
     pieces: Slab<Piece>,
     /// Replies to send, in this order.
     ready: ReplyQueue,
     outbox: Outbox,
     receiving: bool,
     /// True if the last payload was long.
-    had_long: bool,
+    last_payload_long: bool,
     /// Number of pieces in the engine.
     submitted: u32,
     /// Bytes that were read and have not been sent.
     unsent: u64,
     /// Bytes of memory that its payloads use.
-    held: u64,
+    memory_used: u64,
     /// Block statuses requested since [`Self::take_statuses`].
     statuses: u64,
-    /// True if a request has arrived since the connection last [rested](Self::rest).
-    has_asked: bool,
+    /// True if a request has arrived since the connection last [rested](Self::release_buffers).
+    has_new_requests: bool,
     /// Losses of writes of its volume that the client has seen.
-    losses: Heard,
+    losses: LossesSeen,
     /// True if it waits for memory that other clients use.
     lacks_memory: bool,
     planted: Planted,
@@ -160,9 +160,9 @@ pub struct Connection {
 
 /// Outcome of an attempt to release a connection's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum ReleaseOutcome {
     /// It keeps only one block, to receive into.
-    Resting,
+    Released,
     /// A receive into a large buffer is in flight: cancel it, and try again.
     Receiving,
     /// It has something to do.
@@ -176,7 +176,7 @@ enum Phase {
     /// It accepts no more requests and answers those it has.
     Finishing,
     /// It neither receives nor sends.
-    Dead,
+    Aborted,
 }
 
 /// Meaning of the next bytes.
@@ -190,7 +190,7 @@ enum Input {
     /// The payload of a write.
     Payload {
         request: u16,
-        piece: Option<Arriving>,
+        piece: Option<PartialPiece>,
     },
     /// The payload of a write that has failed already.
     Drain {
@@ -200,7 +200,7 @@ enum Input {
 
 /// A piece of a write that has not arrived completely.
 #[derive(Clone, Copy, Debug)]
-struct Arriving {
+struct PartialPiece {
     buffer: Buffer,
     /// Offset of the payload in the buffer.
     start: u32,
@@ -210,7 +210,7 @@ struct Arriving {
 
 /// Something to send.
 #[derive(Clone, Copy, Debug)]
-enum Ready {
+enum QueuedReply {
     /// Data of a read.
     Piece(u16),
     /// The reply to a request without data, or an error reply.
@@ -233,20 +233,25 @@ impl Connection {
             phase: Phase::Open,
             input: Input::Handshake(Handshake::default()),
             inbox,
-            agreed: Agreed { volume: VolumeId(0), size: Bytes(0), structured: false, allocation: false },
-            greeting: greeting().to_vec(),
-            requests: Slab::new(REQUESTS),
-            pieces: Slab::new(PIECES),
+            negotiated: NegotiatedExport {
+                volume: VolumeId(0),
+                size: Bytes(0),
+                structured: false,
+                allocation: false,
+            },
+            handshake_output: greeting().to_vec(),
+            requests: Slab::new(REQUESTS_MAX),
+            pieces: Slab::new(PIECES_MAX),
             ready: ReplyQueue::default(),
             outbox,
             receiving: false,
-            had_long: false,
+            last_payload_long: false,
             submitted: 0,
             unsent: 0,
-            held: 0,
+            memory_used: 0,
             statuses: 0,
-            has_asked: false,
-            losses: Heard::default(),
+            has_new_requests: false,
+            losses: LossesSeen::default(),
             lacks_memory: false,
             planted: Planted::NONE,
         })
@@ -254,13 +259,13 @@ impl Connection {
 
     /// Activates mutants, for mutation testing.
     #[must_use]
-    pub fn with(self, planted: Planted) -> Self {
-        Self { planted, ready: ReplyQueue::with(planted), ..self }
+    pub fn with_mutants(self, planted: Planted) -> Self {
+        Self { planted, ready: ReplyQueue::with_mutants(planted), ..self }
     }
 
     /// Returns the volume it uses, once the handshake is complete.
     pub fn volume(&self) -> Option<VolumeId> {
-        (!self.in_handshake()).then_some(self.agreed.volume)
+        (!self.in_handshake()).then_some(self.negotiated.volume)
     }
 
     /// Reports whether the handshake is still in progress.
@@ -270,11 +275,11 @@ impl Connection {
 
     /// Returns the client's request, if `request` is the first piece of it.
     #[inline]
-    pub fn asked(&self, request: &Request) -> Option<Asked> {
+    pub fn client_request(&self, request: &Request) -> Option<ClientRequest> {
         let piece = self.pieces.get(request.id.0 as u16)?;
         let active = self.requests.get(piece.request)?;
         let (volume, op, offset, len) = (request.volume, active.op?, active.offset, active.len);
-        (piece.offset == offset).then_some(Asked { volume, op, offset, len: Bytes(len.into()) })
+        (piece.offset == offset).then_some(ClientRequest { volume, op, offset, len: Bytes(len.into()) })
     }
 
     /// Returns the number of requests not answered yet.
@@ -284,7 +289,7 @@ impl Connection {
 
     /// Returns the number of bytes of the handshake's answer that wait to be sent.
     pub fn answer_len(&self) -> usize {
-        self.greeting.len()
+        self.handshake_output.len()
     }
 
     /// Returns the number of block statuses requested since the last call; each walks the map.
@@ -299,31 +304,31 @@ impl Connection {
 
     /// Releases the buffers and request tables of an idle client. It takes them again when the next bytes
     /// arrive.
-    pub fn rest<M: Memory>(&mut self, memory: &mut M) -> Rest {
+    pub fn release_buffers<M: Memory>(&mut self, memory: &mut M) -> ReleaseOutcome {
         let has_nothing_to_do = self.phase == Phase::Open
             && matches!(self.input, Input::Header)
             && self.requests.len() == 0
             && self.pieces.len() == 0
             && self.ready.is_empty()
-            && self.greeting.is_empty()
+            && self.handshake_output.is_empty()
             && !self.outbox.sending
             && self.inbox.is_empty();
         if !has_nothing_to_do {
-            return Rest::Busy;
+            return ReleaseOutcome::Busy;
         }
-        self.has_asked = false;
+        self.has_new_requests = false;
         if self.receiving && self.inbox.is_large() {
-            return Rest::Receiving;
+            return ReleaseOutcome::Receiving;
         }
         if !self.receiving {
             self.inbox.shrink(memory);
         }
-        self.outbox.rest(memory);
-        self.requests = Slab::new(REQUESTS);
-        self.pieces = Slab::new(PIECES);
-        self.ready = ReplyQueue::with(self.planted);
-        self.greeting = Vec::new();
-        Rest::Resting
+        self.outbox.release_buffers(memory);
+        self.requests = Slab::new(REQUESTS_MAX);
+        self.pieces = Slab::new(PIECES_MAX);
+        self.ready = ReplyQueue::with_mutants(self.planted);
+        self.handshake_output = Vec::new();
+        ReleaseOutcome::Released
     }
 
     /// Handles a cancelled receive: nothing arrived.
@@ -339,19 +344,19 @@ impl Connection {
     }
 
     /// Stops receiving and sending.
-    pub fn kill(&mut self) {
-        self.phase = Phase::Dead;
+    pub fn abort(&mut self) {
+        self.phase = Phase::Aborted;
     }
 
     /// Reports whether nothing more will be sent, so that the socket may be closed.
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         match self.phase {
             Phase::Open => false,
-            Phase::Dead => true,
+            Phase::Aborted => true,
             Phase::Finishing => {
                 (self.submitted == 0 || self.planted.is(Mutant::HalfClosedNotAnswered))
                     && self.ready.is_empty()
-                    && self.greeting.is_empty()
+                    && self.handshake_output.is_empty()
                     && !self.outbox.sending
                     && !matches!(self.input, Input::Reading(_))
             }

@@ -223,7 +223,7 @@ impl Request {
     /// Returns the answer to send if there is no such policy.
     pub fn policy(&self) -> Option<Result<TunedPolicy, Answer>> {
         let Self::SetPolicy { name, tuning } = self else { return None };
-        Some(choice(name, tuning))
+        Some(tuned_policy(name, tuning))
     }
 
     /// Returns the volume and its policy (`None`: the pool's), if the request sets the policy of a volume.
@@ -232,7 +232,7 @@ impl Request {
     /// Returns the answer to send if there is no such policy.
     pub fn volume_policy(&self) -> Option<Result<(&str, Option<TunedPolicy>), Answer>> {
         let Self::SetVolumePolicy { volume, name, tuning } = self else { return None };
-        let choice = name.as_ref().map(|name| choice(name, tuning)).transpose();
+        let choice = name.as_ref().map(|name| tuned_policy(name, tuning)).transpose();
         Some(choice.map(|choice| (volume.as_str(), choice)))
     }
 
@@ -260,9 +260,9 @@ impl Request {
 }
 
 /// Returns the policy of that name with this tuning.
-fn choice(name: &str, tuning: &BTreeMap<String, f64>) -> Result<TunedPolicy, Answer> {
+fn tuned_policy(name: &str, tuning: &BTreeMap<String, f64>) -> Result<TunedPolicy, Answer> {
     let refuse = |message: String| Err(Answer::failed(ErrorKind::Usage, message));
-    let Some(TunedPolicy { known, mut settings }) = placement::untuned(name) else {
+    let Some(TunedPolicy { info: known, mut settings }) = placement::with_default_settings(name) else {
         return refuse(format!("there is no policy {name:?}"));
     };
     for (key, value) in tuning {
@@ -271,7 +271,7 @@ fn choice(name: &str, tuning: &BTreeMap<String, f64>) -> Result<TunedPolicy, Ans
             return refuse(format!("policy {name} has no key {key:?} that can be {value}"));
         }
     }
-    Ok(TunedPolicy { known, settings })
+    Ok(TunedPolicy { info: known, settings })
 }
 
 #[cfg(test)]
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_as_documented() {
+    fn request_lines_match_documentation() {
         let create = Request::parse(br#"{"do":"create_volume","name":"disk","size_bytes":1073741824}"#);
         let expected = Request::CreateVolume {
             name: "disk".into(),
@@ -296,10 +296,10 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_named_with_what_is_tuned_of_it() {
+    fn set_policy_accepts_tuning() {
         let policy = |line: &str| {
             let request = Request::parse(line.as_bytes()).expect("a request");
-            request.policy().expect("about a policy").map(|choice| choice.known.name)
+            request.policy().expect("about a policy").map(|choice| choice.info.name)
         };
         assert_eq!(policy(r#"{"do":"set_policy","name":"stripe"}"#), Ok("stripe"));
         assert_eq!(policy(r#"{"do":"set_policy","name":"wardrop","tuning":{"alpha":2.5}}"#), Ok("wardrop"));
@@ -314,7 +314,7 @@ mod tests {
         let of = |line: &str| {
             let request = Request::parse(line.as_bytes()).expect("a request");
             let found = request.volume_policy().expect("about a volume's policy");
-            found.map(|(volume, choice)| (volume.to_owned(), choice.map(|choice| choice.known.name)))
+            found.map(|(volume, choice)| (volume.to_owned(), choice.map(|choice| choice.info.name)))
         };
         let own = of(r#"{"do":"set_volume_policy","volume":"v","name":"stripe"}"#);
         assert_eq!(own, Ok(("v".into(), Some("stripe"))));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_answered() {
+    fn malformed_request_is_answered() {
         for line in [&b""[..], b"{}", b"\xff", br#"{"do":"dance"}"#, b"[[[["] {
             assert!(matches!(Request::parse(line), Err(Answer::Failed { class: Class::Usage, .. })));
         }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_engine::{Explained, ExplainedPlace};
+use weir_engine::{BlockExplanation, ExplainedPlace};
 use weir_model::{DeviceId, Nanos};
 
 /// Where a block of a volume is, since when and why: the document of `weir explain`.
@@ -51,7 +51,7 @@ pub struct PlacePart {
 
 impl Explanation {
     /// Builds the document from the engine's answer; `name` maps a device to its name.
-    pub fn new(volume: &str, told: Explained, name: impl Fn(DeviceId) -> String) -> Self {
+    pub fn new(volume: &str, explained: BlockExplanation, name: impl Fn(DeviceId) -> String) -> Self {
         let place = |place: &ExplainedPlace| PlacePart {
             device: name(place.id.device),
             kind: if place.is_whole() { "whole" } else { "fine" }.to_owned(),
@@ -61,15 +61,20 @@ impl Explanation {
         };
         Self {
             volume: volume.to_owned(),
-            block_offset_bytes: told.block.0,
-            extent_offset_bytes: told.extent.0,
-            extent_bytes: told.extent_size.0,
-            block_index: told.number,
-            places: told.places.iter().map(place).collect(),
-            in_doubt: told.in_doubt,
-            policy: told.policy.to_owned(),
-            figures: told.reasons.figures.into_iter().map(|figure| (figure.name, figure.value)).collect(),
-            migrates_if: told.reasons.moves_if,
+            block_offset_bytes: explained.block.0,
+            extent_offset_bytes: explained.extent.0,
+            extent_bytes: explained.extent_size.0,
+            block_index: explained.number,
+            places: explained.places.iter().map(place).collect(),
+            in_doubt: explained.in_doubt,
+            policy: explained.policy.to_owned(),
+            figures: explained
+                .reasons
+                .figures
+                .into_iter()
+                .map(|figure| (figure.name, figure.value))
+                .collect(),
+            migrates_if: explained.reasons.moves_if,
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn client(bytes: &[u8]) {
     let free = memory.free();
     let credit = Credit::new(1, Bytes::mib(1), Bytes::kib(64));
     let mut ram = Ram::new(Bytes::mib(1));
-    ram.break_at(512 << 10);
+    ram.fail_block(512 << 10);
     let exports = ram.exports();
     let Some(mut connection) = Connection::new(1, &credit, &mut memory) else { return };
     let (mut portions, mut hungry) = (bytes, false);
@@ -68,7 +68,7 @@ pub fn client(bytes: &[u8]) {
             connection.sent(&mut memory);
         }
     }
-    connection.kill();
+    connection.abort();
     ram.replies().drain(..).for_each(|reply| connection.reply(reply, &mut memory));
     assert!(connection.is_idle(), "every request was answered");
     connection.release(&mut memory);

@@ -7,7 +7,7 @@
 //! - [`control`]: the protocol of the control socket.
 //! - [`explain`]: the explanation of a block's location.
 //! - [`recording`]: the protocol of recordings of client requests.
-//! - [`repeated`]: rate-limited log lines for repeated events.
+//! - [`throttle`]: rate-limited log lines for repeated events.
 //! - [`volumes`]: the interface to the engine.
 //! - [`port`]: the interface to sockets and devices.
 //! - [`server`]: all of it together, one event at a time.
@@ -28,14 +28,14 @@ pub mod nbd;
 pub mod port;
 pub mod ram;
 pub mod recording;
-pub mod repeated;
 pub mod server;
 mod slab;
+pub mod throttle;
 pub mod turns;
 pub mod volumes;
 
 pub use admission::{ClientCounts, Limits};
 pub use port::Port;
 pub use ram::Ram;
-pub use server::{Describe, End, Outside, Server, StopRequest};
+pub use server::{Describe, Environment, Server, ServerOutcome, StopRequest};
 pub use volumes::Volumes;

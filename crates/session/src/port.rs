@@ -1,6 +1,6 @@
 //! The interface to sockets and devices that the server needs.
 
-use weir_model::{Buffer, ConnId, Fill, Io};
+use weir_model::{Buffer, ConnId, Io, ReceiveMode};
 
 /// Sockets and devices as the server sees them. The implementer reports the result of each call to the
 /// [`Server`](crate::Server).
@@ -9,7 +9,7 @@ use weir_model::{Buffer, ConnId, Fill, Io};
 pub trait Port {
     /// Receives into the buffers, in order; ends in one [`received`](crate::Server::received). A connection
     /// has at most one receive in flight. The call is ignored once the connection is being closed.
-    fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: Fill);
+    fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: ReceiveMode);
 
     /// Cancels the receive in flight, if there is one: its report comes soon, with the bytes that had arrived
     /// or an error.
@@ -25,7 +25,7 @@ pub trait Port {
 
     /// Appends those of `conns` whose peer has closed its end (or is gone), whether or not everything it had
     /// sent was received. Cost: one system call for all of them.
-    fn hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>);
+    fn poll_hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>);
 
     /// Sets whether clients are accepted.
     fn set_accepting(&mut self, accepting: bool);

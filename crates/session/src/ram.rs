@@ -2,15 +2,15 @@
 //! target, and measurements of the cost of serving without an engine.
 
 use crate::nbd::Export;
-use crate::volumes::{RunsOf, Volumes};
+use crate::volumes::{RunQuery, Volumes};
 use std::collections::{BTreeSet, VecDeque};
 use weir_engine::{
-    AdminCommand, AdminError, AdminId, AdminReply, Driver, Hardening, Loss, Notice, RunKind, Status,
+    AdminCommand, AdminError, AdminId, AdminReply, BlockStatus, Driver, Hardening, Loss, Notice, RunKind,
     VolumeInfo,
 };
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, IoDone, IoError, IoKind, Memory, Nanos, Op, Planted,
-    ReadShape, Reply, Request, RequestError, RequestId, VolumeId,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Errno, IoCompletion, IoError, IoKind, Memory, Nanos, Op,
+    Planted, ReadShape, Reply, Request, RequestError, RequestId, VolumeId,
 };
 
 /// One volume named `ram`, or several names for the same bytes. Requests execute at submission, so effects
@@ -26,7 +26,7 @@ pub struct Ram {
     broken: BTreeSet<u64>,
     replies: VecDeque<Reply>,
     /// Volume whose next FLUSH fails.
-    owed: Option<VolumeId>,
+    pending_error: Option<VolumeId>,
     /// Number of losses of writes.
     losses: u64,
     /// All submitted requests, if they are recorded.
@@ -44,7 +44,7 @@ impl Ram {
             written: vec![false; (size.0 / BLOCK) as usize],
             broken: BTreeSet::new(),
             replies: VecDeque::new(),
-            owed: None,
+            pending_error: None,
             losses: 0,
             submitted: None,
             refused: VecDeque::new(),
@@ -54,37 +54,37 @@ impl Ram {
 
     /// Adds another volume with the same bytes.
     #[must_use]
-    pub fn also_named(mut self, name: &str) -> Self {
+    pub fn with_alias(mut self, name: &str) -> Self {
         self.names.push(name.to_owned());
         self
     }
 
     /// Records submitted requests from now on, for [`submitted`](Self::submitted).
     #[must_use]
-    pub fn remembering(mut self) -> Self {
+    pub fn with_recording(mut self) -> Self {
         self.submitted = Some(Vec::new());
         self
     }
 
-    /// Returns the submitted requests in order, if they are [recorded](Self::remembering).
+    /// Returns the submitted requests in order, if they are [recorded](Self::with_recording).
     pub fn submitted(&self) -> &[(RequestId, Op)] {
         self.submitted.as_deref().unwrap_or_default()
     }
 
     /// Makes every request fail that touches the block of byte `at`.
-    pub fn break_at(&mut self, at: u64) {
+    pub fn fail_block(&mut self, at: u64) {
         self.broken.insert(at / BLOCK);
     }
 
     /// Simulates the loss of acknowledged writes.
     pub const fn lose_writes(&mut self) {
         self.losses += 1;
-        self.owed = Some(VolumeId(0));
+        self.pending_error = Some(VolumeId(0));
     }
 
     /// Returns the volume whose next FLUSH fails, if there is one.
-    pub const fn owed(&self) -> Option<VolumeId> {
-        self.owed
+    pub const fn pending_error(&self) -> Option<VolumeId> {
+        self.pending_error
     }
 
     /// Returns the exports that clients are offered.
@@ -102,7 +102,7 @@ impl Ram {
         &mut self.replies
     }
 
-    fn carry_out<M: Memory>(&mut self, request: &Request, memory: &mut M) -> Result<ReadShape, RequestError> {
+    fn execute<M: Memory>(&mut self, request: &Request, memory: &mut M) -> Result<ReadShape, RequestError> {
         let (at, len) = (request.offset.0, request.len.0);
         let blocks = at / BLOCK..(at + len).div_ceil(BLOCK);
         if self.broken.range(blocks.clone()).next().is_some() {
@@ -150,14 +150,15 @@ impl Volumes for Ram {
         if let Some(submitted) = &mut self.submitted {
             submitted.push((request.id, request.op));
         }
-        let mut result = self.carry_out(&request, memory);
-        if request.op == Op::Flush && self.owed.take_if(|volume| *volume == request.volume).is_some() {
+        let mut result = self.execute(&request, memory);
+        if request.op == Op::Flush && self.pending_error.take_if(|volume| *volume == request.volume).is_some()
+        {
             result = Err(RequestError::FlushFailed(DeviceId(0)));
         }
         self.replies.push_back(Reply { id: request.id, result, buffer: request.buffer, response: Nanos(0) });
     }
-    fn owe(&mut self, volume: VolumeId, _: DeviceId) {
-        self.owed = Some(volume);
+    fn fail_next_flush(&mut self, volume: VolumeId, _: DeviceId) {
+        self.pending_error = Some(volume);
     }
     fn last_loss(&self, _: VolumeId) -> Option<Loss> {
         (self.losses > 0).then_some(Loss { number: self.losses, device: DeviceId(0) })
@@ -165,7 +166,7 @@ impl Volumes for Ram {
     fn planted(&self) -> Planted {
         Planted::for_tests()
     }
-    fn complete<M: Memory>(&mut self, _: Nanos, _: IoDone, _: &mut M) {}
+    fn complete<M: Memory>(&mut self, _: Nanos, _: IoCompletion, _: &mut M) {}
     fn pump<D: Driver>(&mut self, _: &mut D) {}
     fn next_reply(&mut self) -> Option<Reply> {
         self.replies.pop_front()
@@ -191,11 +192,11 @@ impl Volumes for Ram {
             policy: None,
             moves: None,
             degraded,
-            looking: false,
+            scan_in_progress: false,
         };
         (0..).zip(&self.names).map(info).collect()
     }
-    fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
+    fn runs(&self, of: RunQuery, runs: &mut Vec<BlockStatus>) {
         let (mut at, end) = (of.offset.0, of.offset.0 + of.len.0);
         while at < end {
             let kind = if self.written[(at / BLOCK) as usize] { RunKind::Data } else { RunKind::Hole };
@@ -203,8 +204,8 @@ impl Volumes for Ram {
             let known = runs.len();
             match runs.last_mut() {
                 Some(run) if run.kind == kind => run.len += Bytes(next - at),
-                _ if known == of.most => return,
-                _ => runs.push(Status { len: Bytes(next - at), kind }),
+                _ if known == of.max_runs => return,
+                _ => runs.push(BlockStatus { len: Bytes(next - at), kind }),
             }
             at = next;
         }

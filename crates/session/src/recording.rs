@@ -12,14 +12,14 @@ use thiserror::Error;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
 /// Sizes in bytes of a request in a frame and of a frame's header.
-const ENTRY: usize = 24;
-const HEAD: usize = 16;
+const ENTRY_LEN: usize = 24;
+const HEADER_LEN: usize = 16;
 /// Maximum number of requests in a frame.
 pub const FRAME_MAX: usize = 2048;
 
 /// One recorded request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedRequest {
     /// When the engine received the request (or the first part of a long one), since the recording began.
     pub at: Nanos,
     /// Index of the volume among those named.
@@ -32,14 +32,14 @@ pub struct Recorded {
     pub len: Bytes,
 }
 
-impl Recorded {
-    fn to_bytes(self) -> [u8; ENTRY] {
+impl RecordedRequest {
+    fn to_bytes(self) -> [u8; ENTRY_LEN] {
         let op = match self.op {
             Op::Write => 1,
             Op::Trim => 2,
             _ => 0,
         };
-        let mut bytes = [0; ENTRY];
+        let mut bytes = [0; ENTRY_LEN];
         bytes[..8].copy_from_slice(&self.at.0.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.offset.0.to_le_bytes());
         bytes[16..20].copy_from_slice(&(self.len.0 as u32).to_le_bytes());
@@ -49,7 +49,7 @@ impl Recorded {
     }
 
     /// Decodes a request; returns `None` if the bytes are not one.
-    fn from_bytes(bytes: &[u8; ENTRY]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8; ENTRY_LEN]) -> Option<Self> {
         let op = *[Op::Read, Op::Write, Op::Trim].get(usize::from(bytes[22]))?;
         Some(Self {
             at: Nanos(number(bytes, 0, 8)),
@@ -69,7 +69,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
 /// Appends a frame to `bytes`.
 pub fn frame(
     bytes: &mut Vec<u8>,
-    requests: impl ExactSizeIterator<Item = Recorded>,
+    requests: impl ExactSizeIterator<Item = RecordedRequest>,
     dropped: u64,
     is_last: bool,
 ) {
@@ -81,13 +81,13 @@ pub fn frame(
 
 /// State of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum RecordingState {
     /// More frames will follow.
-    More,
+    Active,
     /// The recording has ended, and all of it was received.
-    Whole,
+    Complete,
     /// The connection to the server ended early: the last requests may be missing.
-    Broken,
+    Truncated,
 }
 
 /// A malformed frame.
@@ -98,7 +98,7 @@ pub enum BadFrame {
     TooLong,
     /// It has an operation that is never recorded.
     #[error("the server sent an invalid request")]
-    NoRequest,
+    UnknownOperation,
 }
 
 /// Decodes frames from bytes that arrive in any portions.
@@ -116,26 +116,27 @@ impl Frames {
         self.bytes.extend(bytes);
     }
 
-    /// Passes the requests of all complete frames to `take`; returns [`Heard::Whole`] after the last frame.
+    /// Passes the requests of all complete frames to `take`; returns [`RecordingState::Complete`] after the
+    /// last frame.
     ///
     /// # Errors
     /// Fails if the bytes are not a frame.
-    pub fn take(&mut self, take: &mut impl FnMut(Recorded)) -> Result<Heard, BadFrame> {
+    pub fn take(&mut self, take: &mut impl FnMut(RecordedRequest)) -> Result<RecordingState, BadFrame> {
         let mut at = 0;
-        let mut heard = Heard::More;
-        while heard == Heard::More && self.bytes.len() >= at + HEAD {
+        let mut heard = RecordingState::Active;
+        while heard == RecordingState::Active && self.bytes.len() >= at + HEADER_LEN {
             let count = number(&self.bytes, at, 4) as usize;
             if count > FRAME_MAX {
                 return Err(BadFrame::TooLong);
             }
-            let end = at + HEAD + count * ENTRY;
-            let Some(entries) = self.bytes.get(at + HEAD..end) else { break };
+            let end = at + HEADER_LEN + count * ENTRY_LEN;
+            let Some(entries) = self.bytes.get(at + HEADER_LEN..end) else { break };
             for entry in entries.as_chunks().0 {
-                take(Recorded::from_bytes(entry).ok_or(BadFrame::NoRequest)?);
+                take(RecordedRequest::from_bytes(entry).ok_or(BadFrame::UnknownOperation)?);
             }
             self.dropped = number(&self.bytes, at + 8, 8);
             if number(&self.bytes, at + 4, 4) != 0 {
-                heard = Heard::Whole;
+                heard = RecordingState::Complete;
             }
             at = end;
         }

@@ -11,11 +11,11 @@
 //! - `trouble`: notices for the log.
 
 mod clients;
+mod notice_log;
 mod recorder;
 mod sessions;
-mod trouble;
 
-use crate::admission::{ClientCounts, HANDSHAKES, Limits};
+use crate::admission::{ClientCounts, HANDSHAKES_MAX, Limits};
 use crate::connection::Connection;
 use crate::nbd::Export;
 use crate::port::Port;
@@ -23,17 +23,19 @@ use crate::volumes::Volumes;
 use clients::Clients;
 use sessions::Sessions;
 use weir_engine::Driver;
-use weir_model::{Buffer, Bytes, ConnId, DeviceId, Io, IoDone, IoError, Memory, Nanos, Peer, RequestId};
+use weir_model::{
+    Buffer, Bytes, ConnId, DeviceId, Io, IoCompletion, IoError, Memory, Nanos, Peer, RequestId,
+};
 
 /// How long clients may take to receive their last replies when the server stops.
-const FAREWELL: Nanos = Nanos::secs(5);
+const STOP_GRACE_PERIOD: Nanos = Nanos::secs(5);
 
 impl Limits {
     /// Returns the amount of buffer memory that gives every client its entitlement, and a few clients with
     /// large requests the most they may use. Unused pages cost nothing.
     pub fn memory(&self) -> Bytes {
-        let entitled = u64::from(self.clients + 2 * HANDSHAKES) * Connection::ENTITLED.0;
-        Bytes((self.reserve.0 + entitled + 6 * self.each.0).next_multiple_of(1 << 21))
+        let entitled = u64::from(self.clients + 2 * HANDSHAKES_MAX) * Connection::ENTITLED.0;
+        Bytes((self.reserve.0 + entitled + 6 * self.memory_per_client.0).next_multiple_of(1 << 21))
     }
 }
 
@@ -42,11 +44,11 @@ pub type Describe<V, P> = Box<dyn Fn(&V, &P, &ClientCounts) -> serde_json::Value
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ServerOutcome {
     /// All requests were answered, and their effects are on the devices.
     Graceful,
     /// A second request to stop ended it at once; all flushed data is durable.
-    AtOnce,
+    Immediate,
     /// Durable data is lost with this device, or will be once it is closed: its file was removed, truncated
     /// or overwritten.
     Damaged(DeviceId),
@@ -56,13 +58,13 @@ pub enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopRequest {
     /// The stop has begun.
-    Begun,
+    Started,
     /// The server was stopping already; a second request means that it should end at once.
-    Again,
+    AlreadyStopping,
 }
 
 /// The server's environment: sockets, devices, memory and the time.
-pub struct Outside<'a, P, M> {
+pub struct Environment<'a, P, M> {
     /// Sockets and devices.
     pub port: &'a mut P,
     /// Buffers of clients and devices.
@@ -78,24 +80,24 @@ pub struct Server<V, P> {
     clients: Clients,
     sessions: Sessions,
     describe: Describe<V, P>,
-    trouble: trouble::Trouble,
+    notice_log: notice_log::NoticeLog,
     /// Maximum number of clients.
-    limit: u16,
+    max_clients: u16,
     /// True while clients are accepted.
-    accepts: bool,
+    is_accepting: bool,
     stop: Stop,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    Not,
+    Running,
     /// Clients receive their last replies, until this time.
-    Clients(Nanos),
+    DrainingClients(Nanos),
     /// All clients have been disconnected; their requests are still in flight on the devices, however long
     /// that takes.
-    Requests,
+    DrainingRequests,
     /// The engine stops.
-    Volumes,
+    StoppingVolumes,
 }
 
 impl<V: Volumes, P: Port> Server<V, P> {
@@ -106,12 +108,12 @@ impl<V: Volumes, P: Port> Server<V, P> {
             volumes,
             exports,
             clients: Clients::new(limits, now, planted),
-            sessions: Sessions::new(limits.control),
+            sessions: Sessions::new(limits.control_timeout),
             describe,
-            trouble: trouble::Trouble::default(),
-            limit: limits.clients,
-            accepts: true,
-            stop: Stop::Not,
+            notice_log: notice_log::NoticeLog::default(),
+            max_clients: limits.clients,
+            is_accepting: true,
+            stop: Stop::Running,
         }
     }
 
@@ -133,32 +135,37 @@ impl<V: Volumes, P: Port> Server<V, P> {
     /// Returns the time by which [`turn`](Self::turn) must be called; `None` means not before the next event.
     pub fn deadline(&self, now: Nanos) -> Option<Nanos> {
         let stop = match self.stop {
-            Stop::Clients(until) => Some(until),
+            Stop::DrainingClients(until) => Some(until),
             _ => None,
         };
-        let clients = self.clients.deadline(now, self.volumes.can_accept(), self.accepts);
-        let all =
-            [self.volumes.deadline(), clients, self.sessions.deadline(now), self.trouble.deadline(now), stop];
+        let clients = self.clients.deadline(now, self.volumes.can_accept(), self.is_accepting);
+        let all = [
+            self.volumes.deadline(),
+            clients,
+            self.sessions.deadline(now),
+            self.notice_log.deadline(now),
+            stop,
+        ];
         all.into_iter().flatten().min()
     }
 
     /// Handles a new NBD connection. It is closed at once if it is not admitted.
-    pub fn accepted<M: Memory>(&mut self, conn: ConnId, peer: Peer, outside: &mut Outside<'_, P, M>) {
+    pub fn accepted<M: Memory>(&mut self, conn: ConnId, peer: Peer, environment: &mut Environment<'_, P, M>) {
         self.clients.note_accepted();
-        if self.stop != Stop::Not || !self.clients.accept(conn, peer, outside) {
-            outside.port.close(conn);
+        if self.stop != Stop::Running || !self.clients.accept(conn, peer, environment) {
+            environment.port.close(conn);
         }
     }
 
     /// Handles a new connection to the control socket. It is closed at once if it is not admitted.
-    pub fn accepted_control<M: Memory>(&mut self, conn: ConnId, outside: &mut Outside<'_, P, M>) {
+    pub fn accepted_control<M: Memory>(&mut self, conn: ConnId, environment: &mut Environment<'_, P, M>) {
         self.clients.note_accepted();
-        if self.stop != Stop::Not {
-            return outside.port.close(conn);
+        if self.stop != Stop::Running {
+            return environment.port.close(conn);
         }
-        if let Err(why) = self.sessions.accept(conn, outside) {
-            self.clients.refused.note(why);
-            outside.port.close(conn);
+        if let Err(why) = self.sessions.accept(conn, environment) {
+            self.clients.refusals.note(why);
+            environment.port.close(conn);
         }
     }
 
@@ -168,10 +175,10 @@ impl<V: Volumes, P: Port> Server<V, P> {
         &mut self,
         conn: ConnId,
         result: Result<usize, IoError>,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) {
-        if !self.clients.received(conn, result, outside) {
-            self.sessions.received(conn, result, outside);
+        if !self.clients.received(conn, result, environment) {
+            self.sessions.received(conn, result, environment);
         }
     }
 
@@ -181,33 +188,33 @@ impl<V: Volumes, P: Port> Server<V, P> {
         &mut self,
         conn: ConnId,
         result: Result<(), IoError>,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) {
-        if !self.clients.sent(conn, result, outside.memory) {
-            self.sessions.sent(conn, result, outside);
+        if !self.clients.sent(conn, result, environment.memory) {
+            self.sessions.sent(conn, result, environment);
         }
     }
 
     /// Handles the end of a connection, with nothing in flight on it.
-    pub fn closed<M: Memory>(&mut self, conn: ConnId, outside: &mut Outside<'_, P, M>) {
-        self.clients.closed(conn, outside.memory);
-        self.sessions.closed(conn, outside);
+    pub fn closed<M: Memory>(&mut self, conn: ConnId, environment: &mut Environment<'_, P, M>) {
+        self.clients.closed(conn, environment.memory);
+        self.sessions.closed(conn, environment);
     }
 
     /// Handles the completion of a device command.
     #[inline]
-    pub fn completed<M: Memory>(&mut self, done: IoDone, outside: &mut Outside<'_, P, M>) {
-        self.volumes.complete(outside.now, done, outside.memory);
+    pub fn completed<M: Memory>(&mut self, done: IoCompletion, environment: &mut Environment<'_, P, M>) {
+        self.volumes.complete(environment.now, done, environment.memory);
     }
 
     /// Processes everything that has arrived.
-    pub fn turn<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+    pub fn turn<M: Memory>(&mut self, environment: &mut Environment<'_, P, M>) {
         // Failures are delivered before new requests are submitted, so that requests see their effects.
-        self.deliver(outside);
-        self.clients.submit(&mut self.volumes, &self.exports, self.sessions.recorder(), outside);
-        self.answer_sessions(outside);
-        self.volumes.pump(outside);
-        self.deliver(outside);
+        self.deliver(environment);
+        self.clients.submit(&mut self.volumes, &self.exports, self.sessions.recorder(), environment);
+        self.answer_sessions(environment);
+        self.volumes.pump(environment);
+        self.deliver(environment);
         while let Some(reply) = self.volumes.next_admin_reply() {
             self.exports = Export::all(&self.volumes);
             self.sessions.reply(reply);
@@ -218,64 +225,67 @@ impl<V: Volumes, P: Port> Server<V, P> {
                 all.into_iter().find(|v| v.id == id).map_or_else(|| format!("{id:?}"), |v| v.name)
             };
             let device_name = |device| self.volumes.device_name(device);
-            let save = || outside.port.save_removed();
-            self.trouble.tell(outside.now, notice, device_name, volume_name, save);
+            let save = || environment.port.save_removed();
+            self.notice_log.log_notice(environment.now, notice, device_name, volume_name, save);
         }
-        self.trouble.tell_failures(outside.now, |device| self.volumes.device_name(device));
-        self.clients.finish_turn(&self.volumes, outside);
-        self.sessions.send(outside);
-        let accepts = self.clients.may_accept(outside.now);
-        if accepts != std::mem::replace(&mut self.accepts, accepts) {
-            outside.port.set_accepting(accepts);
+        self.notice_log.log_failures(environment.now, |device| self.volumes.device_name(device));
+        self.clients.finish_turn(&self.volumes, environment);
+        self.sessions.send(environment);
+        let accepts = self.clients.may_accept(environment.now);
+        if accepts != std::mem::replace(&mut self.is_accepting, accepts) {
+            environment.port.set_accepting(accepts);
         }
     }
 
     /// Passes replies of the volumes to the clients.
-    fn deliver<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+    fn deliver<M: Memory>(&mut self, environment: &mut Environment<'_, P, M>) {
         while let Some(reply) = self.volumes.next_reply() {
-            self.trouble.note_reply(&reply.result);
-            self.clients.reply(reply, &self.volumes, outside.memory);
+            self.notice_log.note_reply(&reply.result);
+            self.clients.reply(reply, &self.volumes, environment.memory);
         }
     }
 
     /// Returns the number of clients of each kind.
     pub fn counts(&self) -> ClientCounts {
-        ClientCounts { sessions: self.sessions.count() as u64, ..self.clients.counts(self.limit) }
+        ClientCounts { sessions: self.sessions.count() as u64, ..self.clients.counts(self.max_clients) }
     }
 
     /// Begins to stop: accepts no more clients, answers requests in flight, and stops the volumes.
-    pub fn begin_stop<M>(&mut self, outside: &mut Outside<'_, P, M>) -> StopRequest {
-        if self.stop != Stop::Not {
-            return StopRequest::Again;
+    pub fn begin_stop<M>(&mut self, environment: &mut Environment<'_, P, M>) -> StopRequest {
+        if self.stop != Stop::Running {
+            return StopRequest::AlreadyStopping;
         }
         tracing::info!("stopping: answering requests in flight, then flushing the pool");
-        self.stop = Stop::Clients(outside.now + FAREWELL);
-        outside.port.stop_listening();
-        self.volumes.stop_waiting_for_space(outside.now);
+        self.stop = Stop::DrainingClients(environment.now + STOP_GRACE_PERIOD);
+        environment.port.stop_listening();
+        self.volumes.stop_waiting_for_space(environment.now);
         self.clients.finish();
         if let Some(recorder) = self.sessions.recorder() {
             recorder.end();
         }
-        StopRequest::Begun
+        StopRequest::Started
     }
 
     /// Advances the stop; the driver calls it before each wait for events. Returns the outcome once the stop
     /// is complete.
-    pub fn advance_stop<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) -> Option<End> {
+    pub fn advance_stop<M: Memory>(
+        &mut self,
+        environment: &mut Environment<'_, P, M>,
+    ) -> Option<ServerOutcome> {
         match self.stop {
-            Stop::Clients(_) | Stop::Requests if self.clients.is_empty() => {
-                self.volumes.begin_stop(outside.now);
-                self.stop = Stop::Volumes;
-                self.turn(outside);
+            Stop::DrainingClients(_) | Stop::DrainingRequests if self.clients.is_empty() => {
+                self.volumes.begin_stop(environment.now);
+                self.stop = Stop::StoppingVolumes;
+                self.turn(environment);
             }
-            Stop::Clients(until) if outside.now >= until => {
-                self.clients.kill_all(outside);
-                self.stop = Stop::Requests;
+            Stop::DrainingClients(until) if environment.now >= until => {
+                self.clients.abort_all(environment);
+                self.stop = Stop::DrainingRequests;
             }
-            Stop::Not | Stop::Clients(_) | Stop::Requests | Stop::Volumes => {}
+            Stop::Running | Stop::DrainingClients(_) | Stop::DrainingRequests | Stop::StoppingVolumes => {}
         }
-        let stopped = self.stop == Stop::Volumes && self.volumes.stopped();
-        stopped.then(|| self.volumes.damaged_device().map_or(End::Graceful, End::Damaged))
+        let stopped = self.stop == Stop::StoppingVolumes && self.volumes.stopped();
+        stopped.then(|| self.volumes.damaged_device().map_or(ServerOutcome::Graceful, ServerOutcome::Damaged))
     }
 }
 
@@ -284,7 +294,7 @@ const fn client_of(id: RequestId) -> u16 {
     (id.0 >> 16) as u16
 }
 
-impl<P: Port, M: Memory> Driver for Outside<'_, P, M> {
+impl<P: Port, M: Memory> Driver for Environment<'_, P, M> {
     type Memory = M;
     fn now(&self) -> Nanos {
         self.now
@@ -298,7 +308,7 @@ impl<P: Port, M: Memory> Driver for Outside<'_, P, M> {
     }
 }
 
-impl<P: Port, M: Memory> Outside<'_, P, M> {
+impl<P: Port, M: Memory> Environment<'_, P, M> {
     /// Sends bytes over a connection that keeps no buffer of its own.
     fn send_bytes(&mut self, conn: ConnId, bytes: &[u8]) -> Option<Buffer> {
         let buffer = self.memory.take(Bytes(bytes.len() as u64))?;

@@ -5,17 +5,17 @@
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
     free: Vec<u16>,
-    most: u16,
+    capacity: u16,
 }
 
 impl<T> Slab<T> {
     /// Creates a table of at most `most` entries.
-    pub(crate) fn new(most: u16) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), most }
+    pub(crate) fn new(capacity: u16) -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), capacity }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty() && self.slots.len() >= usize::from(self.most)
+        self.free.is_empty() && self.slots.len() >= usize::from(self.capacity)
     }
 
     /// Returns the number that the next entry will get.
@@ -34,7 +34,7 @@ impl<T> Slab<T> {
             self.slots[usize::from(index)] = Some(thing);
             return Ok(index);
         }
-        if self.slots.len() >= usize::from(self.most) {
+        if self.slots.len() >= usize::from(self.capacity) {
             return Err(thing);
         }
         self.slots.push(Some(thing));
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_used_again_and_bounded() {
+    fn numbers_are_reused_and_bounded() {
         let mut slab = Slab::new(2);
         assert_eq!((slab.insert('a'), slab.insert('b'), slab.insert('c')), (Ok(0), Ok(1), Err('c')));
         assert_eq!((slab.remove(0), slab.remove(0)), (Some('a'), None));

@@ -94,7 +94,7 @@ impl<K: Copy + Ord> Turns<K> {
     }
 
     /// Marks a member as ready: it has something to do.
-    pub fn ready(&mut self, number: u16) {
+    pub fn mark_ready(&mut self, number: u16) {
         let Some(member) = self.members.get_mut(usize::from(number)).and_then(Option::as_mut) else { return };
         if std::mem::replace(&mut member.is_ready, true) {
             return;
@@ -107,7 +107,7 @@ impl<K: Copy + Ord> Turns<K> {
         party.ready.push_back(number);
     }
 
-    /// Takes the next member, which is then no longer ready; [`served`](Self::served) must follow.
+    /// Takes the next member, which is then no longer ready; [`served`](Self::charge) must follow.
     pub fn take_next(&mut self) -> Option<u16> {
         let (clock, key) = *self.order.first()?;
         let party = self.parties.get_mut(&key)?;
@@ -123,7 +123,7 @@ impl<K: Copy + Ord> Turns<K> {
     }
 
     /// Charges the cost of a member's turn to its party; `more` marks the member as ready again.
-    pub fn served(&mut self, number: u16, cost: Cost, more: bool) {
+    pub fn charge(&mut self, number: u16, cost: Cost, more: bool) {
         let Some(Some(member)) = self.members.get(usize::from(number)) else { return };
         let key = member.party;
         let Some(party) = self.parties.get_mut(&key) else { return };
@@ -133,7 +133,7 @@ impl<K: Copy + Ord> Turns<K> {
             self.order.insert((party.clock, key));
         }
         if more {
-            self.ready(number);
+            self.mark_ready(number);
         }
     }
 
@@ -154,19 +154,19 @@ mod tests {
         let mut all = Turns::default();
         for (number, party) in (0u16..).zip(parties) {
             all.join(number, *party);
-            all.ready(number);
+            all.mark_ready(number);
         }
         let mut got = vec![0; parties.len()];
         for _ in 0..turns {
             let number = all.take_next().expect("somebody is ready");
             got[usize::from(number)] += costs[usize::from(number)];
-            all.served(number, Cost(costs[usize::from(number)]), true);
+            all.charge(number, Cost(costs[usize::from(number)]), true);
         }
         got
     }
 
     #[test]
-    fn a_party_of_twenty_gets_as_much_as_a_party_of_one() {
+    fn parties_share_equally() {
         let mut parties = vec![1; 20];
         parties.push(2);
         let got = shares(&parties, &[100; 21], 4000);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_party_what_costs_more_comes_more_rarely_per_cost() {
+    fn costly_members_get_fewer_turns() {
         // A single member among twenty that flush still has one turn in each round.
         let mut costs = vec![160; 20];
         costs.push(320);
@@ -185,45 +185,45 @@ mod tests {
     }
 
     #[test]
-    fn who_was_away_has_saved_nothing_up_and_lost_nothing() {
+    fn idle_party_accumulates_no_credit() {
         let mut all = Turns::default();
         all.join(0, 'a');
         all.join(1, 'b');
-        all.ready(0);
+        all.mark_ready(0);
         for _ in 0..1000 {
             assert_eq!(all.take_next(), Some(0));
-            all.served(0, Cost(100), true);
+            all.charge(0, Cost(100), true);
         }
-        all.ready(1);
+        all.mark_ready(1);
         let mut of_b = 0;
         for _ in 0..100 {
             let number = all.take_next().expect("ready");
             of_b += u32::from(number == 1);
-            all.served(number, Cost(100), true);
+            all.charge(number, Cost(100), true);
         }
         assert!((49..=51).contains(&of_b), "{of_b} of 100 turns");
     }
 
     #[test]
-    fn a_client_that_asks_once_in_a_while_is_next() {
+    fn occasional_client_is_served_next() {
         let mut all = Turns::default();
         (0..20).for_each(|number| {
             all.join(number, 'f');
-            all.ready(number);
+            all.mark_ready(number);
         });
         all.join(20, 'g');
         for _ in 0..100 {
             for _ in 0..7 {
                 let number = all.take_next().expect("a flood");
-                all.served(number, Cost(160), true);
+                all.charge(number, Cost(160), true);
             }
-            all.ready(20);
+            all.mark_ready(20);
             let first = all.take_next().expect("ready");
-            all.served(first, Cost(20), first != 20);
+            all.charge(first, Cost(20), first != 20);
             // At most one other member comes first: one that is equally far behind.
             if first != 20 {
                 assert_eq!(all.take_next(), Some(20));
-                all.served(20, Cost(20), false);
+                all.charge(20, Cost(20), false);
             }
         }
     }
@@ -231,7 +231,7 @@ mod tests {
     proptest! {
         /// Every ready member eventually gets a turn, and no other member does.
         #[test]
-        fn turns_are_for_the_ready(
+        fn only_ready_members_get_turns(
             steps in prop::collection::vec((0u8..5, 0u16..12, 0u8..3, 1u64..500), 1..400),
         ) {
             let mut turns = Turns::default();
@@ -247,14 +247,14 @@ mod tests {
                         twin.remove(&number);
                     }
                     2 | 3 => {
-                        turns.ready(number);
+                        turns.mark_ready(number);
                         twin.entry(number).and_modify(|ready| *ready = true);
                     }
                     _ => match turns.take_next() {
                         Some(next) => {
                             prop_assert_eq!(twin.get(&next), Some(&true));
                             let more = cost % 2 == 0;
-                            turns.served(next, Cost(cost), more);
+                            turns.charge(next, Cost(cost), more);
                             twin.insert(next, more);
                         }
                         None => prop_assert!(twin.values().all(|ready| !ready)),

@@ -1,10 +1,12 @@
 //! The interface that the server needs of the volumes: the engine's methods that it calls.
 
 use weir_engine::{
-    AdminCommand, AdminId, AdminReply, Driver, Engine, ExplainError, Explained, Loss, Notice, Status,
-    VolumeInfo,
+    AdminCommand, AdminId, AdminReply, BlockExplanation, BlockStatus, Driver, Engine, ExplainError, Loss,
+    Notice, VolumeInfo,
 };
-use weir_model::{Bytes, DeviceId, IoDone, Memory, Nanos, Planted, Reply, Request, VolumeId, VolumeOffset};
+use weir_model::{
+    Bytes, DeviceId, IoCompletion, Memory, Nanos, Planted, Reply, Request, VolumeId, VolumeOffset,
+};
 use weir_policy::placement::{Placement, TunedPolicy};
 
 /// Volumes, driven by events: requests and completions in, device commands and replies out. [`Engine`]
@@ -15,7 +17,7 @@ pub trait Volumes {
     fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M);
     /// Makes the next FLUSH of the volume fail because of the device: an earlier FLUSH failed, and its client
     /// may not have seen the error.
-    fn owe(&mut self, volume: VolumeId, device: DeviceId) {
+    fn fail_next_flush(&mut self, volume: VolumeId, device: DeviceId) {
         let _ = (volume, device);
     }
     /// Returns the last loss of acknowledged writes of the volume, if there has been one since the start.
@@ -24,7 +26,7 @@ pub trait Volumes {
         None
     }
     /// Reports the completion of a device command.
-    fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M);
+    fn complete<M: Memory>(&mut self, now: Nanos, done: IoCompletion, memory: &mut M);
     /// Does the work that is due, and starts device commands.
     fn pump<D: Driver>(&mut self, driver: &mut D);
     /// Takes the next reply to a client.
@@ -36,13 +38,13 @@ pub trait Volumes {
     /// Lists the volumes.
     fn volumes(&self) -> Vec<VolumeInfo>;
     /// Appends the runs of a range and whether each holds data; appends nothing if there is no such volume.
-    fn runs(&self, of: RunsOf, runs: &mut Vec<Status>);
+    fn runs(&self, of: RunQuery, runs: &mut Vec<BlockStatus>);
     /// Explains where the block at this offset is stored, since when and why, if the implementation places
     /// data.
     ///
     /// # Errors
     /// Fails if there is no such volume, or the offset is beyond its end.
-    fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
+    fn explain(&self, volume: &str, at: VolumeOffset) -> Result<BlockExplanation, ExplainError> {
         let _ = at;
         Err(ExplainError::NoVolume(volume.to_owned()))
     }
@@ -80,7 +82,7 @@ pub trait Volumes {
 
 /// A query for the runs of a range that hold data.
 #[derive(Clone, Copy, Debug)]
-pub struct RunsOf {
+pub struct RunQuery {
     /// The volume.
     pub volume: VolumeId,
     /// Start of the range.
@@ -88,20 +90,20 @@ pub struct RunsOf {
     /// Length of the range.
     pub len: Bytes,
     /// Maximum number of runs to report.
-    pub most: usize,
+    pub max_runs: usize,
 }
 
 impl Volumes for Engine {
     fn submit<M: Memory>(&mut self, now: Nanos, request: Request, memory: &mut M) {
         Self::submit(self, now, request, memory);
     }
-    fn owe(&mut self, volume: VolumeId, device: DeviceId) {
-        Self::owe(self, volume, device);
+    fn fail_next_flush(&mut self, volume: VolumeId, device: DeviceId) {
+        Self::fail_next_flush(self, volume, device);
     }
     fn last_loss(&self, volume: VolumeId) -> Option<Loss> {
         Self::last_loss(self, volume)
     }
-    fn complete<M: Memory>(&mut self, now: Nanos, done: IoDone, memory: &mut M) {
+    fn complete<M: Memory>(&mut self, now: Nanos, done: IoCompletion, memory: &mut M) {
         Self::complete(self, now, done, memory);
     }
     fn pump<D: Driver>(&mut self, driver: &mut D) {
@@ -119,10 +121,10 @@ impl Volumes for Engine {
     fn volumes(&self) -> Vec<VolumeInfo> {
         Self::volumes(self).collect()
     }
-    fn runs(&self, of: RunsOf, runs: &mut Vec<Status>) {
-        self.block_status(of.volume, of.offset, of.len, of.most, runs);
+    fn runs(&self, of: RunQuery, runs: &mut Vec<BlockStatus>) {
+        self.block_status(of.volume, of.offset, of.len, of.max_runs, runs);
     }
-    fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
+    fn explain(&self, volume: &str, at: VolumeOffset) -> Result<BlockExplanation, ExplainError> {
         Self::explain(self, volume, at)
     }
     fn admin(&mut self, now: Nanos, id: AdminId, command: AdminCommand) {

@@ -5,7 +5,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos, Op};
-use weir_policy::eviction::{Block, Use};
+use weir_policy::eviction::{AccessKind, Block};
 use weir_sim::Load as _;
 use weir_sim::analysis::{Curve, Distances, Sampler, Sampling, sizes};
 use weir_sim::cache::{EvictionPolicy, Stack};
@@ -19,7 +19,7 @@ fn zipf() -> Vec<u64> {
     let time = |text: &str| text.parse().map(Nanos::secs).map_err(|_| "seconds".to_owned());
     let load = weir_sim::Synthetic::parse("zipf theta=1 over=4000000", 1, size, time);
     let mut load = load.expect("a load");
-    (0..ACCESSES).map(|_| load.next(Nanos(0)).offset.0 / 4096).collect()
+    (0..ACCESSES).map(|_| load.next_arrival(Nanos(0)).offset.0 / 4096).collect()
 }
 
 /// Returns the accesses of a trace.
@@ -52,9 +52,9 @@ fn exact(keys: &[u64]) -> Curve {
 
 fn sampled(keys: &[u64]) -> Curve {
     let mut sampler = Sampler::new(Sampling::fixed(0.01));
-    keys.iter().for_each(|key| sampler.take(*key, Use::Read));
+    keys.iter().for_each(|key| sampler.take(*key, AccessKind::Read));
     let sample = sampler.finish();
-    let blocks = sample.all as u64;
+    let blocks = sample.distinct_blocks as u64;
     Curve::sampled(&sample, EvictionPolicy::by_name("lru").expect("a policy"), &sizes(blocks))
         .expect("played")
 }

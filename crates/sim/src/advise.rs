@@ -8,9 +8,9 @@
 //! | `arrivals` | arrival times, if the trace has none |
 //! | `demand` | the trace, its extents numbered |
 //! | `split` | requests that a fast device of some size serves, copies to it and write-back from it |
-//! | `respond` | each device's response times for its part of the trace, by its timing model |
+//! | `response` | each device's response times for its part of the trace, by its timing model |
 //! | `frontier`, `pick` | the sets that no other dominates, and the one to buy |
-//! | `confirm` | the engine over the same trace, in virtual time |
+//! | `simulation` | the engine over the same trace, in virtual time |
 //!
 //! A prediction combines the response times of the fast devices for the requests they would get with those of
 //! the slow devices for the rest. Each size of fast devices on offer needs a point of the miss-ratio curve:
@@ -20,29 +20,29 @@
 //! [`Job`]s depend only on the trace, so a driver may run them on any number of threads.
 
 mod arrivals;
-mod confirm;
 mod demand;
+mod device_set;
 mod frontier;
-mod pick;
-mod respond;
-mod second;
-mod set;
+mod response;
+mod second_kind;
+mod selection;
+mod simulation;
 mod split;
 #[cfg(test)]
 mod tests;
 
-pub use arrivals::{at_rate, halves};
-pub use confirm::{Runs, Simulated, device_name, is_fast};
-pub use demand::{Demand, Measured};
+pub use arrivals::{scale_to_rate, split_in_halves};
+pub use demand::{Demand, MeasuredPart};
+pub use device_set::{Cents, DeviceGroup, DeviceSet, Offer, sets};
 pub use frontier::frontier;
-pub use pick::{Judged, Limits, Rule};
-pub use respond::{Found, Job, Part, Stream};
-pub use second::with_second;
-pub use set::{Cents, DeviceSet, Offer, Several, sets};
+pub use response::{Job, JobOutcome, Stream, TracePart};
+pub use second_kind::with_second;
+pub use selection::{Limits, Rule, SetFigures};
+pub use simulation::{RunSettings, Simulated, device_name, is_fast};
 pub use split::{Level, Sizes, Slots};
 
 use crate::cache::BlockTraceError;
-use crate::place::outcome::{Collected, Responses};
+use crate::place::outcome::{ResponseHistogram, Responses};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use thiserror::Error;
@@ -53,16 +53,16 @@ const EXTENT: ExtentSize = ExtentSize::DEFAULT;
 /// Ratio of required capacity to data: weir warns about a pool that is more than 80 % full.
 pub const HEADROOM: f64 = 1.25;
 /// Maximum load of devices that keep up.
-const LOAD_MOST: f64 = 2.0;
+const LOAD_MAX: f64 = 2.0;
 /// Share of a fast device's slots that is used before the engine makes room.
-const TAKEN: f64 = 0.92;
+const FAST_FILL_SHARE: f64 = 0.92;
 /// Seconds in a day, and days in a year.
 const DAY: f64 = 86_400.0;
 const YEAR: f64 = 365.25;
 
 /// Required capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RequiredCapacity {
     /// All data.
     pub capacity: Bytes,
     /// The active part of it, which the trace's footprint represents.
@@ -75,13 +75,13 @@ pub struct Years(pub f64);
 
 impl Years {
     /// Longer than a drive is kept.
-    pub const ENOUGH: Self = Self(10.0);
+    pub const LIFE_CAP: Self = Self(10.0);
     /// The life of devices that do not wear out.
-    pub const UNWORN: Self = Self(f64::INFINITY);
+    pub const UNLIMITED: Self = Self(f64::INFINITY);
 
     /// Returns the life in years, up to the limit beyond which it makes no difference.
-    fn that_matters(self) -> f64 {
-        self.0.min(Self::ENOUGH.0)
+    fn capped(self) -> f64 {
+        self.0.min(Self::LIFE_CAP.0)
     }
 }
 
@@ -104,7 +104,7 @@ pub enum AdviseError {
     Trace(#[from] BlockTraceError),
     /// There are no requests after the warm-up.
     #[error("nothing is read or written in it after its first third, which warms up; take a longer trace")]
-    Nothing,
+    NoRequests,
     /// The drive model is unknown.
     #[error("device {offer}: there is no model of {model:?}; write one of {known}", known = models())]
     UnknownDrive {
@@ -118,7 +118,7 @@ pub enum AdviseError {
         "{wanted} of data and a fifth of free space need {room}, more than {most} \
          devices of any kind have; put larger devices on the list, or ask for less"
     )]
-    NoRoom {
+    InsufficientCapacity {
         /// The data.
         wanted: Bytes,
         /// The data plus the required free space.
@@ -136,7 +136,7 @@ fn models() -> String {
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// The figures by which it is judged.
-    pub judged: Judged,
+    pub figures: SetFigures,
     /// Response times of all requests.
     pub responses: Responses,
     /// Ratio of the time until the busiest device has answered everything to the time in which it was
@@ -152,7 +152,7 @@ impl Forecast {
     /// Reports whether the devices keep up with the trace: everything is answered within twice the time, as
     /// in a run.
     pub fn keeps_up(&self) -> bool {
-        self.load <= LOAD_MOST && self.responses.count > 0
+        self.load <= LOAD_MAX && self.responses.count > 0
     }
 
     /// Returns a message with figures for devices that cannot keep up.
@@ -169,18 +169,18 @@ impl Forecast {
 pub struct Search<'a> {
     demand: &'a Demand,
     offers: &'a [Offer],
-    wanted: Wanted,
+    required: RequiredCapacity,
 }
 
 impl<'a> Search<'a> {
     /// Creates a search for this trace, among these offers, for this amount of data.
-    pub fn new(demand: &'a Demand, offers: &'a [Offer], wanted: Wanted) -> Self {
-        Self { demand, offers, wanted }
+    pub fn new(demand: &'a Demand, offers: &'a [Offer], wanted: RequiredCapacity) -> Self {
+        Self { demand, offers, required: wanted }
     }
 
     /// Returns the ratio of the active data to the trace's footprint.
     fn scale(&self) -> f64 {
-        (self.wanted.active.0 as f64 / self.demand.footprint().0.max(1) as f64).max(f64::MIN_POSITIVE)
+        (self.required.active.0 as f64 / self.demand.footprint().0.max(1) as f64).max(f64::MIN_POSITIVE)
     }
 
     fn is_scaled(&self) -> bool {
@@ -189,13 +189,14 @@ impl<'a> Search<'a> {
 
     /// Returns the slots of a set's fast devices, scaled down to the trace's footprint.
     fn sizes(&self, set: &DeviceSet) -> Option<Sizes> {
-        let slots =
-            |several: Several| several.size(self.offers).0 as f64 / self.scale() / EXTENT.bytes().0 as f64;
+        let slots = |several: DeviceGroup| {
+            several.size(self.offers).0 as f64 / self.scale() / EXTENT.bytes().0 as f64
+        };
         let all = self.demand.extents();
         let in_all: f64 = set.fast_kinds().map(slots).sum();
         // If all data fits, the engine need not make room.
-        let taken = if in_all >= f64::from(all) * HEADROOM { 1.0 } else { TAKEN };
-        let slots = |several: Several| (slots(several) * taken) as u32;
+        let taken = if in_all >= f64::from(all) * HEADROOM { 1.0 } else { FAST_FILL_SHARE };
+        let slots = |several: DeviceGroup| (slots(several) * taken) as u32;
         let fast = slots(set.fast?).clamp(1, all);
         let second = set.second.map_or(0, |second| slots(second).clamp(1, all)).min(all - fast);
         Some(Sizes { fast: Slots(fast), second: Slots(second) })
@@ -204,7 +205,7 @@ impl<'a> Search<'a> {
     /// Returns the jobs needed to judge these sets.
     pub fn jobs(&self, sets: &[DeviceSet]) -> Vec<Job> {
         let mut jobs: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for stream in sets.iter().flat_map(|set| self.parts(set)) {
+        for stream in sets.iter().flat_map(|set| self.streams(set)) {
             jobs.entry(stream.part.sizes()).or_default().insert(stream);
         }
         jobs.into_iter()
@@ -212,10 +213,10 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    fn parts(&self, set: &DeviceSet) -> Vec<Stream> {
+    fn streams(&self, set: &DeviceSet) -> Vec<Stream> {
         let sizes = self.sizes(set);
-        let part = |(level, several): (Level, Several)| {
-            let part = sizes.map_or(Part::All, |sizes| Part::Of(level, sizes));
+        let part = |(level, several): (Level, DeviceGroup)| {
+            let part = sizes.map_or(TracePart::Whole, |sizes| TracePart::Level(level, sizes));
             let model = self.offers[several.offer].model.clone();
             Stream { model, part, devices: several.count, is_scaled: self.is_scaled() }
         };
@@ -223,21 +224,21 @@ impl<'a> Search<'a> {
     }
 
     /// Runs a job.
-    pub fn play(&self, job: &Job) -> Found {
+    pub fn play(&self, job: &Job) -> JobOutcome {
         job.play(self.demand)
     }
 
     /// Computes the forecasts of the sets from the results of their [`Self::jobs`].
-    pub fn forecasts(&self, sets: &[DeviceSet], jobs: &[Job], found: &[Found]) -> Vec<Forecast> {
+    pub fn forecasts(&self, sets: &[DeviceSet], jobs: &[Job], found: &[JobOutcome]) -> Vec<Forecast> {
         let responses = found.iter().flat_map(|found| &found.responses);
         let responses: BTreeMap<_, _> = responses.map(|(stream, played)| (stream, played)).collect();
         let found: BTreeMap<_, _> = jobs.iter().map(|job| job.sizes).zip(found).collect();
-        let days = self.demand.lasts().as_secs_f64() / DAY;
+        let days = self.demand.duration().as_secs_f64() / DAY;
         let forecast = |set: &DeviceSet| {
-            let mut all = Collected::new();
+            let mut all = ResponseHistogram::new();
             let mut load: f64 = 0.0;
-            for played in self.parts(set).iter().filter_map(|stream| responses.get(stream)) {
-                all.merge(&played.collected);
+            for played in self.streams(set).iter().filter_map(|stream| responses.get(stream)) {
+                all.merge(&played.responses);
                 load = load.max(played.load);
             }
             let responses = all.responses();
@@ -247,8 +248,14 @@ impl<'a> Search<'a> {
             let written = set.levels().map(|(level, several)| (several, written[level as usize]));
             let life = flash_life(self.offers, written, days);
             let judged =
-                Judged { price: set.price(self.offers), mean: responses.mean, p99: responses.p99, life };
-            Forecast { judged, responses, load, hit_share: fastest_share + second_share, fastest_share }
+                SetFigures { price: set.price(self.offers), mean: responses.mean, p99: responses.p99, life };
+            Forecast {
+                figures: judged,
+                responses,
+                load,
+                hit_share: fastest_share + second_share,
+                fastest_share,
+            }
         };
         sets.iter().map(forecast).collect()
     }
@@ -256,8 +263,8 @@ impl<'a> Search<'a> {
 
 /// Returns the flash life of the kind that wears out first, if these bytes are written to each kind in `days`
 /// days.
-fn flash_life(offers: &[Offer], written: impl Iterator<Item = (Several, Bytes)>, days: f64) -> Years {
-    let life = |(Several { offer, count }, bytes): (Several, Bytes)| {
+fn flash_life(offers: &[Offer], written: impl Iterator<Item = (DeviceGroup, Bytes)>, days: f64) -> Years {
+    let life = |(DeviceGroup { offer, count }, bytes): (DeviceGroup, Bytes)| {
         let endurance = offers[offer].endurance?;
         let a_day = bytes.0 as f64 / days.max(f64::MIN_POSITIVE);
         Some(endurance.0 as f64 * f64::from(count) / a_day / YEAR)
@@ -269,10 +276,10 @@ fn flash_life(offers: &[Offer], written: impl Iterator<Item = (Several, Bytes)>,
 /// limits, and the cheapest and the fastest, which show the effect of more and less money. In addition: the
 /// best with a single kind, which does not depend on reuse; and, if one has two fast kinds, the best with
 /// one, which shows the value of the second kind.
-pub fn finalists(sets: &[DeviceSet], judged: &[Judged], limits: &Limits) -> Vec<usize> {
+pub fn finalists(sets: &[DeviceSet], judged: &[SetFigures], limits: &Limits) -> Vec<usize> {
     let frontier = frontier(judged);
     let ranked = |indices: &mut dyn Iterator<Item = usize>| {
-        limits.ranked(&indices.map(|index| (index, judged[index])).collect::<Vec<_>>())
+        limits.rank(&indices.map(|index| (index, judged[index])).collect::<Vec<_>>())
     };
     let of_kinds =
         |count: usize| ranked(&mut (0..sets.len()).filter(|index| sets[*index].kinds().count() == count));

@@ -11,7 +11,7 @@
 //! | `blocks` | footprint, critical cache sizes, times between accesses to a block; for a bounded number of blocks |
 //! | `arrivals` | gaps between requests, burstiness |
 //! | `runs` | sequential runs |
-//! | `places`, `spots` | footprint over time, heat map, skew of accesses over blocks |
+//! | `places`, `popularity` | footprint over time, heat map, skew of accesses over blocks |
 //! | `distances` | reuse distances |
 //! | `read` | the whole analysis of a trace's reader |
 //! | `sample`, `curve` | miss-ratio curves: LRU exactly if possible, any policy from a sample, with its error |
@@ -21,23 +21,23 @@ mod arrivals;
 mod blocks;
 mod curve;
 mod distances;
-mod places;
-mod read;
+mod distribution;
+mod popularity;
 mod runs;
 mod sample;
-mod spots;
-mod spread;
 #[cfg(test)]
 mod tests;
+mod timeline;
+mod trace_analysis;
 
 pub use analyzer::{Analysis, Analyzer, Counted, Critical, Settings};
 pub use arrivals::{Arrivals, Burstiness};
 pub use blocks::{LookedAt, ReuseTimes};
 pub use curve::{Curve, Point, sizes};
 pub use distances::Distances;
-pub use places::{REGIONS, Stretch, Timeline, WINDOWS};
-pub use read::{AnalyzeError, TraceAnalysis};
+pub use distribution::{Bucket, Spread};
+pub use popularity::{Popularity, REGION_BLOCKS, REGIONS_COUNTED_MAX, Region, Share};
 pub use runs::Sequentiality;
 pub use sample::{Sample, Sampler, Sampling};
-pub use spots::{COUNTED, Popularity, REGION_BLOCKS, Region, Share};
-pub use spread::{Bucket, Spread};
+pub use timeline::{REGIONS, Stretch, Timeline, WINDOWS};
+pub use trace_analysis::{AnalyzeError, TraceAnalysis};

@@ -8,22 +8,22 @@
 
 /// Version of the counting rules. It is raised whenever some cache gets other counts than before, which
 /// invalidates stored results.
-pub const COUNTED_AS: u32 = 1;
+pub const COUNTING_VERSION: u32 = 1;
 
 mod blocks;
 mod config;
+mod lru_pass;
 mod numbers;
 mod outcome;
 mod play;
 mod policies;
 mod size;
-mod sizes;
 mod stack;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader, ReadError};
-pub(crate) use blocks::{homes, place};
+pub(crate) use blocks::{block_keys, split_key};
 pub use config::CacheConfig;
 pub(crate) use numbers::Numbers;
 pub use outcome::{CacheFigures, CacheOutcome, Counts, Ratios};

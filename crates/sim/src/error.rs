@@ -48,7 +48,7 @@ pub enum SimError {
     Stuck(Nanos),
     /// Virtual time does not advance.
     #[error("internal error: virtual time does not advance {0} after the start; please report it")]
-    Circles(Nanos),
+    TimeStalled(Nanos),
     /// The words of a load are invalid.
     #[error("{0}")]
     Load(String),

@@ -25,7 +25,7 @@ mod tests;
 pub mod units;
 
 pub use error::SimError;
-pub use load::{Arrival, Client, Load, Postmark, Replay, Space, Synthetic};
+pub use load::{Arrival, Client, Load, Postmark, Replay, Synthetic, VolumeData};
 pub use place::hindsight::Hindsight;
 pub use place::noise::Noise;
 pub use place::outcome::{DeviceOutcome, Outcome, Responses, Window};

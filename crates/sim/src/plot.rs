@@ -1,8 +1,8 @@
 //! Plots of experiments and traces, as SVG with a width of 800 points.
 
 mod axis;
-mod compared;
 mod frontier;
+mod ratios;
 mod sheet;
 #[cfg(test)]
 mod tests;
@@ -11,10 +11,10 @@ mod trace;
 
 use crate::{Outcome, Window};
 use axis::{Axis, Unit};
-pub use compared::{Compared, compared_svg};
-pub use frontier::{Frontier, Shown};
-use sheet::{Look, Mark, Panel, Shape, Sheet};
-pub use trace::TracePicture;
+pub use frontier::{Frontier, PlottedSet};
+pub use ratios::{RatioRow, ratios_svg};
+use sheet::{Mark, Panel, Shape, Sheet, Style};
+pub use trace::TracePlot;
 
 const HEIGHT: f64 = 190.0;
 /// Response times that span more than this factor are drawn on a logarithmic axis.
@@ -42,7 +42,7 @@ pub fn svg(title: &str, outcomes: &[Outcome]) -> String {
         panel("moved", Unit::Bytes, outcomes, &[&|w| Some(w.moved.0 as f64)]),
     ];
     let legend = outcomes.iter().enumerate();
-    let legend = legend.map(|(number, outcome)| (Look::of(number), Shape::Line, outcome.policy.clone()));
+    let legend = legend.map(|(number, outcome)| (Style::of(number), Shape::Line, outcome.policy.clone()));
     Sheet { title, legend: legend.collect(), panels }.svg()
 }
 
@@ -64,7 +64,7 @@ fn panel(name: &str, unit: Unit, outcomes: &[Outcome], values: &[Value<'_>]) -> 
     let mut marks = Vec::new();
     for (number, outcome) in outcomes.iter().enumerate() {
         for (line, value) in values.iter().enumerate() {
-            let look = if line == 0 { Look::of(number) } else { Look::of(number).paler() };
+            let look = if line == 0 { Style::of(number) } else { Style::of(number).paler() };
             let points = outcome.windows.iter().map(|window| Some((window.start.0 as f64, value(window)?)));
             // A line is interrupted where there is no value.
             let points: Vec<Option<(f64, f64)>> = points.collect();
@@ -73,5 +73,5 @@ fn panel(name: &str, unit: Unit, outcomes: &[Outcome], values: &[Value<'_>]) -> 
                 .extend(lines.map(|line| Mark::Line(look.clone(), line.iter().copied().flatten().collect())));
         }
     }
-    Panel { x: Axis::linear("time", 0.0, end, Unit::Nanos), y, height: HEIGHT, has_mesh: true, marks }
+    Panel { x: Axis::linear("time", 0.0, end, Unit::Nanos), y, height: HEIGHT, has_grid: true, marks }
 }

@@ -1,19 +1,19 @@
 //! Tests of experiments on small pools.
 
 mod adaptive;
-mod alike;
 mod bursts;
 mod filling;
-mod harm;
+mod harmful_policies;
+mod identical_devices;
 
-use crate::load::Next;
+use crate::load::ClientAction;
 use crate::{
     Arrival, Client, DeviceSize, DeviceSpec, Load as _, Mode, Outcome, Plan, PoolSpec, Replay, SimError,
     Synthetic, place,
 };
 use weir_engine::{MOVER_SHARE, Percent};
 use weir_model::{Bytes, ExtentSize, Nanos, Op, SECTOR, Seed, VolumeOffset};
-use weir_policy::harm::Moves;
+use weir_policy::harm::MoveControl;
 use weir_policy::placement::by_name;
 use weir_trace::{Reader, Trace};
 
@@ -31,11 +31,11 @@ fn pool(fast: f64, slow: f64) -> PoolSpec {
         devices,
         mover_share: MOVER_SHARE,
         extent_cache: Bytes(0),
-        moves: Moves::default(),
+        moves: MoveControl::default(),
     }
 }
 
-fn made_up(words: &str) -> Synthetic {
+fn synthetic(words: &str) -> Synthetic {
     parse(words).expect("a load")
 }
 
@@ -52,11 +52,11 @@ fn parse(words: &str) -> Result<Synthetic, SimError> {
 }
 
 fn plan(mode: Mode, seconds: u64) -> Plan {
-    Plan { mode, lasts: Nanos::secs(seconds), requests: 100_000, warm_up: None, windows: 6, seed: Seed(7) }
+    Plan { mode, duration: Nanos::secs(seconds), requests: 100_000, warm_up: None, windows: 6, seed: Seed(7) }
 }
 
 fn run(pool: &PoolSpec, policy: &str, words: &str, plan: &Plan) -> Result<Outcome, SimError> {
-    place(pool, by_name(policy).expect("a policy"), &mut made_up(words), plan)
+    place(pool, by_name(policy).expect("a policy"), &mut synthetic(words), plan)
 }
 
 fn closed(depth: usize) -> Mode {
@@ -64,7 +64,7 @@ fn closed(depth: usize) -> Mode {
 }
 
 #[test]
-fn the_same_experiment_ends_the_same() {
+fn experiments_are_deterministic() {
     let words = "zipf theta=1.1 reads=70% size=4KiB:3,64KiB:1 over=64MiB rate=500 / scan over=64MiB rate=50";
     let outcome = || run(&pool(0.2, 1.1), "stripe", words, &plan(Mode::Open, 20)).expect("an outcome");
     let (one, other) = (outcome(), outcome());
@@ -79,7 +79,7 @@ fn the_same_experiment_ends_the_same() {
 
 /// The fill before the load writes to the devices, so reads of an open loop have the devices' response times.
 #[test]
-fn reads_find_data_where_the_policy_had_it_allocated() {
+fn reads_use_the_allocated_device() {
     let words = "uniform over=64MiB rate=20";
     let all_fast = run(&pool(1.2, 0.1), "hierarchy", words, &plan(Mode::Open, 60)).expect("an outcome");
     assert!(all_fast.reads.p99 < Nanos::millis(1), "{:?}", all_fast.reads);
@@ -106,7 +106,7 @@ fn closed_loops_keep_their_depth() {
 }
 
 #[test]
-fn a_closed_loop_changes_its_depth_when_it_is_told() {
+fn closed_loop_depth_follows_the_plan() {
     let plan = plan(Mode::Closed(vec![(Nanos(0), 1), (Nanos::secs(15), 8)]), 30);
     let outcome = run(&pool(0.1, 1.1), "sequential", "uniform over=64MiB", &plan).expect("an outcome");
     let rates: Vec<_> = outcome.windows.iter().map(|window| window.rate).collect();
@@ -122,7 +122,7 @@ fn a_pool_that_cannot_keep_up_says_so() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_way_out() {
+fn impossible_experiments_are_rejected_with_advice() {
     let refused = |pool: &PoolSpec| {
         run(pool, "stripe", "uniform over=64MiB", &plan(Mode::Open, 1)).unwrap_err().to_string()
     };
@@ -140,11 +140,11 @@ fn traces_are_repeated_stretched_and_rounded_to_sectors() {
     let trace =
         Trace::load(Reader::open("t", text.as_bytes(), format).expect("a trace"), true).expect("a trace");
     let mut replay = Replay::new(trace, 2.0);
-    let spaces = replay.spaces(ExtentSize::DEFAULT);
-    assert_eq!(spaces.iter().map(crate::Space::count).collect::<Vec<_>>(), [2, 2]);
+    let spaces = replay.volumes(ExtentSize::DEFAULT);
+    assert_eq!(spaces.iter().map(crate::VolumeData::count).collect::<Vec<_>>(), [2, 2]);
     assert_eq!(spaces[0].size, Bytes::kib(384));
-    assert_eq!(replay.lasts(), Nanos(60_000_001));
-    let arrivals: Vec<_> = (0..6).map(|_| replay.next(Nanos(0))).collect();
+    assert_eq!(replay.duration(), Nanos(60_000_001));
+    let arrivals: Vec<_> = (0..6).map(|_| replay.next_arrival(Nanos(0))).collect();
     let times: Vec<_> = arrivals.iter().map(|arrival| arrival.at.0).collect();
     assert_eq!(times, [0, 20_000_000, 40_000_000, 60_000_001, 80_000_001, 100_000_001]);
     let first = arrivals[0];
@@ -154,7 +154,7 @@ fn traces_are_repeated_stretched_and_rounded_to_sectors() {
 
 /// A load may touch a few extents of a very large disk; the map of a small pool must have room for them.
 #[test]
-fn data_that_lies_far_apart_is_laid_out() {
+fn sparse_data_is_laid_out() {
     let record = |i: u64| format!("{}.0 {} {} 4096 1\n", i * 5, i % 3, i * 97 * (64 << 20));
     let text: String = (0..2000).map(record).collect();
     let trace =
@@ -167,12 +167,13 @@ fn data_that_lies_far_apart_is_laid_out() {
 }
 
 #[test]
-fn made_up_loads_are_what_their_words_say() {
-    let mut load = made_up("zipf theta=1.2 reads=25% over=4MiB rate=1000 / scan streams=2 size=64KiB for=5s");
-    assert_eq!(load.lasts(), Nanos::secs(605));
+fn synthetic_loads_match_their_words() {
+    let mut load =
+        synthetic("zipf theta=1.2 reads=25% over=4MiB rate=1000 / scan streams=2 size=64KiB for=5s");
+    assert_eq!(load.duration(), Nanos::secs(605));
     let (mut now, mut reads, mut hits) = (Nanos(0), 0, std::collections::BTreeMap::new());
     for _ in 0..20_000 {
-        let arrival = load.next(now);
+        let arrival = load.next_arrival(now);
         now = arrival.at;
         reads += u32::from(arrival.op == Op::Read);
         *hits.entry(arrival.offset.0).or_insert(0) += 1;
@@ -183,7 +184,7 @@ fn made_up_loads_are_what_their_words_say() {
     // With an exponent of 1.2 and 1,024 blocks, the first block has a share of 0.230.
     let most = hits.values().max().copied().unwrap_or(0);
     assert!((4_300..5_100).contains(&most), "{most}");
-    let scan: Vec<_> = (0..6).map(|_| load.next(Nanos::secs(601)).offset.0 >> 16).collect();
+    let scan: Vec<_> = (0..6).map(|_| load.next_arrival(Nanos::secs(601)).offset.0 >> 16).collect();
     assert_eq!(scan, [32, 0, 33, 1, 34, 2]);
     for bad in ["", "zipf size=5", "scan what=1", "zipf reads=101%", "uniform rate=0", "zipf theta=9"] {
         let parsed = Synthetic::parse(bad, 1, |_| Ok(Bytes(700)), |_| Ok(Nanos(1)));
@@ -202,13 +203,13 @@ fn made_up_loads_are_what_their_words_say() {
 /// A scan in pieces reads each piece once a round, all of a piece at once, at even intervals, and in another
 /// order in the next round.
 #[test]
-fn a_scan_in_pieces_reads_everything_once_a_round_in_no_fixed_order() {
-    let mut load = made_up("scan size=64KiB pieces=256KiB over=4224KiB rate=100");
+fn scan_in_pieces_reads_each_piece_once_per_round() {
+    let mut load = synthetic("scan size=64KiB pieces=256KiB over=4224KiB rate=100");
     let mut now = Nanos(0);
     let mut round = || -> Vec<(u64, u64)> {
         // 16 pieces of four requests and one of two.
         let one = |_| {
-            let arrival = load.next(now);
+            let arrival = load.next_arrival(now);
             now = arrival.at;
             (now.0 / 1_000_000, arrival.offset.0 >> 16)
         };
@@ -242,10 +243,10 @@ fn a_scan_in_pieces_reads_everything_once_a_round_in_no_fixed_order() {
 
 #[test]
 fn a_share_of_the_requests_goes_to_the_hot_blocks() {
-    let mut load = made_up("hotcold part=10% hits=90% hot=3 over=4MiB at=64KiB");
+    let mut load = synthetic("hotcold part=10% hits=90% hot=3 over=4MiB at=64KiB");
     let mut counts = std::collections::BTreeMap::new();
     for _ in 0..50_000 {
-        let arrival = load.next(Nanos(0));
+        let arrival = load.next_arrival(Nanos(0));
         assert!((64 << 10..(64 << 10) + (4 << 20)).contains(&arrival.offset.0));
         *counts.entry(arrival.offset.0).or_insert(0) += 1;
     }
@@ -255,27 +256,27 @@ fn a_share_of_the_requests_goes_to_the_hot_blocks() {
     let hot: i32 = counts[..102].iter().sum();
     assert!((44_700..45_300).contains(&hot), "{hot}");
     assert!(counts[0] < 560 && counts[101] > 350 && counts[102] < 20, "{:?}", &counts[..110]);
-    assert_eq!(load.spaces(ExtentSize::DEFAULT)[0].size, Bytes::kib(4096 + 128));
+    assert_eq!(load.volumes(ExtentSize::DEFAULT)[0].size, Bytes::kib(4096 + 128));
 }
 
 /// Requests of concurrent loads on one volume are in time order, and each load's requests are the same as
 /// when it runs alone.
 #[test]
-fn parts_of_a_load_ask_the_same_volume() {
+fn parts_of_a_load_share_the_volume() {
     let size = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "a size".to_owned());
     let time = |text: &str| text.parse().map(Nanos::secs).map_err(|_| "a time".to_owned());
     let parse = |words: &str| crate::load::parse(words, 9, size, time).expect("a load");
     let mut both = parse("zipf over=1024 rate=300 & scan reads=0% over=2048 at=4096 size=64 rate=100");
-    let spaces = both.spaces(ExtentSize::DEFAULT);
+    let spaces = both.volumes(ExtentSize::DEFAULT);
     assert_eq!((spaces.len(), spaces[0].size, spaces[0].count()), (1, Bytes::mib(6), 48));
     let mut alone = parse("zipf over=1024 rate=300");
     let (mut now, mut last, mut writes) = (Nanos(0), Nanos(0), 0);
     for _ in 0..2_000 {
-        let arrival = both.next(now);
+        let arrival = both.next_arrival(now);
         assert!(arrival.at >= now && arrival.volume == 0);
         now = arrival.at;
         if arrival.op == Op::Read {
-            let same = alone.next(last);
+            let same = alone.next_arrival(last);
             assert_eq!(arrival, same);
             last = same.at;
         } else {
@@ -287,14 +288,14 @@ fn parts_of_a_load_ask_the_same_volume() {
 }
 
 #[test]
-fn loads_with_names_are_loads() {
+fn named_loads_can_be_parsed() {
     let size = |text: &str| crate::tests::unit(text).map(Bytes).ok_or("a size".to_owned());
     let time =
         |text: &str| text.trim_end_matches('s').parse().map(Nanos::secs).map_err(|_| "a time".to_owned());
     for kind in crate::load::NAMED_LOADS {
         assert!(crate::load::is_synthetic(kind.name));
         let mut load = crate::load::parse(kind.name, 1, size, time).expect(kind.name);
-        assert!(load.next(Nanos(0)).len.0 > 0 && load.lasts() > Nanos(0));
+        assert!(load.next_arrival(Nanos(0)).len.0 > 0 && load.duration() > Nanos(0));
     }
 }
 
@@ -307,7 +308,7 @@ fn unit(text: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_picture_is_drawn_of_an_outcome() {
+fn outcomes_can_be_plotted() {
     let outcome =
         run(&pool(0.5, 1.0), "stripe", "uniform over=16MiB", &plan(closed(2), 10)).expect("an outcome");
     let svg = crate::plot::svg("a picture", std::slice::from_ref(&outcome));
@@ -320,35 +321,38 @@ fn a_picture_is_drawn_of_an_outcome() {
 /// Each of several processes has its own files, and none sends a request before it has its last reply and its
 /// think time has passed.
 #[test]
-fn loads_side_by_side_are_processes_with_their_own_files() {
+fn concurrent_loads_have_separate_files() {
     let kib = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "a size".to_owned());
     let us = |text: &str| text.parse().map(Nanos::micros).map_err(|_| "a time".to_owned());
     let parse = |words: &str| crate::load::parse(words, 3, kib, us);
     let words = "uniform reads=100% over=1024 think=500 | uniform reads=0% run=4 over=2048";
     let mut load = parse(words).expect("a load");
-    let sizes: Vec<_> = load.spaces(ExtentSize::DEFAULT).iter().map(|space| space.size).collect();
+    let sizes: Vec<_> = load.volumes(ExtentSize::DEFAULT).iter().map(|space| space.size).collect();
     assert_eq!(sizes, [Bytes::mib(1), Bytes::mib(2)]);
     let (mut end, mut follow) = (VolumeOffset(0), 0);
     for number in 0..100 {
         let now = Nanos::millis(number);
         let ask = |next| match next {
-            Next::Ask(arrival) => arrival,
-            Next::Wait(at) => panic!("waits until {at}"),
+            ClientAction::Send(arrival) => arrival,
+            ClientAction::Wait(at) => panic!("waits until {at}"),
         };
-        let reads = ask(load.next_of(Client(0), now));
+        let reads = ask(load.next_action(Client(0), now));
         assert_eq!((reads.volume, reads.op, reads.at), (0, Op::Read, now + Nanos::micros(500)));
-        let writes = ask(load.next_of(Client(1), now));
+        let writes = ask(load.next_action(Client(1), now));
         assert_eq!((writes.volume, writes.op, writes.at), (1, Op::Write, now));
         follow += u32::from(writes.offset == end);
         end = writes.offset + writes.len;
     }
     // Three of four, except for runs that are cut short by the end of the data.
     assert!((70..78).contains(&follow), "{follow}");
-    assert!(matches!(load.next_of(Client(3), Nanos::secs(1)), Next::Ask(Arrival { volume: 1, .. })));
+    assert!(matches!(
+        load.next_action(Client(3), Nanos::secs(1)),
+        ClientAction::Send(Arrival { volume: 1, .. })
+    ));
     // As an open loop, the requests come in time order.
     let mut now = Nanos(0);
     for _ in 0..1000 {
-        let arrival = load.next(now);
+        let arrival = load.next_arrival(now);
         assert!(arrival.at >= now);
         now = arrival.at;
     }
@@ -365,7 +369,7 @@ fn loads_side_by_side_are_processes_with_their_own_files() {
 
 /// Migration gets its share of a device's time while clients keep the device busy, and no more.
 #[test]
-fn what_is_moved_is_bounded_by_the_mover_s_share() {
+fn migration_is_bounded_by_the_mover_share() {
     let words = "zipf theta=0.9 over=64MiB rate=150";
     let moved = |share: u8| {
         let pool = PoolSpec { mover_share: Percent(share), ..pool(0.3, 1.2) };

@@ -66,7 +66,7 @@ fn load(records: &[Record]) -> BlockTrace {
 }
 
 #[test]
-fn exact_curves_are_what_lru_misses_and_figures_are_the_known_ones() {
+fn exact_curves_match_lru_and_known_figures() {
     let admission = AdmissionPolicy::by_name("all").expect("a policy");
     for (name, known) in TRACES {
         let Some(records) = records(name) else { continue };

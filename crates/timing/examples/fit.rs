@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use weir_model::Nanos;
 use weir_timing::drives::drive;
-use weir_timing::fit::{Accuracy, compare, fit, of_kind, predict};
+use weir_timing::fit::{Accuracy, compare, fit, predict, select_times};
 
 #[path = "../tests/traces/mod.rs"]
 mod traces;
@@ -38,10 +38,10 @@ fn report(path: &Path) -> Result<(), String> {
     let fitted = fit(params, drive.cache, &samples[..half]);
     let predicted = predict(&fitted, drive.cache, &samples);
     for (which, range) in [("first", 0..half), ("second", half..samples.len())] {
-        let times: Vec<Nanos> = samples[range.clone()].iter().map(|s| s.took).collect();
+        let times: Vec<Nanos> = samples[range.clone()].iter().map(|s| s.service_time).collect();
         for reads in [true, false] {
-            let real = of_kind(&samples[range.clone()], &times, reads);
-            let model = of_kind(&samples[range.clone()], &predicted[range.clone()], reads);
+            let real = select_times(&samples[range.clone()], &times, reads);
+            let model = select_times(&samples[range.clone()], &predicted[range.clone()], reads);
             row(name, which, reads, &compare(&real, &model));
         }
     }

@@ -30,7 +30,7 @@ pub struct Capped {
     params: CapParams,
     device: Box<dyn Timing>,
     /// When each bucket will be empty: of commands, of bytes.
-    empty: [Nanos; 2],
+    empty_at: [Nanos; 2],
     /// When the last command is passed on.
     last: Nanos,
     waiting: VecDeque<WaitingCommand>,
@@ -38,7 +38,7 @@ pub struct Capped {
 
 #[derive(Clone, Copy, Debug)]
 struct WaitingCommand {
-    goes: Nanos,
+    passes_at: Nanos,
     id: IoId,
     kind: IoKind,
     at: DeviceOffset,
@@ -49,16 +49,16 @@ impl Capped {
     /// Creates an idle device behind empty buckets.
     pub fn new(params: &CapParams, device: Box<dyn Timing>) -> Self {
         let (empty, last) = ([Nanos(0); 2], Nanos(0));
-        Self { params: *params, device, empty, last, waiting: VecDeque::new() }
+        Self { params: *params, device, empty_at: empty, last, waiting: VecDeque::new() }
     }
 
     /// Returns when a command that arrives now is passed on.
-    fn goes(&mut self, now: Nanos, len: Bytes) -> Nanos {
+    fn pass_time(&mut self, now: Nanos, len: Bytes) -> Nanos {
         let CapParams { commands, rate, burst } = self.params;
         let takes = [Nanos(1_000_000_000 / commands.max(1)), duration(len, rate)];
-        let leaked = self.empty.iter().map(|empty| Nanos(empty.0.saturating_sub(burst.0)));
+        let leaked = self.empty_at.iter().map(|empty| Nanos(empty.0.saturating_sub(burst.0)));
         self.last = leaked.fold(self.last.max(now), Nanos::max);
-        for (empty, takes) in self.empty.iter_mut().zip(takes) {
+        for (empty, takes) in self.empty_at.iter_mut().zip(takes) {
             *empty = (*empty).max(self.last) + takes;
         }
         self.last
@@ -66,7 +66,8 @@ impl Capped {
 
     /// Passes commands on to the device up to `to`.
     fn advance(&mut self, to: Nanos) {
-        while let Some(WaitingCommand { goes, id, kind, at, len }) = self.waiting.front().copied() {
+        while let Some(WaitingCommand { passes_at: goes, id, kind, at, len }) = self.waiting.front().copied()
+        {
             if goes > to {
                 return;
             }
@@ -82,19 +83,19 @@ impl Timing for Capped {
         if kind == IoKind::Flush {
             return self.device.submit(now, id, kind, at, len);
         }
-        let goes = self.goes(now, len);
-        self.waiting.push_back(WaitingCommand { goes, id, kind, at, len });
+        let goes = self.pass_time(now, len);
+        self.waiting.push_back(WaitingCommand { passes_at: goes, id, kind, at, len });
         self.advance(now);
     }
 
     fn next(&self) -> Option<Nanos> {
-        let goes = self.waiting.front().map(|command| command.goes);
+        let goes = self.waiting.front().map(|command| command.passes_at);
         [goes, self.device.next()].into_iter().flatten().min()
     }
 
     fn pop(&mut self, now: Nanos) -> Option<IoId> {
         loop {
-            let goes = self.waiting.front().map(|command| command.goes).filter(|goes| *goes <= now);
+            let goes = self.waiting.front().map(|command| command.passes_at).filter(|goes| *goes <= now);
             match (goes, self.device.next()) {
                 (Some(goes), due) if due.is_none_or(|due| goes < due) => self.advance(goes),
                 (_, Some(due)) if due <= now => {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn small_commands_are_counted_at_any_depth_and_long_ones_weighed() {
+    fn cap_limits_both_commands_and_bytes() {
         for (depth, len, wanted) in [(1, 4, 200.0), (16, 4, 200.0), (16, 256, 200.0), (16, 1500, 97.6)] {
             let load = Load { depth, len: Bytes::kib(len), count: 4_000, ..Load::reads(Bytes::gib(1)) };
             let rate = drive(&mut capped(), &load).per_second();
@@ -130,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_little_waits_for_nothing() {
+    fn load_below_cap_is_not_delayed() {
         let mut cap = capped();
-        let mut goes = |ms: u64| cap.goes(Nanos::millis(ms), Bytes::kib(4));
+        let mut goes = |ms: u64| cap.pass_time(Nanos::millis(ms), Bytes::kib(4));
         assert!((0..50).all(|i| goes(i * 10) == Nanos::millis(i * 10)), "half of what may pass");
         let burst: Vec<_> = (0..30).map(|_| goes(1000)).collect();
         assert!(

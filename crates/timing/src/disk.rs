@@ -69,14 +69,14 @@ enum Work {
 
 /// Timing of a command's execution.
 #[derive(Clone, Copy, Debug)]
-struct Course {
+struct Plan {
     /// When the head is on the track.
-    there: Nanos,
+    on_track: Nanos,
     /// When the transfer begins.
     begins: Nanos,
     ends: Nanos,
     /// True if the command is served by the head's read-ahead, without positioning.
-    reads_on: bool,
+    is_read_ahead: bool,
 }
 
 /// Position of the head.
@@ -88,10 +88,10 @@ struct Head {
 
 /// Weight of waiting time against positioning time: a command that has waited 640 ms longer may take 10 ms
 /// longer to reach.
-const PATIENCE: u64 = 64;
+const WAIT_WEIGHT: u64 = 64;
 
 /// Every this many write-outs, the arm writes the oldest run of the cache, wherever it is.
-const OLDEST_EVERY: u32 = 32;
+const OLDEST_INTERVAL: u32 = 32;
 
 /// Timing of a disk. Cost: one to three microseconds per command at queue depth 32.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ pub struct Disk {
     head: Head,
     job: Option<Job>,
     /// True if the last job was a write-out.
-    wrote_out: bool,
+    was_write_out: bool,
     /// Number of write-outs so far.
     write_outs: u32,
     /// Commands that need the arm, oldest first.
@@ -133,7 +133,7 @@ impl Disk {
             clock: Nanos(0),
             head: Head { track: Track { number: 0, cylinder: 0 }, sector: 0 },
             job: None,
-            wrote_out: false,
+            was_write_out: false,
             write_outs: 0,
             queue: VecDeque::new(),
             buffer: ReadBuffer::new(params.segment.0 / SECTOR, params.segments),
@@ -158,7 +158,7 @@ impl Disk {
     fn event(&self) -> Option<Nanos> {
         match (&self.job, self.buffer.stream()) {
             (Some(job), _) => Some(job.ends),
-            (None, Some(stream)) if !self.dirty.is_empty() => Some(stream.stops()),
+            (None, Some(stream)) if !self.dirty.is_empty() => Some(stream.end_time()),
             _ => None,
         }
     }
@@ -182,11 +182,11 @@ impl Disk {
             }
             Work::Write(id) => self.done.push(now, id),
             Work::WriteOut => {
-                self.dirty.landed();
-                self.buffer.keep(job.place.first, job.place.end);
+                self.dirty.finish_write();
+                self.buffer.add_segment(job.place.first, job.place.end);
                 self.admit_throttled(now);
                 while let Some(&(id, stamp)) = self.flushes.front()
-                    && self.dirty.settled(stamp)
+                    && self.dirty.is_on_media(stamp)
                 {
                     self.flushes.pop_front();
                     self.done.push(now, id);
@@ -213,8 +213,8 @@ impl Disk {
     /// Starts the next job of the arm, which is free.
     fn dispatch(&mut self, now: Nanos) {
         let head = self.head(now);
-        self.wrote_out = self.may_write_out(now);
-        if self.wrote_out {
+        self.was_write_out = self.may_write_out(now);
+        if self.was_write_out {
             self.start_write_out(now, head);
         } else {
             self.start_command(now, head);
@@ -223,23 +223,23 @@ impl Disk {
 
     /// Starts the queued command that can begin soonest, weighted by waiting time.
     fn start_command(&mut self, now: Nanos, head: Head) {
-        let mut best: Option<(i64, usize, Course)> = None;
+        let mut best: Option<(i64, usize, Plan)> = None;
         for (position, p) in self.queue.iter().take(self.params.queue.max(1)).enumerate() {
-            let course = self.course(head, now, p);
-            let score = (course.begins - now).0 as i64 - (now.since(p.arrived).0 / PATIENCE) as i64;
+            let course = self.plan(head, now, p);
+            let score = (course.begins - now).0 as i64 - (now.since(p.arrived).0 / WAIT_WEIGHT) as i64;
             if best.as_ref().is_none_or(|(least, ..)| score < *least) {
                 best = Some((score, position, course));
             }
         }
         let Some((_, position, course)) = best else { return };
         let Some(p) = self.queue.remove(position) else { return };
-        if !course.reads_on {
+        if !course.is_read_ahead {
             self.buffer.stop(&self.geometry, now);
         }
         let work = if p.write {
             Work::Write(p.id)
         } else {
-            let early = if self.params.read_before { course.begins - course.there } else { Nanos(0) };
+            let early = if self.params.read_before { course.begins - course.on_track } else { Nanos(0) };
             Work::Read { id: p.id, len: p.len, from: self.geometry.passed_before(p.place.first, early) }
         };
         self.start(Job { begins: course.begins, ends: course.ends, place: p.place, work });
@@ -249,7 +249,7 @@ impl Disk {
     /// oldest.
     fn start_write_out(&mut self, now: Nanos, head: Head) {
         self.write_outs = self.write_outs.wrapping_add(1);
-        let oldest = self.dirty.oldest().filter(|_| self.write_outs.is_multiple_of(OLDEST_EVERY));
+        let oldest = self.dirty.oldest().filter(|_| self.write_outs.is_multiple_of(OLDEST_INTERVAL));
         let window = if oldest.is_some() { 0 } else { self.params.write_window.max(1) };
         let places = oldest
             .into_iter()
@@ -281,15 +281,15 @@ impl Disk {
     }
 
     /// Returns the timing of a command that starts at `now`, while the arm is free.
-    fn course(&self, head: Head, now: Nanos, p: &Pending) -> Course {
+    fn plan(&self, head: Head, now: Nanos, p: &Pending) -> Plan {
         let from = now.max(p.ready);
         if !p.write
             && let Some(ends) = self.buffer.continues(&self.geometry, from, &p.place)
         {
-            return Course { there: from, begins: from, ends, reads_on: true };
+            return Plan { on_track: from, begins: from, ends, is_read_ahead: true };
         }
         let (there, begins) = self.begin(head.track, from, p.write, &p.place);
-        Course { there, begins, ends: begins + (p.place.ends - p.place.begins), reads_on: false }
+        Plan { on_track: there, begins, ends: begins + (p.place.ends - p.place.begins), is_read_ahead: false }
     }
 
     /// Returns when the head, leaving a track at `from`, is on a place's track, and when the first sector is
@@ -304,15 +304,16 @@ impl Disk {
             let settle = if write { self.params.write_settle } else { Nanos(0) };
             from + self.seek.time(distance.max(1)) + settle
         };
-        (there, there + self.geometry.rotation(there, place.angle))
+        (there, there + self.geometry.rotational_delay(there, place.angle))
     }
 
     /// Reports whether the arm's next job is a write-out: when no command needs the arm, and alternately with
     /// the queue when something waits for the cache.
     fn may_write_out(&self, now: Nanos) -> bool {
-        let pressed = !self.throttled.is_empty() || !self.flushes.is_empty() || self.dirty.half_full();
-        let reading_on = self.buffer.stream().is_some_and(|stream| stream.stops() > now);
-        let turn = if self.queue.is_empty() { pressed || !reading_on } else { pressed && !self.wrote_out };
+        let pressed = !self.throttled.is_empty() || !self.flushes.is_empty() || self.dirty.is_half_full();
+        let reading_on = self.buffer.stream().is_some_and(|stream| stream.end_time() > now);
+        let turn =
+            if self.queue.is_empty() { pressed || !reading_on } else { pressed && !self.was_write_out };
         turn && !self.dirty.is_empty()
     }
 
@@ -343,7 +344,7 @@ impl Disk {
 
     fn flush(&mut self, now: Nanos, id: IoId) {
         let stamp = self.dirty.last();
-        if self.cache != WriteCache::Volatile || self.dirty.settled(stamp) {
+        if self.cache != WriteCache::Volatile || self.dirty.is_on_media(stamp) {
             self.done.push(now + self.params.overheads.write, id);
         } else {
             self.flushes.push_back((id, stamp));

@@ -58,8 +58,8 @@ static DRIVES: LazyLock<BTreeMap<&'static str, Drive>> = LazyLock::new(|| {
     let (mut drives, mut others) = (BTreeMap::new(), Vec::new());
     for (name, file) in files {
         match file {
-            Read::Whole(drive) => drop(drives.insert(name, drive)),
-            Read::After(drive, make) => others.push((name, drive, make)),
+            ParsedFile::Complete(drive) => drop(drives.insert(name, drive)),
+            ParsedFile::Derived(drive, make) => others.push((name, drive, make)),
         }
     }
     for (name, drive, make) in others {
@@ -132,19 +132,23 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Drive)> {
 }
 
 /// A parsed file: a drive, or a change to another one.
-enum Read {
-    Whole(Drive),
-    After(String, Box<dyn FnOnce(&Drive) -> Drive>),
+enum ParsedFile {
+    Complete(Drive),
+    Derived(String, Box<dyn FnOnce(&Drive) -> Drive>),
 }
 
-fn read(text: &str) -> Result<Read, toml::de::Error> {
+fn read(text: &str) -> Result<ParsedFile, toml::de::Error> {
     Ok(match toml::from_str(text)? {
-        File::Disk(file) => Read::Whole((*file).into()),
-        File::Ssd(file) => Read::Whole(file.into()),
-        File::Memory(file) => Read::Whole(file.into()),
-        File::Remote(file) => Read::After(file.behind.clone(), Box::new(move |device| file.before(device))),
-        File::Capped(file) => Read::After(file.behind.clone(), Box::new(move |device| file.before(device))),
-        File::As(file) => Read::After(file.drive.clone(), Box::new(move |drive| file.of(drive))),
+        File::Disk(file) => ParsedFile::Complete((*file).into()),
+        File::Ssd(file) => ParsedFile::Complete(file.into()),
+        File::Memory(file) => ParsedFile::Complete(file.into()),
+        File::Remote(file) => {
+            ParsedFile::Derived(file.behind.clone(), Box::new(move |device| file.before(device)))
+        }
+        File::Capped(file) => {
+            ParsedFile::Derived(file.behind.clone(), Box::new(move |device| file.before(device)))
+        }
+        File::As(file) => ParsedFile::Derived(file.drive.clone(), Box::new(move |drive| file.of(drive))),
     })
 }
 

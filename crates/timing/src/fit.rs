@@ -30,7 +30,7 @@ pub struct Sample {
     /// Length.
     pub len: Bytes,
     /// Measured time from the issue to the completion.
-    pub took: Nanos,
+    pub service_time: Nanos,
 }
 
 /// Position of the gap in a record, relative to the record's own request.
@@ -75,7 +75,7 @@ pub fn parse(text: &str, gap: Gap) -> Result<Vec<Sample>, BadLine> {
             now += pause;
         }
         sample.at = now;
-        now += sample.took;
+        now += sample.service_time;
         if gap == Gap::After {
             now += pause;
         }
@@ -98,7 +98,7 @@ fn record(line: &str) -> Option<(Sample, Nanos)> {
     let nanos = |us: f64| Nanos((us * 1e3).round() as u64);
     let offset = DeviceOffset(first.checked_mul(SECTOR)?);
     let len = Bytes(sectors.checked_mul(SECTOR)?);
-    Some((Sample { at: Nanos(0), kind, offset, len, took: nanos(took) }, nanos(pause)))
+    Some((Sample { at: Nanos(0), kind, offset, len, service_time: nanos(took) }, nanos(pause)))
 }
 
 /// Predicts the service time of each request with the model, at the given issue times.
@@ -130,7 +130,7 @@ pub fn fit(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> DiskPa
 }
 
 /// Selects the times of the reads or of the writes, which are judged separately.
-pub fn of_kind(samples: &[Sample], times: &[Nanos], reads: bool) -> Vec<Nanos> {
+pub fn select_times(samples: &[Sample], times: &[Nanos], reads: bool) -> Vec<Nanos> {
     let kept = samples.iter().zip(times).filter(|(sample, _)| (sample.kind == IoKind::Read) == reads);
     kept.map(|(_, &time)| time).collect()
 }

@@ -32,20 +32,20 @@ pub struct NetworkParams {
 pub struct Network {
     params: NetworkParams,
     device: Box<dyn Timing>,
-    there: Way,
-    back: Way,
+    outbound: Direction,
+    inbound: Direction,
     /// Commands in flight to the device, in order of arrival.
     arriving: VecDeque<ArrivingCommand>,
     /// Data bytes of the replies to commands at the device.
-    carried: BTreeMap<IoId, Bytes>,
-    answered: Completions,
+    reply_bytes: BTreeMap<IoId, Bytes>,
+    completions: Completions,
     random: u64,
 }
 
 /// One direction of the connection.
 #[derive(Debug, Default)]
-struct Way {
-    wire: Pipe,
+struct Direction {
+    pipe: Pipe,
     /// Arrival of the last message.
     last: Nanos,
 }
@@ -59,10 +59,10 @@ struct ArrivingCommand {
     len: Bytes,
 }
 
-impl Way {
+impl Direction {
     /// Sends a message now and returns its arrival time.
-    fn send(&mut self, now: Nanos, on_the_wire: Nanos, delay: Nanos) -> Nanos {
-        self.last = self.last.max(self.wire.pass(now, on_the_wire) + delay);
+    fn send(&mut self, now: Nanos, wire_time: Nanos, delay: Nanos) -> Nanos {
+        self.last = self.last.max(self.pipe.pass(now, wire_time) + delay);
         self.last
     }
 }
@@ -73,11 +73,11 @@ impl Network {
         Self {
             params: params.clone(),
             device,
-            there: Way::default(),
-            back: Way::default(),
+            outbound: Direction::default(),
+            inbound: Direction::default(),
             arriving: VecDeque::new(),
-            carried: BTreeMap::new(),
-            answered: Completions::default(),
+            reply_bytes: BTreeMap::new(),
+            completions: Completions::default(),
             random: 0,
         }
     }
@@ -85,7 +85,7 @@ impl Network {
     /// Draws the delay of the next message.
     fn delay(&mut self) -> Nanos {
         const ALL: u64 = 1_000_000;
-        let drawn = self.word() % ALL;
+        let drawn = self.next_random() % ALL;
         let share = |entry: &(u32, Nanos)| u64::from(entry.0) * (ALL / 1000);
         let table = &self.params.delay;
         let next = table.partition_point(|entry| share(entry) <= drawn);
@@ -98,7 +98,7 @@ impl Network {
     }
 
     /// Returns the next random word (SplitMix64).
-    fn word(&mut self) -> u64 {
+    fn next_random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.random;
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -106,7 +106,7 @@ impl Network {
         word ^ (word >> 31)
     }
 
-    fn on_the_wire(&self, data: Bytes) -> Nanos {
+    fn wire_time(&self, data: Bytes) -> Nanos {
         duration(data + self.params.header, self.params.rate)
     }
 
@@ -126,15 +126,15 @@ impl Network {
     fn arrive(&mut self) {
         let Some(ArrivingCommand { arrives, id, kind, at, len }) = self.arriving.pop_front() else { return };
         let carried = if kind == IoKind::Read { len } else { Bytes(0) };
-        self.carried.insert(id, carried);
+        self.reply_bytes.insert(id, carried);
         self.device.submit(arrives, id, kind, at, len);
     }
 
     fn answer(&mut self, due: Nanos) {
         while let Some(id) = self.device.pop(due) {
-            let carried = self.carried.remove(&id).unwrap_or_default();
-            let (on_the_wire, delay) = (self.on_the_wire(carried), self.delay());
-            self.answered.push(self.back.send(due, on_the_wire, delay), id);
+            let carried = self.reply_bytes.remove(&id).unwrap_or_default();
+            let (wire_time, delay) = (self.wire_time(carried), self.delay());
+            self.completions.push(self.inbound.send(due, wire_time, delay), id);
         }
     }
 }
@@ -143,19 +143,19 @@ impl Timing for Network {
     fn submit(&mut self, now: Nanos, id: IoId, kind: IoKind, at: DeviceOffset, len: Bytes) {
         self.advance(now);
         let carries = if matches!(kind, IoKind::Write { .. }) { len } else { Bytes(0) };
-        let (on_the_wire, delay) = (self.on_the_wire(carries), self.delay());
-        let arrives = self.there.send(now, on_the_wire, delay);
+        let (wire_time, delay) = (self.wire_time(carries), self.delay());
+        let arrives = self.outbound.send(now, wire_time, delay);
         self.arriving.push_back(ArrivingCommand { arrives, id, kind, at, len });
     }
 
     fn next(&self) -> Option<Nanos> {
         let arrival = self.arriving.front().map(|command| command.arrives);
-        [arrival, self.device.next(), self.answered.next()].into_iter().flatten().min()
+        [arrival, self.device.next(), self.completions.next()].into_iter().flatten().min()
     }
 
     fn pop(&mut self, now: Nanos) -> Option<IoId> {
         self.advance(now);
-        self.answered.pop(now)
+        self.completions.pop(now)
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_added_to_what_the_device_takes() {
+    fn round_trip_adds_to_service_time() {
         let mut network = remote(vec![(0, Nanos::millis(2))], Bytes::gib(10));
         let load = Load { count: 100, ..Load::reads(Bytes::gib(1)) };
         let mean = 1.0 / drive(&mut network, &load).per_second();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_drawn_from_their_table() {
+    fn delays_follow_quantile_table() {
         let table = vec![(0, Nanos::micros(100)), (500, Nanos::micros(200)), (1000, Nanos::millis(1))];
         let mut network = remote(table, Bytes::gib(10));
         let mut drawn: Vec<_> = (0..100_000).map(|_| network.delay()).collect();

@@ -4,14 +4,14 @@ use crate::Timing;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos, Rng, Seed};
 
 /// Number of write-and-flush pairs measured.
-const TRIES: u64 = 5;
+const PAIRS: u64 = 5;
 
 /// Returns the mean response time of a 4 KiB write and the flush that makes it durable, on an idle device of
 /// this size.
 pub fn flush_response(timing: &mut dyn Timing, size: Bytes) -> Nanos {
     let mut now = Nanos(0);
-    for number in 0..TRIES {
-        let at = DeviceOffset((size.0 / TRIES * number).next_multiple_of(4096));
+    for number in 0..PAIRS {
+        let at = DeviceOffset((size.0 / PAIRS * number).next_multiple_of(4096));
         let pair = [
             (2 * number, IoKind::Write { fua: false }, Bytes(4096)),
             (2 * number + 1, IoKind::Flush, Bytes(0)),
@@ -26,11 +26,11 @@ pub fn flush_response(timing: &mut dyn Timing, size: Bytes) -> Nanos {
             }
         }
     }
-    Nanos(now.0 / TRIES)
+    Nanos(now.0 / PAIRS)
 }
 
 /// Number of commands in flight during the measurement of occupancy.
-const BUSY: u64 = 16;
+const DEPTH: u64 = 16;
 /// Number of commands until a device is in a steady state.
 const WARM_UP: u64 = 2_000;
 /// Number of commands measured.
@@ -47,7 +47,7 @@ pub fn occupancy(timing: &mut dyn Timing, size: Bytes, kind: IoKind, len: Bytes)
     };
     let (mut now, mut from) = (Nanos(0), Nanos(0));
     let mut submitted = 0;
-    while submitted < BUSY {
+    while submitted < DEPTH {
         submit(timing, now, submitted);
         submitted += 1;
     }

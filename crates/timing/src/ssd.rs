@@ -141,7 +141,7 @@ impl Ssd {
     fn write(&mut self, now: Nanos, at: DeviceOffset, len: Bytes, fua: bool) -> Nanos {
         let arrived = self.inbound.pass(now, self.params.command + duration(len, self.params.write_rate));
         let sequential = self.continues(at, len);
-        let (programmed, besides) = self.costs(at, len, sequential);
+        let (programmed, besides) = self.program_cost(at, len, sequential);
         let p = &self.params;
         let charge = duration(programmed, p.drain_rate) + besides;
         // There is room once the data ahead drains to the size of the rest of the buffer.
@@ -157,7 +157,7 @@ impl Ssd {
 
     /// Returns the number of bytes that a write programs, including collection, and the additional time on
     /// the flash.
-    fn costs(&mut self, at: DeviceOffset, len: Bytes, sequential: bool) -> (Bytes, Nanos) {
+    fn program_cost(&mut self, at: DeviceOffset, len: Bytes, sequential: bool) -> (Bytes, Nanos) {
         let p = &self.params;
         let Some(log) = &mut self.log else {
             let percent = if sequential { 100 } else { u64::from(p.random_percent) };

@@ -75,7 +75,7 @@ fn rate(name: &str, load: Load) -> f64 {
 }
 
 /// Returns the capacity of the real drive.
-fn real(name: &str) -> Bytes {
+fn real_capacity(name: &str) -> Bytes {
     Bytes(match name {
         "hdd-7200" => 18_000_000_000_000,
         "hdd-15k" => 146_000_000_000,
@@ -88,63 +88,63 @@ fn real(name: &str) -> Bytes {
 }
 
 fn reads(name: &str, depth: u64) -> f64 {
-    rate(name, Load { depth, ..Load::reads(real(name)) })
+    rate(name, Load { depth, ..Load::reads(real_capacity(name)) })
 }
 
 fn writes(name: &str, depth: u64, count: u64) -> f64 {
-    rate(name, Load { depth, count, random_writes: 100, ..Load::reads(real(name)) })
+    rate(name, Load { depth, count, random_writes: 100, ..Load::reads(real_capacity(name)) })
 }
 
 #[track_caller]
-fn within(value: f64, low: f64, high: f64) {
+fn assert_within(value: f64, low: f64, high: f64) {
     assert!(value >= low && value <= high, "{value} is not within {low}..{high}");
 }
 
 #[test]
 fn random_4k_rates_are_near_the_published_ones() {
-    within(reads("hdd-15k", 1), 165.0, 200.0); // 175-200, derived
-    within(reads("hdd-7200", 1), 75.0, 90.0); // half a rotation and a seek of 8 ms: 82
-    within(reads("hdd-7200", 16), 150.0, 190.0); // 170
-    within(writes("hdd-7200", 16, 60_000), 420.0, 580.0); // 440-550
-    within(reads("ssd-sata", 1), 12_500.0, 13_500.0); // 13,000
-    within(reads("ssd-sata", 32), 93_000.0, 103_000.0); // 98,000
-    within(writes("ssd-sata", 1, 1_000), 34_000.0, 38_000.0); // 36,000
-    within(writes("ssd-sata", 32, 200_000), 84_000.0, 92_000.0); // 88,000
-    within(reads("ssd-nvme", 1), 12_000.0, 13_000.0); // 80 us
-    within(reads("ssd-nvme", 256), 855_000.0, 945_000.0); // 900,000
-    within(writes("ssd-nvme", 1, 1_000), 56_000.0, 62_000.0); // 17 us
-    within(writes("ssd-nvme", 32, 200_000), 190_000.0, 215_000.0); // 200,000
-    within(reads("nvm", 1), 1_000_000.0, 1_200_000.0); // 305 ns and 4 KiB at 6.6 GB/s
-    within(reads("nvm", 16), 1_500_000.0, 1_650_000.0); // 6.6 GB/s
+    assert_within(reads("hdd-15k", 1), 165.0, 200.0); // 175-200, derived
+    assert_within(reads("hdd-7200", 1), 75.0, 90.0); // half a rotation and a seek of 8 ms: 82
+    assert_within(reads("hdd-7200", 16), 150.0, 190.0); // 170
+    assert_within(writes("hdd-7200", 16, 60_000), 420.0, 580.0); // 440-550
+    assert_within(reads("ssd-sata", 1), 12_500.0, 13_500.0); // 13,000
+    assert_within(reads("ssd-sata", 32), 93_000.0, 103_000.0); // 98,000
+    assert_within(writes("ssd-sata", 1, 1_000), 34_000.0, 38_000.0); // 36,000
+    assert_within(writes("ssd-sata", 32, 200_000), 84_000.0, 92_000.0); // 88,000
+    assert_within(reads("ssd-nvme", 1), 12_000.0, 13_000.0); // 80 us
+    assert_within(reads("ssd-nvme", 256), 855_000.0, 945_000.0); // 900,000
+    assert_within(writes("ssd-nvme", 1, 1_000), 56_000.0, 62_000.0); // 17 us
+    assert_within(writes("ssd-nvme", 32, 200_000), 190_000.0, 215_000.0); // 200,000
+    assert_within(reads("nvm", 1), 1_000_000.0, 1_200_000.0); // 305 ns and 4 KiB at 6.6 GB/s
+    assert_within(reads("nvm", 16), 1_500_000.0, 1_650_000.0); // 6.6 GB/s
 }
 
 /// Checks the drives that are not offered for pacing: rates at depth 1 and, for SSDs, at the controller's
 /// limit.
 #[test]
 fn further_drives_have_their_random_rates() {
-    within(reads("mba3073", 1), 170.0, 195.0); // about 180, derived
-    within(reads("st3750528as", 1), 72.0, 82.0); // 75-80, derived
-    within(reads("sp2504c", 1), 70.0, 80.0); // about 75, derived
-    within(reads("intel-x25-e", 1), 13_000.0, 13_700.0); // 75 us
-    within(reads("intel-x25-e", 32), 33_000.0, 37_000.0); // 35,000
-    within(writes("intel-x25-e", 32, 20_000), 3_100.0, 3_600.0); // 3,300
-    within(writes("intel-x25-m-g2", 32, 20_000), 6_200.0, 7_200.0); // 6,600
-    within(reads("samsung-980-pro", 1), 21_000.0, 23_000.0); // 22,000
-    within(reads("samsung-980-pro", 256), 900_000.0, 1_050_000.0); // 1,000,000
-    within(reads("solidigm-d5-p5316", 1), 8_300.0, 9_100.0); // 110-120 us
-    within(writes("solidigm-d5-p5316", 32, 40_000), 7_400.0, 9_000.0); // 7,500-8,000
+    assert_within(reads("mba3073", 1), 170.0, 195.0); // about 180, derived
+    assert_within(reads("st3750528as", 1), 72.0, 82.0); // 75-80, derived
+    assert_within(reads("sp2504c", 1), 70.0, 80.0); // about 75, derived
+    assert_within(reads("intel-x25-e", 1), 13_000.0, 13_700.0); // 75 us
+    assert_within(reads("intel-x25-e", 32), 33_000.0, 37_000.0); // 35,000
+    assert_within(writes("intel-x25-e", 32, 20_000), 3_100.0, 3_600.0); // 3,300
+    assert_within(writes("intel-x25-m-g2", 32, 20_000), 6_200.0, 7_200.0); // 6,600
+    assert_within(reads("samsung-980-pro", 1), 21_000.0, 23_000.0); // 22,000
+    assert_within(reads("samsung-980-pro", 256), 900_000.0, 1_050_000.0); // 1,000,000
+    assert_within(reads("solidigm-d5-p5316", 1), 8_300.0, 9_100.0); // 110-120 us
+    assert_within(writes("solidigm-d5-p5316", 32, 40_000), 7_400.0, 9_000.0); // 7,500-8,000
     let kib_32 = |name: &str, random_writes: u32, sequential: bool| {
         let load = Load { len: Bytes::kib(32), random_writes, sequential, ..Load::reads(Bytes::gib(16)) };
         1e3 / rate(name, load)
     };
-    within(kib_32("transcend-ts16g", 0, false), 1.0, 1.5); // milliseconds: 1.3
-    within(kib_32("transcend-ts16g", 100, true), 1.3, 2.3); // 1.7
-    within(kib_32("transcend-ts16g", 100, false), 16.0, 20.0); // 18
-    within(kib_32("memoright-gt", 0, false), 0.3, 0.5); // 0.4
-    within(kib_32("memoright-gt", 100, true), 0.25, 0.4); // 0.3
-    within(kib_32("memoright-gt", 100, false), 4.0, 5.5); // 5
-    within(reads("optane-p5800x", 1), 70_000.0, 80_000.0); // 74,875
-    within(reads("optane-p4800x", 16), 555_000.0, 615_000.0); // 584,800
+    assert_within(kib_32("transcend-ts16g", 0, false), 1.0, 1.5); // milliseconds: 1.3
+    assert_within(kib_32("transcend-ts16g", 100, true), 1.3, 2.3); // 1.7
+    assert_within(kib_32("transcend-ts16g", 100, false), 16.0, 20.0); // 18
+    assert_within(kib_32("memoright-gt", 0, false), 0.3, 0.5); // 0.4
+    assert_within(kib_32("memoright-gt", 100, true), 0.25, 0.4); // 0.3
+    assert_within(kib_32("memoright-gt", 100, false), 4.0, 5.5); // 5
+    assert_within(reads("optane-p5800x", 1), 70_000.0, 80_000.0); // 74,875
+    assert_within(reads("optane-p4800x", 16), 555_000.0, 615_000.0); // 584,800
 }
 
 /// Every drive completes all its commands.
@@ -165,18 +165,18 @@ fn sequential_rates_are_the_published_ones() {
             len: Bytes::mib(1),
             random_writes: percent,
             sequential: true,
-            ..Load::reads(real(name))
+            ..Load::reads(real_capacity(name))
         };
         rate(name, load) * 1.048576
     };
-    within(mb("hdd-15k", 0), 132.0, 137.0); // 134.7
-    within(mb("hdd-7200", 0), 265.0, 275.0); // 270
-    within(mb("ssd-sata", 0), 545.0, 565.0); // 560
-    within(mb("ssd-sata", 100), 515.0, 540.0); // 530
-    within(mb("ssd-nvme", 0), 6_350.0, 6_550.0); // 6,500
-    within(mb("ssd-nvme", 100), 3_400.0, 3_550.0); // 3,500
-    within(mb("nvm", 0), 6_400.0, 6_650.0); // 6,600
-    within(mb("nvm", 100), 2_250.0, 2_320.0); // 2,300
+    assert_within(mb("hdd-15k", 0), 132.0, 137.0); // 134.7
+    assert_within(mb("hdd-7200", 0), 265.0, 275.0); // 270
+    assert_within(mb("ssd-sata", 0), 545.0, 565.0); // 560
+    assert_within(mb("ssd-sata", 100), 515.0, 540.0); // 530
+    assert_within(mb("ssd-nvme", 0), 6_350.0, 6_550.0); // 6,500
+    assert_within(mb("ssd-nvme", 100), 3_400.0, 3_550.0); // 3,500
+    assert_within(mb("nvm", 0), 6_400.0, 6_650.0); // 6,600
+    assert_within(mb("nvm", 100), 2_250.0, 2_320.0); // 2,300
 }
 
 #[test]
@@ -232,19 +232,19 @@ fn an_ssds_buffer_absorbs_a_burst_then_throttles() {
 /// The rate of random writes is the flash's rate divided by the write amplification of the closed form, with
 /// the reads of the copies added. Sequential writes get the full rate.
 #[test]
-fn random_writes_of_a_full_ssd_go_at_the_rate_collection_leaves() {
+fn full_ssd_random_write_rate_includes_collection() {
     let capacity = Bytes::mib(512);
     let mut ssd = Ssd::new(ssd_params("intel-x25-m-g1-log"), capacity, WriteCache::Volatile);
     let pages = capacity.0 / 4096;
     let writes = Load { depth: 32, random_writes: 100, count: pages, ..Load::reads(capacity) };
     let fill = drive(&mut ssd, &Load { sequential: true, ..writes });
     // Slightly below the flash's rate, because of the controller's time.
-    within(fill.per_second() * 4096.0, 57e6, 71e6);
+    assert_within(fill.per_second() * 4096.0, 57e6, 71e6);
     let warm = drive(&mut ssd, &Load { start: fill.end, count: 3 * pages, ..writes });
     let steady = drive(&mut ssd, &Load { start: warm.end, count: pages, seed: 2, ..writes });
     // 128 pages per block, 6.9 % spare: 7.04 programs for each write, 6.04 reads.
     let expected = 1.0 / (7.04 * 4096.0 / 70e6 + 6.04 * 56.4e-6 / 20.0);
-    within(steady.per_second(), 0.97 * expected, 1.05 * expected);
+    assert_within(steady.per_second(), 0.97 * expected, 1.05 * expected);
 }
 
 #[test]
@@ -288,9 +288,9 @@ fn reads_beside_writes(name: &str) -> f64 {
 /// On drives that cannot suspend a program, reads wait for it; on those that can, they hardly do.
 #[test]
 fn reads_beside_writes_are_slow_on_drives_of_2008() {
-    within(reads_beside_writes("intel-x25-m-g1"), 0.2, 0.8);
-    within(reads_beside_writes("transcend-ts16g"), 5.0, 20.0);
-    within(reads_beside_writes("ssd-sata"), 0.08, 0.15);
+    assert_within(reads_beside_writes("intel-x25-m-g1"), 0.2, 0.8);
+    assert_within(reads_beside_writes("transcend-ts16g"), 5.0, 20.0);
+    assert_within(reads_beside_writes("ssd-sata"), 0.08, 0.15);
 }
 
 #[test]
@@ -306,13 +306,13 @@ fn writes_in_several_places_are_sequential_up_to_a_number() {
         }
         count as f64 * 4096.0 / now.as_secs_f64() / 1e6
     };
-    within(rate(1), 45.0, 50.0); // 4 KiB in 85 us
-    within(rate(8), 45.0, 50.0);
-    within(rate(9), 10.0, 14.0); // 3,000 per second
+    assert_within(rate(1), 45.0, 50.0); // 4 KiB in 85 us
+    assert_within(rate(8), 45.0, 50.0);
+    assert_within(rate(9), 10.0, 14.0); // 3,000 per second
 }
 
 #[test]
-fn names_and_nothing_else() {
+fn only_listed_names_have_models() {
     for name in NAMES {
         assert!(model(name, Bytes::gib(1)).is_some() && write_cache(name).is_some());
         assert!(model_with(name, Bytes(0), WriteCache::None).is_some());
@@ -387,7 +387,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_model_keeps_the_promises(
+    fn every_model_keeps_the_contract(
         steps in prop::collection::vec(step(), 1..200),
         name in prop::sample::select([&NAMES[..], &["remote-hdd-9ms", "remote-ssd-lan", "capped-200"]].concat()),
         cache in prop::sample::select(vec![WriteCache::None, WriteCache::Volatile, WriteCache::Protected]),

@@ -5,7 +5,7 @@
 //! properties take the least space: one disk, whole sectors, requests that continue each other or have the
 //! same length as the previous one.
 
-use crate::record::{BELOW, Disk, Record};
+use crate::record::{Disk, Record, VALID_RANGE};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weir_model::{Bytes, Nanos, Op, SECTOR, VolumeOffset};
@@ -17,22 +17,22 @@ pub(crate) const BODY_MAX: usize = 192 << 10;
 const RECORDS_MAX: u64 = 16_384;
 const NAME_MAX: usize = 255;
 /// Size of the length field before a chunk's body.
-pub(crate) const HEAD: usize = 4;
+pub(crate) const LENGTH_FIELD_SIZE: usize = 4;
 /// Maximum size of a record with the name of a new disk.
 const RECORD_MAX: usize = 48 + NAME_MAX;
 
 /// Flags of a record's first byte; its lowest two bits are the operation.
 const OTHER_DISK: u8 = 1 << 2;
 /// The record begins where the previous one of the same disk ended.
-const CONTINUES: u8 = 1 << 3;
+const CONTIGUOUS: u8 = 1 << 3;
 /// The record has the same length as the previous one.
-const AS_LONG: u8 = 1 << 4;
+const SAME_LENGTH: u8 = 1 << 4;
 /// Offset and length are counted in sectors.
 const SECTORS: u8 = 1 << 5;
 
 /// State from which the next record's differences are taken.
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
+struct DeltaBase {
     at: u64,
     disk: u64,
     end: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Encoder {
     disks: BTreeMap<Disk, u64>,
     /// Disk of the last record.
     disk: Disk,
-    last: Last,
+    base: DeltaBase,
 }
 
 impl Encoder {
@@ -56,11 +56,11 @@ impl Encoder {
     pub(crate) fn push(&mut self, record: &Record, name: &str) {
         let (offset, len) = (record.offset.0, record.len.0);
         let is_same = self.records > 0 && self.disk == record.disk;
-        let known = if is_same { Some(self.last.disk) } else { self.disks.get(&record.disk).copied() };
+        let known = if is_same { Some(self.base.disk) } else { self.disks.get(&record.disk).copied() };
         let disk = known.unwrap_or(self.disks.len() as u64);
         let is_other = !is_same;
-        let continues = !is_other && offset == self.last.end;
-        let as_long = len == self.last.len;
+        let continues = !is_other && offset == self.base.end;
+        let as_long = len == self.base.len;
         let unit = if offset.is_multiple_of(SECTOR) && len.is_multiple_of(SECTOR) { SECTOR } else { 1 };
         let flag = |is: bool, flag| if is { flag } else { 0 };
         let op = match record.op {
@@ -68,29 +68,29 @@ impl Encoder {
             Op::Trim => 2,
             _ => 0,
         };
-        let flags = flag(is_other, OTHER_DISK) | flag(continues, CONTINUES) | flag(as_long, AS_LONG);
+        let flags = flag(is_other, OTHER_DISK) | flag(continues, CONTIGUOUS) | flag(as_long, SAME_LENGTH);
         self.body.push(op | flags | flag(unit == SECTOR, SECTORS));
-        self.put_signed(record.at.0, self.last.at);
+        self.put_delta(record.at.0, self.base.at);
         if is_other {
-            self.put(disk);
+            self.put_varint(disk);
         }
         if known.is_none() {
             let end = (0..=NAME_MAX.min(name.len())).rfind(|end| name.is_char_boundary(*end)).unwrap_or(0);
-            self.put(end as u64);
+            self.put_varint(end as u64);
             self.body.extend(&name.as_bytes()[..end]);
             self.disks.insert(record.disk, disk);
         }
         if !continues {
             // The reference may be the end of another disk's record; any value that the decoder shares would
             // do.
-            let from = if self.last.end.is_multiple_of(unit) { self.last.end / unit } else { 0 };
-            self.put_signed(offset / unit, from);
+            let from = if self.base.end.is_multiple_of(unit) { self.base.end / unit } else { 0 };
+            self.put_delta(offset / unit, from);
         }
         if !as_long {
-            self.put(len / unit);
+            self.put_varint(len / unit);
         }
         self.disk = record.disk;
-        self.last = Last { at: record.at.0, disk, end: offset + len, len };
+        self.base = DeltaBase { at: record.at.0, disk, end: offset + len, len };
         self.records += 1;
     }
 
@@ -112,7 +112,7 @@ impl Encoder {
     }
 
     /// Encodes a number, seven bits per byte, lowest first; a byte's highest bit says that another follows.
-    fn put(&mut self, mut number: u64) {
+    fn put_varint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.body.push(number as u8 | 0x80);
             number >>= 7;
@@ -121,28 +121,28 @@ impl Encoder {
     }
 
     /// Encodes the wrapping 64-bit difference, with its sign in the lowest bit.
-    fn put_signed(&mut self, number: u64, from: u64) {
+    fn put_delta(&mut self, number: u64, from: u64) {
         let difference = number.wrapping_sub(from) as i64;
-        self.put((difference << 1 ^ difference >> 63) as u64);
+        self.put_varint((difference << 1 ^ difference >> 63) as u64);
     }
 }
 
 /// The undecoded rest of a chunk's body.
 struct Body<'c>(&'c [u8]);
 
-const SHORT: &str = "a whole chunk";
+const INCOMPLETE_CHUNK: &str = "a whole chunk";
 
 impl<'c> Body<'c> {
-    fn byte(&mut self) -> Result<u8, &'static str> {
-        let (byte, rest) = self.0.split_first().ok_or(SHORT)?;
+    fn read_byte(&mut self) -> Result<u8, &'static str> {
+        let (byte, rest) = self.0.split_first().ok_or(INCOMPLETE_CHUNK)?;
         self.0 = rest;
         Ok(*byte)
     }
 
-    fn number(&mut self) -> Result<u64, &'static str> {
+    fn read_varint(&mut self) -> Result<u64, &'static str> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
-            let byte = u64::from(self.byte()?);
+            let byte = u64::from(self.read_byte()?);
             number |= (byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(number);
@@ -151,14 +151,14 @@ impl<'c> Body<'c> {
         Err("a number of at most 64 bits")
     }
 
-    fn signed(&mut self, from: u64) -> Result<u64, &'static str> {
-        let number = self.number()?;
+    fn read_delta(&mut self, from: u64) -> Result<u64, &'static str> {
+        let number = self.read_varint()?;
         Ok(from.wrapping_add(number >> 1 ^ (number & 1).wrapping_neg()))
     }
 
-    fn name(&mut self) -> Result<&'c [u8], &'static str> {
-        let len = self.number()? as usize;
-        let (name, rest) = self.0.split_at_checked(len).ok_or(SHORT)?;
+    fn read_name(&mut self) -> Result<&'c [u8], &'static str> {
+        let len = self.read_varint()? as usize;
+        let (name, rest) = self.0.split_at_checked(len).ok_or(INCOMPLETE_CHUNK)?;
         self.0 = rest;
         Ok(name)
     }
@@ -173,30 +173,30 @@ pub(crate) fn decode(
     records: &mut Vec<Record>,
     mut disk: impl FnMut(&[u8]) -> Disk,
 ) -> Result<(), &'static str> {
-    let (mut body, mut last, mut disks) = (Body(body), Last::default(), Vec::new());
+    let (mut body, mut last, mut disks) = (Body(body), DeltaBase::default(), Vec::new());
     while !body.0.is_empty() {
-        let flags = body.byte()?;
+        let flags = body.read_byte()?;
         let unit = if flags & SECTORS != 0 { SECTOR } else { 1 };
         let op =
             *[Op::Read, Op::Write, Op::Trim].get(usize::from(flags & 3)).ok_or("an operation from 0 to 2")?;
-        last.at = body.signed(last.at)?;
+        last.at = body.read_delta(last.at)?;
         if flags & OTHER_DISK != 0 {
-            last.disk = body.number()?;
+            last.disk = body.read_varint()?;
             if last.disk == disks.len() as u64 {
-                disks.push(disk(body.name()?));
+                disks.push(disk(body.read_name()?));
             }
         }
         let disk = *disks.get(last.disk as usize).ok_or("a disk that was named")?;
         let mut offset = last.end;
-        if flags & CONTINUES == 0 {
+        if flags & CONTIGUOUS == 0 {
             let from = if last.end.is_multiple_of(unit) { last.end / unit } else { 0 };
-            offset = body.signed(from)?.checked_mul(unit).ok_or(BELOW)?;
+            offset = body.read_delta(from)?.checked_mul(unit).ok_or(VALID_RANGE)?;
         }
-        if flags & AS_LONG == 0 {
-            last.len = body.number()?.checked_mul(unit).ok_or(BELOW)?;
+        if flags & SAME_LENGTH == 0 {
+            last.len = body.read_varint()?.checked_mul(unit).ok_or(VALID_RANGE)?;
         }
         let end = offset.checked_add(last.len).filter(|end| *end <= i64::MAX as u64);
-        last.end = end.ok_or(BELOW)?;
+        last.end = end.ok_or(VALID_RANGE)?;
         if last.len == 0 {
             return Err("a length");
         }
@@ -228,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_put_in_comes_out(mut records in records(), runs: Vec<u8>) {
+        fn records_round_trip(mut records in records(), runs: Vec<u8>) {
             // Makes some records continue their predecessor.
             let runs = runs.iter().take(records.len()).enumerate().skip(1);
             for (at, run) in runs {
@@ -245,7 +245,7 @@ mod tests {
             let mut bytes = Vec::new();
             encoder.finish(&mut bytes).unwrap();
             let (mut found, mut names) = (Vec::new(), Vec::new());
-            let body = bytes.get(HEAD..).unwrap_or_default();
+            let body = bytes.get(LENGTH_FIELD_SIZE..).unwrap_or_default();
             decode(body, &mut found, |name| {
                 names.push(String::from_utf8_lossy(name).into_owned());
                 Disk(names.len() as u32 - 1)
@@ -258,7 +258,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_records_or_wrong(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_decode_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut found = Vec::new();
             let _ = decode(&bytes, &mut found, |_| Disk(0));
             prop_assert!(found.iter().all(|r| r.len.0 > 0 && r.offset.0 + r.len.0 <= i64::MAX as u64));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_never_longer_than_can_be_read() {
+    fn chunks_never_exceed_the_maximum() {
         let mut encoder = Encoder::default();
         for disk in 0.. {
             let record = Record {
@@ -283,6 +283,6 @@ mod tests {
         }
         let mut bytes = Vec::new();
         encoder.finish(&mut bytes).unwrap();
-        assert!((BODY_MAX / 2..=BODY_MAX + HEAD).contains(&bytes.len()), "{}", bytes.len());
+        assert!((BODY_MAX / 2..=BODY_MAX + LENGTH_FIELD_SIZE).contains(&bytes.len()), "{}", bytes.len());
     }
 }

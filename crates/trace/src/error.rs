@@ -4,18 +4,18 @@ use std::fmt;
 use thiserror::Error;
 
 /// Maximum length of an excerpt in a message, in characters.
-const EXCERPT: usize = 60;
+const EXCERPT_MAX: usize = 60;
 
 /// An excerpt of a trace in a message: printable, and of limited length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found(String);
+pub struct Excerpt(String);
 
-impl Found {
+impl Excerpt {
     /// Makes an excerpt of these bytes.
     pub fn new(bytes: &[u8]) -> Self {
         // A character has at most four bytes.
-        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * EXCERPT)]);
-        let mut shown: String = text.chars().take(EXCERPT).collect();
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * EXCERPT_MAX)]);
+        let mut shown: String = text.chars().take(EXCERPT_MAX).collect();
         if shown.len() < bytes.len() {
             shown.push('…');
         }
@@ -28,7 +28,7 @@ impl Found {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Excerpt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0[..] {
             "" => f.write_str("nothing"),
@@ -46,7 +46,7 @@ pub enum TraceError {
         /// Trace name.
         trace: String,
         /// Its first line.
-        found: Found,
+        found: Excerpt,
         /// Names of all formats.
         known: String,
     },
@@ -65,13 +65,13 @@ pub enum TraceError {
         /// The expected value.
         wanted: &'static str,
         /// The value found.
-        found: Found,
+        found: Excerpt,
         /// The format it was read as.
         format: String,
     },
     /// The trace is truncated, or cannot be read any further.
     #[error("{trace} breaks off after {unit} {line}: {why}; get the rest of it, or go on with what there is")]
-    Cut {
+    Truncated {
         /// Trace name.
         trace: String,
         /// Number of the last readable line or record.
@@ -89,13 +89,13 @@ pub enum TraceError {
     },
     /// The selected part has no requests.
     #[error("{trace} holds no request in that part of it; name another one, counted from its first request")]
-    NoneInSpan {
+    EmptySelection {
         /// Trace name.
         trace: String,
     },
     /// There are more malformed lines than valid ones.
     #[error("{bad} of {lines} lines of {trace} are not as the format says; the first is {first}")]
-    MostlyBad {
+    MostlyMalformed {
         /// Trace name.
         trace: String,
         /// Number of malformed lines.

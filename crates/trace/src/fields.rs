@@ -12,7 +12,7 @@ pub(crate) enum Separator {
 
 /// An error in a line: where, and what was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault<'l> {
+pub(crate) struct FieldError<'l> {
     /// Column, from 1.
     pub(crate) column: usize,
     pub(crate) wanted: &'static str,
@@ -48,7 +48,7 @@ impl<'l> Fields<'l> {
 
     /// Returns the next field, which should be `wanted`.
     #[inline]
-    pub(crate) fn next(&mut self, wanted: &'static str) -> Result<Field<'l>, Fault<'l>> {
+    pub(crate) fn next(&mut self, wanted: &'static str) -> Result<Field<'l>, FieldError<'l>> {
         let rest = self.line.get(self.at..).unwrap_or_default();
         let (start, len) = match self.separator {
             Separator::Comma if self.at > self.line.len() => (self.line.len(), 0),
@@ -63,7 +63,7 @@ impl<'l> Fields<'l> {
         let text = &self.line[start..start + len];
         let text = if self.separator == Separator::Comma { text.trim_ascii() } else { text };
         let field = Field { text, start };
-        if text.is_empty() { Err(field.fault(wanted)) } else { Ok(field) }
+        if text.is_empty() { Err(field.error(wanted)) } else { Ok(field) }
     }
 
     /// Skips fields.
@@ -75,7 +75,7 @@ impl<'l> Fields<'l> {
 
     /// Parses a whole number, in units of `unit`.
     #[inline]
-    pub(crate) fn number(&mut self, wanted: &'static str, unit: u64) -> Result<Number<'l>, Fault<'l>> {
+    pub(crate) fn number(&mut self, wanted: &'static str, unit: u64) -> Result<Number<'l>, FieldError<'l>> {
         let field = match self.digits() {
             Some(Number { value, field }) => match value.checked_mul(unit) {
                 Some(value) => return Ok(Number { value, field }),
@@ -106,24 +106,24 @@ impl<'l> Fields<'l> {
     }
 
     /// Parses a hexadecimal number.
-    pub(crate) fn hex(&mut self, wanted: &'static str) -> Result<u64, Fault<'l>> {
+    pub(crate) fn hex(&mut self, wanted: &'static str) -> Result<u64, FieldError<'l>> {
         let field = self.next(wanted)?;
         let number = field.text.iter().try_fold(0u64, |sum, byte| {
             let digit = char::from(*byte).to_digit(16)?;
             sum.checked_mul(16)?.checked_add(digit.into())
         });
-        number.ok_or_else(|| field.fault(wanted))
+        number.ok_or_else(|| field.error(wanted))
     }
 
     /// Parses a time with an optional fraction, in units of `unit` nanoseconds; rounds down.
     #[inline]
-    pub(crate) fn time(&mut self, wanted: &'static str, unit: u64) -> Result<Nanos, Fault<'l>> {
+    pub(crate) fn time(&mut self, wanted: &'static str, unit: u64) -> Result<Nanos, FieldError<'l>> {
         let field = self.next(wanted)?;
         let point = memchr::memchr(b'.', field.text).unwrap_or(field.text.len());
         let (whole, rest) = field.text.split_at(point);
         let whole = decimal(whole).and_then(|n| n.checked_mul(unit));
         let time = whole.zip(fraction(rest.get(1..).unwrap_or_default(), unit));
-        time.and_then(|(whole, part)| whole.checked_add(part)).map(Nanos).ok_or_else(|| field.fault(wanted))
+        time.and_then(|(whole, part)| whole.checked_add(part)).map(Nanos).ok_or_else(|| field.error(wanted))
     }
 
     /// Parses one of these words.
@@ -132,34 +132,34 @@ impl<'l> Fields<'l> {
         &mut self,
         wanted: &'static str,
         words: &[(&[u8], T)],
-    ) -> Result<T, Fault<'l>> {
+    ) -> Result<T, FieldError<'l>> {
         let field = self.next(wanted)?;
         let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(field.text));
-        found.map(|(_, meaning)| *meaning).ok_or_else(|| field.fault(wanted))
+        found.map(|(_, meaning)| *meaning).ok_or_else(|| field.error(wanted))
     }
 
     /// Checks that nothing follows.
-    pub(crate) fn end(&mut self) -> Result<(), Fault<'l>> {
+    pub(crate) fn end(&mut self) -> Result<(), FieldError<'l>> {
         match self.next("anything") {
-            Ok(field) => Err(field.fault("the line's end")),
+            Ok(field) => Err(field.error("the line's end")),
             Err(_) => Ok(()),
         }
     }
 
     /// Returns the text from a field to the end of the last one.
-    pub(crate) fn since(&self, first: Field<'l>) -> &'l [u8] {
+    pub(crate) fn text_from(&self, first: Field<'l>) -> &'l [u8] {
         &self.line[first.start..(self.at - 1).min(self.line.len())]
     }
 }
 
 impl<'l> Field<'l> {
     /// Parses the field as a whole number, in units of `unit`.
-    fn number(self, wanted: &'static str, unit: u64) -> Result<u64, Fault<'l>> {
-        decimal(self.text).and_then(|n| n.checked_mul(unit)).ok_or_else(|| self.fault(wanted))
+    fn number(self, wanted: &'static str, unit: u64) -> Result<u64, FieldError<'l>> {
+        decimal(self.text).and_then(|n| n.checked_mul(unit)).ok_or_else(|| self.error(wanted))
     }
 
-    pub(crate) fn fault(self, wanted: &'static str) -> Fault<'l> {
-        Fault { column: self.start + 1, wanted, found: self.text }
+    pub(crate) fn error(self, wanted: &'static str) -> FieldError<'l> {
+        FieldError { column: self.start + 1, wanted, found: self.text }
     }
 }
 
@@ -266,18 +266,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn fields_are_parted_by_commas_or_blanks() {
+    fn fields_split_at_commas_or_blanks() {
         let mut fields = Fields::new(b"a, b,,c", Separator::Comma);
         assert_eq!(fields.next("x").unwrap().text, b"a");
         assert_eq!(fields.next("x").unwrap().text, b"b");
-        assert_eq!(fields.next("x").unwrap_err(), Fault { column: 6, wanted: "x", found: b"" });
+        assert_eq!(fields.next("x").unwrap_err(), FieldError { column: 6, wanted: "x", found: b"" });
         assert_eq!(fields.next("x").unwrap().text, b"c");
         assert_eq!(fields.next("x").unwrap_err().column, 8);
         assert!(fields.end().is_ok());
         let mut fields = Fields::new(b"  a \t b ", Separator::Blanks);
         let first = fields.next("x").unwrap();
         assert_eq!(fields.next("x").unwrap().text, b"b");
-        assert_eq!(fields.since(first), b"a \t b");
+        assert_eq!(fields.text_from(first), b"a \t b");
         assert!(fields.end().is_ok());
     }
 
@@ -315,7 +315,7 @@ mod tests {
         /// Digits are parsed as by the standard library, which also allows a sign, whatever precedes and
         /// follows them.
         #[test]
-        fn digits_make_the_number_they_mean(
+        fn digits_parse_like_std(
             text in "[0-9]{0,22}|[0-9/:+-]{1,17}|[ -~]{8,9}",
             n: u64,
             behind in "(,[ -~]{0,9})?",

@@ -5,14 +5,14 @@ mod columns;
 mod detect;
 mod text;
 
-use crate::fields::{Fault, Fields, Number, Separator};
-use crate::record::BELOW;
+use crate::fields::{FieldError, Fields, Number, Separator};
+use crate::record::VALID_RANGE;
 use columns::Columns;
 use std::borrow::Cow;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
 pub use columns::DescriptionError;
-pub(crate) use detect::{Detected, SAMPLE, detect, is_comment, is_names};
+pub(crate) use detect::{Detected, SAMPLE, detect, is_column_heading, is_comment};
 
 /// A trace format.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Format {
     pub about: &'static str,
     /// Whether it has arrival times.
     pub timed: bool,
-    pub(crate) shape: Shape,
+    pub(crate) encoding: Encoding,
     /// Parses the response time of a line or record, if the format has one.
     pub(crate) response: Option<ParseResponse>,
 }
@@ -33,30 +33,30 @@ pub(crate) type ParseResponse = fn(&[u8]) -> Option<Nanos>;
 
 /// Structure of a format.
 #[derive(Clone, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum Encoding {
     /// Lines, with an optional heading that identifies the format.
     Lines { heading: Option<&'static [u8]>, separator: Separator, parse: ParseLine },
     /// Lines with described columns.
     Columns(Columns),
     /// Binary records of at most this length.
-    Records { longest: usize, known: fn(&[u8]) -> bool, parse: ParseRecord },
+    Records { longest: usize, is_match: fn(&[u8]) -> bool, parse: ParseRecord },
     /// weir's own format.
     Chunks,
 }
 
 /// Meaning of a line or record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Said<'l> {
+pub(crate) enum LineMeaning<'l> {
     Request(Line<'l>),
     /// A request, and a delay of everything that follows.
-    Then(Line<'l>, Nanos),
+    RequestAndDelay(Line<'l>, Nanos),
     /// A delay of everything that follows.
-    Wait(Nanos),
+    Delay(Nanos),
     /// Nothing to replay: the completion of a request, or another event.
-    Nothing,
+    NoRequest,
 }
 
-pub(crate) type Parsed<'l> = Result<Said<'l>, Fault<'l>>;
+pub(crate) type Parsed<'l> = Result<LineMeaning<'l>, FieldError<'l>>;
 type ParseLine = for<'l> fn(&mut Fields<'l>) -> Parsed<'l>;
 /// Parses a record from the next bytes, which are as long as the longest record or all that remain: returns
 /// the record's length and meaning.
@@ -77,8 +77,8 @@ pub(crate) struct Line<'l> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name<'l> {
     Text(&'l [u8]),
-    /// The name [`ONLY`].
-    Only,
+    /// The name [`SINGLE_DISK`].
+    SingleDisk,
     /// A Linux device number, with 20 bits of minor number.
     Device(u32),
 }
@@ -95,13 +95,13 @@ impl Format {
             name: Cow::Borrowed(name),
             about,
             timed: true,
-            shape: Shape::Lines { heading, separator, parse },
+            encoding: Encoding::Lines { heading, separator, parse },
             response: None,
         }
     }
 
     const fn chunks(name: &'static str, about: &'static str) -> Self {
-        Self { name: Cow::Borrowed(name), about, timed: true, shape: Shape::Chunks, response: None }
+        Self { name: Cow::Borrowed(name), about, timed: true, encoding: Encoding::Chunks, response: None }
     }
 
     const fn records(
@@ -115,34 +115,34 @@ impl Format {
             name: Cow::Borrowed(name),
             about,
             timed: true,
-            shape: Shape::Records { longest, known, parse },
+            encoding: Encoding::Records { longest, is_match: known, parse },
             response: None,
         }
     }
 
-    const fn responding(mut self, response: ParseResponse) -> Self {
+    const fn with_response(mut self, response: ParseResponse) -> Self {
         self.response = Some(response);
         self
     }
 
     /// Reports whether it has response times: see [`Reader::with_responses`](crate::Reader::with_responses).
-    pub const fn tells_responses(&self) -> bool {
-        match &self.shape {
-            Shape::Columns(columns) => columns.tells_responses(),
+    pub const fn has_response_times(&self) -> bool {
+        match &self.encoding {
+            Encoding::Columns(columns) => columns.has_response_times(),
             _ => self.response.is_some(),
         }
     }
 
     /// Returns the response time of a line or record.
     pub(crate) fn response(&self, line: &[u8]) -> Option<Nanos> {
-        match (&self.shape, self.response) {
-            (Shape::Columns(columns), _) => columns.response(&mut Fields::new(line, columns.separator)),
+        match (&self.encoding, self.response) {
+            (Encoding::Columns(columns), _) => columns.response(&mut Fields::new(line, columns.separator)),
             (_, Some(response)) => response(line),
             _ => None,
         }
     }
 
-    const fn untimed(mut self) -> Self {
+    const fn without_times(mut self) -> Self {
         self.timed = false;
         self
     }
@@ -161,7 +161,7 @@ impl Format {
             Some((kind, columns)) => Columns::format(name, kind, columns),
             None => format(name)
                 .cloned()
-                .ok_or_else(|| DescriptionError::Unknown { name: name.into(), known: known() }),
+                .ok_or_else(|| DescriptionError::UnknownFormat { name: name.into(), known: format_names() }),
         }
     }
 }
@@ -176,7 +176,7 @@ pub static FORMATS: &[Format] = &[
         Separator::Comma,
         text::msr,
     )
-    .responding(text::msr_response),
+    .with_response(text::msr_response),
     Format::lines(
         "vscsi",
         "CloudPhysics CSV: version, time (us), SCSI operation (hex), size, first sector",
@@ -191,7 +191,7 @@ pub static FORMATS: &[Format] = &[
         Separator::Comma,
         text::systor,
     )
-    .responding(text::systor_response),
+    .with_response(text::systor_response),
     Format::lines(
         "hpl",
         "HP Labs CSV: time (us), disk, start (256 B), size, R/W, and more",
@@ -199,7 +199,7 @@ pub static FORMATS: &[Format] = &[
         Separator::Comma,
         text::hpl,
     )
-    .responding(text::hpl_response),
+    .with_response(text::hpl_response),
     Format::lines(
         "tencent",
         "Tencent block storage CSV: time (s), first sector, sectors, 0 read/1 write, volume",
@@ -214,7 +214,7 @@ pub static FORMATS: &[Format] = &[
         Separator::Comma,
         text::fio_latency,
     )
-    .responding(text::fio_latency_response),
+    .with_response(text::fio_latency_response),
     Format::lines(
         "replayed",
         "replayed CSV: time (ms), latency (us), 1 read/0 write, size, offset, submitted (ms), done",
@@ -222,7 +222,7 @@ pub static FORMATS: &[Format] = &[
         Separator::Comma,
         text::replayed,
     )
-    .responding(text::replayed_response),
+    .with_response(text::replayed_response),
     Format::lines(
         "mqsim",
         "MQSim, SSDsim: time (ns), disk, first sector, sectors, 1 read/0 write",
@@ -251,7 +251,7 @@ pub static FORMATS: &[Format] = &[
         Separator::Blanks,
         text::disksim_validate,
     )
-    .responding(text::disksim_validate_response),
+    .with_response(text::disksim_validate_response),
     Format::lines(
         "blkev",
         "blktrace events: process, D/C, operation, offset, size, time (s), gap, synchronous",
@@ -266,7 +266,7 @@ pub static FORMATS: &[Format] = &[
         Separator::Blanks,
         text::arc_pages,
     )
-    .untimed(),
+    .without_times(),
     Format::lines(
         "arc",
         "ARC references: first sector, sectors, an ignored number, the request's number; no times",
@@ -274,7 +274,7 @@ pub static FORMATS: &[Format] = &[
         Separator::Blanks,
         text::arc,
     )
-    .untimed(),
+    .without_times(),
     Format::lines(
         "spc",
         "UMass, SPC: storage unit, first sector, size, R/W, time (s)",
@@ -325,7 +325,7 @@ pub static FORMATS: &[Format] = &[
         binary::blktrace,
     ),
     Format::records("vscsi-2", "CloudPhysics, binary, version 2", 40, binary::is_vscsi_2, binary::vscsi_2)
-        .responding(binary::vscsi_2_response),
+        .with_response(binary::vscsi_2_response),
     Format::records("vscsi-1", "CloudPhysics, binary, version 1", 32, binary::is_vscsi_1, binary::vscsi_1),
     Format::records(
         "oracle",
@@ -341,7 +341,7 @@ pub static FORMATS: &[Format] = &[
         binary::is_pages_32,
         binary::pages_32,
     )
-    .untimed(),
+    .without_times(),
 ];
 
 /// Name of the format of bare page numbers.
@@ -353,15 +353,15 @@ pub fn format(name: &str) -> Option<&'static Format> {
 }
 
 /// Returns the names of all formats, separated by commas.
-pub(crate) fn known() -> String {
+pub(crate) fn format_names() -> String {
     FORMATS.iter().map(|format| &format.name[..]).collect::<Vec<_>>().join(", ")
 }
 
 impl Format {
     /// Reports whether the line is the format's heading.
     pub(crate) fn is_heading(&self, line: &[u8]) -> bool {
-        match &self.shape {
-            Shape::Lines { heading: Some(heading), .. } => line.trim_ascii().eq_ignore_ascii_case(heading),
+        match &self.encoding {
+            Encoding::Lines { heading: Some(heading), .. } => line.trim_ascii().eq_ignore_ascii_case(heading),
             _ => false,
         }
     }
@@ -374,19 +374,19 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
 /// Name of the disk of a trace with one disk.
-pub(crate) const ONLY: &[u8] = b"0";
+pub(crate) const SINGLE_DISK: &[u8] = b"0";
 
 fn request<'l>(at: Nanos, disk: &'l [u8], op: Op, offset: Number<'l>, len: Number<'l>) -> Parsed<'l> {
     let line =
         Line { at, disk: Name::Text(disk), op, offset: VolumeOffset(offset.value), len: Bytes(len.value) };
-    said(line, || offset.field.fault(BELOW))
+    valid_request(line, || offset.field.error(VALID_RANGE))
 }
 
 /// Returns the request of a line, if its range is valid.
-fn said<'l>(line: Line<'l>, fault: impl FnOnce() -> Fault<'l>) -> Parsed<'l> {
+fn valid_request<'l>(line: Line<'l>, fault: impl FnOnce() -> FieldError<'l>) -> Parsed<'l> {
     // Volume addresses have 63 bits, so the sum of an offset and a length never overflows.
     if line.offset.0.checked_add(line.len.0).is_none_or(|end| end > i64::MAX as u64) {
         return Err(fault());
     }
-    Ok(if line.len.0 == 0 { Said::Nothing } else { Said::Request(line) })
+    Ok(if line.len.0 == 0 { LineMeaning::NoRequest } else { LineMeaning::Request(line) })
 }

@@ -30,30 +30,30 @@
 //!
 //! [`Writer`] writes records in another format.
 //!
-//! [`Reader::within`] selects a time span and [`Reader::numbered`] records by number; [`seek()`] and
-//! [`seek_number`] find them in a trace in weir's own format without reading the rest.
+//! [`Reader::select_span`] selects a time span and [`Reader::select_numbers`] records by number; [`seek()`]
+//! and [`seek_number`] find them in a trace in weir's own format without reading the rest.
 //!
 //! The crate is pure: it opens no file.
 #![forbid(unsafe_code)]
 
 mod chunk;
+mod compress;
+mod decompress;
 mod error;
 mod fields;
 mod formats;
 mod input;
-mod pack;
 mod reader;
 mod record;
 mod seek;
 mod trace;
-mod unpack;
 mod writer;
 
-pub use error::{Found, TraceError};
+pub use compress::MaybeGzip;
+pub use error::{Excerpt, TraceError};
 pub use formats::{DescriptionError, FORMATS, Format, format};
-pub use pack::Packing;
 pub use reader::Reader;
 pub use record::{Disk, Record, Span};
-pub use seek::{Part, Rest, seek, seek_number};
+pub use seek::{SpanInput, SuffixInput, seek, seek_number};
 pub use trace::{OddSizes, Tally, Trace};
-pub use writer::{WriteError, Writer, tells_disks, writable};
+pub use writer::{WriteError, Writer, represents_disks, writable};

@@ -1,14 +1,15 @@
 //! Reads records from a trace, one after the other.
 
-use crate::chunk::{self, BODY_MAX, HEAD, MAGIC};
-use crate::fields::{Fault, Fields};
+use crate::chunk::{self, BODY_MAX, LENGTH_FIELD_SIZE, MAGIC};
+use crate::decompress::decompress;
+use crate::fields::{FieldError, Fields};
 use crate::formats::{
-    Detected, Format, Line, Name, ONLY, ParseRecord, SAMPLE, Said, Shape, detect, is_comment, is_names, known,
+    Detected, Encoding, Format, Line, LineMeaning, Name, ParseRecord, SAMPLE, SINGLE_DISK, detect,
+    format_names, is_column_heading, is_comment,
 };
 use crate::input::{Input, LINE_MAX, Next};
 use crate::record::{Disk, Record, Span};
-use crate::unpack::unpack;
-use crate::{Found, TraceError};
+use crate::{Excerpt, TraceError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::BufRead;
@@ -18,8 +19,8 @@ use weir_model::Nanos;
 /// Reads a trace: an iterator of [`Record`]s in file order.
 ///
 /// A malformed line is an error, after which iteration continues with the next line; the iterator ends after
-/// [`TraceError::Cut`]. Memory is constant. If the format was given, a line or binary record is returned as
-/// soon as it has arrived.
+/// [`TraceError::Truncated`]. Memory is constant. If the format was given, a line or binary record is
+/// returned as soon as it has arrived.
 ///
 /// ```
 /// let text = "0.000 0 4096 512 1\n1.500 0 8192 512 0\n";
@@ -35,13 +36,13 @@ pub struct Reader<'a> {
     chunk: Vec<Record>,
     ended: bool,
     /// The selected disk, if there is one, and for each disk seen whether it is the selected one.
-    only: Option<(String, Vec<bool>)>,
+    selected_disk: Option<(String, Vec<bool>)>,
     /// The selected time span, if there is one, and the time of the trace's first record once it is known.
-    within: Option<(Span, Option<Nanos>)>,
+    selected_span: Option<(Span, Option<Nanos>)>,
     /// The selected record numbers, if any, and the number of the next record.
-    numbers: Option<(Range<u64>, u64)>,
+    selected_numbers: Option<(Range<u64>, u64)>,
     /// Number of records outside the selection so far.
-    unwanted: u64,
+    unselected: u64,
     /// Number of chunks of weir's own format so far.
     chunks: u64,
     /// Why the detected format may be wrong.
@@ -61,10 +62,10 @@ struct Parser {
     disks: Vec<DiskName>,
     numbers: BTreeMap<Box<[u8]>, usize>,
     /// Disk of the last record.
-    last: usize,
+    last_disk: usize,
     /// Sum of the trace's delays so far.
-    waited: Nanos,
-    left_out: u64,
+    total_delay: Nanos,
+    skipped: u64,
     /// Whether response times are read, and that of the last record.
     responses: bool,
     response: Option<Nanos>,
@@ -78,10 +79,10 @@ enum DiskName {
 }
 
 impl DiskName {
-    fn is(&self, name: Name<'_>) -> bool {
+    fn matches(&self, name: Name<'_>) -> bool {
         match (self, name) {
             (Self::Text(own), Name::Text(name)) => own == name,
-            (Self::Text(own), Name::Only) => own == ONLY,
+            (Self::Text(own), Name::SingleDisk) => own == SINGLE_DISK,
             (Self::Device(own), Name::Device(name)) => *own == name,
             _ => false,
         }
@@ -108,11 +109,11 @@ impl<'a> Reader<'a> {
         format: Option<&Format>,
     ) -> Result<Self, TraceError> {
         let trace = trace.into();
-        let mut input = Input::new(unpack(&trace, input)?);
+        let mut input = Input::new(decompress(&trace, input)?);
         let sample = input.peek(if format.is_some() { 1 } else { SAMPLE });
         if sample.is_empty() || (format.is_none() && sample.trim_ascii().is_empty()) {
             return Err(match input.error() {
-                Some(error) => TraceError::Cut { trace, line: 0, unit: "line", why: error.to_string() },
+                Some(error) => TraceError::Truncated { trace, line: 0, unit: "line", why: error.to_string() },
                 None => TraceError::Empty { trace },
             });
         }
@@ -122,10 +123,10 @@ impl<'a> Reader<'a> {
         };
         let Some(Detected { format, note }) = detected else {
             let first = sample.split(|byte| *byte == b'\n').next().unwrap_or_default();
-            let found = Found::new(first);
+            let found = Excerpt::new(first);
             return Err(match input.error() {
-                Some(error) => TraceError::Cut { trace, line: 0, unit: "line", why: error.to_string() },
-                None => TraceError::UnknownFormat { trace, found, known: known() },
+                Some(error) => TraceError::Truncated { trace, line: 0, unit: "line", why: error.to_string() },
+                None => TraceError::UnknownFormat { trace, found, known: format_names() },
             });
         };
         let parser = Parser {
@@ -134,9 +135,9 @@ impl<'a> Reader<'a> {
             line: 0,
             disks: Vec::new(),
             numbers: BTreeMap::new(),
-            last: 0,
-            waited: Nanos(0),
-            left_out: 0,
+            last_disk: 0,
+            total_delay: Nanos(0),
+            skipped: 0,
             responses: false,
             response: None,
         };
@@ -145,10 +146,10 @@ impl<'a> Reader<'a> {
             parser,
             chunk: Vec::new(),
             ended: false,
-            only: None,
-            within: None,
-            numbers: None,
-            unwanted: 0,
+            selected_disk: None,
+            selected_span: None,
+            selected_numbers: None,
+            unselected: 0,
             chunks: 0,
             note,
         })
@@ -157,7 +158,7 @@ impl<'a> Reader<'a> {
     /// Enables [response times](Self::response), if the format has them: each line is then parsed twice.
     #[must_use]
     pub fn with_responses(mut self) -> Self {
-        self.parser.responses = self.parser.format.tells_responses();
+        self.parser.responses = self.parser.format.has_response_times();
         self
     }
 
@@ -175,54 +176,54 @@ impl<'a> Reader<'a> {
 
     /// Selects the records of the disk of this name.
     #[must_use]
-    pub fn only(self, disk: impl Into<String>) -> Self {
-        Self { only: Some((disk.into(), Vec::new())), ..self }
+    pub fn select_disk(self, disk: impl Into<String>) -> Self {
+        Self { selected_disk: Some((disk.into(), Vec::new())), ..self }
     }
 
     /// Selects the records within a time span, counted from `first`: the time of the trace's first record, if
     /// this is only a [part](crate::seek()) of it.
     #[must_use]
-    pub fn within(self, span: Span, first: Option<Nanos>) -> Self {
-        Self { within: Some((span, first)), ..self }
+    pub fn select_span(self, span: Span, first: Option<Nanos>) -> Self {
+        Self { selected_span: Some((span, first)), ..self }
     }
 
     /// Selects records by number, counted from 0 in file order over all disks and times; the first `before`
     /// records are not in the input, if it is only the [rest](crate::seek_number) of a trace. Iteration ends
     /// after the last selected one.
     #[must_use]
-    pub fn numbered(self, numbers: Range<u64>, before: u64) -> Self {
-        Self { numbers: Some((numbers, before)), ..self }
+    pub fn select_numbers(self, numbers: Range<u64>, before: u64) -> Self {
+        Self { selected_numbers: Some((numbers, before)), ..self }
     }
 
-    fn is_wanted(&mut self, record: &Record) -> bool {
-        if let Some((numbers, next)) = &mut self.numbers {
+    fn is_selected(&mut self, record: &Record) -> bool {
+        if let Some((numbers, next)) = &mut self.selected_numbers {
             let number = *next;
             *next += 1;
             if !numbers.contains(&number) {
                 return false;
             }
         }
-        if let Some((span, first)) = &mut self.within
-            && !span.has(record.at.since(*first.get_or_insert(record.at)))
+        if let Some((span, first)) = &mut self.selected_span
+            && !span.contains(record.at.since(*first.get_or_insert(record.at)))
         {
             return false;
         }
         let disk = record.disk;
-        let Some((name, known)) = &mut self.only else { return true };
+        let Some((name, known)) = &mut self.selected_disk else { return true };
         let names = self.parser.disks.iter().skip(known.len()).map(|other| other.to_string() == *name);
         known.extend(names);
         known.get(disk.0 as usize).is_some_and(|is_it| *is_it)
     }
 
     /// Returns the next record of any disk.
-    fn next_of_all(&mut self) -> Option<Result<Record, TraceError>> {
+    fn next_unfiltered(&mut self) -> Option<Result<Record, TraceError>> {
         if self.ended {
             return None;
         }
-        match self.parser.format.shape {
-            Shape::Records { longest, parse, .. } => self.next_of_bytes(longest, parse),
-            Shape::Lines { .. } | Shape::Columns(_) => self.next_line(),
-            Shape::Chunks => self.next_of_chunks(),
+        match self.parser.format.encoding {
+            Encoding::Records { longest, parse, .. } => self.next_binary_record(longest, parse),
+            Encoding::Lines { .. } | Encoding::Columns(_) => self.next_line(),
+            Encoding::Chunks => self.next_chunk_record(),
         }
     }
 
@@ -243,8 +244,8 @@ impl<'a> Reader<'a> {
 
     /// Returns the number of valid lines so far without a request to replay: completions, operations without
     /// data, empty lines.
-    pub fn left_out(&self) -> u64 {
-        self.parser.left_out
+    pub fn skipped(&self) -> u64 {
+        self.parser.skipped
     }
 
     /// Returns the number of lines, or binary records, read so far.
@@ -253,16 +254,16 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the number of valid records so far outside the selected disk or span.
-    pub fn unwanted(&self) -> u64 {
-        self.unwanted
+    pub fn unselected(&self) -> u64 {
+        self.unselected
     }
 
     /// Returns the error for a trace without records.
-    pub fn nothing(&self) -> TraceError {
+    pub fn no_requests_error(&self) -> TraceError {
         let trace = self.name().to_owned();
-        match (&self.within, &self.numbers) {
-            (_, Some(_)) => TraceError::NoneInSpan { trace },
-            (Some(_), _) if self.unwanted > 0 => TraceError::NoneInSpan { trace },
+        match (&self.selected_span, &self.selected_numbers) {
+            (_, Some(_)) => TraceError::EmptySelection { trace },
+            (Some(_), _) if self.unselected > 0 => TraceError::EmptySelection { trace },
             _ => TraceError::Empty { trace },
         }
     }
@@ -281,13 +282,13 @@ impl<'a> Reader<'a> {
         let Self { input, parser, ended, .. } = self;
         let why = loop {
             match input.next_line() {
-                Next::Line(line) => match parser.take_line(line) {
+                Next::Line(line) => match parser.parse_line(line) {
                     None => {}
                     found => return found,
                 },
                 Next::Last(line) => {
                     *ended = true;
-                    match parser.take_line(line) {
+                    match parser.parse_line(line) {
                         Some(Err(_)) => {
                             parser.line -= 1;
                             break "its last line is not whole".to_owned();
@@ -304,18 +305,19 @@ impl<'a> Reader<'a> {
             }
         };
         *ended = true;
-        Some(Err(parser.cut(why)))
+        Some(Err(parser.truncation_error(why)))
     }
 
     /// Appends the next records: at least one, and more if binary records are already available. Returns
     /// `None` at the end. Records and errors are those of the iterator.
     pub fn next_batch(&mut self, records: &mut Vec<Record>) -> Option<Result<(), TraceError>> {
-        let is_all = self.only.is_none() && self.within.is_none() && self.numbers.is_none();
+        let is_all =
+            self.selected_disk.is_none() && self.selected_span.is_none() && self.selected_numbers.is_none();
         if is_all
             && !self.ended
             && !self.parser.responses
-            && let Shape::Records { longest, parse, .. } = self.parser.format.shape
-            && self.batch_of_bytes(longest, parse, records)
+            && let Encoding::Records { longest, parse, .. } = self.parser.format.encoding
+            && self.append_binary_batch(longest, parse, records)
         {
             return Some(Ok(()));
         }
@@ -323,9 +325,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Appends the completely available binary records; returns whether there was one.
-    fn batch_of_bytes(&mut self, longest: usize, parse: ParseRecord, records: &mut Vec<Record>) -> bool {
+    fn append_binary_batch(&mut self, longest: usize, parse: ParseRecord, records: &mut Vec<Record>) -> bool {
         let Self { input, parser, .. } = self;
-        let (bytes, before) = (input.ready(usize::MAX), records.len());
+        let (bytes, before) = (input.available(usize::MAX), records.len());
         let mut at = 0;
         while at + longest <= bytes.len() && records.len() - before < BATCH {
             let (len, Ok(said)) = parse(&bytes[at..at + longest]) else { break };
@@ -339,15 +341,19 @@ impl<'a> Reader<'a> {
 
     /// Returns the next record of a binary format. Reading ends at an invalid record, because the start of
     /// the next one is unknown.
-    fn next_of_bytes(&mut self, longest: usize, parse: ParseRecord) -> Option<Result<Record, TraceError>> {
+    fn next_binary_record(
+        &mut self,
+        longest: usize,
+        parse: ParseRecord,
+    ) -> Option<Result<Record, TraceError>> {
         let Self { input, parser, ended, .. } = self;
         loop {
             // Only available bytes are used, so a live recording gets a record as soon as it arrives.
-            let bytes = input.ready(longest);
+            let bytes = input.available(longest);
             if bytes.is_empty() {
                 *ended = true;
                 let why = input.error()?.to_string();
-                return Some(Err(parser.cut(why)));
+                return Some(Err(parser.truncation_error(why)));
             }
             let (len, parsed) = parse(bytes);
             match parsed {
@@ -362,14 +368,16 @@ impl<'a> Reader<'a> {
                         return record.map(Ok);
                     }
                 }
-                Err(Fault { wanted, found, .. }) => {
-                    let (is_short, found) = (bytes.len() < longest, Found::bytes(found));
-                    if is_short && input.wait_for_more() {
+                Err(FieldError { wanted, found, .. }) => {
+                    let (is_short, found) = (bytes.len() < longest, Excerpt::bytes(found));
+                    if is_short && input.read_more() {
                         continue;
                     }
                     *ended = true;
-                    let why = format!("at byte {}, {wanted} expected, {found} found", input.taken());
-                    return Some(Err(parser.cut(input.error().map_or(why, ToString::to_string))));
+                    let why = format!("at byte {}, {wanted} expected, {found} found", input.consumed());
+                    return Some(
+                        Err(parser.truncation_error(input.error().map_or(why, ToString::to_string))),
+                    );
                 }
             }
         }
@@ -378,17 +386,17 @@ impl<'a> Reader<'a> {
 
 impl Reader<'_> {
     /// Returns the next record of weir's own format.
-    fn next_of_chunks(&mut self) -> Option<Result<Record, TraceError>> {
+    fn next_chunk_record(&mut self) -> Option<Result<Record, TraceError>> {
         if self.chunk.is_empty() {
             match self.next_chunk() {
                 Ok(()) => self.chunk.reverse(),
                 Err(why) => {
                     self.ended = true;
-                    let (chunk, at) = (self.chunks + 1, self.input.taken());
+                    let (chunk, at) = (self.chunks + 1, self.input.consumed());
                     let why = why.map(|why| {
                         format!("in chunk {chunk}, which begins at byte {at} of what is unpacked: {why}")
                     });
-                    return why.map(|why| Err(self.parser.cut(why)));
+                    return why.map(|why| Err(self.parser.truncation_error(why)));
                 }
             }
         }
@@ -408,7 +416,7 @@ impl Reader<'_> {
             }
             input.skip(MAGIC.len());
         }
-        let Some(head) = input.peek(HEAD).first_chunk::<HEAD>().copied() else {
+        let Some(head) = input.peek(LENGTH_FIELD_SIZE).first_chunk::<LENGTH_FIELD_SIZE>().copied() else {
             let is_end = input.peek(1).is_empty();
             return Err(input
                 .error()
@@ -420,14 +428,14 @@ impl Reader<'_> {
         if len == 0 || len > BODY_MAX {
             return Err(Some(format!("a chunk of 1 to {BODY_MAX} bytes expected, one of {len} found")));
         }
-        if input.peek(HEAD + len).len() < HEAD + len {
+        if input.peek(LENGTH_FIELD_SIZE + len).len() < LENGTH_FIELD_SIZE + len {
             let why = input.error().map_or("its last chunk is not whole".into(), ToString::to_string);
             return Err(Some(why));
         }
-        let body = &input.peek(HEAD + len)[HEAD..];
+        let body = &input.peek(LENGTH_FIELD_SIZE + len)[LENGTH_FIELD_SIZE..];
         let known = |name: &[u8]| Disk(parser.disk(Name::Text(name)) as u32);
         chunk::decode(body, chunk, known).map_err(|wanted| Some(format!("{wanted} expected")))?;
-        input.skip(HEAD + len);
+        input.skip(LENGTH_FIELD_SIZE + len);
         self.chunks += 1;
         Ok(())
     }
@@ -438,12 +446,12 @@ impl Iterator for Reader<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if self.numbers.as_ref().is_some_and(|(numbers, next)| *next >= numbers.end) {
+            if self.selected_numbers.as_ref().is_some_and(|(numbers, next)| *next >= numbers.end) {
                 return None;
             }
-            let next = self.next_of_all();
+            let next = self.next_unfiltered();
             match next {
-                Some(Ok(record)) if !self.is_wanted(&record) => self.unwanted += 1,
+                Some(Ok(record)) if !self.is_selected(&record) => self.unselected += 1,
                 other => return other,
             }
         }
@@ -452,16 +460,16 @@ impl Iterator for Reader<'_> {
 
 impl Parser {
     /// Parses one line; returns `None` if it has no request.
-    fn take_line(&mut self, line: &[u8]) -> Option<Result<Record, TraceError>> {
+    fn parse_line(&mut self, line: &[u8]) -> Option<Result<Record, TraceError>> {
         self.line += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.iter().all(u8::is_ascii_whitespace) || (self.line == 1 && self.format.is_heading(line)) {
             return None;
         }
-        let parsed = match &self.format.shape {
-            Shape::Lines { separator, parse, .. } => parse(&mut Fields::new(line, *separator)),
-            Shape::Columns(columns) => columns.parse(&mut Fields::new(line, columns.separator)),
-            Shape::Records { .. } | Shape::Chunks => return None,
+        let parsed = match &self.format.encoding {
+            Encoding::Lines { separator, parse, .. } => parse(&mut Fields::new(line, *separator)),
+            Encoding::Columns(columns) => columns.parse(&mut Fields::new(line, columns.separator)),
+            Encoding::Records { .. } | Encoding::Chunks => return None,
         };
         match parsed {
             Ok(said) => {
@@ -471,34 +479,34 @@ impl Parser {
                 self.record(said).map(Ok)
             }
             Err(_) if is_comment(line) => {
-                self.left_out += 1;
+                self.skipped += 1;
                 None
             }
             // A line of column names is not a malformed line.
-            Err(_) if self.line == 1 && matches!(self.format.shape, Shape::Columns(_)) => None,
-            Err(_) if self.disks.is_empty() && is_names(line) => None,
+            Err(_) if self.line == 1 && matches!(self.format.encoding, Encoding::Columns(_)) => None,
+            Err(_) if self.disks.is_empty() && is_column_heading(line) => None,
             Err(fault) => Some(Err(TraceError::Line {
                 trace: self.trace.clone(),
                 line: self.line,
                 column: fault.column,
                 wanted: fault.wanted,
-                found: Found::new(fault.found),
+                found: Excerpt::new(fault.found),
                 format: self.format.name.clone().into_owned(),
             })),
         }
     }
 
     #[inline]
-    fn record(&mut self, said: Said<'_>) -> Option<Record> {
-        match said {
-            Said::Request(line) => return Some(self.request(line)),
-            Said::Then(line, gap) => {
+    fn record(&mut self, meaning: LineMeaning<'_>) -> Option<Record> {
+        match meaning {
+            LineMeaning::Request(line) => return Some(self.request(line)),
+            LineMeaning::RequestAndDelay(line, gap) => {
                 let record = self.request(line);
-                self.waited = Nanos(self.waited.0.saturating_add(gap.0));
+                self.total_delay = Nanos(self.total_delay.0.saturating_add(gap.0));
                 return Some(record);
             }
-            Said::Wait(time) => self.waited = Nanos(self.waited.0.saturating_add(time.0)),
-            Said::Nothing => self.left_out += 1,
+            LineMeaning::Delay(time) => self.total_delay = Nanos(self.total_delay.0.saturating_add(time.0)),
+            LineMeaning::NoRequest => self.skipped += 1,
         }
         None
     }
@@ -506,18 +514,18 @@ impl Parser {
     #[inline]
     fn request(&mut self, line: Line<'_>) -> Record {
         let Line { at, disk: name, op, offset, len } = line;
-        if self.disks.get(self.last).is_none_or(|last| !last.is(name)) {
-            self.last = self.disk(name);
+        if self.disks.get(self.last_disk).is_none_or(|last| !last.matches(name)) {
+            self.last_disk = self.disk(name);
         }
-        let at = Nanos(at.0.saturating_add(self.waited.0));
-        Record { at, disk: Disk(self.last as u32), op, offset, len }
+        let at = Nanos(at.0.saturating_add(self.total_delay.0));
+        Record { at, disk: Disk(self.last_disk as u32), op, offset, len }
     }
 
     /// Returns the index of a disk, adding it if it is new.
     fn disk(&mut self, name: Name<'_>) -> usize {
         let new = self.disks.len();
         match name {
-            Name::Only => return self.disk(Name::Text(ONLY)),
+            Name::SingleDisk => return self.disk(Name::Text(SINGLE_DISK)),
             Name::Text(text) => {
                 if let Some(number) = self.numbers.get(text) {
                     return *number;
@@ -526,7 +534,7 @@ impl Parser {
                 self.disks.push(DiskName::Text(text.to_vec()));
             }
             Name::Device(number) => {
-                if let Some(known) = self.disks.iter().position(|known| known.is(name)) {
+                if let Some(known) = self.disks.iter().position(|known| known.matches(name)) {
                     return known;
                 }
                 self.disks.push(DiskName::Device(number));
@@ -535,12 +543,12 @@ impl Parser {
         new
     }
 
-    fn cut(&self, why: String) -> TraceError {
-        let unit = match self.format.shape {
-            Shape::Lines { .. } | Shape::Columns(_) => "line",
-            Shape::Records { .. } | Shape::Chunks => "record",
+    fn truncation_error(&self, why: String) -> TraceError {
+        let unit = match self.format.encoding {
+            Encoding::Lines { .. } | Encoding::Columns(_) => "line",
+            Encoding::Records { .. } | Encoding::Chunks => "record",
         };
-        TraceError::Cut { trace: self.trace.clone(), line: self.line, unit, why }
+        TraceError::Truncated { trace: self.trace.clone(), line: self.line, unit, why }
     }
 }
 

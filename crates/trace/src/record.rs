@@ -3,7 +3,7 @@
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
 /// Requirement on a request's range.
-pub(crate) const BELOW: &str = "a range that ends below 8 EiB";
+pub(crate) const VALID_RANGE: &str = "a range that ends below 8 EiB";
 
 /// A disk of the traced machine: an index into [`Reader::disks`](crate::Reader::disks), in order of first
 /// appearance.
@@ -37,7 +37,7 @@ pub struct Span {
 impl Span {
     /// Reports whether this time is in the span.
     #[inline]
-    pub fn has(self, at: Nanos) -> bool {
+    pub fn contains(self, at: Nanos) -> bool {
         (self.start..self.end).contains(&at)
     }
 }

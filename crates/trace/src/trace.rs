@@ -22,13 +22,13 @@ pub struct Trace {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of valid lines without a request to replay.
-    pub left_out: u64,
+    pub skipped: u64,
     /// Number of malformed lines.
-    pub bad: u64,
+    pub malformed: u64,
     /// The first malformed line.
-    pub first_bad: Option<TraceError>,
+    pub first_malformed: Option<TraceError>,
     /// Where the trace breaks off, if it does.
-    pub cut: Option<TraceError>,
+    pub truncation: Option<TraceError>,
     /// Number of records with an earlier time than their predecessor.
     pub out_of_order: u64,
     /// Why the detected format may be wrong: see [`Reader::note`].
@@ -36,7 +36,7 @@ pub struct Tally {
     /// Records whose sizes are not multiples of 512 bytes.
     pub odd_sizes: OddSizes,
     /// Number of records.
-    good: u64,
+    valid: u64,
     /// Time of the last record.
     last: Nanos,
 }
@@ -119,7 +119,7 @@ impl Tally {
                     tally.count(&record);
                     take(record);
                 }),
-                Err(error) => tally.meet(error, strict)?,
+                Err(error) => tally.record_error(error, strict)?,
             }
         }
         tally.end(reader)?;
@@ -138,7 +138,7 @@ impl Tally {
                     self.count(&record);
                     return Ok(Some(record));
                 }
-                Err(error) => self.meet(error, strict)?,
+                Err(error) => self.record_error(error, strict)?,
             }
         }
         self.end(reader)?;
@@ -148,18 +148,18 @@ impl Tally {
     #[inline]
     fn count(&mut self, record: &Record) {
         self.odd_sizes.count(record);
-        self.out_of_order += u64::from(self.good > 0 && record.at < self.last);
-        (self.good, self.last) = (self.good + 1, record.at);
+        self.out_of_order += u64::from(self.valid > 0 && record.at < self.last);
+        (self.valid, self.last) = (self.valid + 1, record.at);
     }
 
     /// Counts an irregularity.
-    fn meet(&mut self, error: TraceError, strict: bool) -> Result<(), TraceError> {
+    fn record_error(&mut self, error: TraceError, strict: bool) -> Result<(), TraceError> {
         match error {
             error if strict => return Err(error),
-            cut @ TraceError::Cut { .. } => self.cut = Some(cut),
+            cut @ TraceError::Truncated { .. } => self.truncation = Some(cut),
             error => {
-                self.bad += 1;
-                self.first_bad.get_or_insert(error);
+                self.malformed += 1;
+                self.first_malformed.get_or_insert(error);
             }
         }
         Ok(())
@@ -167,42 +167,46 @@ impl Tally {
 
     /// Completes the tally at the end of a trace.
     fn end(&mut self, reader: &Reader<'_>) -> Result<(), TraceError> {
-        self.left_out = reader.left_out();
+        self.skipped = reader.skipped();
         self.doubt = reader.note().map(Into::into);
         let trace = || reader.name().to_owned();
-        match &self.first_bad {
+        match &self.first_malformed {
             // Malformed lines are counted over the whole trace, even if only a part of it is wanted.
-            Some(TraceError::Line { line, .. }) if self.is_mostly_bad(reader) && self.cut.is_some() => {
+            Some(TraceError::Line { line, .. })
+                if self.is_mostly_malformed(reader) && self.truncation.is_some() =>
+            {
                 // Damaged compressed data may unpack to arbitrary lines before it breaks off.
                 let before = *line - 1;
-                Err(match self.cut.clone() {
-                    Some(TraceError::Cut { trace, unit, why, .. }) => {
-                        TraceError::Cut { trace, line: before, unit, why }
+                Err(match self.truncation.clone() {
+                    Some(TraceError::Truncated { trace, unit, why, .. }) => {
+                        TraceError::Truncated { trace, line: before, unit, why }
                     }
-                    other => other.unwrap_or_else(|| reader.nothing()),
+                    other => other.unwrap_or_else(|| reader.no_requests_error()),
                 })
             }
-            Some(first) if self.is_mostly_bad(reader) => {
-                let (bad, lines, first) = (self.bad, reader.lines(), Box::new(first.clone()));
-                Err(TraceError::MostlyBad { trace: trace(), bad, lines, first })
+            Some(first) if self.is_mostly_malformed(reader) => {
+                let (bad, lines, first) = (self.malformed, reader.lines(), Box::new(first.clone()));
+                Err(TraceError::MostlyMalformed { trace: trace(), bad, lines, first })
             }
-            _ if self.good == 0 => Err(self.cut.clone().unwrap_or_else(|| reader.nothing())),
+            _ if self.valid == 0 => {
+                Err(self.truncation.clone().unwrap_or_else(|| reader.no_requests_error()))
+            }
             _ => Ok(()),
         }
     }
 
-    fn is_mostly_bad(&self, reader: &Reader<'_>) -> bool {
-        self.bad > self.good + reader.unwanted()
+    fn is_mostly_malformed(&self, reader: &Reader<'_>) -> bool {
+        self.malformed > self.valid + reader.unselected()
     }
 
     /// Returns notes about data that could not be used as it is, for a trace of which `requests` requests
     /// were used.
     pub fn notes(&self, requests: usize) -> Vec<String> {
-        let mut notes: Vec<_> = self.doubt.iter().cloned().chain(self.odd_sizes.note(self.good)).collect();
-        if let Some(first) = &self.first_bad {
-            notes.push(format!("{} lines were left out; the first: {first}", self.bad));
+        let mut notes: Vec<_> = self.doubt.iter().cloned().chain(self.odd_sizes.note(self.valid)).collect();
+        if let Some(first) = &self.first_malformed {
+            notes.push(format!("{} lines were left out; the first: {first}", self.malformed));
         }
-        if let Some(cut) = &self.cut {
+        if let Some(cut) = &self.truncation {
             notes.push(format!("{requests} requests were read: {cut}"));
         }
         notes

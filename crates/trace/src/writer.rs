@@ -27,7 +27,7 @@ pub enum WriteError {
 }
 
 /// Writes one record. Returns `false`, with nothing written, if the format cannot represent it.
-type WriteLine = fn(&mut dyn Write, &Told<'_>) -> io::Result<bool>;
+type WriteLine = fn(&mut dyn Write, &RecordContext<'_>) -> io::Result<bool>;
 
 /// The writable text formats: name, heading, writer.
 const LINES: [(&str, &str, WriteLine); 9] = [
@@ -46,14 +46,14 @@ const LINES: [(&str, &str, WriteLine); 9] = [
 const ORACLE: &str = "oracle";
 
 /// A record with its context.
-struct Told<'r> {
+struct RecordContext<'r> {
     record: &'r Record,
     /// The source trace's name of the disk.
     disk: &'r str,
     /// True if it is the first of its disk.
     is_first: bool,
     /// Time since the previous record, as far as it was written in microseconds.
-    since: Nanos,
+    since_previous: Nanos,
 }
 
 /// Writes a trace in another format, record by record.
@@ -63,13 +63,13 @@ struct Told<'r> {
 /// request, and at the end 8 more per request and about 30 per page.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
-    out: Out<W>,
+    out: Sink<W>,
     /// Disks seen so far, one bit each.
     seen: Vec<bool>,
     last: Option<Nanos>,
 }
 
-enum Out<W: Write> {
+enum Sink<W: Write> {
     Lines { write: WriteLine, out: W },
     Chunks { encoder: Encoder, frames: Frames<W> },
     Oracle { requests: Oracle, out: W },
@@ -84,16 +84,16 @@ impl<W: Write> Writer<W> {
         let out = if format.name == "weir" {
             let mut frames = Frames { out, table: Vec::new(), counts: Vec::new() };
             frames.write(MAGIC)?;
-            Out::Chunks { encoder: Encoder::default(), frames }
+            Sink::Chunks { encoder: Encoder::default(), frames }
         } else if format.name == ORACLE {
-            Out::Oracle { requests: Oracle::default(), out }
+            Sink::Oracle { requests: Oracle::default(), out }
         } else {
             let Some((_, heading, write)) = LINES.iter().find(|(name, ..)| *name == format.name) else {
                 let known = writable().collect::<Vec<_>>().join(", ");
                 return Err(WriteError::NotWritable { format: format.name.clone().into_owned(), known });
             };
             out.write_all(heading.as_bytes())?;
-            Out::Lines { write: *write, out }
+            Sink::Lines { write: *write, out }
         };
         Ok(Self { out, seen: Vec::new(), last: None })
     }
@@ -106,20 +106,20 @@ impl<W: Write> Writer<W> {
     pub fn write(&mut self, record: &Record, disk: &str) -> io::Result<bool> {
         let is_first = !self.is_seen(record.disk);
         match &mut self.out {
-            Out::Chunks { encoder, frames } => {
+            Sink::Chunks { encoder, frames } => {
                 encoder.push(record, disk);
                 if encoder.is_full() {
                     frames.end_chunk(encoder)?;
                 }
             }
-            Out::Oracle { requests, .. } => {
+            Sink::Oracle { requests, .. } => {
                 if !requests.push(record) {
                     return Ok(false);
                 }
             }
-            Out::Lines { write, out } => {
+            Sink::Lines { write, out } => {
                 let since = self.last.map_or(Nanos(0), |last| record.at.since(last));
-                if !write(out, &Told { record, disk, is_first, since })? {
+                if !write(out, &RecordContext { record, disk, is_first, since_previous: since })? {
                     return Ok(false);
                 }
                 let told = Nanos(record.at.0 / 1000 * 1000);
@@ -144,9 +144,9 @@ impl<W: Write> Writer<W> {
     /// As the output.
     pub fn flush(&mut self) -> io::Result<()> {
         match &mut self.out {
-            Out::Lines { out, .. } => out.flush(),
-            Out::Oracle { .. } => Ok(()),
-            Out::Chunks { encoder, frames } => {
+            Sink::Lines { out, .. } => out.flush(),
+            Sink::Oracle { .. } => Ok(()),
+            Sink::Chunks { encoder, frames } => {
                 frames.end_chunk(encoder)?;
                 frames.out.flush()
             }
@@ -159,16 +159,16 @@ impl<W: Write> Writer<W> {
     /// As the output.
     pub fn finish(self) -> io::Result<W> {
         match self.out {
-            Out::Lines { mut out, .. } => {
+            Sink::Lines { mut out, .. } => {
                 out.flush()?;
                 Ok(out)
             }
-            Out::Oracle { requests, mut out } => {
+            Sink::Oracle { requests, mut out } => {
                 requests.finish(&mut out)?;
                 out.flush()?;
                 Ok(out)
             }
-            Out::Chunks { mut encoder, mut frames } => {
+            Sink::Chunks { mut encoder, mut frames } => {
                 frames.end_chunk(&mut encoder)?;
                 frames.finish()
             }
@@ -176,7 +176,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-impl<W: Write> std::fmt::Debug for Out<W> {
+impl<W: Write> std::fmt::Debug for Sink<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Lines { .. } => "Lines",
@@ -193,7 +193,7 @@ pub fn writable() -> impl Iterator<Item = &'static str> {
 
 /// Reports whether the format represents disks; otherwise requests to several disks are read back as requests
 /// to one.
-pub fn tells_disks(format: &Format) -> bool {
+pub fn represents_disks(format: &Format) -> bool {
     ![ORACLE, "vscsi"].contains(&&*format.name)
 }
 
@@ -210,16 +210,16 @@ struct Frames<W> {
 /// zstd's default level.
 const LEVEL: i32 = 3;
 /// Magic numbers of the skippable frame with the table, and at the end of the table of the seekable format.
-pub(crate) const SKIPPABLE: u32 = 0x184d_2a5e;
-pub(crate) const SEEKABLE: u32 = 0x8f92_eab1;
+pub(crate) const SKIPPABLE_MAGIC: u32 = 0x184d_2a5e;
+pub(crate) const SEEKABLE_MAGIC: u32 = 0x8f92_eab1;
 /// Magic number of the skippable frame with the record counts of the chunks.
-pub(crate) const COUNTS: u32 = 0x184d_2a57;
+pub(crate) const COUNTS_MAGIC: u32 = 0x184d_2a57;
 /// Length of a skippable frame's header: magic number and length of the content.
-pub(crate) const SKIPPABLE_HEAD: usize = 8;
+pub(crate) const SKIPPABLE_HEADER_LEN: usize = 8;
 
 impl<W: Write> Frames<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let packed = packed(bytes)?;
+        let packed = compress_frame(bytes)?;
         self.table.push([packed.len() as u32, bytes.len() as u32]);
         self.out.write_all(&packed)
     }
@@ -237,9 +237,9 @@ impl<W: Write> Frames<W> {
     /// Writes the record counts of the chunks, in a frame that decompressors skip.
     fn write_counts(&mut self) -> io::Result<()> {
         let counts: Vec<_> = self.counts.iter().flat_map(|count| count.to_le_bytes()).collect();
-        let packed = packed(&counts)?;
-        self.table.push([(SKIPPABLE_HEAD + packed.len()) as u32, 0]);
-        self.out.write_all(&COUNTS.to_le_bytes())?;
+        let packed = compress_frame(&counts)?;
+        self.table.push([(SKIPPABLE_HEADER_LEN + packed.len()) as u32, 0]);
+        self.out.write_all(&COUNTS_MAGIC.to_le_bytes())?;
         self.out.write_all(&(packed.len() as u32).to_le_bytes())?;
         self.out.write_all(&packed)
     }
@@ -248,12 +248,12 @@ impl<W: Write> Frames<W> {
         self.write_counts()?;
         let frames = self.table.len() as u32;
         let mut end = Vec::new();
-        end.extend(SKIPPABLE.to_le_bytes());
+        end.extend(SKIPPABLE_MAGIC.to_le_bytes());
         end.extend((8 * frames + 9).to_le_bytes());
         end.extend(self.table.iter().flatten().flat_map(|len| len.to_le_bytes()));
         end.extend(frames.to_le_bytes());
         end.push(0);
-        end.extend(SEEKABLE.to_le_bytes());
+        end.extend(SEEKABLE_MAGIC.to_le_bytes());
         self.out.write_all(&end)?;
         self.out.flush()?;
         Ok(self.out)
@@ -261,7 +261,7 @@ impl<W: Write> Frames<W> {
 }
 
 /// Compresses bytes to a zstd frame with a checksum.
-fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
+fn compress_frame(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut packer = zstd::Encoder::new(Vec::new(), LEVEL)?;
     packer.include_checksum(true)?;
     packer.write_all(bytes)?;
@@ -283,11 +283,11 @@ fn word(op: Op, read: &'static str, write: &'static str) -> Option<&'static str>
     }
 }
 
-fn msr(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
-    let record = told.record;
+fn msr(out: &mut dyn Write, context: &RecordContext<'_>) -> io::Result<bool> {
+    let record = context.record;
     let Some(op) = word(record.op, "Read", "Write") else { return Ok(false) };
     // Host and number, or substitutes for them.
-    let parts = told
+    let parts = context
         .disk
         .rsplit_once(',')
         .filter(|(host, disk)| !host.is_empty() && !host.contains(',') && disk.parse::<u32>().is_ok());
@@ -297,8 +297,8 @@ fn msr(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-fn vscsi(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
-    let record = told.record;
+fn vscsi(out: &mut dyn Write, context: &RecordContext<'_>) -> io::Result<bool> {
+    let record = context.record;
     let (Some((sector, _)), Ok(len)) = (sectors(record), u32::try_from(record.len.0)) else {
         return Ok(false);
     };
@@ -311,8 +311,8 @@ fn vscsi(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-fn spc(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
-    let record = told.record;
+fn spc(out: &mut dyn Write, context: &RecordContext<'_>) -> io::Result<bool> {
+    let record = context.record;
     let (Some((sector, _)), Some(op)) = (sectors(record), word(record.op, "R", "W")) else {
         return Ok(false);
     };
@@ -321,42 +321,42 @@ fn spc(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-fn alibaba(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
-    let record = told.record;
+fn alibaba(out: &mut dyn Write, context: &RecordContext<'_>) -> io::Result<bool> {
+    let record = context.record;
     let Some(op) = word(record.op, "R", "W") else { return Ok(false) };
-    let number = number(told);
+    let number = disk_number(context);
     writeln!(out, "{number},{op},{},{},{}", record.offset.0, record.len.0, record.at.0 / 1000)?;
     Ok(true)
 }
 
 /// Returns the disk's name, if it is a number; otherwise a number that no device has.
-fn number(told: &Told<'_>) -> u32 {
-    let known = told.disk.parse::<u32>().ok().filter(|number| number.to_string() == told.disk);
-    known.unwrap_or(u32::MAX - told.record.disk.0)
+fn disk_number(context: &RecordContext<'_>) -> u32 {
+    let known = context.disk.parse::<u32>().ok().filter(|number| number.to_string() == context.disk);
+    known.unwrap_or(u32::MAX - context.record.disk.0)
 }
 
 /// Writes Tencent's format: times are whole seconds.
-fn tencent(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
-    let record = told.record;
+fn tencent(out: &mut dyn Write, context: &RecordContext<'_>) -> io::Result<bool> {
+    let record = context.record;
     let (Some((sector, len)), Some(op)) = (sectors(record), word(record.op, "0", "1")) else {
         return Ok(false);
     };
-    writeln!(out, "{},{sector},{len},{op},{}", record.at.0 / 1_000_000_000, number(told))?;
+    writeln!(out, "{},{sector},{len},{op},{}", record.at.0 / 1_000_000_000, disk_number(context))?;
     Ok(true)
 }
 
 /// Writes SYSTOR's format without response times.
-fn systor(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
-    let record = told.record;
+fn systor(out: &mut dyn Write, context: &RecordContext<'_>) -> io::Result<bool> {
+    let record = context.record;
     let Some(op) = word(record.op, "R", "W") else { return Ok(false) };
     let (seconds, rest) = (record.at.0 / 1_000_000_000, record.at.0 % 1_000_000_000);
-    let (lun, offset, len) = (number(told), record.offset.0, record.len.0);
+    let (lun, offset, len) = (disk_number(context), record.offset.0, record.len.0);
     writeln!(out, "{seconds}.{rest:09},,{op},{lun},{offset},{len}")?;
     Ok(true)
 }
 
-fn mqsim(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
-    let record = told.record;
+fn mqsim(out: &mut dyn Write, context: &RecordContext<'_>) -> io::Result<bool> {
+    let record = context.record;
     let (Some((sector, len)), Some(op)) = (sectors(record), word(record.op, "1", "0")) else {
         return Ok(false);
     };
@@ -365,29 +365,29 @@ fn mqsim(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
 }
 
 /// Writes fio's version 2: delays are whole microseconds.
-fn fio_2(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
-    let wait = told.since.0 / 1000;
+fn fio_2(out: &mut dyn Write, context: &RecordContext<'_>) -> io::Result<bool> {
+    let wait = context.since_previous.0 / 1000;
     if wait > 0 {
-        writeln!(out, "{} wait {wait} 0", file(told))?;
+        writeln!(out, "{} wait {wait} 0", file_name(context))?;
     }
-    fio(out, told, "")
+    fio(out, context, "")
 }
 
-fn fio_3(out: &mut dyn Write, told: &Told<'_>) -> io::Result<bool> {
-    fio(out, told, &format!("{} ", told.record.at.0 / 1000))
+fn fio_3(out: &mut dyn Write, context: &RecordContext<'_>) -> io::Result<bool> {
+    fio(out, context, &format!("{} ", context.record.at.0 / 1000))
 }
 
 /// Returns a name of the disk without blanks.
-fn file(told: &Told<'_>) -> String {
-    if told.disk.is_empty() {
-        return format!("disk{}", told.record.disk.0);
+fn file_name(context: &RecordContext<'_>) -> String {
+    if context.disk.is_empty() {
+        return format!("disk{}", context.record.disk.0);
     }
-    told.disk.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
+    context.disk.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
 }
 
-fn fio(out: &mut dyn Write, told: &Told<'_>, time: &str) -> io::Result<bool> {
-    let (record, file) = (told.record, file(told));
-    if told.is_first {
+fn fio(out: &mut dyn Write, context: &RecordContext<'_>, time: &str) -> io::Result<bool> {
+    let (record, file) = (context.record, file_name(context));
+    if context.is_first {
         writeln!(out, "{time}{file} add\n{time}{file} open")?;
     }
     let action = word(record.op, "read", "write").unwrap_or("trim");

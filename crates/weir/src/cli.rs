@@ -86,7 +86,7 @@ impl Command {
     }
 
     /// Returns the exit code of a command that succeeds but cannot write all of its output.
-    pub const fn lost_output(&self) -> u8 {
+    pub const fn lost_output_exit_code(&self) -> u8 {
         match self {
             Self::Pool(pool::PoolCommand::Check { .. }) => exit::check::OPERATIONAL,
             _ => ErrorKind::Environment.exit_code(),
@@ -96,7 +96,7 @@ impl Command {
 
 /// Returns a hint for an unknown command that is a subcommand of other commands or a topic of help: `weir
 /// pool status` for `weir status`, `weir help loads` for `weir loads`.
-pub fn commands_of(error: &clap::Error) -> Option<String> {
+pub fn suggest_commands(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     if word == "help" {
         return Some("write weir help COMMAND".to_owned());
@@ -110,12 +110,12 @@ pub fn commands_of(error: &clap::Error) -> Option<String> {
 }
 
 /// Returns the failure for an invalid command line: clap's first paragraph is the message, and the way out is
-/// [`commands_of`], or else clap's other paragraphs.
-pub fn failure_of(error: &clap::Error) -> Failure {
+/// [`suggest_commands`], or else clap's other paragraphs.
+pub fn parse_failure(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-    Failure::usage(message.trim(), commands_of(error).unwrap_or_else(|| rest.trim().to_owned()))
+    Failure::usage(message.trim(), suggest_commands(error).unwrap_or_else(|| rest.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -174,9 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_command_line_has_a_message_and_a_way_out() {
+    fn invalid_command_line_has_message_and_help() {
         let failure = |arguments: &[&str]| {
-            failure_of(&Cli::try_parse_from([&["weir"], arguments].concat()).expect_err("no command"))
+            parse_failure(&Cli::try_parse_from([&["weir"], arguments].concat()).expect_err("no command"))
         };
         let mistyped = failure(&["volume", "creat"]);
         assert_eq!(mistyped.message, "unrecognized subcommand 'creat'");
@@ -185,10 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_another_command_is_found_there() {
+    fn subcommand_of_another_command_is_suggested() {
         let found = |arguments: &[&str]| {
             let error = Cli::try_parse_from([&["weir"], arguments].concat()).expect_err("no command");
-            commands_of(&error)
+            suggest_commands(&error)
         };
         assert_eq!(found(&["status"]).as_deref(), Some("there is weir pool status"));
         assert_eq!(found(&["create"]).as_deref(), Some("there is weir pool create and weir volume create"));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_size_is_told_to_be_no_size() {
+    fn negative_sizes_are_rejected() {
         let arguments = ["weir", "volume", "create", "x", "--size", "-1G"];
         let error = Cli::try_parse_from(arguments).expect_err("no size").to_string();
         assert!(error.contains("write a size with its unit"), "{error}");
@@ -207,7 +207,7 @@ mod tests {
 
     /// The size parser accepts every size that a help text or an error message suggests.
     #[test]
-    fn every_size_in_the_help_is_taken() {
+    fn every_size_in_help_can_be_parsed() {
         let mut command = Cli::command();
         let volume = command.find_subcommand_mut("volume").and_then(|it| it.find_subcommand_mut("create"));
         let help = volume.map(|it| it.render_long_help().to_string()).unwrap_or_default();

@@ -10,7 +10,7 @@ pub mod check {
     /// Something was wrong and has been repaired.
     pub const REPAIRED: u8 = 1;
     /// Something is wrong and remains so.
-    pub const LEFT: u8 = 4;
+    pub const UNREPAIRED: u8 = 4;
     /// The pool, or a part of it, could not be checked, or the report could not be written.
     pub const OPERATIONAL: u8 = 8;
     /// The command line or the pool file is wrong.
@@ -19,7 +19,7 @@ pub mod check {
     pub const CANCELLED: u8 = 32;
 
     /// All exit codes of `weir pool check`.
-    pub const ALL: [u8; 6] = [CLEAN, REPAIRED, LEFT, OPERATIONAL, USAGE, CANCELLED];
+    pub const ALL: [u8; 6] = [CLEAN, REPAIRED, UNREPAIRED, OPERATIONAL, USAGE, CANCELLED];
 }
 
 #[cfg(test)]

@@ -27,10 +27,10 @@ pub const RAISE_FILE_SIZE: &str = "raise this process's limit on file sizes (uli
                                    files so large: use a smaller file";
 
 /// What to do if the kernel refuses something that it should never refuse.
-pub const REPORT: &str = "report this, with the version of the kernel (uname -r)";
+pub const REPORT_KERNEL: &str = "report this, with the version of the kernel (uname -r)";
 
 /// What to do if weir itself is at fault.
-pub const DEFECT: &str = "this is a defect of weir; please report it";
+pub const REPORT_DEFECT: &str = "this is a defect of weir; please report it";
 
 impl Failure {
     /// Returns a failure for a wrong command line or configuration (exit code 2).
@@ -72,7 +72,7 @@ impl Failure {
     }
 
     /// Joins several failures into one, which has the class of the first; `None` if there are none.
-    pub fn all(failures: Vec<Self>) -> Option<Self> {
+    pub fn join(failures: Vec<Self>) -> Option<Self> {
         failures.into_iter().reduce(|mut all, next| {
             all.message += &format!("\n{}", next.message);
             if !all.help.lines().any(|line| line == next.help) {
@@ -123,9 +123,9 @@ pub struct FailureDocument<'a> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
 pub struct FailurePart<'a> {
-    /// What the failure asks of the user. `usage`: correct the command line or a file; `refused`: the command is not
-    /// safe at present; `damaged`: stored data are damaged; `environment`: the machine or the operating system
-    /// prevents it.
+    /// What the failure asks of the user. `usage`: correct the command line or a file; `refused`: the command
+    /// is not safe at present; `damaged`: stored data are damaged; `environment`: the machine or the
+    /// operating system prevents it.
     #[schemars(extend("enum" = ["usage", "refused", "damaged", "environment"]))]
     pub class: &'static str,
     /// What failed, and why. A line for each failure if there are several.

@@ -34,7 +34,7 @@ pub fn refuse_kernel_folder(path: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Fails if the file holds anything else, is a block device or a folder, or cannot be read.
-pub fn may_replace(path: &Path, kind: OutputKind) -> Result<(), Failure> {
+pub fn refuse_foreign_content(path: &Path, kind: OutputKind) -> Result<(), Failure> {
     refuse_kernel_folder(path)?;
     let found = match std::fs::metadata(path) {
         Ok(found) => found.file_type(),
@@ -52,7 +52,7 @@ pub fn may_replace(path: &Path, kind: OutputKind) -> Result<(), Failure> {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(1 << 10).read_to_end(&mut start));
     read.map_err(|error| Failure::os("read", path, &error))?;
-    if start.is_empty() || kind.is_held_by(&start) {
+    if start.is_empty() || kind.matches_start(&start) {
         return Ok(());
     }
     let what = if kind == OutputKind::Picture { "picture" } else { "page of HTML" };
@@ -65,9 +65,10 @@ pub fn may_replace(path: &Path, kind: OutputKind) -> Result<(), Failure> {
 /// Writes an output file of this kind and replaces a previous one.
 ///
 /// # Errors
-/// Fails as [`may_replace`] does, or if the file cannot be written; in that case the file is removed.
+/// Fails as [`refuse_foreign_content`] does, or if the file cannot be written; in that case the file is
+/// removed.
 pub fn replace(path: &Path, kind: OutputKind, bytes: &[u8]) -> Result<(), Failure> {
-    may_replace(path, kind)?;
+    refuse_foreign_content(path, kind)?;
     let mut file = File::create(path).map_err(|error| Failure::os("write", path, &error))?;
     file.write_all(bytes).map_err(|error| {
         // A truncated picture looks like a whole one. Only a regular file is removed.
@@ -80,7 +81,7 @@ pub fn replace(path: &Path, kind: OutputKind, bytes: &[u8]) -> Result<(), Failur
 
 impl OutputKind {
     /// Returns whether a file that starts with these bytes is of this kind.
-    fn is_held_by(self, start: &[u8]) -> bool {
+    fn matches_start(self, start: &[u8]) -> bool {
         let text = String::from_utf8_lossy(start).to_ascii_lowercase();
         let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
         match self {
@@ -100,7 +101,7 @@ mod tests {
     use weir_model::ErrorKind;
 
     #[test]
-    fn only_what_can_be_made_again_is_replaced() {
+    fn only_regenerable_files_are_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         let written = |before: &[u8], kind| {
@@ -118,12 +119,12 @@ mod tests {
         }
         assert_eq!(written(b"<svg", OutputKind::Page), Err(ErrorKind::Refused));
         assert_eq!(
-            may_replace(folder.path(), OutputKind::Page).map_err(|it| it.kind),
+            refuse_foreign_content(folder.path(), OutputKind::Page).map_err(|it| it.kind),
             Err(ErrorKind::Refused)
         );
-        assert!(may_replace(Path::new("/dev/null"), OutputKind::Page).is_ok());
+        assert!(refuse_foreign_content(Path::new("/dev/null"), OutputKind::Page).is_ok());
         assert_eq!(
-            may_replace(Path::new("/dev/no"), OutputKind::Page).map_err(|it| it.kind),
+            refuse_foreign_content(Path::new("/dev/no"), OutputKind::Page).map_err(|it| it.kind),
             Err(ErrorKind::Usage)
         );
     }

@@ -3,7 +3,7 @@
 use clap::Parser as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use weir::cli::{Cli, commands_of, failure_of};
+use weir::cli::{Cli, parse_failure, suggest_commands};
 use weir::{exit, output, signals};
 use weir_model::ErrorKind;
 
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     if let Err(failure) = signals::survive_file_size_limit() {
         tracing::warn!("{}", failure.message);
     }
-    let lost_output = cli.command.lost_output();
+    let lost_output = cli.command.lost_output_exit_code();
     let code = cli.command.run(&cli.common).unwrap_or_else(|failure| {
         if cli.common.json {
             output::print(true, &failure.document(), String::new);
@@ -37,12 +37,12 @@ fn finish(code: u8, lost_output: u8) -> ExitCode {
 /// Prints the error in the command line, or the help that the user asked for.
 fn answer_command_line(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        output::note(error.print().and_then(|()| std::io::stdout().flush()));
+        output::record_result(error.print().and_then(|()| std::io::stdout().flush()));
         return finish(exit::SUCCESS, ErrorKind::Environment.exit_code());
     }
-    let instead = commands_of(error);
+    let instead = suggest_commands(error);
     if std::env::args().any(|argument| argument == "--json") {
-        output::print(true, &failure_of(error).document(), String::new);
+        output::print(true, &parse_failure(error).document(), String::new);
     }
     let text = error.render().to_string();
     if output::Width::of_stderr().fits(&text) {

@@ -21,7 +21,7 @@ use std::io::{self, Write as _};
 use std::sync::Mutex;
 
 /// The first error that lost output.
-static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+static FIRST_ERROR: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// Prints `document` with `--json`, else the result of `human`.
 pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> String) {
@@ -30,21 +30,21 @@ pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> Stri
     }
     match serde_json::to_string_pretty(document) {
         Ok(text) => print_text(&text),
-        Err(error) => note(Err(io::Error::other(error))),
+        Err(error) => record_result(Err(io::Error::other(error))),
     }
 }
 
 /// Prints text and ends it with a newline.
 pub fn print_text(text: &str) {
     let mut out = io::stdout().lock();
-    note(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()));
+    record_result(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()));
 }
 
 /// Records the result of a write to standard output.
-pub fn note(written: io::Result<()>) {
+pub fn record_result(written: io::Result<()>) {
     if let Err(error) = written
         && error.kind() != io::ErrorKind::BrokenPipe
-        && let Ok(mut lost) = LOST.lock()
+        && let Ok(mut lost) = FIRST_ERROR.lock()
     {
         lost.get_or_insert(error);
     }
@@ -55,7 +55,7 @@ pub fn note(written: io::Result<()>) {
 /// # Errors
 /// Fails if some of the output was lost, for example because a disk is full.
 pub fn finish() -> Result<(), Failure> {
-    let lost = LOST.lock().ok().and_then(|mut lost| lost.take());
+    let lost = FIRST_ERROR.lock().ok().and_then(|mut lost| lost.take());
     lost.map_or(Ok(()), |error| {
         let message =
             format!("cannot write to standard output: {error}; what was printed there is not whole");

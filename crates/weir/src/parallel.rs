@@ -48,14 +48,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_done_in_order() {
+    fn results_are_in_the_order_of_the_items() {
         let items: Vec<_> = (0..100).collect();
         let done = map(&items, 4, &Stop::default(), |n| Ok::<_, ()>(n * 2));
         assert_eq!(done, Ok((0..100).map(|n| n * 2).collect()));
     }
 
     #[test]
-    fn nothing_is_begun_after_a_failure() {
+    fn no_work_starts_after_a_failure() {
         let (items, begun, stop): (Vec<_>, _, _) =
             ((0..1000).collect(), AtomicUsize::new(0), Stop::default());
         let work = |n: &usize| {

@@ -54,12 +54,12 @@ pub fn png(svg: &str) -> Result<Vec<u8>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_sim::plot::{Compared, compared_svg};
+    use weir_sim::plot::{RatioRow, ratios_svg};
 
     #[test]
-    fn a_png_is_the_svg_in_a_font_of_its_own() {
-        let row = Compared { what: "reads, µs ± 1".into(), published: Some(2.0), here: 3.0 };
-        let svg = compared_svg("a picture", &[row]);
+    fn png_uses_the_bundled_font() {
+        let row = RatioRow { quantity: "reads, µs ± 1".into(), published: Some(2.0), measured: 3.0 };
+        let svg = ratios_svg("a picture", &[row]);
         let drawn = png(&svg).expect("a PNG");
         assert_eq!(drawn, png(&svg).expect("a PNG"), "the same again");
         let pixels = Pixmap::decode_png(&drawn).expect("a PNG");

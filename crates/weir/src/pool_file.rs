@@ -49,11 +49,11 @@ use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use table::{Found, Keys, one_of};
+use table::{Keys, MistakeLog, one_of};
 use weir_device::Poll;
-use weir_engine::{EXTRA_SPACE, MOVER_SHARE, Percent, QUIET, SpaceRules, WhenFull};
+use weir_engine::{EXTRA_SPACE, MOVER_SHARE, Percent, QUIET_PERIOD, SpaceRules, WhenFull};
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
-use weir_policy::harm::{Moves, Rules};
+use weir_policy::harm::{MoveControl, Rules};
 use weir_policy::placement::Settings;
 use weir_serve::Limits;
 pub use weir_sim::units::{duration, size};
@@ -79,7 +79,7 @@ pub struct PoolFile {
     /// How writes behave when space runs out, and when the pool warns of it.
     pub space: SpaceRules,
     /// Whether policies migrate data, and whether migration stops when it does harm.
-    pub moves: Moves,
+    pub moves: MoveControl,
     /// Maximum share of each device's time that the mover may use while clients use the device.
     pub mover_share: Percent,
     /// Memory for the extent cache; none by default.
@@ -223,7 +223,7 @@ impl Mistakes {
 /// Returns all mistakes, in the order of the file. If the text is not TOML, only syntax errors are returned.
 pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
     let document = table::document(text)?;
-    let found = Found::default();
+    let found = MistakeLog::default();
     let sections = &["pool", "serve", "policy", "volume", "device"];
     let root = Keys::new(text, "the pool file", document.get_ref(), document.span(), sections, &found);
     let devices = devices(&root, &found);
@@ -254,14 +254,14 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
             devices,
         })
     });
-    found.or(read)
+    found.into_result(read)
 }
 
 /// Reads the `[[device]]` sections.
-fn devices(root: &Keys<'_, '_>, found: &Found) -> Vec<DeviceEntry> {
+fn devices(root: &Keys<'_, '_>, found: &MistakeLog) -> Vec<DeviceEntry> {
     let Some(sections) = root.tables("device", DEVICE_KEYS) else { return Vec::new() };
     if !(1..=DEVICES_MAX).contains(&sections.len()) {
-        found.note(Mistake {
+        found.record(Mistake {
             line: 0,
             column: 0,
             message: format!("the pool has {} devices", sections.len()),
@@ -271,16 +271,16 @@ fn devices(root: &Keys<'_, '_>, found: &Found) -> Vec<DeviceEntry> {
             ),
         });
     }
-    let mut before = Before::default();
+    let mut before = PrecedingDevices::default();
     sections.iter().filter_map(|keys| device(keys, &mut before)).collect()
 }
 
 /// Reads `moves`: whether policies migrate data.
-fn moves(text: &str) -> Result<Moves, String> {
+fn moves(text: &str) -> Result<MoveControl, String> {
     one_of(text, &["judged", "free", "never"]).map(|word| match word {
-        "free" => Moves::Free(Rules::default()),
-        "never" => Moves::Never,
-        _ => Moves::default(),
+        "free" => MoveControl::NeverPaused(Rules::default()),
+        "never" => MoveControl::Disabled,
+        _ => MoveControl::default(),
     })
 }
 
@@ -327,19 +327,19 @@ fn space_rules(pool: &Keys<'_, '_>) -> SpaceRules {
     });
     SpaceRules {
         when_full: if waits {
-            WhenFull::Wait { at_most: at_most.unwrap_or(WAIT_DEFAULT) }
+            WhenFull::Wait { timeout: at_most.unwrap_or(WAIT_DEFAULT) }
         } else {
             WhenFull::Error
         },
         warn_at: warn_at.unwrap_or_else(|| SpaceRules::default().warn_at),
         extra: Some(pool.optional("extra_space", percent).unwrap_or(EXTRA_SPACE)),
-        quiet: Some(QUIET),
+        quiet: Some(QUIET_PERIOD),
     }
 }
 
 /// Values of the devices before the current one, including those with mistakes.
 #[derive(Debug, Default)]
-struct Before {
+struct PrecedingDevices {
     names: Vec<String>,
     paths: Vec<PathBuf>,
     /// Names of the devices that declare `metadata = true`.
@@ -347,7 +347,7 @@ struct Before {
 }
 
 /// Reads one `[[device]]` and checks it against the devices before it.
-fn device(keys: &Keys<'_, '_>, before: &mut Before) -> Option<DeviceEntry> {
+fn device(keys: &Keys<'_, '_>, before: &mut PrecedingDevices) -> Option<DeviceEntry> {
     let name = keys.required("name", |text| {
         let name = name(text)?;
         match before.names.contains(&name) {

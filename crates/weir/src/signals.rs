@@ -1,6 +1,6 @@
 //! Signals that end a command.
 
-use crate::failure::{Failure, REPORT};
+use crate::failure::{Failure, REPORT_KERNEL};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 /// Fails if the signals cannot be caught.
 pub fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in ENDS {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(uncaught)?;
+    for signal in END_SIGNALS {
+        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(handler_failure)?;
     }
     Ok(flag)
 }
@@ -23,20 +23,22 @@ pub fn interruption() -> Result<Arc<AtomicBool>, Failure> {
 /// Fails if the signals cannot be caught.
 pub fn interruption_then_end() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in ENDS {
+    for signal in END_SIGNALS {
         // This handler is registered first, so that it sees the flag as the previous signal left it.
         let ended = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag));
-        ended.and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag))).map_err(uncaught)?;
+        ended
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(handler_failure)?;
     }
     Ok(flag)
 }
 
 /// The signals that end a command.
-const ENDS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+const END_SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn uncaught(error: std::io::Error) -> Failure {
-    Failure::environment(format!("cannot catch Ctrl-C: {error}"), REPORT)
+fn handler_failure(error: std::io::Error) -> Failure {
+    Failure::environment(format!("cannot catch Ctrl-C: {error}"), REPORT_KERNEL)
 }
 
 /// Makes a write beyond the file size limit (`ulimit -f`) fail with EFBIG, like any other failed write.
@@ -46,5 +48,7 @@ fn uncaught(error: std::io::Error) -> Failure {
 /// Fails if the signal cannot be caught.
 pub fn survive_file_size_limit() -> Result<(), Failure> {
     let caught = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
-    caught.map(|_| ()).map_err(|error| Failure::environment(format!("cannot catch SIGXFSZ: {error}"), REPORT))
+    caught
+        .map(|_| ())
+        .map_err(|error| Failure::environment(format!("cannot catch SIGXFSZ: {error}"), REPORT_KERNEL))
 }

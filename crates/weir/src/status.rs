@@ -7,17 +7,17 @@ mod clients;
 mod fragmentation;
 mod gather;
 mod human;
-mod measures;
 mod metrics;
+mod parts;
 mod removed;
 mod warnings;
 
 pub use clients::ClientsPart;
 pub use fragmentation::FragmentationPart;
 pub use human::volumes_table;
-pub use measures::{CachePart, LoadPart, MigrationEstimate, MigrationPart, MoverPart, ResponsesPart};
+pub use parts::{CachePart, LoadPart, MigrationEstimate, MigrationPart, MoverPart, ResponsesPart};
 pub use removed::MovedPart;
-pub use warnings::OVERRUN_WHY;
+pub use warnings::OVERRUN_EXPLANATION;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -8,7 +8,7 @@ use weir_model::ErrorKind;
 use weir_trace::{Format, Reader, TraceError};
 
 /// The path that stands for standard input and output.
-pub const STANDARD: &str = "-";
+pub const STANDARD_STREAM: &str = "-";
 
 /// Opens the trace in a file, or standard input for `-`. `help` says what to do if the file does not exist;
 /// without `format` the format is detected.
@@ -16,7 +16,7 @@ pub const STANDARD: &str = "-";
 /// # Errors
 /// Fails if the file does not exist, cannot be opened, or is no trace.
 pub fn open(path: &Path, format: Option<&Format>, help: &str) -> Result<Reader<'static>, Failure> {
-    let input: Box<dyn BufRead + Send> = if path.as_os_str() == STANDARD {
+    let input: Box<dyn BufRead + Send> = if path.as_os_str() == STANDARD_STREAM {
         Box::new(BufReader::new(io::stdin()))
     } else {
         buffered(file(path, help)?)
@@ -54,7 +54,7 @@ pub fn trace_failure(error: &TraceError) -> Failure {
 ///
 /// # Errors
 /// Fails if both paths lead to one file.
-pub fn not_the_trace(trace: &Path, out: &Path) -> Result<(), Failure> {
+pub fn refuse_input_as_output(trace: &Path, out: &Path) -> Result<(), Failure> {
     match (trace.canonicalize(), out.canonicalize()) {
         (Ok(trace), Ok(same)) if trace == same => Err(Failure::refused(
             format!("{} is the trace itself", out.display()),

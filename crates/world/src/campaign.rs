@@ -2,20 +2,20 @@
 //!
 //! A seed gives a [`History`]: plain data that can be run, printed, [shrunk](shrink()) and run again.
 
-mod ask;
 mod audits;
 mod commands;
 pub(crate) mod copies;
 pub(crate) mod faults;
 mod report;
+mod requests;
 mod setup;
 mod shrink;
 
-pub use shrink::{Shrunk, shrink};
+pub use shrink::{ShrunkHistory, shrink};
 
-use crate::driver::{Again, Ask, Crash, Failure, HistoryStep, Replace, Setup};
-use crate::{Driver, Rng, Seed, Statistics, Stop};
-use faults::{astray, breaking, leap, unreadable};
+use crate::driver::{Crash, Failure, HistoryStep, RecoveryCrash, Replacement, RequestSpec, Setup};
+use crate::{Driver, Rng, Seed, Statistics, StopKind};
+use faults::{draw_clock_jump, draw_device_failure, draw_misdirection, draw_read_errors};
 pub(crate) use setup::setup;
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, VolumeOffset};
 
@@ -38,11 +38,11 @@ pub struct HistoryKind {
     /// Whether volumes have hundreds of extents, written a block here and there and trimmed entirely: frames
     /// and maps of many pages, in a metadata area that the map can outgrow; or there are as many small
     /// volumes, each of which uses a map page once it is written.
-    pub wide: bool,
+    pub many_extents: bool,
     /// Whether there are few extents of 512 KiB to 4 MiB.
-    pub large: bool,
+    pub large_extents: bool,
     /// Whether volume sizes are not multiples of a block.
-    pub odd: bool,
+    pub odd_sizes: bool,
     /// Whether the devices are audited, and lost permanently in copies of the pool.
     pub audits: bool,
     /// Minimum number of devices.
@@ -54,7 +54,7 @@ pub struct HistoryKind {
 impl HistoryKind {
     /// Only requests, restarts and replacements of volumes.
     #[must_use]
-    pub const fn calm(requests: u64) -> Self {
+    pub const fn fault_free(requests: u64) -> Self {
         Self {
             requests,
             crashes: 0,
@@ -62,9 +62,9 @@ impl HistoryKind {
             faults: false,
             rot: false,
             crowded: false,
-            wide: false,
-            large: false,
-            odd: false,
+            many_extents: false,
+            large_extents: false,
+            odd_sizes: false,
             audits: false,
             devices_min: 1,
             volumes_min: 1,
@@ -81,13 +81,21 @@ impl HistoryKind {
         let kinds = [(true, false), (false, false), (true, false), (false, true), (false, false)];
         let (faults, rot) = pick(&mut rng, &kinds);
         let crashes = if wide { 12 } else { 50 };
-        Self { crowded, wide, faults, rot, devices_min: 3, volumes_min: 2, ..Self::crashing(crashes, 350) }
+        Self {
+            crowded,
+            many_extents: wide,
+            faults,
+            rot,
+            devices_min: 3,
+            volumes_min: 2,
+            ..Self::with_crashes(crashes, 350)
+        }
     }
 
     /// Returns a kind with this many crashes and requests before each.
     #[must_use]
-    pub const fn crashing(crashes: u64, requests: u64) -> Self {
-        Self { crashes, copies: 3, ..Self::calm(requests) }
+    pub const fn with_crashes(crashes: u64, requests: u64) -> Self {
+        Self { crashes, copies: 3, ..Self::fault_free(requests) }
     }
 }
 
@@ -121,23 +129,23 @@ impl History {
         let largest = setup.volumes.iter().map(|volume| volume.size).max().unwrap_or_default();
         let extents = largest.0.div_ceil(setup.extent.bytes().0);
         let volumes = setup.volumes.len() as u64;
-        let maker = Maker { kind, extent: setup.extent, extents, volumes };
+        let maker = StepGenerator { kind, extent: setup.extent, extents, volumes };
         let mut apart = audits::rng(seed);
         if kind.crashes == 0 {
-            maker.some_requests(&mut rng, kind.requests, &mut steps);
+            maker.add_requests(&mut rng, kind.requests, &mut steps);
         }
         for _ in 0..kind.crashes {
             let requests = kind.requests * 3 / 4 + rng.below(kind.requests / 2 + 1);
-            maker.some_requests(&mut rng, requests, &mut steps);
+            maker.add_requests(&mut rng, requests, &mut steps);
             maker.audits(&mut apart, &mut steps);
             maker.crash(&mut rng, &mut steps);
             // Without a check of everything, much stays undecided until the next crash.
-            if rng.below(if kind.wide { 4 } else { 2 }) == 0 {
+            if rng.below(if kind.many_extents { 4 } else { 2 }) == 0 {
                 steps.push(HistoryStep::Check);
             }
         }
         maker.commands(seed, &mut steps);
-        copies::among(&mut steps, seed, kind.copies as f64 / kind.requests as f64);
+        copies::insert_copy_crashes(&mut steps, seed, kind.copies as f64 / kind.requests as f64);
         Self { setup, steps }
     }
 
@@ -197,7 +205,7 @@ pub(crate) fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
     least + rng.below((most + 1).saturating_sub(least))
 }
 
-struct Maker<'a> {
+struct StepGenerator<'a> {
     kind: &'a HistoryKind,
     extent: ExtentSize,
     /// Number of extents of the largest volume.
@@ -205,18 +213,18 @@ struct Maker<'a> {
     volumes: u64,
 }
 
-impl Maker<'_> {
-    fn some_requests(&self, rng: &mut Rng, requests: u64, steps: &mut Vec<HistoryStep>) {
+impl StepGenerator<'_> {
+    fn add_requests(&self, rng: &mut Rng, requests: u64, steps: &mut Vec<HistoryStep>) {
         for _ in 0..requests {
-            steps.push(HistoryStep::Ask(self.ask(rng)));
+            steps.push(HistoryStep::Request(self.draw_request(rng)));
             while rng.below(6) == 0 {
-                self.interlude(rng, steps);
+                self.draw_step(rng, steps);
             }
         }
     }
 
     /// Draws a step between requests.
-    fn interlude(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
+    fn draw_step(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         let faults = if self.kind.faults { 2 } else { 0 };
         let rot = if self.kind.rot { 1 } else { 0 };
         let step = match weighted(
@@ -228,9 +236,9 @@ impl Maker<'_> {
             2 => HistoryStep::Check,
             3 => self.replace(rng, steps),
             4 => HistoryStep::Restart,
-            7 => HistoryStep::Break(rng.below(4) as usize, astray(rng)),
-            6 => HistoryStep::Jump { after: 0, time: leap(rng) },
-            _ => breaking(rng),
+            7 => HistoryStep::Break(rng.below(4) as usize, draw_misdirection(rng)),
+            6 => HistoryStep::Jump { after: 0, time: draw_clock_jump(rng) },
+            _ => draw_device_failure(rng),
         };
         steps.push(step);
     }
@@ -241,47 +249,53 @@ impl Maker<'_> {
             0 => 0,
             1 => between(rng, 1, 8),
             2 => {
-                steps.push(HistoryStep::Jump { after: between(rng, 1, 12), time: leap(rng) });
+                steps.push(HistoryStep::Jump { after: between(rng, 1, 12), time: draw_clock_jump(rng) });
                 0
             }
             3 if self.kind.faults => {
-                steps.push(HistoryStep::Break(rng.below(4) as usize, unreadable(rng)));
+                steps.push(HistoryStep::Break(rng.below(4) as usize, draw_read_errors(rng)));
                 8
             }
             _ => {
-                steps.extend(self.breakage(rng));
-                (0..4).for_each(|_| steps.push(HistoryStep::Ask(self.ask(rng))));
+                steps.extend(self.draw_fault(rng));
+                (0..4).for_each(|_| steps.push(HistoryStep::Request(self.draw_request(rng))));
                 8
             }
         };
         let volume = rng.below(self.volumes) as usize;
-        HistoryStep::Replace(Replace { volume, meanwhile: self.asks(rng, asks) })
+        HistoryStep::Replace(Replacement { volume, meanwhile: self.draw_requests(rng, asks) })
     }
 
-    fn asks(&self, rng: &mut Rng, asks: u64) -> Vec<Ask> {
-        (0..asks).map(|_| self.ask(rng)).collect()
+    fn draw_requests(&self, rng: &mut Rng, asks: u64) -> Vec<RequestSpec> {
+        (0..asks).map(|_| self.draw_request(rng)).collect()
     }
 
     /// Draws a device failure or deception, if the kind allows one.
-    fn breakage(&self, rng: &mut Rng) -> Option<HistoryStep> {
+    fn draw_fault(&self, rng: &mut Rng) -> Option<HistoryStep> {
         match (self.kind.faults, self.kind.rot) {
-            (true, _) => Some(breaking(rng)),
-            (false, true) => Some(HistoryStep::Break(rng.below(4) as usize, astray(rng))),
+            (true, _) => Some(draw_device_failure(rng)),
+            (false, true) => Some(HistoryStep::Break(rng.below(4) as usize, draw_misdirection(rng))),
             (false, false) => None,
         }
     }
 
     /// Changes many extents, followed by one flush for all of it: a journal frame of several sectors, which a
     /// crash can tear.
-    fn storm(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
+    fn add_large_frame(&self, rng: &mut Rng, steps: &mut Vec<HistoryStep>) {
         for _ in 0..between(rng, 30, 60) {
             let volume = rng.below(self.volumes) as usize;
             let offset = VolumeOffset(rng.below(self.extents) * self.extent.bytes().0 + rng.below(8) * BLOCK);
             let op = weighted(rng, &[(6, Op::Write), (1, Op::Trim), (1, Op::WriteZeroes { no_hole: false })]);
-            steps.push(HistoryStep::Ask(Ask { volume, op, offset, len: Bytes(BLOCK), fua: false }));
+            steps.push(HistoryStep::Request(RequestSpec {
+                volume,
+                op,
+                offset,
+                len: Bytes(BLOCK),
+                fua: false,
+            }));
         }
         let volume = rng.below(self.volumes) as usize;
-        steps.push(HistoryStep::Ask(Ask {
+        steps.push(HistoryStep::Request(RequestSpec {
             volume,
             op: Op::Flush,
             offset: VolumeOffset(0),
@@ -294,37 +308,38 @@ impl Maker<'_> {
         let (replaced, quiet) = (rng.chance(0.16), rng.chance(0.05));
         let after = weighted(rng, &[(1, 0), (6, 20), (2, 200)]);
         let after = if quiet { 0 } else { rng.below(after + 1) };
-        let how = weighted(rng, &[(5, Stop::PowerCut), (1, Stop::Kill)]);
-        let again = again(rng, how);
+        let how = weighted(rng, &[(5, StopKind::PowerLoss), (1, StopKind::Kill)]);
+        let again = draw_recovery_crashes(rng, how);
         let rot = (self.kind.rot && rng.chance(0.95)).then(|| rng.word());
-        if how == Stop::Kill && rng.chance(0.8) {
+        if how == StopKind::Kill && rng.chance(0.8) {
             // Only a power loss ends it: the pool is opened with the failing device.
-            steps.extend(self.breakage(rng));
+            steps.extend(self.draw_fault(rng));
         }
         if quiet {
             steps.push(HistoryStep::Wait(usize::MAX));
-        } else if rng.chance(if self.kind.wide { 0.5 } else { 0.15 }) {
-            self.storm(rng, steps);
+        } else if rng.chance(if self.kind.many_extents { 0.5 } else { 0.15 }) {
+            self.add_large_frame(rng, steps);
         }
-        steps.push(HistoryStep::Crash(Crash { after, how, rot, again }));
+        steps.push(HistoryStep::Crash(Crash { after, kind: how, rot, recovery_crashes: again }));
         if replaced {
             let volume = rng.below(self.volumes) as usize;
             let asks = pick(rng, &[0, 4]);
-            steps.push(HistoryStep::Replace(Replace { volume, meanwhile: self.asks(rng, asks) }));
+            steps
+                .push(HistoryStep::Replace(Replacement { volume, meanwhile: self.draw_requests(rng, asks) }));
         }
     }
 }
 
 /// Draws further stops while the pool is opened. They are more frequent after a kill: what it left in the
 /// devices' caches, and what a failed opening put there, is lost only with the power.
-fn again(rng: &mut Rng, first: Stop) -> Vec<Again> {
+fn draw_recovery_crashes(rng: &mut Rng, first: StopKind) -> Vec<RecoveryCrash> {
     let (times, kills) = match first {
-        Stop::PowerCut => (weighted(rng, &[(14, 0), (4, 1), (1, 2)]), 0.1),
-        Stop::Kill => (weighted(rng, &[(4, 0), (3, 1), (2, 2)]), 0.4),
+        StopKind::PowerLoss => (weighted(rng, &[(14, 0), (4, 1), (1, 2)]), 0.1),
+        StopKind::Kill => (weighted(rng, &[(4, 0), (3, 1), (2, 2)]), 0.4),
     };
     let stop = |rng: &mut Rng| {
         let write = between(rng, 1, 12);
-        Again { write, how: if rng.chance(kills) { Stop::Kill } else { Stop::PowerCut } }
+        RecoveryCrash { write, kind: if rng.chance(kills) { StopKind::Kill } else { StopKind::PowerLoss } }
     };
     (0..times).map(|_| stop(rng)).collect()
 }

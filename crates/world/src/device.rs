@@ -1,10 +1,10 @@
 //! A simulated device: the port of the engine's commands, and a disk that implements it.
 
 use crate::storage::{Mark, Write};
-use crate::{Rng, Spoilt, Storage, Strike, WorldMemory};
+use crate::{DamagedSectors, FaultKind, Rng, Storage, WorldMemory};
 use std::collections::BTreeMap;
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
+    BLOCK, Buffer, Bytes, DeviceOffset, Io, IoCompletion, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
 };
 use weir_timing::Timing;
 
@@ -18,10 +18,10 @@ pub trait Device {
     fn next(&self) -> Option<Nanos>;
 
     /// Returns a completion due at `now` or earlier; call it until there is none.
-    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone>;
+    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoCompletion>;
 
     /// Ends everything in flight without completion. Time continues.
-    fn stop(&mut self, how: Stop);
+    fn stop(&mut self, how: StopKind);
 
     /// Returns the underlying bytes, for inspection and for faults.
     fn storage(&mut self) -> &mut Storage;
@@ -31,19 +31,19 @@ pub trait Device {
     fn after_power_loss(&self, rng: &mut Rng) -> Storage;
 
     /// Appends what faults have done since the last call.
-    fn struck(&mut self, all: &mut Vec<Strike>) {
+    fn take_faults(&mut self, all: &mut Vec<FaultKind>) {
         let _nothing = all;
     }
 
     /// Returns the device without its faults. Nothing may be in flight.
-    fn mended(self: Box<Self>) -> Box<dyn Device>;
+    fn into_healthy(self: Box<Self>) -> Box<dyn Device>;
 }
 
 /// Why commands in flight never complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stop {
+pub enum StopKind {
     /// The power failed: any subset of the sectors that were not durable survives.
-    PowerCut,
+    PowerLoss,
     /// The user of the device was killed: completed writes are still there, and any subset of the writes in
     /// flight is executed.
     Kill,
@@ -59,24 +59,24 @@ pub struct Disk {
     rng: Rng,
     /// Commands in flight by their name in the timing model, so that completions it still returns after a
     /// [stop](Device::stop) are not mistaken for those of later commands with the same id.
-    under_way: BTreeMap<IoId, UnderWay>,
+    in_flight: BTreeMap<IoId, InFlightCommand>,
     submitted: u64,
 }
 
 #[derive(Clone)]
-struct UnderWay {
+struct InFlightCommand {
     io: Io,
     /// Number of the buffer's bytes that took effect at submission.
     early: u32,
     /// The rest of a write's bytes as of its submission, and its damaged sectors.
     late: Box<[u8]>,
-    late_spoilt: Spoilt,
+    late_damaged: DamagedSectors,
     /// The writes that a flush covers.
     mark: Mark,
     result: Result<(), IoError>,
 }
 
-impl UnderWay {
+impl InFlightCommand {
     fn late_at(&self) -> DeviceOffset {
         DeviceOffset(self.io.at.0 + u64::from(self.early))
     }
@@ -84,7 +84,7 @@ impl UnderWay {
     /// Returns the part of a write that has not taken effect.
     fn rest(self) -> Option<Write> {
         let at = self.late_at();
-        (!self.late.is_empty()).then(|| Write::under_way(at, self.late, self.late_spoilt))
+        (!self.late.is_empty()).then(|| Write::in_flight(at, self.late, self.late_damaged))
     }
 
     fn late_buffer(&self) -> Buffer {
@@ -96,7 +96,7 @@ impl Disk {
     /// Creates a disk with this timing, which draws its choices from `rng`.
     #[must_use]
     pub fn new(storage: Storage, timing: Box<dyn Timing>, rng: Rng) -> Self {
-        Self { storage, timing, rng, under_way: BTreeMap::new(), submitted: 0 }
+        Self { storage, timing, rng, in_flight: BTreeMap::new(), submitted: 0 }
     }
 
     /// Draws how much of a command takes effect at submission.
@@ -109,18 +109,23 @@ impl Disk {
         }
     }
 
-    fn begin(&mut self, command: &mut UnderWay, memory: &mut WorldMemory) {
-        let UnderWay { io, early, .. } = *command;
+    fn begin(&mut self, command: &mut InFlightCommand, memory: &mut WorldMemory) {
+        let InFlightCommand { io, early, .. } = *command;
         let first = io.buffer.part(0, early);
         match io.kind {
             IoKind::Read => self.read(io.at, first, memory),
             IoKind::Write { fua } => {
                 if early > 0 {
-                    self.storage.write_spoilt(io.at, memory.bytes(first), &memory.spoilt(first), fua);
+                    self.storage.write_damaged(
+                        io.at,
+                        memory.bytes(first),
+                        &memory.damaged_sectors(first),
+                        fua,
+                    );
                 }
                 let late = command.late_buffer();
                 command.late = memory.bytes(late).into();
-                command.late_spoilt = memory.spoilt(late);
+                command.late_damaged = memory.damaged_sectors(late);
             }
             IoKind::Flush => {}
         }
@@ -128,13 +133,13 @@ impl Disk {
 
     fn read(&self, at: DeviceOffset, to: Buffer, memory: &mut WorldMemory) {
         self.storage.read(at, memory.bytes_mut(to));
-        let spoilt = self.storage.spoilt(at, Bytes(to.len.into()));
+        let spoilt = self.storage.damaged_sectors(at, Bytes(to.len.into()));
         if !spoilt.is_empty() {
-            memory.spoil(to, &spoilt);
+            memory.set_damaged(to, &spoilt);
         }
     }
 
-    fn finish(&mut self, command: UnderWay, memory: &mut WorldMemory) {
+    fn finish(&mut self, command: InFlightCommand, memory: &mut WorldMemory) {
         match command.io.kind {
             IoKind::Read => self.read(command.late_at(), command.late_buffer(), memory),
             IoKind::Write { fua } => {
@@ -143,7 +148,7 @@ impl Disk {
                     "buffer of {:?} changed while the device owned it",
                     command.io
                 );
-                self.storage.write_owned(command.late_at(), command.late, command.late_spoilt, fua);
+                self.storage.write_owned(command.late_at(), command.late, command.late_damaged, fua);
             }
             IoKind::Flush => self.storage.flush(command.mark),
         }
@@ -156,8 +161,15 @@ impl Device for Disk {
             IoKind::Read => self.storage.check_read(io.at, io.len()),
             IoKind::Write { .. } | IoKind::Flush => self.storage.check(io.at, io.len()),
         };
-        let (late, late_spoilt) = (Box::default(), Spoilt::default());
-        let mut command = UnderWay { io, early: 0, late, late_spoilt, mark: self.storage.mark(), result };
+        let (late, late_spoilt) = (Box::default(), DamagedSectors::default());
+        let mut command = InFlightCommand {
+            io,
+            early: 0,
+            late,
+            late_damaged: late_spoilt,
+            mark: self.storage.mark(),
+            result,
+        };
         if result.is_ok() {
             command.early = self.early(&io);
             self.begin(&mut command, memory);
@@ -165,7 +177,7 @@ impl Device for Disk {
         self.submitted += 1;
         let number = IoId(self.submitted);
         self.timing.submit(now, number, io.kind, io.at, io.len());
-        self.under_way.insert(number, command);
+        self.in_flight.insert(number, command);
     }
 
     fn next(&self) -> Option<Nanos> {
@@ -176,24 +188,24 @@ impl Device for Disk {
     ///
     /// # Panics
     /// Panics if the buffer of a write changed while the device owned it: an error of its owner.
-    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone> {
+    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoCompletion> {
         let command =
-            std::iter::from_fn(|| self.timing.pop(now)).find_map(|number| self.under_way.remove(&number))?;
-        let done = IoDone { id: command.io.id, result: command.result };
+            std::iter::from_fn(|| self.timing.pop(now)).find_map(|number| self.in_flight.remove(&number))?;
+        let done = IoCompletion { id: command.io.id, result: command.result };
         if done.result.is_ok() {
             self.finish(command, memory);
         }
         Some(done)
     }
 
-    fn stop(&mut self, how: Stop) {
-        let writes = std::mem::take(&mut self.under_way).into_values().filter_map(UnderWay::rest);
+    fn stop(&mut self, how: StopKind) {
+        let writes = std::mem::take(&mut self.in_flight).into_values().filter_map(InFlightCommand::rest);
         match how {
-            Stop::PowerCut => self.storage.power_cut(writes.collect(), &mut self.rng),
-            Stop::Kill => {
+            StopKind::PowerLoss => self.storage.lose_power(writes.collect(), &mut self.rng),
+            StopKind::Kill => {
                 for part in writes.flat_map(|write| write.parts(BLOCK)) {
                     if self.rng.chance(0.5) {
-                        self.storage.carry_out(&part);
+                        self.storage.execute(&part);
                     }
                 }
             }
@@ -206,11 +218,11 @@ impl Device for Disk {
 
     fn after_power_loss(&self, rng: &mut Rng) -> Storage {
         let mut left = self.storage.clone();
-        left.power_cut(self.under_way.values().cloned().filter_map(UnderWay::rest).collect(), rng);
+        left.lose_power(self.in_flight.values().cloned().filter_map(InFlightCommand::rest).collect(), rng);
         left
     }
 
-    fn mended(self: Box<Self>) -> Box<dyn Device> {
+    fn into_healthy(self: Box<Self>) -> Box<dyn Device> {
         self
     }
 }

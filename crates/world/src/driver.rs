@@ -4,40 +4,42 @@
 //! send requests, the reactor that passes commands to devices and completions back, the operator who stops
 //! and opens the pool. The oracle checks every reply.
 
-use crate::net::Front;
-use crate::{DeviceSpec, Fault, Moment, Oracle, Place, Seed, Statistics, Stop, Strike, Ticket, Trait, World};
+use crate::net::ServerSetup;
+use crate::{
+    DeviceSpec, Fault, FaultKind, Moment, Oracle, Place, Seed, Statistics, StopKind, Ticket, Trait, World,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_engine::{Activity, DeviceState, DurableWrites, FlushRules, Percent, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
-    Buffer, Bytes, DeviceId, DeviceSet, ExtentSize, IoDone, Nanos, Op, Planted, RequestId, VolumeId,
+    Buffer, Bytes, DeviceId, DeviceSet, ExtentSize, IoCompletion, Nanos, Op, Planted, RequestId, VolumeId,
 };
-use weir_policy::harm::Moves;
+use weir_policy::harm::MoveControl;
 
 mod absence;
-mod armed;
 mod audit;
 mod commands;
 mod copies;
 pub(crate) mod errors;
 mod failure;
-pub(crate) mod kept;
 pub(crate) mod lifecycle;
-mod metadata_room;
+mod metadata_space;
+mod pending_crash;
 mod requests;
 pub(crate) mod rot;
+pub(crate) mod space_guarantees;
 mod step;
 mod stop;
 mod tune;
 mod usage;
 
 pub(crate) use absence::Absence;
-pub(crate) use armed::Armed;
-pub use commands::{Order, Submission};
+pub use commands::{OperatorCommand, Submission};
 pub(crate) use copies::Copies;
-use copies::Opened;
+use copies::OpenEngine;
 pub use failure::Failure;
-pub use step::{Again, Ask, Crash, HistoryStep, Lose, Replace, Tune};
+pub(crate) use pending_crash::PendingCrash;
+pub use step::{Crash, DeviceLoss, HistoryStep, RecoveryCrash, Replacement, RequestSpec, SettingChange};
 
 /// The initial state of a history.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +73,7 @@ pub struct Setup {
     /// Memory for the cache of whole extents; zero disables it.
     pub extent_cache: Bytes,
     /// Whether and how the policies' moves are judged.
-    pub moves: Moves,
+    pub moves: MoveControl,
     /// Rules for flushing devices without a client's request.
     pub flushes: FlushRules,
     /// Buffer memory.
@@ -85,7 +87,7 @@ pub struct Setup {
     /// Active mutants, for mutation testing.
     pub planted: Planted,
     /// The server in front of the pool, and its clients, if requests go through it.
-    pub served: Option<Front>,
+    pub served: Option<ServerSetup>,
 }
 
 /// The specification of a volume.
@@ -105,20 +107,20 @@ pub struct VolumeSpec {
 pub struct Driver {
     setup: Setup,
     world: World,
-    engine: Opened,
+    engine: OpenEngine,
     oracle: Oracle,
     volumes: Vec<Volume>,
     /// Extents whose space must be kept: volume and offset.
-    kept: FxHashSet<(usize, u64)>,
+    reserved_extents: FxHashSet<(usize, u64)>,
     /// Space guaranteed to later writes.
-    kept_space: kept::Kept,
+    space_guarantees: space_guarantees::SpaceGuarantees,
     /// Volumes replaced while requests were in flight: the time, and the number of extents each may have
     /// occupied.
-    gone: Vec<(Ticket, u64)>,
+    replaced_volumes: Vec<(Ticket, u64)>,
     /// The devices' superblocks, as they were created.
     layout: Vec<Superblock>,
     /// Number of data extents of all devices.
-    room: u64,
+    data_extents: u64,
     health: Health,
     /// Devices that have failed a command since they were last repaired.
     failing: DeviceSet,
@@ -126,23 +128,23 @@ pub struct Driver {
     truncated: Vec<(DeviceId, Ticket)>,
     /// Devices with failed reads since they were last repaired.
     unreadable: DeviceSet,
-    under_way: FxHashMap<RequestId, UnderWay>,
+    in_flight: FxHashMap<RequestId, InFlightRequest>,
     requests: u64,
     admins: u64,
     names: u64,
-    done: Vec<IoDone>,
-    armed: Armed,
+    done: Vec<IoCompletion>,
+    pending_crash: PendingCrash,
     copies: Copies,
     /// A future jump of the clock: the number of events until then, and its length.
     jump: Option<(u64, Nanos)>,
     /// A volume being removed, and its replacement.
-    replacing: Option<Replacing>,
+    replacing: Option<PendingReplacement>,
     /// True while the engine runs, false after it has stopped.
     is_serving: bool,
     /// Commands in flight.
     commands: Option<commands::Commands>,
     /// True if writes may be misdirected.
-    astray: bool,
+    may_misdirect: bool,
     /// Devices that are missing when the pool is opened.
     absence: Absence,
     /// By volume: whether every request must succeed, whichever devices are missing. If empty, none must.
@@ -158,7 +160,7 @@ pub struct Driver {
     /// A volume whose hardening is being changed, with the new value.
     hardening: Option<(usize, Hardening)>,
     /// True if a device has ever failed silently.
-    deceived: bool,
+    had_silent_failure: bool,
     /// Traits of the pool.
     traits: Vec<Trait>,
     /// Owner of each device extent at the last look.
@@ -172,7 +174,7 @@ pub struct Driver {
 /// State of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
-    Whole,
+    Healthy,
     /// Some device may fail.
     Broken,
     /// The pool does not open any more, because of a failing device.
@@ -187,14 +189,14 @@ pub(crate) struct Volume {
 }
 
 #[derive(Clone)]
-struct Replacing {
+struct PendingReplacement {
     volume: usize,
     new: String,
     removed: bool,
 }
 
-struct UnderWay {
-    ask: Ask,
+struct InFlightRequest {
+    ask: RequestSpec,
     ticket: Ticket,
     buffer: Option<Buffer>,
     since: Nanos,
@@ -202,9 +204,9 @@ struct UnderWay {
     holders: Option<errors::Holders>,
 }
 
-impl UnderWay {
+impl InFlightRequest {
     const fn place(&self) -> Place {
-        let Ask { volume, offset, len, .. } = self.ask;
+        let RequestSpec { volume, offset, len, .. } = self.ask;
         Place { volume, offset, len }
     }
 }
@@ -218,29 +220,29 @@ impl Driver {
         let mut driver = Self {
             oracle: lifecycle::oracle(&setup.volumes),
             world,
-            engine: Opened::of(engine),
+            engine: OpenEngine::of(engine),
             volumes: Vec::new(),
-            kept: FxHashSet::default(),
-            kept_space: kept::Kept::default(),
-            gone: Vec::new(),
-            room: layout.iter().map(|superblock| u64::from(superblock.data_extents)).sum(),
+            reserved_extents: FxHashSet::default(),
+            space_guarantees: space_guarantees::SpaceGuarantees::default(),
+            replaced_volumes: Vec::new(),
+            data_extents: layout.iter().map(|superblock| u64::from(superblock.data_extents)).sum(),
             layout,
-            health: Health::Whole,
+            health: Health::Healthy,
             failing: DeviceSet::default(),
             truncated: Vec::new(),
             unreadable: DeviceSet::default(),
-            under_way: FxHashMap::default(),
+            in_flight: FxHashMap::default(),
             requests: 0,
             admins: 0,
             names: 0,
             done: Vec::new(),
-            armed: Armed::default(),
+            pending_crash: PendingCrash::default(),
             copies: Copies::default(),
             jump: None,
             replacing: None,
             is_serving: true,
             commands: None,
-            astray: false,
+            may_misdirect: false,
             absence: Absence::default(),
             redundant: Vec::new(),
             checks: 0,
@@ -248,7 +250,7 @@ impl Driver {
             was_broken: false,
             has_moved: false,
             hardening: None,
-            deceived: false,
+            had_silent_failure: false,
             traits: Trait::of(&setup),
             owners: FxHashMap::default(),
             answered_since_crash: 0,
@@ -274,7 +276,7 @@ impl Driver {
     /// Waits for every reply and checks all volumes, before and after a restart. A pending crash is
     /// cancelled.
     pub fn end(&mut self) -> Result<(), Failure> {
-        self.armed.disarm();
+        self.pending_crash.disarm();
         [HistoryStep::Check, HistoryStep::Audit, HistoryStep::Restart, HistoryStep::Check]
             .iter()
             .try_for_each(|step| self.step(step))
@@ -294,12 +296,12 @@ impl Driver {
 
     /// Executes one step; does nothing while the pool does not open because of broken devices.
     pub fn step(&mut self, step: &HistoryStep) -> Result<(), Failure> {
-        let revives = matches!(step, HistoryStep::Crash(crash) if crash.how == Stop::PowerCut);
+        let revives = matches!(step, HistoryStep::Crash(crash) if crash.kind == StopKind::PowerLoss);
         if self.health == Health::Dead && !revives {
             return Ok(());
         }
         let result = self.begin(step);
-        match self.armed.ended(&result) {
+        match self.pending_crash.take_due(&result) {
             Some(crash) => self.crash(&crash),
             None => result,
         }
@@ -308,12 +310,12 @@ impl Driver {
     fn begin(&mut self, step: &HistoryStep) -> Result<(), Failure> {
         self.idle_events = 0;
         match step {
-            HistoryStep::Ask(ask) => self.ask(*ask),
+            HistoryStep::Request(ask) => self.submit_request(*ask),
             HistoryStep::Wait(answers) => self.wait(*answers),
-            HistoryStep::Pass(time) => self.pass(*time),
+            HistoryStep::Pass(time) => self.advance_by(*time),
             HistoryStep::Jump { after: 0, time } => {
                 // Two jumps without a look at the replies between them would be a single pause.
-                self.pass(Nanos(0))?;
+                self.advance_by(Nanos(0))?;
                 self.jump(*time);
                 Ok(())
             }
@@ -322,13 +324,15 @@ impl Driver {
                 Ok(())
             }
             HistoryStep::Replace(replace) => self.replace(replace),
-            HistoryStep::Tell(all) => self.submit_all(all),
+            HistoryStep::Submit(all) => self.submit_all(all),
             HistoryStep::Break(device, fault) => {
                 self.break_device(DeviceId((device % self.world.devices()) as u8), fault.clone());
                 Ok(())
             }
-            HistoryStep::Crash(crash) if self.health == Health::Dead => Err(self.armed.now(crash)),
-            HistoryStep::Crash(crash) => self.armed.arm(crash),
+            HistoryStep::Crash(crash) if self.health == Health::Dead => {
+                Err(self.pending_crash.crash_now(crash))
+            }
+            HistoryStep::Crash(crash) => self.pending_crash.arm(crash),
             HistoryStep::CrashCopy(crash) => {
                 self.copies.arm(crash);
                 self.crash_copies()
@@ -340,7 +344,7 @@ impl Driver {
             HistoryStep::Restart => self.restart(),
             HistoryStep::Check => self.check(),
             HistoryStep::Audit => self.audit(),
-            HistoryStep::Lose(lose) => self.lose(lose),
+            HistoryStep::Lose(lose) => self.test_loss(lose),
             HistoryStep::Tune(tune) => self.tune(tune),
             HistoryStep::Net(_) => Ok(()),
         }
@@ -350,49 +354,49 @@ impl Driver {
         if let Fault::Truncate { .. } = fault {
             return self.truncate(device, fault);
         }
-        let Fault::Astray { further, chance, times, .. } = fault else {
+        let Fault::Misdirect { shift: further, chance, times, .. } = fault else {
             // If a device failed while another one may have damaged metadata, no guarantee could be checked.
-            if !self.deceives() {
+            if !self.has_silent_faults() {
                 self.world.break_device(device, fault);
                 self.health = Health::Broken;
-                self.kept_space.forget_all();
+                self.space_guarantees.forget_all();
             }
             return;
         };
-        if self.health == Health::Whole {
+        if self.health == Health::Healthy {
             let superblock = &self.layout[device.index()];
-            let range = rot::astray_range(superblock, self.setup.mirrored);
-            self.world.break_device(device, Fault::Astray { range, further, chance, times });
-            (self.astray, self.deceived) = (true, true);
+            let range = rot::misdirection_range(superblock, self.setup.mirrored);
+            self.world.break_device(device, Fault::Misdirect { range, shift: further, chance, times });
+            (self.may_misdirect, self.had_silent_failure) = (true, true);
         }
     }
 
     /// Reports whether writes may be misdirected, or metadata has been damaged silently.
-    fn deceives(&mut self) -> bool {
-        self.astray || (self.deceived && !self.spoilt_metadata().is_empty())
+    fn has_silent_faults(&mut self) -> bool {
+        self.may_misdirect || (self.had_silent_failure && !self.damaged_metadata().is_empty())
     }
 
     /// Truncates a device. If that could not be noticed, the device vanishes instead: it is not verified, or
     /// the superblock in its last page may be in the middle of a write.
     fn truncate(&mut self, device: DeviceId, fault: Fault) {
-        if self.deceives() {
+        if self.has_silent_faults() {
             return;
         }
         self.health = Health::Broken;
-        self.kept_space.forget_all();
+        self.space_guarantees.forget_all();
         if !self.setup.verified || self.engine.is_recording() {
             return self.world.break_device(device, Fault::Vanish { at: Nanos(0) });
         }
         self.world.break_device(device, fault);
-        self.struck(Strike::Truncated);
+        self.record_fault(FaultKind::Truncated);
         self.failing.insert(device);
         self.truncated.push((device, self.oracle.latest()));
     }
 
     /// Checks that no request to a volume with one copy, submitted after a device was truncated, is
     /// acknowledged as durable: some durable data is lost.
-    fn check_truncated(&self, request: &UnderWay) -> Result<(), Failure> {
-        let UnderWay { ask, ticket, .. } = request;
+    fn check_truncated(&self, request: &InFlightRequest) -> Result<(), Failure> {
+        let InFlightRequest { ask, ticket, .. } = request;
         let claims = ask.op == Op::Flush || (ask.fua && ask.op.changes());
         let single = self.volumes[ask.volume].spec.copies < 2;
         let mut truncated = self.truncated.iter().filter(|(_, at)| claims && single && at < ticket);
@@ -407,37 +411,37 @@ impl Driver {
     fn is_noticeable(&self, device: DeviceId) -> bool {
         let status = self.engine.status();
         let state = status.devices.get(device.index()).map(|device| device.state);
-        let is_lost = matches!(state, Some(DeviceState::Lost { why, .. }) if !why.is_damage());
+        let is_lost = matches!(state, Some(DeviceState::Lost { reason, .. }) if !reason.is_damage());
         !is_lost && !self.unreadable.contains(device)
     }
 
     fn jump(&mut self, time: Nanos) {
-        self.struck(Strike::TimeJump);
+        self.record_fault(FaultKind::TimeJump);
         self.world.jump(time);
     }
 
     /// Counts an event: the pending crash is one event nearer.
-    fn burn(&mut self) -> Result<(), Failure> {
+    fn count_event(&mut self) -> Result<(), Failure> {
         if let Some((left, time)) = self.jump.take() {
             match left {
                 0 | 1 => self.jump(time),
                 _ => self.jump = Some((left - 1, time)),
             }
         }
-        self.copies.burn();
+        self.copies.count_event();
         self.crash_copies()?;
-        self.armed.burn()
+        self.pending_crash.count_event()
     }
 
     /// Records the faults that have struck commands which the engine still considers in flight.
-    fn note_strikes(&mut self) {
-        if self.health != Health::Whole || self.astray {
-            for (device, strike) in self.world.struck() {
-                self.struck(strike);
+    fn record_faults(&mut self) {
+        if self.health != Health::Healthy || self.may_misdirect {
+            for (device, strike) in self.world.take_faults() {
+                self.record_fault(strike);
                 if !strike.is_silent() {
                     self.failing.insert(device);
                 }
-                if matches!(strike, Strike::ReadError | Strike::ReadErrors) {
+                if matches!(strike, FaultKind::ReadError | FaultKind::ReadErrors) {
                     self.unreadable.insert(device);
                 }
             }
@@ -445,20 +449,20 @@ impl Driver {
     }
 
     /// Records what the pool was doing when a fault struck.
-    fn struck(&mut self, strike: Strike) {
+    fn record_fault(&mut self, strike: FaultKind) {
         let mut idle = true;
         for activity in Activity::ALL {
             if self.engine.is_doing(activity) {
                 idle = false;
-                self.note_hit(strike, Moment::Doing(activity));
+                self.record_hit(strike, Moment::During(activity));
             }
         }
         if idle {
-            self.note_hit(strike, Moment::Idle);
+            self.record_hit(strike, Moment::Idle);
         }
     }
 
-    fn note_hit(&mut self, strike: Strike, moment: Moment) {
+    fn record_hit(&mut self, strike: FaultKind, moment: Moment) {
         *self.statistics.hits.entry((strike, moment)).or_default() += 1;
         for of in &self.traits {
             *self.statistics.triples.entry((strike, moment, *of)).or_default() += 1;

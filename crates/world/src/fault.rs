@@ -4,19 +4,19 @@
 //! itself, hold back completions, or change them. A fault that never strikes is invisible: it passes the same
 //! conformance tests as the bare device.
 
-use crate::{Device, Rng, Spoilt, Stop, Storage, Strike, WorldMemory};
+use crate::{DamagedSectors, Device, FaultKind, Rng, StopKind, Storage, WorldMemory};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use weir_model::{
-    BLOCK, Bytes, DeviceOffset, Errno, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
+    BLOCK, Bytes, DeviceOffset, Errno, Io, IoCompletion, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
 };
 
 /// Service time of a misdirected write, and of half of the commands that fail.
-const PROMPT: Nanos = Nanos::micros(100);
+const FAST_FAILURE: Nanos = Nanos::micros(100);
 
 /// Maximum service time of a command that fails.
-const SLOWEST: Nanos = Nanos::millis(4);
+const SLOW_FAILURE_MAX: Nanos = Nanos::millis(4);
 
 /// A fault of a device.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,7 @@ pub enum Fault {
     /// [`Errno::ENOSPC`]: a sparse file on a file system that fills up.
     Full {
         /// Room for new bytes, in whole 4 KiB pages.
-        room: Bytes,
+        space: Bytes,
     },
     /// Commands take longer.
     Slow {
@@ -64,12 +64,12 @@ pub enum Fault {
         during: Range<Nanos>,
     },
     /// Writes that begin in a range are acknowledged, and go elsewhere or nowhere.
-    Astray {
+    Misdirect {
         /// The range of their targets.
         range: Range<DeviceOffset>,
         /// Distance by which they are shifted, wrapping around at the end of the range; `None`: they are
         /// dropped.
-        further: Option<Bytes>,
+        shift: Option<Bytes>,
         /// Probability that a write is misdirected, 0 to 1.
         chance: f64,
         /// Number of writes that are misdirected before the fault is over.
@@ -94,7 +94,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    const fn contain(self, kind: IoKind) -> bool {
+    const fn contains(self, kind: IoKind) -> bool {
         match kind {
             IoKind::Read => self.reads,
             IoKind::Write { .. } => self.writes,
@@ -111,13 +111,13 @@ pub struct Faulty<D> {
     /// Submission time of each command inside the device.
     started: BTreeMap<IoId, Nanos>,
     /// Completions held back, by their due time.
-    held: BTreeMap<(Nanos, IoId), Result<(), IoError>>,
+    delayed: BTreeMap<(Nanos, IoId), Result<(), IoError>>,
     /// Failing flushes and durable writes that give up everything cached when they complete.
-    giving_up: BTreeSet<IoId>,
+    failing_flushes: BTreeSet<IoId>,
     /// Pages written, while there is room.
     pages: FxHashSet<u64>,
     /// The faults it has injected since the last query.
-    struck: Vec<Strike>,
+    injected: Vec<FaultKind>,
 }
 
 impl Fault {
@@ -144,29 +144,29 @@ impl<D: Device + 'static> Faulty<D> {
             fault,
             rng,
             started: BTreeMap::new(),
-            held: BTreeMap::new(),
-            giving_up: BTreeSet::new(),
+            delayed: BTreeMap::new(),
+            failing_flushes: BTreeSet::new(),
             pages: FxHashSet::default(),
-            struck: Vec::new(),
+            injected: Vec::new(),
         }
     }
 
     /// Returns the strike for a command of this kind.
-    fn strike(&self, kind: IoKind) -> Strike {
+    fn fault_kind(&self, kind: IoKind) -> FaultKind {
         match (&self.fault, kind) {
-            (Fault::Errors { times: u64::MAX, .. }, IoKind::Read) => Strike::ReadErrors,
-            (Fault::Errors { times: u64::MAX, .. }, IoKind::Write { .. }) => Strike::WriteErrors,
-            (Fault::Errors { times: u64::MAX, .. }, IoKind::Flush) => Strike::FlushErrors,
-            (Fault::Errors { .. }, IoKind::Read) => Strike::ReadError,
-            (Fault::Errors { .. }, IoKind::Write { .. }) => Strike::WriteError,
-            (Fault::Errors { .. }, IoKind::Flush) => Strike::FlushError,
-            (Fault::Full { .. }, _) => Strike::Full,
-            (Fault::Slow { .. }, _) => Strike::Slow,
-            (Fault::Hang { .. }, _) => Strike::Hang,
-            (Fault::Vanish { .. }, _) => Strike::Vanish,
-            (Fault::Truncate { .. }, _) => Strike::Truncated,
-            (Fault::Astray { further: None, .. }, _) => Strike::LostWrite,
-            (Fault::Astray { .. }, _) => Strike::MisdirectedWrite,
+            (Fault::Errors { times: u64::MAX, .. }, IoKind::Read) => FaultKind::ReadErrors,
+            (Fault::Errors { times: u64::MAX, .. }, IoKind::Write { .. }) => FaultKind::WriteErrors,
+            (Fault::Errors { times: u64::MAX, .. }, IoKind::Flush) => FaultKind::FlushErrors,
+            (Fault::Errors { .. }, IoKind::Read) => FaultKind::ReadError,
+            (Fault::Errors { .. }, IoKind::Write { .. }) => FaultKind::WriteError,
+            (Fault::Errors { .. }, IoKind::Flush) => FaultKind::FlushError,
+            (Fault::Full { .. }, _) => FaultKind::Full,
+            (Fault::Slow { .. }, _) => FaultKind::Slow,
+            (Fault::Hang { .. }, _) => FaultKind::Hang,
+            (Fault::Vanish { .. }, _) => FaultKind::Vanish,
+            (Fault::Truncate { .. }, _) => FaultKind::Truncated,
+            (Fault::Misdirect { shift: None, .. }, _) => FaultKind::LostWrite,
+            (Fault::Misdirect { .. }, _) => FaultKind::MisdirectedWrite,
         }
     }
 
@@ -177,7 +177,7 @@ impl<D: Device + 'static> Faulty<D> {
                 let everywhere = io.kind == IoKind::Flush;
                 let touched = io.at < range.end && range.start < io.at + io.len();
                 let strikes = *times > 0
-                    && kinds.contain(io.kind)
+                    && kinds.contains(io.kind)
                     && (everywhere || touched)
                     && self.rng.chance(*chance);
                 if strikes {
@@ -185,7 +185,7 @@ impl<D: Device + 'static> Faulty<D> {
                 }
                 strikes.then_some(IoError::Os(*error))
             }
-            Fault::Full { room } if matches!(io.kind, IoKind::Write { .. }) => {
+            Fault::Full { space: room } if matches!(io.kind, IoKind::Write { .. }) => {
                 let touched = io.at.0 / BLOCK..(io.at.0 + io.len().0).div_ceil(BLOCK);
                 let new = touched.clone().filter(|page| !self.pages.contains(page)).count() as u64;
                 if (self.pages.len() as u64 + new) * BLOCK > room.0 {
@@ -198,28 +198,28 @@ impl<D: Device + 'static> Faulty<D> {
             Fault::Full { .. }
             | Fault::Slow { .. }
             | Fault::Hang { .. }
-            | Fault::Astray { .. }
+            | Fault::Misdirect { .. }
             | Fault::Truncate { .. } => None,
         }
     }
 
     /// Executes a misdirected write; returns whether the command was one.
-    fn leads_astray(&mut self, io: &Io, memory: &WorldMemory) -> bool {
-        let Fault::Astray { range, further, chance, times } = &mut self.fault else { return false };
+    fn misdirect_write(&mut self, io: &Io, memory: &WorldMemory) -> bool {
+        let Fault::Misdirect { range, shift: further, chance, times } = &mut self.fault else { return false };
         let IoKind::Write { fua } = io.kind else { return false };
         let storage = self.device.storage();
         let goes_well = storage.check(io.at, io.len()).is_ok();
         if *times == 0 || !goes_well || !range.contains(&io.at) || !self.rng.chance(*chance) {
             return false;
         }
-        storage.spoil(io.at, io.len(), fua);
+        storage.lose_write(io.at, io.len(), fua);
         if let Some(further) = further {
             let room = (range.end.0 - range.start.0).saturating_sub(io.len().0).max(SECTOR);
             let within = (io.at.0 - range.start.0 + further.0) % room / BLOCK * BLOCK;
             let to = DeviceOffset(range.start.0 + within);
             if storage.check(to, io.len()).is_ok() {
-                let all = Spoilt::first(io.len().0 / SECTOR);
-                storage.write_spoilt(to, memory.bytes(io.buffer), &all, fua);
+                let all = DamagedSectors::first(io.len().0 / SECTOR);
+                storage.write_damaged(to, memory.bytes(io.buffer), &all, fua);
             }
         }
         *times -= 1;
@@ -227,7 +227,7 @@ impl<D: Device + 'static> Faulty<D> {
     }
 
     /// Returns when the device's completion at `now` is passed on, and its result.
-    fn delay(&self, now: Nanos, done: IoDone) -> (Nanos, Result<(), IoError>) {
+    fn delay(&self, now: Nanos, done: IoCompletion) -> (Nanos, Result<(), IoError>) {
         let started = self.started.get(&done.id).copied().unwrap_or(now);
         match &self.fault {
             Fault::Slow { factor, during } if during.contains(&started) => {
@@ -242,60 +242,60 @@ impl<D: Device + 'static> Faulty<D> {
 
 impl<D: Device + 'static> Device for Faulty<D> {
     fn submit(&mut self, now: Nanos, io: Io, memory: &mut WorldMemory) {
-        let strike = self.strike(io.kind);
-        if self.leads_astray(&io, memory) {
-            self.struck.push(strike);
-            self.held.insert((now + PROMPT, io.id), Ok(()));
+        let strike = self.fault_kind(io.kind);
+        if self.misdirect_write(&io, memory) {
+            self.injected.push(strike);
+            self.delayed.insert((now + FAST_FAILURE, io.id), Ok(()));
             return;
         }
         let Some(error) = self.refuse(now, &io) else {
             self.started.insert(io.id, now);
             return self.device.submit(now, io, memory);
         };
-        self.struck.push(strike);
+        self.injected.push(strike);
         let promised = matches!(io.kind, IoKind::Flush | IoKind::Write { fua: true });
-        let mut takes = PROMPT;
+        let mut takes = FAST_FAILURE;
         if matches!(self.fault, Fault::Errors { .. }) {
             if self.rng.chance(0.5) {
-                takes = Nanos(1 + self.rng.below(SLOWEST.0));
+                takes = Nanos(1 + self.rng.below(SLOW_FAILURE_MAX.0));
             }
             if promised {
-                self.device.storage().forsake();
+                self.device.storage().fail_flush();
                 if self.rng.chance(0.5) {
-                    self.giving_up.insert(io.id);
+                    self.failing_flushes.insert(io.id);
                 }
             }
         }
-        self.held.insert((now + takes, io.id), Err(error));
+        self.delayed.insert((now + takes, io.id), Err(error));
     }
 
     fn next(&self) -> Option<Nanos> {
-        let held = self.held.first_key_value().map(|(key, _)| key.0).filter(|at| *at < Nanos::MAX);
+        let held = self.delayed.first_key_value().map(|(key, _)| key.0).filter(|at| *at < Nanos::MAX);
         held.into_iter().chain(self.device.next()).min()
     }
 
-    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone> {
+    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoCompletion> {
         while let Some(due) = self.device.next().filter(|due| *due <= now) {
             let Some(done) = self.device.pop(due, memory) else { break };
             let (release, result) = self.delay(due, done);
             if release > due || result != done.result {
-                self.struck.push(self.strike(IoKind::Read));
+                self.injected.push(self.fault_kind(IoKind::Read));
             }
             self.started.remove(&done.id);
-            self.held.insert((release, done.id), result);
+            self.delayed.insert((release, done.id), result);
         }
-        let first = self.held.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let first = self.delayed.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((_, id), result) = first.remove_entry();
-        if self.giving_up.remove(&id) {
-            self.device.storage().forsake();
+        if self.failing_flushes.remove(&id) {
+            self.device.storage().fail_flush();
         }
-        Some(IoDone { id, result })
+        Some(IoCompletion { id, result })
     }
 
-    fn stop(&mut self, how: Stop) {
+    fn stop(&mut self, how: StopKind) {
         self.started.clear();
-        self.held.clear();
-        self.giving_up.clear();
+        self.delayed.clear();
+        self.failing_flushes.clear();
         self.device.stop(how);
     }
 
@@ -307,13 +307,13 @@ impl<D: Device + 'static> Device for Faulty<D> {
         self.device.after_power_loss(rng)
     }
 
-    fn struck(&mut self, all: &mut Vec<Strike>) {
-        all.append(&mut self.struck);
-        self.device.struck(all);
+    fn take_faults(&mut self, all: &mut Vec<FaultKind>) {
+        all.append(&mut self.injected);
+        self.device.take_faults(all);
     }
 
-    fn mended(self: Box<Self>) -> Box<dyn Device> {
-        Box::new(self.device).mended()
+    fn into_healthy(self: Box<Self>) -> Box<dyn Device> {
+        Box::new(self.device).into_healthy()
     }
 }
 
@@ -324,10 +324,10 @@ impl Device for Box<dyn Device> {
     fn next(&self) -> Option<Nanos> {
         (**self).next()
     }
-    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoDone> {
+    fn pop(&mut self, now: Nanos, memory: &mut WorldMemory) -> Option<IoCompletion> {
         (**self).pop(now, memory)
     }
-    fn stop(&mut self, how: Stop) {
+    fn stop(&mut self, how: StopKind) {
         (**self).stop(how);
     }
     fn storage(&mut self) -> &mut Storage {
@@ -336,10 +336,10 @@ impl Device for Box<dyn Device> {
     fn after_power_loss(&self, rng: &mut Rng) -> Storage {
         (**self).after_power_loss(rng)
     }
-    fn struck(&mut self, all: &mut Vec<Strike>) {
-        (**self).struck(all);
+    fn take_faults(&mut self, all: &mut Vec<FaultKind>) {
+        (**self).take_faults(all);
     }
-    fn mended(self: Box<Self>) -> Box<dyn Device> {
-        (*self).mended()
+    fn into_healthy(self: Box<Self>) -> Box<dyn Device> {
+        (*self).into_healthy()
     }
 }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod campaign;
+pub mod damaged_sectors;
 pub mod device;
 pub mod driver;
 pub mod fault;
@@ -19,21 +20,20 @@ pub mod net;
 pub mod ondisk;
 pub mod oracle;
 pub mod pace;
-pub mod spoilt;
 pub mod statistics;
 pub mod storage;
 pub mod world;
 
 pub use campaign::History;
-pub use device::{Device, Disk, Stop};
+pub use damaged_sectors::DamagedSectors;
+pub use device::{Device, Disk, StopKind};
 pub use driver::Driver;
 pub use fault::{Fault, Faulty, Kinds};
-pub(crate) use memory::SPOILT;
+pub(crate) use memory::DAMAGE_MARK;
 pub use memory::WorldMemory;
 pub use oracle::{Answer, Change, Difference, Found, Oracle, Place, Ticket};
 pub use pace::{Pace, RandomTiming, UnknownModel};
-pub use spoilt::Spoilt;
-pub use statistics::{Moment, Statistics, Strike, Trait};
+pub use statistics::{FaultKind, Moment, Statistics, Trait};
 pub use storage::Storage;
 pub use weir_model::{Mutant, Net, Planted, Rng, Seed};
 pub use world::{DeviceSpec, World};

@@ -2,18 +2,19 @@
 //! checked by the oracle on the clients' side.
 //!
 //! - [`sockets`]: both ends of every connection, as the server's port; a [`pipe`] is one direction.
-//! - [`nbd`], [`hello`]: the client side of the protocol, written independently of the server's.
+//! - [`nbd`], [`handshake`]: the client side of the protocol, written independently of the server's.
 //! - [`client`]: a client and its requests.
-//! - [`stranger`]: hostile clients.
+//! - [`hostile_client`]: hostile clients.
 //! - `judge`: judges replies while devices fail.
 //! - [`operator`]: an operator at the control socket.
 //! - `recording`: checks recordings of client requests.
 //! - [`served`]: all of it, driven by steps like the engine alone in [`driver`](crate::driver).
-//! - [`draw`]: draws histories from seeds.
+//! - [`generator`]: draws histories from seeds.
 
 pub mod client;
-pub mod draw;
-mod hello;
+pub mod generator;
+mod handshake;
+pub mod hostile_client;
 mod judge;
 mod nbd;
 pub mod operator;
@@ -21,14 +22,13 @@ mod pipe;
 mod recording;
 pub mod served;
 pub mod sockets;
-pub mod stranger;
 
-pub use client::{Character, ClientRequest, Wrong};
-pub use draw::history;
-pub use operator::Order;
-pub use served::{ANSWERED_WITHIN, Served};
-pub use sockets::Wire;
-pub use stranger::Stranger;
+pub use client::{ClientProfile, ClientRequest, InvalidRequest};
+pub use generator::history;
+pub use hostile_client::HostileClient;
+pub use operator::OperatorRequest;
+pub use served::{REPLY_TIMEOUT, ServedPool};
+pub use sockets::SocketProfile;
 
 use std::fmt;
 use weir_model::Nanos;
@@ -36,52 +36,52 @@ use weir_session::Limits;
 
 /// A server in front of a pool, and its clients.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Front {
+pub struct ServerSetup {
     /// Limits on clients.
     pub limits: Limits,
     /// Its clients: each has one connection at a time.
-    pub clients: Vec<Character>,
+    pub clients: Vec<ClientProfile>,
 }
 
 /// How a client disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum Disconnect {
     /// It sends DISC after all its requests, and waits for its replies.
-    Politely,
+    Graceful,
     /// It closes its sending side, and continues to receive.
     HalfClosed,
     /// It closes its end in any state.
-    AtOnce,
+    Immediate,
     /// It closes its end as soon as it is in the middle of sending something.
-    Midway,
+    MidMessage,
 }
 
 /// An action of a client or operator.
 #[derive(Clone, PartialEq)]
-pub enum Act {
+pub enum NetAction {
     /// A client sends a request, over a new connection if it has none.
-    Ask(usize, ClientRequest),
+    Request(usize, ClientRequest),
     /// A client disconnects.
-    Leave(usize, Leave),
+    Disconnect(usize, Disconnect),
     /// A client receives nothing for this long.
     Stall(usize, Nanos),
     /// All clients disconnect; nothing may be left of them.
-    Empty,
+    DisconnectAll,
     /// The operator gives an order.
-    Order(Order),
+    Order(OperatorRequest),
     /// A hostile client connects.
-    Stranger(Stranger),
+    HostileClient(HostileClient),
 }
 
-impl fmt::Debug for Act {
+impl fmt::Debug for NetAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ask(client, request) => write!(f, "client {client}: {request:?}"),
-            Self::Leave(client, how) => write!(f, "client {client} leaves: {how:?}"),
+            Self::Request(client, request) => write!(f, "client {client}: {request:?}"),
+            Self::Disconnect(client, how) => write!(f, "client {client} leaves: {how:?}"),
             Self::Stall(client, time) => write!(f, "client {client} receives nothing for {time}"),
-            Self::Empty => f.write_str("all clients leave"),
+            Self::DisconnectAll => f.write_str("all clients leave"),
             Self::Order(order) => write!(f, "operator: {order:?}"),
-            Self::Stranger(stranger) => write!(f, "stranger: {stranger:?}"),
+            Self::HostileClient(stranger) => write!(f, "stranger: {stranger:?}"),
         }
     }
 }

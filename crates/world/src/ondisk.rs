@@ -21,7 +21,7 @@ use thiserror::Error;
 pub const PAGE: u64 = 4096;
 
 /// Access to the bytes of a pool's devices.
-pub trait Raw {
+pub trait DeviceReader {
     /// Reads bytes of a device. The range is within the device.
     fn read(&mut self, device: u8, at: u64, bytes: &mut [u8]);
 }
@@ -46,7 +46,7 @@ pub struct Pool {
     /// Its volumes by id, including those being removed.
     pub volumes: BTreeMap<u32, Volume>,
     /// Volumes whose removal has begun.
-    pub leaving: Vec<u32>,
+    pub removing: Vec<u32>,
     /// Sequence of the next journal frame.
     pub sequence: u64,
 }
@@ -76,7 +76,7 @@ pub struct Extent {
     /// Locations of its blocks.
     pub places: Vec<Place>,
     /// Blocks with a write intent.
-    pub intended: Vec<u16>,
+    pub write_intents: Vec<u16>,
     /// Sequence of the root or frame that last described it.
     pub version: u64,
 }
@@ -97,17 +97,17 @@ pub struct Place {
 impl Pool {
     /// Reports whether the two are equal, regardless of their versions.
     #[must_use]
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         let same = |(a, b): (&Extent, &Extent)| {
-            (a.copies, a.keeps_space, &a.places, &a.intended)
-                == (b.copies, b.keeps_space, &b.places, &b.intended)
+            (a.copies, a.keeps_space, &a.places, &a.write_intents)
+                == (b.copies, b.keeps_space, &b.places, &b.write_intents)
         };
         let alike = |(a, b): (&Volume, &Volume)| {
             (&a.name, a.size, a.hardened, a.copies) == (&b.name, b.size, b.hardened, b.copies)
                 && a.extents.keys().eq(b.extents.keys())
                 && a.extents.values().zip(b.extents.values()).all(same)
         };
-        (self.sequence, &self.leaving) == (other.sequence, &other.leaving)
+        (self.sequence, &self.removing) == (other.sequence, &other.removing)
             && self.volumes.keys().eq(other.volumes.keys())
             && self.volumes.values().zip(other.volumes.values()).all(alike)
     }
@@ -121,18 +121,18 @@ impl Extent {
 
     /// Returns the blocks with at least one location.
     #[must_use]
-    pub fn held(&self) -> BTreeSet<u16> {
+    pub fn stored_blocks(&self) -> BTreeSet<u16> {
         self.places.iter().flat_map(|place| place.blocks.keys().copied()).collect()
     }
 }
 
 /// Reads both copies of a device's superblock, the first one first.
-pub fn superblocks(raw: &mut dyn Raw, device: u8, size: u64) -> [Result<Superblock, Defect>; 2] {
+pub fn superblocks(raw: &mut dyn DeviceReader, device: u8, size: u64) -> [Result<Superblock, Defect>; 2] {
     [0, size / PAGE * PAGE - PAGE].map(|at| Superblock::read(raw, device, at))
 }
 
 /// Reads both root slots of a metadata member.
-pub fn roots(raw: &mut dyn Raw, superblock: &Superblock) -> [Result<Root, Defect>; 2] {
+pub fn roots(raw: &mut dyn DeviceReader, superblock: &Superblock) -> [Result<Root, Defect>; 2] {
     [0, 1].map(|slot| Root::read(raw, superblock, slot))
 }
 
@@ -141,7 +141,12 @@ pub fn roots(raw: &mut dyn Raw, superblock: &Superblock) -> [Result<Root, Defect
 ///
 /// # Errors
 /// Fails if anything reachable from the root, or a frame that must exist, does not verify.
-pub fn read(raw: &mut dyn Raw, devices: &[Superblock], member: u8, root: &Root) -> Result<Pool, Defect> {
+pub fn read(
+    raw: &mut dyn DeviceReader,
+    devices: &[Superblock],
+    member: u8,
+    root: &Root,
+) -> Result<Pool, Defect> {
     let superblock = &devices[usize::from(member)];
     let mut contents = contents::load(raw, superblock, root)?;
     let sequence = journal::replay(raw, superblock, root, &mut contents)?;

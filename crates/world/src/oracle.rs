@@ -1,8 +1,6 @@
-//! The oracle: decides which data a read may return, as a naive model of everything between a client and the
-//! devices.
+//! The oracle: decides which data a read may return. It models all between a client and the devices.
 //!
-//! The oracle knows nothing of pools, maps or engines. For every 512-byte sector it keeps the writes that may
-//! be the sector's content, and drops one as soon as the rules exclude it:
+//! For every sector it keeps the writes that may be its content, and drops one when a rule excludes it:
 //!
 //! - A write that was acknowledged before another one was submitted is overwritten once that one is
 //!   acknowledged. Of writes that overlap in time, either may be the last.
@@ -14,28 +12,26 @@
 //! - A failed flush withdraws the guarantee of later ones for everything acknowledged by then.
 //! - A failed write may have taken effect or not. Once a read has returned it, it counts as acknowledged at
 //!   that moment: a later flush covers it.
-//! - A write that its client [gave up](Oracle::given_up) may have taken effect, or may still, but not after
-//!   one that was submitted later and acknowledged.
+//! - A write that its client [abandoned](Oracle::abandon_change) may have taken effect, or may still, but not
+//!   after one that was submitted later and acknowledged.
 //! - If a volume guarantees it, the first write to a block is durable when it is acknowledged.
 //!
-//! Contents are stamps: 512 bytes that only one request can have written to one place, so that stale,
-//! misplaced or torn bytes are recognised.
+//! Contents are stamps: 512 bytes that only one request can write to one place: stale bytes are recognized.
 //!
-//! A device follows the same rules (as if it were a volume); the simulated devices are themselves tested this
-//! way.
+//! A device follows the same rules (as if it were a volume); so the simulated devices are tested this way.
 
-use crate::{Spoilt, Stop};
+use crate::{DamagedSectors, StopKind};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use weir_model::{BLOCK, Bytes, SECTOR, VolumeOffset};
 
+mod disconnects;
 mod doubt;
-mod given_up;
 mod stamp;
 
-use doubt::failed_change_shown;
+use doubt::failed_write_visible;
 pub use stamp::Found;
 
 /// A request registered with the oracle. Later ones are greater.
@@ -149,14 +145,14 @@ pub struct Oracle {
     /// Acknowledged changes that no acknowledged flush has covered.
     unflushed: Vec<Unflushed>,
     /// Acknowledged changes that a failed flush should have covered, since the last crash.
-    forsaken: Vec<Unflushed>,
+    failed_flush_changes: Vec<Unflushed>,
     /// Volumes with changes since the last flush after which nothing was outstanding.
     unsettled: BTreeSet<usize>,
     /// Volumes with a failed flush since the last crash.
-    told: BTreeSet<usize>,
+    failed_flush_volumes: BTreeSet<usize>,
     /// Volumes with a flush whose client disconnected: a loss may have been reported to nobody. The ticket is
     /// that of the flush from which on flushes guarantee something again, once it is known.
-    unheard: BTreeMap<usize, Option<Ticket>>,
+    unseen_flushes: BTreeMap<usize, Option<Ticket>>,
     /// Changes that failed since the last crash: nobody knows what they left in a device's cache, even if a
     /// read has returned the previous contents.
     failed: Vec<Place>,
@@ -171,9 +167,9 @@ struct OpenChange {
     fua: bool,
     trim: bool,
     /// True if a flush failed while it was in flight, which may have lost the part executed by then.
-    forsaken: bool,
+    flush_failed: bool,
     /// Sectors that are durable when it is acknowledged: first writes of a volume that guarantees this.
-    first: Vec<usize>,
+    first_write_sectors: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -192,12 +188,12 @@ struct Candidate {
     /// When it was acknowledged; `NEVER` while it is in flight.
     acked: u64,
     /// When its client gave it up; `NEVER` otherwise.
-    given_up: u64,
+    abandoned: u64,
     /// Reads submitted later than this do not see it.
-    over: u64,
+    superseded: u64,
     zero: bool,
     /// Zeros for a part of a block: the other parts keep the block stored, or did when these were written.
-    part: bool,
+    is_partial: bool,
     /// A failed write that no read has returned since.
     failed: bool,
     /// A trim that no flush has covered: it may take effect at any time.
@@ -205,7 +201,7 @@ struct Candidate {
     /// No crash undoes it.
     durable: bool,
     /// No crash brings it back.
-    buried: bool,
+    is_unrecoverable: bool,
 }
 
 const NEVER: u64 = u64::MAX;
@@ -214,19 +210,19 @@ impl Candidate {
     const BLANK: Self = Self {
         ticket: Ticket(0),
         acked: 0,
-        given_up: NEVER,
-        over: NEVER,
+        abandoned: NEVER,
+        superseded: NEVER,
         zero: true,
-        part: false,
+        is_partial: false,
         failed: false,
         pending_trim: false,
         durable: true,
-        buried: false,
+        is_unrecoverable: false,
     };
 
     /// Reports whether a change submitted as this ticket comes after it, once acknowledged.
     fn is_before(&self, later: Ticket) -> bool {
-        self.acked.min(self.given_up) < later.0
+        self.acked.min(self.abandoned) < later.0
     }
 
     fn is(&self, found: &Found) -> bool {
@@ -243,15 +239,15 @@ impl fmt::Display for Candidate {
         let what = if self.zero { "zeros" } else { "data" };
         write!(f, "{what} of {}", self.ticket)?;
         if self.acked == NEVER {
-            f.write_str(if self.given_up == NEVER { " under way" } else { " given up" })?;
+            f.write_str(if self.abandoned == NEVER { " under way" } else { " given up" })?;
         } else {
             write!(f, " answered at {}", self.acked)?;
         }
-        if self.over != NEVER {
-            write!(f, " over at {}", self.over)?;
+        if self.superseded != NEVER {
+            write!(f, " over at {}", self.superseded)?;
         }
         for (flag, word) in
-            [(self.durable, " durable"), (self.pending_trim, " trim"), (self.buried, " never back")]
+            [(self.durable, " durable"), (self.pending_trim, " trim"), (self.is_unrecoverable, " never back")]
         {
             f.write_str(if flag { word } else { "" })?;
         }
@@ -280,7 +276,7 @@ impl Oracle {
         self.changes
             .values_mut()
             .filter(|change| change.place.volume == volume)
-            .for_each(|c| c.first.clear());
+            .for_each(|c| c.first_write_sectors.clear());
     }
 
     /// Returns the latest ticket so far: requests submitted from now on have greater ones.
@@ -315,17 +311,18 @@ impl Oracle {
             sector.push(Candidate {
                 ticket,
                 acked: NEVER,
-                given_up: NEVER,
-                over: NEVER,
+                abandoned: NEVER,
+                superseded: NEVER,
                 zero: change != Change::Write,
-                part: change == Change::Zero && !whole.contains(&index),
+                is_partial: change == Change::Zero && !whole.contains(&index),
                 failed: false,
                 pending_trim: trim,
                 durable: false,
-                buried: false,
+                is_unrecoverable: false,
             });
         }
-        self.changes.insert(ticket, OpenChange { place, fua, trim, forsaken: false, first });
+        self.changes
+            .insert(ticket, OpenChange { place, fua, trim, flush_failed: false, first_write_sectors: first });
         ticket
     }
 
@@ -351,7 +348,7 @@ impl Oracle {
     /// Registers the acknowledgement of a change. Unknown tickets (from before a crash) are ignored.
     pub fn changed(&mut self, ticket: Ticket) {
         let Some(change) = self.changes.remove(&ticket) else { return };
-        let OpenChange { place, fua, trim, forsaken, first } = change;
+        let OpenChange { place, fua, trim, flush_failed: forsaken, first_write_sectors: first } = change;
         let now = self.next_moment();
         for sector in &mut self.volumes[place.volume][place.sectors()] {
             acknowledge(sector, ticket, now);
@@ -366,7 +363,7 @@ impl Oracle {
             harden(&mut self.volumes[place.volume][index], ticket);
         }
         if !fua {
-            let owed = if forsaken { &mut self.forsaken } else { &mut self.unflushed };
+            let owed = if forsaken { &mut self.failed_flush_changes } else { &mut self.unflushed };
             owed.push(Unflushed { ticket, acked: now, place, trim });
         }
     }
@@ -396,16 +393,16 @@ impl Oracle {
 
     /// Checks the answer to a read. Unknown tickets (from before a crash) are ignored.
     pub fn read_done(&mut self, ticket: Ticket, answer: Answer<'_>) -> Result<(), Box<Difference>> {
-        self.read_but(ticket, answer, &Spoilt::default())
+        self.read_done_except(ticket, answer, &DamagedSectors::default())
     }
 
     /// Checks the answer to a read, except for sectors, counted from its start, that the devices have
     /// damaged: those are not judged, and keep all their candidates.
-    pub fn read_but(
+    pub fn read_done_except(
         &mut self,
         ticket: Ticket,
         answer: Answer<'_>,
-        spoilt: &Spoilt,
+        spoilt: &DamagedSectors,
     ) -> Result<(), Box<Difference>> {
         let Some(place) = self.reads.remove(&ticket) else { return Ok(()) };
         let now = self.next_moment();
@@ -421,12 +418,12 @@ impl Oracle {
                 }
             };
             let sector = &mut self.volumes[place.volume][index];
-            if !sector.iter().any(|c| c.is(&found) && c.over > ticket.0) {
+            if !sector.iter().any(|c| c.is(&found) && c.superseded > ticket.0) {
                 return Err(Box::new(difference(ticket, place.volume, index, found, sector)));
             }
             if sector.len() > 1 {
                 pin(sector, &found, ticket, now);
-                self.unflushed.extend(failed_change_shown(sector, &found, ticket, now, place.volume, index));
+                self.unflushed.extend(failed_write_visible(sector, &found, ticket, now, place.volume, index));
             }
         }
         Ok(())
@@ -468,23 +465,24 @@ impl Oracle {
     /// and a later flush guarantees nothing about it either.
     pub fn flush_failed(&mut self, ticket: Ticket) {
         for (_, volume) in self.flushes.extract_if(.., |(open, _)| *open == ticket) {
-            self.forsaken.extend(self.unflushed.extract_if(.., |change| change.place.volume == volume));
+            self.failed_flush_changes
+                .extend(self.unflushed.extract_if(.., |change| change.place.volume == volume));
         }
     }
 
     /// Registers a crash. Requests in flight are never answered, and volatile data may be lost or not, sector
     /// by sector. After a power loss everything that remains is durable; after a kill it may still be
-    /// lost to a power loss, until it is written again or [settled](Self::settled).
-    pub fn crash(&mut self, how: Stop) {
+    /// lost to a power loss, until it is written again or [settled](Self::make_all_durable).
+    pub fn crash(&mut self, how: StopKind) {
         let now = self.next_moment();
         self.changes.clear();
         self.reads.clear();
         self.flushes.clear();
         self.unflushed.clear();
-        self.forsaken.clear();
+        self.failed_flush_changes.clear();
         self.unsettled.clear();
-        self.told.clear();
-        self.unheard.clear();
+        self.failed_flush_volumes.clear();
+        self.unseen_flushes.clear();
         self.failed.clear();
         for sector in self.volumes.iter_mut().flatten() {
             if let [only] = sector.as_slice()
@@ -492,18 +490,19 @@ impl Oracle {
             {
                 continue;
             }
-            sector.retain(|c| !c.buried);
+            sector.retain(|c| !c.is_unrecoverable);
             for candidate in sector.iter_mut() {
-                let Candidate { ticket, zero, part, durable, .. } = *candidate;
-                let durable = durable || how == Stop::PowerCut;
-                *candidate = Candidate { ticket, zero, part, durable, acked: now, ..Candidate::BLANK };
+                let Candidate { ticket, zero, is_partial: part, durable, .. } = *candidate;
+                let durable = durable || how == StopKind::PowerLoss;
+                *candidate =
+                    Candidate { ticket, zero, is_partial: part, durable, acked: now, ..Candidate::BLANK };
             }
         }
     }
 
     /// Makes everything that exists durable, without a flush: a pool ensures that before it opens. Nothing
     /// may have been submitted since the crash.
-    pub fn settled(&mut self) {
+    pub fn make_all_durable(&mut self) {
         for candidate in self.volumes.iter_mut().flatten().flatten() {
             candidate.durable = true;
         }
@@ -518,9 +517,9 @@ impl Oracle {
 
     /// Resets a volume that was created anew: zeros, and nothing older comes back. Nothing may be in flight
     /// there.
-    pub fn blank(&mut self, volume: usize) {
+    pub fn reset_volume(&mut self, volume: usize) {
         self.volumes[volume].fill(smallvec![Candidate::BLANK]);
-        for changes in [&mut self.unflushed, &mut self.forsaken] {
+        for changes in [&mut self.unflushed, &mut self.failed_flush_changes] {
             changes.retain(|change| change.place.volume != volume);
         }
     }
@@ -530,8 +529,11 @@ impl Oracle {
     /// ends.
     #[must_use]
     pub fn may_hold_data(&self, place: Place, since: Ticket) -> bool {
-        let over = |c: &Candidate| c.buried && c.over < since.0;
-        self.volumes[place.volume][place.sectors()].iter().flatten().any(|c| (!c.zero || c.part) && !over(c))
+        let over = |c: &Candidate| c.is_unrecoverable && c.superseded < since.0;
+        self.volumes[place.volume][place.sectors()]
+            .iter()
+            .flatten()
+            .any(|c| (!c.zero || c.is_partial) && !over(c))
     }
 }
 
@@ -539,7 +541,7 @@ impl Oracle {
 /// `oldest`, can return.
 fn prune(sector: &mut Sector, oldest: u64) {
     if sector.len() > 1 {
-        sector.retain(|c| !(c.buried && c.over < oldest));
+        sector.retain(|c| !(c.is_unrecoverable && c.superseded < oldest));
     }
 }
 
@@ -553,7 +555,7 @@ fn acknowledge(sector: &mut Sector, ticket: Ticket, now: u64) {
 /// back.
 fn overwrite(sector: &mut Sector, ticket: Ticket, now: u64) {
     for candidate in sector.iter_mut().filter(|c| c.is_before(ticket)) {
-        candidate.over = candidate.over.min(now);
+        candidate.superseded = candidate.superseded.min(now);
     }
 }
 
@@ -564,7 +566,7 @@ fn harden(sector: &mut Sector, ticket: Ticket) {
         own.durable = true;
         own.pending_trim = false;
         for candidate in sector.iter_mut().filter(|c| c.is_before(ticket)) {
-            candidate.buried = true;
+            candidate.is_unrecoverable = true;
         }
     }
 }
@@ -575,14 +577,14 @@ fn pin(sector: &mut Sector, found: &Found, ticket: Ticket, now: u64) {
     let durable = sector.iter().filter(|c| c.is(found)).all(|c| c.durable);
     for candidate in sector.iter_mut() {
         if !candidate.is(found) && !candidate.pending_trim && candidate.acked < ticket.0 {
-            candidate.over = candidate.over.min(now);
-            candidate.buried |= durable;
+            candidate.superseded = candidate.superseded.min(now);
+            candidate.is_unrecoverable |= durable;
         }
     }
 }
 
 fn difference(read: Ticket, volume: usize, index: usize, found: Found, sector: &Sector) -> Difference {
-    let (right, other): (Vec<_>, Vec<_>) = sector.iter().partition(|c| c.over > read.0);
+    let (right, other): (Vec<_>, Vec<_>) = sector.iter().partition(|c| c.superseded > read.0);
     let words = |candidates: Vec<&Candidate>| candidates.into_iter().map(ToString::to_string).collect();
     Difference {
         read,

@@ -12,9 +12,9 @@ pub use traits::Trait;
 
 /// A fault or event that struck the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Strike {
+pub enum FaultKind {
     /// The power failed.
-    PowerCut,
+    PowerLoss,
     /// The server was killed.
     Kill,
     /// The clock jumped ahead.
@@ -59,7 +59,7 @@ pub enum Moment {
     /// The pool was being opened.
     Recovery,
     /// The engine was doing this, perhaps among other things.
-    Doing(Activity),
+    During(Activity),
 }
 
 /// Statistics of runs; those of several runs can be added up.
@@ -88,11 +88,11 @@ pub struct Statistics {
     /// Crashes while a checkpoint was being written.
     pub in_checkpoint: u64,
     /// Cases of damaged metadata that kept a pool from opening.
-    pub noticed: u64,
+    pub damage_detected: u64,
     /// Cases of damaged metadata with which the pool opened: repaired from the mirror, or irrelevant.
-    pub survived: u64,
+    pub damage_tolerated: u64,
     /// Pools that may have lost the last frame of their only journal, and were abandoned.
-    pub excepted: u64,
+    pub pools_abandoned: u64,
     /// Damaged sectors of user data that were read: unnoticed, because there are no checksums.
     pub damaged_data: u64,
     /// Audits of the devices.
@@ -104,9 +104,9 @@ pub struct Statistics {
     /// Replacements of such a device by a blank one.
     pub replacements: u64,
     /// Number of strikes at each moment.
-    pub hits: BTreeMap<(Strike, Moment), u64>,
+    pub hits: BTreeMap<(FaultKind, Moment), u64>,
     /// Number of strikes at each moment to pools with each trait.
-    pub triples: BTreeMap<(Strike, Moment, Trait), u64>,
+    pub triples: BTreeMap<(FaultKind, Moment, Trait), u64>,
     /// Number of crashes by requests answered since the previous crash, without those in copies.
     pub gaps: BTreeMap<u64, u64>,
 }
@@ -126,16 +126,17 @@ impl Statistics {
 
     /// Returns the possible pairs that occurred fewer than `times` times, with their counts.
     #[must_use]
-    pub fn rarer_than(&self, times: u64) -> Vec<(Strike, Moment, u64)> {
-        let pairs = Strike::ALL.iter().flat_map(|strike| Moment::all().map(move |moment| (*strike, moment)));
-        let reachable = pairs.filter(|(strike, moment)| strike.never_at(*moment).is_none());
+    pub fn rarer_than(&self, times: u64) -> Vec<(FaultKind, Moment, u64)> {
+        let pairs =
+            FaultKind::ALL.iter().flat_map(|strike| Moment::all().map(move |moment| (*strike, moment)));
+        let reachable = pairs.filter(|(strike, moment)| strike.impossible_at(*moment).is_none());
         let counted = reachable.map(|(strike, moment)| (strike, moment, self.hits(strike, moment)));
         counted.filter(|(_, _, hits)| *hits < times).collect()
     }
 
     /// Returns how often this happened at that moment.
     #[must_use]
-    pub fn hits(&self, strike: Strike, moment: Moment) -> u64 {
+    pub fn hits(&self, strike: FaultKind, moment: Moment) -> u64 {
         self.hits.get(&(strike, moment)).copied().unwrap_or(0)
     }
 }
@@ -153,9 +154,9 @@ impl AddAssign<&Self> for Statistics {
         self.in_recovery += other.in_recovery;
         self.after_wrap += other.after_wrap;
         self.in_checkpoint += other.in_checkpoint;
-        self.noticed += other.noticed;
-        self.survived += other.survived;
-        self.excepted += other.excepted;
+        self.damage_detected += other.damage_detected;
+        self.damage_tolerated += other.damage_tolerated;
+        self.pools_abandoned += other.pools_abandoned;
         self.damaged_data += other.damaged_data;
         self.audits += other.audits;
         self.restored += other.restored;
@@ -178,7 +179,7 @@ impl fmt::Display for Statistics {
     }
 }
 
-impl Strike {
+impl FaultKind {
     /// Reports whether it is silent: commands seem to succeed.
     #[must_use]
     pub const fn is_silent(self) -> bool {
@@ -187,7 +188,7 @@ impl Strike {
 
     /// All strikes.
     pub const ALL: &[Self] = &[
-        Self::PowerCut,
+        Self::PowerLoss,
         Self::Kill,
         Self::TimeJump,
         Self::ReadError,
@@ -209,10 +210,10 @@ impl Strike {
 
     /// Returns why this cannot happen at that moment, if it cannot.
     #[must_use]
-    pub const fn never_at(self, moment: Moment) -> Option<&'static str> {
+    pub const fn impossible_at(self, moment: Moment) -> Option<&'static str> {
         let of_a_command = !matches!(
             self,
-            Self::PowerCut
+            Self::PowerLoss
                 | Self::Kill
                 | Self::TimeJump
                 | Self::Truncated
@@ -230,13 +231,13 @@ impl Strike {
             }
             (
                 Self::LostWrite | Self::MisdirectedWrite | Self::MetadataRot,
-                Moment::Doing(Activity::Degraded),
+                Moment::During(Activity::Degraded),
             ) => {
                 Some("it would strike the only good copy of a map that has none: see the maps without mirror")
             }
             (
                 Self::LostWrite | Self::MisdirectedWrite | Self::MetadataRot | Self::DataRot,
-                Moment::Doing(Activity::InDoubt | Activity::Degraded),
+                Moment::During(Activity::InDoubt | Activity::Degraded),
             ) => Some("devices either fail or deceive: of both together nothing could be promised"),
             _ => None,
         }
@@ -246,14 +247,14 @@ impl Strike {
 impl Moment {
     /// Returns all moments.
     pub fn all() -> impl Iterator<Item = Self> {
-        [Self::Idle, Self::Recovery].into_iter().chain(Activity::ALL.map(Self::Doing))
+        [Self::Idle, Self::Recovery].into_iter().chain(Activity::ALL.map(Self::During))
     }
 }
 
-impl fmt::Display for Strike {
+impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::PowerCut => "power cut",
+            Self::PowerLoss => "power cut",
             Self::Kill => "kill",
             Self::TimeJump => "time jumps",
             Self::ReadError => "read error",
@@ -280,7 +281,7 @@ impl fmt::Display for Moment {
         match self {
             Self::Idle => f.pad("idle"),
             Self::Recovery => f.pad("recovery"),
-            Self::Doing(activity) => f.pad(&activity.to_string()),
+            Self::During(activity) => f.pad(&activity.to_string()),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! A durable sector never reverts to an older write: a write that becomes durable is removed from every older
 //! one still cached.
 
-use crate::{Rng, Spoilt};
+use crate::{DamagedSectors, Rng};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -33,10 +33,10 @@ pub struct Storage {
     cached: VecDeque<Write>,
     cached_bytes: u64,
     /// Writes that a failed flush gave up: still readable, never made durable by a later flush.
-    forsaken: Vec<Write>,
+    failed_flush_writes: Vec<Write>,
     writes: u64,
     /// Damaged sectors of the live and of the durable bytes.
-    spoilt: [Spoilt; 2],
+    damaged: [DamagedSectors; 2],
 }
 
 #[derive(Clone, Debug)]
@@ -51,13 +51,13 @@ pub(crate) struct Write {
     number: u64,
     at: u64,
     bytes: Box<[u8]>,
-    spoilt: Spoilt,
+    damaged: DamagedSectors,
 }
 
 impl Write {
     /// Makes a write that was submitted and never completed.
-    pub(crate) fn under_way(at: DeviceOffset, bytes: Box<[u8]>, spoilt: Spoilt) -> Self {
-        Self { number: 0, at: at.0, bytes, spoilt }
+    pub(crate) fn in_flight(at: DeviceOffset, bytes: Box<[u8]>, spoilt: DamagedSectors) -> Self {
+        Self { number: 0, at: at.0, bytes, damaged: spoilt }
     }
 
     fn range(&self) -> Range<u64> {
@@ -67,8 +67,8 @@ impl Write {
     /// Returns a part of it, in whole sectors.
     fn part(&self, range: Range<u64>) -> Self {
         let within = (range.start - self.at) as usize..(range.end - self.at) as usize;
-        let spoilt = self.spoilt.part(sectors(&(range.start - self.at..range.end - self.at)));
-        Self { number: self.number, at: range.start, bytes: self.bytes[within].into(), spoilt }
+        let spoilt = self.damaged.part(sectors(&(range.start - self.at..range.end - self.at)));
+        Self { number: self.number, at: range.start, bytes: self.bytes[within].into(), damaged: spoilt }
     }
 
     /// Returns all of it, in pieces of `len` bytes.
@@ -105,9 +105,9 @@ impl Storage {
             pages: FxHashMap::default(),
             cached: VecDeque::new(),
             cached_bytes: 0,
-            forsaken: Vec::new(),
+            failed_flush_writes: Vec::new(),
             writes: 0,
-            spoilt: Default::default(),
+            damaged: Default::default(),
         }
     }
 
@@ -160,7 +160,8 @@ impl Storage {
         self.forget_older(gone.clone());
         for page in self.written_pages(DeviceOffset(gone.start / BLOCK * BLOCK)..DeviceOffset(gone.end)) {
             let (start, end) = (page.0.max(gone.start), (page.0 + BLOCK).min(gone.end));
-            let (zeros, all) = (vec![0; (end - start) as usize], Spoilt::first((end - start) / SECTOR));
+            let (zeros, all) =
+                (vec![0; (end - start) as usize], DamagedSectors::first((end - start) / SECTOR));
             self.put(start, &zeros, &all, Side::Live);
             self.put(start, &zeros, &all, Side::Durable);
         }
@@ -194,25 +195,31 @@ impl Storage {
     /// Writes: live at once, cached until flushed; durable at once with `fua`. The range must have passed
     /// [`Self::check`].
     pub fn write(&mut self, at: DeviceOffset, bytes: &[u8], fua: bool) {
-        self.write_spoilt(at, bytes, &Spoilt::default(), fua);
+        self.write_damaged(at, bytes, &DamagedSectors::default(), fua);
     }
 
     /// Writes bytes of which some sectors are damaged, counted from their start.
-    pub fn write_spoilt(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &Spoilt, fua: bool) {
+    pub fn write_damaged(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &DamagedSectors, fua: bool) {
         if self.write_live(at, bytes, spoilt, fua) {
             self.cache(at, bytes.into(), spoilt.clone());
         }
     }
 
     /// Does the same without copying the bytes.
-    pub(crate) fn write_owned(&mut self, at: DeviceOffset, bytes: Box<[u8]>, spoilt: Spoilt, fua: bool) {
+    pub(crate) fn write_owned(
+        &mut self,
+        at: DeviceOffset,
+        bytes: Box<[u8]>,
+        spoilt: DamagedSectors,
+        fua: bool,
+    ) {
         if self.write_live(at, &bytes, &spoilt, fua) {
             self.cache(at, bytes, spoilt);
         }
     }
 
     /// Changes the live bytes; returns whether the cache must keep them.
-    fn write_live(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &Spoilt, fua: bool) -> bool {
+    fn write_live(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &DamagedSectors, fua: bool) -> bool {
         self.writes += 1;
         self.len = self.len.max(at.0 + bytes.len() as u64);
         self.put(at.0, bytes, spoilt, Side::Live);
@@ -224,41 +231,41 @@ impl Storage {
         volatile
     }
 
-    fn cache(&mut self, at: DeviceOffset, bytes: Box<[u8]>, spoilt: Spoilt) {
+    fn cache(&mut self, at: DeviceOffset, bytes: Box<[u8]>, spoilt: DamagedSectors) {
         self.cached_bytes += bytes.len() as u64;
-        self.cached.push_back(Write { number: self.writes, at: at.0, bytes, spoilt });
+        self.cached.push_back(Write { number: self.writes, at: at.0, bytes, damaged: spoilt });
         while self.cached_bytes > CACHE_MAX.0 {
             self.make_oldest_durable();
         }
     }
 
     /// Executes a write whose completion nobody waits for.
-    pub(crate) fn carry_out(&mut self, write: &Write) {
-        self.write_spoilt(DeviceOffset(write.at), &write.bytes, &write.spoilt, false);
+    pub(crate) fn execute(&mut self, write: &Write) {
+        self.write_damaged(DeviceOffset(write.at), &write.bytes, &write.damaged, false);
     }
 
     /// Loses a write: the old contents stay, and count as damaged. The range must have passed
     /// [`Self::check`].
-    pub fn spoil(&mut self, at: DeviceOffset, len: Bytes, fua: bool) {
+    pub fn lose_write(&mut self, at: DeviceOffset, len: Bytes, fua: bool) {
         let mut bytes = vec![0; len.0 as usize];
         self.read(at, &mut bytes);
-        self.write_spoilt(at, &bytes, &Spoilt::first(len.0 / SECTOR), fua);
+        self.write_damaged(at, &bytes, &DamagedSectors::first(len.0 / SECTOR), fua);
     }
 
     /// Returns the damaged sectors of a range of live bytes, counted from its start.
     #[must_use]
-    pub fn spoilt(&self, at: DeviceOffset, len: Bytes) -> Spoilt {
-        self.spoilt[Side::Live as usize].part(sectors(&(at.0..at.0 + len.0)))
+    pub fn damaged_sectors(&self, at: DeviceOffset, len: Bytes) -> DamagedSectors {
+        self.damaged[Side::Live as usize].part(sectors(&(at.0..at.0 + len.0)))
     }
 
     /// Reports whether any live sector in a range is damaged.
     #[must_use]
-    pub fn is_spoilt(&self, range: Range<DeviceOffset>) -> bool {
-        self.spoilt[Side::Live as usize].touches(sectors(&(range.start.0..range.end.0)))
+    pub fn is_damaged(&self, range: Range<DeviceOffset>) -> bool {
+        self.damaged[Side::Live as usize].touches(sectors(&(range.start.0..range.end.0)))
     }
 
-    fn put(&mut self, at: u64, bytes: &[u8], spoilt: &Spoilt, side: Side) {
-        let marks = &mut self.spoilt[side as usize];
+    fn put(&mut self, at: u64, bytes: &[u8], spoilt: &DamagedSectors, side: Side) {
+        let marks = &mut self.damaged[side as usize];
         if !(marks.is_empty() && spoilt.is_empty()) {
             marks.put(sectors(&(at..at + bytes.len() as u64)), spoilt);
         }
@@ -286,20 +293,20 @@ impl Storage {
 
     /// Flips bits of a byte, if anything was ever written there.
     pub fn rot(&mut self, at: DeviceOffset, bits: u8) {
-        self.flip(at, bits, &Spoilt::first(1));
+        self.flip(at, bits, &DamagedSectors::first(1));
     }
 
     /// Restores the bits, for a sector with no other damage.
-    pub fn put_right(&mut self, at: DeviceOffset, bits: u8) {
-        self.flip(at, bits, &Spoilt::default());
+    pub fn restore_bits(&mut self, at: DeviceOffset, bits: u8) {
+        self.flip(at, bits, &DamagedSectors::default());
     }
 
-    fn flip(&mut self, at: DeviceOffset, bits: u8, spoilt: &Spoilt) {
+    fn flip(&mut self, at: DeviceOffset, bits: u8, spoilt: &DamagedSectors) {
         let Some(page) = self.pages.get_mut(&(at.0 / BLOCK)) else { return };
         let within = (at.0 % BLOCK) as usize;
         Rc::make_mut(&mut page.live)[within] ^= bits;
         Rc::make_mut(&mut page.durable)[within] ^= bits;
-        for side in &mut self.spoilt {
+        for side in &mut self.damaged {
             side.put(sectors(&(at.0..at.0 + 1)), spoilt);
         }
     }
@@ -318,15 +325,15 @@ impl Storage {
     }
 
     /// Fails a flush: cached writes can still be read, and no later flush makes them durable.
-    pub fn forsake(&mut self) {
-        self.forsaken.extend(self.cached.drain(..));
+    pub fn fail_flush(&mut self) {
+        self.failed_flush_writes.extend(self.cached.drain(..));
         self.cached_bytes = 0;
     }
 
     /// Lets the next flush make durable what a failed one gave up.
-    pub(crate) fn recall(&mut self) {
+    pub(crate) fn requeue_failed_writes(&mut self) {
         let newer = std::mem::take(&mut self.cached);
-        self.cached = std::mem::take(&mut self.forsaken).into();
+        self.cached = std::mem::take(&mut self.failed_flush_writes).into();
         self.cached.extend(newer);
         self.cached_bytes = self.cached.iter().map(|write| write.bytes.len() as u64).sum();
     }
@@ -334,17 +341,17 @@ impl Storage {
     fn make_oldest_durable(&mut self) {
         if let Some(write) = self.cached.pop_front() {
             self.cached_bytes -= write.bytes.len() as u64;
-            cut_out(&mut self.forsaken, &write.range());
-            self.put(write.at, &write.bytes, &write.spoilt, Side::Durable);
+            subtract_range(&mut self.failed_flush_writes, &write.range());
+            self.put(write.at, &write.bytes, &write.damaged, Side::Durable);
         }
     }
 
     /// Removes this range from all cached writes, because newer contents are durable there.
     fn forget_older(&mut self, range: Range<u64>) {
-        cut_out(&mut self.forsaken, &range);
+        subtract_range(&mut self.failed_flush_writes, &range);
         if self.cached.iter().any(|write| overlap(&write.range(), &range)) {
             let mut cached = std::mem::take(&mut self.cached).into();
-            cut_out(&mut cached, &range);
+            subtract_range(&mut cached, &range);
             self.cached = cached.into();
             self.cached_bytes = self.cached.iter().map(|write| write.bytes.len() as u64).sum();
         }
@@ -353,8 +360,8 @@ impl Storage {
     /// Fails the power. Some of the cached writes, and of `under_way` (writes submitted and never completed),
     /// survive: every write as a whole, not at all, or sector by sector. Afterwards live and durable bytes
     /// are the same.
-    pub(crate) fn power_cut(&mut self, under_way: Vec<Write>, rng: &mut Rng) {
-        let mut writes = std::mem::take(&mut self.forsaken);
+    pub(crate) fn lose_power(&mut self, under_way: Vec<Write>, rng: &mut Rng) {
+        let mut writes = std::mem::take(&mut self.failed_flush_writes);
         writes.extend(self.cached.drain(..));
         self.cached_bytes = 0;
         writes.extend(under_way);
@@ -372,7 +379,7 @@ impl Storage {
                 }
             }
         }
-        self.spoilt[Side::Live as usize] = self.spoilt[Side::Durable as usize].clone();
+        self.damaged[Side::Live as usize] = self.damaged[Side::Durable as usize].clone();
     }
 
     fn survive(&mut self, write: &Write, survival: f64, rng: &mut Rng) {
@@ -380,13 +387,13 @@ impl Storage {
         let whole = rng.chance(survival);
         if !torn {
             if whole {
-                self.put(write.at, &write.bytes, &write.spoilt, Side::Durable);
+                self.put(write.at, &write.bytes, &write.damaged, Side::Durable);
             }
             return;
         }
         for (index, sector) in (0..).zip(write.bytes.chunks(SECTOR as usize)) {
             if rng.chance(survival) {
-                let spoilt = write.spoilt.part(index..index + 1);
+                let spoilt = write.damaged.part(index..index + 1);
                 self.put(write.at + index * SECTOR, sector, &spoilt, Side::Durable);
             }
         }
@@ -413,7 +420,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 /// Removes a range from every write, keeping the parts before and behind it.
-fn cut_out(writes: &mut Vec<Write>, range: &Range<u64>) {
+fn subtract_range(writes: &mut Vec<Write>, range: &Range<u64>) {
     if !writes.iter().any(|write| overlap(&write.range(), range)) {
         return;
     }

@@ -1,11 +1,13 @@
 //! The simulated world: a virtual clock, devices, buffer memory and randomness, all from one seed.
 
 use crate::{
-    Device, Disk, Fault, Faulty, Pace, Rng, Seed, Spoilt, Stop, Storage, Strike, UnknownModel, WorldMemory,
+    DamagedSectors, Device, Disk, Fault, FaultKind, Faulty, Pace, Rng, Seed, StopKind, Storage, UnknownModel,
+    WorldMemory,
 };
 use weir_model::rng::mix;
 use weir_model::{
-    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store,
+    BLOCK, Buffer, Bytes, DeviceId, DeviceOffset, Io, IoCompletion, IoError, IoId, IoKind, Memory, Nanos,
+    Store,
 };
 
 /// Maximum length of a piece of a blocking access.
@@ -65,11 +67,11 @@ pub struct World {
     scratch: WorldMemory,
     /// Ranges in which the last blocking read found damaged sectors, and which: they stay damaged if the same
     /// bytes are written there again.
-    just_read: Vec<(DeviceId, DeviceOffset, Box<[u8]>, Spoilt)>,
+    damaged_reads: Vec<(DeviceId, DeviceOffset, Box<[u8]>, DamagedSectors)>,
     store_commands: u64,
     writes_until_stop: Option<u64>,
-    how_to_stop: Stop,
-    dark: bool,
+    stop_kind: StopKind,
+    stopped: bool,
     digest: u64,
 }
 
@@ -126,11 +128,11 @@ impl World {
             memory,
             devices,
             scratch,
-            just_read: Vec::new(),
+            damaged_reads: Vec::new(),
             store_commands: 0,
             writes_until_stop: None,
-            how_to_stop: Stop::PowerCut,
-            dark: false,
+            stop_kind: StopKind::PowerLoss,
+            stopped: false,
             digest: seed.0,
         }
     }
@@ -139,7 +141,7 @@ impl World {
     /// are those of this world.
     pub fn copy(&mut self, seed: Seed, memory: Bytes, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
         let copy = Self::healthy(seed, Buffers::new(memory), specs)?;
-        Ok(copy.holding(self.devices.iter_mut().map(|device| device.storage().clone())))
+        Ok(copy.with_storages(self.devices.iter_mut().map(|device| device.storage().clone())))
     }
 
     /// Creates another world whose healthy devices have the contents that a power loss at this moment would
@@ -153,7 +155,7 @@ impl World {
         let mut copy = Self::healthy(seed, buffers, specs)?;
         copy.now = self.now;
         let mut rng = copy.fork_rng();
-        Ok(copy.holding(self.devices.iter().map(|device| device.after_power_loss(&mut rng))))
+        Ok(copy.with_storages(self.devices.iter().map(|device| device.after_power_loss(&mut rng))))
     }
 
     fn healthy(seed: Seed, buffers: Buffers, specs: &[DeviceSpec]) -> Result<Self, UnknownModel> {
@@ -171,7 +173,7 @@ impl World {
         Buffers { memory, scratch }
     }
 
-    fn holding(mut self, storages: impl Iterator<Item = Storage>) -> Self {
+    fn with_storages(mut self, storages: impl Iterator<Item = Storage>) -> Self {
         self.devices.iter_mut().zip(storages).for_each(|(device, storage)| *device.storage() = storage);
         self
     }
@@ -223,20 +225,20 @@ impl World {
     }
 
     /// Removes all faults from all devices. Nothing may be in flight.
-    pub fn mend_devices(&mut self) {
-        self.devices = std::mem::take(&mut self.devices).into_iter().map(Device::mended).collect();
+    pub fn repair_devices(&mut self) {
+        self.devices = std::mem::take(&mut self.devices).into_iter().map(Device::into_healthy).collect();
     }
 
     /// Lets the next flush of each device make durable what a failed one gave up. Nothing may be in flight.
-    pub(crate) fn recall_unflushed(&mut self) {
-        self.devices.iter_mut().for_each(|device| device.storage().recall());
+    pub(crate) fn requeue_failed_writes(&mut self) {
+        self.devices.iter_mut().for_each(|device| device.storage().requeue_failed_writes());
     }
 
     /// Returns what faults have done since the last call.
-    pub fn struck(&mut self) -> Vec<(DeviceId, Strike)> {
+    pub fn take_faults(&mut self) -> Vec<(DeviceId, FaultKind)> {
         let (mut all, mut of_one) = (Vec::new(), Vec::new());
         for (id, device) in (0..).map(DeviceId).zip(&mut self.devices) {
-            device.struck(&mut of_one);
+            device.take_faults(&mut of_one);
             all.extend(of_one.drain(..).map(|strike| (id, strike)));
         }
         all
@@ -260,7 +262,9 @@ impl World {
     /// Starts a device command. A command to a device that does not exist never completes.
     pub fn start(&mut self, io: Io) {
         debug_assert!(io.device.index() < self.devices.len(), "{io:?} names no device");
-        self.note(mix(io.id.0) ^ mix(io.at.0 ^ u64::from(io.buffer.len)).rotate_left(u32::from(io.device.0)));
+        self.add_to_digest(
+            mix(io.id.0) ^ mix(io.at.0 ^ u64::from(io.buffer.len)).rotate_left(u32::from(io.device.0)),
+        );
         let now = self.device_time();
         if let Some(device) = self.devices.get_mut(io.device.index()) {
             device.submit(now, io, &mut self.memory);
@@ -274,12 +278,12 @@ impl World {
     }
 
     /// Advances the clock to `to` (never back) and appends the completions due by then, in order.
-    pub fn advance(&mut self, to: Nanos, done: &mut Vec<IoDone>) {
+    pub fn advance(&mut self, to: Nanos, done: &mut Vec<IoCompletion>) {
         while let Some((due, index)) = self.next_device().filter(|next| next.0 <= to) {
             self.now = self.now.max(due);
             let now = self.device_time();
             let Some(answer) = self.devices[index].pop(now, &mut self.memory) else { continue };
-            self.note(answer.id.0 ^ self.now.0.rotate_left(17) ^ u64::from(answer.result.is_err()));
+            self.add_to_digest(answer.id.0 ^ self.now.0.rotate_left(17) ^ u64::from(answer.result.is_err()));
             done.push(answer);
         }
         self.now = self.now.max(to);
@@ -291,28 +295,28 @@ impl World {
     }
 
     /// Stops everything: no command in flight completes, all buffer memory is free again, and the devices
-    /// keep what [`Stop`] says. The devices can be used again at once.
-    pub fn stop(&mut self, how: Stop) {
+    /// keep what [`StopKind`] says. The devices can be used again at once.
+    pub fn stop(&mut self, how: StopKind) {
         for device in &mut self.devices {
             device.stop(how);
         }
         self.memory.reset();
-        self.dark = false;
-        self.note(0xdead);
+        self.stopped = false;
+        self.add_to_digest(0xdead);
     }
 
     /// Stops everything during the `writes`-th blocking write from now on (counted from 1; `None`: never).
     /// Every blocking command from that one on fails with [`IoError::Lost`] until [`stop`](Self::stop) is
     /// called.
-    pub fn stop_at_store_write(&mut self, writes: Option<u64>, how: Stop) {
+    pub fn stop_at_store_write(&mut self, writes: Option<u64>, how: StopKind) {
         self.writes_until_stop = writes;
-        self.how_to_stop = how;
+        self.stop_kind = how;
     }
 
     /// Reports whether everything stopped during a blocking access.
     #[must_use]
-    pub const fn is_dark(&self) -> bool {
-        self.dark
+    pub const fn has_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// Returns a digest that two worlds share only if the same happened in both.
@@ -322,7 +326,7 @@ impl World {
     }
 
     /// Adds `word` to the digest.
-    pub fn note(&mut self, word: u64) {
+    pub fn add_to_digest(&mut self, word: u64) {
         self.digest = mix(self.digest ^ word);
     }
 
@@ -335,7 +339,7 @@ impl World {
         at: DeviceOffset,
         buffer: Buffer,
     ) -> Result<(), IoError> {
-        if self.dark {
+        if self.stopped {
             return Err(IoError::Lost);
         }
         let now = self.device_time();
@@ -345,9 +349,9 @@ impl World {
         slot.submit(now, Io { id, device, kind, at, buffer }, &mut self.scratch);
         if matches!(kind, IoKind::Write { .. }) && self.last_write_before_stop() {
             for device in &mut self.devices {
-                device.stop(self.how_to_stop);
+                device.stop(self.stop_kind);
             }
-            self.dark = true;
+            self.stopped = true;
             return Err(IoError::Lost);
         }
         let slot = &mut self.devices[device.index()];
@@ -377,15 +381,15 @@ impl World {
 /// its commands would be lost.
 impl Store for World {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
-        self.just_read.clear();
+        self.damaged_reads.clear();
         for (index, piece) in bytes.chunks_mut(PIECE).enumerate() {
             let buffer = Buffer { at: 0, len: piece.len() as u32 };
             let at = at + Bytes((index * PIECE) as u64);
             self.blocking(device, IoKind::Read, at, buffer)?;
             piece.copy_from_slice(self.scratch.bytes(buffer));
-            let spoilt = self.scratch.spoilt(buffer);
+            let spoilt = self.scratch.damaged_sectors(buffer);
             if !spoilt.is_empty() {
-                self.just_read.push((device, at, (&*piece).into(), spoilt));
+                self.damaged_reads.push((device, at, (&*piece).into(), spoilt));
             }
         }
         Ok(())
@@ -396,11 +400,11 @@ impl Store for World {
             let buffer = Buffer { at: 0, len: piece.len() as u32 };
             let at = at + Bytes((index * PIECE) as u64);
             self.scratch.bytes_mut(buffer).copy_from_slice(piece);
-            let mut read = self.just_read.iter();
+            let mut read = self.damaged_reads.iter();
             let same =
                 read.find(|(from, there, bytes, _)| (*from, *there) == (device, at) && **bytes == *piece);
             if let Some((.., spoilt)) = same {
-                self.scratch.spoil(buffer, spoilt);
+                self.scratch.set_damaged(buffer, spoilt);
             }
             self.blocking(device, IoKind::Write { fua: false }, at, buffer)?;
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use weir_model::{Buffer, Bytes, DeviceOffset, Errno, Io, IoId, IoKind, Memory, Nanos, VolumeOffset};
 use weir_world::{
-    Answer, Change, Device, Disk, Fault, Faulty, Kinds, Oracle, Pace, Place, Seed, Stop, Storage, Ticket,
+    Answer, Change, Device, Disk, Fault, Faulty, Kinds, Oracle, Pace, Place, Seed, StopKind, Storage, Ticket,
     WorldMemory,
 };
 
@@ -21,7 +21,7 @@ enum Step {
     Write(Place, bool),
     Flush,
     Wait(u64),
-    Stop(Stop),
+    Stop(StopKind),
 }
 
 /// Prints one line per step: a failing history is long enough.
@@ -32,7 +32,7 @@ impl fmt::Debug for Step {
             Self::Write(place, fua) => write!(f, "write {} at {} fua {fua}", place.len, place.offset),
             Self::Flush => write!(f, "flush"),
             Self::Wait(answers) => write!(f, "wait for {answers}"),
-            Self::Stop(how) => write!(f, "{}", if *how == Stop::Kill { "kill" } else { "power cut" }),
+            Self::Stop(how) => write!(f, "{}", if *how == StopKind::Kill { "kill" } else { "power cut" }),
         }
     }
 }
@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
         20 => (place(), prop::bool::weighted(0.1)).prop_map(|(place, fua)| Step::Write(place, fua)),
         4 => Just(Step::Flush),
         20 => (1u64..6).prop_map(Step::Wait),
-        1 => prop_oneof![Just(Stop::PowerCut), Just(Stop::Kill)].prop_map(Step::Stop),
+        1 => prop_oneof![Just(StopKind::PowerLoss), Just(StopKind::Kill)].prop_map(Step::Stop),
     ]
 }
 
@@ -59,7 +59,7 @@ struct Bench {
     device: Box<dyn Device>,
     memory: WorldMemory,
     oracle: Oracle,
-    under_way: BTreeMap<IoId, (Ticket, IoKind, Buffer)>,
+    in_flight: BTreeMap<IoId, (Ticket, IoKind, Buffer)>,
     now: Nanos,
     commands: u64,
 }
@@ -70,7 +70,7 @@ impl Bench {
             device,
             memory: WorldMemory::new(MEMORY),
             oracle: Oracle::new(&[SIZE]),
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             now: Nanos(0),
             commands: 0,
         }
@@ -85,7 +85,7 @@ impl Bench {
         }
         self.commands += 1;
         let id = IoId(self.commands);
-        self.under_way.insert(id, (ticket, kind, taken));
+        self.in_flight.insert(id, (ticket, kind, taken));
         let at = DeviceOffset(place.offset.0);
         self.device.submit(
             self.now,
@@ -99,7 +99,7 @@ impl Bench {
         while let Some(due) = self.device.next() {
             self.now = self.now.max(due);
             let Some(done) = self.device.pop(self.now, &mut self.memory) else { continue };
-            let (ticket, kind, taken) = self.under_way.remove(&done.id).expect("answered once");
+            let (ticket, kind, taken) = self.in_flight.remove(&done.id).expect("answered once");
             assert_eq!(done.result, Ok(()));
             match kind {
                 IoKind::Read => {
@@ -138,13 +138,13 @@ impl Bench {
                 Step::Stop(how) => {
                     self.device.stop(how);
                     self.oracle.crash(how);
-                    self.under_way.clear();
+                    self.in_flight.clear();
                     self.memory = WorldMemory::new(MEMORY);
                 }
             }
         }
         while self.wait() {}
-        assert!(self.under_way.is_empty(), "every command is answered");
+        assert!(self.in_flight.is_empty(), "every command is answered");
     }
 }
 
@@ -161,13 +161,13 @@ fn idle_faults() -> Vec<Fault> {
     let never = Nanos::MAX..Nanos::MAX;
     vec![
         Fault::Errors { kinds, range: everywhere, chance: 0.0, times: 9, error: Errno::EIO },
-        Fault::Full { room: SIZE },
+        Fault::Full { space: SIZE },
         Fault::Slow { factor: 100, during: never.clone() },
         Fault::Hang { during: never },
         Fault::Vanish { at: Nanos::MAX },
-        Fault::Astray {
+        Fault::Misdirect {
             range: DeviceOffset(0)..DeviceOffset(u64::MAX),
-            further: None,
+            shift: None,
             chance: 0.0,
             times: 9,
         },
@@ -199,7 +199,7 @@ fn a_disk_with_idle_faults() {
 }
 
 #[test]
-fn slow_and_stalling_disks_are_still_right() {
+fn slow_and_hanging_disks_are_correct() {
     common::property(50, history(100), |(steps, seed, cache)| {
         let slow = Fault::Slow { factor: 100, during: Nanos(0)..Nanos::MAX };
         let stall = Fault::Hang { during: Nanos::millis(2)..Nanos::millis(50) };

@@ -6,10 +6,10 @@ mod common;
 use weir_engine::{DurableWrites, FlushRules, MOVER_SHARE, WhenFull};
 use weir_map::Hardening;
 use weir_model::{Bytes, ExtentSize, Nanos, Op, VolumeOffset};
-use weir_policy::harm::Moves;
+use weir_policy::harm::MoveControl;
 use weir_world::campaign::{self, HistoryKind};
-use weir_world::driver::{Ask, Crash, HistoryStep, Replace, Setup, VolumeSpec};
-use weir_world::{DeviceSpec, History, Pace, Planted, Seed, Statistics, Stop};
+use weir_world::driver::{Crash, HistoryStep, Replacement, RequestSpec, Setup, VolumeSpec};
+use weir_world::{DeviceSpec, History, Pace, Planted, Seed, Statistics, StopKind};
 
 /// Number of shorter histories tried when one fails.
 const SHRINK_MAX: u64 = 3_000;
@@ -43,29 +43,29 @@ fn run(history: &History) -> Statistics {
 }
 
 #[test]
-fn every_answer_is_one_the_oracle_admits() {
-    histories(HistoryKind::calm(1500), 95, 100_000);
+fn replies_match_the_oracle() {
+    histories(HistoryKind::fault_free(1500), 95, 100_000);
 }
 
 #[test]
-fn space_goes_from_hand_to_hand() {
-    histories(HistoryKind { crowded: true, ..HistoryKind::crashing(8, 60) }, 70, 20_000);
+fn freed_space_is_reused() {
+    histories(HistoryKind { crowded: true, ..HistoryKind::with_crashes(8, 60) }, 70, 20_000);
 }
 
 #[test]
-fn what_was_promised_survives_crashes() {
-    histories(HistoryKind::crashing(10, 100), 80, 50_000);
+fn durable_data_survives_crashes() {
+    histories(HistoryKind::with_crashes(10, 100), 80, 50_000);
 }
 
 #[test]
-fn failing_devices_cost_only_what_they_must() {
-    histories(HistoryKind { faults: true, ..HistoryKind::crashing(4, 60) }, 160, 10_000);
+fn device_failures_lose_only_unprotected_data() {
+    histories(HistoryKind { faults: true, ..HistoryKind::with_crashes(4, 60) }, 160, 10_000);
 }
 
 #[test]
-fn what_devices_do_silently_is_noticed_in_metadata_and_counted_in_data() {
-    let total = histories(HistoryKind { rot: true, ..HistoryKind::crashing(12, 100) }, 80, 20_000);
-    assert!(total.noticed > 0 && total.survived > 0 && total.damaged_data > 0, "{total:?}");
+fn silent_faults_are_detected_in_metadata() {
+    let total = histories(HistoryKind { rot: true, ..HistoryKind::with_crashes(12, 100) }, 80, 20_000);
+    assert!(total.damage_detected > 0 && total.damage_tolerated > 0 && total.damaged_data > 0, "{total:?}");
 }
 
 /// Returns the setup of a volume of two extents, striped over two devices with write caches that respond
@@ -98,7 +98,7 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
         extra: None,
         quiet: None,
         extent_cache: Bytes(0),
-        moves: Moves::default(),
+        moves: MoveControl::default(),
         flushes: FlushRules::default(),
         memory: Bytes::mib(4),
         depth: 1,
@@ -110,15 +110,22 @@ fn striped(seed: Seed, response: Nanos) -> Setup {
 }
 
 #[test]
-fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
+fn data_read_after_kill_survives_power_loss() {
     let ask = |op| {
-        HistoryStep::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false })
+        HistoryStep::Request(RequestSpec {
+            volume: 0,
+            op,
+            offset: VolumeOffset(0),
+            len: Bytes::kib(128),
+            fua: false,
+        })
     };
-    let crash = |how| HistoryStep::Crash(Crash { how, ..Crash::at_once() });
+    let crash = |how| HistoryStep::Crash(Crash { kind: how, ..Crash::power_loss_now() });
     // The writes are in place over durable blocks, so that only the data is at stake, and striped, so that
     // some of it is not on the device with the map.
     let steps = [ask(Op::Write), ask(Op::Flush), HistoryStep::Wait(2), ask(Op::Write), HistoryStep::Wait(1)];
-    let steps = [&steps[..], &[crash(Stop::Kill), HistoryStep::Check, crash(Stop::PowerCut)]].concat();
+    let steps =
+        [&steps[..], &[crash(StopKind::Kill), HistoryStep::Check, crash(StopKind::PowerLoss)]].concat();
     for seed in 0..20 {
         let setup = striped(Seed(seed), Nanos::millis(1));
         run(&History { setup, steps: steps.clone() });
@@ -127,9 +134,15 @@ fn what_a_killed_server_left_is_not_lost_after_it_was_read() {
 
 /// The server stops for a little longer than a deadline, with or without the devices.
 #[test]
-fn a_server_that_slept_gives_up_no_device() {
+fn clock_jump_fails_no_device() {
     let ask = |op| {
-        HistoryStep::Ask(Ask { volume: 0, op, offset: VolumeOffset(0), len: Bytes::kib(128), fua: false })
+        HistoryStep::Request(RequestSpec {
+            volume: 0,
+            op,
+            offset: VolumeOffset(0),
+            len: Bytes::kib(128),
+            fua: false,
+        })
     };
     let sleep = HistoryStep::Jump { after: 0, time: Nanos::millis(3_100) };
     let steps =
@@ -143,8 +156,8 @@ fn a_server_that_slept_gives_up_no_device() {
 /// A write is refused for one extent at once and answered much later, because of another one. Meanwhile the
 /// volume that had the space has been removed.
 #[test]
-fn space_that_was_taken_when_a_write_was_refused_counts() {
-    let kib = |volume, at, len: u64| Ask {
+fn refused_write_is_judged_at_refusal_time() {
+    let kib = |volume, at, len: u64| RequestSpec {
         volume,
         op: Op::Write,
         offset: VolumeOffset(Bytes::kib(at).0),
@@ -179,7 +192,7 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         extra: None,
         quiet: None,
         extent_cache: Bytes(0),
-        moves: Moves::default(),
+        moves: MoveControl::default(),
         flushes: FlushRules::default(),
         memory: Bytes::mib(4),
         depth: 8,
@@ -188,13 +201,13 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
         planted: Planted::NONE,
         served: None,
     };
-    let full = [kib(1, 0, 64), kib(0, 0, 1024)].map(HistoryStep::Ask);
+    let full = [kib(1, 0, 64), kib(0, 0, 1024)].map(HistoryStep::Request);
     let steps = [
         &full[..],
         &[
             HistoryStep::Wait(2),
-            HistoryStep::Ask(kib(1, 0, 128)),
-            HistoryStep::Replace(Replace { volume: 0, meanwhile: vec![] }),
+            HistoryStep::Request(kib(1, 0, 128)),
+            HistoryStep::Replace(Replacement { volume: 0, meanwhile: vec![] }),
             HistoryStep::Wait(1),
         ],
     ];
@@ -205,14 +218,15 @@ fn space_that_was_taken_when_a_write_was_refused_counts() {
 #[test]
 fn the_same_seed_gives_the_same_history() {
     for seed in 0..8 {
-        let history = History::new(Seed(seed), &HistoryKind { faults: true, ..HistoryKind::crashing(3, 60) });
+        let history =
+            History::new(Seed(seed), &HistoryKind { faults: true, ..HistoryKind::with_crashes(3, 60) });
         let (first, second) = (history.run(), history.run());
         assert_eq!((first.digest, first.statistics), (second.digest, second.statistics));
     }
 }
 
 #[test]
-fn seeds_that_failed_once() {
+fn past_failing_seeds_pass() {
     let lines = include_str!("../seeds/failed.txt").lines().filter(|line| !line.starts_with('#'));
     let mut total = Statistics::default();
     for line in lines {

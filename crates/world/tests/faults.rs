@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use weir_model::{
-    Bytes, DeviceId, DeviceOffset, Errno, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos, Store,
+    Bytes, DeviceId, DeviceOffset, Errno, Io, IoCompletion, IoError, IoId, IoKind, Memory, Nanos, Store,
 };
-use weir_world::{DeviceSpec, Fault, Kinds, Pace, Seed, Stop, Storage, UnknownModel, World};
+use weir_world::{DeviceSpec, Fault, Kinds, Pace, Seed, StopKind, Storage, UnknownModel, World};
 
 const DISK: DeviceId = DeviceId(0);
 const NONE: Kinds = Kinds { reads: false, writes: false, flushes: false };
@@ -24,7 +24,7 @@ fn start(world: &mut World, id: u64, kind: IoKind) {
     world.start(Io { id: IoId(id), device: DISK, kind, at: DeviceOffset(0), buffer });
 }
 
-fn finish(world: &mut World) -> Vec<IoDone> {
+fn finish(world: &mut World) -> Vec<IoCompletion> {
     let mut done = Vec::new();
     while let Some(at) = world.next_event() {
         world.advance(at, &mut done);
@@ -33,7 +33,7 @@ fn finish(world: &mut World) -> Vec<IoDone> {
 }
 
 #[test]
-fn errors_strike_their_kinds_and_range_so_often() {
+fn errors_follow_kind_range_and_count() {
     let kinds = Kinds { writes: true, ..NONE };
     let range = DeviceOffset(8192)..DeviceOffset(16384);
     let mut world = world(vec![Fault::Errors { kinds, range, chance: 1.0, times: 2, error: Errno::EIO }]);
@@ -46,7 +46,7 @@ fn errors_strike_their_kinds_and_range_so_often() {
 }
 
 #[test]
-fn a_later_flush_does_not_mend_a_failed_one() {
+fn later_flush_does_not_recover_failed_one() {
     let kinds = Kinds { flushes: true, ..NONE };
     let mut lost = false;
     for _ in 0..20 {
@@ -65,15 +65,15 @@ fn a_later_flush_does_not_mend_a_failed_one() {
 }
 
 #[test]
-fn a_full_device_takes_what_it_has_and_nothing_new() {
-    let mut world = world(vec![Fault::Full { room: Bytes(8192) }]);
+fn full_device_accepts_only_overwrites() {
+    let mut world = world(vec![Fault::Full { space: Bytes(8192) }]);
     assert_eq!(world.write(DISK, DeviceOffset(65536), &[1; 8192]), Ok(()));
     assert_eq!(world.write(DISK, DeviceOffset(0), &[1; 4096]), Err(IoError::Os(Errno::ENOSPC)));
     assert_eq!(world.write(DISK, DeviceOffset(65536), &[2; 4096]), Ok(()));
 }
 
 #[test]
-fn a_slow_device_takes_so_many_times_as_long() {
+fn slow_device_multiplies_service_time() {
     let times = [1, 100].map(|factor| {
         let mut world = world(vec![Fault::Slow { factor, during: Nanos(0)..Nanos::MAX }]);
         start(&mut world, 1, IoKind::Read);
@@ -84,7 +84,7 @@ fn a_slow_device_takes_so_many_times_as_long() {
 }
 
 #[test]
-fn a_hanging_device_answers_late_or_never() {
+fn hung_device_completes_late_or_never() {
     let mut world = world(vec![Fault::Hang { during: Nanos(0)..Nanos::secs(5) }]);
     start(&mut world, 1, IoKind::Read);
     assert_eq!(finish(&mut world).len(), 1);
@@ -96,7 +96,7 @@ fn a_hanging_device_answers_late_or_never() {
 }
 
 #[test]
-fn a_vanished_device_answers_everything_with_lost() {
+fn vanished_device_fails_with_lost() {
     let mut world = world(vec![]);
     start(&mut world, 1, IoKind::Write { fua: false });
     world.break_device(DISK, Fault::Vanish { at: Nanos(0) });
@@ -107,23 +107,23 @@ fn a_vanished_device_answers_everything_with_lost() {
 }
 
 #[test]
-fn the_power_fails_at_the_wanted_write() {
+fn power_fails_at_requested_write() {
     let mut world = world(vec![]);
     let page = [7; 4096];
-    world.stop_at_store_write(Some(2), Stop::PowerCut);
+    world.stop_at_store_write(Some(2), StopKind::PowerLoss);
     assert_eq!(world.write(DISK, DeviceOffset(0), &page), Ok(()));
     assert_eq!(world.write(DISK, DeviceOffset(4096), &page), Err(IoError::Lost));
-    assert!(world.is_dark());
+    assert!(world.has_stopped());
     assert_eq!(world.read(DISK, DeviceOffset(0), &mut [0; 4096]), Err(IoError::Lost));
-    world.stop(Stop::PowerCut);
+    world.stop(StopKind::PowerLoss);
     assert_eq!(world.read(DISK, DeviceOffset(0), &mut [0; 4096]), Ok(()));
 }
 
 #[test]
-fn what_is_under_way_when_the_power_fails_is_never_answered() {
+fn in_flight_commands_never_complete_after_power_loss() {
     let mut world = world(vec![]);
     start(&mut world, 1, IoKind::Flush);
-    world.stop(Stop::PowerCut);
+    world.stop(StopKind::PowerLoss);
     assert!(finish(&mut world).is_empty());
     start(&mut world, 1, IoKind::Flush);
     assert_eq!(finish(&mut world).len(), 1, "the same id again is another command");
@@ -143,9 +143,9 @@ fn an_unknown_model_is_named() {
 }
 
 #[test]
-fn writes_go_astray_so_often_and_tell_nobody() {
-    for further in [None, Some(Bytes(8192))] {
-        let mut world = world(vec![Fault::Astray { range: EVERYWHERE, further, chance: 1.0, times: 1 }]);
+fn misdirected_writes_are_acknowledged() {
+    for shift in [None, Some(Bytes(8192))] {
+        let mut world = world(vec![Fault::Misdirect { range: EVERYWHERE, shift, chance: 1.0, times: 1 }]);
         assert_eq!(world.write(DISK, DeviceOffset(4096), &[7; 4096]), Ok(()));
         let mut at = |offset| {
             let mut page = [0; 4096];
@@ -153,37 +153,37 @@ fn writes_go_astray_so_often_and_tell_nobody() {
             page
         };
         assert_eq!(at(4096), [0; 4096]);
-        assert_eq!(at(12288), [if further.is_some() { 7 } else { 0 }; 4096]);
+        assert_eq!(at(12288), [if shift.is_some() { 7 } else { 0 }; 4096]);
         assert_eq!(world.write(DISK, DeviceOffset(4096), &[7; 4096]), Ok(()));
-        assert_eq!(world.struck().len(), 1);
+        assert_eq!(world.take_faults().len(), 1);
         // The sectors that it overwrote are damaged; its target has been written since.
         let storage = world.storage(DISK).unwrap();
-        assert_eq!(storage.is_spoilt(EVERYWHERE), further.is_some());
-        assert!(!storage.is_spoilt(DeviceOffset(4096)..DeviceOffset(8192)));
+        assert_eq!(storage.is_damaged(EVERYWHERE), shift.is_some());
+        assert!(!storage.is_damaged(DeviceOffset(4096)..DeviceOffset(8192)));
     }
 }
 
 #[test]
-fn a_lost_write_is_known_wherever_its_bytes_go() {
-    let fault = Fault::Astray { range: EVERYWHERE, further: None, chance: 1.0, times: 1 };
+fn lost_write_damage_follows_its_bytes() {
+    let fault = Fault::Misdirect { range: EVERYWHERE, shift: None, chance: 1.0, times: 1 };
     let mut world = world(vec![fault]);
     start(&mut world, 1, IoKind::Write { fua: true });
     finish(&mut world);
-    world.stop(Stop::PowerCut);
+    world.stop(StopKind::PowerLoss);
     let buffer = world.memory.take(Bytes(4096)).unwrap();
     for (id, kind, at) in [(2, IoKind::Read, 0), (3, IoKind::Write { fua: false }, 65536)] {
         world.start(Io { id: IoId(id), device: DISK, kind, at: DeviceOffset(at), buffer });
         finish(&mut world);
     }
-    assert_eq!(world.memory.spoilt(buffer).len(), 8);
-    let copy = world.storage(DISK).unwrap().spoilt(DeviceOffset(65536), Bytes(8192));
+    assert_eq!(world.memory.damaged_sectors(buffer).len(), 8);
+    let copy = world.storage(DISK).unwrap().damaged_sectors(DeviceOffset(65536), Bytes(8192));
     assert_eq!(copy.len(), 8);
     world.memory.bytes_mut(buffer.part(0, 512)).fill(1);
-    assert_eq!(world.memory.spoilt(buffer).len(), 7);
+    assert_eq!(world.memory.damaged_sectors(buffer).len(), 7);
 }
 
 #[test]
-fn a_bit_that_rots_can_be_put_right() {
+fn flipped_bit_can_be_restored() {
     let mut world = world(vec![]);
     world.write(DISK, DeviceOffset(4096), &[7; 4096]).unwrap();
     let storage = world.storage(DISK).unwrap();
@@ -195,16 +195,16 @@ fn a_bit_that_rots_can_be_put_right() {
     };
     storage.rot(DeviceOffset(5000), 16);
     assert_eq!(first(storage), 7 ^ 16);
-    assert!(storage.is_spoilt(EVERYWHERE));
-    storage.put_right(DeviceOffset(5000), 16);
+    assert!(storage.is_damaged(EVERYWHERE));
+    storage.restore_bits(DeviceOffset(5000), 16);
     assert_eq!(first(storage), 7);
-    assert!(!storage.is_spoilt(EVERYWHERE));
+    assert!(!storage.is_damaged(EVERYWHERE));
 }
 
 #[test]
-fn mended_devices_have_no_faults() {
+fn repaired_devices_have_no_faults() {
     let mut world = world(vec![Fault::Vanish { at: Nanos(0) }]);
     assert_eq!(world.write(DISK, DeviceOffset(0), &[7; 4096]), Err(IoError::Lost));
-    world.mend_devices();
+    world.repair_devices();
     assert_eq!(world.write(DISK, DeviceOffset(0), &[7; 4096]), Ok(()));
 }

@@ -112,7 +112,8 @@ const AUDIT_EVERY: usize = 50;
 
 /// Returns the seed that finds a mutant in histories without failing devices.
 fn found_by_audits(mutant: Mutant) -> Option<u64> {
-    let kind = HistoryKind { audits: true, devices_min: 3, volumes_min: 2, ..HistoryKind::crashing(10, 100) };
+    let kind =
+        HistoryKind { audits: true, devices_min: 3, volumes_min: 2, ..HistoryKind::with_crashes(10, 100) };
     let mut histories = (0..).map(|seed| (seed, History::new(Seed(seed), &kind)));
     let audited = std::iter::from_fn(|| histories.find(|(_, history)| history.setup.mirrored));
     let mut audited = audited.take(SEEDS as usize);
@@ -134,7 +135,8 @@ fn found_by_audits(mutant: Mutant) -> Option<u64> {
 
 /// Returns the seed that finds a mutant.
 fn found_by(mutant: Mutant) -> Option<u64> {
-    let kind = HistoryKind { faults: true, devices_min: 3, volumes_min: 2, ..HistoryKind::crashing(10, 200) };
+    let kind =
+        HistoryKind { faults: true, devices_min: 3, volumes_min: 2, ..HistoryKind::with_crashes(10, 200) };
     (0..SEEDS).find(|seed| {
         let mut history = History::new(Seed(*seed), &kind);
         history.setup.planted = Planted::one(mutant);
@@ -157,17 +159,17 @@ fn none_missed(missed: &[Mutant], by: &str) -> Result<(), String> {
 }
 
 #[test]
-fn what_was_found_at_once_still_is() -> Result<(), String> {
+fn known_mutants_are_found() -> Result<(), String> {
     none_missed(&missed(FOUND_AT_ONCE, found_by), &format!("{SEEDS} histories"))
 }
 
 #[test]
-fn what_clients_of_the_server_found_still_is() -> Result<(), String> {
+fn server_mutants_are_found_by_clients() -> Result<(), String> {
     none_missed(&missed(FOUND_BY_CLIENTS, found_served), &format!("the seeds 0 to {SERVED}"))
 }
 
 #[test]
-fn what_only_an_audit_sees_is_found() -> Result<(), String> {
+fn audit_only_mutants_are_found() -> Result<(), String> {
     let found = |mutant: &Mutant| found_by_audits(*mutant).is_some();
     let missed: Vec<_> = FOUND_BY_AUDITS.iter().copied().filter(|mutant| !found(mutant)).collect();
     none_missed(&missed, &format!("{SEEDS} histories with audits"))

@@ -8,7 +8,7 @@ use weir_world::{Seed, Statistics, campaign, net};
 const SHRINK_MAX: u64 = 300;
 
 #[test]
-fn what_clients_of_the_server_are_told_is_so() {
+fn served_replies_match_the_oracle() {
     let mut total = Statistics::default();
     let first = common::seed().0;
     for seed in (0..8 * common::rounds()).map(|number| Seed(first.wrapping_add(number))) {
@@ -40,7 +40,7 @@ const FAILED_ONCE: [(u64, &str); 2] = [
 ];
 
 #[test]
-fn seeds_that_failed_once_pass() {
+fn past_failing_seeds_pass() {
     for (seed, what) in FAILED_ONCE {
         let failure = net::history(Seed(seed)).run().failure;
         assert!(failure.is_none(), "seed {seed} ({what}): {failure:?}");
@@ -48,7 +48,7 @@ fn seeds_that_failed_once_pass() {
 }
 
 #[test]
-fn a_seed_says_everything() {
+fn seed_determines_the_history() {
     let history = net::history(Seed(3));
     let (first, second) = (history.run(), history.run());
     assert_eq!((first.digest, first.statistics), (second.digest, second.statistics));

@@ -64,7 +64,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Returns the options that reproduce a history, in addition to its seed.
-    fn again(&self) -> String {
+    fn reproduction_options(&self) -> String {
         let mix = self.mix.to_possible_value().filter(|_| self.mix != Mix::General);
         let mix = mix.map(|mix| format!(" --mix {}", mix.get_name()));
         let mutant = self.mutant.map(|mutant| format!(" --mutant {}", mutant.name()));
@@ -100,12 +100,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             println!("{}", history(args, Seed(seed)));
             ExitCode::SUCCESS
         }
-        Some(seed) => one(args, Seed(seed)),
-        None => many(args),
+        Some(seed) => run_seed(args, Seed(seed)),
+        None => run_campaign(args),
     }
 }
 
-fn one(args: &Args, seed: Seed) -> ExitCode {
+fn run_seed(args: &Args, seed: Seed) -> ExitCode {
     let outcome = history(args, seed).run();
     println!("seed {seed}: {}, digest {:016x}", outcome.statistics, outcome.digest);
     if outcome.failure.is_some() { failed(args, seed, &outcome) } else { ExitCode::SUCCESS }
@@ -125,7 +125,7 @@ struct Campaign<'a> {
     failed: Mutex<Option<(Seed, Outcome)>>,
 }
 
-fn many(args: &Args) -> ExitCode {
+fn run_campaign(args: &Args) -> ExitCode {
     // This leaves room for as many runs as a campaign may have before the next campaign's seeds begin.
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() << 24);
     let seeds = args.seeds.clone().unwrap_or_else(|| fresh()..u64::MAX);
@@ -241,7 +241,7 @@ fn failed(args: &Args, seed: Seed, outcome: &Outcome) -> ExitCode {
         Some(shrunk) => println!("{shrunk}"),
         None => println!("run again, it does not fail: something depends on more than the seed"),
     }
-    println!("repeat with: cargo xtask crash --seed {seed}{}", args.again());
+    println!("repeat with: cargo xtask crash --seed {seed}{}", args.reproduction_options());
     println!("once it passes: add the seed, and what it was, to crates/world/seeds/failed.txt");
     ExitCode::FAILURE
 }

@@ -1,14 +1,14 @@
 //! Mixes of histories: the general one, and some that aim at combinations which it rarely produces.
 
-mod aims;
+mod transforms;
 
-use aims::{audit_often, flushing, frames, hanging, losing};
 use clap::ValueEnum;
+use transforms::{add_flushes, add_large_frames, add_repeated_failures, audit_often, make_faults_hang};
 use weir_engine::Percent;
 use weir_model::{Rng, Seed};
-use weir_policy::harm::{Moves, Rules};
+use weir_policy::harm::{MoveControl, Rules};
 use weir_world::campaign::{History, HistoryKind};
-use weir_world::driver::{HistoryStep, Setup, Tune};
+use weir_world::driver::{HistoryStep, SettingChange, Setup};
 use weir_world::net;
 
 /// Kinds of a campaign's histories.
@@ -49,7 +49,7 @@ pub(crate) enum Mix {
 }
 
 /// The order of [`Mix::All`].
-const TURNS: [Mix; 30] = {
+const ROTATION: [Mix; 30] = {
     use Mix::{
         Audited, Crowded, Deceiving, Duplexed, Flushing, Frames, General, Hanging, Journal, Large, Losing,
         Many, Mirrored, Moving, Served,
@@ -64,7 +64,7 @@ const TURNS: [Mix; 30] = {
 impl Mix {
     /// Returns the mix of a seed.
     pub(crate) fn of(self, seed: Seed) -> Self {
-        if self == Self::All { TURNS[(seed.0 % TURNS.len() as u64) as usize] } else { self }
+        if self == Self::All { ROTATION[(seed.0 % ROTATION.len() as u64) as usize] } else { self }
     }
 
     fn kind(self, seed: Seed) -> HistoryKind {
@@ -72,14 +72,14 @@ impl Mix {
             Self::General | Self::All => HistoryKind::of(seed),
             Self::Audited => HistoryKind { audits: true, ..HistoryKind::of(seed) },
             Self::Crowded => HistoryKind { crowded: true, ..FAILING },
-            Self::Large => HistoryKind { large: true, odd: true, crashes: 10, ..FAILING },
-            Self::Many => HistoryKind { odd: true, devices_min: 5 + seed.0 / 16 % 6, ..FAILING },
-            Self::Deceiving => HistoryKind { rot: true, faults: chosen(seed, 2) == 0, ..FAILING },
+            Self::Large => HistoryKind { large_extents: true, odd_sizes: true, crashes: 10, ..FAILING },
+            Self::Many => HistoryKind { odd_sizes: true, devices_min: 5 + seed.0 / 16 % 6, ..FAILING },
+            Self::Deceiving => HistoryKind { rot: true, faults: choice(seed, 2) == 0, ..FAILING },
             Self::Losing => HistoryKind { crashes: 12, requests: 250, ..FAILING },
             Self::Frames => {
-                HistoryKind { crashes: 12, requests: 200, faults: chosen(seed, 2) == 0, ..FAILING }
+                HistoryKind { crashes: 12, requests: 200, faults: choice(seed, 2) == 0, ..FAILING }
             }
-            Self::Duplexed => HistoryKind { faults: chosen(seed, 2) == 0, ..FAILING },
+            Self::Duplexed => HistoryKind { faults: choice(seed, 2) == 0, ..FAILING },
             Self::Mirrored | Self::Hanging | Self::Moving | Self::Flushing | Self::Journal | Self::Served => {
                 FAILING
             }
@@ -99,7 +99,7 @@ impl Mix {
         }
         let two = match mix {
             Self::Mirrored | Self::Hanging | Self::Crowded => true,
-            Self::Losing => chosen(seed, 2) == 0,
+            Self::Losing => choice(seed, 2) == 0,
             _ => false,
         };
         let copies = if two { 2 } else { 1 };
@@ -109,24 +109,24 @@ impl Mix {
         let history = histories.find(|history| history.setup.mirrored || copies == 1);
         let Some(mut history) = history else { return History::new(seed, &kind) };
         match mix {
-            Self::Flushing => return flushing(history),
+            Self::Flushing => return add_flushes(history),
             Self::Journal => {
                 history.setup.journal_pages = 4 + seed.0 / 16 % 4;
                 return history;
             }
-            Self::Frames => return frames(history),
+            Self::Frames => return add_large_frames(history),
             Self::Losing if !kind.faults => {}
-            Self::Losing if chosen(seed, 8) < 2 && copies == 1 => return losing(history),
-            Self::Losing => history = losing(history),
-            Self::Hanging => hanging(&mut history),
+            Self::Losing if choice(seed, 8) < 2 && copies == 1 => return add_repeated_failures(history),
+            Self::Losing => history = add_repeated_failures(history),
+            Self::Hanging => make_faults_hang(&mut history),
             Self::Duplexed if !kind.faults => history = audit_often(history),
             _ => {}
         }
-        history
-            .steps
-            .retain(|step| !matches!(step, HistoryStep::Tune(Tune::PoolPolicy(_) | Tune::VolumePolicy(..))));
-        let buffered = mix == Self::Duplexed || (mix == Self::Losing && copies == 1 && chosen(seed, 8) == 3);
-        aim(&mut history.setup, if buffered { "hystor-twice" } else { "chaos" }, copies);
+        history.steps.retain(|step| {
+            !matches!(step, HistoryStep::Tune(SettingChange::PoolPolicy(_) | SettingChange::VolumePolicy(..)))
+        });
+        let buffered = mix == Self::Duplexed || (mix == Self::Losing && copies == 1 && choice(seed, 8) == 3);
+        set_policy(&mut history.setup, if buffered { "hystor-twice" } else { "chaos" }, copies);
         history
     }
 }
@@ -136,19 +136,19 @@ const FAILING: HistoryKind = HistoryKind {
     audits: true,
     devices_min: 3,
     volumes_min: 2,
-    ..HistoryKind::crashing(50, 350)
+    ..HistoryKind::with_crashes(50, 350)
 };
 
 /// Returns a choice of `count` that a seed makes for its history, independent of its own value.
-fn chosen(seed: Seed, count: u64) -> u64 {
+fn choice(seed: Seed, count: u64) -> u64 {
     Rng::new(Seed(!seed.0)).word() % count
 }
 
 /// Sets one policy for all volumes, with unconditional moves, and the number of copies.
-fn aim(setup: &mut Setup, policy: &str, copies: u8) {
+fn set_policy(setup: &mut Setup, policy: &str, copies: u8) {
     setup.policy = policy.to_owned();
     setup.mover_share = Percent(100);
-    setup.moves = Moves::Free(Rules::default());
+    setup.moves = MoveControl::NeverPaused(Rules::default());
     for volume in &mut setup.volumes {
         (volume.copies, volume.policy) = (copies, None);
     }

@@ -66,10 +66,10 @@ enum Wanted {
 /// How a mutant was found.
 struct Found {
     by: String,
-    after: Duration,
+    time: Duration,
     crashes: Option<u64>,
     /// The symptom.
-    how: String,
+    symptom: String,
 }
 
 /// Returns the mutant of that name.
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let wanted: &[Mutant] = if args.only.is_empty() { Mutant::ALL } else { &args.only };
     match wanted {
         [mutant] if args.worker => campaign::work(args, *mutant, seed),
-        _ => look_for(args, wanted, seed),
+        _ => search(args, wanted, seed),
     }
 }
 
@@ -120,7 +120,7 @@ struct Search {
     found: Option<Found>,
 }
 
-fn look_for(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
+fn search(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
     let needs_tests = |mutant: &Mutant| match args.net {
         Wanted::Named => matches!(mutant.net(), Net::Test(_) | Net::Property(_)),
         Wanted::Campaign => false,
@@ -173,7 +173,7 @@ fn search_once(
                 while found.load(Ordering::Relaxed) < enough {
                     let Some(search) = left.lock().ok().and_then(|mut left| left.next()) else { break };
                     search.found = find(args, until, search, programs);
-                    if let Some(how) = search.found.as_ref().map(|found| &found.how) {
+                    if let Some(how) = search.found.as_ref().map(|found| &found.symptom) {
                         found.fetch_add(1, Ordering::Relaxed);
                         println!("{}: {how}", search.mutant.name());
                     }
@@ -191,7 +191,7 @@ fn find(args: &Args, until: Duration, search: &mut Search, programs: &[suite::Pr
     let suite = |name| suite::find(mutant, programs, name);
     match (args.net, mutant.net()) {
         (Wanted::Named, Net::Test(name) | Net::Property(name)) => suite(Some(name)),
-        (Wanted::Named, Net::Check) => campaign().filter(|found| found.how.contains("the check finds")),
+        (Wanted::Named, Net::Check) => campaign().filter(|found| found.symptom.contains("the check finds")),
         (Wanted::Named | Wanted::Campaign, _) => campaign(),
         (Wanted::Tests, _) => suite(None),
         (Wanted::All, _) => campaign().or_else(|| suite(None)),
@@ -210,7 +210,7 @@ fn report(searches: &[Search], enough: usize) -> ExitCode {
         let start = [mutant.name().to_owned(), mutant.rule().to_owned(), mutant.net().to_string()];
         let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
         let end = match found {
-            Some(Found { by, after, crashes, how }) => {
+            Some(Found { by, time: after, crashes, symptom: how }) => {
                 let crashes = crashes.map(|crashes| crashes.to_string()).unwrap_or_default();
                 [by.clone(), seconds(*after), crashes, how.clone()]
             }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use weir_policy::placement::{ALL, Placement, by_name};
 use weir_sim::place::hindsight;
-use weir_sim::{Arrival, Hindsight, Outcome, PoolSpec, Space};
+use weir_sim::{Arrival, Hindsight, Outcome, PoolSpec, VolumeData};
 
 /// Folder of the traces, relative to the repository.
 const TRACES: &str = "../shared/traces";
@@ -110,7 +110,7 @@ fn judge(args: &Args) -> Result<(), String> {
     if args.record {
         report::record(&root.join(RECORD), &rows, &table)?;
     }
-    let broken = if args.short { Vec::new() } else { report::broken(&rows, &known) };
+    let broken = if args.short { Vec::new() } else { report::violated_bounds(&rows, &known) };
     if broken.is_empty() { Ok(()) } else { Err(broken.join("\nerror: ")) }
 }
 
@@ -167,20 +167,20 @@ struct Case<'r> {
     row: &'r Row,
     pool: PoolSpec,
     loaded: Loaded,
-    spaces: Vec<Space>,
+    spaces: Vec<VolumeData>,
     short: bool,
 }
 
 impl<'r> Case<'r> {
     fn new(row: &'r Row, traces: &Path, short: bool) -> Result<Self, String> {
         let (pool, loaded) = (row.pool(), row.load(traces)?);
-        let spaces = loaded.fresh()?.spaces(pool.extent);
+        let spaces = loaded.new_load()?.volumes(pool.extent);
         Ok(Self { row, pool, loaded, spaces, short })
     }
 
     /// Runs a policy; returns the outcome, the figures and the arrivals.
     fn run(&self, policy: Box<dyn Placement>) -> Result<(Outcome, Figures, Vec<Arrival>), String> {
-        let mut load = self.loaded.fresh()?;
+        let mut load = self.loaded.new_load()?;
         let plan = self.row.plan(&*load, self.short);
         let mut arrivals = Vec::new();
         let outcome = weir_sim::place_and_record(&self.pool, policy, &mut *load, &plan, Some(&mut arrivals));

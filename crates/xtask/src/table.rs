@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 use std::time::Duration;
-use weir_world::{Moment, Statistics, Strike, Trait};
+use weir_world::{FaultKind, Moment, Statistics, Trait};
 
 /// Length of a full campaign in crashes, and the required number of hits of each pair of fault and moment.
 const CRASHES: u64 = 1_000_000;
@@ -36,9 +36,9 @@ pub(crate) fn summary(total: &Statistics, took: Duration) -> String {
             "runs with space reused by another volume",
             format!("{:.1} %", percent(total.runs_with_reuse, total.runs)),
         ),
-        ("damaged metadata noticed when opening", total.noticed.to_string()),
-        ("… mended, or in nothing that counts", total.survived.to_string()),
-        ("pools that may have lost their only journal's last frame", total.excepted.to_string()),
+        ("damaged metadata noticed when opening", total.damage_detected.to_string()),
+        ("… mended, or in nothing that counts", total.damage_tolerated.to_string()),
+        ("pools that may have lost their only journal's last frame", total.pools_abandoned.to_string()),
         ("damaged sectors of users' data read", total.damaged_data.to_string()),
         ("times the devices were looked at", total.audits.to_string()),
         ("… and redundancy was not back yet", total.restored.to_string()),
@@ -92,10 +92,10 @@ fn aims(total: &Statistics) -> Table {
 fn triples(total: &Statistics) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    let name = |strike: &Strike| strike.to_string();
-    table.set_header(["pools with".to_owned()].into_iter().chain(Strike::ALL.iter().map(name)));
+    let name = |strike: &FaultKind| strike.to_string();
+    table.set_header(["pools with".to_owned()].into_iter().chain(FaultKind::ALL.iter().map(name)));
     for of in Trait::ALL {
-        let met = Strike::ALL.iter().map(|strike| match total.moments_met(*strike, *of) {
+        let met = FaultKind::ALL.iter().map(|strike| match total.moments_covered(*strike, *of) {
             (met, possible) if met == possible => "all".to_owned(),
             (met, possible) => format!("{met}/{possible}"),
         });
@@ -107,8 +107,8 @@ fn triples(total: &Statistics) -> Table {
 
 /// Returns the number of triples that occurred, and of all possible ones.
 fn triples_met(total: &Statistics) -> (usize, usize) {
-    let all = Trait::ALL.iter().flat_map(|of| Strike::ALL.iter().map(move |strike| (*strike, *of)));
-    all.map(|(strike, of)| total.moments_met(strike, of))
+    let all = Trait::ALL.iter().flat_map(|of| FaultKind::ALL.iter().map(move |strike| (*strike, *of)));
+    all.map(|(strike, of)| total.moments_covered(strike, of))
         .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
@@ -131,11 +131,11 @@ fn rare_pairs(total: &Statistics) -> String {
 fn matrix(total: &Statistics) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    let name = |strike: &Strike| strike.to_string();
-    table.set_header(["moment".to_owned()].into_iter().chain(Strike::ALL.iter().map(name)));
+    let name = |strike: &FaultKind| strike.to_string();
+    table.set_header(["moment".to_owned()].into_iter().chain(FaultKind::ALL.iter().map(name)));
     for moment in Moment::all() {
-        let hits = Strike::ALL.iter().map(|strike| match total.hits(*strike, moment) {
-            0 if strike.never_at(moment).is_some() => "-".to_owned(),
+        let hits = FaultKind::ALL.iter().map(|strike| match total.hits(*strike, moment) {
+            0 if strike.impossible_at(moment).is_some() => "-".to_owned(),
             hits => hits.to_string(),
         });
         table.add_row([moment.to_string()].into_iter().chain(hits));

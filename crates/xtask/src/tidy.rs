@@ -3,9 +3,9 @@
 //! - [`book`]: the pages of `docs/`, their links and their blocks of commands.
 //! - [`crates`](mod@crates): which crate may need which, from one table, of which `ARCHITECTURE.md` has a
 //!   drawing.
-//! - [`circles`]: cyclic dependencies between modules of a crate.
+//! - [`cycles`]: cyclic dependencies between modules of a crate.
 //! - [`errors`]: error messages, and the pages that list them.
-//! - [`floors`]: modules that depend on higher layers, where layers are defined.
+//! - [`layers`]: modules that depend on higher layers, where layers are defined.
 //! - [`length`]: functions and files that are too long.
 //! - [`rules`]: `docs/internals/invariants.md`, and references to it.
 //! - [`text`]: lines that are too wide, and comments that begin in the middle of a sentence or refer to
@@ -15,11 +15,11 @@
 //! an exception that is larger than necessary is a finding as well.
 
 mod book;
-mod circles;
 mod crates;
+mod cycles;
 mod errors;
 mod errors_index;
-mod floors;
+mod layers;
 mod length;
 mod modules;
 mod rules;
@@ -73,7 +73,7 @@ struct Exceptions {
     circles: BTreeMap<String, usize>,
     /// By crate, or module in one: the layers of its modules, from below.
     #[serde(default)]
-    floors: floors::Floors,
+    floors: layers::Layers,
     /// By crate: number of lines that are too wide.
     #[serde(default)]
     wide_lines: BTreeMap<String, usize>,
@@ -141,9 +141,9 @@ fn findings(root: &Path, write: bool) -> Result<Vec<Finding>, String> {
     let exceptions: Exceptions = toml::from_str(&text).map_err(|error| format!("{EXCEPTIONS}: {error}"))?;
     let sources = source::all(root)?;
     let mut findings = crates::check(root, write)?;
-    let needs = modules::needs(&sources);
-    findings.extend(circles::check(&needs, &exceptions));
-    findings.extend(floors::check(&needs, &exceptions.floors));
+    let needs = modules::dependencies(&sources);
+    findings.extend(cycles::check(&needs, &exceptions));
+    findings.extend(layers::check(&needs, &exceptions.floors));
     findings.extend(length::check(&sources, &exceptions));
     findings.extend(text::check(&sources, &exceptions));
     findings.extend(rules::check(root, &sources)?);

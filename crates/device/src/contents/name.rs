@@ -14,15 +14,15 @@ const AMBIVALENT: i32 = 8;
 
 /// Position of a magic number.
 #[derive(Clone, Copy)]
-enum At {
+enum MagicOffset {
     Start(u64),
     /// This many bytes before the end.
     End(u64),
 }
-use At::{End, Start};
+use MagicOffset::{End, Start};
 
 /// Magic numbers, most specific first: a boot sector's comes last.
-const MAGIC: &[(At, &[u8], &str)] = &[
+const MAGIC: &[(MagicOffset, &[u8], &str)] = &[
     (Start(0), b"QFI\xfb", "a qcow2 disk image"),
     (Start(0), b"SQLite format 3\0", "an SQLite database"),
     (Start(0), b"\x1f\x8b\x08", "a gzip archive"),
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_of_blkid_are_put_in_words() {
+    fn blkid_output_is_described() {
         let ext4 = "DEVNAME=x\nLABEL=photos\nTYPE=ext4\nUSAGE=filesystem\n";
         assert_eq!(describe(ext4), "an ext4 file system labelled \"photos\"");
         assert_eq!(describe("TYPE=btrfs\nUSAGE=filesystem\n"), "a btrfs file system");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_named_by_their_magic_numbers_without_blkid() {
+    fn formats_are_recognised_by_magic_number() {
         const LEN: u64 = (64 << 20) + 1536;
         for (at, magic, what) in MAGIC {
             let at = match at {

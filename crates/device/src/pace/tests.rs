@@ -12,8 +12,8 @@ fn io(id: u64, kind: IoKind, at: u64, len: u32) -> Io {
     Io { id: IoId(id), device: DeviceId(0), kind, at: DeviceOffset(at), buffer }
 }
 
-fn ok(id: u64) -> IoDone {
-    IoDone { id: IoId(id), result: Ok(()) }
+fn ok(id: u64) -> IoCompletion {
+    IoCompletion { id: IoId(id), result: Ok(()) }
 }
 
 fn random_io(rng: &mut SmallRng, id: u64) -> Io {
@@ -27,7 +27,7 @@ fn random_io(rng: &mut SmallRng, id: u64) -> Io {
 }
 
 /// Submits at random times and returns each command's submission and completion by the model alone.
-fn by_the_model(name: &str, ios: &[(Nanos, Io)]) -> BTreeMap<IoId, Nanos> {
+fn model_completions(name: &str, ios: &[(Nanos, Io)]) -> BTreeMap<IoId, Nanos> {
     let mut timing = model(name, CAPACITY).unwrap();
     for (at, io) in ios {
         timing.submit(*at, io.id, io.kind, io.at, io.len());
@@ -43,7 +43,7 @@ fn by_the_model(name: &str, ios: &[(Nanos, Io)]) -> BTreeMap<IoId, Nanos> {
 
 /// Does the same through a pacer; `real` returns the time of the real completion, and the driver wakes
 /// exactly on time.
-fn by_the_pacer(
+fn pacer_completions(
     pacer: &mut Pacer,
     ios: &[(Nanos, Io)],
     mut real: impl FnMut(IoId) -> Nanos,
@@ -62,7 +62,7 @@ fn by_the_pacer(
         }
         while let Some(entry) = reals.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((_, id), result) = entry.remove_entry();
-            pacer.real_done(IoDone { id, result });
+            pacer.real_done(IoCompletion { id, result });
         }
         pacer.release(now, &mut |done| {
             assert!(released.insert(done.id, (now, done.result)).is_none(), "{:?} released twice", done.id);
@@ -86,13 +86,13 @@ fn history(seed: u64, rng: &mut SmallRng) -> Vec<(Nanos, Io)> {
 }
 
 #[test]
-fn with_fast_real_io_completions_come_when_the_model_says() {
+fn fast_real_io_completes_at_model_time() {
     for (name, seed) in NAMES.iter().flat_map(|name| (0..10).map(move |seed| (name, seed))) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let ios = history(seed, &mut rng);
-        let model_times = by_the_model(name, &ios);
+        let model_times = model_completions(name, &ios);
         let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
-        let released = by_the_pacer(&mut pacer, &ios, |_| Nanos(rng.random_range(0..90)));
+        let released = pacer_completions(&mut pacer, &ios, |_| Nanos(rng.random_range(0..90)));
         assert_eq!(released.len(), ios.len());
         for (id, (at, result)) in &released {
             assert_eq!(*at, model_times[id], "{name}, {id:?}");
@@ -111,11 +111,11 @@ fn late_real_io_delays_its_own_command_only() {
         let mut rng = SmallRng::seed_from_u64(seed);
         let ios = history(seed, &mut rng);
         let submitted: BTreeMap<_, _> = ios.iter().map(|(at, io)| (io.id, *at)).collect();
-        let model_times = by_the_model(name, &ios);
+        let model_times = model_completions(name, &ios);
         let delays: BTreeMap<_, _> =
             ios.iter().map(|(_, io)| (io.id, Nanos(rng.random_range(0..20_000_000)))).collect();
         let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
-        let released = by_the_pacer(&mut pacer, &ios, |id| delays[&id]);
+        let released = pacer_completions(&mut pacer, &ios, |id| delays[&id]);
         let mut expected = PaceStats { ios: 300, ..PaceStats::default() };
         for (id, (at, _)) in &released {
             let due = model_times[id];
@@ -143,19 +143,22 @@ fn a_driver_that_sleeps_too_long_overruns_too() {
 }
 
 #[test]
-fn a_few_overruns_do_not_make_figures_invalid() {
+fn few_overruns_keep_figures_valid() {
     let (modelled, late) = (Nanos::secs(1), Nanos::millis(51));
-    let valid = |ios, overruns| PaceStats { ios, overruns, modelled, late }.valid();
+    let valid = |ios, overruns| PaceStats { ios, overruns, modelled, late }.is_valid();
     assert!(valid(0, 0) && valid(14, 1) && valid(100, 3) && valid(400, 4));
     assert!(!valid(14, 4) && !valid(399, 4) && !valid(100_000, 1001));
     let late = Nanos::millis(50);
-    assert!(PaceStats { ios: 100, overruns: 100, modelled, late }.valid(), "all late, by 5 % of their time");
+    assert!(
+        PaceStats { ios: 100, overruns: 100, modelled, late }.is_valid(),
+        "all late, by 5 % of their time"
+    );
     assert_eq!(PaceStats::default().lateness(), 0.0);
 }
 
 /// Whether figures are valid of random 4 KiB reads, one at a time, whose real I/O takes what the model
 /// takes and so much more.
-fn valid_if_late_by(name: &str, more: Nanos) -> bool {
+fn is_valid_if_late(name: &str, more: Nanos) -> bool {
     let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
     let mut now = Nanos::secs(1);
     for id in 0..1000 {
@@ -166,22 +169,22 @@ fn valid_if_late_by(name: &str, more: Nanos) -> bool {
         now += Nanos::millis(1);
     }
     assert_eq!(pacer.stats().ios, 1000);
-    pacer.stats().valid()
+    pacer.stats().is_valid()
 }
 
 #[test]
-fn lateness_counts_by_the_time_of_the_drive() {
-    assert!(valid_if_late_by("hdd-7200", Nanos::micros(300)), "a disk takes 12 ms");
-    assert!(!valid_if_late_by("ssd-sata", Nanos::micros(300)), "an SSD takes 80 us");
-    assert!(valid_if_late_by("ssd-sata", Nanos::micros(3)));
-    assert!(!valid_if_late_by("hdd-7200", Nanos::millis(20)), "a device that is too slow");
+fn lateness_is_relative_to_service_time() {
+    assert!(is_valid_if_late("hdd-7200", Nanos::micros(300)), "a disk takes 12 ms");
+    assert!(!is_valid_if_late("ssd-sata", Nanos::micros(300)), "an SSD takes 80 us");
+    assert!(is_valid_if_late("ssd-sata", Nanos::micros(3)));
+    assert!(!is_valid_if_late("hdd-7200", Nanos::millis(20)), "a device that is too slow");
 }
 
 #[test]
-fn what_is_not_in_flight_is_ignored() {
+fn unknown_completions_are_ignored() {
     let mut pacer = Pacer::new(model("nvm", CAPACITY).unwrap());
     pacer.real_done(ok(1));
     pacer.release(Nanos::secs(1), &mut |_| panic!("nothing was submitted"));
     assert_eq!(pacer.next(), None);
-    assert!(pacer.stats().valid());
+    assert!(pacer.stats().is_valid());
 }

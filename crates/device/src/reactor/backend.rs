@@ -8,7 +8,7 @@ use weir_model::{Buffer, ConnId, DeviceId, IoError, IoId, Nanos};
 use super::disk::Disks;
 use super::plain::Plain;
 use super::signal::Signals;
-use super::socket::{ListenerId, Sockets, Way};
+use super::socket::{Direction, ListenerId, Sockets};
 use super::uring::Uring;
 use super::{Event, ReactorOptions, Ring};
 use crate::DeviceError;
@@ -30,7 +30,7 @@ pub(super) struct FileOp {
     pub(super) at: u64,
     pub(super) buffer: Buffer,
     /// Number of bytes already moved.
-    pub(super) moved: u32,
+    pub(super) transferred: u32,
     /// True if another thread executes it, because there is no device to wait for and it takes long.
     pub(super) is_offloaded: bool,
 }
@@ -82,7 +82,7 @@ impl Sleep {
 }
 
 /// Objects that a backend works on in a turn.
-pub(super) struct World<'a> {
+pub(super) struct TurnContext<'a> {
     pub(super) region: &'a Region,
     pub(super) disks: &'a Disks,
     pub(super) sockets: &'a mut Sockets,
@@ -116,17 +116,17 @@ impl Backend {
     }
 
     /// Reports whether started commands can be submitted in a later turn.
-    pub(super) fn can_wait(&mut self) -> bool {
+    pub(super) fn can_defer(&mut self) -> bool {
         match self {
-            Self::Uring(ring) => ring.can_wait(),
-            Self::Plain(plain) => plain.can_wait(),
+            Self::Uring(ring) => ring.can_defer(),
+            Self::Plain(plain) => plain.can_defer(),
         }
     }
 
     /// Reports whether a turn could find or submit anything. It is cheap enough for spinning.
-    pub(super) fn has_news(&mut self) -> bool {
+    pub(super) fn has_pending_work(&mut self) -> bool {
         match self {
-            Self::Uring(ring) => ring.has_news(),
+            Self::Uring(ring) => ring.has_pending_work(),
             Self::Plain(_) => true,
         }
     }
@@ -143,13 +143,13 @@ impl Backend {
         }
     }
 
-    pub(super) fn listening(&mut self, id: ListenerId, sockets: &Sockets) -> io::Result<()> {
+    pub(super) fn add_listener(&mut self, id: ListenerId, sockets: &Sockets) -> io::Result<()> {
         match self {
             Self::Uring(ring) => {
-                ring.listening(id, sockets);
+                ring.add_listener(id, sockets);
                 Ok(())
             }
-            Self::Plain(plain) => plain.listening(id, sockets),
+            Self::Plain(plain) => plain.add_listener(id, sockets),
         }
     }
 
@@ -162,7 +162,7 @@ impl Backend {
     }
 
     /// Starts or continues a receive or send.
-    pub(super) fn transfer(&mut self, conn: ConnId, way: Way, sockets: &mut Sockets) {
+    pub(super) fn transfer(&mut self, conn: ConnId, way: Direction, sockets: &mut Sockets) {
         match self {
             Self::Uring(ring) => ring.transfer(conn.index() as u32, way, sockets),
             Self::Plain(plain) => plain.transfer(),
@@ -188,7 +188,7 @@ impl Backend {
         match self {
             Self::Uring(ring) => ring.cancel_recv(conn),
             Self::Plain(_) => {
-                sockets.moved(conn.index() as u32, Way::In, -libc::ECANCELED, region, events);
+                sockets.handle_transfer(conn.index() as u32, Direction::In, -libc::ECANCELED, region, events);
             }
         }
     }
@@ -202,7 +202,7 @@ impl Backend {
     }
 
     /// Submits, sleeps if it may and nothing has completed yet, and reaps completions.
-    pub(super) fn turn(&mut self, sleep: Sleep, world: World<'_>, signals: &Signals) {
+    pub(super) fn turn(&mut self, sleep: Sleep, world: TurnContext<'_>, signals: &Signals) {
         match self {
             Self::Uring(ring) => ring.turn(sleep, world),
             Self::Plain(plain) => plain.turn(sleep, world, signals),

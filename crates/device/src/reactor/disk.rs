@@ -3,12 +3,12 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
-use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoDone, IoError, IoKind, Nanos};
+use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoCompletion, IoError, IoKind, Nanos};
 
 use super::Event;
 use super::backend::{Action, FileOp, Finished};
-use crate::arena::{Lent, Region};
-use crate::demand::Strike;
+use crate::arena::{KernelAccess, Region};
+use crate::fault_injection::FailureMode;
 use crate::pace::{PaceStats, Pacer};
 use crate::{Device, Devices};
 
@@ -27,7 +27,7 @@ pub(super) struct Disks {
 }
 
 /// Outcome of starting a command.
-pub(super) enum Begun {
+pub(super) enum StartResult {
     /// It has completed.
     Done(Result<(), IoError>),
     /// It never completes.
@@ -39,9 +39,9 @@ pub(super) enum Begun {
 /// Meaning of a transfer's result.
 pub(super) enum TransferStep {
     /// Continue with the rest (or retry, if nothing was moved).
-    Again,
+    Continue,
     /// The transfer is complete.
-    Over(Result<(), IoError>),
+    Complete(Result<(), IoError>),
 }
 
 impl Disks {
@@ -78,36 +78,38 @@ impl Disks {
     }
 
     /// Checks a command, and executes it if that is cheaper than using the ring.
-    pub(super) fn begin(&mut self, io: &Io, region: &Region) -> Begun {
-        let Some(device) = self.devices.get_mut(io.device) else { return Begun::Done(Err(IoError::Lost)) };
+    pub(super) fn begin(&mut self, io: &Io, region: &Region) -> StartResult {
+        let Some(device) = self.devices.get_mut(io.device) else {
+            return StartResult::Done(Err(IoError::Lost));
+        };
         if let Err(error) = check(device, io) {
-            return Begun::Done(Err(error));
+            return StartResult::Done(Err(error));
         }
-        match device.demand.as_ref().and_then(|demand| demand.strikes(io.kind)) {
-            Some(Strike::Fail(error)) => return Begun::Done(Err(error)),
-            Some(Strike::NeverAnswer) => return Begun::Never,
+        match device.fault_injection.as_ref().and_then(|demand| demand.failure_mode(io.kind)) {
+            Some(FailureMode::Fail(error)) => return StartResult::Done(Err(error)),
+            Some(FailureMode::NeverComplete) => return StartResult::Never,
             None => {}
         }
         let is_write = matches!(io.kind, IoKind::Write { .. });
         let is_offloaded = device.mapped.is_some() && is_write && io.len() >= OFFLOAD_MIN;
-        if (device.memory_backed() && !is_offloaded) || device.forget.is_some() {
-            return Begun::Done(run_now(device, io, region));
+        if (device.memory_backed() && !is_offloaded) || device.lossy.is_some() {
+            return StartResult::Done(run_now(device, io, region));
         }
         let action = match io.kind {
             IoKind::Read => Action::Read,
             IoKind::Write { fua } => Action::Write { durable: fua && !device.flush_is_free() },
-            IoKind::Flush if device.flush_is_free() => return Begun::Done(Ok(())),
+            IoKind::Flush if device.flush_is_free() => return StartResult::Done(Ok(())),
             IoKind::Flush => Action::Sync,
         };
         region.lend(io.buffer, lent(action));
         self.offloaded += u32::from(is_offloaded);
-        Begun::Submit(FileOp {
+        StartResult::Submit(FileOp {
             id: io.id,
             device: io.device,
             action,
             at: io.at.0,
             buffer: io.buffer,
-            moved: 0,
+            transferred: 0,
             is_offloaded,
         })
     }
@@ -118,14 +120,14 @@ impl Disks {
     }
 
     /// Handles a command that the backend has completed. Returns its completion if it is to be reported now.
-    pub(super) fn finished(&mut self, finished: Finished) -> Option<IoDone> {
+    pub(super) fn handle_finished(&mut self, finished: Finished) -> Option<IoCompletion> {
         let Finished { op, result } = finished;
         self.offloaded -= u32::from(op.is_offloaded);
         let device = self.devices.get_mut(op.device);
         if let (Some(mapped), Action::Write { .. }) = (device.and_then(|d| d.mapped.as_mut()), op.action) {
-            mapped.written(DeviceOffset(op.at), Bytes(op.moved.into()));
+            mapped.mark_written(DeviceOffset(op.at), Bytes(op.transferred.into()));
         }
-        self.ended(op.device, IoDone { id: op.id, result })
+        self.handle_completion(op.device, IoCompletion { id: op.id, result })
     }
 }
 
@@ -139,7 +141,7 @@ impl Disks {
     }
 
     /// Handles the completion of the real command. Returns it if it is to be reported now.
-    pub(super) fn ended(&mut self, device: DeviceId, done: IoDone) -> Option<IoDone> {
+    pub(super) fn handle_completion(&mut self, device: DeviceId, done: IoCompletion) -> Option<IoCompletion> {
         match self.pacer(device) {
             Some(pacer) => {
                 pacer.real_done(done);
@@ -180,7 +182,7 @@ fn check(device: &Device, io: &Io) -> Result<(), IoError> {
     let mask = device.sector().0 - 1;
     if io.kind == IoKind::Flush {
         Ok(())
-    } else if !device.holds(io.at, io.len()) {
+    } else if !device.contains(io.at, io.len()) {
         Err(IoError::Short)
     } else if (io.at.0 | io.len().0 | io.buffer.at) & mask != 0 || io.is_empty() {
         Err(IoError::Os(Errno::EINVAL))
@@ -201,41 +203,47 @@ fn run_now(device: &mut Device, io: &Io, region: &Region) -> Result<(), IoError>
 }
 
 /// Returns how the kernel uses a command's buffer.
-pub(super) fn lent(action: Action) -> Lent {
+pub(super) fn lent(action: Action) -> KernelAccess {
     match action {
-        Action::Read => Lent::Changed,
-        Action::Write { .. } | Action::Sync => Lent::Read,
+        Action::Read => KernelAccess::Write,
+        Action::Write { .. } | Action::Sync => KernelAccess::Read,
     }
 }
 
 impl FileOp {
     /// Returns the part of the buffer that is still to be moved.
     pub(super) fn rest(&self) -> Buffer {
-        self.buffer.part(self.moved, self.buffer.len - self.moved)
+        self.buffer.part(self.transferred, self.buffer.len - self.transferred)
     }
 
     /// Returns the device address of the rest.
     pub(super) fn rest_at(&self) -> u64 {
-        self.at + u64::from(self.moved)
+        self.at + u64::from(self.transferred)
     }
 
     /// Reports whether success would promise durability. A failure of such a command, whatever its error, may
     /// be the only report of an earlier write that was lost.
-    fn promises(&self) -> bool {
+    fn implies_durability(&self) -> bool {
         matches!(self.action, Action::Sync | Action::Write { durable: true })
     }
 
     /// Handles the kernel's result: bytes moved, or a negated error number.
     pub(super) fn step(&mut self, answer: i32) -> TransferStep {
         match answer {
-            e if (e == -libc::EAGAIN || e == -libc::EINTR) && !self.promises() => TransferStep::Again,
-            e if e == -libc::ENODEV || e == -libc::ENXIO => TransferStep::Over(Err(IoError::Lost)),
-            e if e < 0 => TransferStep::Over(Err(IoError::Os(Errno(-e)))),
-            _ if self.action == Action::Sync => TransferStep::Over(Ok(())),
-            0 => TransferStep::Over(Err(IoError::Short)),
+            e if (e == -libc::EAGAIN || e == -libc::EINTR) && !self.implies_durability() => {
+                TransferStep::Continue
+            }
+            e if e == -libc::ENODEV || e == -libc::ENXIO => TransferStep::Complete(Err(IoError::Lost)),
+            e if e < 0 => TransferStep::Complete(Err(IoError::Os(Errno(-e)))),
+            _ if self.action == Action::Sync => TransferStep::Complete(Ok(())),
+            0 => TransferStep::Complete(Err(IoError::Short)),
             moved => {
-                self.moved += moved as u32;
-                if self.moved < self.buffer.len { TransferStep::Again } else { TransferStep::Over(Ok(())) }
+                self.transferred += moved as u32;
+                if self.transferred < self.buffer.len {
+                    TransferStep::Continue
+                } else {
+                    TransferStep::Complete(Ok(()))
+                }
             }
         }
     }
@@ -248,7 +256,12 @@ mod tests {
 
     /// Starts a command on a device with these options in a folder there; prints a note and returns `None` if
     /// the folder cannot be created.
-    fn begun(folder: &str, pace: Option<&str>, kind: IoKind, len: Bytes) -> Option<(Disks, Begun)> {
+    fn start_command(
+        folder: &str,
+        pace: Option<&str>,
+        kind: IoKind,
+        len: Bytes,
+    ) -> Option<(Disks, StartResult)> {
         let Ok(folder) = tempfile::tempdir_in(folder) else {
             println!("no folder in {folder}: that part is not tested");
             return None;
@@ -268,11 +281,11 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_durable_if_that_is_asked_for() {
+    fn fua_writes_are_durable() {
         for fua in [false, true] {
             let kind = IoKind::Write { fua };
-            let Some((disks, begun)) = begun("/var/tmp", None, kind, Bytes::kib(128)) else { return };
-            let Begun::Submit(op) = begun else {
+            let Some((disks, begun)) = start_command("/var/tmp", None, kind, Bytes::kib(128)) else { return };
+            let StartResult::Submit(op) = begun else {
                 return println!("/var/tmp is memory: that part is not tested");
             };
             let is_free = disks.device(DeviceId(0)).is_some_and(Device::flush_is_free);
@@ -284,42 +297,51 @@ mod tests {
     #[test]
     fn long_writes_to_files_in_memory_are_offloaded_and_counted() {
         let write = IoKind::Write { fua: true };
-        let Some((disks, short)) = begun("/dev/shm", None, write, Bytes::kib(60)) else { return };
-        assert!(matches!(short, Begun::Done(Ok(()))) && !disks.has_offloaded());
+        let Some((disks, short)) = start_command("/dev/shm", None, write, Bytes::kib(60)) else { return };
+        assert!(matches!(short, StartResult::Done(Ok(()))) && !disks.has_offloaded());
         for pace in [None, Some("nvm")] {
-            let Some((mut disks, long)) = begun("/dev/shm", pace, write, Bytes::kib(64)) else { return };
-            let Begun::Submit(mut op) = long else { panic!("it is copied here") };
+            let Some((mut disks, long)) = start_command("/dev/shm", pace, write, Bytes::kib(64)) else {
+                return;
+            };
+            let StartResult::Submit(mut op) = long else { panic!("it is copied here") };
             assert!(op.is_offloaded && disks.has_offloaded());
-            op.moved = 64 << 10;
-            let ended = disks.finished(Finished { op, result: Ok(()) });
+            op.transferred = 64 << 10;
+            let ended = disks.handle_finished(Finished { op, result: Ok(()) });
             assert_eq!(ended.is_some(), pace.is_none(), "the end of a paced one is held back");
             assert!(!disks.has_offloaded());
         }
     }
 
     #[test]
-    fn a_transfer_goes_on_where_it_stopped() {
+    fn partial_transfer_is_continued() {
         let (action, buffer) = (Action::Write { durable: false }, Buffer { at: 1 << 20, len: 12_288 });
         let (id, device) = (IoId(0), DeviceId(0));
-        let mut op = FileOp { id, device, action, at: 8192, buffer, moved: 0, is_offloaded: false };
-        assert!(matches!(op.step(4096), TransferStep::Again));
-        assert!(matches!(op.step(4096), TransferStep::Again));
+        let mut op = FileOp { id, device, action, at: 8192, buffer, transferred: 0, is_offloaded: false };
+        assert!(matches!(op.step(4096), TransferStep::Continue));
+        assert!(matches!(op.step(4096), TransferStep::Continue));
         assert_eq!((op.rest_at(), op.rest()), (16_384, Buffer { at: (1 << 20) + 8192, len: 4096 }));
-        assert!(matches!(op.step(4096), TransferStep::Over(Ok(()))));
+        assert!(matches!(op.step(4096), TransferStep::Complete(Ok(()))));
     }
 
     fn after(action: Action, answer: i32) -> Option<Result<(), IoError>> {
         let buffer = Buffer { at: 0, len: 4096 };
-        let mut op =
-            FileOp { id: IoId(0), device: DeviceId(0), action, at: 0, buffer, moved: 0, is_offloaded: false };
+        let mut op = FileOp {
+            id: IoId(0),
+            device: DeviceId(0),
+            action,
+            at: 0,
+            buffer,
+            transferred: 0,
+            is_offloaded: false,
+        };
         match op.step(answer) {
-            TransferStep::Again => None,
-            TransferStep::Over(result) => Some(result),
+            TransferStep::Continue => None,
+            TransferStep::Complete(result) => Some(result),
         }
     }
 
     #[test]
-    fn what_is_to_be_durable_is_never_tried_again() {
+    fn failed_durable_commands_are_not_retried() {
         for error in [libc::EINTR, libc::EAGAIN] {
             let failed = Some(Err(IoError::Os(Errno(error))));
             assert_eq!(after(Action::Sync, -error), failed);

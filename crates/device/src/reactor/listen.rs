@@ -28,7 +28,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Number of unanswered probes after which the client counts as disconnected.
 const KEEPALIVE_PROBES: u32 = 4;
 /// A TCP client that acknowledges nothing for this long (ms) counts as disconnected.
-const ACKNOWLEDGE_WITHIN: u32 = 120_000;
+const ACKNOWLEDGE_TIMEOUT_MS: u32 = 120_000;
 
 /// An address to listen on.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ impl Listener {
     pub(super) fn bind(at: &Listen) -> Result<Self, DeviceError> {
         match at {
             Listen::Unix { path, access } => {
-                clear_the_way(path)?;
+                remove_stale_socket(path)?;
                 let failed = |source| DeviceError::ListenUnix { path: path.clone(), source };
                 let socket = bind_unix(path).map_err(failed)?;
                 // From here on the socket's file is removed again, whatever fails.
@@ -116,18 +116,18 @@ impl Listener {
         {
             return Peer::Address(address.ip().to_canonical());
         }
-        Peer::Process(process_behind(client))
+        Peer::Process(peer_process(client))
     }
 
     /// Configures a client's socket. Refused options only cost speed.
-    pub(super) fn tune(&self, client: &OwnedFd) {
+    pub(super) fn configure_client(&self, client: &OwnedFd) {
         if self.address.is_some() {
             let _ = sockopt::set_tcp_nodelay(client, true);
             let _ = sockopt::set_socket_keepalive(client, true);
             let _ = sockopt::set_tcp_keepidle(client, KEEPALIVE_IDLE);
             let _ = sockopt::set_tcp_keepintvl(client, KEEPALIVE_INTERVAL);
             let _ = sockopt::set_tcp_keepcnt(client, KEEPALIVE_PROBES);
-            let _ = sockopt::set_tcp_user_timeout(client, ACKNOWLEDGE_WITHIN);
+            let _ = sockopt::set_tcp_user_timeout(client, ACKNOWLEDGE_TIMEOUT_MS);
         } else if sockopt::set_socket_send_buffer_size_force(client, SEND_BUFFER).is_err() {
             let _ = sockopt::set_socket_send_buffer_size(client, SEND_BUFFER);
         }
@@ -136,7 +136,7 @@ impl Listener {
 
 /// Returns the process id of the peer of a unix socket, or 0 if it is unknown: the peer may be in another PID
 /// namespace.
-pub fn process_behind(client: &impl AsRawFd) -> u32 {
+pub fn peer_process(client: &impl AsRawFd) -> u32 {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the structure, which outlives the call.
@@ -161,7 +161,7 @@ impl Drop for Listener {
 }
 
 /// Removes a dead server's socket file; fails if the path is any other file.
-fn clear_the_way(path: &Path) -> Result<(), DeviceError> {
+fn remove_stale_socket(path: &Path) -> Result<(), DeviceError> {
     let failed = |source| DeviceError::ListenUnix { path: path.to_owned(), source };
     let there = match std::fs::symlink_metadata(path) {
         Ok(there) => there,

@@ -19,20 +19,20 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use weir_model::{Buffer, ConnId, DeviceId, Fill, Io, IoDone, IoError, Nanos, Peer};
+use weir_model::{Buffer, ConnId, DeviceId, Io, IoCompletion, IoError, Nanos, Peer, ReceiveMode};
 
 use crate::arena::Region;
 use crate::pace::PaceStats;
 use crate::{Arena, DeviceError, Devices};
-use backend::{Backend, Finished, Sleep, World};
-use disk::{Begun, Disks};
-pub use listen::process_behind;
+use backend::{Backend, Finished, Sleep, TurnContext};
+use disk::{Disks, StartResult};
+pub use listen::peer_process;
 pub use polling::Poll;
 use polling::Polling;
 use signal::Signals;
 pub use signal::Waker;
+use socket::{Direction, Sockets};
 pub use socket::{Listen, ListenerId, SocketAccess};
-use socket::{Sockets, Way};
 
 /// Number of backend turns that may be skipped while there is other work, before started commands must be
 /// submitted.
@@ -40,10 +40,10 @@ const SKIPS_MAX: u32 = 4;
 /// A sleep ends this long before a paced command is due: a sixteenth of the sleep, within these bounds.
 /// Waking takes about 5 microseconds after a short sleep and 100 after a long one, when the processor sleeps
 /// more deeply. The reactor sleeps again for the rest of the time, and spins for the last part.
-const WAKING_MIN: Nanos = Nanos::micros(15);
-const WAKING_MAX: Nanos = Nanos::micros(120);
+const WAKE_MARGIN_MIN: Nanos = Nanos::micros(15);
+const WAKE_MARGIN_MAX: Nanos = Nanos::micros(120);
 /// How long a reactor that is dropped waits for the kernel to release its buffers.
-const LAST_WAIT: Nanos = Nanos::secs(10);
+const DROP_TIMEOUT: Nanos = Nanos::secs(10);
 
 /// Options of a reactor. `Default` is right for a server.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ pub enum Ring {
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// A device command completed.
-    Io(IoDone),
+    Io(IoCompletion),
     /// A client connected.
     Accepted {
         /// The listener.
@@ -108,8 +108,8 @@ pub enum Event {
     Received {
         /// The connection.
         conn: ConnId,
-        /// Number of bytes received. It is less than the buffers' size only with [`Fill::Some`] or at the end
-        /// of the stream, and zero only at the end of the stream.
+        /// Number of bytes received. It is less than the buffers' size only with [`ReceiveMode::Any`] or at
+        /// the end of the stream, and zero only at the end of the stream.
         result: Result<usize, IoError>,
     },
     /// A send ended: everything was handed to the kernel, or the connection failed. Its buffers belong to the
@@ -152,7 +152,7 @@ pub struct Reactor {
     /// Events of commands that completed without the kernel's ring; the next `wait` reports them.
     ready: Vec<Event>,
     finished: Vec<Finished>,
-    here: PhantomData<*const ()>,
+    not_send: PhantomData<*const ()>,
 }
 
 impl Reactor {
@@ -178,7 +178,7 @@ impl Reactor {
             polling: Polling::new(options.poll),
             ready: Vec::new(),
             finished: Vec::new(),
-            here: PhantomData,
+            not_send: PhantomData,
         })
     }
 
@@ -205,14 +205,14 @@ impl Reactor {
     /// device's sectors with `EINVAL`.
     pub fn start(&mut self, io: Io) {
         if let Some(result) = self.disks.read_tail(&io, &self.region) {
-            return self.ready.push(Event::Io(IoDone { id: io.id, result }));
+            return self.ready.push(Event::Io(IoCompletion { id: io.id, result }));
         }
         self.disks.pace(&io, || Nanos(self.origin.elapsed().as_nanos() as u64));
         match self.disks.begin(&io, &self.region) {
-            Begun::Never => {}
-            Begun::Submit(op) => self.backend.start(op, &self.region, &self.disks),
-            Begun::Done(result) => {
-                let ended = self.disks.ended(io.device, IoDone { id: io.id, result });
+            StartResult::Never => {}
+            StartResult::Submit(op) => self.backend.start(op, &self.region, &self.disks),
+            StartResult::Done(result) => {
+                let ended = self.disks.handle_completion(io.device, IoCompletion { id: io.id, result });
                 self.ready.extend(ended.map(Event::Io));
             }
         }
@@ -235,7 +235,7 @@ impl Reactor {
     /// A dead server's socket file is replaced.
     pub fn listen(&mut self, at: &Listen) -> Result<ListenerId, DeviceError> {
         let id = self.sockets.listen(at)?;
-        let ready = self.backend.listening(id, &self.sockets);
+        let ready = self.backend.add_listener(id, &self.sockets);
         ready.map_err(|source| DeviceError::Setup { what: "listening", source })?;
         Ok(id)
     }
@@ -256,9 +256,9 @@ impl Reactor {
     ///
     /// # Panics
     /// Panics if a receive is in flight on the connection.
-    pub fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: Fill) {
+    pub fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: ReceiveMode) {
         if self.sockets.begin_recv(conn, into, fill, &self.region) {
-            self.backend.transfer(conn, Way::In, &mut self.sockets);
+            self.backend.transfer(conn, Direction::In, &mut self.sockets);
         }
     }
 
@@ -289,7 +289,7 @@ impl Reactor {
         if self.sockets.begin_send(conn, parts, &self.region)
             && self.sockets.send_now(conn, &self.region, &mut self.ready)
         {
-            self.backend.transfer(conn, Way::Out, &mut self.sockets);
+            self.backend.transfer(conn, Direction::Out, &mut self.sockets);
         }
     }
 
@@ -331,16 +331,16 @@ impl Reactor {
             // A caller that has more work also gets new arrivals, each time: events that need no ring (sends
             // that the socket took at once) must not keep the reactor from polling the ring, where other
             // clients' bytes arrive and device commands leave.
-            if has && !is_due && self.backend.can_wait() {
+            if has && !is_due && self.backend.can_defer() {
                 return now;
             }
-            match until(now, deadline, self.disks.due()) {
+            match sleep_until(now, deadline, self.disks.due()) {
                 _ if has => self.turn(Sleep::No, events),
                 _ if is_due => {
                     self.turn(Sleep::No, events);
                     return now;
                 }
-                Sleep::No if !self.backend.has_news() => std::hint::spin_loop(),
+                Sleep::No if !self.backend.has_pending_work() => std::hint::spin_loop(),
                 sleep => self.poll_or_sleep(now, sleep, events),
             }
             if events.len() > before {
@@ -358,7 +358,7 @@ impl Reactor {
             // Started commands are submitted first.
             self.turn(Sleep::No, events);
             while events.len() == before && self.now() < end {
-                if self.backend.has_news() {
+                if self.backend.has_pending_work() {
                     self.turn(Sleep::No, events);
                 } else {
                     std::hint::spin_loop();
@@ -370,12 +370,12 @@ impl Reactor {
         }
         let has_event = events.len() > before;
         let ended = self.now();
-        self.polling.waited(ended, ended - now, has_event, polling::scheduled);
+        self.polling.record_wait(ended, ended - now, has_event, polling::scheduler_stats);
     }
 
     /// Runs one round of the backend.
     fn turn(&mut self, sleep: Sleep, events: &mut Vec<Event>) {
-        let world = World {
+        let world = TurnContext {
             region: &self.region,
             disks: &self.disks,
             sockets: &mut self.sockets,
@@ -384,16 +384,16 @@ impl Reactor {
         };
         self.backend.turn(sleep, world, &self.signals);
         for finished in self.finished.drain(..) {
-            events.extend(self.disks.finished(finished).map(Event::Io));
+            events.extend(self.disks.handle_finished(finished).map(Event::Io));
         }
     }
 }
 
 /// Returns how long to sleep if the caller waits until `deadline` and a paced command is due at `due`.
-fn until(now: Nanos, deadline: Option<Nanos>, due: Option<Nanos>) -> Sleep {
+fn sleep_until(now: Nanos, deadline: Option<Nanos>, due: Option<Nanos>) -> Sleep {
     let sleep = due.map(|due| {
         let left = due - now;
-        left - Nanos(left.0 / 16).clamp(WAKING_MIN, WAKING_MAX)
+        left - Nanos(left.0 / 16).clamp(WAKE_MARGIN_MIN, WAKE_MARGIN_MAX)
     });
     match deadline.map(|at| at - now).into_iter().chain(sleep).min() {
         None => Sleep::Forever,
@@ -409,7 +409,7 @@ impl Drop for Reactor {
             self.close(conn);
         }
         self.backend.stop();
-        let end = self.now() + LAST_WAIT;
+        let end = self.now() + DROP_TIMEOUT;
         let mut events = Vec::new();
         while !(self.backend.is_idle() && self.sockets.are_idle()) {
             let left = end.since(self.now());

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use libc::pollfd;
 use weir_model::Nanos;
 
-use super::backend::{FileOp, Finished, Sleep, World};
+use super::backend::{FileOp, Finished, Sleep, TurnContext};
 use super::disk::{Disks, TransferStep, lent};
-use super::signal::{Bell, Signals};
-use super::socket::{ListenerId, Sockets, Way};
+use super::signal::{Signals, WakeSource};
+use super::socket::{Direction, ListenerId, Sockets};
 use super::workers::Workers;
 use crate::arena::Region;
 
@@ -21,10 +21,10 @@ const ACCEPT_PAUSE: Nanos = Nanos::millis(100);
 pub(super) struct Plain {
     workers: Workers,
     /// Descriptors to poll, and the source of each.
-    asked: Vec<pollfd>,
-    whose: Vec<Source>,
+    polled: Vec<pollfd>,
+    sources: Vec<Source>,
     /// True if transfers were begun since the last turn: they are tried before sleeping.
-    fresh: bool,
+    has_new_transfers: bool,
     skipped: u32,
     /// True after accepting has failed: listeners are left out until the pause is over.
     pause_accepting: bool,
@@ -35,7 +35,7 @@ pub(super) struct Plain {
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Workers,
-    Bell(Bell),
+    Wake(WakeSource),
     Listener(ListenerId),
     Conn(u32),
 }
@@ -44,9 +44,9 @@ impl Plain {
     pub(super) fn new(workers: usize, region: &Region) -> io::Result<Self> {
         Ok(Self {
             workers: Workers::new(workers.clamp(1, 64), region)?,
-            asked: Vec::new(),
-            whose: Vec::new(),
-            fresh: false,
+            polled: Vec::new(),
+            sources: Vec::new(),
+            has_new_transfers: false,
             skipped: 0,
             pause_accepting: false,
             accepting: true,
@@ -54,7 +54,7 @@ impl Plain {
     }
 
     /// Reports whether sockets can wait for a later turn.
-    pub(super) fn can_wait(&mut self) -> bool {
+    pub(super) fn can_defer(&mut self) -> bool {
         self.skipped += 1;
         self.skipped <= super::SKIPS_MAX
     }
@@ -65,7 +65,7 @@ impl Plain {
 
     /// Prepares a listener. It is non-blocking, so that a client that disconnects before it is accepted does
     /// not make accepting block.
-    pub(super) fn listening(&mut self, id: ListenerId, sockets: &Sockets) -> io::Result<()> {
+    pub(super) fn add_listener(&mut self, id: ListenerId, sockets: &Sockets) -> io::Result<()> {
         match sockets.listener(id) {
             Some(listener) => Ok(rustix::io::ioctl_fionbio(listener.socket(), true)?),
             None => Ok(()),
@@ -79,7 +79,7 @@ impl Plain {
 
     /// Notes that a transfer has begun.
     pub(super) fn transfer(&mut self) {
-        self.fresh = true;
+        self.has_new_transfers = true;
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -87,33 +87,33 @@ impl Plain {
     }
 
     /// Tries new transfers, sleeps if it may, and executes what has become possible.
-    pub(super) fn turn(&mut self, sleep: Sleep, mut world: World<'_>, signals: &Signals) {
+    pub(super) fn turn(&mut self, sleep: Sleep, mut world: TurnContext<'_>, signals: &Signals) {
         self.skipped = 0;
         let before = world.events.len();
-        if std::mem::take(&mut self.fresh) {
+        if std::mem::take(&mut self.has_new_transfers) {
             let all: Vec<u32> = world.sockets.all().map(|(index, _)| index).collect();
-            all.into_iter().for_each(|index| try_both(index, &mut world));
+            all.into_iter().for_each(|index| transfer_both_ways(index, &mut world));
         }
         let sleep = if world.events.len() > before { Sleep::No } else { sleep };
-        self.ask(world.sockets, signals);
+        self.collect_descriptors(world.sockets, signals);
         if self.poll(sleep) == 0 {
             return;
         }
-        for at in 0..self.asked.len() {
-            if self.asked[at].revents != 0 {
-                self.answered(self.whose[at], &mut world, signals);
+        for at in 0..self.polled.len() {
+            if self.polled[at].revents != 0 {
+                self.handle_ready(self.sources[at], &mut world, signals);
             }
         }
     }
 
     /// Collects the descriptors to poll.
-    fn ask(&mut self, sockets: &Sockets, signals: &Signals) {
-        self.asked.clear();
-        self.whose.clear();
-        self.watch(Source::Workers, self.workers.bell(), libc::POLLIN);
-        for bell in Bell::ALL {
+    fn collect_descriptors(&mut self, sockets: &Sockets, signals: &Signals) {
+        self.polled.clear();
+        self.sources.clear();
+        self.watch(Source::Workers, self.workers.completion_event(), libc::POLLIN);
+        for bell in WakeSource::ALL {
             if let Some(source) = signals.source(bell) {
-                self.watch(Source::Bell(bell), source, libc::POLLIN);
+                self.watch(Source::Wake(bell), source, libc::POLLIN);
             }
         }
         if self.accepting && !self.pause_accepting {
@@ -131,8 +131,8 @@ impl Plain {
     }
 
     fn watch(&mut self, source: Source, fd: RawFd, events: i16) {
-        self.asked.push(pollfd { fd, events, revents: 0 });
-        self.whose.push(source);
+        self.polled.push(pollfd { fd, events, revents: 0 });
+        self.sources.push(source);
     }
 
     /// Polls; returns the number of ready descriptors.
@@ -154,26 +154,26 @@ impl Plain {
         });
         let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: the array holds as many entries as said and the time outlives the call.
-        unsafe { libc::ppoll(self.asked.as_mut_ptr(), self.asked.len() as _, limit, std::ptr::null()) }
+        unsafe { libc::ppoll(self.polled.as_mut_ptr(), self.polled.len() as _, limit, std::ptr::null()) }
     }
 
-    fn answered(&mut self, source: Source, world: &mut World<'_>, signals: &Signals) {
+    fn handle_ready(&mut self, source: Source, world: &mut TurnContext<'_>, signals: &Signals) {
         match source {
             Source::Workers => self.collect(world),
-            Source::Conn(index) => try_both(index, world),
+            Source::Conn(index) => transfer_both_ways(index, world),
             Source::Listener(id) => self.accept(id, world),
-            Source::Bell(bell) => {
-                signals.silence(bell);
+            Source::Wake(bell) => {
+                signals.drain(bell);
                 world.events.push(bell.event());
             }
         }
     }
 
-    fn collect(&mut self, world: &mut World<'_>) {
+    fn collect(&mut self, world: &mut TurnContext<'_>) {
         for (mut op, answer) in self.workers.collect() {
             match op.step(answer) {
-                TransferStep::Again => self.workers.start(op, world.disks.file(op.device)),
-                TransferStep::Over(result) => {
+                TransferStep::Continue => self.workers.start(op, world.disks.file(op.device)),
+                TransferStep::Complete(result) => {
                     world.region.returned(op.buffer, lent(op.action));
                     world.finished.push(Finished { op, result });
                 }
@@ -181,7 +181,7 @@ impl Plain {
         }
     }
 
-    fn accept(&mut self, id: ListenerId, world: &mut World<'_>) {
+    fn accept(&mut self, id: ListenerId, world: &mut TurnContext<'_>) {
         let Some(listener) = world.sockets.listener(id) else { return };
         let listening = listener.socket().as_raw_fd();
         // SAFETY: no address is asked for.
@@ -203,17 +203,17 @@ impl Plain {
 }
 
 /// Receives and sends what is possible on a connection.
-fn try_both(index: u32, world: &mut World<'_>) {
-    for way in [Way::In, Way::Out] {
+fn transfer_both_ways(index: u32, world: &mut TurnContext<'_>) {
+    for way in [Direction::In, Direction::Out] {
         loop {
-            let Some(conn) = world.sockets.at(index) else { return };
+            let Some(conn) = world.sockets.by_index(index) else { return };
             let socket = conn.socket.as_fd();
             let answer = match way {
-                Way::In if conn.recv.is_active() => conn.recv.try_recv(socket),
-                Way::Out if conn.send.is_active() => conn.send.try_send(socket),
+                Direction::In if conn.recv.is_active() => conn.recv.try_recv(socket),
+                Direction::Out if conn.send.is_active() => conn.send.try_send(socket),
                 _ => break,
             };
-            let again = world.sockets.moved(index, way, answer, world.region, world.events);
+            let again = world.sockets.handle_transfer(index, way, answer, world.region, world.events);
             if !again || answer == -libc::EAGAIN {
                 break;
             }

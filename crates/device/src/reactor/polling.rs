@@ -4,7 +4,7 @@
 //! time. So the reactor first polls the ring's memory for a while, without system calls.
 //!
 //! Source: halt polling of Linux's KVM (`virt/kvm/kvm_main.c`). Rule: an event that arrives within
-//! [`LONGEST`], but after the reactor went to sleep, doubles the polling time; a longer wait halves it, and
+//! [`POLL_MAX`], but after the reactor went to sleep, doubles the polling time; a longer wait halves it, and
 //! eventually ends polling. So a server without clients does not poll, nor does one whose clients send
 //! requests rarely.
 //!
@@ -18,19 +18,19 @@ use std::num::NonZero;
 use weir_model::Nanos;
 
 /// Initial polling time.
-const SHORTEST: Nanos = Nanos::micros(10);
+const POLL_MIN: Nanos = Nanos::micros(10);
 /// Longest polling time, the same as KVM's. A client on another processor sends its next request within this
 /// time after a reply, even if its processor sleeps.
-const LONGEST: Nanos = Nanos::micros(200);
+const POLL_MAX: Nanos = Nanos::micros(200);
 /// How long polling pauses after another thread needed the processor.
-const YIELDED: Nanos = Nanos::secs(1);
+const YIELD_PAUSE: Nanos = Nanos::secs(1);
 /// Another thread needs the processor if this thread waits for it for more than one part in this many of the
 /// time.
 const CONTENDED: u64 = 4;
 /// It also does if this thread is preempted in more than one of this many waits.
 const PREEMPTED: u64 = 2;
 /// Number of waits between two checks of the scheduler's statistics, which take a system call.
-const LOOK_EVERY: u32 = 64;
+const CHECK_INTERVAL: u32 = 64;
 
 /// Whether and how long a reactor polls for events before it sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,12 +54,12 @@ pub(super) struct Polling {
     /// Number of waits since the last check.
     waits: u32,
     /// Time of the last check, and the scheduler's statistics then.
-    looked: Option<(Nanos, Scheduled)>,
+    last_check: Option<(Nanos, SchedulerStats)>,
 }
 
 /// The scheduler's statistics of a thread since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Scheduled {
+pub(super) struct SchedulerStats {
     /// Total time that the thread has waited for its processor.
     delayed: Nanos,
     /// Number of times that the thread was preempted.
@@ -72,7 +72,7 @@ impl Polling {
         let is_alone = std::thread::available_parallelism().is_ok_and(|count| count == NonZero::<usize>::MIN);
         let mode = if mode == Poll::Auto && (is_alone || has_quota()) { Poll::Off } else { mode };
         let time = if let Poll::For(time) = mode { time } else { Nanos(0) };
-        Self { mode, time, off_until: Nanos(0), waits: 0, looked: None }
+        Self { mode, time, off_until: Nanos(0), waits: 0, last_check: None }
     }
 
     /// Returns how long to poll before a sleep that begins now; 0 means not at all.
@@ -84,35 +84,35 @@ impl Polling {
     /// Adapts to a wait that has ended, by an event or at its deadline. `time` is its length including
     /// polling; `scheduled` returns the scheduler's statistics of this thread.
     #[inline]
-    pub(super) fn waited(
+    pub(super) fn record_wait(
         &mut self,
         now: Nanos,
         time: Nanos,
         has_event: bool,
-        scheduled: impl FnOnce() -> Scheduled,
+        scheduled: impl FnOnce() -> SchedulerStats,
     ) {
         if self.mode != Poll::Auto {
             return;
         }
-        if time > LONGEST {
-            self.time = if self.time > SHORTEST { Nanos(self.time.0 / 2) } else { Nanos(0) };
+        if time > POLL_MAX {
+            self.time = if self.time > POLL_MIN { Nanos(self.time.0 / 2) } else { Nanos(0) };
         } else if has_event && time > self.time {
-            self.time = Nanos(self.time.0 * 2).clamp(SHORTEST, LONGEST);
+            self.time = Nanos(self.time.0 * 2).clamp(POLL_MIN, POLL_MAX);
         }
         self.waits += 1;
-        if self.time > Nanos(0) && self.waits >= LOOK_EVERY && now >= self.off_until {
-            self.look(now, scheduled());
+        if self.time > Nanos(0) && self.waits >= CHECK_INTERVAL && now >= self.off_until {
+            self.check_scheduler(now, scheduled());
         }
     }
 
-    fn look(&mut self, now: Nanos, scheduled: Scheduled) {
-        if let Some((then, before)) = self.looked.replace((now, scheduled)) {
+    fn check_scheduler(&mut self, now: Nanos, scheduled: SchedulerStats) {
+        if let Some((then, before)) = self.last_check.replace((now, scheduled)) {
             let is_contended = scheduled.delayed.since(before.delayed).0 > now.since(then).0 / CONTENDED;
             let preempted = scheduled.preempted.saturating_sub(before.preempted);
             if is_contended || preempted > u64::from(self.waits) / PREEMPTED {
-                self.off_until = now + YIELDED;
+                self.off_until = now + YIELD_PAUSE;
                 // Statistics from the pause say nothing about the polling after it.
-                self.looked = None;
+                self.last_check = None;
             }
         }
         self.waits = 0;
@@ -120,7 +120,7 @@ impl Polling {
 }
 
 /// Returns the scheduler's statistics of this thread; zeros where the kernel does not provide them.
-pub(super) fn scheduled() -> Scheduled {
+pub(super) fn scheduler_stats() -> SchedulerStats {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let delayed = told.split(' ').nth(1).and_then(|delay| delay.parse().ok()).unwrap_or_default();
     // SAFETY: the kernel fills in the whole structure, of which zeros are a valid value.
@@ -129,7 +129,7 @@ pub(super) fn scheduled() -> Scheduled {
         (libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) == 0).then_some(usage)
     };
     let preempted = usage.map_or(0, |usage| usage.ru_nivcsw.unsigned_abs());
-    Scheduled { delayed: Nanos(delayed), preempted }
+    SchedulerStats { delayed: Nanos(delayed), preempted }
 }
 
 /// Reports whether a control group limits the processor time of this process.
@@ -187,87 +187,96 @@ mod tests {
     }
 
     #[test]
-    fn it_polls_as_long_as_a_client_that_waits_for_each_answer_takes() {
+    fn polling_time_adapts_to_client() {
         let mut polling = auto();
         assert_eq!(polling.time(Nanos(0)), Nanos(0), "nothing is known yet");
         let times: Vec<_> = (0..4)
             .map(|_| {
-                polling.waited(Nanos(0), WITHIN, true, Scheduled::default);
+                polling.record_wait(Nanos(0), WITHIN, true, SchedulerStats::default);
                 polling.time(Nanos(0))
             })
             .collect();
         assert_eq!(times, [10, 20, 40, 40].map(Nanos::micros), "until it is longer than a wait");
-        (0..3).for_each(|_| polling.waited(Nanos(0), Nanos::micros(199), true, Scheduled::default));
-        assert_eq!(polling.time(Nanos(0)), LONGEST);
-        polling.waited(Nanos(0), Nanos::millis(5), true, Scheduled::default);
+        (0..3).for_each(|_| polling.record_wait(Nanos(0), Nanos::micros(199), true, SchedulerStats::default));
+        assert_eq!(polling.time(Nanos(0)), POLL_MAX);
+        polling.record_wait(Nanos(0), Nanos::millis(5), true, SchedulerStats::default);
         assert_eq!(polling.time(Nanos(0)), Nanos::micros(100), "one long wait is no rule");
-        (0..5).for_each(|_| polling.waited(Nanos(0), Nanos::millis(5), true, Scheduled::default));
+        (0..5).for_each(|_| polling.record_wait(Nanos(0), Nanos::millis(5), true, SchedulerStats::default));
         assert_eq!(polling.time(Nanos(0)), Nanos(0), "nobody asks soon");
-        polling.waited(Nanos(0), WITHIN, true, Scheduled::default);
-        polling.waited(Nanos(0), WITHIN, false, Scheduled::default);
-        assert_eq!(polling.time(Nanos(0)), SHORTEST, "a wait that was to be short tells nothing");
-        polling.waited(Nanos(0), Nanos::millis(5), false, Scheduled::default);
+        polling.record_wait(Nanos(0), WITHIN, true, SchedulerStats::default);
+        polling.record_wait(Nanos(0), WITHIN, false, SchedulerStats::default);
+        assert_eq!(polling.time(Nanos(0)), POLL_MIN, "a wait that was to be short tells nothing");
+        polling.record_wait(Nanos(0), Nanos::millis(5), false, SchedulerStats::default);
         assert_eq!(polling.time(Nanos(0)), Nanos(0), "nobody asks at all");
     }
 
     /// Polls through `looks` checks, two milliseconds apart, with these statistics added before each.
-    fn look(polling: &mut Polling, looks: u32, now: &mut Nanos, all: &mut Scheduled, each: Scheduled) {
+    fn poll_through_checks(
+        polling: &mut Polling,
+        looks: u32,
+        now: &mut Nanos,
+        all: &mut SchedulerStats,
+        each: SchedulerStats,
+    ) {
         for _ in 0..looks {
             *now += Nanos::millis(2);
-            *all =
-                Scheduled { delayed: all.delayed + each.delayed, preempted: all.preempted + each.preempted };
-            (0..LOOK_EVERY).for_each(|_| polling.waited(*now, WITHIN, true, || *all));
+            *all = SchedulerStats {
+                delayed: all.delayed + each.delayed,
+                preempted: all.preempted + each.preempted,
+            };
+            (0..CHECK_INTERVAL).for_each(|_| polling.record_wait(*now, WITHIN, true, || *all));
         }
     }
 
     #[test]
-    fn it_yields_to_who_needs_the_processor() {
-        let little = Scheduled { delayed: Nanos::micros(100), preempted: 4 };
-        let contended = Scheduled { delayed: Nanos::millis(1), ..little };
-        let shared = Scheduled { preempted: u64::from(LOOK_EVERY), ..little };
+    fn polling_stops_under_processor_contention() {
+        let little = SchedulerStats { delayed: Nanos::micros(100), preempted: 4 };
+        let contended = SchedulerStats { delayed: Nanos::millis(1), ..little };
+        let shared = SchedulerStats { preempted: u64::from(CHECK_INTERVAL), ..little };
         for needed in [contended, shared] {
             let mut polling = auto();
             // The thread was delayed long ago.
             let (mut now, mut all) =
-                (Nanos::secs(5), Scheduled { delayed: Nanos::secs(4), preempted: 1_000_000 });
-            look(&mut polling, 5, &mut now, &mut all, little);
+                (Nanos::secs(5), SchedulerStats { delayed: Nanos::secs(4), preempted: 1_000_000 });
+            poll_through_checks(&mut polling, 5, &mut now, &mut all, little);
             assert!(polling.time(now) > WITHIN, "{little:?} of two milliseconds is no need");
-            look(&mut polling, 1, &mut now, &mut all, needed);
+            poll_through_checks(&mut polling, 1, &mut now, &mut all, needed);
             assert_eq!(polling.time(now), Nanos(0), "{needed:?}");
-            look(&mut polling, 10, &mut now, &mut all, needed);
-            now += YIELDED;
+            poll_through_checks(&mut polling, 10, &mut now, &mut all, needed);
+            now += YIELD_PAUSE;
             assert!(polling.time(now) > WITHIN, "it tries again");
-            look(&mut polling, 5, &mut now, &mut all, little);
+            poll_through_checks(&mut polling, 5, &mut now, &mut all, little);
             assert!(polling.time(now) > WITHIN, "nobody did since");
-            look(&mut polling, 2, &mut now, &mut all, needed);
+            poll_through_checks(&mut polling, 2, &mut now, &mut all, needed);
             assert_eq!(polling.time(now), Nanos(0));
         }
     }
 
     #[test]
-    fn the_kernel_tells_what_it_did_to_a_thread() {
-        let before = scheduled();
+    fn scheduler_stats_are_read() {
+        let before = scheduler_stats();
         std::thread::yield_now();
-        let after = scheduled();
+        let after = scheduler_stats();
         assert!(after.delayed >= before.delayed && after.preempted >= before.preempted, "{after:?}");
     }
 
     #[test]
-    fn what_is_said_is_kept_to() {
+    fn fixed_polling_times_are_used() {
         for mode in [Poll::Off, Poll::For(Nanos::micros(7))] {
             let mut polling = Polling::new(mode);
             let before = polling.time(Nanos(0));
             for time in [Nanos(1), WITHIN, Nanos::secs(1)] {
                 let scheduled =
-                    |nth: u32| Scheduled { delayed: Nanos::secs(nth.into()), preempted: nth.into() };
-                (0..LOOK_EVERY).for_each(|nth| polling.waited(Nanos(0), time, true, || scheduled(nth)));
+                    |nth: u32| SchedulerStats { delayed: Nanos::secs(nth.into()), preempted: nth.into() };
+                (0..CHECK_INTERVAL)
+                    .for_each(|nth| polling.record_wait(Nanos(0), time, true, || scheduled(nth)));
             }
             assert_eq!((polling.time(Nanos(0)), mode == Poll::Off), (before, before == Nanos(0)));
         }
     }
 
     #[test]
-    fn quotas_are_found_in_groups_above_too() {
+    fn quotas_of_parent_groups_are_found() {
         let at = |path: &'static str| Group { is_first: false, path };
         assert_eq!(Group::parse("0::/user.slice/a:b"), Some(at("/user.slice/a:b")));
         assert_eq!(Group::parse("3:cpu,cpuacct:/x"), Some(Group { is_first: true, path: "/x" }));

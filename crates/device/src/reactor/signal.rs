@@ -37,14 +37,14 @@ pub(super) struct Signals {
 
 /// A source of wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bell {
+pub(super) enum WakeSource {
     /// Another thread called [`Waker::wake`].
     Wake,
     /// A signal arrived.
     Stop,
 }
 
-impl Bell {
+impl WakeSource {
     pub(super) const ALL: [Self; 2] = [Self::Wake, Self::Stop];
 
     pub(super) fn event(self) -> Event {
@@ -81,20 +81,20 @@ impl Signals {
     }
 
     /// Returns the descriptor to watch; it is readable when the bell rings.
-    pub(super) fn source(&self, bell: Bell) -> Option<RawFd> {
+    pub(super) fn source(&self, bell: WakeSource) -> Option<RawFd> {
         match bell {
-            Bell::Wake => Some(self.waker.counter.as_fd().as_raw_fd()),
-            Bell::Stop => self.stop.as_ref().map(AsRawFd::as_raw_fd),
+            WakeSource::Wake => Some(self.waker.counter.as_fd().as_raw_fd()),
+            WakeSource::Stop => self.stop.as_ref().map(AsRawFd::as_raw_fd),
         }
     }
 }
 
 impl Signals {
     /// Consumes a bell's bytes after it rang, so that it can ring again.
-    pub(super) fn silence(&self, bell: Bell) {
+    pub(super) fn drain(&self, bell: WakeSource) {
         let mut bytes = [0u8; 16];
         let _ = match (bell, &self.stop) {
-            (Bell::Stop, Some(stop)) => rustix::io::read(stop, &mut bytes),
+            (WakeSource::Stop, Some(stop)) => rustix::io::read(stop, &mut bytes),
             _ => rustix::io::read(&*self.waker.counter, &mut bytes),
         };
     }

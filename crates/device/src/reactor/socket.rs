@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::Shutdown;
-use weir_model::{Buffer, ConnId, Errno, Fill, IoError};
+use weir_model::{Buffer, ConnId, Errno, IoError, ReceiveMode};
 
 use super::Event;
 use super::listen::Listener;
 use super::transfer::{Progress, Transfer};
 use crate::DeviceError;
-use crate::arena::{Lent, Region};
+use crate::arena::{KernelAccess, Region};
 
 pub use super::listen::{Listen, SocketAccess};
 
@@ -21,7 +21,7 @@ pub struct ListenerId(pub(super) u32);
 
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     In,
     Out,
 }
@@ -36,10 +36,10 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub(super) fn transfer(&mut self, way: Way) -> &mut Transfer {
+    pub(super) fn transfer(&mut self, way: Direction) -> &mut Transfer {
         match way {
-            Way::In => &mut self.recv,
-            Way::Out => &mut self.send,
+            Direction::In => &mut self.recv,
+            Direction::Out => &mut self.send,
         }
     }
 }
@@ -86,7 +86,7 @@ impl Sockets {
     /// Adds an accepted client.
     pub(super) fn accepted(&mut self, listener: ListenerId, socket: OwnedFd) -> Option<Event> {
         let at = self.listener(listener)?;
-        at.tune(&socket);
+        at.configure_client(&socket);
         let peer = at.peer(&socket);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -107,7 +107,7 @@ impl Sockets {
     }
 
     /// Returns the connection of a backend's command: it exists as long as the command is in flight.
-    pub(super) fn at(&mut self, index: u32) -> Option<&mut Conn> {
+    pub(super) fn by_index(&mut self, index: u32) -> Option<&mut Conn> {
         self.slots.get_mut(index as usize)?.conn.as_deref_mut()
     }
 
@@ -123,16 +123,22 @@ impl Sockets {
     }
 
     /// Prepares a receive; returns false if the connection is not open.
-    pub(super) fn begin_recv(&mut self, id: ConnId, into: &[Buffer], fill: Fill, region: &Region) -> bool {
+    pub(super) fn begin_recv(
+        &mut self,
+        id: ConnId,
+        into: &[Buffer],
+        fill: ReceiveMode,
+        region: &Region,
+    ) -> bool {
         let Some(conn) = self.open(id) else { return false };
-        conn.recv.begin(into, fill == Fill::Whole, region, Lent::Changed);
+        conn.recv.begin(into, fill == ReceiveMode::Full, region, KernelAccess::Write);
         true
     }
 
     /// Prepares a send; returns false if the connection is not open.
     pub(super) fn begin_send(&mut self, id: ConnId, parts: &[Buffer], region: &Region) -> bool {
         let Some(conn) = self.open(id) else { return false };
-        conn.send.begin(parts, true, region, Lent::Read);
+        conn.send.begin(parts, true, region, KernelAccess::Read);
         true
     }
 
@@ -140,15 +146,15 @@ impl Sockets {
     pub(super) fn send_now(&mut self, id: ConnId, region: &Region, ready: &mut Vec<Event>) -> bool {
         let Some(conn) = self.open(id) else { return false };
         let answer = conn.send.try_send(conn.socket.as_fd());
-        self.moved(id.index() as u32, Way::Out, answer, region, ready)
+        self.handle_transfer(id.index() as u32, Direction::Out, answer, region, ready)
     }
 
     /// Handles the result of a transfer's system call (bytes, or a negated error number) and reports its end;
     /// returns true if the transfer must continue.
-    pub(super) fn moved(
+    pub(super) fn handle_transfer(
         &mut self,
         index: u32,
-        way: Way,
+        way: Direction,
         answer: i32,
         region: &Region,
         events: &mut Vec<Event>,
@@ -156,16 +162,16 @@ impl Sockets {
         let Some(slot) = self.slots.get_mut(index as usize) else { return false };
         let Some(conn) = slot.conn.as_deref_mut() else { return false };
         let id = ConnId::new(index, slot.generation);
-        let result = match conn.transfer(way).moved(answer) {
-            Progress::Again if !conn.closing => return true,
-            Progress::Again => Err(IoError::Os(Errno::ECANCELED)),
-            Progress::Over(result) => result,
+        let result = match conn.transfer(way).handle_result(answer) {
+            Progress::Continue if !conn.closing => return true,
+            Progress::Continue => Err(IoError::Os(Errno::ECANCELED)),
+            Progress::Complete(result) => result,
         };
         conn.transfer(way).end(region);
         if !conn.closing {
             events.push(match way {
-                Way::In => Event::Received { conn: id, result },
-                Way::Out => Event::Sent { conn: id, result: result.map(drop) },
+                Direction::In => Event::Received { conn: id, result },
+                Direction::Out => Event::Sent { conn: id, result: result.map(drop) },
             });
         } else if conn.is_idle() {
             self.remove(index, events);

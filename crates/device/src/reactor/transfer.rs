@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libc::{c_int, iovec, msghdr};
 use weir_model::{Buffer, Errno, IoError};
 
-use crate::arena::{Lent, Region};
+use crate::arena::{KernelAccess, Region};
 
 /// Maximum number of buffers of one system call (the kernel's `UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
@@ -13,24 +13,24 @@ const PARTS_MAX: usize = 1024;
 /// A receive or send. Its memory is reused by the next one.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    parts: Vec<(Buffer, Lent)>,
+    parts: Vec<(Buffer, KernelAccess)>,
     vectors: Vec<iovec>,
     header: msghdr,
     /// Index of the first vector that is not complete.
     next: usize,
     left: usize,
-    moved: usize,
+    transferred: usize,
     /// True if the transfer ends only when everything has been moved.
-    whole: bool,
+    is_whole: bool,
     active: bool,
 }
 
 /// State of a transfer after a system call.
 pub(super) enum Progress {
     /// Call again.
-    Again,
+    Continue,
     /// It is complete, with this many bytes moved.
-    Over(Result<usize, IoError>),
+    Complete(Result<usize, IoError>),
 }
 
 impl Default for Transfer {
@@ -42,8 +42,8 @@ impl Default for Transfer {
             header: unsafe { std::mem::zeroed() },
             next: 0,
             left: 0,
-            moved: 0,
-            whole: false,
+            transferred: 0,
+            is_whole: false,
             active: false,
         }
     }
@@ -51,7 +51,7 @@ impl Default for Transfer {
 
 impl Transfer {
     /// Starts a transfer with these buffers.
-    pub(super) fn begin(&mut self, parts: &[Buffer], whole: bool, region: &Region, how: Lent) {
+    pub(super) fn begin(&mut self, parts: &[Buffer], whole: bool, region: &Region, how: KernelAccess) {
         assert!(!self.active, "one receive and one send at a time per connection");
         self.parts.clear();
         self.vectors.clear();
@@ -61,7 +61,7 @@ impl Transfer {
             self.vectors.push(iovec { iov_base: region.pointer(part).cast(), iov_len: part.len as usize });
         }
         self.left = self.vectors.iter().map(|v| v.iov_len).sum();
-        (self.next, self.moved, self.whole, self.active) = (0, 0, whole, true);
+        (self.next, self.transferred, self.is_whole, self.active) = (0, 0, whole, true);
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -79,7 +79,7 @@ impl Transfer {
     /// Returns the flags for a system call on the rest.
     pub(super) fn flags(&self) -> c_int {
         let all =
-            if self.whole && self.vectors.len() - self.next <= PARTS_MAX { libc::MSG_WAITALL } else { 0 };
+            if self.is_whole && self.vectors.len() - self.next <= PARTS_MAX { libc::MSG_WAITALL } else { 0 };
         all | libc::MSG_NOSIGNAL
     }
 
@@ -98,20 +98,24 @@ impl Transfer {
     }
 
     /// Handles the result of a system call: bytes, or a negated error number.
-    pub(super) fn moved(&mut self, answer: i32) -> Progress {
+    pub(super) fn handle_result(&mut self, answer: i32) -> Progress {
         match answer {
-            e if e == -libc::EAGAIN || e == -libc::EINTR => return Progress::Again,
-            e if e < 0 => return Progress::Over(Err(IoError::Os(Errno(-e)))),
+            e if e == -libc::EAGAIN || e == -libc::EINTR => return Progress::Continue,
+            e if e < 0 => return Progress::Complete(Err(IoError::Os(Errno(-e)))),
             // A send of zero bytes, or the end of the stream.
-            0 => return Progress::Over(Ok(self.moved)),
+            0 => return Progress::Complete(Ok(self.transferred)),
             _ => self.advance(answer as usize),
         }
-        if self.whole && self.left > 0 { Progress::Again } else { Progress::Over(Ok(self.moved)) }
+        if self.is_whole && self.left > 0 {
+            Progress::Continue
+        } else {
+            Progress::Complete(Ok(self.transferred))
+        }
     }
 
     fn advance(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.left, "more moved than asked for");
-        self.moved += bytes;
+        self.transferred += bytes;
         self.left -= bytes;
         let mut bytes = bytes;
         while bytes > 0 {

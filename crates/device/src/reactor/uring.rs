@@ -10,10 +10,10 @@ use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Submitter, cqueue, opcode};
 use weir_model::ConnId;
 
-use super::backend::{Action, FileOp, Finished, Sleep, World};
+use super::backend::{Action, FileOp, Finished, Sleep, TurnContext};
 use super::disk::{TransferStep, lent};
-use super::signal::{Bell, Signals};
-use super::socket::{ListenerId, Sockets, Way};
+use super::signal::{Signals, WakeSource};
+use super::socket::{Direction, ListenerId, Sockets};
 use super::{Event, ReactorOptions, SKIPS_MAX};
 use crate::arena::Region;
 
@@ -29,8 +29,8 @@ pub(super) struct Uring {
     ops: Vec<FileOp>,
     free: Vec<u32>,
     /// Buffers for the bells' bytes; boxed because the kernel writes there.
-    bells: Box<[[u8; 16]; Bell::ALL.len()]>,
-    bell_sources: [Option<RawFd>; Bell::ALL.len()],
+    wake_buffers: Box<[[u8; 16]; WakeSource::ALL.len()]>,
+    wake_descriptors: [Option<RawFd>; WakeSource::ALL.len()],
     /// Listeners that failed to accept, until a timeout in flight ends.
     paused: Vec<ListenerId>,
     /// Listeners that do not accept at the moment.
@@ -61,7 +61,7 @@ enum EntryKind {
     Recv = 1,
     Send = 2,
     Accept = 3,
-    Bell = 4,
+    Wake = 4,
     Resume = 5,
     Cancel = 6,
 }
@@ -76,15 +76,15 @@ impl EntryKind {
             1 => Self::Recv,
             2 => Self::Send,
             3 => Self::Accept,
-            4 => Self::Bell,
+            4 => Self::Wake,
             5 => Self::Resume,
             _ => Self::Cancel,
         }
     }
-    fn of_way(way: Way) -> Self {
+    fn of_way(way: Direction) -> Self {
         match way {
-            Way::In => Self::Recv,
-            Way::Out => Self::Send,
+            Direction::In => Self::Recv,
+            Direction::Out => Self::Send,
         }
     }
 }
@@ -108,8 +108,8 @@ impl Uring {
             backlog: VecDeque::new(),
             ops: Vec::new(),
             free: Vec::new(),
-            bells: Box::default(),
-            bell_sources: Bell::ALL.map(|bell| signals.source(bell)),
+            wake_buffers: Box::default(),
+            wake_descriptors: WakeSource::ALL.map(|bell| signals.source(bell)),
             paused: Vec::new(),
             waiting: Vec::new(),
             accepting: true,
@@ -120,18 +120,18 @@ impl Uring {
             has_fixed_buffer,
             stopping: false,
         };
-        Bell::ALL.iter().for_each(|&bell| new.watch(bell));
+        WakeSource::ALL.iter().for_each(|&bell| new.watch(bell));
         Ok(new)
     }
 
     /// Reports whether started commands can be submitted in a later turn.
-    pub(super) fn can_wait(&mut self) -> bool {
+    pub(super) fn can_defer(&mut self) -> bool {
         self.skipped += 1;
         !self.urgent && self.backlog.is_empty() && self.skipped <= SKIPS_MAX
     }
 
     /// Reports whether a turn could find or submit anything.
-    pub(super) fn has_news(&mut self) -> bool {
+    pub(super) fn has_pending_work(&mut self) -> bool {
         let queue = self.ring.submission();
         let waits = queue.taskrun() || queue.cq_overflow() || !queue.is_empty();
         drop(queue);
@@ -141,14 +141,14 @@ impl Uring {
     /// Queues an entry; submits when the queue is full, so that none is lost.
     fn push(&mut self, entry: Entry) {
         self.in_flight += 1;
-        if !self.backlog.is_empty() || !self.make_room_and_push(&entry) {
+        if !self.backlog.is_empty() || !self.make_space_and_push(&entry) {
             self.backlog.push_back(entry);
         }
     }
 
     /// Returns false if the kernel accepts no entry at the moment (its completion queue is full): the entry
     /// then waits until completions have been reaped.
-    fn make_room_and_push(&mut self, entry: &Entry) -> bool {
+    fn make_space_and_push(&mut self, entry: &Entry) -> bool {
         self.try_push(entry) || (self.ring.submit().is_ok() && self.try_push(entry))
     }
 
@@ -172,7 +172,7 @@ impl Uring {
         let op = &self.ops[slot as usize];
         let (file, rest, at) = (Fixed(u32::from(op.device.0)), op.rest(), op.rest_at());
         let (pointer, len) = (region.pointer(rest), rest.len);
-        let is_registered = self.has_fixed_buffer && region.is_of_first_part(rest);
+        let is_registered = self.has_fixed_buffer && region.is_in_initial_part(rest);
         let entry = match (op.action, is_registered) {
             (Action::Read, false) => opcode::Read::new(file, pointer, len).offset(at).build(),
             (Action::Read, true) => opcode::ReadFixed::new(file, pointer, len, 0).offset(at).build(),
@@ -190,7 +190,7 @@ impl Uring {
     }
 
     /// Accepts one client on the listener, now or when accepting is enabled again.
-    pub(super) fn listening(&mut self, id: ListenerId, sockets: &Sockets) {
+    pub(super) fn add_listener(&mut self, id: ListenerId, sockets: &Sockets) {
         if !self.accepting {
             return self.waiting.push(id);
         }
@@ -206,7 +206,7 @@ impl Uring {
         self.accepting = accepting;
         if accepting {
             for id in std::mem::take(&mut self.waiting) {
-                self.listening(id, sockets);
+                self.add_listener(id, sockets);
             }
         }
     }
@@ -224,16 +224,20 @@ impl Uring {
     }
 
     /// Starts or continues a receive or send.
-    pub(super) fn transfer(&mut self, index: u32, way: Way, sockets: &mut Sockets) {
-        let Some(conn) = sockets.at(index) else { return };
+    pub(super) fn transfer(&mut self, index: u32, way: Direction, sockets: &mut Sockets) {
+        let Some(conn) = sockets.by_index(index) else { return };
         let socket = Fd(conn.socket.as_raw_fd());
         let transfer = conn.transfer(way);
         let flags = transfer.flags();
         let entry = match (way, transfer.single()) {
-            (Way::In, Some((at, len))) => opcode::Recv::new(socket, at, len).flags(flags).build(),
-            (Way::Out, Some((at, len))) => opcode::Send::new(socket, at, len).flags(flags).build(),
-            (Way::In, None) => opcode::RecvMsg::new(socket, transfer.header()).flags(flags as u32).build(),
-            (Way::Out, None) => opcode::SendMsg::new(socket, transfer.header()).flags(flags as u32).build(),
+            (Direction::In, Some((at, len))) => opcode::Recv::new(socket, at, len).flags(flags).build(),
+            (Direction::Out, Some((at, len))) => opcode::Send::new(socket, at, len).flags(flags).build(),
+            (Direction::In, None) => {
+                opcode::RecvMsg::new(socket, transfer.header()).flags(flags as u32).build()
+            }
+            (Direction::Out, None) => {
+                opcode::SendMsg::new(socket, transfer.header()).flags(flags as u32).build()
+            }
         };
         self.push(entry.user_data(EntryKind::of_way(way).tag(index)));
     }
@@ -251,15 +255,15 @@ impl Uring {
         self.cancel_tag(EntryKind::Recv.tag(conn.index() as u32));
     }
 
-    fn watch(&mut self, bell: Bell) {
-        let Some(source) = self.bell_sources[bell as usize] else { return };
-        let bytes = &mut self.bells[bell as usize];
+    fn watch(&mut self, bell: WakeSource) {
+        let Some(source) = self.wake_descriptors[bell as usize] else { return };
+        let bytes = &mut self.wake_buffers[bell as usize];
         let entry = opcode::Read::new(Fd(source), bytes.as_mut_ptr(), bytes.len() as u32).build();
-        self.push(entry.user_data(EntryKind::Bell.tag(bell as u32)));
+        self.push(entry.user_data(EntryKind::Wake.tag(bell as u32)));
     }
 
     /// Submits, sleeps if it may and nothing has completed yet, and reaps completions.
-    pub(super) fn turn(&mut self, sleep: Sleep, mut world: World<'_>) {
+    pub(super) fn turn(&mut self, sleep: Sleep, mut world: TurnContext<'_>) {
         self.drain_backlog();
         let sleep = if self.ring.completion().is_empty() { sleep } else { Sleep::No };
         if let Err(e) = self.enter(sleep) {
@@ -276,7 +280,7 @@ impl Uring {
 
     fn drain_backlog(&mut self) {
         while let Some(entry) = self.backlog.pop_front() {
-            if !self.make_room_and_push(&entry) {
+            if !self.make_space_and_push(&entry) {
                 self.backlog.push_front(entry);
                 return;
             }
@@ -308,27 +312,27 @@ impl Uring {
         }
     }
 
-    fn completed(&mut self, entry: &cqueue::Entry, world: &mut World<'_>) {
+    fn completed(&mut self, entry: &cqueue::Entry, world: &mut TurnContext<'_>) {
         let (answer, index) = (entry.result(), entry.user_data() as u32);
         if !cqueue::more(entry.flags()) {
             self.in_flight -= 1;
         }
         match EntryKind::of(entry.user_data()) {
-            EntryKind::File => self.file_moved(index, answer, world),
-            EntryKind::Recv => self.moved(index, Way::In, answer, world),
-            EntryKind::Send => self.moved(index, Way::Out, answer, world),
+            EntryKind::File => self.handle_file_result(index, answer, world),
+            EntryKind::Recv => self.handle_transfer_result(index, Direction::In, answer, world),
+            EntryKind::Send => self.handle_transfer_result(index, Direction::Out, answer, world),
             EntryKind::Accept => self.accepted(ListenerId(index), answer, world),
-            EntryKind::Bell => self.rang(index, answer, world.events),
+            EntryKind::Wake => self.handle_wake(index, answer, world.events),
             EntryKind::Resume => self.resume_accepting(world.sockets),
             EntryKind::Cancel => {}
         }
     }
 
-    fn file_moved(&mut self, slot: u32, answer: i32, world: &mut World<'_>) {
+    fn handle_file_result(&mut self, slot: u32, answer: i32, world: &mut TurnContext<'_>) {
         let op = &mut self.ops[slot as usize];
         match op.step(answer) {
-            TransferStep::Again => self.submit_op(slot, world.region),
-            TransferStep::Over(result) => {
+            TransferStep::Continue => self.submit_op(slot, world.region),
+            TransferStep::Complete(result) => {
                 world.region.returned(op.buffer, lent(op.action));
                 world.finished.push(Finished { op: *op, result });
                 self.free.push(slot);
@@ -336,13 +340,19 @@ impl Uring {
         }
     }
 
-    fn moved(&mut self, index: u32, way: Way, answer: i32, world: &mut World<'_>) {
-        if world.sockets.moved(index, way, answer, world.region, world.events) {
+    fn handle_transfer_result(
+        &mut self,
+        index: u32,
+        way: Direction,
+        answer: i32,
+        world: &mut TurnContext<'_>,
+    ) {
+        if world.sockets.handle_transfer(index, way, answer, world.region, world.events) {
             self.transfer(index, way, world.sockets);
         }
     }
 
-    fn accepted(&mut self, id: ListenerId, answer: i32, world: &mut World<'_>) {
+    fn accepted(&mut self, id: ListenerId, answer: i32, world: &mut TurnContext<'_>) {
         // The listener's socket is closed. With a reactor that never waited, this happens before the kernel
         // has seen the accept.
         let is_over = answer == -libc::ECANCELED || world.sockets.listener(id).is_none();
@@ -357,7 +367,7 @@ impl Uring {
         if self.stopping || is_over {
             return;
         }
-        if answer >= 0 { self.listening(id, world.sockets) } else { self.pause(id) }
+        if answer >= 0 { self.add_listener(id, world.sockets) } else { self.pause(id) }
     }
 
     /// Pauses accepting on a listener.
@@ -371,15 +381,15 @@ impl Uring {
 
     fn resume_accepting(&mut self, sockets: &Sockets) {
         for id in std::mem::take(&mut self.paused) {
-            self.listening(id, sockets);
+            self.add_listener(id, sockets);
         }
     }
 
     /// Cancels the bells; from now on nothing is armed again automatically.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
-        for bell in Bell::ALL {
-            self.cancel_tag(EntryKind::Bell.tag(bell as u32));
+        for bell in WakeSource::ALL {
+            self.cancel_tag(EntryKind::Wake.tag(bell as u32));
         }
     }
 
@@ -391,7 +401,7 @@ impl Uring {
 
     /// Leaks the memory that the kernel may still write to.
     pub(super) fn leak(&mut self, region: &Region) {
-        std::mem::forget(std::mem::take(&mut self.bells));
+        std::mem::forget(std::mem::take(&mut self.wake_buffers));
         std::mem::forget(region.clone());
     }
 
@@ -399,8 +409,8 @@ impl Uring {
         self.in_flight == 0
     }
 
-    fn rang(&mut self, index: u32, answer: i32, events: &mut Vec<Event>) {
-        let Some(&bell) = Bell::ALL.get(index as usize) else { return };
+    fn handle_wake(&mut self, index: u32, answer: i32, events: &mut Vec<Event>) {
+        let Some(&bell) = WakeSource::ALL.get(index as usize) else { return };
         if answer > 0 {
             events.push(bell.event());
         }
@@ -438,7 +448,7 @@ fn build(depth: u32) -> io::Result<IoUring> {
 
 /// Registers the part of the buffer memory that is in use from the start; returns whether it succeeded.
 fn register_buffer(submitter: &Submitter<'_>, region: &Region) -> bool {
-    let (start, len) = region.first_part();
+    let (start, len) = region.initial_part();
     let part = libc::iovec { iov_base: start.cast(), iov_len: len };
     // SAFETY: the region outlives the ring: `Reactor` holds it and drops it last, or leaks it.
     match unsafe { submitter.register_buffers(&[part]) } {

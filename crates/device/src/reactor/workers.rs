@@ -26,7 +26,7 @@ struct Shared {
     filled: Condvar,
     done: Mutex<Vec<(FileOp, i32)>>,
     /// Readable when a command has completed.
-    bell: OwnedFd,
+    completion_event: OwnedFd,
     region: Region,
 }
 
@@ -42,7 +42,7 @@ impl Workers {
             queue: Mutex::default(),
             filled: Condvar::new(),
             done: Mutex::default(),
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            completion_event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             region: region.clone(),
         });
         let mut workers = Self { shared, threads: Vec::new(), in_flight: 0, collected: Vec::new() };
@@ -64,7 +64,7 @@ impl Workers {
 
     /// Returns the completed commands, with bytes moved or a negated error number.
     pub(super) fn collect(&mut self) -> impl Iterator<Item = (FileOp, i32)> + use<> {
-        let _ = rustix::io::read(&self.shared.bell, &mut [0u8; 8]);
+        let _ = rustix::io::read(&self.shared.completion_event, &mut [0u8; 8]);
         self.collected.clear();
         std::mem::swap(&mut *lock(&self.shared.done), &mut self.collected);
         self.in_flight -= self.collected.len();
@@ -72,8 +72,8 @@ impl Workers {
     }
 
     /// Returns the descriptor that is readable when there is something to collect.
-    pub(super) fn bell(&self) -> RawFd {
-        self.shared.bell.as_raw_fd()
+    pub(super) fn completion_event(&self) -> RawFd {
+        self.shared.completion_event.as_raw_fd()
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -94,9 +94,9 @@ impl Drop for Workers {
 impl Shared {
     fn work(&self) {
         while let Some((op, file)) = self.next() {
-            let answer = self.carry_out(&op, file);
+            let answer = self.execute(&op, file);
             lock(&self.done).push((op, answer));
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.completion_event, &1u64.to_ne_bytes());
         }
     }
 
@@ -114,7 +114,7 @@ impl Shared {
         }
     }
 
-    fn carry_out(&self, op: &FileOp, file: RawFd) -> i32 {
+    fn execute(&self, op: &FileOp, file: RawFd) -> i32 {
         let (rest, at) = (op.rest(), op.rest_at() as i64);
         let (bytes, len) = (self.region.pointer(rest).cast::<libc::c_void>(), rest.len as usize);
         let vector = libc::iovec { iov_base: bytes, iov_len: len };

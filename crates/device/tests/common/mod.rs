@@ -8,13 +8,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 use weir_device::{Arena, Device, DeviceOptions, Devices, Event, Reactor, ReactorOptions, Ring};
 use weir_model::{
-    Buffer, Bytes, ConnId, DeviceId, DeviceOffset, Io, IoDone, IoError, IoId, IoKind, Memory, Nanos,
+    Buffer, Bytes, ConnId, DeviceId, DeviceOffset, Io, IoCompletion, IoError, IoId, IoKind, Memory, Nanos,
 };
 
 pub(crate) const DEVICE: DeviceId = DeviceId(0);
 pub(crate) const SIZE: Bytes = Bytes::mib(16);
 /// Long enough for any machine; only reached when something hangs.
-pub(crate) const PATIENCE: Nanos = Nanos::secs(30);
+pub(crate) const TIMEOUT: Nanos = Nanos::secs(30);
 
 /// Returns a folder on the default file system, and one in memory if there is one.
 pub(crate) fn folders() -> Vec<TempDir> {
@@ -74,7 +74,7 @@ impl Rig {
 
     /// Waits until `pick` accepts an event; keeps the others, in order.
     pub(crate) fn until<T>(&mut self, what: &str, mut pick: impl FnMut(&Event) -> Option<T>) -> T {
-        let end = self.reactor.now() + PATIENCE;
+        let end = self.reactor.now() + TIMEOUT;
         let mut seen = 0;
         loop {
             for at in seen..self.events.len() {
@@ -99,7 +99,7 @@ impl Rig {
 
     pub(crate) fn done(&mut self, id: IoId) -> Result<(), IoError> {
         self.until("device command", |event| match event {
-            Event::Io(IoDone { id: its, result }) if *its == id => Some(*result),
+            Event::Io(IoCompletion { id: its, result }) if *its == id => Some(*result),
             _ => None,
         })
     }

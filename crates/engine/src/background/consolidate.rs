@@ -3,7 +3,7 @@
 //! Redirected writes, interrupted moves and policies no longer in use leave an extent in several places: each
 //! request for it then takes several commands, and it uses more space than it needs. Once clients have made
 //! no request for a while, a walk over all extents brings each into one whole place. Places that its policy
-//! keeps on purpose ([`Keeps`]) stay; of the others one whole place is left. The walk stops as soon as a
+//! keeps on purpose ([`KeptPlaces`]) stay; of the others one whole place is left. The walk stops as soon as a
 //! client makes a request, and begins again in the next quiet period.
 //!
 //! The walk uses the mover and drops, under their rules: no block is dropped that no other place is valid
@@ -14,21 +14,21 @@ use crate::background::BackgroundTask;
 use crate::core::Core;
 use crate::lookup;
 use crate::space::extra;
-use crate::walk::{self, after};
+use crate::walk::{self, next_key};
 use weir_map::{BlockSet, Place, Record};
 use weir_model::{BlockRange, DeviceSet, ExtentKey, Memory, Nanos, PlaceId, PlaceKind};
-use weir_policy::harm::Moves;
-use weir_policy::placement::{Action, DeviceView, Keeps};
+use weir_policy::harm::MoveControl;
+use weir_policy::placement::{Action, DeviceView, KeptPlaces};
 
 /// The default time without client requests after which the walk begins.
-pub const QUIET: Nanos = Nanos::secs(2);
+pub const QUIET_PERIOD: Nanos = Nanos::secs(2);
 /// The number of extents examined per step, and the time between steps.
-const LOOKS: usize = 1024;
-const NEXT: Nanos = Nanos::millis(1);
+const EXTENTS_PER_STEP: usize = 1024;
+const STEP_INTERVAL: Nanos = Nanos::millis(1);
 /// The maximum number of moves in flight and queued, and the time until the next check whether there are
 /// fewer.
-const MOVES: usize = 8;
-const SOON: Nanos = Nanos::millis(5);
+const MOVES_MAX: usize = 8;
+const RETRY_INTERVAL: Nanos = Nanos::millis(5);
 
 /// The state of the walk.
 #[derive(Debug, Default)]
@@ -36,14 +36,14 @@ pub(crate) struct Consolidation {
     /// The number of clients' commands completed at the last check, and the time since which it has not
     /// changed.
     served: u64,
-    since: Nanos,
+    idle_since: Nanos,
     due: Nanos,
     /// The position of the walk.
-    at: ExtentKey,
+    cursor: ExtentKey,
     /// The number of extents for which this walk requested an action, and the blocks moved and dropped before
     /// it began.
-    asked: u64,
-    done: u64,
+    requested: u64,
+    blocks_before: u64,
     /// Whether nothing is left to do until clients make a request.
     settled: bool,
 }
@@ -63,15 +63,15 @@ impl BackgroundTask for Consolidation {
         };
         let served = data.base.core.views.all().iter().map(DeviceView::completed).sum();
         if served != self.served || !data.base.requests.active.is_empty() {
-            (self.served, self.since, self.settled) = (served, data.base.core.now, false);
-            self.at = ExtentKey::default();
+            (self.served, self.idle_since, self.settled) = (served, data.base.core.now, false);
+            self.cursor = ExtentKey::default();
         }
-        let begins = self.since + quiet;
-        self.due = begins.max(data.base.core.now + NEXT);
+        let begins = self.idle_since + quiet;
+        self.due = begins.max(data.base.core.now + STEP_INTERVAL);
         if self.settled {
             self.due = data.base.core.now + quiet;
         } else if data.base.core.now >= begins {
-            self.walk_quietly(data);
+            self.continue_walk(data);
         }
     }
 }
@@ -83,52 +83,52 @@ fn moved_and_dropped(data: &DataPath) -> u64 {
 }
 
 /// Returns the `wanted` place with the most valid blocks.
-fn home_among<'a>(core: &Core, record: &'a Record, wanted: impl Fn(&Place) -> bool) -> Option<&'a Place> {
+fn select_home<'a>(core: &Core, record: &'a Record, wanted: impl Fn(&Place) -> bool) -> Option<&'a Place> {
     record.places.iter().filter(|place| wanted(place)).max_by_key(|place| {
-        (place.valid.count(), std::cmp::Reverse(core.views.of(place.device()).reads.response.get()))
+        (place.valid.count(), std::cmp::Reverse(core.views.device(place.device()).reads.response.get()))
     })
 }
 
 impl Consolidation {
-    fn walk_quietly(&mut self, data: &mut DataPath) {
-        let is_held_up = data.base.core.stopped_changes.is_some() || data.base.space.state.is_waited_for();
-        if is_held_up || matches!(data.base.host.harm.moves(), Moves::Never) {
+    fn continue_walk(&mut self, data: &mut DataPath) {
+        let is_held_up = data.base.core.stopped_changes.is_some() || data.base.space.state.has_waiters();
+        if is_held_up || matches!(data.base.host.harm.moves(), MoveControl::Disabled) {
             self.settled = true;
             return;
         }
-        if self.at == ExtentKey::default() {
-            (self.asked, self.done) = (0, moved_and_dropped(data));
+        if self.cursor == ExtentKey::default() {
+            (self.requested, self.blocks_before) = (0, moved_and_dropped(data));
         }
-        for _ in 0..LOOKS {
-            if data.mover_load() >= MOVES {
-                self.due = data.base.core.now + SOON;
+        for _ in 0..EXTENTS_PER_STEP {
+            if data.mover_load() >= MOVES_MAX {
+                self.due = data.base.core.now + RETRY_INTERVAL;
                 return;
             }
-            let Some(key) = walk::next_extent(&data.base.core.map, self.at, |volume| volume.copies == 1)
+            let Some(key) = walk::next_extent(&data.base.core.map, self.cursor, |volume| volume.copies == 1)
             else {
-                return self.end_quiet_walk(data);
+                return self.end_walk(data);
             };
-            self.at = after(key);
-            if put_together(data, key) {
-                self.asked += 1;
+            self.cursor = next_key(key);
+            if consolidate_extent(data, key) {
+                self.requested += 1;
             }
         }
     }
 
     /// Ends a walk over all extents. Its actions may need another walk to finish; a walk without effect is
     /// the last.
-    fn end_quiet_walk(&mut self, data: &mut DataPath) {
+    fn end_walk(&mut self, data: &mut DataPath) {
         if data.mover_load() > 0 {
-            self.due = data.base.core.now + SOON;
+            self.due = data.base.core.now + RETRY_INTERVAL;
             return;
         }
-        let has_come_to_something = moved_and_dropped(data) > self.done;
+        let has_come_to_something = moved_and_dropped(data) > self.blocks_before;
         if has_come_to_something {
             // The space becomes free once the consolidated state is durable.
             data.base.durability.request_commit();
         }
-        self.settled = self.asked == 0 || !has_come_to_something;
-        self.at = ExtentKey::default();
+        self.settled = self.requested == 0 || !has_come_to_something;
+        self.cursor = ExtentKey::default();
     }
 }
 
@@ -156,8 +156,10 @@ fn is_split(record: &Record, kept: DeviceSet) -> bool {
 }
 
 /// Requests actions that consolidate an extent. Returns whether there was anything to do.
-fn put_together(data: &mut DataPath, key: ExtentKey) -> bool {
-    let Keeps::On(kept) = extra::keeps(&data.base.host, data.base.host.policies.of(key.volume)) else {
+fn consolidate_extent(data: &mut DataPath, key: ExtentKey) -> bool {
+    let KeptPlaces::OnDevices(kept) =
+        extra::kept_places(&data.base.host, data.base.host.policies.index_of(key.volume))
+    else {
         return false;
     };
     let Some(record) = lookup::record(&data.base.core.map, key).filter(|record| record.copies == 1) else {
@@ -171,21 +173,21 @@ fn put_together(data: &mut DataPath, key: ExtentKey) -> bool {
         return false;
     }
     let home =
-        home_among(&data.base.core, &record, |place| is_whole(place) && !kept.contains(place.device()));
-    let home = home.or_else(|| home_among(&data.base.core, &record, is_whole));
+        select_home(&data.base.core, &record, |place| is_whole(place) && !kept.contains(place.device()));
+    let home = home.or_else(|| select_home(&data.base.core, &record, is_whole));
     match home.map(|place| place.at.id()) {
-        Some(home) => bring_pieces_to(data, key, &record, kept, home),
-        None => make_home(data, key),
+        Some(home) => copy_blocks_to(data, key, &record, kept, home),
+        None => create_home(data, key),
     }
     true
 }
 
 /// Moves blocks that are in slots of several devices and in no whole place to a new whole place, where the
 /// policy allocates new data.
-fn make_home(data: &mut DataPath, key: ExtentKey) {
+fn create_home(data: &mut DataPath, key: ExtentKey) {
     let access = data.base.access_to_all(key);
-    let which = data.base.host.policies.of(key.volume);
-    let device = data.base.ask_one(which, |policy, moment| policy.allocate(moment, &access));
+    let policy_index = data.base.host.policies.index_of(key.volume);
+    let device = data.base.ask(policy_index, |policy, moment| policy.allocate(moment, &access));
     let blocks = BlockRange { first: 0, count: data.base.core.map.extent().blocks() };
     if let Some(device) = device {
         let to = PlaceId { device, kind: PlaceKind::Whole };
@@ -194,13 +196,13 @@ fn make_home(data: &mut DataPath, key: ExtentKey) {
 }
 
 /// Copies blocks from places that are not kept to this one, and then drops them there.
-fn bring_pieces_to(data: &mut DataPath, key: ExtentKey, record: &Record, kept: DeviceSet, home: PlaceId) {
+fn copy_blocks_to(data: &mut DataPath, key: ExtentKey, record: &Record, kept: DeviceSet, home: PlaceId) {
     let blocks = BlockRange { first: 0, count: data.base.core.map.extent().blocks() };
     if kept.is_empty() {
         return data.base.host.actions.push(Action::Move { key, blocks, to: home });
     }
     let Some(there) = record.place(home) else { return };
-    let mut missing = there.valid.none_of_these();
+    let mut missing = there.valid.empty_like();
     for place in record.places.iter().filter(|place| place.at.id() != home) {
         // Only whole places are included among the kept ones: blocks in kept slots belong there.
         if !kept.contains(place.device()) || is_whole(place) {

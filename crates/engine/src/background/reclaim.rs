@@ -4,31 +4,31 @@ use crate::DataPath;
 use crate::background::BackgroundTask;
 use crate::core::Core;
 use crate::lookup;
-use crate::walk::{self, after};
+use crate::walk::{self, next_key};
 use weir_map::{Place, Record};
 use weir_model::{BlockRange, ExtentKey, Memory, Nanos, PlaceId, PlaceKind};
 use weir_policy::placement::Action;
 
 /// The number of extents examined per step.
-const LOOKS: usize = 1024;
+const EXTENTS_PER_STEP: usize = 1024;
 /// The maximum number of write-backs in flight; more are left to the next walk.
-const MOVES: usize = 32;
+const WRITE_BACKS_MAX: usize = 32;
 /// The space freed, in extents, before the waiting pieces retry: each retry takes a commit.
-const ENOUGH: u64 = 64;
+const RETRY_EXTENTS: u64 = 64;
 /// The maximum time that the end of the walk waits for write-backs in flight.
-const PATIENCE: Nanos = Nanos::secs(1);
+const WRITE_BACK_TIMEOUT: Nanos = Nanos::secs(1);
 /// The interval at which the end of the walk checks for them.
-const SOON: Nanos = Nanos::millis(10);
+const POLL_INTERVAL: Nanos = Nanos::millis(10);
 /// The minimum time between a fruitless walk and the next one.
-const LATER: Nanos = Nanos::secs(10);
+const WALK_INTERVAL_MIN: Nanos = Nanos::secs(10);
 /// The minimum time before the next walk, as a multiple of the duration of the fruitless one.
-const REST: u64 = 10;
+const WALK_INTERVAL_FACTOR: u64 = 10;
 
 /// The task that continues the walk.
 #[derive(Debug, Default)]
-pub(crate) struct Walk;
+pub(crate) struct ReclaimWalk;
 
-impl BackgroundTask for Walk {
+impl BackgroundTask for ReclaimWalk {
     /// Returns when the walk continues.
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         data.base.space.reclaim.active.then_some(data.base.space.reclaim.due)
@@ -39,21 +39,23 @@ impl BackgroundTask for Walk {
         if self.due(data).is_none_or(|due| due > data.base.core.now) {
             return;
         }
-        if !data.base.space.state.is_waited_for() || data.base.core.stopped_changes.is_some() {
-            return data.base.space.rest_reclaim(&mut data.base.requests);
+        if !data.base.space.state.has_waiters() || data.base.core.stopped_changes.is_some() {
+            return data.base.space.interrupt_reclaim(&mut data.base.requests);
         }
-        let enough =
-            data.base.space.reclaim.given_up + ENOUGH * u64::from(data.base.core.map.extent().blocks());
-        for _ in 0..LOOKS {
-            let Some(key) = walk::next_extent(&data.base.core.map, data.base.space.reclaim.at, |volume| {
-                volume.copies == 1
-            }) else {
+        let enough = data.base.space.reclaim.dropped_at_retry
+            + RETRY_EXTENTS * u64::from(data.base.core.map.extent().blocks());
+        for _ in 0..EXTENTS_PER_STEP {
+            let Some(key) =
+                walk::next_extent(&data.base.core.map, data.base.space.reclaim.cursor, |volume| {
+                    volume.copies == 1
+                })
+            else {
                 return end_walk(data);
             };
-            bring_together(data, key);
-            data.base.space.reclaim.at = after(key);
+            reclaim_extent(data, key);
+            data.base.space.reclaim.cursor = next_key(key);
             if data.base.space.dropped >= enough {
-                return data.base.space.rest_reclaim(&mut data.base.requests);
+                return data.base.space.interrupt_reclaim(&mut data.base.requests);
             }
         }
     }
@@ -64,29 +66,30 @@ impl BackgroundTask for Walk {
 fn best_home<'a>(core: &Core, record: &'a Record) -> Option<&'a Place> {
     let is_home = |p: &&Place| p.at.id().kind == PlaceKind::Whole && core.is_usable(p.device());
     record.places.iter().filter(is_home).max_by_key(|p| {
-        let response = core.views.of(p.device()).reads.response.get();
+        let response = core.views.device(p.device()).reads.response.get();
         (p.valid.count(), std::cmp::Reverse((response, p.device())))
     })
 }
 
 /// Ends a walk over all extents: waiting pieces retry. If nothing was freed, they are refused.
 fn end_walk(data: &mut DataPath) {
-    let until = *data.base.space.reclaim.until.get_or_insert(data.base.core.now + PATIENCE);
+    let until =
+        *data.base.space.reclaim.write_back_deadline.get_or_insert(data.base.core.now + WRITE_BACK_TIMEOUT);
     if data.mover_load() > 0 && data.base.core.now < until {
-        data.base.space.reclaim.due = data.base.core.now + SOON;
+        data.base.space.reclaim.due = data.base.core.now + POLL_INTERVAL;
         return;
     }
     let took = data.base.core.now.since(data.base.space.reclaim.began);
-    let rested = data.base.space.reclaim.rested;
-    let found = data.base.space.dropped > data.base.space.reclaim.dropped;
+    let rested = data.base.space.reclaim.was_interrupted;
+    let found = data.base.space.dropped > data.base.space.reclaim.dropped_at_start;
     data.base.begin_walk();
     if !found && rested {
         return;
     }
     if !found || !data.base.space.was_fruitful(&data.base.core) {
-        data.base.space.reclaim.note_room();
+        data.base.space.reclaim.note_space();
         data.base.space.reclaim.not_before =
-            data.base.core.now + LATER.max(Nanos(took.0.saturating_mul(REST)));
+            data.base.core.now + WALK_INTERVAL_MIN.max(Nanos(took.0.saturating_mul(WALK_INTERVAL_FACTOR)));
     }
     data.base.space.reclaim.active = false;
     data.base.space.retry_waiting_space(&mut data.base.requests);
@@ -94,7 +97,7 @@ fn end_walk(data: &mut DataPath) {
 
 /// Drops blocks valid in several places from all but one, or writes everything back to one place. It skips
 /// extents with a place on a lost device: that place may have the only copy, and its space is of no use.
-fn bring_together(data: &mut DataPath, key: ExtentKey) {
+fn reclaim_extent(data: &mut DataPath, key: ExtentKey) {
     let Some(record) =
         lookup::record(&data.base.core.map, key).filter(|r| r.copies == 1 && r.places.len() > 1)
     else {
@@ -116,7 +119,7 @@ fn bring_together(data: &mut DataPath, key: ExtentKey) {
         names.into_iter().for_each(|from| {
             data.drop_from(key, blocks, from);
         });
-    } else if data.mover_load() < MOVES {
+    } else if data.mover_load() < WRITE_BACKS_MAX {
         data.base.host.actions.push(Action::Move { key, blocks, to: home.at.id() });
     }
 }

@@ -10,7 +10,7 @@ use crate::DataPath;
 use crate::background::BackgroundTask;
 use crate::flight::{NewIo, Purpose};
 use crate::lookup::{self, Source};
-use crate::policy::fs_metadata::{AFTER, Due, Known};
+use crate::policy::fs_metadata::{SURVEY_DELAY, ScheduledSurvey, SurveyResult};
 use crate::policy::route;
 use weir_model::{
     BLOCK, BlockRange, Buffer, Bytes, ExtentKey, IoError, IoKind, Memory, Nanos, VolumeId, VolumeOffset,
@@ -38,7 +38,7 @@ impl BackgroundTask for Surveys {
     fn due(&self, data: &DataPath) -> Option<Nanos> {
         match self.0 {
             Some(_) => None,
-            None => data.base.host.inference.due.values().map(|due| due.at).min(),
+            None => data.base.host.inference.scheduled.values().map(|due| due.at).min(),
         }
     }
 
@@ -47,27 +47,33 @@ impl BackgroundTask for Surveys {
         if self.due(data).is_none_or(|due| due > data.base.core.now) {
             return;
         }
-        let mut all = data.base.host.inference.due.iter().map(|(volume, due)| (*volume, *due));
+        let mut all = data.base.host.inference.scheduled.iter().map(|(volume, due)| (*volume, *due));
         let Some((volume, due)) = all.find(|(_, due)| due.at <= data.base.core.now) else { return };
         if data.base.core.map.volume(volume).is_none() || !data.base.host.policies.watches(volume).metadata {
-            return data.base.host.inference.forget(volume);
+            return data.base.host.inference.remove_volume(volume);
         }
-        let buffer = data.base.space.scratch.blocks(1).and_then(|[buffer, _]| buffer);
+        let buffer = data.base.space.scratch.take_blocks(1).and_then(|[buffer, _]| buffer);
         // If no scratch block is available now, requests will return some.
-        match (buffer, due.again) {
-            (Some(_), false) => drop(data.base.host.inference.due.remove(&volume)),
-            _ => drop(data.base.host.inference.due.insert(volume, Due::at(data.base.core.now + AFTER))),
+        match (buffer, due.repeat) {
+            (Some(_), false) => drop(data.base.host.inference.scheduled.remove(&volume)),
+            _ => drop(
+                data.base
+                    .host
+                    .inference
+                    .scheduled
+                    .insert(volume, ScheduledSurvey::at(data.base.core.now + SURVEY_DELAY)),
+            ),
         }
         let Some(buffer) = buffer else { return };
         let (layout, metadata, at) = (None, Ranges::default(), Bytes(0));
         self.0 = Some(Survey { volume, layout, metadata, at, buffer });
-        self.go_on(data);
+        self.read_next(data);
     }
 }
 
 impl Surveys {
     /// Reads the next block that has data. An unmapped block reads as zeros, and says nothing.
-    fn go_on(&mut self, data: &mut DataPath) {
+    fn read_next(&mut self, data: &mut DataPath) {
         while let Some(Survey { volume, layout, at, buffer, .. }) = &self.0 {
             let (extent, buffer) = (data.base.core.map.extent(), *buffer);
             if layout.is_some_and(|layout| at.0 >= layout.descriptors().1.0) {
@@ -75,8 +81,12 @@ impl Surveys {
             }
             let key = ExtentKey { volume: *volume, index: extent.index(VolumeOffset(at.0)) };
             let block = (u64::from(extent.within(VolumeOffset(at.0))) / BLOCK) as u16;
-            let in_doubt =
-                data.base.durability.doubt.about(key, BlockRange { first: block, count: 1 }).is_some();
+            let in_doubt = data
+                .base
+                .durability
+                .doubt
+                .losing_device(key, BlockRange { first: block, count: 1 })
+                .is_some();
             let source = lookup::record(&data.base.core.map, key).filter(|_| !in_doubt).and_then(|record| {
                 route::source_of(&data.base.core, &data.base.host, *volume, &record, block)
             });
@@ -114,20 +124,26 @@ impl Surveys {
         };
         let bytes = memory.bytes(survey.buffer);
         if let Some(layout) = &survey.layout {
-            layout.note_groups(survey.at, bytes, &mut survey.metadata);
+            layout.add_group_ranges(survey.at, bytes, &mut survey.metadata);
             survey.at.0 += BLOCK;
         } else {
             let Some(layout) = Layout::read(bytes, size) else { return self.end(data, false) };
-            if data.base.host.inference.known.get(&survey.volume).is_some_and(|known| known.layout == layout)
+            if data
+                .base
+                .host
+                .inference
+                .results
+                .get(&survey.volume)
+                .is_some_and(|known| known.layout == layout)
             {
                 return self.stop(data);
             }
-            layout.note_head(&mut survey.metadata);
-            layout.note_groups(Bytes(0), bytes, &mut survey.metadata);
+            layout.add_superblock_ranges(&mut survey.metadata);
+            layout.add_group_ranges(Bytes(0), bytes, &mut survey.metadata);
             survey.at = Bytes((layout.descriptors().0.0 / BLOCK * BLOCK).max(BLOCK));
             survey.layout = Some(layout);
         }
-        self.go_on(data);
+        self.read_next(data);
     }
 
     /// Ends the survey: its result replaces the previous one.
@@ -137,10 +153,10 @@ impl Surveys {
         };
         match layout.filter(|_| found) {
             Some(layout) => {
-                let known = Known { layout, metadata: std::mem::take(metadata) };
-                data.base.host.inference.known.insert(*volume, known);
+                let known = SurveyResult { layout, metadata: std::mem::take(metadata) };
+                data.base.host.inference.results.insert(*volume, known);
             }
-            None => drop(data.base.host.inference.known.remove(volume)),
+            None => drop(data.base.host.inference.results.remove(volume)),
         }
         self.stop(data);
     }

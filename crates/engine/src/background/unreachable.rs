@@ -8,23 +8,23 @@
 use crate::background::BackgroundTask;
 use crate::device::Device;
 use crate::notice::{Notice, Notices};
-use crate::walk::{self, after};
+use crate::walk::{self, next_key};
 use crate::{Base, DataPath};
-use weir_map::{Found, Map};
+use weir_map::{ExtentState, Map};
 use weir_model::{
     BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Memory, Nanos, VolumeId, VolumeOffset,
 };
 
 /// The number of extents examined per step.
-const WALK: usize = 256;
+const EXTENTS_PER_STEP: usize = 256;
 /// The time between two steps.
-const WALK_EVERY: Nanos = Nanos::millis(1);
+const STEP_INTERVAL: Nanos = Nanos::millis(1);
 /// The maximum number of ranges reported one by one.
 const REPORTED_MAX: u64 = 32;
 
 /// A range of a volume that only a lost device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
+struct UnreachableRange {
     device: DeviceId,
     volume: VolumeId,
     start: u64,
@@ -33,25 +33,25 @@ struct Range {
 
 /// The walk and its results.
 #[derive(Debug, Default)]
-pub(crate) struct Unreachable {
+pub(crate) struct UnreachableData {
     walk: Option<ExtentKey>,
     due: Nanos,
     /// The last range, which may continue in the next extent.
-    open: Option<Range>,
+    last_range: Option<UnreachableRange>,
     ranges: u64,
     bytes: Bytes,
     /// The bytes found by the last complete walk.
     found: Bytes,
 }
 
-impl Unreachable {
+impl UnreachableData {
     /// Returns the bytes that only lost devices had at the last walk.
     pub(crate) const fn found(&self) -> Bytes {
         self.found
     }
 }
 
-impl BackgroundTask for Unreachable {
+impl BackgroundTask for UnreachableData {
     /// Returns when the walk continues.
     fn due(&self, _: &DataPath) -> Option<Nanos> {
         self.walk.map(|_| self.due)
@@ -61,58 +61,58 @@ impl BackgroundTask for Unreachable {
     fn run<M: Memory>(&mut self, data: &mut DataPath, _: &mut M) {
         if self.due(data).is_some_and(|due| due <= data.base.core.now) {
             let Base { core, .. } = &mut data.base;
-            let view = View { map: &core.map, devices: &core.devices, notices: &mut core.notices };
-            self.go_on(core.now, view);
+            let view = WalkContext { map: &core.map, devices: &core.devices, notices: &mut core.notices };
+            self.continue_walk(core.now, view);
         }
     }
 }
 
 /// The engine's state that the walk uses.
-struct View<'a> {
+struct WalkContext<'a> {
     map: &'a Map,
     devices: &'a [Device],
     notices: &'a mut Notices,
 }
 
-impl View<'_> {
+impl WalkContext<'_> {
     fn is_lost(&self, device: DeviceId) -> bool {
         self.devices[device.index()].is_lost()
     }
 }
 
-impl Unreachable {
+impl UnreachableData {
     /// Begins the walk again, after a device is lost.
-    pub(crate) fn look(&mut self, now: Nanos, map: &Map) {
+    pub(crate) fn restart_walk(&mut self, now: Nanos, map: &Map) {
         let first = map.catalogue().volumes.keys().next();
         let walk = first.map(|volume| ExtentKey { volume: *volume, index: ExtentIndex(0) });
         *self = Self { walk, due: now, found: self.found, ..Self::default() };
     }
 
     /// Examines some extents.
-    fn go_on(&mut self, now: Nanos, mut view: View<'_>) {
-        for _ in 0..WALK {
+    fn continue_walk(&mut self, now: Nanos, mut view: WalkContext<'_>) {
+        for _ in 0..EXTENTS_PER_STEP {
             let Some(from) = self.walk else { return };
             let Some(key) = walk::next_extent(view.map, from, |_| true) else {
                 self.walk = None;
                 return self.end(&mut view);
             };
             self.note(key, &mut view);
-            self.walk = Some(after(key));
+            self.walk = Some(next_key(key));
         }
-        self.due = now + WALK_EVERY;
+        self.due = now + STEP_INTERVAL;
     }
 
     /// Records the blocks of an extent that only lost devices have.
-    fn note(&mut self, key: ExtentKey, view: &mut View<'_>) {
+    fn note(&mut self, key: ExtentKey, view: &mut WalkContext<'_>) {
         let blocks = BlockRange { first: 0, count: view.map.extent().blocks() };
         match view.map.find(key) {
-            Found::Empty => {}
-            Found::Direct(whole) => {
+            ExtentState::Empty => {}
+            ExtentState::Direct(whole) => {
                 if view.is_lost(whole.device) {
                     self.add(whole.device, key, blocks, view);
                 }
             }
-            Found::Record(record) => {
+            ExtentState::Record(record) => {
                 if !record.places.iter().any(|place| view.is_lost(place.device())) {
                     return;
                 }
@@ -131,29 +131,30 @@ impl Unreachable {
         }
     }
 
-    fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockRange, view: &mut View<'_>) {
+    fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockRange, view: &mut WalkContext<'_>) {
         let base = view.map.extent().start(key.index).0;
         // The last extent may extend beyond the end of its volume.
         let size = view.map.volume(key.volume).map_or(u64::MAX, |volume| volume.size.0);
         let at = |block: u16| (base + u64::from(block) * BLOCK).min(size);
-        let range = Range { device, volume: key.volume, start: at(blocks.first), end: at(blocks.end()) };
+        let range =
+            UnreachableRange { device, volume: key.volume, start: at(blocks.first), end: at(blocks.end()) };
         if range.start == range.end {
             return;
         }
         self.bytes += Bytes(range.end - range.start);
-        match &mut self.open {
+        match &mut self.last_range {
             Some(open) if (open.device, open.volume, open.end) == (device, key.volume, range.start) => {
                 open.end = range.end;
             }
             _ => {
                 self.report(view);
-                self.open = Some(range);
+                self.last_range = Some(range);
             }
         }
     }
 
-    fn report(&mut self, view: &mut View<'_>) {
-        let Some(Range { device, volume, start, end }) = self.open.take() else { return };
+    fn report(&mut self, view: &mut WalkContext<'_>) {
+        let Some(UnreachableRange { device, volume, start, end }) = self.last_range.take() else { return };
         self.ranges += 1;
         if self.ranges <= REPORTED_MAX {
             let (offset, len) = (VolumeOffset(start), Bytes(end - start));
@@ -161,12 +162,12 @@ impl Unreachable {
         }
     }
 
-    fn end(&mut self, view: &mut View<'_>) {
+    fn end(&mut self, view: &mut WalkContext<'_>) {
         self.report(view);
         let Self { ranges, bytes, .. } = *self;
         self.found = bytes;
         if ranges > REPORTED_MAX {
-            view.notices.push(Notice::UnreachableInAll { ranges, bytes });
+            view.notices.push(Notice::UnreachableTotal { ranges, bytes });
         }
     }
 }

@@ -5,7 +5,7 @@ use weir_model::Bytes;
 
 /// The bytes written since the start, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct BytesWritten {
     /// Clients' data, including the rest of blocks that a write covers in part.
     pub data: Bytes,
     /// Journal frames.
@@ -14,7 +14,7 @@ pub struct Written {
     pub checkpoints: Bytes,
 }
 
-impl Written {
+impl BytesWritten {
     #[inline]
     pub(crate) fn note(&mut self, flight: &Flight) {
         match flight.purpose {

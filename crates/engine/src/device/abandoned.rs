@@ -9,10 +9,10 @@ use weir_model::{BLOCK, Buffer, Bytes, IoId, Memory};
 
 /// The abandoned commands and the buffers they keep.
 #[derive(Debug, Default)]
-pub(crate) struct Abandoned {
+pub(crate) struct AbandonedCommands {
     commands: Vec<(IoId, Buffer)>,
     /// Buffers to return to the memory once no abandoned command uses them.
-    kept: Vec<Buffer>,
+    deferred: Vec<Buffer>,
     /// The bytes of `kept` that the memory has already replaced, at most.
     replaced: Bytes,
     /// Commands that will fail, to be ended in turn: refused because their device is lost, or flushes that do
@@ -25,7 +25,7 @@ fn overlap(a: Buffer, b: Buffer) -> bool {
     a.at < b.at + u64::from(b.len) && b.at < a.at + u64::from(a.len)
 }
 
-impl Abandoned {
+impl AbandonedCommands {
     /// Returns the number of abandoned commands that have not ended.
     pub(crate) fn len(&self) -> usize {
         self.commands.len()
@@ -43,25 +43,25 @@ impl Abandoned {
     }
 
     /// Keeps the buffer until nothing uses it; it then goes back to the memory.
-    pub(crate) fn keep(&mut self, buffer: Buffer) {
-        self.kept.push(buffer);
+    pub(crate) fn defer_release(&mut self, buffer: Buffer) {
+        self.deferred.push(buffer);
     }
 
     /// Returns the bytes kept that the memory has not replaced.
-    fn lacking(&self) -> Bytes {
-        let kept = self.kept.iter().map(|buffer| u64::from(buffer.len)).sum::<u64>();
+    fn unreplaced_bytes(&self) -> Bytes {
+        let kept = self.deferred.iter().map(|buffer| u64::from(buffer.len)).sum::<u64>();
         Bytes(kept.saturating_sub(self.replaced.0))
     }
 
     /// Whether the memory must replace kept buffers.
-    fn is_lacking(&self) -> bool {
-        !self.kept.is_empty() && self.lacking() > Bytes(0)
+    fn needs_replacement(&self) -> bool {
+        !self.deferred.is_empty() && self.unreplaced_bytes() > Bytes(0)
     }
 
     /// Returns the buffer to the memory, now or as soon as nothing uses it.
-    pub(crate) fn let_go<M: Memory>(&mut self, buffer: Buffer, memory: &mut M) {
+    pub(crate) fn release_when_idle<M: Memory>(&mut self, buffer: Buffer, memory: &mut M) {
         if self.uses(buffer) {
-            self.keep(buffer);
+            self.defer_release(buffer);
         } else {
             memory.give(buffer);
         }
@@ -83,7 +83,7 @@ impl Abandoned {
     /// Notes that an abandoned command has really ended.
     pub(crate) fn ended<M: Memory>(&mut self, id: IoId, memory: &mut M) {
         self.commands.retain(|(i, _)| *i != id);
-        let (commands, kept) = (&self.commands, &mut self.kept);
+        let (commands, kept) = (&self.commands, &mut self.deferred);
         kept.retain(|buffer| {
             let used = commands.iter().any(|(_, b)| overlap(*b, *buffer));
             if !used {
@@ -94,28 +94,28 @@ impl Abandoned {
     }
 }
 
-impl Task for Abandoned {
+impl Task for AbandonedCommands {
     type On = Base;
 
     fn can_run(base: &Base) -> bool {
-        base.core.abandoned.is_lacking()
+        base.core.abandoned.needs_replacement()
     }
 
     /// Replaces kept buffers, so that requests find memory however many commands a device never ends; and
     /// replaces kept scratch buffers as far as memory permits. (Metadata buffers need no replacement: each
     /// member has its own.)
     fn run<M: Memory>(base: &mut Base, memory: &mut M) {
-        if base.core.abandoned.is_lacking() {
-            let lacking = base.core.abandoned.lacking();
-            memory.make_up(lacking);
+        if base.core.abandoned.needs_replacement() {
+            let lacking = base.core.abandoned.unreplaced_bytes();
+            memory.grow(lacking);
             base.core.abandoned.replaced.0 += lacking.0;
         }
         base.space.scratch.replace_runs(memory);
-        while base.space.scratch.missing() > 0
+        while base.space.scratch.missing_blocks() > 0
             && let Some(block) = memory.take(Bytes(BLOCK))
         {
             base.space.scratch.add(block);
-            base.go_on_with_scratch();
+            base.resume_scratch_waiter();
         }
     }
 }

@@ -6,18 +6,18 @@
 //! has ended. If one of them fails, so does the flush. This module calls flushes and durable writes
 //! *promises*.
 
-use crate::device::outstanding::{Behind, Outstanding};
+use crate::device::outstanding::{BarrierQueue, Outstanding};
 use crate::flight::Flight;
 
 /// The flushes and durable writes of a device.
 #[derive(Debug, Default)]
-pub(crate) struct Promises {
+pub(crate) struct DurabilityOrder {
     in_flight: Outstanding,
     /// Flushes that succeeded, each with the promises that must end before it counts.
-    deferred: Behind<Flight>,
+    deferred: BarrierQueue<Flight>,
 }
 
-impl Promises {
+impl DurabilityOrder {
     /// Begins a flush or durable write. The caller passes the number to [`Self::end`].
     #[inline]
     pub(crate) fn begin(&mut self) -> u64 {
@@ -26,8 +26,8 @@ impl Promises {
 
     /// Ends a flush or durable write, successful or not.
     #[inline]
-    pub(crate) fn end(&mut self, promise: u64) {
-        self.in_flight.end(promise);
+    pub(crate) fn end(&mut self, durability_number: u64) {
+        self.in_flight.end(durability_number);
     }
 
     /// Defers a flush that succeeded: it counts once all promises begun by now have ended.
@@ -36,7 +36,7 @@ impl Promises {
     }
 
     /// Returns the next flush that counts.
-    pub(crate) fn next_counting(&mut self) -> Option<Flight> {
+    pub(crate) fn next_effective(&mut self) -> Option<Flight> {
         self.deferred.next(&self.in_flight)
     }
 

@@ -8,12 +8,12 @@ use weir_model::{Bytes, Nanos};
 use weir_policy::placement::{MeasuredCommand, SizeClass};
 
 /// Buckets per power of two: response times are resolved to an eighth.
-const PARTS: u32 = 8;
+const BUCKETS_PER_OCTAVE: u32 = 8;
 /// The base-2 logarithm of the shortest response time resolved, in nanoseconds: about a microsecond.
-const SHORTEST: u32 = 10;
+const LOG2_MIN: u32 = 10;
 /// The base-2 logarithm of the longest response time resolved, in nanoseconds: about a minute.
-const LONGEST: u32 = 36;
-const BUCKETS: usize = ((LONGEST - SHORTEST) * PARTS) as usize + 2;
+const LOG2_MAX: u32 = 36;
+const BUCKETS: usize = ((LOG2_MAX - LOG2_MIN) * BUCKETS_PER_OCTAVE) as usize + 2;
 /// The shortest interval over which rates are computed.
 const WINDOW: Nanos = Nanos::secs(1);
 
@@ -35,9 +35,9 @@ impl Histogram {
     const fn bucket(response: Nanos) -> usize {
         let log = response.0.checked_ilog2();
         match log {
-            Some(log) if log >= SHORTEST => {
-                let part = response.0 >> (log - PARTS.ilog2()) & (PARTS as u64 - 1);
-                let at = ((log - SHORTEST) * PARTS) as usize + part as usize + 1;
+            Some(log) if log >= LOG2_MIN => {
+                let part = response.0 >> (log - BUCKETS_PER_OCTAVE.ilog2()) & (BUCKETS_PER_OCTAVE as u64 - 1);
+                let at = ((log - LOG2_MIN) * BUCKETS_PER_OCTAVE) as usize + part as usize + 1;
                 if at < BUCKETS { at } else { BUCKETS - 1 }
             }
             _ => 0,
@@ -45,9 +45,10 @@ impl Histogram {
     }
 
     /// Returns the longest response time of a bucket.
-    const fn limit(bucket: usize) -> Nanos {
-        let (log, part) = (bucket as u32 / PARTS + SHORTEST, bucket as u64 % PARTS as u64);
-        Nanos(((PARTS as u64 + part) << (log - PARTS.ilog2())) - 1)
+    const fn upper_bound(bucket: usize) -> Nanos {
+        let (log, part) =
+            (bucket as u32 / BUCKETS_PER_OCTAVE + LOG2_MIN, bucket as u64 % BUCKETS_PER_OCTAVE as u64);
+        Nanos(((BUCKETS_PER_OCTAVE as u64 + part) << (log - BUCKETS_PER_OCTAVE.ilog2())) - 1)
     }
 
     #[inline]
@@ -67,7 +68,7 @@ impl Histogram {
             seen += *c;
             seen >= wanted
         });
-        at.map_or(self.longest, |at| Self::limit(at).min(self.longest))
+        at.map_or(self.longest, |at| Self::upper_bound(at).min(self.longest))
     }
 
     fn summary(&self) -> Option<Responses> {
@@ -138,40 +139,40 @@ struct Totals {
 
 /// The measurements of one device.
 #[derive(Clone, Debug)]
-pub(crate) struct Measure {
+pub(crate) struct Measurements {
     totals: Totals,
     flushes: u64,
     in_flight: u32,
     /// The busy time charged so far to a command present since the start: each interval divided by the
     /// commands in flight.
-    each: Nanos,
+    busy_per_command: Nanos,
     /// The time at which `in_flight` last changed.
-    changed: Nanos,
+    changed_at: Nanos,
     /// The start of the current window, and the totals at that time.
-    since: Nanos,
-    then: Totals,
-    last: Load,
+    window_start: Nanos,
+    window_totals: Totals,
+    last_load: Load,
     responses: Box<[[Histogram; SizeClass::COUNT]; 2]>,
 }
 
-impl Measure {
+impl Measurements {
     pub(crate) fn new() -> Self {
         Self {
             totals: Totals::default(),
             flushes: 0,
             in_flight: 0,
-            each: Nanos(0),
-            changed: Nanos(0),
-            since: Nanos(0),
-            then: Totals::default(),
-            last: Load::default(),
+            busy_per_command: Nanos(0),
+            changed_at: Nanos(0),
+            window_start: Nanos(0),
+            window_totals: Totals::default(),
+            last_load: Load::default(),
             responses: Box::default(),
         }
     }
 
     /// Adds an interval with `in_flight` commands.
     #[inline]
-    fn pass(totals: &mut Totals, in_flight: u32, time: Nanos) {
+    fn add_interval(totals: &mut Totals, in_flight: u32, time: Nanos) {
         if in_flight > 0 {
             totals.busy += time;
             totals.depth += u128::from(time.0) * u128::from(in_flight);
@@ -180,36 +181,36 @@ impl Measure {
 
     /// Advances the time.
     #[inline]
-    fn pass_to(&mut self, now: Nanos) {
-        if now == self.changed {
+    fn advance_to(&mut self, now: Nanos) {
+        if now == self.changed_at {
             // Commands begin and end in batches, and the division costs more than all the rest.
             return;
         }
-        let time = now.since(self.changed);
-        Self::pass(&mut self.totals, self.in_flight, time);
-        self.each += Nanos(time.0 / u64::from(self.in_flight.max(1)));
-        self.changed = now;
-        if now.since(self.since) >= WINDOW {
-            self.last = self.load_since_then(self.totals, now);
-            (self.since, self.then) = (now, self.totals);
+        let time = now.since(self.changed_at);
+        Self::add_interval(&mut self.totals, self.in_flight, time);
+        self.busy_per_command += Nanos(time.0 / u64::from(self.in_flight.max(1)));
+        self.changed_at = now;
+        if now.since(self.window_start) >= WINDOW {
+            self.last_load = self.window_load(self.totals, now);
+            (self.window_start, self.window_totals) = (now, self.totals);
         }
     }
 
     /// Notes that a command begins. Returns the value that [`Self::end`] counts from.
     #[inline]
     pub(crate) fn begin(&mut self, now: Nanos) -> Nanos {
-        self.pass_to(now);
+        self.advance_to(now);
         self.in_flight += 1;
-        self.each
+        self.busy_per_command
     }
 
     /// Notes that a command ended, successfully or not. Returns its service time: its share of the device's
     /// time, which it divided with the other commands.
     #[inline]
     pub(crate) fn end(&mut self, now: Nanos, since: Nanos) -> Nanos {
-        self.pass_to(now);
+        self.advance_to(now);
         self.in_flight = self.in_flight.saturating_sub(1);
-        Nanos(self.each.0 - since.0)
+        Nanos(self.busy_per_command.0 - since.0)
     }
 
     /// Notes a read or write that succeeded.
@@ -240,31 +241,31 @@ impl Measure {
     /// Returns the time with commands in flight since the start.
     pub(crate) fn busy(&self, now: Nanos) -> Nanos {
         let mut totals = self.totals;
-        Self::pass(&mut totals, self.in_flight, now.since(self.changed));
+        Self::add_interval(&mut totals, self.in_flight, now.since(self.changed_at));
         totals.busy
     }
 
-    fn load_since_then(&self, totals: Totals, now: Nanos) -> Load {
-        let time = now.since(self.since).as_secs_f64();
-        let rate = |of: fn(&Totals) -> u64| (of(&totals) - of(&self.then)) as f64 / time;
+    fn window_load(&self, totals: Totals, now: Nanos) -> Load {
+        let time = now.since(self.window_start).as_secs_f64();
+        let rate = |of: fn(&Totals) -> u64| (of(&totals) - of(&self.window_totals)) as f64 / time;
         Load {
             reads: rate(|t| t.commands[0]),
             writes: rate(|t| t.commands[1]),
             read_bytes: rate(|t| t.bytes[0]),
             written_bytes: rate(|t| t.bytes[1]),
             busy: rate(|t| t.busy.0) / 1e9,
-            depth: (totals.depth - self.then.depth) as f64 / 1e9 / time,
+            depth: (totals.depth - self.window_totals.depth) as f64 / 1e9 / time,
         }
     }
 
     /// Returns the recent load.
     pub(crate) fn load(&self, now: Nanos) -> Load {
-        if now.since(self.since) < WINDOW {
-            return self.last;
+        if now.since(self.window_start) < WINDOW {
+            return self.last_load;
         }
         let mut totals = self.totals;
-        Self::pass(&mut totals, self.in_flight, now.since(self.changed));
-        self.load_since_then(totals, now)
+        Self::add_interval(&mut totals, self.in_flight, now.since(self.changed_at));
+        self.window_load(totals, now)
     }
 
     /// Returns the reads or writes completed since the start, and their bytes.
@@ -294,8 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn load_is_what_was_done_in_the_window() {
-        let mut measure = Measure::new();
+    fn load_covers_the_window() {
+        let mut measure = Measurements::new();
         let ms = Nanos::millis;
         // Busy for 300 of 1000 ms, 200 of them with two commands.
         let begun = [measure.begin(ms(100)), measure.begin(ms(200))];
@@ -318,8 +319,8 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_told_apart_by_direction_and_size() {
-        let mut measure = Measure::new();
+    fn responses_split_by_direction_and_size() {
+        let mut measure = Measurements::new();
         measure.note(&command(false, 4, Nanos::micros(100)));
         measure.note(&command(true, 128, Nanos::millis(5)));
         let all = measure.responses();
@@ -331,7 +332,7 @@ mod tests {
     proptest! {
         /// Compares with a naive twin: all response times, sorted.
         #[test]
-        fn quantiles_are_an_eighth_too_long_at_most(
+        fn quantile_error_is_at_most_an_eighth(
             mut all in prop::collection::vec(1_100u64..60_000_000_000, 1..200),
             part in 0.01f64..1.0,
         ) {
@@ -347,8 +348,8 @@ mod tests {
         fn every_response_has_a_bucket(ns: u64) {
             let bucket = Histogram::bucket(Nanos(ns));
             prop_assert!(bucket < BUCKETS);
-            let counted = bucket == BUCKETS - 1 || ns <= Histogram::limit(bucket).0;
-            prop_assert!(counted, "{ns} in {bucket} to {}", Histogram::limit(bucket));
+            let counted = bucket == BUCKETS - 1 || ns <= Histogram::upper_bound(bucket).0;
+            prop_assert!(counted, "{ns} in {bucket} to {}", Histogram::upper_bound(bucket));
         }
     }
 }

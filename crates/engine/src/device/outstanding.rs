@@ -29,7 +29,7 @@ impl Outstanding {
 
     #[inline(never)]
     fn end_older(&mut self, generation: u64) {
-        let first = self.first();
+        let first = self.oldest();
         if let Some(count) = self.older.get_mut((generation - first) as usize) {
             *count -= 1;
         }
@@ -39,7 +39,7 @@ impl Outstanding {
     }
 
     /// Returns the oldest generation in flight.
-    fn first(&self) -> u64 {
+    fn oldest(&self) -> u64 {
         self.newest - self.older.len() as u64
     }
 
@@ -57,29 +57,29 @@ impl Outstanding {
     }
 
     /// Whether any command is in flight.
-    pub(crate) fn any(&self) -> bool {
+    pub(crate) fn is_any_in_flight(&self) -> bool {
         self.count > 0 || !self.older.is_empty()
     }
 
     fn has_ended(&self, generation: u64) -> bool {
-        generation == u64::MAX || generation < self.first()
+        generation == u64::MAX || generation < self.oldest()
     }
 }
 
 /// A queue of things, each of which waits until every command begun before it has ended.
 #[derive(Debug)]
-pub(crate) struct Behind<T>(VecDeque<(u64, T)>);
+pub(crate) struct BarrierQueue<T>(VecDeque<(u64, T)>);
 
-impl<T> Default for Behind<T> {
+impl<T> Default for BarrierQueue<T> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<T> Behind<T> {
+impl<T> BarrierQueue<T> {
     /// Adds a thing that waits for the commands in flight now.
-    pub(crate) fn add(&mut self, thing: T, commands: &mut Outstanding) {
-        self.0.push_back((commands.close(), thing));
+    pub(crate) fn add(&mut self, item: T, commands: &mut Outstanding) {
+        self.0.push_back((commands.close(), item));
     }
 
     /// Returns the next thing whose wait is over.

@@ -1,13 +1,13 @@
 //! Quarantined space: its release is durable, but commands in flight may still touch it (rule 2 of
 //! docs/internals/invariants.md).
 
-use crate::device::outstanding::{Behind, Outstanding};
+use crate::device::outstanding::{BarrierQueue, Outstanding};
 use weir_map::Chunk;
 
 /// The quarantined space of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    chunks: Behind<Chunk>,
+    chunks: BarrierQueue<Chunk>,
     /// The number of whole extents in quarantine.
     extents: u32,
 }
@@ -33,7 +33,7 @@ impl Quarantine {
 
     /// Whether some space is quarantined.
     #[inline]
-    pub(crate) fn any(&self) -> bool {
+    pub(crate) fn has_chunks(&self) -> bool {
         !self.chunks.is_empty()
     }
 }

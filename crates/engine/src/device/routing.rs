@@ -5,7 +5,7 @@ use weir_model::{Bytes, Nanos};
 use weir_policy::placement::SizeClass;
 
 /// The age at which a measurement is stale.
-const FRESH: Nanos = Nanos::secs(1);
+const STALE_AFTER: Nanos = Nanos::secs(1);
 
 /// The times of a device's last answered reads, by size class.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,13 +14,13 @@ pub(crate) struct Routing([Option<Nanos>; SizeClass::COUNT]);
 impl Routing {
     /// Notes that a read was answered.
     #[inline]
-    pub(crate) fn answered(&mut self, size: SizeClass, now: Nanos) {
+    pub(crate) fn note_read(&mut self, size: SizeClass, now: Nanos) {
         self.0[size.index()] = Some(now);
     }
 
-    /// Whether the device has answered no read of this length for [`FRESH`].
-    pub(crate) fn is_old(&self, len: Bytes, now: Nanos) -> bool {
+    /// Whether the device has answered no read of this length for [`STALE_AFTER`].
+    pub(crate) fn is_stale(&self, len: Bytes, now: Nanos) -> bool {
         let answered = self.0[SizeClass::of(len).index()];
-        answered.is_none_or(|at| now.since(at) >= FRESH)
+        answered.is_none_or(|at| now.since(at) >= STALE_AFTER)
     }
 }

@@ -1,7 +1,7 @@
 //! The devices as policies see them: measurements and free space.
 
 use crate::device::Device;
-use crate::flight::Whose;
+use crate::flight::Origin;
 use weir_map::{Map, Superblock};
 use weir_model::{DeviceId, Nanos};
 use weir_policy::placement::{DeviceView, MeasuredCommand};
@@ -12,27 +12,27 @@ pub(crate) struct Views {
     /// The views. Measurements are current; the other fields are filled in on demand, if they have changed.
     views: Vec<DeviceView>,
     /// The map's [`Map::space_changes`] at the last filling; `None` if a device has changed since.
-    filled: Option<u64>,
+    filled_at_change: Option<u64>,
     /// The number of measurements so far.
-    measured: u64,
+    measurement_count: u64,
 }
 
 impl Views {
     pub(crate) fn new(map: &Map) -> Self {
         let view = |sb: &Superblock| DeviceView::new(sb.device, map.space(sb.device).extents());
         let views = map.devices().iter().map(view).collect();
-        Self { views, filled: None, measured: 0 }
+        Self { views, filled_at_change: None, measurement_count: 0 }
     }
 
     /// Notes a command that succeeded, for the policies' view of the device.
     #[inline]
-    pub(crate) fn measure(&mut self, device: DeviceId, whose: Whose, command: &MeasuredCommand) {
-        self.measured += 1;
+    pub(crate) fn measure(&mut self, device: DeviceId, origin: Origin, command: &MeasuredCommand) {
+        self.measurement_count += 1;
         let view = &mut self.views[device.index()];
-        match whose {
-            Whose::Client => view.note(command),
-            Whose::Mover => view.note_move(command),
-            Whose::Other => {}
+        match origin {
+            Origin::Client => view.note(command),
+            Origin::Mover => view.note_move(command),
+            Origin::Other => {}
         }
     }
 
@@ -44,25 +44,25 @@ impl Views {
 
     /// Notes that a device is lost, or that its idle response time was measured.
     pub(crate) fn device_changed(&mut self) {
-        self.filled = None;
+        self.filled_at_change = None;
     }
 
-    /// See [`Moment::measured`](weir_policy::placement::Moment::measured).
+    /// See [`PolicyContext::measured`](weir_policy::placement::PolicyContext::measured).
     #[inline]
     pub(crate) fn measured(&self) -> u64 {
-        self.measured
+        self.measurement_count
     }
 
     /// Notes a flush of data that succeeded.
     pub(crate) fn measure_flush(&mut self, device: DeviceId, response: Nanos) {
-        self.measured += 1;
+        self.measurement_count += 1;
         self.views[device.index()].note_flush(response);
     }
 
     /// Returns the view of a device. Only its measurements are current; the other fields are as of the last
     /// filling.
     #[inline]
-    pub(crate) fn of(&self, device: DeviceId) -> &DeviceView {
+    pub(crate) fn device(&self, device: DeviceId) -> &DeviceView {
         &self.views[device.index()]
     }
 
@@ -75,24 +75,24 @@ impl Views {
     /// Fills in free space and availability, if they have changed.
     #[inline]
     pub(crate) fn fill_in(&mut self, map: &Map, devices: &[Device]) {
-        if self.filled != Some(map.space_changes()) {
+        if self.filled_at_change != Some(map.space_changes()) {
             self.fill_in_all(map, devices);
         }
-        debug_assert!(self.are_filled_in(map, devices), "something of a device has changed unnoticed");
+        debug_assert!(self.is_filled_in(map, devices), "something of a device has changed unnoticed");
     }
 
     #[inline(never)]
     fn fill_in_all(&mut self, map: &Map, devices: &[Device]) {
-        self.filled = Some(map.space_changes());
+        self.filled_at_change = Some(map.space_changes());
         for (view, device) in self.views.iter_mut().zip(devices) {
             if fill_in(view, device, map) {
-                self.measured += 1;
+                self.measurement_count += 1;
             }
         }
     }
 
     /// Whether filling in would change nothing.
-    fn are_filled_in(&self, map: &Map, devices: &[Device]) -> bool {
+    fn is_filled_in(&self, map: &Map, devices: &[Device]) -> bool {
         let mut all = self.views.iter().zip(devices);
         all.all(|(view, device)| {
             let mut now = *view;
@@ -115,8 +115,8 @@ impl Views {
 /// [`Views::measured`].
 fn fill_in(view: &mut DeviceView, device: &Device, map: &Map) -> bool {
     let (usable, idle) = (!device.is_lost(), device.idle.response.unwrap_or(Nanos::MAX));
-    let changes = view.usable != usable || view.idle != idle;
-    (view.usable, view.idle, view.idle_quartiles) = (usable, idle, device.idle.quartiles);
+    let changes = view.is_usable != usable || view.idle_response != idle;
+    (view.is_usable, view.idle_response, view.idle_quartiles) = (usable, idle, device.idle.quartiles);
     let space = map.space(view.id);
     view.free = if usable { space.free() } else { 0 };
     view.slots = if usable { space.free_slots() } else { 0 };

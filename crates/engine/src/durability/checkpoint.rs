@@ -27,7 +27,7 @@ pub(crate) struct Checkpoint {
     requested: bool,
     bytes: Vec<u8>,
     /// Whether the last one found no space in the metadata area, and nothing has become durable since.
-    pub(crate) no_room: bool,
+    pub(crate) no_space: bool,
 }
 
 impl Task for Checkpoint {
@@ -35,7 +35,7 @@ impl Task for Checkpoint {
 
     /// Whether the checkpoint in progress has nothing left to wait for.
     fn can_run(base: &Base) -> bool {
-        let waits = base.durability.commits.metadata_failed || base.durability.members.are_recording();
+        let waits = base.durability.commits.metadata_failed || base.durability.members.is_recording();
         !waits
             && matches!(
                 base.durability.checkpoint.phase,
@@ -52,7 +52,7 @@ impl Task for Checkpoint {
             && base.requests.active.is_empty()
             && base.durability.commits_are_settled(&base.core)
             && !base.durability.checkpoint_is_settled(&base.core);
-        let due = base.core.map.wants_checkpoint() && !base.durability.checkpoint.no_room;
+        let due = base.core.map.is_checkpoint_due() && !base.durability.checkpoint.no_space;
         let wanted = base.durability.checkpoint.requested || due || stopping;
         if matches!(base.durability.checkpoint.phase, Phase::Idle)
             && wanted
@@ -60,13 +60,13 @@ impl Task for Checkpoint {
         {
             base.begin_checkpoint();
         }
-        if base.durability.members.are_recording() {
+        if base.durability.members.is_recording() {
             return;
         }
         match base.durability.checkpoint.phase {
             Phase::Pages(0) => base.durability.write_pages(&mut base.core, memory),
             Phase::Flush(0) => base.durability.write_root(&mut base.core, memory),
-            Phase::Root(_, 0) => base.durability.root_durable(&mut base.core),
+            Phase::Root(_, 0) => base.durability.note_root_durable(&mut base.core),
             _ => {}
         }
     }
@@ -84,23 +84,24 @@ impl Durability {
 
     /// Notes that the durable map has changed: a checkpoint that found no space may find some now.
     pub(crate) fn durable_map_changed(&mut self) {
-        self.checkpoint.no_room = false;
+        self.checkpoint.no_space = false;
     }
 
     /// Whether no checkpoint is in progress or needed.
     pub(crate) fn checkpoint_is_settled(&self, core: &Core) -> bool {
-        matches!(self.checkpoint.phase, Phase::Idle) && (self.checkpoint.no_room || !core.map.has_unwritten())
+        matches!(self.checkpoint.phase, Phase::Idle)
+            && (self.checkpoint.no_space || !core.map.has_unwritten_changes())
     }
 
-    pub(crate) fn checkpoint_is_under_way(&self) -> bool {
+    pub(crate) fn is_checkpoint_in_progress(&self) -> bool {
         !matches!(self.checkpoint.phase, Phase::Idle)
     }
 
-    fn root_durable(&mut self, core: &mut Core) {
+    fn note_root_durable(&mut self, core: &mut Core) {
         if let (Phase::Root(root, _), false) =
             (std::mem::take(&mut self.checkpoint.phase), self.commits.metadata_failed)
         {
-            core.map.checkpoint_durable(*root);
+            core.map.finish_checkpoint(*root);
         }
     }
 }
@@ -126,10 +127,10 @@ impl Durability {
 impl Base {
     fn begin_checkpoint(&mut self) {
         self.durability.checkpoint.requested = false;
-        self.durability.checkpoint.no_room = self.core.map.begin_checkpoint().is_err();
-        if !self.durability.checkpoint.no_room {
+        self.durability.checkpoint.no_space = self.core.map.begin_checkpoint().is_err();
+        if !self.durability.checkpoint.no_space {
             self.durability.checkpoint.phase = Phase::Pages(0);
-        } else if !self.core.map.has_journal_room() {
+        } else if !self.core.map.has_journal_space() {
             // Neither the journal nor a checkpoint can continue. Admission of new extents reserves space for
             // both, so this happens only if the metadata area's size was damaged.
             self.metadata_failed(IoError::Os(Errno::ENOSPC));
@@ -147,9 +148,9 @@ impl Base {
             *left -= 1;
         }
         if matches!(self.durability.checkpoint.phase, Phase::Root(_, 0))
-            && !self.durability.members.are_recording()
+            && !self.durability.members.is_recording()
         {
-            self.durability.root_durable(&mut self.core);
+            self.durability.note_root_durable(&mut self.core);
         }
     }
 }

@@ -16,7 +16,7 @@
 use crate::Base;
 use crate::core::Core;
 use crate::durability::Durability;
-use crate::durability::waiting::{MissedExtents, Outcome, Waiting};
+use crate::durability::commit_waiters::{CommitOutcome, CommitWaiter, LostExtents};
 use crate::effect::Effect;
 use crate::flight::{MetadataIo, NewIo, Purpose};
 use crate::ids::{PieceId, Waiter};
@@ -31,7 +31,7 @@ use weir_map::Epoch;
 use weir_model::{DeviceId, ExtentKey, IoError, Memory, Mutant, Nanos, RequestError, VolumeId};
 
 /// The time within which changes become durable without a request.
-const COMMIT_AFTER: Nanos = Nanos::secs(5);
+const COMMIT_DELAY_MAX: Nanos = Nanos::secs(5);
 /// The number of extents with pending changes that starts a commit.
 const PENDING_MAX: usize = 16_384;
 
@@ -40,16 +40,16 @@ const PENDING_MAX: usize = 16_384;
 pub struct FlushRules {
     /// A device whose mean flush time exceeds this is slow: it is flushed in parallel with commits, which do
     /// not wait for it.
-    pub slow: Nanos,
+    pub slow_threshold: Nanos,
     /// The minimum time between flushes of a slow device while clients use it.
-    pub patience: Nanos,
+    pub slow_flush_interval: Nanos,
 }
 
 impl Default for FlushRules {
     /// Returns the default rules. 20 ms exceeds the flush time of an SSD and of an idle disk; 30 s is as long
     /// as Linux keeps dirty data in memory by default.
     fn default() -> Self {
-        Self { slow: Nanos::millis(20), patience: Nanos::secs(30) }
+        Self { slow_threshold: Nanos::millis(20), slow_flush_interval: Nanos::secs(30) }
     }
 }
 
@@ -74,25 +74,25 @@ enum Phase {
 pub(crate) struct Commits {
     phase: Phase,
     /// Parties that wait for the next commit.
-    next: Vec<Waiting>,
+    next_waiters: Vec<CommitWaiter>,
     /// Parties that wait for the current commit.
-    waiters: Vec<Waiting>,
+    waiters: Vec<CommitWaiter>,
     /// Whether a commit must begin although no party waits.
     requested: bool,
     /// The time of the oldest change that no commit has begun for.
-    changed: Option<Nanos>,
+    oldest_change: Option<Nanos>,
     /// Devices with a flush in flight that no commit waits for.
-    beside: Vec<DeviceId>,
+    background_flushes: Vec<DeviceId>,
     rules: FlushRules,
     frame: Vec<u8>,
     /// The verification round that the current commit's parties wait for.
-    verified: Round,
+    verification_round: Round,
     /// Extents whose writes were lost by devices during this commit.
-    missed: MissedExtents,
+    lost_extents: LostExtents,
     /// Pieces that may overwrite their blocks once the pending state is durable.
-    pieces: Vec<PieceId>,
+    waiting_pieces: Vec<PieceId>,
     /// Extents with moves that continue then.
-    moves: Vec<ExtentKey>,
+    waiting_moves: Vec<ExtentKey>,
     /// Whether nothing can be made durable any more.
     pub(super) metadata_failed: bool,
 }
@@ -105,20 +105,20 @@ impl Commits {
 
     /// Makes the piece wait for the next commit, and requests one.
     pub(crate) fn wait(&mut self, id: PieceId) {
-        self.pieces.push(id);
+        self.waiting_pieces.push(id);
         self.requested = true;
     }
 
     /// Makes a move of the extent wait for the next commit, and requests one.
     pub(crate) fn wait_to_move(&mut self, key: ExtentKey) {
-        self.moves.push(key);
+        self.waiting_moves.push(key);
         self.requested = true;
     }
 
     /// Takes the pieces that wait for a commit; waiting moves are cleared from the list.
     fn take_waiting(&mut self) -> Vec<PieceId> {
-        self.moves.clear();
-        std::mem::take(&mut self.pieces)
+        self.waiting_moves.clear();
+        std::mem::take(&mut self.waiting_pieces)
     }
 }
 
@@ -129,36 +129,39 @@ impl Task for Commits {
     fn due(base: &Base) -> Option<Nanos> {
         let commits = &base.durability.commits;
         if commits.metadata_failed {
-            return (!commits.next.is_empty()).then_some(base.core.now);
+            return (!commits.next_waiters.is_empty()).then_some(base.core.now);
         }
         if commits.phase != Phase::Idle {
             return None;
         }
-        let many = commits.changed.is_some() && base.core.map.pending() > PENDING_MAX;
-        let requested = commits.requested && !base.all_wait_for_flushes_beside();
-        let due = match !commits.next.is_empty()
+        let many = commits.oldest_change.is_some() && base.core.map.pending_extents() > PENDING_MAX;
+        let requested = commits.requested && !base.awaits_only_background_flushes();
+        let due = match !commits.next_waiters.is_empty()
             || requested
             || many
             || base.durability.stop_needs_a_step(&base.core, &base.requests)
         {
             true => Some(base.core.now),
-            false => commits.changed.map(|at| at + COMMIT_AFTER),
+            false => commits.oldest_change.map(|at| at + COMMIT_DELAY_MAX),
         };
         // A commit that must flush all devices waits for flushes in flight, and then flushes those devices
         // again.
-        due.filter(|_| commits.beside.is_empty() || !is_hurried(&base.core, &base.space, &commits.next))
+        due.filter(|_| {
+            commits.background_flushes.is_empty()
+                || !is_urgent(&base.core, &base.space, &commits.next_waiters)
+        })
     }
 
     /// Whether the commit in progress has nothing left to wait for. The event may have come after a tick
     /// checked for it, as with commands refused by a lost device.
     fn can_run(base: &Base) -> bool {
-        if base.durability.commits.metadata_failed || base.durability.members.are_recording() {
+        if base.durability.commits.metadata_failed || base.durability.members.is_recording() {
             return false;
         }
         match base.durability.commits.phase {
             Phase::Flushing(0) | Phase::Frame(0) => true,
             Phase::NextFrame => {
-                base.core.map.has_journal_room() || !base.durability.checkpoint_is_under_way()
+                base.core.map.has_journal_space() || !base.durability.is_checkpoint_in_progress()
             }
             Phase::Idle | Phase::Flushing(_) | Phase::Frame(_) => false,
         }
@@ -173,9 +176,9 @@ impl Task for Commits {
         if base.durability.commits.phase == Phase::Idle && is_due {
             if base.durability.is_stopping(&base.core) && base.durability.commits_are_settled(&base.core) {
                 // The changes came to nothing: no later commit is due for them either.
-                base.durability.commits.changed = None;
+                base.durability.commits.oldest_change = None;
             } else if base.durability.has_nothing_to_commit(&base.core) {
-                base.durability.commits.waiters = std::mem::take(&mut base.durability.commits.next);
+                base.durability.commits.waiters = std::mem::take(&mut base.durability.commits.next_waiters);
                 base.durability.verify_for_waiters(&mut base.core, &mut base.verification);
                 base.end_commit();
             } else {
@@ -186,16 +189,16 @@ impl Task for Commits {
             base.core.map.begin_commit();
             base.durability.commits.phase = Phase::NextFrame;
             if base.core.is_planted(Mutant::WaiterJoinsLate) {
-                let late = std::mem::take(&mut base.durability.commits.next);
+                let late = std::mem::take(&mut base.durability.commits.next_waiters);
                 base.durability.commits.waiters.extend(late);
             }
         }
         // Nothing is acknowledged that a member left behind may not know before its loss is recorded.
-        if base.durability.members.are_recording() && !base.core.is_planted(Mutant::RecordNotAwaited) {
+        if base.durability.members.is_recording() && !base.core.is_planted(Mutant::RecordNotAwaited) {
             return;
         }
         if base.durability.commits.phase == Phase::Frame(0) {
-            base.frames_durable();
+            base.apply_durable_frames();
             base.durability.commits.phase = Phase::NextFrame;
         }
         if base.durability.commits.phase == Phase::NextFrame {
@@ -212,7 +215,7 @@ impl Durability {
     /// Notes a change that is not durable.
     #[inline]
     pub(crate) fn note_change(&mut self, core: &Core) {
-        self.commits.changed.get_or_insert(core.now);
+        self.commits.oldest_change.get_or_insert(core.now);
     }
 
     /// Requests a commit for which no party waits.
@@ -221,13 +224,13 @@ impl Durability {
     }
 
     pub(crate) fn wait_for_commit(&mut self, waiter: Waiter) {
-        self.commits.next.push(Waiting::new(waiter));
+        self.commits.next_waiters.push(CommitWaiter::new(waiter));
     }
 
     /// Notes that the device lost writes to the extent: the map must durably record this, or the blocks'
     /// other place, before the engine reports the data durable to a waiter.
-    pub(crate) fn note_missed(&mut self, key: ExtentKey, device: DeviceId) {
-        self.commits.missed.note(key, device);
+    pub(crate) fn note_lost_writes(&mut self, key: ExtentKey, device: DeviceId) {
+        self.commits.lost_extents.note(key, device);
     }
 
     /// Whether the waiting parties can be answered without a commit: every write acknowledged before, to any
@@ -237,21 +240,21 @@ impl Durability {
     /// recording members delays every party.
     fn has_nothing_to_commit(&self, core: &Core) -> bool {
         let owes = |(sb, device): (&weir_map::Superblock, &crate::device::Device)| {
-            device.epochs.owes(sb.device).is_some()
+            device.epochs.needed_flush(sb.device).is_some()
         };
         let any_owes = core.map.devices().iter().zip(&core.devices).any(owes);
-        !(self.commits.next.is_empty() || self.commits.requested)
-            && self.commits.beside.is_empty()
+        !(self.commits.next_waiters.is_empty() || self.commits.requested)
+            && self.commits.background_flushes.is_empty()
             && (!any_owes || core.is_planted(Mutant::FlushAnsweredEarly))
-            && core.map.pending() == 0
-            && !core.map.has_uncommitted()
-            && self.commits.pieces.is_empty()
-            && !self.members.are_recording()
+            && core.map.pending_extents() == 0
+            && !core.map.has_uncommitted_changes()
+            && self.commits.waiting_pieces.is_empty()
+            && !self.members.is_recording()
             && core.stopped_changes.is_none()
     }
 
     fn is_stopping(&self, core: &Core) -> bool {
-        core.stopped_changes.is_some() && self.commits.next.is_empty() && !self.commits.requested
+        core.stopped_changes.is_some() && self.commits.next_waiters.is_empty() && !self.commits.requested
     }
 
     /// Handles the end of a device's flush. After a failure the commit continues without that device's
@@ -268,8 +271,8 @@ impl Durability {
         if result.is_ok() {
             core.devices[device.index()].epochs.flush_succeeded(covered);
         }
-        if let Some(at) = self.commits.beside.iter().position(|id| *id == device) {
-            self.commits.beside.swap_remove(at);
+        if let Some(at) = self.commits.background_flushes.iter().position(|id| *id == device) {
+            self.commits.background_flushes.swap_remove(at);
             return self.request_commit();
         }
         if let Phase::Flushing(left) = &mut self.commits.phase {
@@ -280,9 +283,9 @@ impl Durability {
     /// Whether no commit is in progress or needed.
     pub(crate) fn commits_are_settled(&self, core: &Core) -> bool {
         self.commits.phase == Phase::Idle
-            && self.commits.next.is_empty()
-            && self.commits.beside.is_empty()
-            && !core.map.has_uncommitted()
+            && self.commits.next_waiters.is_empty()
+            && self.commits.background_flushes.is_empty()
+            && !core.map.has_uncommitted_changes()
             && !core.devices.iter().any(|d| d.epochs.is_dirty())
     }
 
@@ -303,19 +306,19 @@ impl Durability {
         core.stopped_changes.is_some()
             && requests.active.is_empty()
             && !(self.commits_are_settled(core)
-                && (self.checkpoint_is_settled(core) || self.checkpoint_is_under_way()))
+                && (self.checkpoint_is_settled(core) || self.is_checkpoint_in_progress()))
     }
 
     /// Requests verification of the devices for the parties of this commit, if there are any.
     fn verify_for_waiters(&mut self, core: &mut Core, verification: &mut Verification) {
         if !self.commits.waiters.is_empty() {
-            self.commits.verified = verification.verify_devices(core);
+            self.commits.verification_round = verification.verify_devices(core);
         }
     }
 
     /// Whether the device's measured flush time makes it slow.
     fn is_slow(&self, core: &Core, id: DeviceId) -> bool {
-        core.views.of(id).flush.get().is_some_and(|mean| mean > self.commits.rules.slow)
+        core.views.device(id).flush.get().is_some_and(|mean| mean > self.commits.rules.slow_threshold)
     }
 
     /// Makes the piece retry after the next commit.
@@ -326,38 +329,42 @@ impl Durability {
 }
 
 /// Whether a commit is urgent: a client waits for it, or it frees space.
-fn is_hurried(core: &Core, space: &Space, waiters: &[Waiting]) -> bool {
-    let many = core.map.pending() > PENDING_MAX;
-    !waiters.is_empty() || many || space.state.is_waited_for() || core.stopped_changes.is_some()
+fn is_urgent(core: &Core, space: &Space, waiters: &[CommitWaiter]) -> bool {
+    let many = core.map.pending_extents() > PENDING_MAX;
+    !waiters.is_empty() || many || space.state.has_waiters() || core.stopped_changes.is_some()
 }
 
 impl Base {
     /// Whether all pieces and moves that wait for a commit need a flush that is already in flight.
-    fn all_wait_for_flushes_beside(&self) -> bool {
+    fn awaits_only_background_flushes(&self) -> bool {
         let beside = |key| {
-            self.core.map.needs(key).any(|needs| self.durability.commits.beside.contains(&needs.device))
+            self.core
+                .map
+                .needs(key)
+                .any(|needs| self.durability.commits.background_flushes.contains(&needs.device))
         };
-        !self.durability.commits.beside.is_empty() && self.who_wait_for_commit().all(beside)
+        !self.durability.commits.background_flushes.is_empty()
+            && self.extents_waiting_for_commit().all(beside)
     }
 
     /// Begins a commit: takes its parties and flushes the devices. [`weir_map::Map::begin_commit`] follows
     /// when the flushes have ended.
     fn begin_flushes(&mut self) {
         let commits = &mut self.durability.commits;
-        commits.waiters = std::mem::take(&mut commits.next);
+        commits.waiters = std::mem::take(&mut commits.next_waiters);
         commits.requested = false;
-        commits.changed = None;
-        commits.missed.begin_commit();
+        commits.oldest_change = None;
+        commits.lost_extents.begin_commit();
         let dirty: Vec<DeviceId> = (self.core.map.devices().iter().zip(&self.core.devices))
             .filter(|(_, device)| device.epochs.is_dirty() && !device.is_lost())
             .map(|(sb, _)| sb.device)
             .collect();
         // Verification runs in parallel with the flushes: every waiting party was submitted before.
         self.durability.verify_for_waiters(&mut self.core, &mut self.verification);
-        let hurried = is_hurried(&self.core, &self.space, &self.durability.commits.waiters);
+        let hurried = is_urgent(&self.core, &self.space, &self.durability.commits.waiters);
         let (later, to_flush): (Vec<_>, Vec<_>) =
-            dirty.into_iter().partition(|id| !hurried && self.may_flush_later(*id));
-        if !later.is_empty() && self.core.map.has_uncommitted() {
+            dirty.into_iter().partition(|id| !hurried && self.can_defer_flush(*id));
+        if !later.is_empty() && self.core.map.has_uncommitted_changes() {
             // The changes of devices flushed later need another commit.
             self.durability.note_change(&self.core);
         }
@@ -367,10 +374,10 @@ impl Base {
             .filter(|id| !hurried && self.durability.is_slow(&self.core, *id))
             .collect();
         self.durability.commits.phase = Phase::Flushing(to_flush.len() - beside.len());
-        self.durability.commits.beside.extend(beside);
+        self.durability.commits.background_flushes.extend(beside);
         for id in to_flush {
             let covered = self.core.devices[id.index()].epochs.begin_flush(self.core.now);
-            if self.durability.commits.beside.contains(&id)
+            if self.durability.commits.background_flushes.contains(&id)
                 && self.core.is_planted(Mutant::FlushBesideNotAwaited)
             {
                 self.core.devices[id.index()].epochs.flush_succeeded(covered);
@@ -388,24 +395,26 @@ impl Base {
     /// Whether the flush of a device can be left to a later commit. It can if a flush is already in flight.
     /// It also can if the device is slow, in use by clients and was flushed recently, and no piece or move
     /// waits for the data that the flush makes durable.
-    fn may_flush_later(&self, id: DeviceId) -> bool {
-        if self.durability.commits.beside.contains(&id) {
+    fn can_defer_flush(&self, id: DeviceId) -> bool {
+        if self.durability.commits.background_flushes.contains(&id) {
             return true;
         }
         let device = &self.core.devices[id.index()];
         let may_wait = !device.is_idle(self.core.now)
-            && device.epochs.unflushed_for(self.core.now) < self.durability.commits.rules.patience;
+            && device.epochs.time_since_flush(self.core.now)
+                < self.durability.commits.rules.slow_flush_interval;
         let waits_for_it = |key| self.core.map.needs(key).any(|needs| needs.device == id);
         self.durability.is_slow(&self.core, id)
             && may_wait
-            && !device.epochs.has_many_unflushed()
-            && !self.who_wait_for_commit().any(waits_for_it)
+            && !device.epochs.needs_commit()
+            && !self.extents_waiting_for_commit().any(waits_for_it)
     }
 
     /// Returns the extents of pieces and moves that wait for a commit.
-    fn who_wait_for_commit(&self) -> impl Iterator<Item = ExtentKey> {
-        let pieces = self.durability.commits.pieces.iter().map(|id| self.requests.pieces[id.0 as usize].key);
-        pieces.chain(self.durability.commits.moves.iter().copied())
+    fn extents_waiting_for_commit(&self) -> impl Iterator<Item = ExtentKey> {
+        let pieces =
+            self.durability.commits.waiting_pieces.iter().map(|id| self.requests.pieces[id.0 as usize].key);
+        pieces.chain(self.durability.commits.waiting_moves.iter().copied())
     }
 
     /// Handles a failed flush or durable write of the device. The operating system reports a lost write once:
@@ -415,7 +424,7 @@ impl Base {
         if self.core.is_lost(device) {
             return;
         }
-        self.doubt(device);
+        self.mark_in_doubt(device);
         self.member_failed(device, error);
     }
 
@@ -432,14 +441,14 @@ impl Base {
         // Waiting pieces retry, and fail then.
         self.space.retry_waiting_space(&mut self.requests);
         while let Some(id) = self.space.scratch.next_waiting() {
-            self.requests.go_on(id);
+            self.requests.make_ready(id);
         }
         self.retry_waiting_commit();
     }
 
     /// Writes the next frame, or ends the commit if there is none.
     fn write_frame<M: Memory>(&mut self, memory: &mut M) {
-        if !self.core.map.has_journal_room() {
+        if !self.core.map.has_journal_space() {
             // The commit continues once the checkpoint has freed journal space.
             return self.durability.request_checkpoint();
         }
@@ -451,9 +460,9 @@ impl Base {
                 if self.core.is_planted(Mutant::JournalAfterAcknowledgement) {
                     let waiters = std::mem::take(&mut self.durability.commits.waiters);
                     let (early, rest) =
-                        waiters.into_iter().partition(|w| matches!(w.who, Waiter::Request(_)));
+                        waiters.into_iter().partition(|w| matches!(w.waiter, Waiter::Request(_)));
                     self.durability.commits.waiters = rest;
-                    <Vec<_>>::into_iter(early).for_each(|waiting| self.answer(waiting.who, None));
+                    <Vec<_>>::into_iter(early).for_each(|waiting| self.answer(waiting.waiter, None));
                 }
                 self.durability.commits.phase = Phase::Frame(self.durability.write_to_members(
                     &mut self.core,
@@ -464,7 +473,7 @@ impl Base {
                 ));
             }
             None => {
-                self.frames_durable();
+                self.apply_durable_frames();
                 self.end_commit();
             }
         }
@@ -479,9 +488,9 @@ impl Base {
             *left -= 1;
             let ended = *left == 0;
             let recording =
-                self.durability.members.are_recording() && !self.core.is_planted(Mutant::RecordNotAwaited);
+                self.durability.members.is_recording() && !self.core.is_planted(Mutant::RecordNotAwaited);
             if ended && !self.durability.commits.metadata_failed && !recording {
-                self.frames_durable();
+                self.apply_durable_frames();
                 self.durability.durable_map_changed();
                 self.durability.commits.phase = Phase::NextFrame;
             }
@@ -490,9 +499,9 @@ impl Base {
 
     /// Applies the changes of frames that are durable, quarantines the space they release, and continues the
     /// pieces and moves that wait for this.
-    fn frames_durable(&mut self) {
+    fn apply_durable_frames(&mut self) {
         let mut released = Vec::new();
-        self.core.map.commit_durable(&mut released);
+        self.core.map.finish_commit(&mut released);
         for chunk in released {
             self.quarantine(chunk);
         }
@@ -502,9 +511,9 @@ impl Base {
     /// Continues the pieces and moves that waited for something to become durable, or for the certainty that
     /// it never will.
     fn retry_waiting_commit(&mut self) {
-        self.space.second_places_are_counted();
+        self.space.reset_second_places();
         let waiting = self.durability.commits.take_waiting();
-        waiting.into_iter().for_each(|id| self.requests.go_on(id));
+        waiting.into_iter().for_each(|id| self.requests.make_ready(id));
         self.effects.push(Effect::Committed);
     }
 
@@ -513,22 +522,22 @@ impl Base {
         let waiters = std::mem::take(&mut self.durability.commits.waiters);
         let forgets = self.core.is_planted(Mutant::ClearedNotCommitted);
         let is_pending = |key| !forgets && self.core.map.has_pending(key);
-        let mut missed = self.durability.commits.missed.end_commit(is_pending);
+        let mut missed = self.durability.commits.lost_extents.end_commit(is_pending);
         if self.core.is_planted(Mutant::LossAwaitedOnce) {
-            missed.forget_repeated();
+            missed.clear_repeated();
         }
         let (mut again, mut ended) = (Vec::new(), Vec::new());
         for mut waiting in waiters {
-            let volume = self.volume_of(waiting.who);
+            let volume = self.volume_of(waiting.waiter);
             match waiting.outcome(&missed, volume) {
-                Outcome::Enough => ended.push((waiting.who, None)),
-                Outcome::OneMore => again.push(waiting),
-                Outcome::Failed(device) => {
-                    ended.push((waiting.who, Some(RequestError::FlushFailed(device))));
+                CommitOutcome::Complete => ended.push((waiting.waiter, None)),
+                CommitOutcome::WaitAgain => again.push(waiting),
+                CommitOutcome::Failed(device) => {
+                    ended.push((waiting.waiter, Some(RequestError::FlushFailed(device))));
                 }
             }
         }
-        self.durability.commits.next.splice(0..0, again);
+        self.durability.commits.next_waiters.splice(0..0, again);
         ended.into_iter().for_each(|(who, error)| self.answer(who, error));
         self.space.retry_waiting_space(&mut self.requests);
     }
@@ -548,20 +557,22 @@ impl Base {
                 active.error = active.error.or(error);
                 match active.error {
                     Some(_) => self.reply(id),
-                    None => self.acknowledge(waiter, self.durability.commits.verified),
+                    None => self.acknowledge(waiter, self.durability.commits.verification_round),
                 }
             }
             Waiter::Admin(step) if error.is_some() => self.effects.push(Effect::StepEnded(step, error)),
             Waiter::Resync if error.is_some() => {}
-            Waiter::Admin(_) | Waiter::Resync => self.acknowledge(waiter, self.durability.commits.verified),
+            Waiter::Admin(_) | Waiter::Resync => {
+                self.acknowledge(waiter, self.durability.commits.verification_round);
+            }
         }
     }
 
     pub(crate) fn fail_commit_waiters(&mut self, error: RequestError) {
         let mut waiters = std::mem::take(&mut self.durability.commits.waiters);
-        waiters.append(&mut self.durability.commits.next);
+        waiters.append(&mut self.durability.commits.next_waiters);
         for waiting in waiters {
-            self.answer(waiting.who, Some(error));
+            self.answer(waiting.waiter, Some(error));
         }
     }
 }

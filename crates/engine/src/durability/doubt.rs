@@ -1,6 +1,6 @@
 //! Blocks in doubt: the exact set of blocks whose writes a failed flush or a lost device may have lost.
 //!
-//! For each device the engine records the blocks written since the last flush ([`Unflushed`]), including
+//! For each device the engine records the blocks written since the last flush ([`UnflushedWrite`]), including
 //! those of failed writes, part of which may be on the device. The records are bounded: a large number of
 //! them starts a commit. The operating system reports a lost write once, so a later flush says nothing about
 //! these writes. When a flush fails:
@@ -16,7 +16,7 @@
 
 use crate::Base;
 use crate::core::Core;
-use crate::device::unflushed::{UNFLUSHED_MAX, Unflushed, Wrote};
+use crate::device::unflushed::{UNFLUSHED_MAX, UnflushedWrite, WriteEffect};
 use crate::durability::Durability;
 use crate::ids::{ActiveId, PieceId};
 use crate::notice::Notice;
@@ -24,12 +24,12 @@ use crate::request::Requests;
 use crate::request::active::Answer;
 use crate::request::piece::{Piece, Work};
 use std::collections::BTreeMap;
-use weir_map::{BlockSet, Found};
+use weir_map::{BlockSet, ExtentState};
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Op, RequestError, VolumeId};
 
 /// The blocks in doubt of one extent.
 #[derive(Debug)]
-struct Doubtful {
+struct DoubtfulBlocks {
     device: DeviceId,
     blocks: BlockSet,
 }
@@ -37,9 +37,9 @@ struct Doubtful {
 /// All blocks in doubt, and the volumes that still owe a client an error. Empty in a healthy pool.
 #[derive(Debug, Default)]
 pub(crate) struct Doubt {
-    extents: BTreeMap<ExtentKey, Doubtful>,
+    extents: BTreeMap<ExtentKey, DoubtfulBlocks>,
     /// Volumes whose next FLUSH fails, each with the device that caused it.
-    owed: BTreeMap<VolumeId, DeviceId>,
+    pending_errors: BTreeMap<VolumeId, DeviceId>,
     losses: BTreeMap<VolumeId, Loss>,
 }
 
@@ -61,13 +61,13 @@ impl Doubt {
 
     /// Whether the extent has blocks in doubt.
     #[inline]
-    pub(crate) fn has(&self, key: ExtentKey) -> bool {
+    pub(crate) fn contains(&self, key: ExtentKey) -> bool {
         !self.extents.is_empty() && self.extents.contains_key(&key)
     }
 
     /// Returns the device that lost one of these blocks.
     #[inline]
-    pub(crate) fn about(&self, key: ExtentKey, range: BlockRange) -> Option<DeviceId> {
+    pub(crate) fn losing_device(&self, key: ExtentKey, range: BlockRange) -> Option<DeviceId> {
         if self.extents.is_empty() {
             return None;
         }
@@ -103,25 +103,25 @@ impl Doubt {
     }
 
     /// Makes the volume's next FLUSH fail because of the device.
-    pub(crate) fn owe(&mut self, volume: VolumeId, device: DeviceId) {
-        self.owed.insert(volume, device);
+    pub(crate) fn fail_next_flush(&mut self, volume: VolumeId, device: DeviceId) {
+        self.pending_errors.insert(volume, device);
     }
 
     /// Returns the number of blocks in doubt because of a device.
-    pub(crate) fn blocks(&self, device: DeviceId) -> u64 {
+    pub(crate) fn block_count(&self, device: DeviceId) -> u64 {
         let of_device = self.extents.values().filter(|d| d.device == device);
         of_device.map(|d| u64::from(d.blocks.count())).sum()
     }
 
     /// Forgets a removed volume.
-    pub(crate) fn forget_volume(&mut self, volume: VolumeId) {
+    pub(crate) fn remove_volume(&mut self, volume: VolumeId) {
         self.extents.retain(|key, _| key.volume != volume);
-        self.owed.remove(&volume);
+        self.pending_errors.remove(&volume);
         self.losses.remove(&volume);
     }
 
     fn add(&mut self, device: DeviceId, key: ExtentKey, blocks: BlockSet) {
-        let doubtful = self.extents.entry(key).or_insert(Doubtful { device, blocks: blocks.clone() });
+        let doubtful = self.extents.entry(key).or_insert(DoubtfulBlocks { device, blocks: blocks.clone() });
         doubtful.device = device;
         for block in blocks.iter() {
             doubtful.blocks.insert(BlockRange { first: block, count: 1 });
@@ -132,7 +132,7 @@ impl Doubt {
 impl Durability {
     /// Records a write that completed on `device` and needs a flush to be durable.
     #[inline]
-    pub(crate) fn note_unflushed(&mut self, core: &mut Core, device: DeviceId, unflushed: Unflushed) {
+    pub(crate) fn note_unflushed(&mut self, core: &mut Core, device: DeviceId, unflushed: UnflushedWrite) {
         if core.devices[device.index()].epochs.note_unflushed(unflushed) > UNFLUSHED_MAX {
             self.request_commit();
         }
@@ -149,10 +149,10 @@ impl Durability {
         key: ExtentKey,
         blocks: BlockSet,
     ) {
-        if !blocks.is_empty() && core.map.has_metadata_room() {
+        if !blocks.is_empty() && core.map.has_metadata_space() {
             let mut at = 0;
             while let Some(run) = blocks.next_run(at, core.map.extent().blocks()) {
-                core.map.intend(key, run);
+                core.map.open_intent(key, run);
                 at = run.end();
                 if core.is_planted(Mutant::FirstDoubtfulRunIntended) {
                     break;
@@ -164,24 +164,30 @@ impl Durability {
     }
 
     /// Takes the error that the volume's next FLUSH must return.
-    pub(crate) fn owed(&mut self, volume: VolumeId) -> Option<RequestError> {
-        self.doubt.owed.remove(&volume).map(RequestError::FlushFailed)
+    pub(crate) fn take_pending_error(&mut self, volume: VolumeId) -> Option<RequestError> {
+        self.doubt.pending_errors.remove(&volume).map(RequestError::FlushFailed)
     }
 }
 
 impl Durability {
     /// Fails the requests that claim, or would claim, that blocks in doubt are durable.
-    fn fail_waiting(&mut self, core: &Core, requests: &mut Requests, device: DeviceId, volumes: &[VolumeId]) {
+    fn fail_affected_requests(
+        &mut self,
+        core: &Core,
+        requests: &mut Requests,
+        device: DeviceId,
+        volumes: &[VolumeId],
+    ) {
         let failed: Vec<_> = (requests.active.iter())
             .filter(|(_, a)| volumes.contains(&a.request.volume) && a.answer != Answer::None)
             .filter(|(id, a)| match a.request.op {
                 Op::Flush => !core.is_planted(Mutant::FlushWaitersNotTold),
-                op => op.changes() && self.vouches_for_doubtful(core, requests, ActiveId(*id), &a.request),
+                op => op.changes() && self.claims_doubtful_durable(core, requests, ActiveId(*id), &a.request),
             })
             .map(|(id, a)| (ActiveId(id), a.request.op, a.request.volume))
             .collect();
         for volume in volumes.iter().filter(|_| !core.map.planted().is(Mutant::NextFlushNotFailed)) {
-            self.doubt.owed.insert(*volume, device);
+            self.doubt.pending_errors.insert(*volume, device);
         }
         for volume in volumes {
             let loss = self.doubt.losses.entry(*volume).or_insert(Loss { number: 0, device });
@@ -190,14 +196,14 @@ impl Durability {
         for (id, op, volume) in failed {
             requests.active[id.0].error.get_or_insert(RequestError::FlushFailed(device));
             if op == Op::Flush {
-                self.doubt.owed.remove(&volume);
+                self.doubt.pending_errors.remove(&volume);
             }
         }
     }
 
     /// Whether acknowledging the request would claim that blocks in doubt are durable, or that the next FLUSH
     /// makes them so: the failed flush was requested before.
-    fn vouches_for_doubtful(
+    fn claims_doubtful_durable(
         &self,
         core: &Core,
         requests: &Requests,
@@ -209,7 +215,7 @@ impl Durability {
         let key = |index| ExtentKey { volume: request.volume, index };
         let first = extent.index(request.offset);
         let last = extent.index(weir_model::VolumeOffset(end - 1));
-        let is_durable = core.map_is_durable_when_acknowledged(request.volume, request.fua);
+        let is_durable = core.needs_durable_map(request.volume, request.fua);
         self.doubt.extents.range(key(first)..=key(last)).any(|(key, doubtful)| {
             let start = extent.start(key.index).0;
             let from = request.offset.0.saturating_sub(start) as u32;
@@ -228,14 +234,14 @@ impl Durability {
 
     /// Returns the error for a piece that reads, or needs the old content of, blocks in doubt.
     #[inline]
-    pub(crate) fn doubtful(&self, core: &Core, requests: &Requests, id: PieceId) -> Option<RequestError> {
-        if self.doubt.is_empty() { None } else { self.doubtful_among(core, requests, id) }
+    pub(crate) fn doubt_error(&self, core: &Core, requests: &Requests, id: PieceId) -> Option<RequestError> {
+        if self.doubt.is_empty() { None } else { self.find_doubt_error(core, requests, id) }
     }
 
     #[cold]
-    fn doubtful_among(&self, core: &Core, requests: &Requests, id: PieceId) -> Option<RequestError> {
+    fn find_doubt_error(&self, core: &Core, requests: &Requests, id: PieceId) -> Option<RequestError> {
         let piece = &requests.pieces[id.0 as usize];
-        let about = |range| self.doubt.about(piece.key, range);
+        let about = |range| self.doubt.losing_device(piece.key, range);
         let device = match piece.work {
             Work::Read => about(piece.range),
             Work::Write { .. } => {
@@ -255,32 +261,36 @@ impl Durability {
 
 /// Restarts the reads in flight on the device: they may return data older than the lost writes. The restarted
 /// read finds the blocks in doubt, or elsewhere.
-fn read_anew(core: &Core, requests: &mut Requests, device: DeviceId) {
+fn restart_reads(core: &Core, requests: &mut Requests, device: DeviceId) {
     let reads = core.commands.iter().filter(|flight| flight.device == device && flight.kind.is_read());
     for piece in reads.filter_map(|flight| flight.purpose.piece()) {
-        requests.pieces[piece.0 as usize].begin_again(None);
+        requests.pieces[piece.0 as usize].restart(None);
     }
 }
 
 /// Returns the blocks of writes in flight to the device: no later flush reports what these writes left there.
-fn being_written(core: &Core, requests: &Requests, device: DeviceId) -> impl Iterator<Item = Unflushed> {
+fn writes_in_flight(
+    core: &Core,
+    requests: &Requests,
+    device: DeviceId,
+) -> impl Iterator<Item = UnflushedWrite> {
     let flights = core.commands.iter().filter(move |f| f.device == device);
     flights.filter_map(|flight| {
         let id = flight.purpose.written()?;
         let Piece { key, range, .. } = requests.pieces[id.0 as usize];
-        Some(Unflushed::data(key, range))
+        Some(UnflushedWrite::volatile(key, range))
     })
 }
 
 /// Collects, per extent, the blocks whose writes may be lost.
-fn blocks_of(core: &Core, unflushed: &[Unflushed]) -> BTreeMap<ExtentKey, BlockSet> {
+fn blocks_by_extent(core: &Core, unflushed: &[UnflushedWrite]) -> BTreeMap<ExtentKey, BlockSet> {
     let none = || BlockSet::none(core.map.extent().blocks());
     let mut written = BTreeMap::new();
-    for Unflushed { key, range, wrote } in unflushed {
+    for UnflushedWrite { key, range, effect: wrote } in unflushed {
         let blocks = written.entry(*key).or_insert_with(none);
         match wrote {
-            Wrote::Data => blocks.insert(*range),
-            Wrote::Durable => blocks.remove(*range),
+            WriteEffect::Volatile => blocks.insert(*range),
+            WriteEffect::Durable => blocks.remove(*range),
         }
     }
     written
@@ -295,13 +305,13 @@ fn note_copies(core: &mut Core, device: DeviceId, written: &BTreeMap<ExtentKey, 
             if i < device.index() && core.map.planted().is(Mutant::CopiesNotedOnLaterDevices) {
                 continue;
             }
-            let unsure = core.map.unsure(*key, DeviceId(i as u8), other.epochs.flushed());
+            let unsure = core.map.withdrawable_blocks(*key, DeviceId(i as u8), other.epochs.flushed());
             let Some((mut blocks, epoch)) = unsure else { continue };
             blocks.intersect(written);
             let mut at = 0;
             while let Some(range) = blocks.next_run(at, end) {
                 at = range.end();
-                other.epochs.note_earlier(Unflushed::data(*key, range), epoch);
+                other.epochs.note_earlier_write(UnflushedWrite::volatile(*key, range), epoch);
             }
         }
     }
@@ -319,7 +329,7 @@ fn lost_blocks(
         let (mut doubtful, mut elsewhere) = (none(), none());
         let found = core.map.find(*key);
         for block in blocks.iter() {
-            let (here, there) = holders(core, &found, block, device);
+            let (here, there) = valid_here_and_elsewhere(core, &found, block, device);
             let one = BlockRange { first: block, count: 1 };
             match (here, there) {
                 (true, false) => doubtful.insert(one),
@@ -336,11 +346,16 @@ fn lost_blocks(
 }
 
 /// Whether the block is valid on the device, and whether it is on another one that is not lost.
-fn holders(core: &Core, found: &Found<'_>, block: u16, device: DeviceId) -> (bool, bool) {
+fn valid_here_and_elsewhere(
+    core: &Core,
+    found: &ExtentState<'_>,
+    block: u16,
+    device: DeviceId,
+) -> (bool, bool) {
     match found {
-        Found::Empty => (false, false),
-        Found::Direct(whole) => (whole.device == device, whole.device != device),
-        Found::Record(record) => {
+        ExtentState::Empty => (false, false),
+        ExtentState::Direct(whole) => (whole.device == device, whole.device != device),
+        ExtentState::Record(record) => {
             let holding = record.places.iter().filter(|p| p.valid.contains(block));
             holding.fold((false, false), |(here, there), place| match place.device() {
                 d if d == device => (true, there),
@@ -356,61 +371,61 @@ fn review_writes(core: &mut Core, requests: &mut Requests, key: ExtentKey) {
     let skipped = core.is_planted(Mutant::WritesInFlightNotReviewed);
     for (_, piece) in requests.pieces.iter_mut().filter(|(_, p)| p.key == key && !skipped) {
         if let Some(writing) = piece.writing() {
-            writing.target.changes = true;
+            writing.target.makes_valid = true;
         }
     }
-    if !requests.locks.tidy_later(key) {
-        core.map.give_back(key);
+    if !requests.locks.request_tidying(key) {
+        core.map.release_empty_places(key);
     }
 }
 
 impl Base {
     /// Handles a failed flush or durable write of the device, or its loss: the blocks written there since its
     /// last successful flush are in doubt, and so are those being written.
-    pub(crate) fn doubt(&mut self, device: DeviceId) {
+    pub(crate) fn mark_in_doubt(&mut self, device: DeviceId) {
         self.fail_flushes(device);
-        let mut unflushed = self.core.devices[device.index()].doubt();
+        let mut unflushed = self.core.devices[device.index()].flush_failed();
         if !self.core.is_planted(Mutant::WritesInFlightNotDoubted) {
-            unflushed.extend(being_written(&self.core, &self.requests, device));
+            unflushed.extend(writes_in_flight(&self.core, &self.requests, device));
         }
         self.fail_writes(device);
-        let written = blocks_of(&self.core, &unflushed);
+        let written = blocks_by_extent(&self.core, &unflushed);
         note_copies(&mut self.core, device, &written);
         // A later write elsewhere, or a clear, covers the lost data only once it is durable too.
         let skipped = self.core.is_planted(Mutant::CoveringWriteNotAwaited);
         let written_here = written.iter().filter(|(_, blocks)| !blocks.is_empty() && !skipped);
-        written_here.for_each(|(key, _)| self.durability.note_missed(*key, device));
+        written_here.for_each(|(key, _)| self.durability.note_lost_writes(*key, device));
         let lost = lost_blocks(&self.core, device, &written);
         let flushed = self.core.devices[device.index()].epochs.flushed();
         let all = BlockRange { first: 0, count: self.core.map.extent().blocks() };
         for key in self.core.map.withdraw(device, flushed) {
             if !self.core.is_planted(Mutant::CacheKeepsDoubtful) {
-                self.cache.forget(key, all);
+                self.cache.invalidate(key, all);
             }
             review_writes(&mut self.core, &mut self.requests, key);
             // Data moved off the device may be recorded only in a later change, which may need another flush.
-            self.durability.note_missed(key, device);
+            self.durability.note_lost_writes(key, device);
             if self.core.is_mirrored(key) && !self.core.is_planted(Mutant::WithdrawnCopyNotNoted) {
                 // The withdrawal may have undone recently made second copies, which no list of writes
                 // contains.
-                self.durability.lacking.note(&self.core, key);
+                self.durability.missing_copies.note(&self.core, key);
             }
         }
         let skipped = self.core.is_planted(Mutant::PendingNotDistrusted);
         for (key, blocks) in written.iter().filter(|_| !skipped) {
             // Pending changes before the visible state may claim that the device and another one have the
             // same data.
-            self.core.map.doubt_pending(*key, device, blocks);
+            self.core.map.invalidate_doubtful_pending(*key, device, blocks);
         }
         let mut blocks = 0;
         let mut volumes = Vec::new();
         for (key, (doubtful, elsewhere)) in lost {
             if !self.core.is_planted(Mutant::CacheKeepsDoubtful) {
-                self.cache.forget(key, all);
+                self.cache.invalidate(key, all);
             }
             if !elsewhere.is_empty() {
-                self.core.map.doubt(key, device, &elsewhere);
-                self.durability.lacking.note(&self.core, key);
+                self.core.map.invalidate_doubtful(key, device, &elsewhere);
+                self.durability.missing_copies.note(&self.core, key);
                 review_writes(&mut self.core, &mut self.requests, key);
             }
             if doubtful.is_empty() {
@@ -423,21 +438,21 @@ impl Base {
             self.durability.put_in_doubt(&mut self.core, device, key, doubtful);
         }
         if !self.core.is_planted(Mutant::ReadNotRepeatedAfterLoss) {
-            read_anew(&self.core, &mut self.requests, device);
+            restart_reads(&self.core, &mut self.requests, device);
         }
-        self.durability.fail_waiting(&self.core, &mut self.requests, device, &volumes);
+        self.durability.fail_affected_requests(&self.core, &mut self.requests, device, &volumes);
         self.durability.note_change(&self.core);
-        self.core.notices.push(Notice::Doubt { device, blocks });
+        self.core.notices.push(Notice::WritesInDoubt { device, blocks });
     }
 
     /// Fails the flushes that wait for a flush or durable write of the device which failed. They are queued,
     /// and `run_ready` ends each with an error.
     pub(crate) fn fail_flushes(&mut self, device: DeviceId) {
-        let deferred: Vec<_> = self.core.devices[device.index()].promises.take_deferred().collect();
+        let deferred: Vec<_> = self.core.devices[device.index()].durability_order.take_deferred().collect();
         for flush in deferred {
             if let Some(piece) = flush.purpose.written() {
                 // This flush is the second step of a durable write.
-                self.durability.note_unfinished(&mut self.core, &self.requests, piece, device);
+                self.durability.note_failed_write(&mut self.core, &self.requests, piece, device);
             }
             self.core.abandoned.refuse(flush);
         }

@@ -21,9 +21,9 @@ use weir_map::Needs;
 use weir_model::{BlockRange, ExtentKey, Memory, Mutant, Nanos};
 
 /// The time without writes after which an extent's intent is closed.
-const IDLE: Nanos = Nanos::secs(2);
+const IDLE_TIME: Nanos = Nanos::secs(2);
 /// The interval at which idle intents are looked for.
-const LOOK_EVERY: Nanos = Nanos::secs(1);
+const CHECK_INTERVAL: Nanos = Nanos::secs(1);
 /// The number of open intents above which the least recently used are closed at once. With extents of 128 KiB
 /// this bounds the copying after a power loss to 128 MiB.
 const OPEN_MAX: usize = 1024;
@@ -32,12 +32,12 @@ const OPEN_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
     open: BTreeMap<ExtentKey, Nanos>,
-    next_look: Nanos,
+    next_check: Nanos,
 }
 
 impl Intents {
     /// Whether no intent is open.
-    pub(crate) fn are_closed(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 }
@@ -47,8 +47,8 @@ impl Task for Intents {
 
     /// Returns when to look for idle intents.
     fn due(base: &Base) -> Option<Nanos> {
-        let looks = !base.durability.intents.are_closed() && !base.durability.commits.metadata_failed;
-        looks.then_some(base.durability.intents.next_look)
+        let looks = !base.durability.intents.is_empty() && !base.durability.commits.metadata_failed;
+        looks.then_some(base.durability.intents.next_check)
     }
 
     fn run<M: Memory>(base: &mut Base, _: &mut M) {
@@ -56,7 +56,7 @@ impl Task for Intents {
     }
 
     fn is_idle(base: &Base) -> bool {
-        base.durability.commits.metadata_failed || base.durability.intents.are_closed()
+        base.durability.commits.metadata_failed || base.durability.intents.is_empty()
     }
 }
 
@@ -64,16 +64,16 @@ impl Durability {
     /// Opens the intent: the extent's copies may differ from now on.
     pub(crate) fn open_intent(&mut self, core: &mut Core, key: ExtentKey) {
         if self.intents.open.is_empty() {
-            self.intents.next_look = core.now + LOOK_EVERY;
+            self.intents.next_check = core.now + CHECK_INTERVAL;
         }
         self.intents.open.insert(key, core.now);
         let all = BlockRange { first: 0, count: core.map.extent().blocks() };
-        core.map.intend(key, all);
+        core.map.open_intent(key, all);
         self.note_change(core);
     }
 
     /// Notes a write to the extent.
-    pub(crate) fn use_intent(&mut self, core: &Core, key: ExtentKey) {
+    pub(crate) fn touch_intent(&mut self, core: &Core, key: ExtentKey) {
         if let Some(used) = self.intents.open.get_mut(&key) {
             *used = core.now;
         }
@@ -83,10 +83,10 @@ impl Durability {
     /// have been flushed.
     fn close_intent(&mut self, core: &mut Core, key: ExtentKey) {
         let Some(record) = lookup::record(&core.map, key) else { return };
-        let owed =
-            lookup::wholes(&record).filter_map(|w| core.devices[w.device.index()].epochs.owes(w.device));
+        let owed = lookup::whole_places(&record)
+            .filter_map(|w| core.devices[w.device.index()].epochs.needed_flush(w.device));
         let owed: SmallVec<[Needs; 2]> = owed.collect();
-        if owed.len() > 2 || self.doubt.has(key) {
+        if owed.len() > 2 || self.doubt.contains(key) {
             // A version waits for two devices at most, and none of the blocks in doubt is known to be
             // durable. The next opening settles them.
             return;
@@ -96,7 +96,7 @@ impl Durability {
             needs = [None; 2];
         }
         let all = BlockRange { first: 0, count: core.map.extent().blocks() };
-        core.map.settled(key, all, needs);
+        core.map.close_intent(key, all, needs);
         self.note_change(core);
     }
 }
@@ -105,7 +105,7 @@ impl Durability {
     /// Closes the intents of extents that are no longer written: after a while, if there are too many, and
     /// when the engine stops.
     pub(crate) fn close_intents(&mut self, core: &mut Core, requests: &Requests) {
-        let Intents { open, next_look } = &self.intents;
+        let Intents { open, next_check: next_look } = &self.intents;
         if open.is_empty() || self.commits.metadata_failed {
             return;
         }
@@ -114,7 +114,7 @@ impl Durability {
         if !stopping && !many && *next_look > core.now {
             return;
         }
-        let idle = |used: Nanos| stopping || many || used + IDLE <= core.now;
+        let idle = |used: Nanos| stopping || many || used + IDLE_TIME <= core.now;
         let mut idle: Vec<_> =
             open.iter().filter(|(_, used)| idle(**used)).map(|(k, used)| (*used, *k)).collect();
         if many && !stopping {
@@ -122,9 +122,9 @@ impl Durability {
             idle.sort_unstable();
             idle.truncate(OPEN_MAX / 2);
         }
-        self.intents.next_look = core.now + LOOK_EVERY;
+        self.intents.next_check = core.now + CHECK_INTERVAL;
         for (_, key) in idle {
-            if !requests.locks.is_taken(key) || core.is_planted(Mutant::IntentClosedUnderWrites) {
+            if !requests.locks.is_in_use(key) || core.is_planted(Mutant::IntentClosedUnderWrites) {
                 self.intents.open.remove(&key);
                 self.close_intent(core, key);
             }

@@ -32,11 +32,11 @@ struct Member {
 pub(crate) struct Members {
     list: SmallVec<[Member; 2]>,
     /// The superblocks still to be written, in order.
-    to_record: VecDeque<(DeviceId, DeviceOffset)>,
+    pending_superblocks: VecDeque<(DeviceId, DeviceOffset)>,
     /// The buffer of the superblock being written.
-    writing: Option<Buffer>,
+    superblock_buffer: Option<Buffer>,
     /// The check that the superblock in a device's last page waits for.
-    checked: Option<(DeviceId, Round)>,
+    awaited_check: Option<(DeviceId, Round)>,
 }
 
 impl Members {
@@ -50,8 +50,8 @@ impl Members {
     }
 
     /// Whether the superblocks do not yet durably record which member was left behind.
-    pub(crate) fn are_recording(&self) -> bool {
-        self.writing.is_some() || !self.to_record.is_empty()
+    pub(crate) fn is_recording(&self) -> bool {
+        self.superblock_buffer.is_some() || !self.pending_superblocks.is_empty()
     }
 
     /// Returns the maximum length of a run of checkpoint pages.
@@ -65,14 +65,14 @@ impl Task for Members {
 
     /// Whether a superblock could be written now.
     fn can_run(base: &Base) -> bool {
-        base.durability.members.writing.is_none()
-            && !base.durability.members.to_record.is_empty()
+        base.durability.members.superblock_buffer.is_none()
+            && !base.durability.members.pending_superblocks.is_empty()
             && base.space.scratch.has_blocks()
             && base.durability.may_record(&base.verification)
             && base
                 .durability
                 .members
-                .checked
+                .awaited_check
                 .is_none_or(|(device, round)| base.verification.is_checked(device, round))
     }
 
@@ -82,7 +82,7 @@ impl Task for Members {
 
     fn is_idle(base: &Base) -> bool {
         let may_be_left = base.durability.commits.metadata_failed && !base.verification.any_damaged();
-        may_be_left || !base.durability.members.are_recording()
+        may_be_left || !base.durability.members.is_recording()
     }
 }
 
@@ -142,8 +142,8 @@ impl Durability {
         };
         let mut copies: Vec<_> = copies.collect();
         copies.sort_by_key(|(device, at)| (order(*device), *at));
-        self.members.to_record = copies.into();
-        self.members.checked = None;
+        self.members.pending_superblocks = copies.into();
+        self.members.awaited_check = None;
     }
 
     /// Whether superblocks are written: once the last member has failed, only to record damaged devices.
@@ -153,7 +153,7 @@ impl Durability {
 
     /// Whether superblocks do not yet record that a device was damaged.
     pub(crate) fn is_recording_damage(&self, verification: &Verification) -> bool {
-        verification.any_damaged() && self.members.are_recording()
+        verification.any_damaged() && self.members.is_recording()
     }
 
     /// Whether the superblock in the device's last page may be written: only after a check that began for
@@ -164,11 +164,11 @@ impl Durability {
         verification: &mut Verification,
         device: DeviceId,
     ) -> bool {
-        let wanted = match self.members.checked {
+        let wanted = match self.members.awaited_check {
             Some((checked, round)) if checked == device => Some(round),
             _ => verification.check_device(core, device),
         };
-        self.members.checked = wanted.map(|round| (device, round));
+        self.members.awaited_check = wanted.map(|round| (device, round));
         wanted.is_none_or(|round| verification.is_checked(device, round))
     }
 
@@ -181,20 +181,20 @@ impl Durability {
         space: &mut Space,
         memory: &mut M,
     ) {
-        if self.members.writing.is_some() || !self.may_record(verification) {
+        if self.members.superblock_buffer.is_some() || !self.may_record(verification) {
             return;
         }
-        let Some(&(device, at)) = self.members.to_record.front() else { return };
+        let Some(&(device, at)) = self.members.pending_superblocks.front() else { return };
         if at != DeviceOffset(0) && !self.may_record_last_page(core, verification, device) {
             return;
         }
         // If all scratch blocks are in use, pieces in flight will return some.
-        let Some([Some(buffer), _]) = space.scratch.blocks(1) else { return };
-        self.members.to_record.pop_front();
-        self.members.checked = None;
+        let Some([Some(buffer), _]) = space.scratch.take_blocks(1) else { return };
+        self.members.pending_superblocks.pop_front();
+        self.members.awaited_check = None;
         let page = core.map.devices()[device.index()].encode();
         memory.bytes_mut(buffer).copy_from_slice(&page[..]);
-        self.members.writing = Some(buffer);
+        self.members.superblock_buffer = Some(buffer);
         let kind = IoKind::Write { fua: core.devices[device.index()].settings.volatile_cache };
         core.launch(NewIo { device, kind, at, buffer }, Purpose::Metadata(MetadataIo::Superblock));
     }
@@ -238,13 +238,13 @@ impl Base {
     }
 
     fn superblock_ended<M: Memory>(&mut self, device: DeviceId, result: Result<(), IoError>, memory: &mut M) {
-        if let Some(buffer) = self.durability.members.writing.take() {
+        if let Some(buffer) = self.durability.members.superblock_buffer.take() {
             self.put_back_block(buffer);
         }
         if let Err(error) = result {
             // A device without metadata that cannot take the record is lost itself; it can mislead nobody who
             // does not accept a rollback.
-            self.durability.members.to_record.retain(|(d, _)| *d != device);
+            self.durability.members.pending_superblocks.retain(|(d, _)| *d != device);
             self.member_failed(device, error);
         }
         self.durability.write_superblock(&mut self.core, &mut self.verification, &mut self.space, memory);

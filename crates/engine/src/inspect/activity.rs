@@ -105,11 +105,11 @@ impl Engine {
             Activity::CheckpointRoot => in_flight(|p| matches!(p, Purpose::Metadata(MetadataIo::Root))),
             Activity::Removal => self.admin.is_removing(),
             Activity::SpaceQuarantined => {
-                self.data.base.core.devices.iter().any(|device| device.quarantined.any())
+                self.data.base.core.devices.iter().any(|device| device.quarantined.has_chunks())
             }
-            Activity::WaitingForSpace => self.data.base.space.state.is_waited_for(),
+            Activity::WaitingForSpace => self.data.base.space.state.has_waiters(),
             Activity::Moving => in_flight(|p| matches!(p, Purpose::Mover(_))),
-            Activity::IntentOpen => !self.data.base.durability.intents.are_closed(),
+            Activity::IntentOpen => !self.data.base.durability.intents.is_empty(),
             Activity::Degraded => {
                 self.data.base.core.map.is_mirrored() && self.data.base.core.map.members().len() < 2
             }

@@ -10,11 +10,11 @@ use weir_model::{
     BLOCK, BlockRange, Bytes, DeviceOffset, ErrorKind, ExtentKey, Nanos, PlaceId, PlaceKind, Rng, Seed,
     VolumeOffset,
 };
-use weir_policy::placement::{Moment, Places, Question, Reasons};
+use weir_policy::placement::{Places, PolicyContext, Question, Reasons};
 
 /// The location of a block, its age and the reasons for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explained {
+pub struct BlockExplanation {
     /// The offset of the block in its volume.
     pub block: VolumeOffset,
     /// The offset of its extent.
@@ -54,7 +54,7 @@ pub enum ExplainError {
     NoVolume(String),
     /// The offset is beyond the end of the volume.
     #[error("offset {at} is beyond the end of volume {volume:?}; choose an offset below its size, {size}")]
-    Beyond {
+    OutOfRange {
         /// The offset.
         at: Bytes,
         /// The volume.
@@ -84,7 +84,7 @@ impl Counts {
             let whole = weir_map::Whole { device: id.device, extent: slot.extent };
             core.map.address(whole, u32::from(slot.block) * BLOCK as u32)
         });
-        ExplainedPlace { id, at, blocks, age: self.since.age(key, id, core.now) }
+        ExplainedPlace { id, at, blocks, age: self.place_ages.age(key, id, core.now) }
     }
 }
 
@@ -93,13 +93,13 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the volume does not exist, or is shorter.
-    pub fn explain(&self, volume: &str, at: VolumeOffset) -> Result<Explained, ExplainError> {
+    pub fn explain(&self, volume: &str, at: VolumeOffset) -> Result<BlockExplanation, ExplainError> {
         let catalogue = self.data.base.core.map.catalogue();
         let found =
             catalogue.by_name(volume).and_then(|id| Some((id, self.data.base.core.map.volume(id)?.size)));
         let (id, size) = found.ok_or_else(|| ExplainError::NoVolume(volume.to_owned()))?;
         if at.0 >= size.0 {
-            return Err(ExplainError::Beyond { at: Bytes(at.0), volume: volume.to_owned(), size });
+            return Err(ExplainError::OutOfRange { at: Bytes(at.0), volume: volume.to_owned(), size });
         }
         let extent = self.data.base.core.map.extent();
         let key = ExtentKey { volume: id, index: extent.index(at) };
@@ -109,7 +109,7 @@ impl Engine {
         let places = record.iter().flat_map(|record| &record.places);
         let place_views = record.as_ref().map_or(Places::NONE, |record| places_of(record, one));
         let (policy, reasons) = self.reasons(key, number, place_views);
-        Ok(Explained {
+        Ok(BlockExplanation {
             block: VolumeOffset(at.0 / BLOCK * BLOCK),
             extent: extent.start(key.index),
             extent_size: extent.bytes(),
@@ -117,7 +117,7 @@ impl Engine {
             places: places
                 .map(|place| self.data.base.counts.explain_place(&self.data.base.core, key, place, number))
                 .collect(),
-            in_doubt: self.data.base.durability.doubt.about(key, one).is_some(),
+            in_doubt: self.data.base.durability.doubt.losing_device(key, one).is_some(),
             policy,
             reasons,
         })
@@ -125,11 +125,11 @@ impl Engine {
 
     /// Returns the policy of an extent's volume, and its reasons.
     fn reasons(&self, key: ExtentKey, block: u16, places: Places) -> (&'static str, Reasons) {
-        let which = self.data.base.host.policies.of(key.volume);
-        let policy = &self.data.base.host.policies.all[which.0].policy;
+        let policy_index = self.data.base.host.policies.index_of(key.volume);
+        let policy = &self.data.base.host.policies.all[policy_index.0].policy;
         let names: Vec<_> =
             self.data.base.core.map.devices().iter().map(|sb| sb.device_name.clone()).collect();
-        let moment = Moment {
+        let moment = PolicyContext {
             now: self.data.base.core.now,
             devices: &self
                 .data
@@ -139,7 +139,7 @@ impl Engine {
                 .filled_in(&self.data.base.core.map, &self.data.base.core.devices),
             measured: self.data.base.core.views.measured(),
             extent: self.data.base.core.map.extent(),
-            map: &self.data.base.whereabouts(which),
+            map: &self.data.base.whereabouts(policy_index),
             random: &mut Rng::new(Seed(0)),
             actions: &mut Vec::new(),
             actions_max: 0,

@@ -4,19 +4,19 @@ use crate::Engine;
 use crate::StoppedChanges;
 use crate::admin::VolumeInfo;
 use crate::cache::CacheStatus;
-use crate::counts::written::Written;
+use crate::counts::written::BytesWritten;
 use crate::device::Availability;
 use crate::device::ErrorCounts;
 use crate::device::measure::{Load, ResponsesBySize};
 use crate::device::pacing::MoverShare;
 use crate::mover::MoverStatus;
-use crate::notice::LostWhy;
+use crate::notice::LossReason;
 use crate::policy::harm::MovesStatus;
+use crate::policy::index::PolicyIndex;
 use crate::policy::rounds::Remark;
-use crate::policy::which::Which;
 use crate::space::SpaceStatus;
 use crate::space::extra::Spread;
-use weir_map::{Found, MapMemory, MapRoom};
+use weir_map::{ExtentState, MapMemory, MapSpace};
 use weir_model::{BLOCK, BlockRange, Bytes, DeviceClass, DeviceId, ExtentKey, Nanos, VolumeId, VolumeOffset};
 
 /// Whether a device is in use.
@@ -27,9 +27,9 @@ pub enum DeviceState {
     /// The device gets no more commands until the pool is opened again.
     Lost {
         /// The reason.
-        why: LostWhy,
+        reason: LossReason,
         /// The time since the loss.
-        for_: Nanos,
+        duration: Nanos,
     },
 }
 
@@ -98,11 +98,11 @@ pub struct PoolStatus {
     /// The memory of the map.
     pub memory: MapMemory,
     /// The use of the metadata area.
-    pub metadata: MapRoom,
+    pub metadata: MapSpace,
     /// The use of space.
     pub space: SpaceStatus,
     /// The bytes written since the start.
-    pub written: Written,
+    pub written: BytesWritten,
     /// The placement of extents on the devices.
     pub spread: Spread,
     /// The mover's counters.
@@ -123,7 +123,7 @@ pub struct PoolStatus {
 
 /// A run of a volume's bytes of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct BlockStatus {
     /// The length.
     pub len: Bytes,
     /// The kind.
@@ -162,8 +162,8 @@ impl Engine {
                 releasing: Bytes(releasing * extent.0),
                 reads: device.load.completed(false),
                 writes: device.load.completed(true),
-                read_response: self.data.base.core.views.of(sb.device).reads.response.get(),
-                write_response: self.data.base.core.views.of(sb.device).writes.response.get(),
+                read_response: self.data.base.core.views.device(sb.device).reads.response.get(),
+                write_response: self.data.base.core.views.device(sb.device).writes.response.get(),
                 idle_response: device.idle.response,
                 flushes: device.load.flushes(),
                 errors: device.errors,
@@ -173,12 +173,12 @@ impl Engine {
                 responses: device.load.responses(),
                 state: match device.state {
                     Availability::InUse => DeviceState::InUse,
-                    Availability::Lost { why, since } => {
-                        DeviceState::Lost { why, for_: self.data.base.core.now.since(since) }
+                    Availability::Lost { reason: why, since } => {
+                        DeviceState::Lost { reason: why, duration: self.data.base.core.now.since(since) }
                     }
                 },
                 removed: self.data.base.verification.is_removed(sb.device),
-                doubtful: self.data.base.durability.doubt.blocks(sb.device),
+                doubtful: self.data.base.durability.doubt.block_count(sb.device),
                 metadata: map.members().contains(&sb.device),
             }
         };
@@ -189,13 +189,13 @@ impl Engine {
             devices: map.devices().iter().map(device).collect(),
             volumes: self.volumes().collect(),
             memory: map.memory(),
-            metadata: map.room(),
+            metadata: map.metadata_space(),
             space: self.data.base.space_status(),
             written: self.data.base.counts.written,
             spread: self.data.base.space.spread(&self.data.base.core, &self.data.base.host),
             mover: self.mover_status(),
             cache: self.data.base.cache.status(),
-            moves: self.data.base.host.moves_status(&self.data.base.core, Which(0)),
+            moves: self.data.base.host.moves_status(&self.data.base.core, PolicyIndex(0)),
             remarks: self.data.base.remarks().collect(),
             requests: self.data.base.requests.active.len(),
             unreachable: self.background.unreachable.found(),
@@ -213,7 +213,7 @@ impl Engine {
         offset: VolumeOffset,
         len: Bytes,
         most: usize,
-        out: &mut Vec<Status>,
+        out: &mut Vec<BlockStatus>,
     ) {
         let Some(size) = self.data.base.core.map.volume(volume).map(|v| v.size.0) else { return };
         let end = offset.0.saturating_add(len.0).min(size);
@@ -223,7 +223,7 @@ impl Engine {
             match out[first..].last_mut() {
                 Some(last) if last.kind == kind => last.len += Bytes(len),
                 _ if full => return false,
-                _ => out.push(Status { len: Bytes(len), kind }),
+                _ => out.push(BlockStatus { len: Bytes(len), kind }),
             }
             true
         };
@@ -236,20 +236,22 @@ impl Engine {
             let key = ExtentKey { volume, index: extent.index(VolumeOffset(at)) };
             let extent_end = extent.start(weir_model::ExtentIndex(key.index.0 + 1)).0.min(end);
             let (run_end, kind) = match self.data.base.core.map.find(key) {
-                Found::Empty if !self.data.base.durability.doubt.has(key) => {
+                ExtentState::Empty if !self.data.base.durability.doubt.contains(key) => {
                     (self.data.base.next_used(key).0.min(end), RunKind::Hole)
                 }
-                Found::Direct(_) => (extent_end, RunKind::Data),
+                ExtentState::Direct(_) => (extent_end, RunKind::Data),
                 found => {
                     let first = (u64::from(extent.within(VolumeOffset(at))) / BLOCK) as u16;
                     // A block in doubt is no hole: a client that took it for zeros would not notice the loss.
-                    let data_at =
-                        |b| found.holds(b) || self.data.base.durability.doubt.about(key, one(b)).is_some();
+                    let data_at = |b| {
+                        found.has_block(b)
+                            || self.data.base.durability.doubt.losing_device(key, single_block(b)).is_some()
+                    };
                     let data = data_at(first);
                     let blocks = extent.blocks();
                     let past = (first..blocks).find(|b| data_at(*b) != data).unwrap_or(blocks);
                     let run_end = extent.start(key.index).0 + u64::from(past) * BLOCK;
-                    let keeps = matches!(&found, Found::Record(record) if record.keep);
+                    let keeps = matches!(&found, ExtentState::Record(record) if record.space_reserved);
                     let kind = match (data, keeps) {
                         (true, _) => RunKind::Data,
                         (false, true) => RunKind::Zeros,
@@ -266,6 +268,6 @@ impl Engine {
     }
 }
 
-const fn one(block: u16) -> BlockRange {
+const fn single_block(block: u16) -> BlockRange {
     BlockRange { first: block, count: 1 }
 }

@@ -13,7 +13,7 @@ use weir_model::{Io, IoKind, Mutant};
 const LEN_MAX: u32 = 1 << 20;
 /// The number of waiting commands examined for the next part: requests to several devices, or of several
 /// clients, alternate in the queue.
-const LOOKS: usize = 8;
+const CANDIDATES_MAX: usize = 8;
 
 /// Whether a command may be joined with others.
 pub(crate) fn may_join(flight: &Flight) -> bool {
@@ -54,6 +54,6 @@ impl Commands {
                 && io.buffer.len + next.buffer.len <= LEN_MAX
                 && self.get(next.id).is_some_and(may_join)
         };
-        self.queue.iter().take(LOOKS).position(continues)
+        self.queue.iter().take(CANDIDATES_MAX).position(continues)
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Commands {
     /// Joined commands in flight, by the id of their first part.
     pub(super) joined: FxHashMap<IoId, Parts>,
     /// Whether several queued commands may belong to one request; otherwise joining is not attempted.
-    hopeful: bool,
+    joinable: bool,
     pub(super) planted: Planted,
 }
 
@@ -27,7 +27,7 @@ impl Commands {
     /// Creates an empty table.
     pub(crate) fn new(planted: Planted) -> Self {
         let (flights, queue, joined) = (Slab::new(), VecDeque::new(), FxHashMap::default());
-        Self { flights, queue, joined, hopeful: false, planted }
+        Self { flights, queue, joined, joinable: false, planted }
     }
 
     /// Queues a command.
@@ -43,18 +43,18 @@ impl Commands {
 
     /// Enables joining: a request over several extents is about to begin.
     pub(crate) fn expect_parts(&mut self) {
-        self.hopeful = true;
+        self.joinable = true;
     }
 
     /// Returns the next command for a device, joined with the waiting ones that continue it.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Io> {
         let io = self.queue.pop_front()?;
-        if !self.hopeful {
+        if !self.joinable {
             return Some(io);
         }
         if self.queue.is_empty() {
-            self.hopeful = false;
+            self.joinable = false;
             return Some(io);
         }
         Some(self.join(io))
@@ -92,12 +92,12 @@ impl Commands {
     }
 
     /// Whether some commands wait to be handed out.
-    pub(crate) fn any_wait(&self) -> bool {
+    pub(crate) fn has_queued(&self) -> bool {
         !self.queue.is_empty()
     }
 
     /// Returns all commands of a device, and those among them that were not handed out and never will be.
-    pub(crate) fn give_up(&mut self, device: DeviceId) -> (Vec<IoId>, Vec<IoId>) {
+    pub(crate) fn drop_queued(&mut self, device: DeviceId) -> (Vec<IoId>, Vec<IoId>) {
         let unsent = self.queue.iter().filter(|io| io.device == device).map(|io| io.id).collect();
         self.queue.retain(|io| io.device != device);
         let of_device = self.flights.iter().filter(|(_, flight)| flight.device == device);

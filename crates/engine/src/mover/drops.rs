@@ -18,7 +18,7 @@ impl DataPath {
         // Volumes with two copies keep both.
         let Some(record) = lookup::record(&self.base.core.map, key).filter(|r| r.copies == 1) else { return };
         let Some(mut there) = record.place(to).map(|p| p.valid.clone()) else { return };
-        there.subtract(&self.base.requests.locks.watch(key));
+        there.subtract(&self.base.requests.locks.begin_tracking(key));
         let others: Vec<_> = record.places.iter().map(|p| p.at.id()).filter(|id| *id != to).collect();
         for from in others {
             self.drop_blocks(key, blocks, from, &there);
@@ -28,7 +28,7 @@ impl DataPath {
     /// Makes the blocks invalid in the place as far as another one is valid for them, except blocks that a
     /// piece has locked.
     pub(crate) fn drop_from(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId) {
-        let Some(blocks) = mover::sound(&self.base.core, blocks, from) else { return };
+        let Some(blocks) = mover::clamp_range(&self.base.core, blocks, from) else { return };
         let all = self.base.core.map.extent().blocks();
         let Some(record) = lookup::record(&self.base.core.map, key) else { return };
         if self.base.requests.locks.begin_move(key, all) {
@@ -37,7 +37,7 @@ impl DataPath {
             let counts = |p: &&Place| from.kind == PlaceKind::Whole || p.at.id().kind == PlaceKind::Whole;
             record.places.iter().filter(counts).for_each(|p| valid.union(&p.valid));
             if record.copies == 1 {
-                valid.subtract(&self.base.requests.locks.watch(key));
+                valid.subtract(&self.base.requests.locks.begin_tracking(key));
                 self.drop_blocks(key, blocks, from, &valid);
             }
             self.leave_extent(key);
@@ -45,16 +45,16 @@ impl DataPath {
     }
 
     /// Makes the blocks of `which` invalid in the place as far as usable places are valid for them.
-    fn drop_blocks(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId, which: &BlockSet) {
+    fn drop_blocks(&mut self, key: ExtentKey, blocks: BlockRange, from: PlaceId, selected: &BlockSet) {
         let all = self.base.core.map.extent().blocks();
         let Some(record) = lookup::record(&self.base.core.map, key) else { return };
         let mut going = valid_elsewhere(&self.base.core, &record, from);
-        going.intersect(&record.shared(from, all));
-        going.intersect(which);
+        going.intersect(&record.shared_blocks(from, all));
+        going.intersect(selected);
         let mut at = blocks.first;
         while let Some(run) = going.next_run(at, blocks.end()) {
             at = run.end();
-            if self.base.core.map.dropped(key, from, run) {
+            if self.base.core.map.drop_copy(key, from, run) {
                 self.base.space.dropped += u64::from(run.count);
                 self.base.durability.note_change(&self.base.core);
             }

@@ -22,7 +22,7 @@ pub(crate) struct PiggybackRead {
 
 impl PiggybackRead {
     /// Whether the read covers these blocks at that source.
-    pub(crate) fn brings(&self, run: BlockRange, source: Source) -> bool {
+    pub(crate) fn covers(&self, run: BlockRange, source: Source) -> bool {
         let within = run.first >= self.range.first && run.end() <= self.range.end();
         let at = || self.source.at.0 + u64::from(run.first - self.range.first) * BLOCK;
         within && source.device == self.source.device && source.at == DeviceOffset(at())
@@ -40,13 +40,14 @@ impl DataPath {
 
     #[inline(never)]
     fn piggyback_queued(&mut self, piece: PieceId, source: Source) {
-        let Piece { key, range, takes_blocks, .. } = self.base.requests.pieces[piece.0 as usize];
+        let Piece { key, range, locks_blocks: takes_blocks, .. } =
+            self.base.requests.pieces[piece.0 as usize];
         if takes_blocks {
             // For the mover these blocks are locked like blocks being written.
             return;
         }
         let [one, more] =
-            [1, 2].map(|count| self.base.space.scratch.has_for_move(BlockRange { first: 0, count }, true));
+            [1, 2].map(|count| self.base.space.scratch.has_move_buffer(BlockRange { first: 0, count }, true));
         let brings = |blocks: &BlockRange| {
             let within = blocks.first >= range.first && blocks.end() <= range.end();
             within && if blocks.count == 1 { one } else { more }
@@ -56,7 +57,7 @@ impl DataPath {
             _ => false,
         };
         if let Some(action) = self.base.host.actions.take(key, fits) {
-            self.carry_out(action, Some(PiggybackRead { piece, source, range }));
+            self.begin_action(action, Some(PiggybackRead { piece, source, range }));
         }
     }
 

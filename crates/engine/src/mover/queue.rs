@@ -7,7 +7,7 @@ use crate::mover::piggyback::PiggybackRead;
 use crate::mover::transfer::{Move, Stage};
 use crate::task::Task;
 use smallvec::SmallVec;
-use weir_map::Found;
+use weir_map::ExtentState;
 use weir_model::{BlockRange, ExtentKey, Memory, Nanos, PlaceKind};
 use weir_policy::placement::Action;
 
@@ -30,7 +30,7 @@ impl Task for Mover {
         }
         while data.mover_can_begin() {
             let Some(action) = data.base.host.actions.pop() else { return };
-            data.carry_out(action, None);
+            data.begin_action(action, None);
         }
     }
 
@@ -42,7 +42,7 @@ impl Task for Mover {
 
 impl Mover {
     /// Returns the extents with a move in flight.
-    pub(crate) fn moving(&self) -> impl Iterator<Item = ExtentKey> + '_ {
+    pub(crate) fn moving_extents(&self) -> impl Iterator<Item = ExtentKey> + '_ {
         self.moves.iter().map(|(_, task)| task.key)
     }
 }
@@ -64,7 +64,7 @@ impl DataPath {
         let ends =
             self.base.core.stopped_changes.is_some() || self.base.requests.is_being_removed(task.key.volume);
         match task.stage {
-            Stage::WaitsForTime(at) => Some(if ends { self.base.core.now } else { at }),
+            Stage::Paced(at) => Some(if ends { self.base.core.now } else { at }),
             _ => None,
         }
     }
@@ -75,13 +75,13 @@ impl DataPath {
         let due: SmallVec<[usize; 4]> =
             self.mover.moves.iter().filter(|(_, m)| due(m)).map(|(id, _)| id).collect();
         for id in due {
-            self.mover.moves[id].stage = Stage::Begins;
+            self.mover.moves[id].stage = Stage::Starting;
             self.next_run(MoveId(id), None);
         }
     }
 
     /// Begins an action, with the bytes of a client's read if one can deliver them.
-    pub(crate) fn carry_out(&mut self, action: Action, client_read: Option<PiggybackRead>) {
+    pub(crate) fn begin_action(&mut self, action: Action, client_read: Option<PiggybackRead>) {
         let volume = action.key().volume;
         let gone = self.base.core.map.volume(volume).is_none() || self.base.requests.is_being_removed(volume);
         if gone || self.base.core.stopped_changes.is_some() {
@@ -97,7 +97,7 @@ impl DataPath {
 
     /// Brings the extent's whole places up to date.
     fn refresh(&mut self, key: ExtentKey) {
-        let Found::Record(record) = self.base.core.map.find(key) else { return };
+        let ExtentState::Record(record) = self.base.core.map.find(key) else { return };
         let ids = record.places.iter().map(|p| p.at.id()).filter(|id| id.kind == PlaceKind::Whole);
         let places: Vec<_> = ids.collect();
         let blocks = BlockRange { first: 0, count: self.base.core.map.extent().blocks() };

@@ -13,9 +13,9 @@ pub(super) struct Move {
     /// The blocks requested.
     pub(super) blocks: BlockRange,
     /// Whether the blocks are dropped from all other places afterwards.
-    pub(super) alone: bool,
+    pub(super) exclusive: bool,
     /// The blocks not yet processed.
-    pub(super) left: BlockSet,
+    pub(super) remaining: BlockSet,
     pub(super) buffer: Buffer,
     pub(super) stage: Stage,
     /// The number of commits it has waited for.
@@ -28,15 +28,15 @@ pub(super) struct Move {
 pub(super) enum Stage {
     /// Its next run is about to begin.
     #[default]
-    Begins,
+    Starting,
     /// It continues after a commit.
-    WaitsForCommit,
+    WaitingForCommit,
     /// It continues when pacing permits.
-    WaitsForTime(Nanos),
+    Paced(Nanos),
     /// A run is being read, by a command of its own or by this client's read.
-    Reads { run: CopyRun, client_read: Option<PieceId> },
+    Reading { run: CopyRun, client_read: Option<PieceId> },
     /// The run is being written.
-    Writes(CopyRun, Writing),
+    Writing(CopyRun, Writing),
 }
 
 /// A run in flight.
@@ -47,7 +47,7 @@ pub(super) struct CopyRun {
     /// The flush that the source data needs to be durable.
     pub(super) source: Option<Needs>,
     /// The number of times that devices had lost writes when the read began.
-    pub(super) doubts: u32,
+    pub(super) loss_count: u32,
 }
 
 /// The destination of a run.
@@ -64,7 +64,7 @@ pub(super) struct Writing {
     /// The blocks submitted.
     pub(super) submitted: BlockSet,
     /// The number of writes in flight.
-    pub(super) left: u32,
+    pub(super) in_flight: u32,
     /// The flush that the completed writes need to be durable.
     pub(super) needs: Option<Needs>,
     /// Pieces that wait for these writes.
@@ -73,14 +73,14 @@ pub(super) struct Writing {
 
 impl Stage {
     pub(super) const fn waits_for_commit(&self) -> bool {
-        matches!(self, Self::WaitsForCommit)
+        matches!(self, Self::WaitingForCommit)
     }
 
     /// Takes the blocks of the run that this client's read delivers, if it serves this move. Later calls
     /// return `None`.
     pub(super) fn take_piggybacked(&mut self, piece: PieceId) -> Option<BlockRange> {
         match self {
-            Self::Reads { run, client_read } if *client_read == Some(piece) => {
+            Self::Reading { run, client_read } if *client_read == Some(piece) => {
                 *client_read = None;
                 Some(run.blocks)
             }
@@ -91,7 +91,7 @@ impl Stage {
     /// Takes the run that has been read.
     pub(super) fn take_read(&mut self) -> Option<CopyRun> {
         match std::mem::take(self) {
-            Self::Reads { run, .. } => Some(run),
+            Self::Reading { run, .. } => Some(run),
             _ => None,
         }
     }
@@ -102,7 +102,7 @@ impl Move {
     pub(super) fn writes(&mut self, key: ExtentKey, place: PlaceId, run: BlockRange) -> Option<&mut Writing> {
         let is_there = self.key == key && self.to == place;
         match &mut self.stage {
-            Stage::Writes(_, writing) if is_there && writing.submitted.contains_any(run) => Some(writing),
+            Stage::Writing(_, writing) if is_there && writing.submitted.contains_any(run) => Some(writing),
             _ => None,
         }
     }
@@ -115,18 +115,18 @@ mod tests {
     use weir_model::{DeviceExtent, DeviceId};
 
     #[test]
-    fn what_a_read_brings_is_taken_once_and_by_that_read() {
+    fn piggybacked_blocks_are_taken_once() {
         let whole = Whole { device: DeviceId(1), extent: DeviceExtent(0) };
         let destination = Destination { address: Address::Whole(whole), fresh: true };
         let blocks = BlockRange { first: 2, count: 3 };
-        let run = CopyRun { blocks, destination, source: None, doubts: 0 };
-        let mut stage = Stage::Reads { run, client_read: Some(PieceId(7)) };
+        let run = CopyRun { blocks, destination, source: None, loss_count: 0 };
+        let mut stage = Stage::Reading { run, client_read: Some(PieceId(7)) };
         assert_eq!(stage.take_piggybacked(PieceId(6)), None);
         assert_eq!(
             (stage.take_piggybacked(PieceId(7)), stage.take_piggybacked(PieceId(7))),
             (Some(blocks), None)
         );
         assert!(stage.take_read().is_some_and(|run| run.blocks == blocks));
-        assert!(matches!(stage, Stage::Begins) && stage.take_read().is_none());
+        assert!(matches!(stage, Stage::Starting) && stage.take_read().is_none());
     }
 }

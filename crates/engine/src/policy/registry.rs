@@ -5,36 +5,36 @@
 
 use crate::core::Core;
 use crate::policy::Host;
-use crate::policy::harm::Judged;
+use crate::policy::harm::Evaluation;
+use crate::policy::index::PolicyIndex;
 use crate::policy::rounds::Rounds;
-use crate::policy::which::Which;
 use std::collections::BTreeMap;
 use weir_model::{Nanos, VolumeId};
-use weir_policy::harm::Moves;
-use weir_policy::placement::{Placement, ReadFrom, TunedPolicy, Watches};
+use weir_policy::harm::MoveControl;
+use weir_policy::placement::{Placement, ReadFrom, Subscriptions, TunedPolicy};
 
 /// A policy in use.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) policy: Box<dyn Placement>,
-    pub(crate) watches: Watches,
+    pub(crate) watches: Subscriptions,
     pub(crate) read_from: ReadFrom,
     pub(crate) rounds: Rounds,
-    pub(crate) judged: Judged,
+    pub(crate) evaluation: Evaluation,
     /// Its last remark.
     pub(crate) remark: Option<&'static str>,
 }
 
 impl Instance {
-    fn new(now: Nanos, policy: Box<dyn Placement>, moves: Moves) -> Self {
-        let (watches, read_from) = (policy.watches(), policy.read_from());
-        let rounds = Rounds::new(now, policy.round_every());
-        Self { policy, watches, read_from, rounds, judged: Judged::new(now, moves), remark: None }
+    fn new(now: Nanos, policy: Box<dyn Placement>, moves: MoveControl) -> Self {
+        let (watches, read_from) = (policy.subscriptions(), policy.read_from());
+        let rounds = Rounds::new(now, policy.round_interval());
+        Self { policy, watches, read_from, rounds, evaluation: Evaluation::new(now, moves), remark: None }
     }
 
     /// Whether it may ever request a move or redirect a write.
     fn may_move(&self) -> bool {
-        self.watches.accesses || self.watches.writes || self.rounds.is_held()
+        self.watches.accesses || self.watches.writes || self.rounds.has_rounds()
     }
 }
 
@@ -43,49 +43,49 @@ impl Instance {
 pub(crate) struct Policies {
     /// The pool's policy, then those of the volumes in `own`.
     pub(crate) all: Vec<Instance>,
-    pub(crate) own: Vec<VolumeId>,
+    pub(crate) policy_volumes: Vec<VolumeId>,
     /// Whether some policy may request moves.
-    pub(crate) moving: bool,
+    pub(crate) any_may_move: bool,
     /// The policies chosen for volumes by name, including volumes that do not exist yet.
     chosen: BTreeMap<String, TunedPolicy>,
 }
 
 impl Policies {
     pub(crate) fn new(now: Nanos, policy: Box<dyn Placement>) -> Self {
-        let pools = Instance::new(now, policy, Moves::default());
+        let pools = Instance::new(now, policy, MoveControl::default());
         let moving = pools.may_move();
-        Self { all: vec![pools], own: Vec::new(), moving, chosen: BTreeMap::new() }
+        Self { all: vec![pools], policy_volumes: Vec::new(), any_may_move: moving, chosen: BTreeMap::new() }
     }
 
     /// Updates derived state after a policy was replaced.
-    fn changed(&mut self) {
-        self.moving = self.all.iter().any(Instance::may_move);
+    fn update_any_may_move(&mut self) {
+        self.any_may_move = self.all.iter().any(Instance::may_move);
     }
 
     /// Returns the policy of a volume. Cost: linear in the volumes with their own policy.
     #[inline]
-    pub(crate) fn of(&self, volume: VolumeId) -> Which {
-        if self.own.is_empty() {
-            return Which(0);
+    pub(crate) fn index_of(&self, volume: VolumeId) -> PolicyIndex {
+        if self.policy_volumes.is_empty() {
+            return PolicyIndex(0);
         }
-        Which(self.own.iter().position(|own| *own == volume).map_or(0, |at| at + 1))
+        PolicyIndex(self.policy_volumes.iter().position(|own| *own == volume).map_or(0, |at| at + 1))
     }
 
     /// Returns the events that the volume's policy watches.
     #[inline]
-    pub(crate) fn watches(&self, volume: VolumeId) -> Watches {
-        self.all[self.of(volume).0].watches
+    pub(crate) fn watches(&self, volume: VolumeId) -> Subscriptions {
+        self.all[self.index_of(volume).0].watches
     }
 
     /// Returns the read preference of the volume's policy.
     #[inline]
     pub(crate) fn read_from(&self, volume: VolumeId) -> ReadFrom {
-        self.all[self.of(volume).0].read_from
+        self.all[self.index_of(volume).0].read_from
     }
 
     /// Returns the volume of a policy that is not the pool's.
-    pub(crate) fn volume_of(&self, which: Which) -> Option<VolumeId> {
-        which.0.checked_sub(1).and_then(|at| self.own.get(at)).copied()
+    pub(crate) fn volume_of(&self, policy_index: PolicyIndex) -> Option<VolumeId> {
+        policy_index.0.checked_sub(1).and_then(|at| self.policy_volumes.get(at)).copied()
     }
 
     /// Returns the name of the pool's policy.
@@ -95,27 +95,27 @@ impl Policies {
 
     /// Returns the name of the volume's own policy, if it has one.
     pub(crate) fn own_name(&self, volume: VolumeId) -> Option<&'static str> {
-        let Which(at) = self.of(volume);
+        let PolicyIndex(at) = self.index_of(volume);
         (at > 0).then(|| self.all[at].policy.name())
     }
 
     /// Removes the volume's own policy: the volume is gone, or uses the pool's policy again.
-    pub(crate) fn forget(&mut self, volume: VolumeId) {
-        let Which(at) = self.of(volume);
+    pub(crate) fn remove(&mut self, volume: VolumeId) {
+        let PolicyIndex(at) = self.index_of(volume);
         if at > 0 {
-            self.own.remove(at - 1);
+            self.policy_volumes.remove(at - 1);
             self.all.remove(at);
-            self.changed();
+            self.update_any_may_move();
         }
     }
 
     /// Gives a volume its own policy if one was chosen for it.
-    pub(crate) fn settle(&mut self, now: Nanos, volume: VolumeId, name: &str, moves: Moves) {
-        self.forget(volume);
+    pub(crate) fn apply_choice(&mut self, now: Nanos, volume: VolumeId, name: &str, moves: MoveControl) {
+        self.remove(volume);
         if let Some(choice) = self.chosen.get(name) {
-            self.own.push(volume);
-            self.all.push(Instance::new(now, choice.make(), moves));
-            self.changed();
+            self.policy_volumes.push(volume);
+            self.all.push(Instance::new(now, choice.create(), moves));
+            self.update_any_may_move();
         }
     }
 }
@@ -124,7 +124,7 @@ impl Host {
     /// Replaces the pool's policy.
     pub(crate) fn set_policy(&mut self, core: &Core, policy: Box<dyn Placement>) {
         self.policies.all[0] = Instance::new(core.now, policy, self.harm.moves());
-        self.policies.changed();
+        self.policies.update_any_may_move();
         self.look_for_metadata(core);
     }
 
@@ -135,7 +135,7 @@ impl Host {
             None => drop(self.policies.chosen.remove(name)),
         }
         if let Some(volume) = core.map.catalogue().by_name(name) {
-            self.policies.settle(core.now, volume, name, self.harm.moves());
+            self.policies.apply_choice(core.now, volume, name, self.harm.moves());
             self.look_for_metadata(core);
         }
     }
@@ -144,26 +144,26 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::which::is_about;
-    use weir_policy::placement::{by_name, untuned};
+    use crate::policy::index::decides_for;
+    use weir_policy::placement::{by_name, with_default_settings};
 
     #[test]
-    fn each_volume_has_its_own_policy_or_the_pool_s() {
+    fn volume_uses_its_own_or_the_pool_policy() {
         let mut policies = Policies::new(Nanos(0), by_name("stripe").expect("a policy"));
         for (name, policy) in [("a", "wardrop"), ("b", "hystor")] {
-            policies.chosen.insert(name.into(), untuned(policy).expect("a policy"));
+            policies.chosen.insert(name.into(), with_default_settings(policy).expect("a policy"));
         }
         for (volume, name) in [(1, "a"), (2, "b"), (3, "c")] {
-            policies.settle(Nanos(0), VolumeId(volume), name, Moves::default());
+            policies.apply_choice(Nanos(0), VolumeId(volume), name, MoveControl::default());
         }
         let names = |policies: &Policies| [1, 2, 3].map(|v| policies.own_name(VolumeId(v)));
         assert_eq!((policies.name(), names(&policies)), ("stripe", [Some("wardrop"), Some("hystor"), None]));
         let about = |policies: &Policies, which: usize| {
-            [1, 2, 3].map(|v| is_about(Which(which), &policies.own, VolumeId(v)))
+            [1, 2, 3].map(|v| decides_for(PolicyIndex(which), &policies.policy_volumes, VolumeId(v)))
         };
         assert_eq!(about(&policies, 0), [false, false, true]);
         assert_eq!(about(&policies, 2), [false, true, false]);
-        policies.forget(VolumeId(1));
+        policies.remove(VolumeId(1));
         assert_eq!(names(&policies), [None, Some("hystor"), None]);
         assert_eq!(about(&policies, 1), [false, true, false]);
         assert!(policies.watches(VolumeId(2)).writes && !policies.watches(VolumeId(1)).writes);

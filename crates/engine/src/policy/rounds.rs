@@ -4,25 +4,25 @@ use crate::Base;
 use crate::core::Core;
 use crate::notice::Notice;
 use crate::policy::Host;
-use crate::policy::which::Which;
+use crate::policy::index::PolicyIndex;
 use crate::task::Task;
 use weir_model::{Memory, Nanos};
 
 /// The schedule of a policy's rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rounds {
-    every: Option<Nanos>,
+    interval: Option<Nanos>,
     next: Option<Nanos>,
 }
 
 impl Rounds {
     pub(crate) fn new(now: Nanos, every: Option<Nanos>) -> Self {
-        Self { every, next: every.map(|every| now + every) }
+        Self { interval: every, next: every.map(|every| now + every) }
     }
 
     /// Whether the policy has rounds.
-    pub(crate) fn is_held(self) -> bool {
-        self.every.is_some()
+    pub(crate) fn has_rounds(self) -> bool {
+        self.interval.is_some()
     }
 }
 
@@ -54,9 +54,9 @@ impl Task for Rounds {
         for at in 0..base.host.policies.all.len() {
             let rounds = &mut base.host.policies.all[at].rounds;
             if rounds.next.is_some_and(|due| due <= base.core.now) {
-                rounds.next = rounds.every.map(|every| base.core.now + every);
-                base.ask_one(Which(at), |policy, moment| policy.round(moment));
-                base.host.note_remark(&mut base.core, Which(at));
+                rounds.next = rounds.interval.map(|every| base.core.now + every);
+                base.ask(PolicyIndex(at), |policy, moment| policy.round(moment));
+                base.host.note_remark(&mut base.core, PolicyIndex(at));
             }
         }
     }
@@ -64,15 +64,17 @@ impl Task for Rounds {
 
 impl Host {
     /// Reports the policy's remark, if it has changed.
-    fn note_remark(&mut self, core: &mut Core, which: Which) {
-        let instance = &mut self.policies.all[which.0];
+    fn note_remark(&mut self, core: &mut Core, policy_index: PolicyIndex) {
+        let instance = &mut self.policies.all[policy_index.0];
         let (policy, remark) = (instance.policy.name(), instance.policy.remark());
         let before = std::mem::replace(&mut instance.remark, remark);
         if before != remark {
-            let volume = self.policies.volume_of(which);
+            let volume = self.policies.volume_of(policy_index);
             core.notices.push(match (remark, before) {
                 (Some(remark), _) => Notice::Remark { volume, policy, remark },
-                (None, before) => Notice::RemarkOver { volume, policy, remark: before.unwrap_or_default() },
+                (None, before) => {
+                    Notice::RemarkCleared { volume, policy, remark: before.unwrap_or_default() }
+                }
             });
         }
     }
@@ -82,7 +84,8 @@ impl Base {
     /// Returns the remarks of all policies.
     pub(crate) fn remarks(&self) -> impl Iterator<Item = Remark> + '_ {
         self.host.policies.all.iter().enumerate().filter_map(|(at, instance)| {
-            let volume = self.host.policies.volume_of(Which(at)).and_then(|id| self.core.map.volume(id));
+            let volume =
+                self.host.policies.volume_of(PolicyIndex(at)).and_then(|id| self.core.map.volume(id));
             let (policy, text) = (instance.policy.name(), instance.remark?);
             Some(Remark { volume: volume.map(|volume| volume.name.clone()), policy, text })
         })

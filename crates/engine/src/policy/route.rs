@@ -6,7 +6,7 @@
 //! class nor its position in the pool matters. Places that are valid for the whole read come first: a read of
 //! two commands waits for the slower one, and uses both devices' time.
 //!
-//! A measurement without new samples becomes stale. So one in [`PROBED`] of the reads that have an
+//! A measurement without new samples becomes stale. So one in [`PROBE_ONE_IN`] of the reads that have an
 //! alternative goes to a device that has answered no read of that size for a second: at most one such read
 //! per device, size and second, however many reads there are. Where slots are read first, nothing is probed.
 
@@ -18,7 +18,7 @@ use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, Nanos, PlaceKind, VolumeId}
 use weir_policy::placement::ReadFrom;
 
 /// One in this many of the reads with an alternative place may go to a device with a stale measurement.
-const PROBED: u64 = 64;
+const PROBE_ONE_IN: u64 = 64;
 /// Returns the order in which a record's places are read for these blocks of a volume. The record must be of
 /// this engine's pool.
 pub(crate) fn route(core: &Core, host: &Host, volume: VolumeId, record: &Record, range: BlockRange) -> Route {
@@ -62,21 +62,22 @@ pub(crate) fn can_probe(
     range: BlockRange,
 ) -> bool {
     let complete = |p: &&Place| is_complete(core, p, range);
-    host.policies.read_from(volume) == ReadFrom::Soonest && route.of(record).filter(complete).nth(1).is_some()
+    host.policies.read_from(volume) == ReadFrom::Soonest
+        && route.ordered_places(record).filter(complete).nth(1).is_some()
 }
 
 /// Draws whether this read is a probe.
-pub(crate) fn is_probe_drawn(host: &mut Host) -> bool {
-    host.random.below(PROBED) == 0
+pub(crate) fn draw_probe(host: &mut Host) -> bool {
+    host.random.below(PROBE_ONE_IN) == 0
 }
 
 /// Returns the route with a place first whose device has a stale measurement, if such a place is valid for
 /// the whole read.
 pub(crate) fn probe_first(core: &Core, record: &Record, mut route: Route, range: BlockRange) -> Route {
     let len = Bytes(u64::from(range.count) * BLOCK);
-    let old = |p: &Place| core.devices[p.device().index()].routing.is_old(len, core.now);
+    let old = |p: &Place| core.devices[p.device().index()].routing.is_stale(len, core.now);
     let is_old = |(_, p): &(usize, &Place)| is_complete(core, p, range) && old(p);
-    let other = route.of(record).enumerate().skip(1).find(is_old).map(|(at, _)| at);
+    let other = route.ordered_places(record).enumerate().skip(1).find(is_old).map(|(at, _)| at);
     if let Some(at) = other {
         route.prefer(at);
     }
@@ -91,7 +92,7 @@ fn is_complete(core: &Core, place: &Place, range: BlockRange) -> bool {
 /// Returns the expected response time of a read of this length on a device now.
 pub(crate) fn expected_read(core: &Core, device: DeviceId, len: Bytes) -> Nanos {
     let of = &core.devices[device.index()];
-    let reads = &core.views.of(device).reads;
+    let reads = &core.views.device(device).reads;
     let mean = reads.response_to(len).or(reads.response.get()).or(of.idle.response).unwrap_or(Nanos::MAX);
     let scale = (f64::from(of.in_flight()) + 1.0) / reads.depth_of(len).max(1.0);
     Nanos((mean.0 as f64 * scale) as u64)

@@ -31,7 +31,7 @@ impl Runs {
         // The loop has no branches, so that the compiler vectorizes it.
         let is_near = |any, at: &u32| any | (at.wrapping_sub(block(offset)) <= 1);
         if self.ends.iter().fold(false, is_near)
-            && let Some(before) = self.go_on(volume, offset, len)
+            && let Some(before) = self.extend(volume, offset, len)
         {
             return before;
         }
@@ -43,7 +43,7 @@ impl Runs {
 
     /// Extends the run that a request continues, if there is one, and returns its length before.
     #[inline(never)]
-    fn go_on(&mut self, volume: VolumeId, offset: VolumeOffset, len: Bytes) -> Option<Bytes> {
+    fn extend(&mut self, volume: VolumeId, offset: VolumeOffset, len: Bytes) -> Option<Bytes> {
         let end = offset + len;
         // An appended log rewrites its last, partial block. For a run that ends before the request this wraps
         // to a huge value.
@@ -68,14 +68,14 @@ mod tests {
     proptest! {
         /// Compares with a naive twin, which looks at every run.
         #[test]
-        fn none_is_overlooked(
+        fn runs_match_a_naive_search(
             requests in prop::collection::vec((0u32..2, 0u64..64, 1u64..24, prop::bool::weighted(0.1)), 1..200),
         ) {
             let (mut runs, mut twin) = (Runs::default(), Runs::default());
             for (volume, sector, sectors, far) in requests {
                 let at = VolumeOffset(sector * 512 + if far { 1 << 45 } else { 0 });
                 let (volume, len) = (VolumeId(volume), Bytes(sectors * 512));
-                let continues = twin.go_on(volume, at, len).unwrap_or_else(|| {
+                let continues = twin.extend(volume, at, len).unwrap_or_else(|| {
                     twin.runs[twin.next] = SequentialRun { volume, end: at + len, len };
                     twin.next = (twin.next + 1) % RUNS;
                     Bytes(0)
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_runs_are_told_apart() {
+    fn interleaved_runs_are_distinguished() {
         let mut runs = Runs::default();
         let mut note = |volume, at, len| runs.note(VolumeId(volume), VolumeOffset(at), Bytes(len)).0;
         assert_eq!(note(0, 0, 4096), 0, "nothing ends at the start of a volume");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_writes_its_last_block_again_is_a_run() {
+    fn rewriting_the_last_block_continues_a_run() {
         let mut runs = Runs::default();
         let mut note = |at, len| runs.note(VolumeId(0), VolumeOffset(at), Bytes(len)).0;
         assert_eq!(note(65536, 12288), 0);

@@ -8,22 +8,22 @@ use crate::lookup::Source;
 use crate::policy::Host;
 use crate::policy::route;
 use crate::request::piece::{Piece, PieceState, Reading, WaitsFor};
-use weir_map::{Found, Whole};
+use weir_map::{ExtentState, Whole};
 use weir_model::{BLOCK, BlockRange, ExtentKey, IoError, IoKind, Memory};
 
 /// Returns the longest run around these blocks that one command can read from the place that a read would
 /// use.
-fn around(core: &Core, host: &Host, key: ExtentKey, range: BlockRange) -> Option<(BlockRange, Source)> {
+fn fetch_run(core: &Core, host: &Host, key: ExtentKey, range: BlockRange) -> Option<(BlockRange, Source)> {
     let record = match core.map.find(key) {
-        Found::Empty => return None,
-        Found::Direct(whole) => {
+        ExtentState::Empty => return None,
+        ExtentState::Direct(whole) => {
             let run = BlockRange { first: 0, count: core.map.extent().blocks() };
             return Some((run, Source { device: whole.device, at: core.map.address(whole, 0) }));
         }
-        Found::Record(record) => record.into_owned(),
+        ExtentState::Record(record) => record.into_owned(),
     };
     let route = route::route(core, host, key.volume, &record, range);
-    let place = route.of(&record).find(|p| p.valid.contains(range.first))?;
+    let place = route.ordered_places(&record).find(|p| p.valid.contains(range.first))?;
     let next_to = |a: u16, b: u16| match (place.slot(a), place.slot(b)) {
         (Some(a), Some(b)) => a.extent == b.extent && b.block == a.block + 1,
         _ => false,
@@ -69,7 +69,7 @@ impl DataPath {
         if let Some(bytes) = self.base.cache.find(key, range) {
             memory.copy(bytes, buffer);
             self.base.requests.pieces[id.0 as usize].state =
-                PieceState::Reads(Reading::new(0, (true, false)));
+                PieceState::Reading(Reading::new(0, (true, false)));
         }
         self.base.piece_ended(id);
     }
@@ -78,17 +78,18 @@ impl DataPath {
     /// if a change of the extent is in flight.
     fn fetch<M: Memory>(&mut self, id: PieceId, memory: &mut M) -> bool {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
-        if self.base.requests.locks.is_taken(key) {
+        if self.base.requests.locks.is_in_use(key) {
             return false;
         }
-        let Some((run, Source { device, at })) = around(&self.base.core, &self.base.host, key, range) else {
+        let Some((run, Source { device, at })) = fetch_run(&self.base.core, &self.base.host, key, range)
+        else {
             return false;
         };
         if run.count <= range.count || !self.base.core.is_usable(device) {
             return false;
         }
         let blocks = self.base.core.map.extent().blocks();
-        let Some((cached, buffer)) = self.base.cache.begin(key, run, id, blocks, memory) else {
+        let Some((cached, buffer)) = self.base.cache.begin_fetch(key, run, id, blocks, memory) else {
             return false;
         };
         self.base.report_access(id, |base| base.places_of_blocks(key, range));
@@ -107,21 +108,21 @@ impl DataPath {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let Some((key, fetch)) = self.base.cache.end(id, result.is_ok()) else { return };
+        let Some((key, fetch)) = self.base.cache.end_fetch(id, result.is_ok()) else { return };
         for piece in fetch.waiting {
             let range = self.base.requests.pieces[piece.0 as usize].range;
-            if self.base.durability.doubtful(&self.base.core, &self.base.requests, piece).is_none()
+            if self.base.durability.doubt_error(&self.base.core, &self.base.requests, piece).is_none()
                 && self.base.cache.find(key, range).is_some()
             {
                 self.answer_cached(piece, memory);
             } else {
-                self.read_past_cache(piece, memory);
+                self.read_uncached(piece, memory);
             }
         }
         if self.base.core.abandoned.uses(flight.buffer)
             && let Some(buffer) = self.base.cache.remove(key)
         {
-            self.base.core.abandoned.let_go(buffer, memory);
+            self.base.core.abandoned.release_when_idle(buffer, memory);
         }
     }
 }

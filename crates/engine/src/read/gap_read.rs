@@ -21,7 +21,7 @@ use crate::policy::route;
 use crate::read;
 use crate::read::Reads;
 use crate::request::Requests;
-use crate::request::piece::{Piece, PieceState, Reading, Rest};
+use crate::request::piece::{DeferredRuns, Piece, PieceState, Reading};
 use weir_map::{Location, Record};
 use weir_model::{BLOCK, BlockRange, Bytes, ExtentKey, IoError, IoKind, Memory};
 use weir_policy::Lru;
@@ -29,10 +29,10 @@ use weir_policy::placement::ReadFrom;
 
 /// The number of blocks at each end that a gap read may include although the place is not valid for them.
 /// Commands of adjacent extents are coalesced only if both reach the common boundary.
-const EDGE: u16 = 8;
+const EDGE_BLOCKS_MAX: u16 = 8;
 
 /// The number of extents remembered because a gap read failed there.
-const FAILED: usize = 1024;
+const FAILED_MAX: usize = 1024;
 
 /// The record of failed gap reads.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct GapReads {
 
 impl GapReads {
     pub(crate) fn new() -> Self {
-        Self { failed: Lru::new(FAILED) }
+        Self { failed: Lru::new(FAILED_MAX) }
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct GapRead {
     /// The blocks that the command reads, and the source of the first one.
     pub(crate) range: BlockRange,
     pub(crate) source: Source,
-    pub(crate) rest: Rest,
+    pub(crate) rest: DeferredRuns,
 }
 
 impl Reads {
@@ -65,7 +65,7 @@ impl Reads {
 }
 
 /// Returns the expected service time of these commands, in nanoseconds.
-fn takes<'a>(core: &Core, runs: impl Iterator<Item = &'a BlockRun>) -> u64 {
+fn service_time<'a>(core: &Core, runs: impl Iterator<Item = &'a BlockRun>) -> u64 {
     let len = |run: &BlockRange| Bytes(u64::from(run.count) * BLOCK);
     let sources = runs.filter_map(|(run, source)| Some((source.as_ref()?.device, len(run))));
     sources.map(|(device, len)| route::expected_read(core, device, len).0).fold(0, u64::saturating_add)
@@ -74,7 +74,7 @@ fn takes<'a>(core: &Core, runs: impl Iterator<Item = &'a BlockRun>) -> u64 {
 /// Returns the expected service time of the plan's commands, in nanoseconds, and a gap read of one of the
 /// record's whole places if one is cheaper.
 fn weigh_plan(core: &Core, record: &Record, plan: &Plan, range: BlockRange) -> (u64, Option<GapRead>) {
-    let mut best = (takes(core, plan.iter()), None);
+    let mut best = (service_time(core, plan.iter()), None);
     for place in &record.places {
         let Location::Whole(whole) = place.at else { continue };
         let source = |block: u16| {
@@ -85,11 +85,12 @@ fn weigh_plan(core: &Core, record: &Record, plan: &Plan, range: BlockRange) -> (
             plan.iter().copied().partition(|(run, from)| *from == Some(source(run.first)));
         let [(first, _), .., (last, _)] = here[..] else { continue };
         let mut span = BlockRange { first: first.first, count: last.end() - first.first };
-        if range.count - span.count <= range.count / EDGE {
+        if range.count - span.count <= range.count / EDGE_BLOCKS_MAX {
             span = range;
         }
         let source = source(span.first);
-        let takes = takes(core, [(span, Some(source))].iter()).saturating_add(takes(core, others.iter()));
+        let takes = service_time(core, [(span, Some(source))].iter())
+            .saturating_add(service_time(core, others.iter()));
         if takes < best.0 {
             let rest = others.iter().map(|(run, _)| *run).collect();
             best = (takes, Some(GapRead { range: span, source, rest }));
@@ -110,7 +111,7 @@ pub(crate) fn plan_around_holes(
     for at in 0..record.places.len() {
         let mut route = route;
         route.prefer(at);
-        let Some(place) = route.of(record).next() else { continue };
+        let Some(place) = route.ordered_places(record).next() else { continue };
         let is_hopeless = core.is_lost(place.device()) || !place.valid.contains_any(range);
         if at > 0 && is_hopeless {
             continue;
@@ -135,7 +136,7 @@ pub(crate) fn begin_gap_read(
     let GapRead { range, source: Source { device, at }, rest } = gap;
     let piece = &mut requests.pieces[id.0 as usize];
     let found = (true, plan.iter().any(|(_, source)| source.is_none()));
-    piece.state = PieceState::Reads(Reading::new(1, found).with_rest(rest));
+    piece.state = PieceState::Reading(Reading::new(1, found).with_rest(rest));
     let buffer = piece.part(range);
     core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::Read(ReadIo::Gap(id)));
 }
@@ -149,7 +150,9 @@ impl DataPath {
         result: Result<(), IoError>,
         memory: &mut M,
     ) {
-        let PieceState::Reads(reading) = &mut self.base.requests.pieces[id.0 as usize].state else { return };
+        let PieceState::Reading(reading) = &mut self.base.requests.pieces[id.0 as usize].state else {
+            return;
+        };
         let rest = reading.take_rest();
         if matches!(result, Err(IoError::Os(_))) {
             self.reads.gap_reads.failed.insert(self.base.requests.pieces[id.0 as usize].key, ());
@@ -157,22 +160,22 @@ impl DataPath {
         match result {
             Ok(()) => rest.into_iter().for_each(|run| self.read_rest(id, run, memory)),
             Err(error) if self.base.core.abandoned.uses(flight.buffer) => {
-                self.base.requests.pieces[id.0 as usize].begin_again(Some(flight.error(error)));
+                self.base.requests.pieces[id.0 as usize].restart(Some(flight.error(error)));
             }
             Err(_) => self.read_rest(id, self.base.requests.pieces[id.0 as usize].range, memory),
         }
-        self.part_read(id, memory);
+        self.read_part_ended(id, memory);
     }
 
     /// Reads blocks of a piece from their current places, or restarts the piece if they are being written.
     fn read_rest<M: Memory>(&mut self, id: PieceId, range: BlockRange, memory: &mut M) {
-        let Piece { key, takes_blocks, .. } = self.base.requests.pieces[id.0 as usize];
-        if let Some(error) = self.base.durability.doubtful(&self.base.core, &self.base.requests, id) {
+        let Piece { key, locks_blocks: takes_blocks, .. } = self.base.requests.pieces[id.0 as usize];
+        if let Some(error) = self.base.durability.doubt_error(&self.base.core, &self.base.requests, id) {
             self.base.requests.pieces[id.0 as usize].error.get_or_insert(error);
             return;
         }
         if !takes_blocks && self.base.mirror.is_writing(key, range) {
-            return self.base.requests.pieces[id.0 as usize].begin_again(None);
+            return self.base.requests.pieces[id.0 as usize].restart(None);
         }
         let record =
             lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
@@ -186,7 +189,7 @@ impl DataPath {
                     self.base.core.launch(NewIo { device, kind: IoKind::Read, at, buffer }, Purpose::run(id));
                 }
                 None => {
-                    if let PieceState::Reads(reading) = &mut piece.state {
+                    if let PieceState::Reading(reading) = &mut piece.state {
                         reading.found.1 = true;
                     }
                     memory.bytes_mut(buffer).fill(0);

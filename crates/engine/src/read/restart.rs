@@ -1,7 +1,7 @@
 //! Pieces that restart: a read moves to another buffer if a lost device may still fill its own, and blocks
 //! that were cleared during the read are read again.
 //!
-//! A command that is abandoned ([`crate::face::devices`]) keeps its part of the buffer. If other devices have
+//! A command that is abandoned ([`crate::api::devices`]) keeps its part of the buffer. If other devices have
 //! the blocks, the piece restarts once its last command has ended:
 //!
 //! - a read restarts with another buffer, as long as the request's. Other pieces may have been read into the
@@ -30,11 +30,11 @@ use std::collections::{BTreeMap, VecDeque};
 use weir_model::{BLOCK, Buffer, Bytes, Memory, Nanos, RequestError};
 
 /// The interval at which a read that waits for memory looks for it: no event reports that memory was freed.
-const LOOK_AGAIN: Nanos = Nanos::millis(10);
+const MEMORY_POLL_INTERVAL: Nanos = Nanos::millis(10);
 
 /// The buffers of a request besides its own.
 #[derive(Debug, Default)]
-struct Others {
+struct ExtraBuffers {
     /// The buffers, each as long as the request's own, oldest first. The last one is for the reply.
     buffers: Vec<Buffer>,
     /// The parts in these buffers, by offset in the request's buffer.
@@ -43,7 +43,7 @@ struct Others {
 
 /// A read that waits for memory.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRead {
     piece: PieceId,
     until: Nanos,
     error: RequestError,
@@ -51,42 +51,42 @@ struct Waiting {
 
 /// Reads that restart with another buffer.
 #[derive(Debug, Default)]
-pub(crate) struct Again {
-    waiting: VecDeque<Waiting>,
+pub(crate) struct Restarts {
+    waiting: VecDeque<WaitingRead>,
     /// The next time to look for memory.
-    look: Option<Nanos>,
-    requests: FxHashMap<usize, Others>,
+    next_poll: Option<Nanos>,
+    requests: FxHashMap<usize, ExtraBuffers>,
 }
 
-impl Task for Again {
+impl Task for Restarts {
     type On = DataPath;
 
     /// Returns the next time to look for memory.
     fn due(data: &DataPath) -> Option<Nanos> {
-        data.reads.again.look
+        data.reads.restarts.next_poll
     }
 
     /// Restarts the reads that wait for memory as far as there is some, and fails those that have waited too
     /// long.
     fn run<M: Memory>(data: &mut DataPath, memory: &mut M) {
-        for _ in 0..data.reads.again.waiting.len() {
-            let Some(waiting) = data.reads.again.waiting.pop_front() else { break };
-            let Waiting { piece: id, until, error } = waiting;
+        for _ in 0..data.reads.restarts.waiting.len() {
+            let Some(waiting) = data.reads.restarts.waiting.pop_front() else { break };
+            let WaitingRead { piece: id, until, error } = waiting;
             if let Some(buffer) =
                 data.reads.another_buffer(&data.base.core, &mut data.base.requests, id, memory)
             {
                 let piece = &mut data.base.requests.pieces[id.0 as usize];
                 piece.buffer = buffer;
-                data.base.requests.go_on(id);
+                data.base.requests.make_ready(id);
             } else if until <= data.base.core.now {
                 data.base.requests.pieces[id.0 as usize].error = Some(error);
                 data.base.piece_ended(id);
             } else {
-                data.reads.again.waiting.push_back(waiting);
+                data.reads.restarts.waiting.push_back(waiting);
             }
         }
-        data.reads.again.look =
-            (!data.reads.again.waiting.is_empty()).then(|| data.base.core.now + LOOK_AGAIN);
+        data.reads.restarts.next_poll =
+            (!data.reads.restarts.waiting.is_empty()).then(|| data.base.core.now + MEMORY_POLL_INTERVAL);
     }
 }
 
@@ -108,7 +108,7 @@ impl Reads {
         let start = core.map.extent().start(piece.key.index).0 / BLOCK + u64::from(piece.range.first);
         let offset = ((start - request.offset.0 / BLOCK) * BLOCK) as u32;
         let part = |buffer: Buffer| buffer.part(offset, piece.buffer.len);
-        let others = self.again.requests.get(&piece.request.0);
+        let others = self.restarts.requests.get(&piece.request.0);
         let last = others.and_then(|others| others.buffers.last()).map(|buffer| part(*buffer));
         let (part, new) = match last.filter(|last| !core.abandoned.uses(*last)) {
             Some(part) => (part, None),
@@ -117,7 +117,7 @@ impl Reads {
                 (part(new), Some(new))
             }
         };
-        let others = self.again.requests.entry(piece.request.0).or_default();
+        let others = self.restarts.requests.entry(piece.request.0).or_default();
         others.buffers.extend(new);
         others.parts.insert(offset, part);
         let request = piece.request.0;
@@ -128,39 +128,41 @@ impl Reads {
 
 impl DataPath {
     /// Restarts a read piece that has no command in flight, with another buffer if necessary.
-    pub(crate) fn read_again<M: Memory>(&mut self, id: PieceId, error: RequestError, memory: &mut M) {
+    pub(crate) fn restart_read<M: Memory>(&mut self, id: PieceId, error: RequestError, memory: &mut M) {
         let deadline = match error {
             RequestError::Io { device, .. } => self.base.core.devices[device.index()].settings.deadline,
             _ => Nanos(0),
         };
         self.base.requests.wait(id, WaitsFor::Memory);
-        self.reads.again.waiting.push_back(Waiting {
+        self.reads.restarts.waiting.push_back(WaitingRead {
             piece: id,
             until: self.base.core.now + deadline,
             error,
         });
-        Again::run(self, memory);
+        Restarts::run(self, memory);
     }
 
     /// Collects everything that a request has read in one buffer, and answers it.
-    pub(crate) fn answer_from_others<M: Memory>(&mut self, id: ActiveId, memory: &mut M) {
-        let Some(Others { mut buffers, parts }) = self.reads.again.requests.remove(&id.0) else { return };
+    pub(crate) fn answer_gathered<M: Memory>(&mut self, id: ActiveId, memory: &mut M) {
+        let Some(ExtraBuffers { mut buffers, parts }) = self.reads.restarts.requests.remove(&id.0) else {
+            return;
+        };
         let active = &mut self.base.requests.active[id.0];
         active.answer = Answer::Reply;
         let (own, last) = (active.request.buffer, buffers.pop());
         active.request.buffer = last;
         if let (Some(own), Some(last), None) = (own, last, active.error) {
-            bring_together(own, &parts, last, memory);
+            gather_parts(own, &parts, last, memory);
         }
         for buffer in own.into_iter().chain(buffers) {
-            self.base.core.abandoned.let_go(buffer, memory);
+            self.base.core.abandoned.release_when_idle(buffer, memory);
         }
         self.base.reply(id);
     }
 }
 
 /// Copies the parts of a buffer that are elsewhere, and the bytes between them, to another buffer.
-fn bring_together<M: Memory>(own: Buffer, parts: &BTreeMap<u32, Buffer>, to: Buffer, memory: &mut M) {
+fn gather_parts<M: Memory>(own: Buffer, parts: &BTreeMap<u32, Buffer>, to: Buffer, memory: &mut M) {
     let mut copy = |from: Buffer, at: u32| {
         let to = to.part(at, from.len);
         if from.len > 0 && from != to {
@@ -182,7 +184,7 @@ mod tests {
     use weir_model::HeapMemory;
 
     #[test]
-    fn what_is_in_several_buffers_comes_together_in_order() {
+    fn parts_are_gathered_in_order() {
         let mut memory = HeapMemory::new(Bytes::mib(1));
         let [own, older, last] = [1, 2, 3].map(|byte| {
             let buffer = memory.take(Bytes(6 * BLOCK)).expect("memory");
@@ -192,7 +194,7 @@ mod tests {
         let block = BLOCK as u32;
         let parts = [(older, 1), (last, 2), (older, 4)];
         let parts = parts.map(|(of, at)| (at * block, of.part(at * block, block)));
-        bring_together(own, &parts.into(), last, &mut memory);
+        gather_parts(own, &parts.into(), last, &mut memory);
         let found: Vec<_> = memory.bytes(last).chunks(BLOCK as usize).map(|block| block[9]).collect();
         assert_eq!(found, [1, 2, 3, 1, 2, 1]);
     }

@@ -8,16 +8,16 @@ pub(crate) struct Active {
     pub(crate) request: Request,
     pub(crate) submitted: Nanos,
     /// The number of unfinished pieces, plus one while pieces are still to be made.
-    pub(crate) left: u32,
+    pub(crate) pieces_left: u32,
     pub(crate) error: Option<RequestError>,
     /// For reads: whether some blocks have data, and whether some are zeros.
     pub(crate) found: (bool, bool),
     /// Whether the reply must wait for a commit.
-    pub(crate) commit: bool,
+    pub(crate) needs_commit: bool,
     /// For requests over many extents: where the next piece begins.
-    pub(crate) next: VolumeOffset,
+    pub(crate) next_offset: VolumeOffset,
     /// The length of the sequential run that this request continues, if the policy wants to know.
-    pub(crate) continues: Bytes,
+    pub(crate) run_length: Bytes,
     pub(crate) answer: Answer,
 }
 

@@ -13,7 +13,7 @@ use weir_model::{BlockRange, DeviceId, ExtentKey, RequestError};
 pub(crate) struct Leg {
     pub(crate) address: Address,
     /// The number of device commands in flight.
-    pub(crate) left: u32,
+    pub(crate) in_flight: u32,
     /// Whether a command failed: the place's content is unknown.
     pub(crate) failed: bool,
     pub(crate) needs: Option<Needs>,
@@ -36,8 +36,8 @@ pub(crate) struct MirroredWrite {
 
 impl MirroredWrite {
     /// Creates a write to these addresses that has not begun.
-    pub(crate) fn to(addresses: impl IntoIterator<Item = Address>) -> Box<Self> {
-        let leg = |address| Leg { address, left: 0, failed: false, needs: None };
+    pub(crate) fn for_addresses(addresses: impl IntoIterator<Item = Address>) -> Box<Self> {
+        let leg = |address| Leg { address, in_flight: 0, failed: false, needs: None };
         Box::new(Self { legs: addresses.into_iter().map(leg).collect(), ..Self::default() })
     }
 
@@ -55,28 +55,28 @@ impl MirroredWrite {
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
     /// The writes, by extent.
-    busy: FxHashMap<ExtentKey, SmallVec<[(PieceId, BlockRange); 2]>>,
+    writes: FxHashMap<ExtentKey, SmallVec<[(PieceId, BlockRange); 2]>>,
 }
 
 impl Mirror {
     /// Whether some of the blocks are being written.
     #[inline]
     pub(crate) fn is_writing(&self, key: ExtentKey, range: BlockRange) -> bool {
-        let writes = if self.busy.is_empty() { None } else { self.busy.get(&key) };
+        let writes = if self.writes.is_empty() { None } else { self.writes.get(&key) };
         writes.is_some_and(|writes| writes.iter().any(|(_, written)| written.overlaps(range)))
     }
 
     /// Notes that the piece begins to write these blocks.
     pub(crate) fn begin(&mut self, id: PieceId, key: ExtentKey, range: BlockRange) {
-        self.busy.entry(key).or_default().push((id, range));
+        self.writes.entry(key).or_default().push((id, range));
     }
 
     /// Notes that the write has ended, successfully or not.
     pub(crate) fn end(&mut self, id: PieceId, key: ExtentKey) {
-        if let Some(writes) = self.busy.get_mut(&key) {
+        if let Some(writes) = self.writes.get_mut(&key) {
             writes.retain(|(piece, _)| *piece != id);
             if writes.is_empty() {
-                self.busy.remove(&key);
+                self.writes.remove(&key);
             }
         }
     }

@@ -28,7 +28,7 @@ pub(crate) enum Clear {
     /// The extent keeps its space from now on, even without valid blocks.
     Keep,
     /// The extent frees its space, even if an earlier `Keep` reserved it.
-    GiveUp,
+    Deallocate,
 }
 
 /// The target of a write piece, once it is selected.
@@ -39,16 +39,16 @@ pub(crate) struct Target {
     pub(crate) start: u32,
     pub(crate) end: u32,
     /// Whether some block becomes valid by this write.
-    pub(crate) changes: bool,
+    pub(crate) makes_valid: bool,
     /// Whether the extent has other places, which may be left without valid blocks.
-    pub(crate) several: bool,
+    pub(crate) has_other_places: bool,
     /// Whether it goes to several places: its piece then has [`Writing::copies`].
     pub(crate) mirrored: bool,
 }
 
 /// The target of a write piece's first blocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct TargetRun {
     pub(crate) address: Address,
     /// The second address, if the blocks are written to two.
     pub(crate) second: Option<Address>,
@@ -56,9 +56,9 @@ pub(crate) struct Chosen {
     pub(crate) run: BlockRange,
 }
 
-impl Chosen {
+impl TargetRun {
     /// Returns a choice of one address.
-    pub(crate) const fn one((address, run): (Address, BlockRange)) -> Self {
+    pub(crate) const fn single((address, run): (Address, BlockRange)) -> Self {
         Self { address, second: None, run }
     }
 }
@@ -66,7 +66,7 @@ impl Chosen {
 impl Target {
     /// Returns a target of these bytes, with all flags off.
     pub(crate) const fn at(address: Address, start: u32, end: u32) -> Self {
-        Self { address, start, end, changes: false, several: false, mirrored: false }
+        Self { address, start, end, makes_valid: false, has_other_places: false, mirrored: false }
     }
 
     /// Widens the target to all of this block.
@@ -78,7 +78,7 @@ impl Target {
 }
 
 /// Scratch blocks with the old contents of the blocks at a write's ends, each with its block index.
-pub(crate) type Old = SmallVec<[(Buffer, u16); 2]>;
+pub(crate) type OldBlocks = SmallVec<[(Buffer, u16); 2]>;
 
 /// The part of a request within one extent.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ pub(crate) struct Piece {
     pub(crate) range: BlockRange,
     /// Whether the piece locks its blocks ([`crate::request::block_locks`]): every change does, and a read
     /// that met a change.
-    pub(crate) takes_blocks: bool,
+    pub(crate) locks_blocks: bool,
     /// Whether the access was reported to the policy.
     pub(crate) reported: bool,
     /// For reads and writes: the buffer of the touched blocks.
@@ -104,13 +104,13 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 pub(crate) enum PieceState {
     /// The piece has no device command in flight.
-    Waits(WaitsFor),
+    Waiting(WaitsFor),
     /// The piece's blocks are being read.
-    Reads(Reading),
+    Reading(Reading),
     /// Old blocks of a read-modify-write are being read.
-    Completes(Writing),
+    ReadingOld(Writing),
     /// The piece's bytes are being written.
-    Writes(Writing),
+    Writing(Writing),
 }
 
 /// The thing that a piece without a command in flight waits for. Pieces that wait for the same thing are in
@@ -139,71 +139,71 @@ pub(crate) enum WaitsFor {
 #[derive(Debug)]
 pub(crate) struct Reading {
     /// The number of device commands in flight.
-    pub(crate) left: u32,
+    pub(crate) in_flight: u32,
     /// Whether some blocks have data, and whether some are zeros.
     pub(crate) found: (bool, bool),
     /// The fields that few reads need, boxed because a piece is copied into its table.
-    rare: Option<Box<Rare>>,
+    extras: Option<Box<ReadExtras>>,
 }
 
 /// The fields that few reads need.
 #[derive(Debug, Default)]
-struct Rare {
+struct ReadExtras {
     /// Set if the piece restarts when its last command has ended; it contains the error that it would have
     /// failed with, if any.
-    again: Option<Option<RequestError>>,
+    restart_error: Option<Option<RequestError>>,
     /// Runs to read once a gap read has ended.
-    rest: Rest,
+    rest: DeferredRuns,
 }
 
 /// Runs of a piece that are read later.
-pub(crate) type Rest = SmallVec<[BlockRange; 4]>;
+pub(crate) type DeferredRuns = SmallVec<[BlockRange; 4]>;
 
 /// A piece that is being written.
 #[derive(Debug)]
 pub(crate) struct Writing {
     /// The number of device commands in flight.
-    pub(crate) left: u32,
+    pub(crate) in_flight: u32,
     /// The target.
     pub(crate) target: Target,
     /// Scratch blocks with the old contents of part-blocks, boxed because few writes need them.
-    pub(crate) old: Option<Box<Old>>,
+    pub(crate) old: Option<Box<OldBlocks>>,
     /// For a write to several places: the state of each, boxed because few writes are mirrored.
     pub(crate) copies: Option<Box<MirroredWrite>>,
     /// Whether the piece selects its target again when its last command has ended.
-    again: bool,
+    must_restart: bool,
 }
 
 impl Reading {
     /// Returns the state after `left` commands have begun.
     #[inline(always)]
-    pub(crate) const fn new(left: u32, found: (bool, bool)) -> Self {
-        Self { left, found, rare: None }
+    pub(crate) const fn new(in_flight: u32, found: (bool, bool)) -> Self {
+        Self { in_flight, found, extras: None }
     }
 
     /// Adds the runs to read later.
-    pub(crate) fn with_rest(self, rest: Rest) -> Self {
-        Self { rare: Some(Box::new(Rare { again: None, rest })), ..self }
+    pub(crate) fn with_rest(self, rest: DeferredRuns) -> Self {
+        Self { extras: Some(Box::new(ReadExtras { restart_error: None, rest })), ..self }
     }
 
     /// Takes the runs to read now that the gap read has ended.
-    pub(crate) fn take_rest(&mut self) -> Rest {
-        self.rare.as_mut().map(|rare| std::mem::take(&mut rare.rest)).unwrap_or_default()
+    pub(crate) fn take_rest(&mut self) -> DeferredRuns {
+        self.extras.as_mut().map(|rare| std::mem::take(&mut rare.rest)).unwrap_or_default()
     }
 
     /// Returns whether the piece, whose last command has ended, restarts, and the error that it would have
     /// failed with.
     #[inline(always)]
-    pub(crate) fn take_again(&mut self) -> Option<Option<RequestError>> {
-        self.rare.take().and_then(|rare| rare.again)
+    pub(crate) fn take_restart(&mut self) -> Option<Option<RequestError>> {
+        self.extras.take().and_then(|rare| rare.restart_error)
     }
 }
 
 impl Writing {
     /// Returns the state after `left` commands have begun.
     #[inline(always)]
-    pub(crate) const fn new(left: u32, target: Target, old: Option<Box<Old>>) -> Self {
-        Self { left, target, old, copies: None, again: false }
+    pub(crate) const fn new(in_flight: u32, target: Target, old: Option<Box<OldBlocks>>) -> Self {
+        Self { in_flight, target, old, copies: None, must_restart: false }
     }
 
     /// Adds the state of a write to several places, if given.
@@ -220,8 +220,8 @@ impl Writing {
     }
 
     /// Whether the piece, whose last command has ended, selects its target again.
-    pub(crate) const fn begins_again(&self) -> bool {
-        self.again
+    pub(crate) const fn must_restart(&self) -> bool {
+        self.must_restart
     }
 }
 
@@ -235,11 +235,11 @@ impl Piece {
             span,
             work,
             range: span.touched(),
-            takes_blocks: work != Work::Read,
+            locks_blocks: work != Work::Read,
             reported: false,
             buffer,
             error: None,
-            state: PieceState::Waits(WaitsFor::Turn),
+            state: PieceState::Waiting(WaitsFor::Turn),
         }
     }
 
@@ -252,14 +252,16 @@ impl Piece {
     /// Whether it is a client's read of some of these blocks with commands in flight.
     pub(crate) fn is_reading(&self, key: ExtentKey, range: BlockRange) -> bool {
         let overlaps = self.range.first < range.end() && range.first < self.range.end();
-        matches!(&self.state, PieceState::Reads(reading) if reading.left > 0) && self.key == key && overlaps
+        matches!(&self.state, PieceState::Reading(reading) if reading.in_flight > 0)
+            && self.key == key
+            && overlaps
     }
 
     /// For a read: whether some blocks have data, and whether some are zeros.
     #[inline(always)]
     pub(crate) fn found(&self) -> (bool, bool) {
         match &self.state {
-            PieceState::Reads(reading) => reading.found,
+            PieceState::Reading(reading) => reading.found,
             _ => (false, false),
         }
     }
@@ -268,8 +270,8 @@ impl Piece {
     #[inline(always)]
     pub(crate) fn writing(&mut self) -> Option<&mut Writing> {
         match &mut self.state {
-            PieceState::Completes(writing) | PieceState::Writes(writing) => Some(writing),
-            PieceState::Waits(_) | PieceState::Reads(_) => None,
+            PieceState::ReadingOld(writing) | PieceState::Writing(writing) => Some(writing),
+            PieceState::Waiting(_) | PieceState::Reading(_) => None,
         }
     }
 
@@ -277,27 +279,27 @@ impl Piece {
     pub(crate) fn take_addresses(&mut self) -> SmallVec<[Address; 2]> {
         let Some(writing) = self.writing() else { return SmallVec::new() };
         let addresses = writing.addresses();
-        self.state = PieceState::Waits(WaitsFor::Turn);
+        self.state = PieceState::Waiting(WaitsFor::Turn);
         addresses
     }
 
     /// Makes the piece restart when its last command has ended: one that would have failed with `error`, or a
     /// read that must lock its blocks.
-    pub(crate) fn begin_again(&mut self, error: Option<RequestError>) {
+    pub(crate) fn restart(&mut self, error: Option<RequestError>) {
         match &mut self.state {
-            PieceState::Reads(reading) => {
-                let before = reading.rare.get_or_insert_default().again.get_or_insert_default();
+            PieceState::Reading(reading) => {
+                let before = reading.extras.get_or_insert_default().restart_error.get_or_insert_default();
                 *before = before.or(error);
             }
-            PieceState::Completes(writing) | PieceState::Writes(writing) => writing.again = true,
-            PieceState::Waits(_) => {}
+            PieceState::ReadingOld(writing) | PieceState::Writing(writing) => writing.must_restart = true,
+            PieceState::Waiting(_) => {}
         }
     }
 }
 
 /// The preferred one of several places that are valid for a block to be written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Preferred {
+pub(crate) enum PlacePreference {
     /// No preference.
     Any,
     /// The place on this device.
@@ -306,8 +308,8 @@ pub(crate) enum Preferred {
     Home,
 }
 
-impl Preferred {
-    pub(crate) fn is(self, place: PlaceId) -> bool {
+impl PlacePreference {
+    pub(crate) fn matches(self, place: PlaceId) -> bool {
         match self {
             Self::Any => false,
             Self::On(device) => place.device == device,
@@ -321,31 +323,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_begins_again_once_and_with_the_first_error_there_was() {
+    fn read_restarts_once_with_the_first_error() {
         let span = Span { start: 0, len: BLOCK as u32 };
         let mut piece = Piece::new(ActiveId(0), ExtentKey::default(), span, Work::Read, Buffer::EMPTY);
-        piece.begin_again(None);
+        piece.restart(None);
         assert!(!piece.is_reading(piece.key, piece.range), "no command of it is in flight");
-        piece.state = PieceState::Reads(Reading::new(1, (true, false)));
+        piece.state = PieceState::Reading(Reading::new(1, (true, false)));
         assert!(piece.is_reading(piece.key, piece.range));
         let error = |device| Some(RequestError::FlushFailed(DeviceId(device)));
-        [None, error(1), error(2), None].into_iter().for_each(|error| piece.begin_again(error));
-        let PieceState::Reads(reading) = &mut piece.state else { panic!("{piece:?}") };
-        assert_eq!((reading.take_again(), reading.take_again()), (Some(error(1)), None));
+        [None, error(1), error(2), None].into_iter().for_each(|error| piece.restart(error));
+        let PieceState::Reading(reading) = &mut piece.state else { panic!("{piece:?}") };
+        assert_eq!((reading.take_restart(), reading.take_restart()), (Some(error(1)), None));
     }
 
     #[test]
-    fn a_write_that_gives_up_its_target_waits_for_its_turn() {
+    fn write_without_target_waits_for_its_turn() {
         let span = Span { start: 0, len: BLOCK as u32 };
         let work = Work::Write { zeros: false };
         let mut piece = Piece::new(ActiveId(0), ExtentKey::default(), span, work, Buffer::EMPTY);
         assert!(piece.take_addresses().is_empty());
         let whole = weir_map::Whole { device: DeviceId(0), extent: weir_model::DeviceExtent(3) };
         let target = Target::at(Address::Whole(whole), 0, span.len);
-        piece.state = PieceState::Completes(Writing::new(1, target, None));
-        piece.begin_again(None);
-        assert!(piece.writing().is_some_and(|writing| writing.begins_again()));
+        piece.state = PieceState::ReadingOld(Writing::new(1, target, None));
+        piece.restart(None);
+        assert!(piece.writing().is_some_and(|writing| writing.must_restart()));
         assert_eq!(piece.take_addresses()[..], [Address::Whole(whole)]);
-        assert!(matches!(piece.state, PieceState::Waits(WaitsFor::Turn)));
+        assert!(matches!(piece.state, PieceState::Waiting(WaitsFor::Turn)));
     }
 }

@@ -12,16 +12,16 @@ impl Requests {
     /// Creates a piece, which its request waits for.
     #[inline]
     pub(crate) fn insert_piece(&mut self, piece: Piece) -> PieceId {
-        self.active[piece.request.0].left += 1;
+        self.active[piece.request.0].pieces_left += 1;
         PieceId(self.pieces.insert(piece) as u32)
     }
 
     /// Creates a piece; one that changes data runs once it has locked its blocks.
     pub(crate) fn add_piece(&mut self, piece: Piece) {
         let (key, range) = (piece.key, piece.range);
-        let takes_blocks = piece.takes_blocks;
+        let takes_blocks = piece.locks_blocks;
         let id = self.insert_piece(piece);
-        if !takes_blocks || self.locks.take(key, range, id) {
+        if !takes_blocks || self.locks.lock(key, range, id) {
             self.ready.push(id);
         } else {
             self.wait(id, WaitsFor::Blocks);
@@ -29,12 +29,12 @@ impl Requests {
     }
 
     /// Makes the piece, which has no command in flight, wait.
-    pub(crate) fn wait(&mut self, id: PieceId, what: WaitsFor) {
-        self.pieces[id.0 as usize].state = PieceState::Waits(what);
+    pub(crate) fn wait(&mut self, id: PieceId, wait_reason: WaitsFor) {
+        self.pieces[id.0 as usize].state = PieceState::Waiting(wait_reason);
     }
 
     /// Queues the piece as ready: its wait is over, or it restarts.
-    pub(crate) fn go_on(&mut self, id: PieceId) {
+    pub(crate) fn make_ready(&mut self, id: PieceId) {
         self.wait(id, WaitsFor::Turn);
         self.ready.push(id);
     }
@@ -43,9 +43,9 @@ impl Requests {
     #[inline]
     pub(crate) fn wait_for_extent(&mut self, core: &Core, request: ActiveId, key: ExtentKey) {
         let asked = &self.active[request.0].request;
-        let is_durable = || core.map_is_durable_when_acknowledged(asked.volume, asked.fua);
-        if core.map.pending() > 0 && is_durable() && core.map.has_pending(key) {
-            self.active[request.0].commit = true;
+        let is_durable = || core.needs_durable_map(asked.volume, asked.fua);
+        if core.map.pending_extents() > 0 && is_durable() && core.map.has_pending(key) {
+            self.active[request.0].needs_commit = true;
         }
     }
 
@@ -60,21 +60,21 @@ impl Requests {
 
     /// Makes a read that met a write, or a clearing of its blocks, lock them like a write: it follows the
     /// pieces that wait now, and precedes all later ones.
-    pub(crate) fn read_in_turn(&mut self, id: PieceId) {
+    pub(crate) fn lock_read(&mut self, id: PieceId) {
         let piece = &mut self.pieces[id.0 as usize];
         let (key, range) = (piece.key, piece.range);
-        let has_them = std::mem::replace(&mut piece.takes_blocks, true);
-        if has_them || self.locks.take(key, range, id) {
-            self.go_on(id);
+        let has_them = std::mem::replace(&mut piece.locks_blocks, true);
+        if has_them || self.locks.lock(key, range, id) {
+            self.make_ready(id);
         } else {
             self.wait(id, WaitsFor::Blocks);
         }
     }
 
     /// Restarts the reads in flight of blocks that are cleared. Cost: linear in the pieces in flight.
-    pub(crate) fn reread_cleared(&mut self, key: ExtentKey, range: BlockRange) {
+    pub(crate) fn restart_cleared_reads(&mut self, key: ExtentKey, range: BlockRange) {
         for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| piece.is_reading(key, range)) {
-            piece.begin_again(None);
+            piece.restart(None);
         }
     }
 }
@@ -85,35 +85,35 @@ impl Base {
         // Only the fields needed are copied out of the table, because a piece is large.
         let piece = &self.requests.pieces[id.0 as usize];
         let (request, found) = (piece.request, piece.found());
-        let taken = piece.takes_blocks.then_some((piece.key, piece.range));
+        let taken = piece.locks_blocks.then_some((piece.key, piece.range));
         if piece.error.is_some() {
             let active = &mut self.requests.active[request.0];
             active.error = active.error.or(piece.error);
         }
         self.requests.pieces.remove(id.0 as usize);
         if let Some((key, range)) = taken {
-            self.give_back_blocks(key, range);
+            self.unlock_blocks(key, range);
         }
         let active = &mut self.requests.active[request.0];
         active.found.0 |= found.0;
         active.found.1 |= found.1;
-        active.left -= 1;
-        if active.left == 0 {
+        active.pieces_left -= 1;
+        if active.pieces_left == 0 {
             self.request_ended(request);
         }
     }
 
-    fn give_back_blocks(&mut self, key: ExtentKey, range: BlockRange) {
+    fn unlock_blocks(&mut self, key: ExtentKey, range: BlockRange) {
         let mut granted = SmallVec::new();
         if self.requests.locks.release(key, range, &mut granted) {
-            self.core.map.give_back(key);
+            self.core.map.release_empty_places(key);
             self.durability.note_change(&self.core);
-            if self.space.state.is_waited_for() && self.core.map.releasing() > 0 {
+            if self.space.state.has_waiters() && self.core.map.pending_release_count() > 0 {
                 self.durability.request_commit();
             }
         }
         if !granted.is_empty() {
-            granted.into_iter().for_each(|id| self.requests.go_on(id));
+            granted.into_iter().for_each(|id| self.requests.make_ready(id));
         }
     }
 }

@@ -6,11 +6,11 @@ use crate::ids::ActiveId;
 use crate::request::Requests;
 use crate::request::piece::{Clear, Piece, Work};
 use std::collections::VecDeque;
-use weir_map::Found;
+use weir_map::ExtentState;
 use weir_model::{BLOCK, BlockRange, Buffer, Bytes, ExtentIndex, ExtentKey, Mutant, Op, Span, VolumeOffset};
 
 /// The maximum number of pieces that a long request makes at a time and has in flight.
-const PIECES_AT_A_TIME: u32 = 256;
+const PIECES_MAX: u32 = 256;
 
 /// Requests over many extents that still have pieces to make.
 #[derive(Debug, Default)]
@@ -40,11 +40,11 @@ impl Requests {
         let covered = if outward { span.touched() } else { span.covered() };
         let piece =
             |work, span: Span, range| Piece { range, ..Piece::new(id, key, span, work, Buffer::EMPTY) };
-        let whole = span.start == 0 && u64::from(span.len) >= within(core, key);
+        let whole = span.start == 0 && u64::from(span.len) >= extent_len(core, key);
         let clear = match op {
             Op::WriteZeroes { no_hole: true } => Clear::Keep,
             Op::WriteZeroes { no_hole: false } => Clear::Zero,
-            _ if whole => Clear::GiveUp,
+            _ if whole => Clear::Deallocate,
             _ => Clear::Zero,
         };
         if !covered.is_empty() || clear == Clear::Keep {
@@ -66,7 +66,7 @@ impl Requests {
 }
 
 /// Returns how many bytes of an extent belong to the volume: all, except perhaps in its last extent.
-fn within(core: &Core, key: ExtentKey) -> u64 {
+fn extent_len(core: &Core, key: ExtentKey) -> u64 {
     let extent = core.map.extent();
     let size = core.map.volume(key.volume).map_or(u64::MAX, |volume| volume.size.0);
     extent.bytes().0.min(size.saturating_sub(extent.start(key.index).0))
@@ -79,16 +79,16 @@ impl Base {
         let end = request.offset + request.len;
         let extent = self.core.map.extent();
         let no_hole = request.op == Op::WriteZeroes { no_hole: true };
-        self.requests.active[id.0].left += 1;
-        let mut budget = PIECES_AT_A_TIME;
-        let mut at = self.requests.active[id.0].next;
+        self.requests.active[id.0].pieces_left += 1;
+        let mut budget = PIECES_MAX;
+        let mut at = self.requests.active[id.0].next_offset;
         while at.0 < end.0 && budget > 0 {
             budget -= 1;
             let key = ExtentKey { volume: request.volume, index: extent.index(at) };
             // A write submitted before that has not taken effect is not skipped: it would take effect after
             // this request.
             let is_hole =
-                matches!(self.core.map.find(key), Found::Empty) && !self.requests.locks.is_taken(key);
+                matches!(self.core.map.find(key), ExtentState::Empty) && !self.requests.locks.is_in_use(key);
             if !no_hole && is_hole {
                 self.requests.wait_for_extent(&self.core, id, key);
                 self.settle_unmapped(key, at, end);
@@ -100,11 +100,11 @@ impl Base {
             self.requests.clear_pieces(&self.core, id, key, Span { start, len });
             at = at + Bytes(len.into());
         }
-        self.requests.active[id.0].next = at;
+        self.requests.active[id.0].next_offset = at;
         if at.0 < end.0 {
             self.requests.ranges.0.push_back(id);
         } else {
-            self.piece_made(id);
+            self.pieces_complete(id);
         }
     }
 
@@ -112,7 +112,7 @@ impl Base {
     /// to. Cost: linear in the changes in flight.
     fn skip_unmapped(&self, key: ExtentKey, end: VolumeOffset) -> VolumeOffset {
         let taken =
-            self.requests.locks.next_taken(key).map_or(end, |index| self.core.map.extent().start(index));
+            self.requests.locks.next_in_use(key).map_or(end, |index| self.core.map.extent().start(index));
         VolumeOffset(self.next_used(key).0.min(taken.0).min(end.0))
     }
 

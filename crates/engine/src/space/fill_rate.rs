@@ -3,15 +3,15 @@
 use weir_model::{Bytes, Nanos};
 
 /// The time constant of the long-term rate, in nanoseconds: after this time a change has 1/e of its weight.
-const MEMORY: f64 = 1800e9;
+const LONG_TIME_CONSTANT: f64 = 1800e9;
 /// The time constant of the short-term rate, in nanoseconds.
-const RECENTLY: f64 = 300e9;
+const SHORT_TIME_CONSTANT: f64 = 300e9;
 /// The minimum history for a forecast.
-const LEAST: Nanos = Nanos::secs(60);
+const HISTORY_MIN: Nanos = Nanos::secs(60);
 /// The short-term rate must be within this factor of the long-term rate for a forecast.
-const STEADY: f64 = 4.0;
+const STEADY_FACTOR: f64 = 4.0;
 /// The maximum forecast.
-const LONGEST: Nanos = Nanos::secs(366 * 86_400);
+const FORECAST_MAX: Nanos = Nanos::secs(366 * 86_400);
 
 /// A growth rate as an exponentially weighted mean: `rate = sum of change * exp(-age / T) / T`, divided by
 /// the weight of the time observed.
@@ -20,24 +20,24 @@ pub(super) struct FillRate {
     began: Nanos,
     at: Nanos,
     used: Bytes,
-    late: Sum,
-    recent: Sum,
+    long_term: DecayedSum,
+    short_term: DecayedSum,
 }
 
 /// A sum of bytes, each weighted by its age.
 #[derive(Clone, Copy, Debug)]
-struct Sum {
-    memory: f64,
+struct DecayedSum {
+    time_constant: f64,
     bytes: f64,
 }
 
-impl Sum {
-    const fn new(memory: f64) -> Self {
-        Self { memory, bytes: 0.0 }
+impl DecayedSum {
+    const fn new(time_constant: f64) -> Self {
+        Self { time_constant, bytes: 0.0 }
     }
 
     fn decay(&self, time: Nanos) -> f64 {
-        (-(time.0 as f64) / self.memory).exp()
+        (-(time.0 as f64) / self.time_constant).exp()
     }
 
     /// Adds `more` bytes, this long after the last addition.
@@ -48,41 +48,47 @@ impl Sum {
     /// Returns the rate in bytes per second, this long after the last change, over the time observed.
     fn per_second(&self, after: Nanos, seen: Nanos) -> f64 {
         let weight = 1.0 - self.decay(seen);
-        self.bytes * self.decay(after) / (weight * self.memory) * 1e9
+        self.bytes * self.decay(after) / (weight * self.time_constant) * 1e9
     }
 }
 
 impl FillRate {
     /// Creates a rate; `used` is the initial use.
     pub(super) fn new(now: Nanos, used: Bytes) -> Self {
-        Self { began: now, at: now, used, late: Sum::new(MEMORY), recent: Sum::new(RECENTLY) }
+        Self {
+            began: now,
+            at: now,
+            used,
+            long_term: DecayedSum::new(LONG_TIME_CONSTANT),
+            short_term: DecayedSum::new(SHORT_TIME_CONSTANT),
+        }
     }
 
     /// Notes the current use.
     pub(super) fn note(&mut self, now: Nanos, used: Bytes) {
         let (after, more) = (now.since(self.at), used.0 as f64 - self.used.0 as f64);
-        self.late.note(after, more);
-        self.recent.note(after, more);
+        self.long_term.note(after, more);
+        self.short_term.note(after, more);
         (self.at, self.used) = (now, used);
     }
 
     /// Returns the rate in bytes per second; 0 in the first second, which says nothing.
     pub(super) fn per_second(&self, now: Nanos) -> f64 {
         let seen = now.since(self.began);
-        if seen < Nanos::secs(1) { 0.0 } else { self.late.per_second(now.since(self.at), seen) }
+        if seen < Nanos::secs(1) { 0.0 } else { self.long_term.per_second(now.since(self.at), seen) }
     }
 
     /// Returns the time until `more` bytes are used at the recent rate; `None` without a reliable forecast.
     pub(super) fn time_for(&self, now: Nanos, more: Bytes) -> Option<Nanos> {
         let seen = now.since(self.began);
         let late = self.per_second(now);
-        let recent = self.recent.per_second(now.since(self.at), seen);
-        let steady = late > 0.0 && recent <= late * STEADY && recent * STEADY >= late;
-        if seen < LEAST || more == Bytes(0) || !steady {
+        let recent = self.short_term.per_second(now.since(self.at), seen);
+        let steady = late > 0.0 && recent <= late * STEADY_FACTOR && recent * STEADY_FACTOR >= late;
+        if seen < HISTORY_MIN || more == Bytes(0) || !steady {
             return None;
         }
         let seconds = more.0 as f64 / late;
-        (seconds <= LONGEST.as_secs_f64()).then_some(Nanos((seconds * 1e9) as u64))
+        (seconds <= FORECAST_MAX.as_secs_f64()).then_some(Nanos((seconds * 1e9) as u64))
     }
 }
 
@@ -95,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_a_steady_rate_soon_and_forgets_it_slowly() {
+    fn steady_rate_is_found_soon_and_decays_slowly() {
         let mut rate = FillRate::new(Nanos::secs(5), Bytes::gib(1));
         for second in 1..=60 {
             rate.note(Nanos::secs(5 + second), Bytes::gib(1) + Bytes::mib(second));
@@ -107,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn space_given_back_counts_against_it() {
+    fn freed_space_lowers_the_rate() {
         let mut rate = FillRate::new(Nanos(0), Bytes::gib(1));
         rate.note(Nanos::secs(10), Bytes::mib(512));
         assert!(rate.per_second(Nanos::secs(20)) < 0.0);
@@ -118,7 +124,7 @@ mod tests {
 
     /// Writes come in bursts, as file systems make them, for hours: the forecast does not jump.
     #[test]
-    fn bursts_do_not_make_it_jump() {
+    fn bursts_do_not_change_the_forecast() {
         let mut rate = FillRate::new(Nanos(0), Bytes(0));
         let (mut used, mut told) = (Bytes(0), Vec::new());
         for second in 1..20_000u64 {
@@ -138,7 +144,7 @@ mod tests {
 
     /// A single large copy, after hours of quiet or hours ago, is no lasting rate.
     #[test]
-    fn nothing_is_told_where_it_means_nothing() {
+    fn single_copy_gives_no_forecast() {
         let mut rate = FillRate::new(Nanos(0), Bytes(0));
         assert_eq!(rate.time_for(Nanos::secs(3600), Bytes::gib(1)), None, "it does not fill");
         rate.note(Nanos::secs(3600), Bytes::gib(1));

@@ -19,7 +19,7 @@ impl Base {
         let key = piece.key;
         let addresses = piece.take_addresses();
         self.give_up_addresses(id, &addresses);
-        self.requests.locks.tidy_later(key);
+        self.requests.locks.request_tidying(key);
         self.piece_ended(id);
     }
 

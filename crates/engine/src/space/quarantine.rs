@@ -7,14 +7,14 @@ use weir_model::{DeviceId, Mutant};
 impl Base {
     #[inline]
     pub(crate) fn reuse_any_released(&mut self, device: DeviceId) {
-        if self.core.devices[device.index()].quarantined.any() {
+        if self.core.devices[device.index()].quarantined.has_chunks() {
             self.reuse_released(device);
         }
     }
 
     /// Makes quarantined space available once the commands begun before have ended.
     pub(crate) fn reuse_released(&mut self, device: DeviceId) {
-        while let Some(chunk) = self.core.devices[device.index()].released() {
+        while let Some(chunk) = self.core.devices[device.index()].next_released() {
             self.core.map.reuse(chunk);
             self.space.note_used(&mut self.core);
             self.space.retry_waiting_space(&mut self.requests);

@@ -8,12 +8,12 @@ use weir_model::{BLOCK, BlockRange, Buffer, Bytes, Memory, Mutant};
 /// The number of blocks for read-modify-write and probes.
 const BLOCKS: usize = 64;
 /// The size of a buffer for a journal frame or checkpoint pages.
-const LARGE: Bytes = Bytes(weir_map::journal::FRAME_MAX as u64);
+const LARGE_SIZE: Bytes = Bytes(weir_map::journal::FRAME_MAX as u64);
 
 /// The size of the buffer of zeros.
-const ZEROS: Bytes = Bytes::kib(64);
+const ZEROS_SIZE: Bytes = Bytes::kib(64);
 /// The size of the mover's reads and writes.
-const RUN: Bytes = Bytes::kib(64);
+const RUN_SIZE: Bytes = Bytes::kib(64);
 /// The number of moves that can be in flight, besides single-block moves piggybacked on clients' reads.
 const RUNS: usize = 3;
 
@@ -22,9 +22,9 @@ const RUNS: usize = 3;
 pub(crate) struct Scratch {
     blocks: Vec<Buffer>,
     /// The number of blocks in use.
-    out: usize,
+    blocks_in_use: usize,
     /// The number of blocks kept for an unresponsive device.
-    missing: usize,
+    missing_blocks: usize,
     /// Buffers for journal frames and for checkpoint pages, per metadata member.
     large: Vec<[Buffer; 2]>,
     /// Zeros; never written.
@@ -42,8 +42,8 @@ impl Scratch {
     /// insufficient.
     pub(crate) fn take<M: Memory>(members: usize, memory: &mut M) -> Option<Self> {
         let mut taken = Vec::new();
-        let large = (0..2 * members).map(|_| LARGE);
-        let sizes = large.chain([ZEROS]).chain([RUN; RUNS]).chain([Bytes(BLOCK); BLOCKS]);
+        let large = (0..2 * members).map(|_| LARGE_SIZE);
+        let sizes = large.chain([ZEROS_SIZE]).chain([RUN_SIZE; RUNS]).chain([Bytes(BLOCK); BLOCKS]);
         for len in sizes {
             match memory.take(len) {
                 Some(buffer) => taken.push(buffer),
@@ -60,7 +60,16 @@ impl Scratch {
         let (large, _) = taken.as_chunks::<2>();
         let large = large.to_vec();
         let (out, missing, missing_runs, waiting) = (0, 0, 0, VecDeque::new());
-        Some(Self { blocks, out, missing, large, zeros, runs, missing_runs, waiting })
+        Some(Self {
+            blocks,
+            blocks_in_use: out,
+            missing_blocks: missing,
+            large,
+            zeros,
+            runs,
+            missing_runs,
+            waiting,
+        })
     }
 
     /// Returns all buffers to the memory.
@@ -76,12 +85,12 @@ impl Scratch {
     }
 
     /// Takes `count` blocks, all or none.
-    pub(crate) fn blocks(&mut self, count: usize) -> Option<[Option<Buffer>; 2]> {
+    pub(crate) fn take_blocks(&mut self, count: usize) -> Option<[Option<Buffer>; 2]> {
         debug_assert!(count <= 2);
         if self.blocks.len() < count {
             return None;
         }
-        self.out += count;
+        self.blocks_in_use += count;
         let mut next = |i| if i < count { self.blocks.pop() } else { None };
         Some([next(0), next(1)])
     }
@@ -89,16 +98,16 @@ impl Scratch {
     /// Whether a buffer is available for a move of these blocks. A single-block move piggybacked on a
     /// client's read occupies its buffer as long as the read takes; it uses a block, while more than half of
     /// them are left.
-    pub(crate) fn has_for_move(&self, blocks: BlockRange, piggybacked: bool) -> bool {
-        !self.runs.is_empty() || self.spares_block(blocks, piggybacked)
+    pub(crate) fn has_move_buffer(&self, blocks: BlockRange, piggybacked: bool) -> bool {
+        !self.runs.is_empty() || self.uses_spare_block(blocks, piggybacked)
     }
 
     /// Takes a buffer for a move of these blocks, if one is available.
-    pub(crate) fn for_move(&mut self, blocks: BlockRange, piggybacked: bool) -> Option<Buffer> {
-        if self.spares_block(blocks, piggybacked) { self.blocks(1)?[0] } else { self.runs.pop() }
+    pub(crate) fn take_move_buffer(&mut self, blocks: BlockRange, piggybacked: bool) -> Option<Buffer> {
+        if self.uses_spare_block(blocks, piggybacked) { self.take_blocks(1)?[0] } else { self.runs.pop() }
     }
 
-    fn spares_block(&self, blocks: BlockRange, piggybacked: bool) -> bool {
+    fn uses_spare_block(&self, blocks: BlockRange, piggybacked: bool) -> bool {
         piggybacked && blocks.count == 1 && self.blocks.len() > BLOCKS / 2
     }
 
@@ -138,31 +147,31 @@ impl Scratch {
     }
 
     /// Returns the number of blocks to replace.
-    pub(crate) fn missing(&self) -> usize {
-        self.missing
+    pub(crate) fn missing_blocks(&self) -> usize {
+        self.missing_blocks
     }
 
     /// Notes that a block in use does not come back.
-    pub(crate) fn miss(&mut self) {
-        self.out -= 1;
-        self.missing += 1;
+    pub(crate) fn note_missing_block(&mut self) {
+        self.blocks_in_use -= 1;
+        self.missing_blocks += 1;
     }
 
     /// Adds a new block in place of a missing one.
     pub(crate) fn add(&mut self, block: Buffer) {
-        self.missing -= 1;
+        self.missing_blocks -= 1;
         self.blocks.push(block);
     }
 
     /// Notes that one of the mover's buffers does not come back.
-    pub(crate) fn miss_run(&mut self) {
+    pub(crate) fn note_missing_run(&mut self) {
         self.missing_runs += 1;
     }
 
     /// Replaces missing buffers of the mover, as far as memory permits.
     pub(crate) fn replace_runs<M: Memory>(&mut self, memory: &mut M) {
         while self.missing_runs > 0
-            && let Some(buffer) = memory.take(RUN)
+            && let Some(buffer) = memory.take(RUN_SIZE)
         {
             self.missing_runs -= 1;
             self.runs.push(buffer);
@@ -171,7 +180,7 @@ impl Scratch {
 
     /// Returns a block.
     pub(crate) fn put_back(&mut self, block: Buffer) {
-        self.out -= 1;
+        self.blocks_in_use -= 1;
         self.blocks.push(block);
     }
 }
@@ -180,28 +189,28 @@ impl Base {
     /// Returns one of the mover's buffers, or keeps it if an abandoned command may still use it.
     pub(crate) fn put_back_run(&mut self, run: Buffer) {
         if self.core.abandoned.uses(run) && !self.core.is_planted(Mutant::AbandonedBufferReused) {
-            self.core.abandoned.keep(run);
-            self.space.scratch.miss_run();
+            self.core.abandoned.defer_release(run);
+            self.space.scratch.note_missing_run();
         } else {
             self.space.scratch.put_back_run(run);
         }
     }
 
     /// Continues a piece that waits for a scratch block, now that one is available.
-    pub(crate) fn go_on_with_scratch(&mut self) {
+    pub(crate) fn resume_scratch_waiter(&mut self) {
         if let Some(id) = self.space.scratch.next_waiting() {
-            self.requests.go_on(id);
+            self.requests.make_ready(id);
         }
     }
 
     /// Returns a scratch block, or keeps it if an abandoned command may still use it.
     pub(crate) fn put_back_block(&mut self, block: Buffer) {
         if self.core.abandoned.uses(block) && !self.core.is_planted(Mutant::AbandonedBufferReused) {
-            self.core.abandoned.keep(block);
-            self.space.scratch.miss();
+            self.core.abandoned.defer_release(block);
+            self.space.scratch.note_missing_block();
         } else {
             self.space.scratch.put_back(block);
-            self.go_on_with_scratch();
+            self.resume_scratch_waiter();
         }
     }
 }

@@ -8,7 +8,7 @@ use weir_map::{Hardening, Intent, IntentKind};
 use weir_model::{Bytes, DeviceId, Errno, IoError, IoKind, Op, ReadShape};
 
 #[test]
-fn a_removal_whose_volume_is_gone_already_ends() {
+fn removal_of_missing_volume_ends() {
     let mut h = Harness::new(2, "sequential");
     let volume = h.volume;
     let intent = Intent { kind: IntentKind::RemoveVolume, volume, progress: 0 };
@@ -27,11 +27,11 @@ fn a_removal_whose_volume_is_gone_already_ends() {
 }
 
 #[test]
-fn a_volume_goes_when_the_requests_in_flight_have_ended() {
+fn removal_waits_for_requests_in_flight() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.begin(Op::Read, 0, 4096);
     h.engine.admin(h.now(), AdminId(3), AdminCommand::RemoveVolume { name: "vol".into() });
     h.run();
@@ -47,7 +47,7 @@ fn removal_behind_a_read() -> Harness {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.begin(Op::Read, 0, 4096);
     h.engine.admin(h.now(), AdminId(3), AdminCommand::RemoveVolume { name: "vol".into() });
     h.run();
@@ -57,7 +57,7 @@ fn removal_behind_a_read() -> Harness {
 
 /// A removal waits for a read in flight when the metadata fails.
 #[test]
-fn a_removal_under_way_fails_when_the_metadata_does() {
+fn removal_in_progress_fails_with_the_metadata() {
     let mut h = removal_behind_a_read();
     h.devices.broken.push((DeviceId(0), IoKind::Write { fua: true }, IoError::Os(Errno::EIO)));
     let other = AdminCommand::CreateVolume {
@@ -80,11 +80,11 @@ fn a_removal_under_way_fails_when_the_metadata_does() {
 
 /// A removal waits for a read in flight while the engine is stopped.
 #[test]
-fn a_removal_under_way_fails_when_the_engine_stops() {
+fn removal_in_progress_fails_when_the_engine_stops() {
     let mut h = removal_behind_a_read();
     h.begin_stop();
     // Devices are verified once more at the end.
-    h.devices.holding = None;
+    h.devices.delay_next = None;
     h.release(None);
     assert_failed_by_a_stop(h);
 }

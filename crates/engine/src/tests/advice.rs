@@ -3,7 +3,9 @@
 use super::harness::Harness;
 use std::sync::{Arc, Mutex};
 use weir_model::{Bytes, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
-use weir_policy::placement::{Access, Action, DeviceView, Moment, Placement, Watches, by_name, untuned};
+use weir_policy::placement::{
+    Access, Action, DeviceView, Placement, PolicyContext, Subscriptions, by_name, with_default_settings,
+};
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -18,7 +20,7 @@ struct Seen {
 /// A policy that records its calls, and in its first round requests a move of the first extent it saw.
 #[derive(Debug, Clone)]
 struct Spy {
-    watches: Watches,
+    watches: Subscriptions,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -26,25 +28,25 @@ impl Placement for Spy {
     fn name(&self) -> &'static str {
         "spy"
     }
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+    fn allocate(&mut self, moment: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
         moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
     }
-    fn watches(&self) -> Watches {
+    fn subscriptions(&self) -> Subscriptions {
         self.watches
     }
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+    fn accessed(&mut self, moment: &mut PolicyContext<'_>, access: &Access) {
         let mut seen = self.seen.lock().expect("one thread");
         seen.accesses.push(*access);
         seen.devices = moment.devices.to_vec();
     }
-    fn write_to(&mut self, _: &mut Moment<'_>, _: &Access) -> weir_policy::placement::WriteTo {
+    fn write_to(&mut self, _: &mut PolicyContext<'_>, _: &Access) -> weir_policy::placement::WriteTo {
         self.seen.lock().expect("one thread").asked += 1;
         weir_policy::placement::WriteTo::InPlace
     }
-    fn round_every(&self) -> Option<Nanos> {
+    fn round_interval(&self) -> Option<Nanos> {
         Some(Nanos::millis(10))
     }
-    fn round(&mut self, moment: &mut Moment<'_>) {
+    fn round(&mut self, moment: &mut PolicyContext<'_>) {
         let mut seen = self.seen.lock().expect("one thread");
         if let (true, Some(access)) = (seen.rounds.is_empty(), seen.accesses.first()) {
             let to = PlaceId { device: DeviceId(1), kind: PlaceKind::Whole };
@@ -57,7 +59,7 @@ impl Placement for Spy {
     }
 }
 
-fn spied(watches: Watches) -> (Harness, Arc<Mutex<Seen>>) {
+fn spied(watches: Subscriptions) -> (Harness, Arc<Mutex<Seen>>) {
     let mut h = Harness::new(2, "sequential");
     let seen = Arc::default();
     let spy = Spy { watches, seen: Arc::clone(&seen) };
@@ -65,10 +67,10 @@ fn spied(watches: Watches) -> (Harness, Arc<Mutex<Seen>>) {
     (h, seen)
 }
 
-const EVERYTHING: Watches = Watches { accesses: true, writes: true, runs: true, metadata: true };
+const EVERYTHING: Subscriptions = Subscriptions { accesses: true, writes: true, runs: true, metadata: true };
 
 #[test]
-fn each_part_of_a_request_is_told_once_with_where_it_is_and_the_run_it_is_of() {
+fn each_piece_is_reported_once_with_places_and_run() {
     let (mut h, seen) = spied(EVERYTHING);
     h.write(0, &[1; 4096]);
     h.write(4096, &[2; 8192]);
@@ -97,14 +99,14 @@ fn each_part_of_a_request_is_told_once_with_where_it_is_and_the_run_it_is_of() {
     let device = &seen.devices[0];
     assert_eq!((device.writes.count, device.writes.bytes), (2, Bytes(12288)), "clients' commands alone");
     assert_eq!(device.reads.count, 1);
-    assert!(device.reads.response.get().is_some() && device.idle < Nanos::MAX && device.usable);
+    assert!(device.reads.response.get().is_some() && device.idle_response < Nanos::MAX && device.is_usable);
     assert!(device.writes.response_to(Bytes::kib(8)).is_some());
     assert_eq!(seen.asked, 2);
 }
 
 #[test]
-fn what_a_policy_does_not_watch_it_is_not_told() {
-    let (mut h, seen) = spied(Watches::default());
+fn unwatched_events_are_not_reported() {
+    let (mut h, seen) = spied(Subscriptions::default());
     h.write(0, &[1; 4096]);
     h.read(0, 4096);
     let seen = seen.lock().expect("one thread");
@@ -112,7 +114,7 @@ fn what_a_policy_does_not_watch_it_is_not_told() {
 }
 
 #[test]
-fn a_policy_takes_over_without_moving_anything_and_then_asks_in_its_rounds() {
+fn new_policy_moves_nothing_until_its_round() {
     let (mut h, seen) = spied(EVERYTHING);
     h.write(0, &[1; 128 << 10]);
     h.engine.set_policy(h.now(), by_name("stripe").expect("a policy"));
@@ -134,12 +136,12 @@ fn a_policy_takes_over_without_moving_anything_and_then_asks_in_its_rounds() {
 }
 
 #[test]
-fn what_a_volume_with_its_own_policy_does_is_not_the_pool_s_policy_s_business() {
+fn pool_policy_ignores_volumes_with_own_policy() {
     let (mut h, seen) = spied(EVERYTHING);
     let told = |seen: &Mutex<Seen>| seen.lock().expect("one thread").accesses.len();
     let own = |h: &Harness| h.engine.volumes().next().expect("a volume").policy;
     h.write(0, &[1; 128 << 10]);
-    h.engine.set_volume_policy(h.now(), "vol", untuned("stripe"));
+    h.engine.set_volume_policy(h.now(), "vol", with_default_settings("stripe"));
     h.write(128 << 10, &[2; 4096]);
     assert_eq!((told(&seen), own(&h)), (1, Some("stripe")));
     h.wait(Nanos::millis(30));

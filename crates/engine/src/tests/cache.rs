@@ -28,17 +28,17 @@ fn reads(h: &Harness) -> Vec<u32> {
 }
 
 #[test]
-fn a_read_fetches_its_extent_and_the_next_ones_need_no_device() {
+fn read_fetches_extent_and_later_reads_hit() {
     let mut h = numbered(2);
     assert_eq!(h.read(4096, 4096).1, [1; 4096]);
     assert_eq!(h.read(7 * 4096 + 512, 4096).1, [[7; 3584].as_slice(), &[8; 512]].concat());
     assert_eq!(reads(&h), [EXTENT as u32]);
     let status = h.engine.status().cache;
-    assert_eq!((status.hits, status.misses, status.held), (1, 1, Bytes(EXTENT as u64)));
+    assert_eq!((status.hits, status.misses, status.memory_used), (1, 1, Bytes(EXTENT as u64)));
     // A read of a whole extent causes no fetch, and neither does a cache without memory.
     h.reopen();
     h.read(0, 4096);
-    assert_eq!(h.engine.status().cache.held, Bytes(0));
+    assert_eq!(h.engine.status().cache.memory_used, Bytes(0));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn writes_go_to_the_device_and_to_the_cache() {
 }
 
 #[test]
-fn a_write_that_failed_is_not_in_the_cache() {
+fn failed_write_is_not_cached() {
     let mut h = numbered(1);
     h.read(0, 4096);
     h.devices.log.clear();
@@ -70,7 +70,7 @@ fn a_write_that_failed_is_not_in_the_cache() {
 }
 
 #[test]
-fn what_a_failed_flush_put_in_doubt_is_not_shown() {
+fn blocks_in_doubt_are_not_read_from_cache() {
     let mut h = numbered(1);
     h.read(0, 4096);
     h.write(4096, &[99; 4096]);
@@ -82,9 +82,9 @@ fn what_a_failed_flush_put_in_doubt_is_not_shown() {
 }
 
 #[test]
-fn what_is_written_while_its_extent_is_fetched_is_not_taken_from_that() {
+fn write_during_fetch_makes_fetched_blocks_stale() {
     let mut h = numbered(1);
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.submit(1, Op::Read, 0, 4096, 0);
     h.run();
     h.submit(2, Op::Read, 4096, 4096, 1);
@@ -99,7 +99,7 @@ fn what_is_written_while_its_extent_is_fetched_is_not_taken_from_that() {
 }
 
 #[test]
-fn what_could_not_be_fetched_is_read_alone() {
+fn failed_fetch_falls_back_to_plain_read() {
     let mut h = numbered(1);
     (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(Errno::EIO)));
     assert_eq!(h.read(4096, 4096).1, [1; 4096]);
@@ -107,7 +107,7 @@ fn what_could_not_be_fetched_is_read_alone() {
 }
 
 #[test]
-fn a_device_that_hangs_keeps_the_memory_and_nothing_else() {
+fn hung_device_keeps_only_the_fetch_buffer() {
     let mut h = numbered(1);
     h.devices.hanging = vec![DeviceId(0), DeviceId(1)];
     h.submit(1, Op::Read, 0, 4096, 0);
@@ -117,7 +117,7 @@ fn a_device_that_hangs_keeps_the_memory_and_nothing_else() {
         h.lose(DeviceId(device));
     }
     assert!(h.answer().expect("an answer").1.is_err());
-    assert_eq!(h.engine.status().cache.held, Bytes(0));
+    assert_eq!(h.engine.status().cache.memory_used, Bytes(0));
 }
 
 #[derive(Clone, Debug)]
@@ -155,7 +155,7 @@ proptest! {
     /// Compares with a naive twin, a vector of bytes; two extents of four fit. A write that fails leaves the
     /// old data.
     #[test]
-    fn reads_are_as_without_a_cache(copies in 1u8..3, steps in prop::collection::vec(step(), 1..100)) {
+    fn reads_match_an_uncached_pool(copies in 1u8..3, steps in prop::collection::vec(step(), 1..100)) {
         let shape = Shape { devices: 3, members: 2, copies, ..Shape::default() };
         let mut h = Harness::of(shape, "sequential");
         h.set_options(Options { extent_cache: Bytes(2 * EXTENT as u64), ..Options::default() });
@@ -188,6 +188,6 @@ proptest! {
             prop_assert!(h.read(at, 8192).1 == twin[at as usize..][..8192]);
         }
         let status = h.engine.status().cache;
-        prop_assert!(status.held <= status.size);
+        prop_assert!(status.memory_used <= status.size);
     }
 }

@@ -19,7 +19,7 @@ fn pool() -> Harness {
 }
 
 #[test]
-fn a_request_over_extents_side_by_side_is_one_command() {
+fn adjacent_extents_are_read_in_one_command() {
     let mut h = pool();
     let (_, bytes) = h.read(EXTENT as u64 / 2, 2 * EXTENT);
     assert_eq!(lens(&h, IoKind::Read), [2 * EXTENT as u32]);
@@ -32,7 +32,7 @@ fn a_request_over_extents_side_by_side_is_one_command() {
 }
 
 #[test]
-fn commands_of_several_requests_alternate_and_are_joined_all_the_same() {
+fn interleaved_commands_of_requests_are_joined() {
     let mut h = pool();
     h.submit(1, Op::Read, 0, 2 * EXTENT as u64, 0);
     h.submit(2, Op::Read, EXTENT as u64 / 2, 2 * EXTENT as u64, 0);
@@ -41,7 +41,7 @@ fn commands_of_several_requests_alternate_and_are_joined_all_the_same() {
 }
 
 #[test]
-fn parts_of_one_that_failed_are_tried_alone() {
+fn parts_of_failed_joined_command_are_retried_alone() {
     let mut h = pool();
     h.fail_next(IoKind::Read, IoError::Os(Errno::EIO));
     // Two more attempts of the first part alone; the other part succeeds between them.

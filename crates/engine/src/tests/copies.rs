@@ -35,7 +35,7 @@ impl Harness {
 }
 
 #[test]
-fn every_block_is_on_two_devices_and_either_is_enough() {
+fn every_block_is_readable_from_either_device() {
     for lost in [0, 1] {
         let mut h = of(3);
         h.write(0, &[1; 8192]);
@@ -51,7 +51,7 @@ fn every_block_is_on_two_devices_and_either_is_enough() {
 }
 
 #[test]
-fn what_both_copies_hold_is_overwritten_under_a_durable_intent_that_is_paid_for_once() {
+fn overwrite_of_copies_needs_one_durable_intent() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
@@ -94,7 +94,7 @@ fn an_intent_stays_open_under_a_write_in_flight() {
 }
 
 #[test]
-fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
+fn intent_closes_when_both_copies_are_flushed() {
     let mut h = of(2);
     h.write(0, &[1; EXTENT]);
     // Flushes take long: a commit that no party waits for does not wait for them.
@@ -104,12 +104,12 @@ fn an_intent_is_withdrawn_when_both_copies_have_been_flushed() {
     h.devices.hanging.clear();
     h.release(None);
     assert!(h.answer().is_some_and(|(_, result)| result.is_ok()));
-    let flushes = FlushRules { slow: Nanos(0), patience: Nanos(0) };
+    let flushes = FlushRules { slow_threshold: Nanos(0), slow_flush_interval: Nanos(0) };
     h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
-    h.devices.holding = Some(IoKind::Flush);
+    h.devices.delay_next = Some(IoKind::Flush);
     (0..12).for_each(|_| h.pass(Nanos::secs(1)));
-    assert_eq!(h.devices.held.len(), 1, "one of the flushes");
+    assert_eq!(h.devices.delayed.len(), 1, "one of the flushes");
     assert!(!h.engine.is_doing(Activity::IntentOpen));
     assert!(h.engine.map().has_pending(h.key(0)), "that the copies are the same is not durable");
     h.release(None);
@@ -133,7 +133,7 @@ fn an_intent_stays_open_where_both_copies_are_in_doubt() {
 }
 
 #[test]
-fn a_server_that_stops_leaves_no_intent_behind() {
+fn clean_stop_closes_all_intents() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
@@ -144,7 +144,7 @@ fn a_server_that_stops_leaves_no_intent_behind() {
 }
 
 #[test]
-fn after_a_kill_one_copy_counts_and_the_other_is_made_again() {
+fn kill_invalidates_one_copy_and_resyncs_it() {
     let mut h = of(2);
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
@@ -159,16 +159,16 @@ fn after_a_kill_one_copy_counts_and_the_other_is_made_again() {
 }
 
 #[test]
-fn without_metadata_room_for_copies_a_second_copy_that_is_owed_is_made_all_the_same() {
+fn required_copy_is_made_despite_full_metadata() {
     let mut h = of(2);
     h.lose(DeviceId(0));
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
     assert_eq!(h.degraded(), EXTENT as u64);
-    h.leave_no_room_for_places();
+    h.fill_metadata_area();
     h.reopen();
     h.wait(Nanos::secs(10));
-    assert!(!h.engine.map().has_room_for_places());
+    assert!(!h.engine.map().has_space_for_places());
     assert_eq!((h.copies().len(), h.degraded()), (2, 0));
     h.flush().expect("a flush");
     h.lose(DeviceId(1));
@@ -188,7 +188,7 @@ fn first_copy_fails() -> Harness {
 }
 
 #[test]
-fn a_copy_made_anew_that_a_failed_flush_took_back_is_made_once_more() {
+fn resynced_copy_lost_by_failed_flush_is_made_again() {
     let mut h = first_copy_fails();
     h.write(4096, &[2; 4096]);
     assert_eq!(h.degraded(), EXTENT as u64);
@@ -202,7 +202,7 @@ fn a_copy_made_anew_that_a_failed_flush_took_back_is_made_once_more() {
 }
 
 #[test]
-fn a_copy_that_is_owed_is_made_though_moves_are_asked_for_without_end() {
+fn required_copy_precedes_endless_moves() {
     let mut h = first_copy_fails();
     h.write(4096, &[2; 4096]);
     assert_eq!(h.degraded(), EXTENT as u64);
@@ -215,7 +215,7 @@ fn a_copy_that_is_owed_is_made_though_moves_are_asked_for_without_end() {
 }
 
 #[test]
-fn a_copy_that_fails_no_longer_counts_before_the_write_is_answered_and_comes_back() {
+fn failed_copy_is_invalidated_before_reply_and_resynced() {
     let mut h = first_copy_fails();
     h.devices.log.clear();
     h.submit(1, Op::Write, 4096, 4096, 2);
@@ -236,7 +236,7 @@ fn a_copy_that_fails_no_longer_counts_before_the_write_is_answered_and_comes_bac
 }
 
 #[test]
-fn copies_made_anew_count_while_others_are_still_to_be_made() {
+fn resynced_copies_count_before_resync_ends() {
     const EXTENTS: u64 = 30;
     let mut h = of(2);
     h.lose(DeviceId(0));
@@ -256,7 +256,7 @@ fn copies_made_anew_count_while_others_are_still_to_be_made() {
 }
 
 #[test]
-fn a_copy_whose_device_fails_a_flush_while_it_is_written_does_not_count() {
+fn flush_failure_during_write_invalidates_copy() {
     // One block that both copies have, and one that neither has.
     for block in [1, 9] {
         let mut h = of(4);
@@ -267,7 +267,7 @@ fn a_copy_whose_device_fails_a_flush_while_it_is_written_does_not_count() {
         h.submit(1, Op::Write, block * 4096, 4096, 2);
         h.submit(2, Op::Flush, 0, 0, 0);
         h.run();
-        let kinds: Vec<_> = h.devices.held.iter().map(|io| io.kind).collect();
+        let kinds: Vec<_> = h.devices.delayed.iter().map(|io| io.kind).collect();
         assert_eq!(kinds, [WRITE, IoKind::Flush], "on the first copy's device");
         h.devices.hanging.clear();
         h.release_one(1, Some(EIO));
@@ -284,7 +284,7 @@ fn a_copy_whose_device_fails_a_flush_while_it_is_written_does_not_count() {
 }
 
 #[test]
-fn when_no_copy_takes_a_write_nothing_is_pretended_about_the_blocks() {
+fn write_failing_on_all_copies_leaves_blocks_unreadable() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
@@ -298,7 +298,7 @@ fn when_no_copy_takes_a_write_nothing_is_pretended_about_the_blocks() {
 }
 
 #[test]
-fn a_write_that_failed_does_not_come_back_from_the_copy_that_no_longer_counts() {
+fn failed_write_does_not_reappear_from_invalid_copy() {
     // One device is full; the other's flush fails while the write to it is in flight. That the write does not
     // count never becomes durable.
     let mut h = of(2);
@@ -313,8 +313,8 @@ fn a_write_that_failed_does_not_come_back_from_the_copy_that_no_longer_counts() 
     h.submit(1, Op::Write, 0, 4096, 2);
     h.submit(2, Op::Flush, 0, 0, 0);
     h.run();
-    h.devices.held.sort_by_key(|io| io.kind != IoKind::Flush);
-    assert_eq!(h.devices.held.iter().map(|io| io.kind).collect::<Vec<_>>(), [IoKind::Flush, WRITE]);
+    h.devices.delayed.sort_by_key(|io| io.kind != IoKind::Flush);
+    assert_eq!(h.devices.delayed.iter().map(|io| io.kind).collect::<Vec<_>>(), [IoKind::Flush, WRITE]);
     h.wake(DeviceId(0));
     let answered: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
     assert!(answered.len() == 2 && answered.iter().all(|(_, result)| result.is_err()), "{answered:?}");
@@ -326,7 +326,7 @@ fn a_write_that_failed_does_not_come_back_from_the_copy_that_no_longer_counts() 
 }
 
 #[test]
-fn a_block_that_cannot_be_read_is_served_and_rewritten_from_the_other_copy() {
+fn unreadable_block_is_repaired_from_other_copy() {
     let mut h = of(2);
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
@@ -346,7 +346,7 @@ fn a_block_that_cannot_be_read_is_served_and_rewritten_from_the_other_copy() {
 }
 
 #[test]
-fn with_one_device_left_writes_go_on_and_what_it_lacks_is_said_and_made_up_for() {
+fn degraded_writes_are_reported_and_resynced() {
     let mut h = of(3);
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
@@ -366,7 +366,7 @@ fn with_one_device_left_writes_go_on_and_what_it_lacks_is_said_and_made_up_for()
 }
 
 #[test]
-fn a_flush_that_fails_on_one_copy_fails_nothing() {
+fn flush_failure_of_one_copy_fails_no_request() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
@@ -379,7 +379,7 @@ fn a_flush_that_fails_on_one_copy_fails_nothing() {
 }
 
 #[test]
-fn a_write_the_map_learns_of_late_is_lost_with_what_later_ones_need() {
+fn late_map_change_is_lost_with_its_epoch() {
     let mut h = of(2);
     h.write(9 * 4096, &[1; 4096]);
     h.flush().expect("a flush");
@@ -402,7 +402,7 @@ fn a_write_the_map_learns_of_late_is_lost_with_what_later_ones_need() {
 }
 
 #[test]
-fn a_place_that_comes_back_beside_two_others_takes_no_write_with_it() {
+fn reverted_third_place_loses_no_write() {
     let mut h = of(3);
     h.write(0, &[1; EXTENT]);
     h.devices.broken = vec![(DeviceId(0), WRITE, EIO)];
@@ -430,7 +430,7 @@ fn a_place_that_comes_back_beside_two_others_takes_no_write_with_it() {
 }
 
 #[test]
-fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
+fn flush_waits_until_missing_copy_is_recorded() {
     let mut h = of(4);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
@@ -443,8 +443,8 @@ fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
     h.run();
     h.submit(2, Op::Write, 65536, 4096, 3);
     h.run();
-    assert_eq!(h.devices.held.len(), 4, "{:?}", h.devices.held);
-    h.devices.held.sort_by_key(|io| io.kind == IoKind::Flush);
+    assert_eq!(h.devices.delayed.len(), 4, "{:?}", h.devices.delayed);
+    h.devices.delayed.sort_by_key(|io| io.kind == IoKind::Flush);
     h.fail_next(IoKind::Flush, EIO);
     h.devices.hanging.clear();
     h.wake(DeviceId(0));
@@ -456,14 +456,14 @@ fn a_flush_is_answered_when_it_is_durable_which_copy_missed_what_it_covers() {
 }
 
 #[test]
-fn a_device_whose_flushes_all_fail_holds_up_no_flush_for_ever() {
+fn flush_wait_for_failing_device_is_bounded() {
     let mut h = of(2);
     let extent = EXTENT as u64;
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
     h.write(0, &[2; 4096]);
     h.devices.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
-    h.devices.holding = Some(IoKind::Write { fua: true });
+    h.devices.delay_next = Some(IoKind::Write { fua: true });
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     let mut rounds = 0;
@@ -480,18 +480,18 @@ fn a_device_whose_flushes_all_fail_holds_up_no_flush_for_ever() {
         }
         rounds += 1;
         assert!(rounds < 6, "no answer");
-        h.devices.holding = Some(IoKind::Write { fua: true });
+        h.devices.delay_next = Some(IoKind::Write { fua: true });
         h.release(None);
     };
     assert_eq!(answer, (1, Ok(ReadShape::Data)), "the other copy has it");
-    h.devices.holding = None;
+    h.devices.delay_next = None;
     h.release(None);
     h.reopen();
     assert_eq!(h.read(0, 4096).1, [2; 4096]);
 }
 
 #[test]
-fn a_read_that_meets_a_write_has_its_turn_before_writes_that_come_later() {
+fn read_meeting_a_write_precedes_later_writes() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
@@ -503,7 +503,7 @@ fn a_read_that_meets_a_write_has_its_turn_before_writes_that_come_later() {
     h.submit(2, Op::Read, 0, 8192, 0);
     h.submit(3, Op::Write, 4096, 4096, 3);
     h.run();
-    assert_eq!(h.devices.held.len(), 2, "the second write waits for the read: {:?}", h.devices.held);
+    assert_eq!(h.devices.delayed.len(), 2, "the second write waits for the read: {:?}", h.devices.delayed);
     h.devices.hanging.clear();
     h.release(None);
     let answered: Vec<u64> = std::iter::from_fn(|| h.answer()).map(|(id, _)| id).collect();
@@ -512,11 +512,11 @@ fn a_read_that_meets_a_write_has_its_turn_before_writes_that_come_later() {
 }
 
 #[test]
-fn a_read_that_fails_on_blocks_trimmed_meanwhile_is_zeros() {
+fn failed_read_of_blocks_trimmed_meanwhile_is_zeros() {
     let mut h = of(2);
     h.write(0, &[1; 8192]);
     h.flush().expect("a flush");
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.submit(1, Op::Read, 0, 8192, 9);
     h.run();
     h.submit(2, Op::Trim, 0, 4096, 0);
@@ -527,7 +527,7 @@ fn a_read_that_fails_on_blocks_trimmed_meanwhile_is_zeros() {
 }
 
 #[test]
-fn a_full_second_device_leaves_one_copy_until_there_is_space() {
+fn full_second_device_leaves_one_copy_until_freed() {
     let mut h = of(2);
     let all = h.engine.map().space(DeviceId(0)).free().min(h.engine.map().space(DeviceId(1)).free());
     for i in 0..u64::from(all) + 1 {
@@ -551,7 +551,7 @@ fn a_full_second_device_leaves_one_copy_until_there_is_space() {
 }
 
 #[test]
-fn two_copies_are_refused_where_they_would_not_survive_a_device() {
+fn two_copies_need_redundant_devices_and_map() {
     let refused = |devices, members| {
         let mut h = Harness::of(Shape { devices, members, ..Shape::default() }, "sequential");
         h.remove_volume().expect("removed");
@@ -563,7 +563,7 @@ fn two_copies_are_refused_where_they_would_not_survive_a_device() {
 }
 
 #[test]
-fn what_a_flush_loses_is_in_doubt_though_a_lost_device_has_it() {
+fn lost_device_copy_does_not_prevent_doubt() {
     let mut h = of(4);
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");

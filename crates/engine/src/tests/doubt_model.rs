@@ -154,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn exactly_what_was_lost_is_in_doubt(steps in steps()) {
+    fn exactly_the_lost_blocks_are_in_doubt(steps in steps()) {
         let h = Harness::new(2, "sequential");
         let cell = Cell { now: 0, later: vec![0], unflushed: false, unsure: false, doubtful: false };
         let mut model = Model { h, cells: vec![cell; BLOCKS as usize], value: 0 };

@@ -79,13 +79,13 @@ impl Buffered {
     /// Returns the number of blocks that are not at home, and how many of these are on one device only.
     fn dirty(&self, extent: u64) -> (u16, u16) {
         let places = self.h.engine.data.base.places_of_extent(self.h.key(extent));
-        let of = |device| places.place(fine(device)).map_or((0, 0), |p| (p.dirty, p.alone));
+        let of = |device| places.place(fine(device)).map_or((0, 0), |p| (p.dirty, p.sole));
         (of(1).0.max(of(2).0), of(1).1 + of(2).1)
     }
 }
 
 #[test]
-fn losing_either_of_two_loses_nothing_and_losing_the_only_one_is_reported() {
+fn only_loss_of_sole_copy_is_reported_unreachable() {
     for (to, lost) in [(BOTH, 1), (BOTH, 2), (WriteTo::Fine(DeviceId(1)), 1)] {
         let mut b = Buffered::with_home();
         b.write(to, 3, 2);
@@ -116,7 +116,7 @@ fn losing_either_of_two_loses_nothing_and_losing_the_only_one_is_reported() {
 }
 
 #[test]
-fn a_write_is_acknowledged_when_both_have_it_and_takes_fresh_slots_of_both() {
+fn duplexed_write_takes_fresh_slots_on_both_devices() {
     let mut b = Buffered::with_home();
     b.write(BOTH, 0, 2);
     b.h.flush().expect("a flush");
@@ -143,7 +143,7 @@ fn a_write_is_acknowledged_when_both_have_it_and_takes_fresh_slots_of_both() {
 }
 
 #[test]
-fn a_write_that_fails_before_it_has_begun_gives_slots_of_both_back() {
+fn failed_duplexed_write_frees_both_slots() {
     let mut b = Buffered::with_home();
     let free = |b: &Buffered| [1, 2].map(|device| b.h.engine.map().space(DeviceId(device)).free());
     let before = free(&b);
@@ -157,11 +157,11 @@ fn a_write_that_fails_before_it_has_begun_gives_slots_of_both_back() {
 }
 
 #[test]
-fn without_metadata_room_what_is_in_two_places_stays_in_two() {
+fn full_metadata_keeps_duplexed_blocks_duplexed() {
     let mut b = Buffered::with_home();
     b.write(BOTH, 0, 2);
     b.h.flush().expect("a flush");
-    b.h.leave_no_room_for_places();
+    b.h.fill_metadata_area();
     for to in [BOTH, WriteTo::InPlace] {
         b.write(to, 0, 3);
         assert!(b.h.read(0, 4096).1 == [3; 4096] && b.dirty(0) == (1, 0), "{to:?}: {:?}", b.dirty(0));
@@ -169,24 +169,24 @@ fn without_metadata_room_what_is_in_two_places_stays_in_two() {
 }
 
 #[test]
-fn what_cannot_go_to_slots_of_two_devices_goes_home() {
+fn write_that_cannot_be_duplexed_goes_home() {
     // The same device twice.
     let mut b = Buffered::with_home();
     b.write(WriteTo::FineDuplexed([DeviceId(1); 2]), 0, 2);
     assert!(b.h.read(0, 4096).1 == [2; 4096] && b.dirty(0) == (0, 0), "{:?}", b.dirty(0));
     // There is no metadata space for optional places.
     let mut b = Buffered::with_home();
-    b.h.leave_no_room_for_places();
+    b.h.fill_metadata_area();
     b.write(BOTH, 0, 2);
     assert!(b.h.read(0, 4096).1 == [2; 4096] && b.dirty(0) == (0, 0), "{:?}", b.dirty(0));
 }
 
 #[test]
-fn while_somebody_waits_for_space_what_is_in_two_places_stays_in_two() {
+fn duplexed_blocks_stay_duplexed_while_space_is_awaited() {
     let mut b = Buffered::with_home();
     b.write(BOTH, 0, 2);
     b.h.flush().expect("a flush");
-    let when_full = WhenFull::Wait { at_most: Nanos::secs(1_000) };
+    let when_full = WhenFull::Wait { timeout: Nanos::secs(1_000) };
     b.h.set_space_rules(SpaceRules { when_full, ..SpaceRules::default() });
     b.sends(WriteTo::InPlace);
     let mut extent = 1;
@@ -197,7 +197,7 @@ fn while_somebody_waits_for_space_what_is_in_two_places_stays_in_two() {
     b.h.devices.log.clear();
     b.h.submit(2, Op::Write, extent * EXTENT as u64, 4096, 9);
     assert!(b.h.engine.space_status().waiting > 0);
-    b.h.devices.holding = Some(WRITE);
+    b.h.devices.delay_next = Some(WRITE);
     b.h.submit(1, Op::Write, 0, 4096, 3);
     b.h.run();
     let written = |device| b.h.devices.log.iter().any(|io| io.device == DeviceId(device) && io.kind == WRITE);
@@ -205,11 +205,11 @@ fn while_somebody_waits_for_space_what_is_in_two_places_stays_in_two() {
 }
 
 #[test]
-fn a_read_does_not_wait_for_a_write_to_both() {
+fn read_does_not_wait_for_duplexed_write() {
     let mut b = Buffered::with_home();
     b.write(BOTH, 0, 2);
     b.sends(BOTH);
-    b.h.devices.holding = Some(WRITE);
+    b.h.devices.delay_next = Some(WRITE);
     b.h.submit(1, Op::Write, 0, 4096, 3);
     b.h.run();
     assert_eq!(b.h.read(0, 4096).1, [2; 4096]);
@@ -219,7 +219,7 @@ fn a_read_does_not_wait_for_a_write_to_both() {
 }
 
 #[test]
-fn where_one_of_two_fails_the_other_is_what_there_is_and_where_both_fail_what_was_before() {
+fn duplexed_write_survives_one_failed_device() {
     let fails = |b: &mut Buffered, device| b.h.devices.broken.push((DeviceId(device), WRITE, EIO));
     for device in [1, 2] {
         let mut b = Buffered::with_home();
@@ -240,7 +240,7 @@ fn where_one_of_two_fails_the_other_is_what_there_is_and_where_both_fail_what_wa
 }
 
 #[test]
-fn a_flush_that_fails_on_one_device_puts_nothing_in_doubt() {
+fn flush_failure_of_one_device_puts_nothing_in_doubt() {
     for device in [1, 2] {
         let mut b = Buffered::with_home();
         b.write(BOTH, 0, 2);
@@ -260,7 +260,7 @@ fn a_flush_that_fails_on_one_device_puts_nothing_in_doubt() {
 }
 
 #[test]
-fn a_device_lost_while_a_write_is_on_its_way_to_both_costs_a_copy_only() {
+fn device_loss_during_duplexed_write_costs_one_copy() {
     for lost in [1, 2] {
         let mut b = Buffered::with_home();
         b.write(BOTH, 0, 2);
@@ -280,7 +280,7 @@ fn a_device_lost_while_a_write_is_on_its_way_to_both_costs_a_copy_only() {
 }
 
 #[test]
-fn a_drop_takes_a_second_copy_only_once_its_blocks_are_home() {
+fn drop_keeps_second_copy_until_written_back() {
     let mut b = Buffered::with_home();
     b.write(BOTH, 0, 2);
     b.write(BOTH, 1, 2);
@@ -294,7 +294,7 @@ fn a_drop_takes_a_second_copy_only_once_its_blocks_are_home() {
 }
 
 #[test]
-fn a_drop_leaves_the_last_copy_on_a_device_that_is_not_lost() {
+fn drop_keeps_last_copy_on_available_device() {
     let mut b = Buffered::with_home();
     let key = b.h.key(0);
     b.h.act(Action::Copy { key, blocks: ALL, to: fine(1) });
@@ -305,7 +305,7 @@ fn a_drop_leaves_the_last_copy_on_a_device_that_is_not_lost() {
 }
 
 #[test]
-fn without_slots_on_both_a_write_goes_home() {
+fn write_without_slots_on_both_goes_home() {
     let mut b = Buffered::with_home();
     b.fill();
     b.write(BOTH, 0, 5);
@@ -315,7 +315,7 @@ fn without_slots_on_both_a_write_goes_home() {
 
 /// A duplexed write does not overwrite a clean copy in a slot: it would become the only copy.
 #[test]
-fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
+fn write_without_slots_spares_clean_copy() {
     let mut b = Buffered::with_clean_copy();
     b.fill();
     assert_eq!(b.h.places(0), [(WHOLE(0), 32), (fine(1), 1)]);
@@ -325,7 +325,7 @@ fn without_slots_on_both_a_write_goes_home_not_over_a_clean_copy() {
 
 /// The same where the bound on extra space is reached, or one of the two devices is lost.
 #[test]
-fn what_may_not_go_to_both_goes_home_not_over_a_clean_copy() {
+fn forbidden_duplexed_write_spares_clean_copy() {
     for is_lost in [false, true] {
         let mut b = Buffered::with_clean_copy();
         if is_lost {

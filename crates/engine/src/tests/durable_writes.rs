@@ -40,7 +40,7 @@ fn writes(h: &Harness) -> Vec<IoKind> {
 }
 
 #[test]
-fn a_lack_of_space_that_a_durable_write_reports_may_be_an_earlier_writes() {
+fn no_space_from_durable_write_puts_earlier_writes_in_doubt() {
     for error in [ENOSPC, EDQUOT] {
         let mut h = half_written(DurableWrites::OneCommand);
         h.fail_next(DURABLE, error);
@@ -61,7 +61,7 @@ fn a_durable_write_by_two_commands_is_a_write_and_a_flush() {
 }
 
 #[test]
-fn a_lack_of_space_that_its_write_reports_says_nothing_of_others() {
+fn no_space_from_plain_step_puts_nothing_in_doubt() {
     for error in [ENOSPC, EDQUOT] {
         let mut h = half_written(DurableWrites::WriteThenFlush);
         h.fail_next(WRITE, error);
@@ -74,7 +74,7 @@ fn a_lack_of_space_that_its_write_reports_says_nothing_of_others() {
 }
 
 #[test]
-fn whatever_its_flush_reports_is_a_lost_write_and_is_not_tried_again() {
+fn failed_flush_step_loses_writes_and_is_not_retried() {
     for error in [ENOSPC, EDQUOT, EIO, IoError::Os(Errno(4)), IoError::Os(Errno(11)), IoError::Os(Errno(12))]
     {
         let mut h = half_written(DurableWrites::WriteThenFlush);
@@ -89,7 +89,7 @@ fn whatever_its_flush_reports_is_a_lost_write_and_is_not_tried_again() {
 }
 
 #[test]
-fn its_write_is_tried_again_like_any_other() {
+fn failed_write_step_is_retried() {
     let mut h = half_written(DurableWrites::WriteThenFlush);
     h.fail_next(WRITE, EIO);
     durable_write(&mut h).expect("a durable write");
@@ -99,10 +99,10 @@ fn its_write_is_tried_again_like_any_other() {
 }
 
 #[test]
-fn its_flush_counts_when_those_begun_before_have_ended_well() {
+fn flush_step_counts_after_earlier_flushes_succeed() {
     for error in [None, Some(EIO)] {
         let mut h = half_written(DurableWrites::WriteThenFlush);
-        h.devices.holding = Some(IoKind::Flush);
+        h.devices.delay_next = Some(IoKind::Flush);
         h.submit(1, Op::Flush, 0, 0, 0);
         h.run();
         h.submit_fua(2, 0, 4096, 3);

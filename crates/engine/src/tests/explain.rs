@@ -1,18 +1,18 @@
 //! Explanations of a block's location.
 
 use super::harness::{EXTENT, Harness, VOLUME_SIZE};
-use crate::{ExplainError, Explained};
+use crate::{BlockExplanation, ExplainError};
 use weir_model::{BlockRange, Bytes, DeviceId, IoKind, Nanos, Op, PlaceId, PlaceKind, VolumeOffset};
 use weir_policy::placement::Action;
 
-fn explain(h: &Harness, at: u64) -> Explained {
+fn explain(h: &Harness, at: u64) -> BlockExplanation {
     h.engine.explain("vol", VolumeOffset(at)).expect("it is in the volume")
 }
 
 const BLOCK_5: u64 = 5 * 4096;
 
 #[test]
-fn each_place_is_told_with_its_blocks_its_address_and_its_age() {
+fn explanation_has_blocks_address_and_age_of_places() {
     let mut h = Harness::new(2, "hystor");
     let nothing = explain(&h, 77);
     assert!(nothing.places.is_empty() && nothing.number == 0 && !nothing.in_doubt, "{nothing:?}");
@@ -49,13 +49,13 @@ fn each_place_is_told_with_its_blocks_its_address_and_its_age() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_volume_and_offset_are_reported() {
     let h = Harness::new(1, "sequential");
     let none = h.engine.explain("w", VolumeOffset(0)).expect_err("there is none");
     assert_eq!(none, ExplainError::NoVolume("w".into()));
     let at = Bytes(VOLUME_SIZE);
     let beyond = h.engine.explain("vol", VolumeOffset(at.0)).expect_err("it ends before");
-    assert_eq!(beyond, ExplainError::Beyond { at, volume: "vol".into(), size: at });
+    assert_eq!(beyond, ExplainError::OutOfRange { at, volume: "vol".into(), size: at });
     assert!(
         beyond.to_string().starts_with("offset 64 MiB is beyond the end of volume \"vol\"; "),
         "{beyond}"

@@ -1,7 +1,7 @@
 //! Devices that fail, hang or are lost.
 
 use super::harness::Harness;
-use crate::{DeviceSettings, DeviceState, LostWhy, Notice};
+use crate::{DeviceSettings, DeviceState, LossReason, Notice};
 use weir_model::{Bytes, DeviceId, Errno, IoError, IoKind, Memory, Nanos, Op, ReadShape, RequestError};
 
 const EIO: IoError = IoError::Os(Errno::EIO);
@@ -15,7 +15,7 @@ fn in_doubt(h: &mut Harness, offset: u64) -> bool {
 }
 
 #[test]
-fn a_failed_flush_fails_once_and_leaves_exactly_its_blocks_in_doubt() {
+fn failed_flush_fails_once_and_puts_its_blocks_in_doubt() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
@@ -39,7 +39,7 @@ fn a_failed_flush_fails_once_and_leaves_exactly_its_blocks_in_doubt() {
 }
 
 #[test]
-fn what_is_in_doubt_stays_so_for_the_next_opening_which_settles_it() {
+fn doubt_lasts_until_the_pool_is_reopened() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -69,11 +69,11 @@ fn every_run_of_blocks_in_doubt_has_an_intent() {
 }
 
 #[test]
-fn a_write_that_fails_after_a_flush_failed_is_not_tried_again() {
+fn write_failing_after_flush_failure_is_not_retried() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
-    h.devices.holding = Some(WRITE);
+    h.devices.delay_next = Some(WRITE);
     h.begin(Op::Write, 4096, 4096);
     h.write(8192, &[2; 4096]);
     h.fail_next(IoKind::Flush, EIO);
@@ -95,13 +95,13 @@ fn a_flush_in_flight_when_a_durable_write_fails_makes_nothing_durable() {
     h.submit_fua(1, 8192, 4096, 3);
     h.run();
     h.begin(Op::Flush, 0, 0);
-    let flush = h.devices.held.pop().filter(|io| io.kind == IoKind::Flush).expect("a flush");
+    let flush = h.devices.delayed.pop().filter(|io| io.kind == IoKind::Flush).expect("a flush");
     h.release(Some(EIO));
-    let later = std::mem::replace(&mut h.devices.held, vec![flush]);
+    let later = std::mem::replace(&mut h.devices.delayed, vec![flush]);
     h.release(None);
     assert_eq!(h.engine.data.base.core.devices[0].epochs.flushed(), before);
     h.devices.hanging.clear();
-    h.devices.held.extend(later);
+    h.devices.delayed.extend(later);
     h.release(None);
     let answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
     assert!(answers.len() == 2 && answers.iter().all(|(_, result)| result.is_err()), "{answers:?}");
@@ -114,7 +114,7 @@ fn a_read_in_flight_when_its_device_loses_writes_is_in_doubt() {
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
     h.write(4096, &[2; 4096]);
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.begin(Op::Read, 4096, 4096);
     h.fail_next(IoKind::Flush, EIO);
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
@@ -127,7 +127,7 @@ fn a_read_in_flight_when_its_device_loses_writes_is_in_doubt() {
 }
 
 #[test]
-fn a_failed_flush_nobody_waited_for_is_told_at_the_next_one() {
+fn unrequested_flush_failure_fails_the_next_flush() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
     h.fail_next(IoKind::Flush, EIO);
@@ -138,7 +138,7 @@ fn a_failed_flush_nobody_waited_for_is_told_at_the_next_one() {
 }
 
 #[test]
-fn doubtful_overwrites_keep_their_place_and_come_back_when_the_pool_is_opened() {
+fn overwrites_in_doubt_are_readable_after_reopen() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -153,7 +153,7 @@ fn doubtful_overwrites_keep_their_place_and_come_back_when_the_pool_is_opened() 
 }
 
 #[test]
-fn a_part_of_a_doubtful_block_cannot_be_written() {
+fn partial_write_to_block_in_doubt_fails() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
     h.fail_next(IoKind::Flush, EIO);
@@ -166,7 +166,7 @@ fn a_part_of_a_doubtful_block_cannot_be_written() {
 }
 
 #[test]
-fn what_is_in_doubt_is_no_hole() {
+fn blocks_in_doubt_are_not_holes() {
     let mut h = Harness::new(2, "sequential");
     h.write(4096, &[1; 4096]);
     h.fail_next(IoKind::Flush, EIO);
@@ -179,7 +179,7 @@ fn what_is_in_doubt_is_no_hole() {
 }
 
 #[test]
-fn space_of_withdrawn_writes_is_free_again() {
+fn rolled_back_writes_free_their_space() {
     let mut h = Harness::new(2, "sequential");
     let free = h.free();
     h.write(0, &[1; 4096]);
@@ -194,7 +194,7 @@ fn space_of_withdrawn_writes_is_free_again() {
 }
 
 #[test]
-fn a_failed_durable_write_puts_what_is_not_flushed_in_doubt_too() {
+fn failed_durable_write_puts_unflushed_writes_in_doubt() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -208,7 +208,7 @@ fn a_failed_durable_write_puts_what_is_not_flushed_in_doubt_too() {
 }
 
 #[test]
-fn what_was_being_written_when_a_flush_failed_is_in_doubt() {
+fn writes_in_flight_at_flush_failure_are_in_doubt() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -218,7 +218,7 @@ fn what_was_being_written_when_a_flush_failed_is_in_doubt() {
     h.submit(2, Op::Flush, 0, 0, 0);
     h.run();
     // The flush fails first: the later success of the write proves nothing.
-    h.devices.held.reverse();
+    h.devices.delayed.reverse();
     h.fail_next(IoKind::Flush, EIO);
     h.wake(DATA);
     for _ in 0..2 {
@@ -233,7 +233,7 @@ fn what_was_being_written_when_a_flush_failed_is_in_doubt() {
 }
 
 #[test]
-fn what_was_being_read_when_a_flush_failed_is_in_doubt_too() {
+fn reads_in_flight_at_flush_failure_see_doubt() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -244,7 +244,7 @@ fn what_was_being_read_when_a_flush_failed_is_in_doubt_too() {
     h.submit(3, Op::Flush, 0, 0, 0);
     h.run();
     // The flush fails first: a later read may return the old data.
-    h.devices.held.reverse();
+    h.devices.delayed.reverse();
     h.fail_next(IoKind::Flush, EIO);
     h.wake(DATA);
     let mut answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
@@ -257,7 +257,7 @@ fn what_was_being_read_when_a_flush_failed_is_in_doubt_too() {
 }
 
 #[test]
-fn a_write_is_not_acknowledged_after_a_flush_failed_that_lost_a_part_of_it() {
+fn write_partly_lost_by_failed_flush_fails() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 2 * EXTENT as usize]);
     h.flush().expect("a flush");
@@ -268,8 +268,8 @@ fn a_write_is_not_acknowledged_after_a_flush_failed_that_lost_a_part_of_it() {
     h.submit(2, Op::Write, EXTENT - 4096, 8192, 4);
     h.submit(3, Op::Flush, 0, 0, 0);
     h.run();
-    assert_eq!(h.devices.held.len(), 3);
-    h.devices.held.rotate_left(1);
+    assert_eq!(h.devices.delayed.len(), 3);
+    h.devices.delayed.rotate_left(1);
     h.fail_next(IoKind::Flush, EIO);
     h.wake(DATA);
     let mut answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
@@ -281,7 +281,7 @@ fn a_write_is_not_acknowledged_after_a_flush_failed_that_lost_a_part_of_it() {
 }
 
 #[test]
-fn what_a_failed_write_left_behind_is_flushed_or_in_doubt() {
+fn failed_write_is_flushed_or_in_doubt() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -302,7 +302,7 @@ fn what_a_failed_write_left_behind_is_flushed_or_in_doubt() {
 }
 
 #[test]
-fn a_durable_write_settles_what_an_earlier_one_left_open() {
+fn durable_write_settles_earlier_failed_write() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -316,7 +316,7 @@ fn a_durable_write_settles_what_an_earlier_one_left_open() {
 }
 
 #[test]
-fn a_durable_write_over_what_the_map_does_not_know_durably_is_lost_with_it() {
+fn durable_write_to_undurable_place_is_lost_with_it() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.fail_next(IoKind::Flush, EIO);
@@ -325,7 +325,7 @@ fn a_durable_write_over_what_the_map_does_not_know_durably_is_lost_with_it() {
 }
 
 #[test]
-fn a_durable_first_write_whose_flush_fails_is_told_so() {
+fn durable_first_write_fails_with_its_flush() {
     let mut h = Harness::new(2, "sequential");
     h.fail_next(IoKind::Flush, EIO);
     assert_eq!(h.request(Op::Write, 0, &[1; 4096], true), Err(RequestError::FlushFailed(DATA)));
@@ -346,7 +346,7 @@ fn a_failed_flush_of_the_map_s_device_stops_changes() {
 }
 
 #[test]
-fn reads_and_writes_are_tried_again() {
+fn failed_reads_and_writes_are_retried() {
     let mut h = Harness::new(2, "sequential");
     for _ in 0..2 {
         h.fail_next(WRITE, EIO);
@@ -359,11 +359,11 @@ fn reads_and_writes_are_tried_again() {
     let errors = h.engine.status().devices[0].errors;
     assert_eq!((errors.reads, errors.writes), (2, 2));
     let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
-    assert!(told.iter().all(|n| matches!(n, Notice::Failed { again: true, .. })) && told.len() == 4);
+    assert!(told.iter().all(|n| matches!(n, Notice::Failed { is_retried: true, .. })) && told.len() == 4);
 }
 
 #[test]
-fn a_failed_write_fails_its_request_and_gives_its_space_back() {
+fn failed_write_fails_request_and_frees_space() {
     let mut h = Harness::new(1, "sequential");
     let free = h.free();
     for _ in 0..3 {
@@ -376,7 +376,7 @@ fn a_failed_write_fails_its_request_and_gives_its_space_back() {
 }
 
 #[test]
-fn a_full_file_system_below_is_no_broken_device() {
+fn full_backing_file_system_does_not_lose_the_device() {
     let mut h = Harness::new(2, "sequential");
     h.fail_next(WRITE, ENOSPC);
     assert_eq!(h.request(Op::Write, 0, &[1; 4096], false), Err(RequestError::NoSpace));
@@ -385,13 +385,13 @@ fn a_full_file_system_below_is_no_broken_device() {
     let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
     let io = *h.devices.log.iter().find(|io| io.kind == WRITE).expect("the write");
     let (device, at, len) = (DeviceId(0), io.at, io.len());
-    assert_eq!(told, [Notice::FullBelow { device, at, len, error: ENOSPC }]);
+    assert_eq!(told, [Notice::BackingStoreFull { device, at, len, error: ENOSPC }]);
     h.flush().expect("a flush");
     h.write(0, &[1; 4096]);
 }
 
 #[test]
-fn a_device_that_hangs_is_given_up_and_everything_else_goes_on() {
+fn hung_device_is_lost_and_others_continue() {
     let mut h = Harness::new(3, "stripe");
     // Two extents on each of the three devices.
     for i in 0..6 {
@@ -405,7 +405,7 @@ fn a_device_that_hangs_is_given_up_and_everything_else_goes_on() {
     assert_eq!(failed.count(), 2, "{answers:?}");
     assert_eq!(answers.iter().filter(|a| a.is_ok()).count(), 4);
     let status = h.engine.status();
-    assert!(matches!(status.devices[0].state, DeviceState::Lost { why: LostWhy::Hung, .. }));
+    assert!(matches!(status.devices[0].state, DeviceState::Lost { reason: LossReason::Hung, .. }));
     assert_eq!(memory.0 - h.free_memory().0, 4096, "the buffer of the one command it got is kept back");
     // New data goes to other devices, and can be flushed.
     for i in 10..20 {
@@ -424,7 +424,7 @@ fn a_device_that_hangs_is_given_up_and_everything_else_goes_on() {
 }
 
 #[test]
-fn a_device_that_hangs_with_all_memory_leaves_as_much_for_others() {
+fn memory_kept_by_hung_device_is_replaced() {
     let mut h = Harness::new(2, "stripe");
     h.write(0, &[1; EXTENT as usize]);
     h.write(EXTENT, &[1; EXTENT as usize]);
@@ -441,7 +441,7 @@ fn a_device_that_hangs_with_all_memory_leaves_as_much_for_others() {
         let (_, result) = h.answer().expect("a reply");
         assert!(matches!(result, Err(RequestError::Io { error: IoError::Lost, .. })), "{result:?}");
     }
-    assert!(asked > 10 && h.devices.held.len() as u64 == asked, "all had reached the device");
+    assert!(asked > 10 && h.devices.delayed.len() as u64 == asked, "all had reached the device");
     assert_eq!(h.devices.memory.free(), memory, "what it keeps is made up for");
     assert_eq!(h.read(EXTENT, EXTENT as usize).1, [1; EXTENT as usize]);
     h.wake(DATA);
@@ -449,7 +449,7 @@ fn a_device_that_hangs_with_all_memory_leaves_as_much_for_others() {
 }
 
 #[test]
-fn space_of_a_write_that_hangs_rests_until_it_ends() {
+fn space_of_hung_write_stays_quarantined_until_it_ends() {
     let mut h = Harness::new(2, "sequential");
     let free = h.free();
     h.devices.hanging.push(DATA);
@@ -481,7 +481,7 @@ fn a_flush_that_hangs_fails_and_its_blocks_are_in_doubt() {
 }
 
 #[test]
-fn a_device_that_is_gone_is_lost_at_once() {
+fn disconnected_device_is_lost_at_once() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; 4096]);
     h.fail_next(IoKind::Read, IoError::Lost);
@@ -489,13 +489,13 @@ fn a_device_that_is_gone_is_lost_at_once() {
     assert_eq!(error, RequestError::InDoubt { device: DATA }, "its last write was not flushed");
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
     let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
-    assert!(told.contains(&Notice::Lost { device: DATA, why: LostWhy::Gone }), "{told:?}");
-    assert!(told.contains(&Notice::Doubt { device: DATA, blocks: 1 }), "{told:?}");
+    assert!(told.contains(&Notice::Lost { device: DATA, reason: LossReason::Disconnected }), "{told:?}");
+    assert!(told.contains(&Notice::WritesInDoubt { device: DATA, blocks: 1 }), "{told:?}");
     h.flush().expect("told once");
 }
 
 #[test]
-fn what_was_on_a_lost_device_is_repaired_by_writing_it_again() {
+fn rewriting_repairs_blocks_of_lost_device() {
     let mut h = Harness::new(3, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.write(EXTENT, &[1; 4096]);
@@ -524,7 +524,7 @@ fn what_was_on_a_lost_device_is_repaired_by_writing_it_again() {
 }
 
 #[test]
-fn what_was_not_written_again_is_there_when_the_device_is_back() {
+fn blocks_not_rewritten_return_with_the_device() {
     let mut h = Harness::new(3, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -536,7 +536,7 @@ fn what_was_not_written_again_is_there_when_the_device_is_back() {
 }
 
 #[test]
-fn an_engine_that_did_not_run_blames_no_device() {
+fn engine_pause_causes_no_timeout() {
     // The server was stopped, or the machine slept: just past the deadline, or for an hour.
     for pause in [Nanos::secs(30), Nanos::secs(31), Nanos::secs(3600)] {
         let mut h = Harness::new(2, "sequential");
@@ -553,7 +553,7 @@ fn an_engine_that_did_not_run_blames_no_device() {
 }
 
 #[test]
-fn a_deadline_is_a_setting() {
+fn deadline_is_configurable() {
     let settings = DeviceSettings { deadline: Nanos::secs(2), ..DeviceSettings::default() };
     let mut h = Harness::with_settings(2, "sequential", settings);
     h.write(0, &[1; 4096]);
@@ -566,7 +566,7 @@ fn a_deadline_is_a_setting() {
 }
 
 #[test]
-fn what_is_in_doubt_is_copied_nowhere() {
+fn blocks_in_doubt_are_not_copied() {
     let mut h = Harness::new(3, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");

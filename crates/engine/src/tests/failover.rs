@@ -26,7 +26,7 @@ fn read_from(h: &mut Harness) -> DeviceId {
 }
 
 #[test]
-fn a_read_that_hangs_is_answered_with_the_other_copy_in_another_buffer() {
+fn hung_read_fails_over_to_other_copy_and_buffer() {
     let mut h = copies(DeviceSettings::default());
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
@@ -42,7 +42,7 @@ fn a_read_that_hangs_is_answered_with_the_other_copy_in_another_buffer() {
 }
 
 #[test]
-fn what_was_read_before_and_what_is_read_again_come_in_one_buffer() {
+fn restarted_read_gathers_parts_in_one_buffer() {
     let mut h = copies(DeviceSettings::default());
     for extent in 0..4 {
         h.write(extent * EXTENT as u64, &[extent as u8 + 1; EXTENT]);
@@ -66,7 +66,7 @@ fn what_was_read_before_and_what_is_read_again_come_in_one_buffer() {
 }
 
 #[test]
-fn a_read_that_meets_a_second_device_that_hangs_goes_on_to_a_third() {
+fn read_fails_over_past_two_hung_devices() {
     let mut h = Harness::new(4, "sequential");
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
@@ -87,7 +87,7 @@ fn a_read_that_meets_a_second_device_that_hangs_goes_on_to_a_third() {
 }
 
 #[test]
-fn a_block_is_completed_from_the_other_copy() {
+fn read_modify_write_uses_other_copy() {
     let settings = DeviceSettings { sector: 4096, ..DeviceSettings::default() };
     let mut h = copies(settings);
     h.write(0, &[1; EXTENT]);
@@ -102,7 +102,7 @@ fn a_block_is_completed_from_the_other_copy() {
 }
 
 #[test]
-fn a_read_waits_for_memory_as_long_as_it_waited_for_the_device() {
+fn restarted_read_waits_for_memory_up_to_deadline() {
     for comes in [true, false] {
         let mut h = copies(DeviceSettings::default());
         h.write(0, &[1; EXTENT]);

@@ -21,7 +21,7 @@ fn half_written(devices: usize, members: usize) -> Harness {
 /// Sets up a FLUSH (2) that waits for its device while a durable write (1) is in flight there.
 fn flush_beside_a_durable_write() -> Harness {
     let mut h = half_written(2, 1);
-    h.devices.holding = Some(DURABLE);
+    h.devices.delay_next = Some(DURABLE);
     h.submit_fua(1, 0, 4096, 3);
     h.run();
     h.submit(2, Op::Flush, 0, 0, 0);
@@ -30,7 +30,7 @@ fn flush_beside_a_durable_write() -> Harness {
 }
 
 #[test]
-fn a_flush_counts_when_the_durable_writes_under_way_with_it_have_ended_well() {
+fn flush_counts_after_concurrent_durable_writes_succeed() {
     for error in [None, Some(EIO)] {
         let mut h = flush_beside_a_durable_write();
         assert_eq!(h.answer(), None, "what the durable write will tell is not known");
@@ -47,10 +47,10 @@ fn a_flush_counts_when_the_durable_writes_under_way_with_it_have_ended_well() {
 }
 
 #[test]
-fn data_is_not_durable_while_a_checkpoints_flush_may_tell_of_its_loss() {
+fn flush_waits_for_concurrent_checkpoint_flush() {
     for error in [None, Some(EIO)] {
         let mut h = half_written(1, 1);
-        h.devices.holding = Some(IoKind::Flush);
+        h.devices.delay_next = Some(IoKind::Flush);
         h.engine.data.base.durability.request_checkpoint();
         h.run();
         h.devices.log.clear();
@@ -66,14 +66,14 @@ fn data_is_not_durable_while_a_checkpoints_flush_may_tell_of_its_loss() {
 }
 
 #[test]
-fn a_root_is_not_written_while_another_flush_may_tell_of_the_loss_of_its_pages() {
+fn checkpoint_root_waits_for_concurrent_flush() {
     for (members, error) in [(1, None), (1, Some(EIO)), (2, Some(EIO))] {
         let mut h = half_written(members, members);
-        h.devices.holding = Some(IoKind::Flush);
+        h.devices.delay_next = Some(IoKind::Flush);
         h.submit(1, Op::Flush, 0, 0, 0);
         h.run();
-        let of_first = |h: &Harness| h.devices.held[0].device == DATA;
-        assert!(of_first(&h), "{:?}", h.devices.held);
+        let of_first = |h: &Harness| h.devices.delayed[0].device == DATA;
+        assert!(of_first(&h), "{:?}", h.devices.delayed);
         h.devices.log.clear();
         h.engine.data.base.durability.request_checkpoint();
         h.run();
@@ -88,7 +88,7 @@ fn a_root_is_not_written_while_another_flush_may_tell_of_the_loss_of_its_pages()
 }
 
 #[test]
-fn a_device_that_is_lost_answers_for_no_flush() {
+fn lost_device_completes_no_deferred_flush() {
     let mut h = flush_beside_a_durable_write();
     h.lose(DATA);
     let mut answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));

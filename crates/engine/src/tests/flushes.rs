@@ -22,8 +22,8 @@ fn settled(copies: u8, hardening: Hardening) -> Harness {
 }
 
 /// Makes a device take 50 ms for a client's FLUSH, so that it counts as slow.
-fn take_long_over_a_flush(h: &mut Harness) {
-    h.devices.holding = Some(FLUSH);
+fn delay_flush(h: &mut Harness) {
+    h.devices.delay_next = Some(FLUSH);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     h.wait(Nanos::millis(50));
@@ -32,12 +32,12 @@ fn take_long_over_a_flush(h: &mut Harness) {
 }
 
 #[test]
-fn what_nobody_may_have_heard_is_told_to_one_more_flush() {
+fn unreported_loss_fails_one_more_flush() {
     let mut h = settled(1, Hardening::Flush);
-    h.engine.owe(h.volume, DeviceId(1));
+    h.engine.fail_next_flush(h.volume, DeviceId(1));
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DeviceId(1))));
     h.flush().expect("it was told");
-    h.engine.owe(weir_model::VolumeId(99), DeviceId(1));
+    h.engine.fail_next_flush(weir_model::VolumeId(99), DeviceId(1));
     h.flush().expect("nothing is known of such a volume");
 }
 
@@ -58,7 +58,7 @@ fn losses_of_a_volume_are_numbered() {
 }
 
 #[test]
-fn a_flush_after_which_nothing_was_written_asks_nothing_of_the_devices() {
+fn flush_without_writes_issues_no_command() {
     for (copies, hardening) in [(1, Hardening::Flush), (2, Hardening::Flush), (1, Hardening::Write)] {
         let mut h = settled(copies, hardening);
         for id in 0..100 {
@@ -109,7 +109,7 @@ fn a_flush_waits_for_the_one_in_flight_and_fails_with_it() {
     for fails in [false, true] {
         let mut h = settled(1, Hardening::Flush);
         h.write(0, &[2; 4096]);
-        h.devices.holding = Some(FLUSH);
+        h.devices.delay_next = Some(FLUSH);
         h.submit(1, Op::Flush, 0, 0, 0);
         h.run();
         h.submit(2, Op::Flush, 0, 0, 0);
@@ -126,14 +126,14 @@ fn a_flush_waits_for_the_one_in_flight_and_fails_with_it() {
 /// A slow device is flushed in parallel with commits that no party waits for; a FLUSH that arrives then waits
 /// for that device.
 #[test]
-fn a_flush_waits_for_a_device_that_is_flushed_beside_commits() {
+fn flush_waits_for_background_flush_of_slow_device() {
     let mut h = settled(1, Hardening::Flush);
-    let flushes = FlushRules { slow: Nanos(0), patience: Nanos(0) };
+    let flushes = FlushRules { slow_threshold: Nanos(0), slow_flush_interval: Nanos(0) };
     h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
-    h.devices.holding = Some(FLUSH);
+    h.devices.delay_next = Some(FLUSH);
     h.wait(Nanos::secs(10));
-    assert_eq!(h.devices.held.len(), 1, "a flush nobody asked for");
+    assert_eq!(h.devices.delayed.len(), 1, "a flush nobody asked for");
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     assert_eq!(h.answer(), None, "the device owes what was written");
@@ -143,12 +143,12 @@ fn a_flush_waits_for_a_device_that_is_flushed_beside_commits() {
 
 /// A slow device is not flushed while clients use it; no later request asks for a flush.
 #[test]
-fn what_was_not_flushed_for_the_sake_of_clients_is_durable_in_the_end() {
+fn deferred_slow_flush_happens_eventually() {
     let mut h = settled(1, Hardening::Flush);
-    let flushes = FlushRules { slow: Nanos(0), patience: Nanos::secs(30) };
+    let flushes = FlushRules { slow_threshold: Nanos(0), slow_flush_interval: Nanos::secs(30) };
     h.set_options(Options { flushes, ..Options::default() });
     h.write(0, &[2; 4096]);
-    take_long_over_a_flush(&mut h);
+    delay_flush(&mut h);
     h.write(1 << 20, &[2; 4096]);
     for _ in 0..4000 {
         h.read(1 << 20, 4096);
@@ -161,15 +161,15 @@ fn what_was_not_flushed_for_the_sake_of_clients_is_durable_in_the_end() {
 
 /// A slow device is flushed at once if a move waits for it.
 #[test]
-fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_them() {
+fn waiting_move_flushes_slow_device_at_once() {
     let mut h = Harness::new(3, "sequential");
-    let flushes = FlushRules { slow: Nanos(0), patience: Nanos::secs(30) };
+    let flushes = FlushRules { slow_threshold: Nanos(0), slow_flush_interval: Nanos::secs(30) };
     h.set_options(Options { flushes, ..Options::default() });
     let (key, to) = (h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Whole });
     let blocks = BlockRange { first: 0, count: 8 };
     h.write(0, &[1; 8192]);
     h.act(Action::Copy { key, blocks, to });
-    take_long_over_a_flush(&mut h);
+    delay_flush(&mut h);
     // The durable state has the block in both places; only a flush removes it from the second one.
     h.write(5 * 4096, &[2; 4096]);
     h.devices.log.clear();
@@ -188,9 +188,9 @@ fn a_move_that_waits_for_a_commit_has_slow_devices_flushed_though_clients_use_th
 #[test]
 fn a_flush_waits_until_a_lost_member_is_recorded() {
     let mut h = settled(1, Hardening::Flush);
-    h.devices.holding = Some(DURABLE);
+    h.devices.delay_next = Some(DURABLE);
     h.lose(DeviceId(1));
-    assert_eq!(h.devices.held.len(), 1, "a superblock is being written: {:?}", h.devices.log);
+    assert_eq!(h.devices.delayed.len(), 1, "a superblock is being written: {:?}", h.devices.log);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
     assert_eq!(h.answer(), None);
@@ -201,7 +201,7 @@ fn a_flush_waits_until_a_lost_member_is_recorded() {
 /// A lost device cannot be flushed any more: the next FLUSH reports this, and later ones make no claim about
 /// its writes.
 #[test]
-fn what_a_lost_device_owed_fails_one_flush() {
+fn lost_device_fails_exactly_one_flush() {
     let mut h = settled(1, Hardening::Flush);
     h.write(0, &[2; 4096]);
     let device =
@@ -214,12 +214,12 @@ fn what_a_lost_device_owed_fails_one_flush() {
 /// Otherwise it would be acknowledged after the FLUSH that reports the loss, and the next FLUSH would
 /// succeed.
 #[test]
-fn a_write_of_which_a_part_was_lost_before_the_rest_was_done_fails() {
+fn write_partly_lost_before_completion_fails() {
     let mut h = Harness::new(3, "stripe");
     h.devices.hanging.push(DeviceId(0));
     h.submit(1, Op::Write, 0, 256 << 10, 7);
     h.run();
-    assert_eq!(h.devices.held.len(), 1, "the other half is done");
+    assert_eq!(h.devices.delayed.len(), 1, "the other half is done");
     h.fail_next(FLUSH, IoError::Os(Errno::EIO));
     let lost = Some(RequestError::FlushFailed(DeviceId(1)));
     assert_eq!(h.flush().err(), lost);

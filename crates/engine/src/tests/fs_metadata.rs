@@ -32,7 +32,7 @@ fn in_slots(h: &Harness) -> u32 {
 }
 
 #[test]
-fn what_the_superblock_says_is_metadata_is_treated_as_such() {
+fn metadata_found_by_superblock_is_hinted() {
     let mut h = Harness::new(2, "sequential");
     h.engine.set_policy(h.now(), Box::new(MetadataOnFast));
     h.run();
@@ -62,7 +62,7 @@ fn what_the_superblock_says_is_metadata_is_treated_as_such() {
 }
 
 #[test]
-fn a_superblock_that_cannot_be_read_says_nothing_and_stops_nothing() {
+fn unreadable_superblock_gives_no_hints() {
     let mut h = Harness::new(2, "sequential");
     h.engine.set_policy(h.now(), Box::new(MetadataOnFast));
     h.run();

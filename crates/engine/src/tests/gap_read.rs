@@ -56,7 +56,7 @@ fn reads(h: &Harness) -> Vec<(u8, usize)> {
 /// Begins a read of the extent whose long command is not answered yet.
 fn begun(devices: usize) -> Harness {
     let mut h = with_holes(devices);
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.submit(1, Op::Read, 0, EXTENT as u64, 0);
     h.run();
     assert_eq!(reads(&h), [(0, 32)]);
@@ -74,7 +74,7 @@ fn found(h: &mut Harness, shape: ReadShape) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_place_holds_in_runs_is_one_command_and_the_holes_come_after() {
+fn gap_read_reads_runs_at_once_then_the_holes() {
     let mut h = with_holes(2);
     assert_eq!(h.read(0, EXTENT).1, content());
     assert_eq!(reads(&h), [(0, 32), (1, 1), (1, 1), (1, 1)]);
@@ -87,7 +87,7 @@ fn what_a_place_holds_in_runs_is_one_command_and_the_holes_come_after() {
 }
 
 #[test]
-fn extents_side_by_side_are_one_command_though_they_have_holes() {
+fn adjacent_extents_with_holes_are_one_command() {
     let mut h = with_holes(2);
     h.write(EXTENT as u64, &content());
     let (key, last) = (h.key(1), BlockRange { first: 0, count: 1 });
@@ -101,7 +101,7 @@ fn extents_side_by_side_are_one_command_though_they_have_holes() {
 }
 
 #[test]
-fn a_place_that_is_slow_to_begin_is_read_first_and_whole() {
+fn slow_device_is_gap_read_first() {
     // The blocks from 4 on are in slots too: reading these first would leave eight runs on the first device.
     let mut h = with_holes(2);
     for first in (4..20).step_by(2).filter(|block| !HOLES.contains(block)) {
@@ -115,7 +115,7 @@ fn a_place_that_is_slow_to_begin_is_read_first_and_whole() {
 }
 
 #[test]
-fn a_hole_that_is_written_or_brought_home_meanwhile_is_read_where_it_is_then() {
+fn hole_moved_during_gap_read_is_read_at_new_place() {
     let mut h = begun(2);
     let (key, blocks) = (h.key(0), BlockRange { first: 9, count: 1 });
     h.act(Action::Move { key, blocks, to: whole(0) });
@@ -130,7 +130,7 @@ fn a_hole_that_is_written_or_brought_home_meanwhile_is_read_where_it_is_then() {
 }
 
 #[test]
-fn a_hole_that_is_cleared_meanwhile_is_zeros() {
+fn hole_cleared_during_gap_read_is_zeros() {
     let mut h = begun(2);
     h.request(Op::Trim, 9 * BLOCK as u64, &[0; BLOCK], false).expect("a trim");
     h.flush().expect("a flush");
@@ -141,7 +141,7 @@ fn a_hole_that_is_cleared_meanwhile_is_zeros() {
 }
 
 #[test]
-fn if_the_long_command_fails_the_runs_are_read_alone() {
+fn failed_gap_read_falls_back_to_single_runs() {
     let mut h = with_holes(2);
     let runs = [(0, 3), (1, 1), (0, 5), (1, 1), (0, 10), (1, 1), (0, 11)];
     h.fail_next(IoKind::Read, IoError::Os(Errno::EIO));
@@ -154,7 +154,7 @@ fn if_the_long_command_fails_the_runs_are_read_alone() {
 }
 
 #[test]
-fn what_no_device_can_deliver_fails_the_read() {
+fn unreadable_block_fails_the_gap_read() {
     for bad in [0, 1] {
         let mut h = with_holes(2);
         h.devices.broken.push((DeviceId(bad), IoKind::Read, IoError::Os(Errno::EIO)));
@@ -166,24 +166,24 @@ fn what_no_device_can_deliver_fails_the_read() {
 }
 
 #[test]
-fn if_the_device_is_lost_what_others_have_is_read_into_another_buffer() {
+fn gap_read_fails_over_to_another_buffer() {
     let mut h = begun(3);
     let (key, blocks) = (h.key(0), BlockRange { first: 0, count: 32 });
     h.act(Action::Copy { key, blocks, to: whole(2) });
     h.flush().expect("a flush");
-    let late = h.devices.held.pop().expect("the long command");
+    let late = h.devices.delayed.pop().expect("the long command");
     h.devices.log.clear();
     h.lose(DeviceId(0));
     h.devices.memory.bytes_mut(late.buffer).fill(9);
     assert_eq!(found(&mut h, ReadShape::Data), content());
     assert!(reads(&h).iter().all(|(device, _)| *device != 0), "{:?}", reads(&h));
-    h.devices.held.push(late);
+    h.devices.delayed.push(late);
     h.release(None);
     assert_eq!(h.read(0, EXTENT).1, content());
 }
 
 #[test]
-fn if_the_device_is_lost_and_no_other_has_the_blocks_the_read_fails() {
+fn gap_read_fails_without_another_copy() {
     let mut h = begun(2);
     h.lose(DeviceId(0));
     let Some((1, Err(RequestError::Io { device, .. }))) = h.answer() else { panic!("the blocks are lost") };
@@ -192,9 +192,9 @@ fn if_the_device_is_lost_and_no_other_has_the_blocks_the_read_fails() {
 }
 
 #[test]
-fn where_slots_are_read_first_no_hole_is() {
+fn slots_first_preference_disables_gap_reads() {
     let mut h = with_holes(2);
-    h.engine.set_volume_policy(h.now(), "vol", placement::untuned("hystor"));
+    h.engine.set_volume_policy(h.now(), "vol", placement::with_default_settings("hystor"));
     assert_eq!(h.read(0, EXTENT).1, content());
     assert_eq!(reads(&h), [(0, 3), (1, 1), (0, 5), (1, 1), (0, 10), (1, 1), (0, 11)]);
 }

@@ -25,7 +25,7 @@ fn a_first_write_is_durable_when_acknowledged() {
 }
 
 #[test]
-fn an_overwrite_costs_what_it_always_does() {
+fn overwrite_needs_no_extra_commit() {
     let mut h = hardened(1);
     h.write(0, &[1; 4096]);
     h.devices.log.clear();
@@ -35,7 +35,7 @@ fn an_overwrite_costs_what_it_always_does() {
 }
 
 #[test]
-fn writes_at_once_share_a_commit() {
+fn concurrent_writes_share_a_commit() {
     let mut h = hardened(2);
     let writes: Vec<_> = (0..20).map(|i| i * EXTENT).collect();
     h.write_at_once(&writes, 4096, 1);
@@ -46,7 +46,7 @@ fn writes_at_once_share_a_commit() {
 }
 
 #[test]
-fn an_overwrite_of_what_the_map_does_not_durably_have_waits_for_it() {
+fn overwrite_of_undurable_place_waits_for_commit() {
     for (hardening, kept) in [(Hardening::Write, true), (Hardening::Flush, false)] {
         let mut h = Harness::new(1, "sequential");
         h.set_hardening(hardening).expect("a command");
@@ -58,7 +58,7 @@ fn an_overwrite_of_what_the_map_does_not_durably_have_waits_for_it() {
 }
 
 #[test]
-fn what_is_cleared_stays_cleared() {
+fn cleared_blocks_stay_cleared() {
     for op in [Op::Trim, Op::WriteZeroes { no_hole: false }] {
         let mut h = hardened(1);
         h.write(0, &[1; 16384]);

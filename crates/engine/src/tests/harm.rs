@@ -5,8 +5,8 @@ use super::harness::{EXTENT, Harness, Shape};
 use crate::{Notice, Options};
 use std::sync::{Arc, Mutex};
 use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind};
-use weir_policy::harm::{Moves, Rules};
-use weir_policy::placement::{Access, Action, Moment, Placement, Watches, WriteTo};
+use weir_policy::harm::{MoveControl, Rules};
+use weir_policy::placement::{Access, Action, Placement, PolicyContext, Subscriptions, WriteTo};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 const WHOLE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Whole };
@@ -20,16 +20,16 @@ impl Placement for Asks {
     fn name(&self) -> &'static str {
         "asks"
     }
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+    fn allocate(&mut self, moment: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
         moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
     }
-    fn watches(&self) -> Watches {
-        Watches { accesses: true, writes: true, ..Watches::default() }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { accesses: true, writes: true, ..Subscriptions::default() }
     }
-    fn accessed(&mut self, moment: &mut Moment<'_>, _: &Access) {
+    fn accessed(&mut self, moment: &mut PolicyContext<'_>, _: &Access) {
         moment.actions.extend(self.0.lock().expect("one thread").0);
     }
-    fn write_to(&mut self, _: &mut Moment<'_>, _: &Access) -> WriteTo {
+    fn write_to(&mut self, _: &mut PolicyContext<'_>, _: &Access) -> WriteTo {
         self.0.lock().expect("one thread").1
     }
 }
@@ -63,12 +63,12 @@ impl Asked {
     }
 
     fn stop(&mut self) {
-        self.h.set_options(Options { moves: Moves::Never, ..Options::default() });
+        self.h.set_options(Options { moves: MoveControl::Disabled, ..Options::default() });
     }
 }
 
 #[test]
-fn while_moves_have_stopped_nothing_is_moved_and_no_write_sent_elsewhere() {
+fn stopped_moves_disable_moves_and_redirects() {
     let mut a = Asked::new();
     let key = a.h.key(0);
     a.stop();
@@ -88,7 +88,7 @@ fn while_moves_have_stopped_nothing_is_moved_and_no_write_sent_elsewhere() {
 }
 
 #[test]
-fn what_is_in_slots_alone_goes_home_and_space_is_given_up_all_the_same() {
+fn write_back_and_drops_continue_while_moves_stopped() {
     let mut a = Asked::new();
     let key = a.h.key(0);
     a.sends(WriteTo::Fine(DeviceId(1)));
@@ -105,10 +105,10 @@ fn what_is_in_slots_alone_goes_home_and_space_is_given_up_all_the_same() {
 }
 
 #[test]
-fn second_copies_are_made_all_the_same() {
+fn required_copies_continue_while_moves_stopped() {
     let mut h = Harness::of(Shape { devices: 2, members: 2, copies: 2, ..Shape::default() }, "sequential");
     h.engine.set_policy(h.now(), Box::new(Asks::default()));
-    h.set_options(Options { moves: Moves::Never, ..Options::default() });
+    h.set_options(Options { moves: MoveControl::Disabled, ..Options::default() });
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
     // The first copy of a block fails at every attempt.
@@ -125,7 +125,7 @@ fn second_copies_are_made_all_the_same() {
 }
 
 #[test]
-fn harm_is_told_of_and_so_is_its_end() {
+fn stop_and_resumption_of_moves_are_reported() {
     let mut a = Asked::new();
     // With this margin every result counts as harm.
     let rules = Rules {
@@ -136,7 +136,7 @@ fn harm_is_told_of_and_so_is_its_end() {
         pause: Nanos::secs(10),
         longest_pause: Nanos::secs(10),
     };
-    a.h.set_options(Options { moves: Moves::Judged(rules), ..Options::default() });
+    a.h.set_options(Options { moves: MoveControl::Judged(rules), ..Options::default() });
     let told = |h: &mut Harness| {
         let notices = std::iter::from_fn(|| h.engine.next_notice());
         notices
@@ -156,10 +156,10 @@ fn harm_is_told_of_and_so_is_its_end() {
 }
 
 #[test]
-fn a_device_that_would_be_read_from_is_probed_so_that_its_curve_does_not_age() {
+fn stale_curve_of_idle_device_is_probed() {
     let mut a = Asked::new();
     let rules = Rules { sample: 1, ..Rules::default() };
-    a.h.set_options(Options { moves: Moves::Judged(rules), ..Options::default() });
+    a.h.set_options(Options { moves: MoveControl::Judged(rules), ..Options::default() });
     let key = a.h.key(0);
     // The extent is on the first device first, and then read from the second one.
     a.h.read(0, 4096);
@@ -185,10 +185,10 @@ fn a_request_that_causes_a_promotion_does_not_wait_for_it() {
         let (key, blocks) = (a.h.key(0), BlockRange { first: 0, count: 1 });
         let action = if alone { Action::Move { key, blocks, to } } else { Action::Copy { key, blocks, to } };
         // The copy's write gets no answer; the read that delivered its bytes does.
-        a.h.devices.holding = Some(IoKind::Write { fua: false });
+        a.h.devices.delay_next = Some(IoKind::Write { fua: false });
         a.asks(action);
         assert_eq!(
-            (a.h.devices.held.len(), a.h.engine.mover_status().under_way),
+            (a.h.devices.delayed.len(), a.h.engine.mover_status().in_flight),
             (1, 1),
             "the copy is being written"
         );
@@ -200,7 +200,7 @@ fn a_request_that_causes_a_promotion_does_not_wait_for_it() {
 }
 
 #[test]
-fn a_redirected_request_writes_the_bytes_it_carries_and_no_others() {
+fn redirected_write_writes_only_its_own_bytes() {
     for to in [WriteTo::Fine(DeviceId(1)), WriteTo::Whole(DeviceId(1))] {
         let mut a = Asked::new();
         a.sends(to);

@@ -11,9 +11,9 @@ use weir_map::{
     Hardening, Map, MapError, NewDevice, NewPool, OpenOptions, PoolId, Record, Recovery, Superblock,
 };
 use weir_model::{
-    Buffer, Bytes, DeviceClass, DeviceId, ExtentIndex, ExtentKey, ExtentSize, HeapMemory, Hint, Io, IoDone,
-    IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request, RequestError, RequestId, Store,
-    VolumeId, VolumeOffset,
+    Buffer, Bytes, DeviceClass, DeviceId, ExtentIndex, ExtentKey, ExtentSize, HeapMemory, Hint, Io,
+    IoCompletion, IoError, IoKind, Memory, Nanos, Op, Planted, ReadShape, Request, RequestError, RequestId,
+    Store, VolumeId, VolumeOffset,
 };
 use weir_policy::placement::{self, Action};
 
@@ -170,23 +170,27 @@ impl Harness {
 
     /// Answers the delayed commands: with the error, or after executing them.
     pub(super) fn release(&mut self, error: Option<IoError>) {
-        for io in std::mem::take(&mut self.devices.held) {
+        for io in std::mem::take(&mut self.devices.delayed) {
             let result = error.map_or_else(|| self.devices.carry_out(io), Err);
-            self.engine.complete(self.devices.now, IoDone { id: io.id, result }, &mut self.devices.memory);
+            self.engine.complete(
+                self.devices.now,
+                IoCompletion { id: io.id, result },
+                &mut self.devices.memory,
+            );
         }
         self.run();
     }
 
     /// Fails the last delayed command.
     pub(super) fn release_last(&mut self, error: IoError) {
-        self.release_one(self.devices.held.len() - 1, Some(error));
+        self.release_one(self.devices.delayed.len() - 1, Some(error));
     }
 
     /// Answers one of the delayed commands: with the error, or after executing it.
     pub(super) fn release_one(&mut self, at: usize, error: Option<IoError>) {
-        let io = self.devices.held.remove(at);
+        let io = self.devices.delayed.remove(at);
         let result = error.map_or_else(|| self.devices.carry_out(io), Err);
-        self.engine.complete(self.devices.now, IoDone { id: io.id, result }, &mut self.devices.memory);
+        self.engine.complete(self.devices.now, IoCompletion { id: io.id, result }, &mut self.devices.memory);
         self.run();
     }
 
@@ -414,16 +418,16 @@ impl Harness {
 
     /// Creates empty volumes until the metadata area has no space for optional places; required ones still
     /// fit.
-    pub(super) fn leave_no_room_for_places(&mut self) {
+    pub(super) fn fill_metadata_area(&mut self) {
         for n in 0.. {
-            if !self.engine.map().has_room_for_places() {
+            if !self.engine.map().has_space_for_places() {
                 break;
             }
             let (name, size) = (format!("empty{n}"), Bytes(self.volume_size));
             self.admin(AdminCommand::CreateVolume { name, size, hardening: Hardening::Flush, copies: 1 })
                 .expect("a volume");
         }
-        assert!(self.engine.map().has_metadata_room());
+        assert!(self.engine.map().has_metadata_space());
     }
 
     pub(super) fn set_hardening(&mut self, hardening: Hardening) -> Result<VolumeId, AdminError> {

@@ -65,7 +65,7 @@ fn provisioned_written_and_trimmed(between: impl Fn(&mut Harness)) {
 }
 
 #[test]
-fn a_trim_up_to_the_volume_s_end_gives_the_space_of_its_last_extent_back() {
+fn trim_to_volume_end_frees_the_last_extent() {
     let volume = EXTENT as u64 + 2 * BLOCK;
     let mut h = Harness::of(Shape { volume, ..Shape::default() }, "sequential");
     let free = h.free();
@@ -84,12 +84,12 @@ fn trimming_a_provisioned_extent_in_pieces_keeps_its_space() {
 }
 
 #[test]
-fn a_restart_forgets_no_provisioned_extent() {
+fn provisioned_extents_survive_restart() {
     provisioned_written_and_trimmed(Harness::reopen);
 }
 
 #[test]
-fn a_provisioned_extent_that_is_moved_stays_one() {
+fn moved_extent_stays_provisioned() {
     for kind in [PlaceKind::Whole, PlaceKind::Fine] {
         provisioned_written_and_trimmed(|h| {
             let key = h.key(0);
@@ -100,7 +100,7 @@ fn a_provisioned_extent_that_is_moved_stays_one() {
 }
 
 #[test]
-fn a_provisioned_extent_that_is_copied_and_dropped_stays_one() {
+fn copied_and_dropped_extent_stays_provisioned() {
     provisioned_written_and_trimmed(|h| {
         let key = h.key(0);
         h.act(Action::Copy { key, blocks: ALL, to: place(1, PlaceKind::Whole) });
@@ -197,7 +197,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
     /// Holds whatever else happens to the extents, and however full the pool is.
     #[test]
-    fn a_write_to_kept_space_never_lacks_any(steps in prop::collection::vec(step(), 1..60)) {
+    fn write_to_reserved_space_never_runs_out(steps in prop::collection::vec(step(), 1..60)) {
         check(steps)?;
     }
 }

@@ -18,7 +18,7 @@ fn only(device: DeviceId) -> DeviceSet {
 }
 
 #[test]
-fn every_frame_goes_to_both_members_at_the_same_place() {
+fn frames_go_to_both_members_at_the_same_offset() {
     let mut h = mirrored();
     assert_eq!(h.engine.map().members(), MEMBERS);
     h.write(0, &[1; 4096]);
@@ -31,7 +31,7 @@ fn every_frame_goes_to_both_members_at_the_same_place() {
 }
 
 #[test]
-fn a_member_that_fails_is_left_behind_durably_before_the_flush_is_answered() {
+fn member_failure_is_recorded_before_flush_reply() {
     let mut h = mirrored();
     h.write(0, &[1; 4096]);
     h.devices.log.clear();
@@ -89,7 +89,7 @@ fn a_superblock_that_cannot_be_written_on_the_last_member_ends_changes() {
 }
 
 #[test]
-fn a_flush_is_answered_though_devices_are_lost_while_a_member_is_left_behind() {
+fn flush_completes_when_devices_are_lost_during_record() {
     let mut h = Harness::of(Shape { devices: 5, members: 2, ..Shape::default() }, "sequential");
     let (hangs, goes) = (DeviceId(1), DeviceId(2));
     h.write(0, &[1; 4096]);
@@ -97,7 +97,7 @@ fn a_flush_is_answered_though_devices_are_lost_while_a_member_is_left_behind() {
     h.fail_next(DURABLE, EIO);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
-    assert_eq!(h.devices.held.len(), 1, "its superblock waits for the device that hangs");
+    assert_eq!(h.devices.delayed.len(), 1, "its superblock waits for the device that hangs");
     assert_eq!(h.answer(), None);
     h.lose(goes);
     h.wait(DeviceSettings::DEADLINE);

@@ -2,7 +2,7 @@
 
 use super::harness::{EXTENT, Harness, Shape};
 use crate::{Options, Percent};
-use weir_map::Found;
+use weir_map::ExtentState;
 use weir_model::{
     BlockRange, DeviceId, Errno, ExtentKey, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape,
     RequestError,
@@ -19,9 +19,9 @@ impl Harness {
     /// Returns the extent's places, each with its number of valid blocks.
     pub(super) fn places(&self, index: u64) -> Vec<(PlaceId, u32)> {
         match self.engine.map().find(self.key(index)) {
-            Found::Empty => vec![],
-            Found::Direct(whole) => vec![(place(whole.device.0, PlaceKind::Whole), 32)],
-            Found::Record(r) => r.places.iter().map(|p| (p.at.id(), p.valid.count())).collect(),
+            ExtentState::Empty => vec![],
+            ExtentState::Direct(whole) => vec![(place(whole.device.0, PlaceKind::Whole), 32)],
+            ExtentState::Record(r) => r.places.iter().map(|p| (p.at.id(), p.valid.count())).collect(),
         }
     }
 
@@ -35,7 +35,7 @@ impl Harness {
 }
 
 #[test]
-fn a_copy_is_a_second_place_and_a_drop_gives_it_up() {
+fn copy_adds_a_place_and_drop_removes_it() {
     for kind in [PlaceKind::Whole, PlaceKind::Fine] {
         let mut h = Harness::new(2, "sequential");
         let free = h.free();
@@ -59,7 +59,7 @@ fn a_copy_is_a_second_place_and_a_drop_gives_it_up() {
 }
 
 #[test]
-fn what_is_shared_is_overwritten_only_when_the_other_copy_is_durably_gone() {
+fn shared_blocks_are_overwritten_after_durable_invalidation() {
     let mut h = Harness::new(2, "sequential");
     h.copied(place(1, PlaceKind::Whole));
     h.flush().expect("a flush");
@@ -93,7 +93,7 @@ fn an_uncommitted_copy_is_overwritten_without_waiting() {
 }
 
 #[test]
-fn a_new_place_waits_for_a_commit_only_where_the_old_one_could_come_back_beside_it() {
+fn new_place_waits_for_commit_if_old_one_may_return() {
     // Everything is on one device, which loses all of its writes together.
     let mut h = Harness::new(2, "sequential");
     let free = h.free();
@@ -132,7 +132,7 @@ fn a_new_place_waits_for_a_commit_only_where_the_old_one_could_come_back_beside_
 }
 
 #[test]
-fn part_of_an_extent_moves_and_requests_go_to_both_parts() {
+fn requests_span_moved_and_unmoved_parts() {
     let mut h = Harness::new(3, "sequential");
     let free = h.free();
     let key = h.key(0);
@@ -157,7 +157,7 @@ fn part_of_an_extent_moves_and_requests_go_to_both_parts() {
 }
 
 #[test]
-fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
+fn copy_is_abandoned_if_its_source_lost_writes() {
     let mut h = Harness::new(3, "sequential");
     let key = h.key(0);
     h.write(0, &[1; EXTENT]);
@@ -165,7 +165,7 @@ fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
     h.write(EXTENT as u64, &[2; EXTENT]);
     h.devices.hanging.push(DeviceId(1));
     h.act(Action::Copy { key, blocks: ALL, to: place(1, PlaceKind::Whole) });
-    assert_eq!(h.devices.held.len(), 1, "the copy is being written");
+    assert_eq!(h.devices.delayed.len(), 1, "the copy is being written");
     h.fail_next(IoKind::Flush, weir_model::IoError::Os(Errno::EIO));
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
@@ -180,7 +180,7 @@ fn a_copy_whose_source_lost_writes_meanwhile_is_given_up() {
 }
 
 #[test]
-fn a_durable_write_to_a_place_that_a_failed_flush_takes_back_is_in_doubt() {
+fn durable_write_to_rolled_back_place_is_in_doubt() {
     let mut h = Harness::new(3, "sequential");
     let key = h.key(0);
     h.write(0, &[1; EXTENT]);
@@ -205,7 +205,7 @@ fn a_durable_write_to_a_place_that_a_failed_flush_takes_back_is_in_doubt() {
 }
 
 #[test]
-fn moves_onto_a_device_that_hangs_do_not_stop_the_mover() {
+fn hung_destination_does_not_stop_the_mover() {
     let mut h = Harness::new(3, "sequential");
     for i in 0..4 {
         h.write(i * EXTENT as u64, &[1; EXTENT]);
@@ -216,7 +216,7 @@ fn moves_onto_a_device_that_hangs_do_not_stop_the_mover() {
     for i in 0..3 {
         h.act(Action::Copy { key: h.key(i), blocks: ALL, to: place(1, PlaceKind::Whole) });
     }
-    assert_eq!(h.devices.held.len(), 3, "as many as there are buffers");
+    assert_eq!(h.devices.delayed.len(), 3, "as many as there are buffers");
     h.wait(crate::DeviceSettings::DEADLINE);
     assert_eq!(h.places(0).len(), 1, "the device is given up");
     h.act(Action::Copy { key: h.key(3), blocks: ALL, to: place(2, PlaceKind::Whole) });
@@ -226,7 +226,7 @@ fn moves_onto_a_device_that_hangs_do_not_stop_the_mover() {
 }
 
 #[test]
-fn a_refresh_fills_what_a_second_place_lacks() {
+fn refresh_completes_the_second_place() {
     let mut h = Harness::new(2, "sequential");
     let key = h.copied(place(1, PlaceKind::Whole));
     h.act(Action::Drop { key, blocks: BlockRange { first: 8, count: 8 }, from: place(1, PlaceKind::Whole) });
@@ -239,7 +239,7 @@ fn a_refresh_fills_what_a_second_place_lacks() {
 }
 
 #[test]
-fn what_one_place_cannot_deliver_is_read_from_another() {
+fn unreadable_block_is_read_from_another_place() {
     let mut h = Harness::new(2, "sequential");
     h.copied(place(1, PlaceKind::Whole));
     // As many failures as attempts at one place.
@@ -285,7 +285,7 @@ mod random {
 
         /// Compares with a naive twin, a vector of bytes: whatever moves, reads return the written data.
         #[test]
-        fn data_stays_the_same_whatever_moves(steps in prop::collection::vec(step(), 1..80)) {
+        fn moves_preserve_data(steps in prop::collection::vec(step(), 1..80)) {
             let mut h = Harness::new(3, "stripe");
             let free = h.free();
             let mut twin = vec![0u8; SIZE];
@@ -329,7 +329,7 @@ mod random {
 }
 
 #[test]
-fn a_move_that_waits_for_time_of_its_device_ends_with_its_volume() {
+fn paced_move_ends_with_its_volume() {
     let mut h = Harness::new(3, "sequential");
     h.set_options(Options { mover_share: Percent(1), ..Options::default() });
     h.write(0, &[1; 2 * EXTENT]);
@@ -340,29 +340,29 @@ fn a_move_that_waits_for_time_of_its_device_ends_with_its_volume() {
     h.run();
     h.act(Action::Copy { key: h.key(0), blocks: ALL, to: place(1, PlaceKind::Whole) });
     h.jump(Nanos::secs(1));
-    let reading = h.devices.held.remove(0);
+    let reading = h.devices.delayed.remove(0);
     h.wake(DeviceId(0));
-    h.devices.held.push(reading);
+    h.devices.delayed.push(reading);
     let copied = h.engine.mover_status();
-    assert_eq!((copied.under_way, copied.copied), (1, 16), "half of it, and then it waits");
+    assert_eq!((copied.in_flight, copied.copied), (1, 16), "half of it, and then it waits");
     let later = h.engine.deadline().expect("it goes on some time");
     assert!(later > h.now() && later <= h.now() + Nanos::secs(10), "{later}");
     h.release(None);
     while h.answer().is_some() {}
     h.remove_volume().expect("removed");
-    assert_eq!(h.engine.mover_status().under_way, 0);
+    assert_eq!(h.engine.mover_status().in_flight, 0);
 }
 
 #[test]
-fn an_engine_that_stops_waits_for_a_copy_that_hangs_without_turning_round() {
+fn stop_waits_for_hung_copy_without_spinning() {
     let mut h = Harness::new(4, "sequential");
     h.write(0, &[1; 2 * EXTENT]);
     h.flush().expect("a flush");
     h.devices.hanging.push(DeviceId(1));
     h.act(Action::Copy { key: h.key(0), blocks: ALL, to: place(1, PlaceKind::Whole) });
-    h.devices.holding = Some(IoKind::Write { fua: false });
+    h.devices.delay_next = Some(IoKind::Write { fua: false });
     h.act(Action::Copy { key: h.key(1), blocks: ALL, to: place(2, PlaceKind::Whole) });
-    assert_eq!(h.devices.held.len(), 2);
+    assert_eq!(h.devices.delayed.len(), 2);
     h.begin_stop();
     // The other copy fails when everything pending has been committed.
     h.release_last(IoError::Os(Errno::ENOSPC));
@@ -374,7 +374,7 @@ fn an_engine_that_stops_waits_for_a_copy_that_hangs_without_turning_round() {
 }
 
 #[test]
-fn a_move_whose_two_devices_both_lose_their_writes_leaves_what_was_moved_in_doubt() {
+fn loss_on_both_devices_of_a_move_causes_doubt() {
     for kind in [PlaceKind::Whole, PlaceKind::Fine] {
         // Written in place, or where no block was valid.
         for block in [0, 1] {
@@ -404,13 +404,13 @@ fn a_move_whose_two_devices_both_lose_their_writes_leaves_what_was_moved_in_doub
 }
 
 #[test]
-fn a_flush_waits_for_where_data_was_moved_when_the_device_it_was_on_is_lost() {
+fn flush_covers_destination_after_source_is_lost() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, ..Shape::default() }, "sequential");
     h.write(0, &[1; 4096]);
-    h.devices.holding = Some(IoKind::Flush);
+    h.devices.delay_next = Some(IoKind::Flush);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
-    assert_eq!(h.devices.held.len(), 1, "the flush of the first device is under way");
+    assert_eq!(h.devices.delayed.len(), 1, "the flush of the first device is under way");
     h.act(Action::Move { key: h.key(0), blocks: ALL, to: place(2, PlaceKind::Whole) });
     h.lose(DeviceId(0));
     h.run();
@@ -432,7 +432,7 @@ fn written_where_it_was_moved() -> Harness {
 }
 
 #[test]
-fn nothing_moves_to_where_a_block_would_come_back_to_before_what_is_read_is_durable() {
+fn move_back_waits_until_source_is_durable() {
     let mut h = written_where_it_was_moved();
     let (key, blocks) = (h.key(0), BlockRange { first: 1, count: 1 });
     h.devices.log.clear();
@@ -447,7 +447,7 @@ fn nothing_moves_to_where_a_block_would_come_back_to_before_what_is_read_is_dura
 }
 
 #[test]
-fn a_read_under_way_of_what_a_device_lost_meanwhile_says_so() {
+fn read_of_blocks_lost_meanwhile_is_in_doubt() {
     let mut h = written_where_it_was_moved();
     // The map falls back on the first device, which is healthy and has the old data.
     h.devices.hanging.push(DeviceId(1));
@@ -455,14 +455,14 @@ fn a_read_under_way_of_what_a_device_lost_meanwhile_says_so() {
 }
 
 #[test]
-fn without_metadata_room_for_copies_blocks_still_come_home() {
+fn write_back_continues_with_full_metadata() {
     let mut h = Harness::new(2, "sequential");
     let (home, slots) = (place(0, PlaceKind::Whole), place(1, PlaceKind::Fine));
     let key = h.copied(slots);
     h.act(Action::Drop { key, blocks: BlockRange { first: 4, count: 2 }, from: home });
     h.write(EXTENT as u64, &[2; EXTENT]);
     h.flush().expect("a flush");
-    h.leave_no_room_for_places();
+    h.fill_metadata_area();
     let other = h.key(1);
     h.act(Action::Copy { key: other, blocks: ALL, to: slots });
     assert_eq!(h.places(1), [(home, 32)], "nobody needs a copy");
@@ -473,7 +473,7 @@ fn without_metadata_room_for_copies_blocks_still_come_home() {
 }
 
 #[test]
-fn no_change_on_the_way_says_that_a_device_has_what_it_lost() {
+fn change_in_flight_does_not_validate_lost_blocks() {
     let (home, away) = (place(0, PlaceKind::Whole), place(1, PlaceKind::Whole));
     let mut h = Harness::of(Shape { devices: 2, members: 1, ..Shape::default() }, "sequential");
     h.write(0, &[1; EXTENT]);
@@ -491,7 +491,7 @@ fn no_change_on_the_way_says_that_a_device_has_what_it_lost() {
     h.devices.hanging.clear();
     h.act(Action::Move { key, blocks: ALL, to: away });
     assert_eq!(h.places(0), [(away, 32)]);
-    h.devices.holding = Some(IoKind::Flush);
+    h.devices.delay_next = Some(IoKind::Flush);
     h.release_one(0, Some(IoError::Os(Errno::EIO)));
     assert_eq!(h.answer(), None, "where the block is now is to be durable first");
     h.lose_write(write, &[1; 4096]);

@@ -10,7 +10,7 @@ const EXTENT: usize = 128 << 10;
 const LEN: usize = 6 * EXTENT;
 
 fn pool(devices: usize, members: usize, copies: u8) -> Harness {
-    let settings = DeviceSettings { verified_within: Some(Nanos(0)), ..DeviceSettings::default() };
+    let settings = DeviceSettings { verification_max_age: Some(Nanos(0)), ..DeviceSettings::default() };
     let mut h = Harness::of(Shape { devices, members, copies, settings, ..Shape::default() }, "stripe");
     h.write(0, &[1; LEN]);
     h.flush().expect("a flush");
@@ -44,7 +44,7 @@ fn newest() -> Vec<u8> {
 }
 
 #[test]
-fn an_older_file_does_not_count_where_others_have_its_data() {
+fn older_file_is_ignored_if_others_have_its_data() {
     for device in (0..4).map(DeviceId) {
         for (removed, stopped) in [(true, true), (true, false), (false, true), (false, false)] {
             let mut h = pool(4, 2, 2);
@@ -58,7 +58,7 @@ fn an_older_file_does_not_count_where_others_have_its_data() {
             h.wait(Nanos::secs(30));
             h.flush().expect("a flush");
             assert_eq!(
-                h.engine.data.base.durability.lacking.degraded(&h.engine.data.base.core, h.volume),
+                h.engine.data.base.durability.missing_copies.degraded(&h.engine.data.base.core, h.volume),
                 (Bytes(0), false),
                 "{case}"
             );
@@ -72,7 +72,7 @@ fn an_older_file_does_not_count_where_others_have_its_data() {
 }
 
 /// Opens the pool with a power loss after each number of writes: reads must return the newest data.
-fn open_with_cuts(h: &mut Harness, device: DeviceId) {
+fn open_with_power_losses(h: &mut Harness, device: DeviceId) {
     let before = h.disks();
     for writes in 0.. {
         h.put_disks(before.clone());
@@ -88,17 +88,17 @@ fn open_with_cuts(h: &mut Harness, device: DeviceId) {
 }
 
 #[test]
-fn no_cut_while_a_pool_opens_makes_an_older_file_count() {
+fn power_loss_during_open_never_revives_older_file() {
     for device in (0..3).map(DeviceId) {
         let mut h = pool(3, 2, 2);
         let older = lose_file(&mut h, device, true, true);
         h.put_back(device, &older);
-        open_with_cuts(&mut h, device);
+        open_with_power_losses(&mut h, device);
     }
 }
 
 #[test]
-fn an_older_file_that_alone_has_data_is_refused() {
+fn older_file_with_only_copy_is_refused() {
     for removed in [true, false] {
         let mut h = pool(3, 1, 1);
         let older = lose_file(&mut h, DeviceId(0), removed, true);
@@ -152,8 +152,8 @@ fn a_file_saved_from_the_server_counts() {
 }
 
 #[test]
-fn an_older_file_that_alone_has_parts_of_extents_is_refused() {
-    let settings = DeviceSettings { verified_within: Some(Nanos(0)), ..DeviceSettings::default() };
+fn older_file_with_only_copy_of_blocks_is_refused() {
+    let settings = DeviceSettings { verification_max_age: Some(Nanos(0)), ..DeviceSettings::default() };
     let mut h = Harness::of(Shape { devices: 3, members: 1, settings, ..Shape::default() }, "stripe");
     (0..6).for_each(|extent| h.write(extent * EXTENT as u64, &[1; 4096]));
     h.flush().expect("a flush");
@@ -182,19 +182,19 @@ fn exchange_file(h: &mut Harness, device: DeviceId) {
 }
 
 #[test]
-fn an_older_file_put_in_place_while_the_pool_was_closed_is_known_by_its_roots() {
+fn older_file_is_detected_by_its_roots() {
     for device in [DeviceId(2), DeviceId(3)] {
         let mut h = pool(4, 2, 2);
         exchange_file(&mut h, device);
         let found = h.check().findings;
         assert!(found.iter().any(|f| f.device == device && f.severity == Severity::Damage), "{found:?}");
-        open_with_cuts(&mut h, device);
+        open_with_power_losses(&mut h, device);
         let recovery = h.try_reopen(OpenOptions::default()).expect("all data is on other devices");
         assert_eq!(recovery.outdated.iter().collect::<Vec<_>>(), [device]);
         h.wait(Nanos::secs(30));
         h.flush().expect("a flush");
         let base = &h.engine.data.base;
-        assert_eq!(base.durability.lacking.degraded(&base.core, h.volume), (Bytes(0), false));
+        assert_eq!(base.durability.missing_copies.degraded(&base.core, h.volume), (Bytes(0), false));
         h.stop();
         assert!(h.try_reopen(OpenOptions::default()).expect("a pool").outdated.is_empty());
         h.lose(DeviceId(5 - device.0));
@@ -203,7 +203,7 @@ fn an_older_file_put_in_place_while_the_pool_was_closed_is_known_by_its_roots() 
 }
 
 #[test]
-fn an_older_file_known_by_its_roots_that_alone_has_data_is_refused() {
+fn older_file_by_roots_with_only_copy_is_refused() {
     let mut h = pool(2, 2, 1);
     exchange_file(&mut h, DeviceId(0));
     let before = h.disks();

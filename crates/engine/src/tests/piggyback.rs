@@ -3,7 +3,7 @@
 use super::harness::{EXTENT, Harness};
 use crate::{Options, Percent};
 use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind};
-use weir_policy::placement::{Access, Action, Moment, Placement, Watches};
+use weir_policy::placement::{Access, Action, Placement, PolicyContext, Subscriptions};
 
 /// A policy that requests a copy of each read on the second device.
 #[derive(Debug)]
@@ -13,13 +13,13 @@ impl Placement for CopyRead {
     fn name(&self) -> &'static str {
         "copy read"
     }
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+    fn allocate(&mut self, moment: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
         moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
     }
-    fn watches(&self) -> Watches {
-        Watches { accesses: true, ..Watches::default() }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { accesses: true, ..Subscriptions::default() }
     }
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+    fn accessed(&mut self, moment: &mut PolicyContext<'_>, access: &Access) {
         if access.op == Op::Read && !access.places.is_on(DeviceId(1)) {
             let to = PlaceId { device: DeviceId(1), kind: self.0 };
             moment.actions.push(Action::Copy { key: access.key, blocks: access.blocks, to });
@@ -50,7 +50,7 @@ fn reads(h: &Harness) -> usize {
 }
 
 #[test]
-fn what_a_client_reads_is_not_read_again_for_a_copy() {
+fn copy_reuses_the_client_read() {
     for kind in [PlaceKind::Whole, PlaceKind::Fine] {
         let mut h = pool(kind);
         // The read is within blocks 3 to 5.
@@ -69,7 +69,7 @@ fn what_a_client_reads_is_not_read_again_for_a_copy() {
 }
 
 #[test]
-fn what_is_written_while_it_is_read_is_left_out() {
+fn blocks_written_during_piggyback_are_skipped() {
     let mut h = pool(PlaceKind::Whole);
     h.devices.hanging = vec![DeviceId(0)];
     h.submit(1, Op::Read, 0, 4 * 4096, 0);
@@ -83,12 +83,12 @@ fn what_is_written_while_it_is_read_is_left_out() {
 }
 
 #[test]
-fn a_read_that_fails_feeds_nothing() {
+fn failed_read_piggybacks_nothing() {
     let mut h = pool(PlaceKind::Whole);
     (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(Errno::EIO)));
     h.try_read(0, 4096).expect_err("it cannot be read");
     assert_eq!((copied(&h), h.engine.mover_status().piggybacked), (vec![], 0));
-    assert_eq!(h.engine.mover_status().under_way, 0);
+    assert_eq!(h.engine.mover_status().in_flight, 0);
     h.read(0, 4096);
     assert_eq!(copied(&h), [0]);
     h.read(8192, 4096);
@@ -97,7 +97,7 @@ fn a_read_that_fails_feeds_nothing() {
 }
 
 #[test]
-fn what_is_longer_than_the_mover_takes_at_once_is_fed_in_part() {
+fn long_read_is_piggybacked_in_part() {
     let mut h = pool(PlaceKind::Whole);
     h.read(0, EXTENT);
     assert_eq!((copied(&h).len(), h.engine.mover_status().piggybacked, reads(&h)), (32, 16, 2));
@@ -105,7 +105,7 @@ fn what_is_longer_than_the_mover_takes_at_once_is_fed_in_part() {
 
 /// There are more reads than large buffers; each keeps one as long as its read takes.
 #[test]
-fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
+fn concurrent_reads_each_piggyback_a_copy() {
     let mut h = pool(PlaceKind::Fine);
     (1..12).for_each(|extent| h.write(extent * EXTENT as u64, &[7; EXTENT]));
     h.flush().expect("a flush");
@@ -120,7 +120,7 @@ fn many_reads_of_a_block_at_the_same_time_feed_a_copy_each() {
 }
 
 #[test]
-fn what_a_read_brings_does_not_wait_for_time_of_the_device_it_is_read_from() {
+fn piggybacked_copy_is_not_paced_by_its_source() {
     let mut h = pool(PlaceKind::Fine);
     h.set_options(Options { mover_share: Percent(1), ..Options::default() });
     // The moves' debt of the first device's time takes a long time to pay.
@@ -141,7 +141,7 @@ fn what_a_read_brings_does_not_wait_for_time_of_the_device_it_is_read_from() {
 
 /// The last extents of a device are reserved for new data, but slots of extents already divided are not.
 #[test]
-fn copies_of_blocks_take_slots_that_are_there_when_no_extent_is() {
+fn block_copies_use_existing_slots_below_reserve() {
     let mut h = pool(PlaceKind::Fine);
     (1..50).for_each(|extent| h.write(extent * EXTENT as u64, &[7; EXTENT]));
     h.read(0, 4096);

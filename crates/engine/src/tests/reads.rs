@@ -2,7 +2,7 @@
 
 use super::harness::{EXTENT, Harness};
 use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Nanos, Op, PlaceId, PlaceKind, ReadShape};
-use weir_policy::placement::{self, Access, Action, Moment, Placement, ReadFrom};
+use weir_policy::placement::{self, Access, Action, Placement, PolicyContext, ReadFrom};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 const MS: fn(u64) -> Nanos = Nanos::millis;
@@ -39,7 +39,7 @@ fn reads(h: &Harness) -> Vec<u8> {
 }
 
 #[test]
-fn reads_go_where_they_are_expected_to_be_answered_soonest() {
+fn reads_go_to_the_fastest_expected_device() {
     let mut h = pool();
     answer_after(&mut h, 0, MS(5));
     answer_after(&mut h, 1, MS(1));
@@ -64,7 +64,7 @@ fn reads_go_where_they_are_expected_to_be_answered_soonest() {
 }
 
 #[test]
-fn a_device_whose_figure_is_old_gets_a_read_now_and_then() {
+fn stale_device_is_probed_occasionally() {
     let mut h = pool();
     answer_after(&mut h, 0, MS(5));
     answer_after(&mut h, 1, MS(1));
@@ -78,7 +78,7 @@ fn a_device_whose_figure_is_old_gets_a_read_now_and_then() {
 }
 
 #[test]
-fn a_place_that_holds_all_is_read_in_one_command() {
+fn complete_place_is_read_in_one_command() {
     let mut h = pool();
     answer_after(&mut h, 0, MS(5));
     answer_after(&mut h, 1, MS(1));
@@ -94,7 +94,7 @@ fn a_place_that_holds_all_is_read_in_one_command() {
 }
 
 #[test]
-fn a_lost_device_is_read_only_where_no_other_holds_the_block() {
+fn lost_device_is_avoided_if_another_has_the_block() {
     let mut h = pool();
     answer_after(&mut h, 0, MS(5));
     h.lose(DeviceId(1));
@@ -113,7 +113,7 @@ impl Placement for SlotsFirst {
         "slots-first"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+    fn allocate(&mut self, moment: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
         moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
     }
 
@@ -137,7 +137,7 @@ fn with_slow_slots() -> Harness {
 }
 
 #[test]
-fn where_slots_come_first_all_reads_of_what_is_in_them_go_there() {
+fn slots_first_reads_go_to_slots() {
     let mut h = with_slow_slots();
     h.read(4 * 4096, 4096);
     assert_eq!(reads(&h), [0], "the second device is slower");
@@ -152,7 +152,7 @@ fn where_slots_come_first_all_reads_of_what_is_in_them_go_there() {
 }
 
 #[test]
-fn where_slots_come_first_other_places_stand_in_for_them() {
+fn slots_first_reads_fall_back_to_other_places() {
     let mut h = with_slow_slots();
     h.engine.set_policy(h.now(), Box::new(SlotsFirst));
     h.devices.broken.push((DeviceId(1), IoKind::Read, IoError::Os(Errno::EIO)));
@@ -167,10 +167,10 @@ fn where_slots_come_first_other_places_stand_in_for_them() {
 }
 
 #[test]
-fn a_volume_s_own_policy_says_where_its_reads_go() {
+fn volume_policy_sets_its_read_preference() {
     let mut h = with_slow_slots();
     let read = |h: &mut Harness, choice: Option<&str>| {
-        h.engine.set_volume_policy(h.now(), "vol", choice.and_then(placement::untuned));
+        h.engine.set_volume_policy(h.now(), "vol", choice.and_then(placement::with_default_settings));
         h.devices.log.clear();
         h.read(4 * 4096, 4096);
         reads(h)
@@ -183,28 +183,28 @@ fn a_volume_s_own_policy_says_where_its_reads_go() {
 }
 
 #[test]
-fn a_read_of_what_is_cleared_meanwhile_tells_of_a_later_write_only_after_it() {
+fn read_of_cleared_blocks_is_ordered_with_later_write() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.submit(1, Op::Read, 4096, 8192, 0);
     h.run();
-    let read = h.devices.held.pop().expect("a read under way");
+    let read = h.devices.delayed.pop().expect("a read under way");
     h.request(Op::Trim, 8192, &[0; 4096], false).expect("a trim");
     h.flush().expect("a flush");
-    h.devices.holding = Some(IoKind::Write { fua: false });
+    h.devices.delay_next = Some(IoKind::Write { fua: false });
     h.submit(2, Op::Write, 8192, 4096, 2);
     h.run();
-    let write = std::mem::take(&mut h.devices.held);
+    let write = std::mem::take(&mut h.devices.delayed);
     assert_eq!(write[0].at.0, read.at.0 + 4096, "the write goes where the read is");
     h.lose_write(write[0], &[2; 4096]);
     // The device has executed the write but not reported it; the read comes after it.
-    h.devices.held = vec![read];
+    h.devices.delayed = vec![read];
     h.release(None);
     assert_eq!(h.answer(), None, "it is read once more, when the write has ended");
     assert_eq!(h.read(8192, 4096).0, ReadShape::Zeros, "as all see it until then");
-    h.devices.held = write;
+    h.devices.delayed = write;
     h.release(None);
     let done = Ok(ReadShape::Data);
     assert_eq!((h.answer(), h.answer()), (Some((2, done)), Some((1, done))));
@@ -212,18 +212,18 @@ fn a_read_of_what_is_cleared_meanwhile_tells_of_a_later_write_only_after_it() {
 }
 
 #[test]
-fn a_read_of_what_is_cleared_again_and_again_has_its_turn() {
+fn read_of_repeatedly_cleared_blocks_completes() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.submit(1, Op::Read, 4096, 12288, 0);
     h.run();
     h.request(Op::Trim, 8192, &[0; 4096], false).expect("a trim");
     h.write(8192, &[2; 4096]);
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.release(None);
-    assert_eq!((h.answer(), h.devices.held.len()), (None, 1), "it is read once more");
+    assert_eq!((h.answer(), h.devices.delayed.len()), (None, 1), "it is read once more");
     h.submit(2, Op::Trim, 8192, 4096, 0);
     h.submit(3, Op::Write, 0, 4096, 3);
     h.run();

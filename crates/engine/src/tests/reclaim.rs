@@ -34,7 +34,7 @@ fn check(h: &mut Harness, extents: u64) {
 }
 
 #[test]
-fn all_space_is_there_for_new_data_whatever_had_copies() {
+fn cached_copies_are_evicted_for_new_data() {
     for kind in [PlaceKind::Whole, PlaceKind::Fine] {
         let mut h = Harness::new(2, "sequential");
         let extents = u64::from(h.free());
@@ -56,7 +56,7 @@ fn all_space_is_there_for_new_data_whatever_had_copies() {
 }
 
 #[test]
-fn what_is_in_slots_alone_comes_home() {
+fn dirty_slots_are_written_back_for_space() {
     let mut h = Harness::new(2, "sequential");
     let extents = u64::from(h.free());
     let some = BlockRange { first: 0, count: 8 };
@@ -71,7 +71,7 @@ fn what_is_in_slots_alone_comes_home() {
 }
 
 #[test]
-fn what_a_lost_device_has_is_not_given_up_for_space_on_another() {
+fn copies_on_lost_devices_are_not_evicted() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[7; EXTENT]);
     let key = h.key(0);
@@ -83,7 +83,7 @@ fn what_a_lost_device_has_is_not_given_up_for_space_on_another() {
 }
 
 #[test]
-fn two_copies_that_are_wanted_stay() {
+fn mirrored_copies_are_not_evicted() {
     let mut h = Harness::of(Shape { devices: 2, members: 2, copies: 2, ..Shape::default() }, "sequential");
     let extents = u64::from(h.free());
     assert_eq!(fill(&mut h, 0), extents / 2);
@@ -91,7 +91,7 @@ fn two_copies_that_are_wanted_stay() {
 }
 
 #[test]
-fn where_there_is_nothing_to_give_up_writes_are_refused_without_another_look() {
+fn writes_fail_without_rewalk_if_nothing_is_evictable() {
     let mut h = Harness::new(1, "sequential");
     let extents = u64::from(h.free());
     assert_eq!(fill(&mut h, 0), extents);

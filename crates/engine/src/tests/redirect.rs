@@ -4,7 +4,7 @@ use super::harness::{EXTENT, Harness, span_within};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind, RequestError};
-use weir_policy::placement::{Access, Action, Moment, Placement, Watches, WriteTo};
+use weir_policy::placement::{Access, Action, Placement, PolicyContext, Subscriptions, WriteTo};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 pub(super) const WHOLE: fn(u8) -> PlaceId =
@@ -18,13 +18,13 @@ impl Placement for Redirect {
     fn name(&self) -> &'static str {
         "redirect"
     }
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
+    fn allocate(&mut self, moment: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
         moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
     }
-    fn watches(&self) -> Watches {
-        Watches { writes: true, ..Watches::default() }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { writes: true, ..Subscriptions::default() }
     }
-    fn write_to(&mut self, _: &mut Moment<'_>, _: &Access) -> WriteTo {
+    fn write_to(&mut self, _: &mut PolicyContext<'_>, _: &Access) -> WriteTo {
         *self.0.lock().expect("one thread")
     }
 }
@@ -50,7 +50,7 @@ impl Redirected {
 }
 
 #[test]
-fn a_write_goes_to_the_whole_place_it_is_sent_to_and_takes_its_blocks_along() {
+fn redirected_write_goes_to_the_whole_place() {
     let mut r = Redirected::new(2);
     let free = r.h.free();
     r.h.write(0, &[1; EXTENT]);
@@ -73,7 +73,7 @@ fn a_write_goes_to_the_whole_place_it_is_sent_to_and_takes_its_blocks_along() {
 }
 
 #[test]
-fn a_write_sent_back_waits_until_the_map_falls_back_on_nothing_there() {
+fn write_back_to_old_place_waits_for_commit() {
     let mut r = Redirected::new(2);
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
@@ -87,7 +87,7 @@ fn a_write_sent_back_waits_until_the_map_falls_back_on_nothing_there() {
 }
 
 #[test]
-fn over_a_copy_in_slots_a_write_takes_new_ones_and_waits_for_nothing() {
+fn write_over_slot_copy_takes_fresh_slots() {
     let mut r = Redirected::new(2);
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
@@ -119,11 +119,11 @@ fn over_a_copy_in_slots_a_write_takes_new_ones_and_waits_for_nothing() {
 }
 
 #[test]
-fn a_write_is_not_sent_under_a_read() {
+fn write_is_not_redirected_under_a_read() {
     let mut r = Redirected::new(2);
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
-    r.h.devices.holding = Some(IoKind::Read);
+    r.h.devices.delay_next = Some(IoKind::Read);
     r.h.submit(1, Op::Read, 0, 8192, 0);
     r.h.run();
     r.write(1, 0, 2);
@@ -140,7 +140,7 @@ fn a_write_is_not_sent_under_a_read() {
 }
 
 #[test]
-fn of_two_copies_the_one_it_is_sent_to_stays() {
+fn redirect_keeps_the_target_copy() {
     for device in 0..2 {
         let mut r = Redirected::new(2);
         r.h.write(0, &[1; EXTENT]);
@@ -154,7 +154,7 @@ fn of_two_copies_the_one_it_is_sent_to_stays() {
 }
 
 #[test]
-fn where_there_is_no_room_a_write_stays_in_place() {
+fn write_stays_in_place_without_space() {
     let mut r = Redirected::new(3);
     r.h.write(0, &[1; EXTENT]);
     r.h.lose(DeviceId(1));
@@ -171,7 +171,7 @@ fn where_there_is_no_room_a_write_stays_in_place() {
 }
 
 #[test]
-fn what_a_device_loses_of_it_is_in_doubt_and_then_what_was_there_before() {
+fn lost_redirected_write_is_in_doubt_then_rolled_back() {
     let mut r = Redirected::new(3);
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
@@ -219,7 +219,7 @@ proptest! {
     /// Compares with a naive twin, a vector of bytes: wherever writes are sent, reads return the written
     /// data.
     #[test]
-    fn data_stays_the_same_wherever_writes_are_sent(steps in prop::collection::vec(step(), 1..80)) {
+    fn redirects_preserve_data(steps in prop::collection::vec(step(), 1..80)) {
         let mut r = Redirected::new(3);
         let free = r.h.free();
         let mut twin = vec![0u8; SIZE];
@@ -257,7 +257,7 @@ proptest! {
 }
 
 #[test]
-fn what_two_devices_lose_one_after_the_other_is_in_doubt() {
+fn successive_losses_on_two_devices_cause_doubt() {
     const EIO: IoError = IoError::Os(Errno::EIO);
     // The copy is on a device with a lower number, or with a higher one.
     for copy in [0, 2] {
@@ -282,14 +282,14 @@ fn what_two_devices_lose_one_after_the_other_is_in_doubt() {
 /// The quarantine is one of two defences: slots are freed only when every command of their write has ended,
 /// unless its device is lost, and a lost device allocates no space.
 #[test]
-fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
+fn slots_of_failed_write_stay_quarantined() {
     let mut r = Redirected::new(3);
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
     *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
-    r.h.devices.holding = Some(IoKind::Write { fua: false });
+    r.h.devices.delay_next = Some(IoKind::Write { fua: false });
     r.h.begin(Op::Write, 0, 4096);
-    assert_eq!(r.h.devices.held.len(), 1);
+    assert_eq!(r.h.devices.delayed.len(), 1);
     let free = |r: &Redirected| r.h.engine.map().space(DeviceId(1)).free_slots();
     let before = free(&r);
     // A lack of space below: the write is not retried.
@@ -301,45 +301,41 @@ fn slots_of_a_failed_write_rest_until_the_commands_begun_before_have_ended() {
 }
 
 #[test]
-fn slots_that_a_move_does_not_use_rest_until_the_commands_begun_before_have_ended() {
+fn unused_slots_of_move_stay_quarantined() {
     let mut r = Redirected::new(3);
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
     *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
-    r.h.devices.holding = Some(IoKind::Write { fua: false });
+    r.h.devices.delay_next = Some(IoKind::Write { fua: false });
     r.h.begin(Op::Write, 0, 4096);
-    let held = r.h.devices.held.pop().expect("the write");
+    let held = r.h.devices.delayed.pop().expect("the write");
     *r.to.lock().expect("one thread") = WriteTo::InPlace;
     let free = |r: &Redirected| r.h.engine.map().space(DeviceId(1)).free_slots();
     let before = free(&r);
     let (key, to) = (r.h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });
-    r.h.devices.holding = Some(IoKind::Read);
+    r.h.devices.delay_next = Some(IoKind::Read);
     r.h.act(Action::Copy { key, blocks: BlockRange { first: 4, count: 2 }, to });
     r.h.write(4 * 4096, &[2; 4096]);
     r.h.release(None);
-    assert_eq!(
-        (r.h.engine.mover_status().left_out, free(&r)),
-        (1, before - 2),
-        "one copied, one quarantined"
-    );
-    r.h.devices.held.push(held);
+    assert_eq!((r.h.engine.mover_status().skipped, free(&r)), (1, before - 2), "one copied, one quarantined");
+    r.h.devices.delayed.push(held);
     r.h.release(None);
     assert_eq!(free(&r), before - 1);
 }
 
 #[test]
-fn a_run_that_is_moved_in_parts_waits_for_the_flush_that_its_last_part_needs() {
+fn partial_writes_of_moved_run_wait_for_last_flush() {
     let mut r = Redirected::new(3);
     r.h.write(0, &[1; EXTENT]);
     r.h.flush().expect("a flush");
     let (key, to) = (r.h.key(0), PlaceId { device: DeviceId(1), kind: PlaceKind::Fine });
-    r.h.devices.holding = Some(IoKind::Read);
+    r.h.devices.delay_next = Some(IoKind::Read);
     r.h.act(Action::Copy { key, blocks: BlockRange { first: 3, count: 3 }, to });
     // Block 4 is left out: the blocks before and after it are written separately.
     r.h.write(4 * 4096, &[2; 4096]);
-    r.h.devices.holding = Some(IoKind::Write { fua: false });
+    r.h.devices.delay_next = Some(IoKind::Write { fua: false });
     r.h.release(None);
-    assert_eq!(r.h.devices.held.len(), 1, "one part is held, the other has ended");
+    assert_eq!(r.h.devices.delayed.len(), 1, "one part is held, the other has ended");
     r.h.flush().expect("a flush that does not cover the part in flight");
     r.h.release(None);
     assert!(r.h.places(0).contains(&(to, 2)), "{:?}", r.h.places(0));
@@ -351,12 +347,12 @@ fn a_run_that_is_moved_in_parts_waits_for_the_flush_that_its_last_part_needs() {
 }
 
 #[test]
-fn a_flush_waits_until_what_covers_a_lost_write_is_durable() {
+fn flush_waits_for_write_covering_a_lost_one() {
     let mut r = Redirected::new(2);
     r.h.write(0, &[1; 4096]);
     r.h.flush().expect("a flush");
     r.h.write(0, &[2; 4096]);
-    r.h.devices.holding = Some(IoKind::Flush);
+    r.h.devices.delay_next = Some(IoKind::Flush);
     r.h.submit(1, Op::Flush, 0, 0, 0);
     r.h.run();
     r.write(1, 0, 3);
@@ -369,7 +365,7 @@ fn a_flush_waits_until_what_covers_a_lost_write_is_durable() {
 }
 
 #[test]
-fn a_flush_waits_while_devices_lose_in_turn_what_covers_what_it_is_for() {
+fn flush_waits_while_covering_writes_are_lost() {
     let mut r = Redirected::new(3);
     r.h.write(0, &[1; 4096]);
     r.h.flush().expect("a flush");
@@ -383,7 +379,7 @@ fn a_flush_waits_while_devices_lose_in_turn_what_covers_what_it_is_for() {
         *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(device));
         r.h.write(0, &[byte; 4096]);
         r.h.devices.hanging = vec![DeviceId(device)];
-        assert_eq!(r.h.devices.held.len(), 1, "the flush");
+        assert_eq!(r.h.devices.delayed.len(), 1, "the flush");
         r.h.release_one(0, Some(IoError::Os(Errno::EIO)));
         assert_eq!(r.h.answer(), None, "what covers it is not durable either");
     }

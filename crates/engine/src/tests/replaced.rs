@@ -21,7 +21,7 @@ fn content() -> Vec<u8> {
 }
 
 #[test]
-fn a_blank_device_takes_the_place_of_one_that_is_gone() {
+fn blank_device_replaces_missing_one() {
     for device in (0..4).map(DeviceId) {
         for stopped in [true, false] {
             let mut h = pool(4, 2, 2);
@@ -36,7 +36,7 @@ fn a_blank_device_takes_the_place_of_one_that_is_gone() {
             h.wait(Nanos::secs(30));
             h.flush().expect("a flush");
             assert_eq!(
-                h.engine.data.base.durability.lacking.degraded(&h.engine.data.base.core, h.volume),
+                h.engine.data.base.durability.missing_copies.degraded(&h.engine.data.base.core, h.volume),
                 (Bytes(0), false),
                 "{case}"
             );
@@ -51,13 +51,13 @@ fn a_blank_device_takes_the_place_of_one_that_is_gone() {
 }
 
 #[test]
-fn what_lacks_no_copy_any_more_is_durable_in_two_places() {
+fn resynced_blocks_are_durable_on_two_devices() {
     let mut h = pool(2, 2, 2);
     h.stop();
     h.replace(DeviceId(1), None).expect("all that was on it is on the other one");
     h.try_reopen(OpenOptions::default()).expect("a pool");
     let mut steps = 0;
-    while h.engine.data.base.durability.lacking.degraded(&h.engine.data.base.core, h.volume)
+    while h.engine.data.base.durability.missing_copies.degraded(&h.engine.data.base.core, h.volume)
         != (Bytes(0), false)
     {
         h.wait(Nanos::millis(1));
@@ -70,7 +70,7 @@ fn what_lacks_no_copy_any_more_is_durable_in_two_places() {
 }
 
 #[test]
-fn a_replacement_that_is_cut_short_is_there_or_not() {
+fn replacement_is_atomic_under_power_loss() {
     for device in (0..3).map(DeviceId) {
         let mut h = pool(3, 2, 2);
         h.stop();
@@ -94,7 +94,7 @@ fn a_replacement_that_is_cut_short_is_there_or_not() {
 }
 
 #[test]
-fn a_device_that_alone_has_data_is_not_replaced_until_they_are_given_up() {
+fn device_with_only_copy_needs_forced_replacement() {
     let mut h = pool(3, 1, 1);
     h.stop();
     let before = h.disks();
@@ -103,7 +103,7 @@ fn a_device_that_alone_has_data_is_not_replaced_until_they_are_given_up() {
     h.put_back(DeviceId(0), &before);
     assert!(h.disks() == before, "what is refused changes nothing");
     h.replace(DeviceId(0), Some(0)).expect_err("it is gone");
-    let Err(MapError::HeldAlone { device: DeviceId(0), bytes, others: 0, .. }) = refused else {
+    let Err(MapError::OnlyCopy { device: DeviceId(0), bytes, others: 0, .. }) = refused else {
         panic!("{refused:?}")
     };
     assert!(bytes.0 > 0 && bytes.0 < LEN as u64, "{bytes}");
@@ -119,7 +119,7 @@ fn a_device_that_alone_has_data_is_not_replaced_until_they_are_given_up() {
 }
 
 #[test]
-fn the_device_that_was_replaced_is_never_taken_for_the_new_one() {
+fn replaced_device_is_never_accepted() {
     for device in (0..4).map(DeviceId) {
         let mut h = pool(4, 2, 2);
         h.stop();
@@ -147,7 +147,7 @@ fn the_device_that_was_replaced_is_never_taken_for_the_new_one() {
 }
 
 #[test]
-fn one_that_went_on_alone_before_it_was_replaced_is_never_mixed_in() {
+fn diverged_replaced_device_is_never_accepted() {
     let (one, other) = (DeviceId(0), DeviceId(1));
     let mut h = pool(2, 2, 2);
     h.stop();
@@ -176,7 +176,7 @@ fn one_that_went_on_alone_before_it_was_replaced_is_never_mixed_in() {
 }
 
 #[test]
-fn what_only_another_absent_device_has_as_well_counts_as_held_alone() {
+fn copy_on_absent_device_counts_as_only_copy() {
     let mut refused = 0;
     for away in (1..4).map(DeviceId) {
         let mut h = pool(4, 2, 2);
@@ -184,7 +184,7 @@ fn what_only_another_absent_device_has_as_well_counts_as_held_alone() {
         let before = h.disks();
         h.replace(away, Some(0)).expect_err("it is away");
         match h.replace_without(DeviceId(0), away) {
-            Err(MapError::HeldAlone { device: DeviceId(0), .. }) => refused += 1,
+            Err(MapError::OnlyCopy { device: DeviceId(0), .. }) => refused += 1,
             other => {
                 other.expect("the new one");
                 h.put_back(away, &before);
@@ -197,7 +197,7 @@ fn what_only_another_absent_device_has_as_well_counts_as_held_alone() {
 }
 
 #[test]
-fn a_device_that_was_away_learns_of_the_replacement() {
+fn returning_device_learns_of_replacement() {
     let (new, away) = (DeviceId(0), DeviceId(3));
     let mut h = Harness::of(Shape { devices: 4, members: 2, copies: 2, ..Shape::default() }, "stripe");
     h.stop();
@@ -205,11 +205,11 @@ fn a_device_that_was_away_learns_of_the_replacement() {
     h.replace(away, Some(0)).expect_err("it is away");
     h.replace(new, None).expect("nothing was on it");
     h.put_back(away, &before);
-    assert_eq!(h.superblock(away).joined(new), 0);
+    assert_eq!(h.superblock(away).join_generation(new), 0);
     h.try_reopen(OpenOptions::default()).expect("a pool");
     h.stop();
-    let joined = h.superblock(away).joined(new);
-    assert!(joined > 0 && joined == h.superblock(new).joined(new), "{joined}");
+    let joined = h.superblock(away).join_generation(new);
+    assert!(joined > 0 && joined == h.superblock(new).join_generation(new), "{joined}");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn two_copies_are_possible_while_a_device_is_absent() {
     h.write(0, &[4; LEN]);
     h.flush().expect("a flush");
     assert_eq!(
-        h.engine.data.base.durability.lacking.degraded(&h.engine.data.base.core, h.volume),
+        h.engine.data.base.durability.missing_copies.degraded(&h.engine.data.base.core, h.volume),
         (Bytes(LEN as u64), false)
     );
 }

@@ -8,10 +8,10 @@ const EXTENT: u64 = 128 << 10;
 const PATIENCE: Nanos = Nanos::secs(30);
 
 /// Sets up a pool without a free extent, whose writes wait.
-fn full_and_patient() -> (Harness, u64) {
+fn full_pool_with_waiting() -> (Harness, u64) {
     let mut h = Harness::new(1, "sequential");
     h.set_space_rules(SpaceRules {
-        when_full: WhenFull::Wait { at_most: PATIENCE },
+        when_full: WhenFull::Wait { timeout: PATIENCE },
         warn_at: vec![Percent(50), Percent(90)],
         ..SpaceRules::default()
     });
@@ -24,8 +24,8 @@ fn full_and_patient() -> (Harness, u64) {
 }
 
 #[test]
-fn a_write_waits_for_space_and_nobody_waits_for_it() {
-    let (mut h, extents) = full_and_patient();
+fn waiting_write_blocks_no_other_request() {
+    let (mut h, extents) = full_pool_with_waiting();
     h.submit(1, Op::Write, extents * EXTENT, 4096, 9);
     h.run();
     assert_eq!(h.engine.space_status().waiting, 1);
@@ -46,8 +46,8 @@ fn a_write_waits_for_space_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_write_waits_no_longer_than_told() {
-    let (mut h, extents) = full_and_patient();
+fn write_waits_for_space_up_to_timeout() {
+    let (mut h, extents) = full_pool_with_waiting();
     h.submit(1, Op::Write, extents * EXTENT, 4096, 9);
     h.run();
     let due = h.engine.deadline().expect("it will be refused");
@@ -60,8 +60,8 @@ fn a_write_waits_no_longer_than_told() {
 }
 
 #[test]
-fn only_so_many_wait() {
-    let (mut h, extents) = full_and_patient();
+fn number_of_waiting_writes_is_bounded() {
+    let (mut h, extents) = full_pool_with_waiting();
     for i in 0..66 {
         h.submit(i, Op::Write, (extents + i) * EXTENT, 4096, 9);
     }
@@ -79,15 +79,15 @@ fn only_so_many_wait() {
 }
 
 #[test]
-fn removing_the_volume_and_stopping_end_the_waiting() {
-    let (mut h, extents) = full_and_patient();
+fn removal_and_stop_end_waiting_for_space() {
+    let (mut h, extents) = full_pool_with_waiting();
     h.submit(1, Op::Write, extents * EXTENT, 4096, 9);
     h.run();
     h.remove_volume().expect("removed at once");
     assert_eq!(h.answer(), Some((1, Err(RequestError::NoSpace))));
     assert_eq!(u64::from(h.free()), extents);
 
-    let (mut h, extents) = full_and_patient();
+    let (mut h, extents) = full_pool_with_waiting();
     h.submit(1, Op::Write, extents * EXTENT, 4096, 9);
     h.run();
     h.engine.begin_stop(h.now());
@@ -97,11 +97,11 @@ fn removing_the_volume_and_stopping_end_the_waiting() {
 }
 
 #[test]
-fn filling_up_is_told_once_each_way() {
-    let (mut h, extents) = full_and_patient();
+fn space_warnings_are_reported_once_per_crossing() {
+    let (mut h, extents) = full_pool_with_waiting();
     let mut told = || std::iter::from_fn(|| h.engine.next_notice()).collect::<Vec<_>>();
     let filling = |notice: &Notice| match notice {
-        Notice::Filling { room: SpaceKind::Data, at, .. } => Some(at.0),
+        Notice::Filling { space: SpaceKind::Data, at, .. } => Some(at.0),
         _ => None,
     };
     assert_eq!(told().iter().filter_map(filling).collect::<Vec<_>>(), [50, 90]);
@@ -121,7 +121,7 @@ fn filling_up_is_told_once_each_way() {
     h.pass(Nanos::secs(10));
     h.write(0, &[1; 4096]);
     let told: Vec<_> = std::iter::from_fn(|| h.engine.next_notice()).collect();
-    assert_eq!(told, [Notice::Full(SpaceKind::Data), Notice::RoomAgain]);
+    assert_eq!(told, [Notice::Full(SpaceKind::Data), Notice::SpaceAvailable]);
     assert_eq!(h.engine.space_status().full, None);
 }
 
@@ -132,9 +132,9 @@ fn tiny_metadata() -> (Harness, u64) {
 }
 
 #[test]
-fn what_records_take_of_the_metadata_area_is_given_back_with_them() {
+fn freed_records_free_metadata_space() {
     let mut h = Harness::of(Shape::default(), "sequential");
-    let need = |h: &Harness| h.engine.map().metadata_need().0;
+    let need = |h: &Harness| h.engine.map().metadata_requirement().0;
     let mut change = |op, len: usize| {
         h.request(op, 0, &vec![1; len], false).expect("room");
         h.flush().expect("a flush");
@@ -147,7 +147,7 @@ fn what_records_take_of_the_metadata_area_is_given_back_with_them() {
 }
 
 #[test]
-fn a_full_metadata_area_refuses_new_extents_and_nothing_else() {
+fn full_metadata_refuses_only_new_extents() {
     let (mut h, apart) = tiny_metadata();
     let mut written = 0;
     while h.request(Op::Write, written * apart, &[1; 128 << 10], false).is_ok() {
@@ -208,7 +208,7 @@ mod property {
         /// However full data and metadata are, operations that take no space succeed, every checkpoint has
         /// space, and the contents match a plain model. (Only flushed states are reopened.)
         #[test]
-        fn only_what_takes_space_is_refused(steps in prop::collection::vec(step(), 1..250)) {
+        fn only_allocating_requests_are_refused(steps in prop::collection::vec(step(), 1..250)) {
             let (mut h, apart) = tiny_metadata();
             let mut model: BTreeMap<u64, [u8; 32]> = BTreeMap::new();
             let mut placed = std::collections::BTreeSet::new();
@@ -250,7 +250,7 @@ mod property {
                     Step::Flush => { h.flush().expect("a flush"); }
                     Step::Reopen => { h.flush().expect("a flush"); h.reopen(); }
                 }
-                prop_assert!(!h.engine.data.base.durability.checkpoint.no_room, "a checkpoint without room");
+                prop_assert!(!h.engine.data.base.durability.checkpoint.no_space, "a checkpoint without room");
                 prop_assert!(!h.engine.status().read_only);
             }
             for (extent, blocks) in &model {
@@ -266,9 +266,9 @@ mod property {
 /// A write waits for space for the first blocks of an extent. A later clear there takes effect after it, also
 /// for a client that does not wait for the write because its connection is lost.
 #[test]
-fn clearing_comes_after_a_write_that_waits_for_the_space_of_its_extent() {
+fn clear_is_ordered_after_write_waiting_for_space() {
     for (op, first) in [(Op::WriteZeroes { no_hole: false }, 1), (Op::Trim, 1), (Op::Trim, 0)] {
-        let (mut h, extents) = full_and_patient();
+        let (mut h, extents) = full_pool_with_waiting();
         let at = (extents + 1) * EXTENT;
         h.submit(1, Op::Write, at, 4096, 9);
         h.run();
@@ -290,15 +290,15 @@ fn clearing_comes_after_a_write_that_waits_for_the_space_of_its_extent() {
 /// Flushes that no party waits for are delayed on slow devices; a write that waits for space makes this one
 /// urgent.
 #[test]
-fn who_waits_for_space_has_even_a_busy_disk_flushed_at_once() {
+fn waiting_for_space_flushes_slow_device_at_once() {
     let mut h = Harness::new(1, "sequential");
     h.write(0, &[1; 4096]);
-    h.devices.holding = Some(IoKind::Flush);
+    h.devices.delay_next = Some(IoKind::Flush);
     h.begin(Op::Flush, 0, 0);
     h.pass(Nanos::millis(10));
     h.release(None);
     assert!(matches!(h.answer(), Some((_, Ok(_)))));
-    let flushes = FlushRules { slow: Nanos(0), ..FlushRules::default() };
+    let flushes = FlushRules { slow_threshold: Nanos(0), ..FlushRules::default() };
     h.set_options(Options { flushes, ..Options::default() });
     let extents = u64::from(h.free());
     for i in 1..extents {
@@ -306,7 +306,7 @@ fn who_waits_for_space_has_even_a_busy_disk_flushed_at_once() {
     }
     h.flush().expect("a flush");
     // The last extent is allocated and freed, which needs a flush, while the disk is in use.
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.begin(Op::Read, 0, 4096);
     h.write(extents * EXTENT, &[2; 4096]);
     h.request(Op::Trim, extents * EXTENT, &[0; EXTENT as usize], false).expect("a trim");

@@ -2,31 +2,31 @@
 
 use super::harness::{EXTENT, Harness};
 use super::redirect::{Redirect, WHOLE};
-use crate::{Percent, QUIET, SpaceRules};
+use crate::{Percent, QUIET_PERIOD, SpaceRules};
 use std::sync::{Arc, Mutex};
 use weir_model::{BlockRange, DeviceId, DeviceSet, Nanos, PlaceId, PlaceKind};
-use weir_policy::placement::{Access, Action, Keeps, Moment, Placement, Watches, WriteTo};
+use weir_policy::placement::{Access, Action, KeptPlaces, Placement, PolicyContext, Subscriptions, WriteTo};
 
 const FINE: fn(u8) -> PlaceId = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Fine };
 
 /// Like [`Redirect`], but also keeps copies on some devices.
 #[derive(Debug)]
-struct Keeping(Redirect, Keeps);
+struct Keeping(Redirect, KeptPlaces);
 
 impl Placement for Keeping {
     fn name(&self) -> &'static str {
         "keeping"
     }
-    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
+    fn allocate(&mut self, moment: &mut PolicyContext<'_>, access: &Access) -> Option<DeviceId> {
         self.0.allocate(moment, access)
     }
-    fn watches(&self) -> Watches {
-        self.0.watches()
+    fn subscriptions(&self) -> Subscriptions {
+        self.0.subscriptions()
     }
-    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
+    fn write_to(&mut self, moment: &mut PolicyContext<'_>, access: &Access) -> WriteTo {
         self.0.write_to(moment, access)
     }
-    fn keeps(&self) -> Keeps {
+    fn kept_places(&self) -> KeptPlaces {
         self.1
     }
 }
@@ -37,7 +37,7 @@ struct Torn {
 }
 
 impl Torn {
-    fn new(devices: usize, keeps: Keeps, rules: SpaceRules) -> Self {
+    fn new(devices: usize, keeps: KeptPlaces, rules: SpaceRules) -> Self {
         let mut h = Harness::new(devices, "sequential");
         let to = Arc::<Mutex<WriteTo>>::default();
         h.engine.set_policy(h.now(), Box::new(Keeping(Redirect(to.clone()), keeps)));
@@ -62,7 +62,7 @@ impl Torn {
 }
 
 fn rules() -> SpaceRules {
-    SpaceRules { quiet: Some(QUIET), ..SpaceRules::default() }
+    SpaceRules { quiet: Some(QUIET_PERIOD), ..SpaceRules::default() }
 }
 
 const fn on(device: u8) -> WriteTo {
@@ -74,8 +74,8 @@ const fn slots(device: u8) -> WriteTo {
 }
 
 #[test]
-fn a_quiet_pool_returns_to_one_whole_place_an_extent() {
-    let mut t = Torn::new(3, Keeps::default(), rules());
+fn idle_pool_consolidates_extents() {
+    let mut t = Torn::new(3, KeptPlaces::default(), rules());
     let free = t.h.free();
     for extent in 0..4u64 {
         t.h.write(extent * EXTENT as u64, &[1 + extent as u8; EXTENT]);
@@ -89,7 +89,7 @@ fn a_quiet_pool_returns_to_one_whole_place_an_extent() {
     }
     t.h.flush().expect("a flush");
     let torn = t.h.engine.status().spread;
-    assert_eq!((torn.in_pieces, torn.redirects), (3, 6));
+    assert_eq!((torn.fragmented, torn.redirects), (3, 6));
     assert!(free - t.h.free() > 4 && torn.extra.0 >= 2 * EXTENT as u64, "{torn:?}");
     t.rest();
     for extent in 0..4 {
@@ -97,16 +97,16 @@ fn a_quiet_pool_returns_to_one_whole_place_an_extent() {
         assert!(matches!(places[..], [(id, 32)] if id.kind == PlaceKind::Whole), "{extent}: {places:?}");
     }
     let whole = t.h.engine.status().spread;
-    assert_eq!((whole.in_pieces, whole.extra.0, free - t.h.free()), (0, 0, 4));
+    assert_eq!((whole.fragmented, whole.extra.0, free - t.h.free()), (0, 0, 4));
     assert_eq!(t.h.read(0, 4 * EXTENT).1, expected);
     t.h.reopen();
     assert_eq!(t.h.read(0, 4 * EXTENT).1, expected);
 }
 
 #[test]
-fn nothing_is_put_together_while_clients_ask_or_if_nobody_wants_that() {
-    for quiet in [None, Some(QUIET)] {
-        let mut t = Torn::new(2, Keeps::default(), SpaceRules { quiet, ..rules() });
+fn no_consolidation_when_busy_or_disabled() {
+    for quiet in [None, Some(QUIET_PERIOD)] {
+        let mut t = Torn::new(2, KeptPlaces::default(), SpaceRules { quiet, ..rules() });
         t.h.write(0, &[1; EXTENT]);
         t.h.flush().expect("a flush");
         t.write(on(1), 3, 2);
@@ -123,9 +123,9 @@ fn nothing_is_put_together_while_clients_ask_or_if_nobody_wants_that() {
 
 /// Slots on a device that the policy keeps stay; of the other places one is left, and it is whole.
 #[test]
-fn what_a_policy_keeps_stays_where_it_is() {
+fn consolidation_spares_kept_places() {
     let kept: DeviceSet = [DeviceId(2)].into_iter().collect();
-    let mut t = Torn::new(3, Keeps::On(kept), rules());
+    let mut t = Torn::new(3, KeptPlaces::OnDevices(kept), rules());
     t.h.write(0, &[1; EXTENT]);
     t.h.write(EXTENT as u64, &[1; EXTENT]);
     t.h.flush().expect("a flush");
@@ -139,7 +139,7 @@ fn what_a_policy_keeps_stays_where_it_is() {
     let mut expected = [1; EXTENT];
     [1, 3, 4].into_iter().for_each(|block| expected[block * 4096..][..4096].fill(2));
     assert_eq!(t.h.read(0, EXTENT).1, expected);
-    let mut all = Torn::new(2, Keeps::All, rules());
+    let mut all = Torn::new(2, KeptPlaces::All, rules());
     all.h.write(0, &[1; EXTENT]);
     all.write(on(1), 3, 2);
     all.rest();
@@ -148,10 +148,10 @@ fn what_a_policy_keeps_stays_where_it_is() {
 
 /// Redirected writes and copies use no more than their share of the space; moves continue.
 #[test]
-fn space_beyond_one_place_an_extent_is_bounded() {
+fn extra_space_is_bounded() {
     let bounded = SpaceRules { extra: Some(Percent(10)), ..SpaceRules::default() };
     for to in [on(1), slots(1)] {
-        let mut t = Torn::new(2, Keeps::default(), bounded.clone());
+        let mut t = Torn::new(2, KeptPlaces::default(), bounded.clone());
         let all = t.h.free();
         let extents = u64::from(all) / 4;
         (0..extents).for_each(|extent| t.h.write(extent * EXTENT as u64, &[1; EXTENT]));
@@ -173,7 +173,7 @@ fn space_beyond_one_place_an_extent_is_bounded() {
         }
         t.h.flush().expect("a flush");
         let spread = t.h.engine.status().spread;
-        assert_eq!(spread.extra_most.map(|most| most.0), Some(u64::from(all / 10) * EXTENT as u64));
+        assert_eq!(spread.extra_limit.map(|most| most.0), Some(u64::from(all / 10) * EXTENT as u64));
         let used = all - t.h.free();
         assert!(
             u64::from(used) <= extents + u64::from(all) / 10 + 1,

@@ -39,7 +39,7 @@ fn span() -> impl Strategy<Value = (usize, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn any_bytes_are_as_in_a_vector(
+    fn unaligned_requests_match_a_byte_vector(
         steps in prop::collection::vec((step(), span()), 1..60),
         sector in prop_oneof![Just(512u16), Just(4096)],
         copies in 1u8..3,
@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn writes_to_parts_of_one_sector_at_once_lose_nothing() {
+fn concurrent_writes_to_one_sector_are_all_kept() {
     for (sector, written) in [(512, false), (512, true), (4096, false), (4096, true)] {
         let settings = DeviceSettings { sector, ..DeviceSettings::default() };
         let mut h = Harness::with_settings(1, "sequential", settings);
@@ -144,7 +144,7 @@ fn the_last_bytes_of_a_volume_that_ends_within_a_block() {
 }
 
 #[test]
-fn kept_space_is_zeros_and_no_hole() {
+fn reserved_space_reads_as_zeros_not_hole() {
     let mut h = Harness::new(1, "sequential");
     let runs = |h: &Harness, at, len| {
         let mut runs = Vec::new();

@@ -6,12 +6,12 @@ use weir_model::{BlockRange, Bytes, DeviceId, Nanos, PlaceId, PlaceKind};
 use weir_policy::placement::Action;
 
 /// Returns the reported ranges: the first byte, and the length.
-fn told(h: &mut Harness) -> Vec<(u64, u64)> {
+fn reported_ranges(h: &mut Harness) -> Vec<(u64, u64)> {
     let notices = std::iter::from_fn(|| h.engine.next_notice());
     notices
         .filter_map(|notice| match notice {
             Notice::Unreachable { offset, len, .. } => Some((offset.0, len.0)),
-            Notice::UnreachableInAll { ranges, bytes } => Some((ranges, bytes.0)),
+            Notice::UnreachableTotal { ranges, bytes } => Some((ranges, bytes.0)),
             _ => None,
         })
         .collect()
@@ -22,7 +22,7 @@ fn unreachable(h: &Harness) -> Bytes {
 }
 
 #[test]
-fn ranges_are_told_as_they_lie_together() {
+fn adjacent_unreachable_blocks_are_one_range() {
     let mut h = Harness::new(2, "sequential");
     h.write(0, &[1; EXTENT]);
     h.write(EXTENT as u64, &[2; EXTENT]);
@@ -33,12 +33,12 @@ fn ranges_are_told_as_they_lie_together() {
         .expect("on one of two");
     h.lose(DeviceId(on));
     h.wait(Nanos::millis(10));
-    assert_eq!(told(&mut h), [(0, 2 * EXTENT as u64), (3 * EXTENT as u64 + 8192, 4096)]);
+    assert_eq!(reported_ranges(&mut h), [(0, 2 * EXTENT as u64), (3 * EXTENT as u64 + 8192, 4096)]);
     assert_eq!(unreachable(&h), Bytes(2 * EXTENT as u64 + 4096));
 }
 
 #[test]
-fn what_another_device_holds_as_well_is_not_missed() {
+fn blocks_with_another_copy_are_reachable() {
     let mut h = Harness::new(3, "sequential");
     h.write(0, &[1; EXTENT]);
     h.flush().expect("a flush");
@@ -53,7 +53,7 @@ fn what_another_device_holds_as_well_is_not_missed() {
     h.flush().expect("a flush");
     h.lose(DeviceId(on));
     h.wait(Nanos::millis(10));
-    assert_eq!(told(&mut h), [(16 * 4096, 16 * 4096)]);
+    assert_eq!(reported_ranges(&mut h), [(16 * 4096, 16 * 4096)]);
     h.lose(other);
     h.wait(Nanos::millis(10));
     assert_eq!(unreachable(&h), Bytes(EXTENT as u64), "neither is there");
@@ -63,11 +63,11 @@ fn what_another_device_holds_as_well_is_not_missed() {
     h.flush().expect("a flush");
     h.lose(DeviceId(0));
     h.wait(Nanos::millis(10));
-    assert_eq!((told(&mut h), unreachable(&h)), (vec![], Bytes(0)));
+    assert_eq!((reported_ranges(&mut h), unreachable(&h)), (vec![], Bytes(0)));
 }
 
 #[test]
-fn many_ranges_are_summed_up() {
+fn excess_unreachable_ranges_are_summarized() {
     let mut h = Harness::new(2, "sequential");
     for i in 0..40 {
         h.write(i * EXTENT as u64, &[1; 4096]);
@@ -78,6 +78,6 @@ fn many_ranges_are_summed_up() {
         .expect("on one of two");
     h.lose(DeviceId(on));
     h.wait(Nanos::millis(10));
-    let told = told(&mut h);
+    let told = reported_ranges(&mut h);
     assert_eq!((told.len(), told.last()), (33, Some(&(40, 40 * 4096))));
 }

@@ -4,7 +4,7 @@ use super::harness::{EXTENT, Harness, Shape};
 use crate::{Percent, SpaceKind, SpaceRules, WhenFull};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use weir_map::{Found, Location};
+use weir_map::{ExtentState, Location};
 use weir_model::{BLOCK, BlockRange, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind, RequestError};
 use weir_policy::placement::Action;
 
@@ -17,12 +17,12 @@ fn naive(h: &Harness) -> (u64, u64) {
     let (mut bytes, mut extents) = (0, BTreeSet::new());
     for index in 0..EXTENTS {
         match h.engine.map().find(h.key(index)) {
-            Found::Empty => {}
-            Found::Direct(whole) => {
+            ExtentState::Empty => {}
+            ExtentState::Direct(whole) => {
                 bytes += EXTENT as u64;
                 extents.insert((whole.device, whole.extent));
             }
-            Found::Record(record) => {
+            ExtentState::Record(record) => {
                 for place in &record.places {
                     match &place.at {
                         Location::Whole(whole) => {
@@ -50,7 +50,7 @@ fn check(h: &Harness, settled: bool) -> Result<(), TestCaseError> {
     let used = status.space.used.0 / EXTENT as u64;
     let of_devices = status.devices.iter().map(|d| d.total.0 - d.free.0).sum::<u64>() / EXTENT as u64;
     prop_assert_eq!(used, of_devices, "one way of counting");
-    let exact = settled || h.engine.map().releasing() == 0;
+    let exact = settled || h.engine.map().pending_release_count() == 0;
     prop_assert!(used == extents || !exact && used > extents, "{} of {}", used, extents);
     if settled {
         prop_assert_eq!(status.devices.iter().map(|d| d.releasing.0).sum::<u64>(), 0);
@@ -133,7 +133,7 @@ fn history(copies: u8, steps: Vec<Step>) -> Result<(), TestCaseError> {
     if h.flush().is_ok() {
         // Space freed by a commit is released by the next one.
         let _ = h.flush();
-        check(&h, h.engine.map().releasing() == 0)?;
+        check(&h, h.engine.map().pending_release_count() == 0)?;
     }
     Ok(())
 }
@@ -141,7 +141,7 @@ fn history(copies: u8, steps: Vec<Step>) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_said_to_be_taken_is_what_the_map_names(
+    fn reported_usage_matches_the_map(
         copies in 1u8..=2,
         steps in prop::collection::vec(step(), 1..60),
     ) {
@@ -151,7 +151,7 @@ proptest! {
 
 /// The pool is filled and trimmed without a single flush.
 #[test]
-fn a_full_pool_shows_its_volume_with_all_it_takes_and_forgets_that_it_was_full() {
+fn full_pool_usage_is_exact_before_and_after_trim() {
     let mut h = Harness::new(1, "sequential");
     h.set_space_rules(SpaceRules {
         when_full: WhenFull::Error,

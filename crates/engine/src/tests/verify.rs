@@ -1,7 +1,7 @@
 //! Devices that are truncated while in use.
 
 use super::harness::{Harness, Shape};
-use crate::{AdminCommand, AdminError, AdminId, DeviceSettings, DeviceState, Hardening, LostWhy, Notice};
+use crate::{AdminCommand, AdminError, AdminId, DeviceSettings, DeviceState, Hardening, LossReason, Notice};
 use weir_map::Superblock;
 use weir_model::{
     BlockRange, Bytes, DeviceId, Errno, IoKind, Nanos, Op, PlaceId, PlaceKind, RequestError, VolumeId,
@@ -12,7 +12,7 @@ const DATA: DeviceId = DeviceId(0);
 const EXTENT: u64 = 128 << 10;
 
 fn shape(within: Nanos) -> Shape {
-    let settings = DeviceSettings { verified_within: Some(within), ..DeviceSettings::default() };
+    let settings = DeviceSettings { verification_max_age: Some(within), ..DeviceSettings::default() };
     Shape { devices: 2, settings, ..Shape::default() }
 }
 
@@ -24,10 +24,10 @@ fn pool() -> Harness {
     h
 }
 
-fn lost(h: &Harness, device: DeviceId) -> Option<LostWhy> {
+fn lost(h: &Harness, device: DeviceId) -> Option<LossReason> {
     match h.engine.status().devices[device.index()].state {
         DeviceState::InUse => None,
-        DeviceState::Lost { why, .. } => Some(why),
+        DeviceState::Lost { reason: why, .. } => Some(why),
     }
 }
 
@@ -45,19 +45,19 @@ fn no_flush_succeeds_once_a_device_was_truncated() {
         for _ in 0..3 {
             assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)), "grown again: {regrow}");
         }
-        assert_eq!(lost(&h, DATA), Some(if regrow { LostWhy::Replaced } else { LostWhy::CutShort }));
+        assert_eq!(lost(&h, DATA), Some(if regrow { LossReason::Replaced } else { LossReason::Truncated }));
         assert!(h.try_read(0, 4096).is_err(), "neither zeros nor what may be left");
         h.stop();
     }
 }
 
 #[test]
-fn a_write_that_makes_the_device_grow_again_hides_nothing() {
+fn regrown_truncated_device_is_detected() {
     let mut h = pool();
     h.truncate(DATA, Bytes::mib(1), false);
     h.write(8 * EXTENT, &[2; EXTENT as usize]);
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
-    assert!(lost(&h, DATA).is_some_and(LostWhy::is_damage));
+    assert!(lost(&h, DATA).is_some_and(LossReason::is_damage));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn no_flush_succeeds_once_the_metadata_was_truncated() {
 
 /// The record that a metadata member was left behind is written to every device, including its last page.
 #[test]
-fn the_record_of_a_lost_member_hides_no_truncation() {
+fn member_record_does_not_hide_truncation() {
     for regrow in [false, true] {
         let shape = Shape { devices: 3, members: 2, ..shape(Nanos(0)) };
         let mut h = Harness::of(shape, "sequential");
@@ -85,19 +85,19 @@ fn the_record_of_a_lost_member_hides_no_truncation() {
         h.truncate(DATA, Bytes::mib(2), regrow);
         h.lose(DeviceId(1));
         h.run();
-        assert_eq!(lost(&h, DATA), Some(if regrow { LostWhy::Replaced } else { LostWhy::CutShort }));
+        assert_eq!(lost(&h, DATA), Some(if regrow { LossReason::Replaced } else { LossReason::Truncated }));
         assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)), "grown again: {regrow}");
     }
 }
 
 /// The check must have ended: the device may execute its commands in any order.
 #[test]
-fn the_last_page_is_not_written_before_a_check_that_began_for_it_has_ended() {
+fn last_page_write_waits_for_its_check() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
     h.devices.log.clear();
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.lose(DeviceId(1));
     let written = |h: &Harness| {
         let last = |id: DeviceId| Superblock::second_at(h.engine.map().devices()[id.index()].size);
@@ -107,7 +107,7 @@ fn the_last_page_is_not_written_before_a_check_that_began_for_it_has_ended() {
             .filter(|io| matches!(io.kind, IoKind::Write { .. }) && io.at == last(io.device))
             .count()
     };
-    assert_eq!((h.devices.held.len(), written(&h)), (1, 0), "checks from before say nothing");
+    assert_eq!((h.devices.delayed.len(), written(&h)), (1, 0), "checks from before say nothing");
     h.release(None);
     assert_eq!(written(&h), 2, "of both devices that are left");
 }
@@ -122,16 +122,16 @@ fn no_durable_write_is_acknowledged_once_a_device_was_truncated() {
 }
 
 #[test]
-fn a_read_that_ends_early_has_the_device_given_up() {
+fn short_read_loses_the_device() {
     let mut h = pool();
     h.truncate(DATA, Bytes(4096), false);
     assert!(h.try_read(0, 4096).is_err());
-    assert_eq!(lost(&h, DATA), Some(LostWhy::CutShort));
+    assert_eq!(lost(&h, DATA), Some(LossReason::Truncated));
     assert_eq!(h.flush(), Err(RequestError::FlushFailed(DATA)));
 }
 
 #[test]
-fn what_only_reads_finds_a_truncation_out_at_intervals() {
+fn read_only_load_detects_truncation_periodically() {
     let mut h = pool();
     h.wait(Nanos::secs(2));
     h.truncate(DATA, Bytes::mib(2), true);
@@ -139,11 +139,11 @@ fn what_only_reads_finds_a_truncation_out_at_intervals() {
     assert_eq!(lost(&h, DATA), None, "nobody uses it");
     h.begin(Op::Read, 0, 4096);
     h.wait(Nanos::millis(1));
-    assert_eq!(lost(&h, DATA), Some(LostWhy::Replaced));
+    assert_eq!(lost(&h, DATA), Some(LossReason::Replaced));
 }
 
 #[test]
-fn volumes_with_two_copies_go_on() {
+fn mirrored_volumes_survive_truncation() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -151,7 +151,7 @@ fn volumes_with_two_copies_go_on() {
     // up.
     h.truncate(DeviceId(1), Bytes::mib(1), true);
     h.flush().expect("the other copy, and the other metadata, are there");
-    assert_eq!((lost(&h, DeviceId(1)), lost(&h, DeviceId(2))), (Some(LostWhy::Replaced), None));
+    assert_eq!((lost(&h, DeviceId(1)), lost(&h, DeviceId(2))), (Some(LossReason::Replaced), None));
     h.write(0, &[2; EXTENT as usize]);
     h.flush().expect("a flush");
     assert_eq!(h.read(0, EXTENT as usize).1, [2; EXTENT as usize]);
@@ -161,10 +161,10 @@ fn volumes_with_two_copies_go_on() {
 #[test]
 fn a_flush_waits_for_a_check_that_began_after_it() {
     let mut h = pool();
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.submit(1, Op::Flush, 0, 0, 0);
     h.run();
-    assert_eq!((h.devices.held.len(), h.answer()), (1, None));
+    assert_eq!((h.devices.delayed.len(), h.answer()), (1, None));
     // Requested while a check is in flight: the device may have been truncated after that began.
     let before = checks(&h);
     h.submit(2, Op::Flush, 0, 0, 0);
@@ -178,7 +178,7 @@ fn a_flush_waits_for_a_check_that_began_after_it() {
 }
 
 #[test]
-fn a_check_counts_as_long_as_it_may() {
+fn check_is_valid_for_its_max_age() {
     let mut h = Harness::of(shape(Nanos::secs(10)), "sequential");
     h.write(0, &[1; 4096]);
     h.flush().expect("a flush");
@@ -192,7 +192,7 @@ fn a_check_counts_as_long_as_it_may() {
 }
 
 #[test]
-fn a_last_page_that_cannot_be_read_says_nothing() {
+fn unreadable_last_page_proves_nothing() {
     let mut h = pool();
     h.devices.broken.push((DATA, IoKind::Read, weir_model::IoError::Os(Errno::EIO)));
     h.flush().expect("it is there");
@@ -200,7 +200,7 @@ fn a_last_page_that_cannot_be_read_says_nothing() {
 }
 
 #[test]
-fn two_copies_do_not_go_on_where_one_was_missing_before() {
+fn truncation_fails_degraded_mirror() {
     for removed in [false, true] {
         let shape = Shape { devices: 4, members: 2, copies: 2, ..shape(Nanos(0)) };
         let mut h = Harness::of(shape, "stripe");
@@ -220,7 +220,7 @@ fn two_copies_do_not_go_on_where_one_was_missing_before() {
 }
 
 #[test]
-fn two_copies_do_not_go_on_where_one_was_never_made() {
+fn truncation_fails_incomplete_mirror() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
     h.devices.broken.push((DATA, IoKind::Write { fua: false }, weir_model::IoError::Os(Errno::ENOSPC)));
     h.write(0, &[1; EXTENT as usize]);
@@ -229,14 +229,14 @@ fn two_copies_do_not_go_on_where_one_was_never_made() {
     assert!(h.flush().is_err(), "of what is on it alone nothing is left when it is closed");
 }
 
-fn removals_told(h: &mut Harness) -> Vec<DeviceId> {
+fn reported_removals(h: &mut Harness) -> Vec<DeviceId> {
     let told = std::iter::from_fn(|| h.engine.next_notice());
     told.filter_map(|notice| if let Notice::Removed { device } = notice { Some(device) } else { None })
         .collect()
 }
 
 #[test]
-fn a_file_that_was_removed_is_used_but_no_flush_succeeds() {
+fn removed_file_stays_in_use_but_flushes_fail() {
     let mut h = pool();
     h.devices.removed.push(DATA);
     for _ in 0..3 {
@@ -245,7 +245,7 @@ fn a_file_that_was_removed_is_used_but_no_flush_succeeds() {
     assert_eq!(h.request(Op::Write, 0, &[2; 4096], true), Err(RequestError::FlushFailed(DATA)));
     h.write(0, &[3; 4096]);
     assert_eq!(h.read(0, 4096).1, [3; 4096], "all is there until it is closed");
-    assert_eq!((lost(&h, DATA), removals_told(&mut h)), (None, vec![DATA]));
+    assert_eq!((lost(&h, DATA), reported_removals(&mut h)), (None, vec![DATA]));
     let status = h.engine.status();
     assert_eq!(status.devices.iter().map(|device| device.removed).collect::<Vec<_>>(), [true, false]);
     assert_eq!(status.devices[0].errors.total(), 0, "no command has failed");
@@ -253,7 +253,7 @@ fn a_file_that_was_removed_is_used_but_no_flush_succeeds() {
 }
 
 #[test]
-fn without_the_only_metadata_nothing_changes_any_more() {
+fn removal_of_only_metadata_stops_changes() {
     let mut h = pool();
     h.devices.removed.push(DeviceId(1));
     assert!(h.flush().is_err());
@@ -262,7 +262,7 @@ fn without_the_only_metadata_nothing_changes_any_more() {
 }
 
 #[test]
-fn copies_and_metadata_go_on_elsewhere_when_a_file_was_removed() {
+fn redundant_data_and_metadata_survive_file_removal() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
@@ -270,7 +270,7 @@ fn copies_and_metadata_go_on_elsewhere_when_a_file_was_removed() {
     h.write(0, &[2; 4096]);
     h.flush().expect("the other copy, and the other metadata, have names");
     assert_eq!(h.engine.map().members(), [DeviceId(2)]);
-    assert_eq!(removals_told(&mut h), [DeviceId(1)]);
+    assert_eq!(reported_removals(&mut h), [DeviceId(1)]);
     // Both copies of data on these two devices would be gone.
     h.devices.removed.push(DeviceId(0));
     h.write(4096, &[2; 4096]);
@@ -286,7 +286,7 @@ fn another_volume() -> AdminCommand {
 }
 
 #[test]
-fn no_change_of_an_operator_succeeds_once_the_only_metadata_was_removed_or_truncated() {
+fn admin_commands_fail_without_intact_metadata() {
     for (removed, regrow) in [(true, false), (false, false), (false, true)] {
         let damaged = |h: &mut Harness| match removed {
             true => h.devices.removed.push(DeviceId(1)),
@@ -305,19 +305,19 @@ fn no_change_of_an_operator_succeeds_once_the_only_metadata_was_removed_or_trunc
 }
 
 #[test]
-fn a_change_of_an_operator_waits_for_a_check() {
+fn admin_command_waits_for_a_check() {
     let mut h = pool();
-    h.devices.holding = Some(IoKind::Read);
+    h.devices.delay_next = Some(IoKind::Read);
     h.engine.admin(h.now(), AdminId(1), another_volume());
     h.run();
-    assert_eq!((h.devices.held.len(), h.engine.next_admin_reply()), (1, None));
+    assert_eq!((h.devices.delayed.len(), h.engine.next_admin_reply()), (1, None));
     h.release(None);
     h.engine.next_admin_reply().expect("a reply").result.expect("all is well");
 }
 
 /// The catalogue of volumes is in the metadata alone.
 #[test]
-fn changes_of_an_operator_go_on_where_some_metadata_is_whole() {
+fn admin_commands_succeed_with_one_intact_member() {
     for metadata in [false, true] {
         let mut h = Harness::of(Shape { devices: 3, members: 2, ..shape(Nanos(0)) }, "sequential");
         h.devices.removed.push(if metadata { DeviceId(1) } else { DATA });
@@ -349,7 +349,7 @@ fn no_flush_succeeds_once_the_last_metadata_is_removed_though_both_copies_are_th
 }
 
 #[test]
-fn the_devices_are_verified_once_more_when_all_is_at_rest() {
+fn stop_verifies_devices_once_more() {
     for within in [Nanos(0), Nanos::secs(10)] {
         for (removed, regrow) in [(true, false), (false, false), (false, true)] {
             let mut h = Harness::of(shape(within), "sequential");
@@ -367,18 +367,18 @@ fn the_devices_are_verified_once_more_when_all_is_at_rest() {
 }
 
 #[test]
-fn a_stop_loses_nothing_with_a_device_whose_data_is_elsewhere() {
+fn stop_succeeds_if_damaged_data_is_redundant() {
     let mut h = Harness::of(Shape { devices: 3, members: 2, copies: 2, ..shape(Nanos(0)) }, "sequential");
     h.write(0, &[1; EXTENT as usize]);
     h.flush().expect("a flush");
     h.devices.removed.push(DeviceId(1));
     h.stop();
-    assert_eq!(removals_told(&mut h), [DeviceId(1)]);
+    assert_eq!(reported_removals(&mut h), [DeviceId(1)]);
     assert_eq!(h.engine.damaged_device(), None);
 }
 
 #[test]
-fn a_removed_file_that_is_truncated_is_told_as_both() {
+fn removed_and_truncated_file_is_reported_as_both() {
     for regrow in [false, true] {
         let mut h = pool();
         h.devices.removed.push(DATA);
@@ -387,7 +387,7 @@ fn a_removed_file_that_is_truncated_is_told_as_both() {
         h.truncate(DATA, Bytes::mib(2), regrow);
         h.flush().expect_err("it is gone");
         h.wait(Nanos::secs(2));
-        assert_eq!(lost(&h, DATA), Some(if regrow { LostWhy::Replaced } else { LostWhy::CutShort }));
+        assert_eq!(lost(&h, DATA), Some(if regrow { LossReason::Replaced } else { LossReason::Truncated }));
         assert!(h.engine.status().devices[0].removed, "as well");
         h.stop();
     }
@@ -395,12 +395,12 @@ fn a_removed_file_that_is_truncated_is_told_as_both() {
 
 /// A policy's copies are in two places too: zeros must not be read from them.
 #[test]
-fn a_cached_copy_that_was_cut_off_is_no_copy_again() {
+fn truncated_cached_copy_is_never_read() {
     for copied in [false, true] {
         let mut h = pool();
         let key = h.key(0);
         let (from, to) = (PlaceId { device: DATA, kind: PlaceKind::Whole }, DeviceId(1));
-        assert!(h.engine.map().find(key).holds(0), "{from:?}");
+        assert!(h.engine.map().find(key).has_block(0), "{from:?}");
         if copied {
             let blocks = BlockRange { first: 0, count: 32 };
             h.act(Action::Copy { key, blocks, to: PlaceId { device: to, ..from } });

@@ -6,13 +6,13 @@ use crate::verify::Verification;
 
 impl Verification {
     /// Requests one more check of all devices, for which the stop waits.
-    pub(crate) fn want_last_check(&mut self) {
-        self.last_check = LastCheck::Wanted;
+    pub(crate) fn request_last_check(&mut self) {
+        self.last_check = LastCheck::Requested;
     }
 
     /// Whether that check must begin.
-    pub(crate) fn wants_last_check(&self) -> bool {
-        self.last_check == LastCheck::Wanted
+    pub(crate) fn is_last_check_requested(&self) -> bool {
+        self.last_check == LastCheck::Requested
     }
 
     /// Begins that check.

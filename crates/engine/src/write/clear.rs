@@ -3,7 +3,7 @@
 use crate::DataPath;
 use crate::ids::PieceId;
 use crate::request::piece::{Clear, Work};
-use weir_map::{Found, KeepSpace};
+use weir_map::{ExtentState, SpaceReservation};
 use weir_model::{BLOCK, Memory, Mutant, PlaceKind, RequestError, Span};
 
 impl DataPath {
@@ -16,30 +16,34 @@ impl DataPath {
             return self.base.piece_failed(id, RequestError::ReadOnly);
         }
         if !self.base.core.is_planted(Mutant::CacheKeepsCleared) {
-            self.base.cache.forget(key, range);
+            self.base.cache.invalidate(key, range);
         }
         self.base.report_access(id, |base| base.places_of_blocks(key, range));
         let whole = range.count == self.base.core.map.extent().blocks();
-        let takes_a_record =
-            matches!(self.base.core.map.find(key), Found::Direct(_)) && (!whole || clear == Clear::Keep);
-        if takes_a_record && !self.base.core.map.has_metadata_room() {
+        let takes_a_record = matches!(self.base.core.map.find(key), ExtentState::Direct(_))
+            && (!whole || clear == Clear::Keep);
+        if takes_a_record && !self.base.core.map.has_metadata_space() {
             return self.zero_in_place(id, memory);
         }
         let (placed, holds, kept) = match self.base.core.map.find(key) {
-            Found::Empty => (false, false, false),
-            Found::Direct(_) => (true, !range.is_empty(), false),
-            Found::Record(r) => {
+            ExtentState::Empty => (false, false, false),
+            ExtentState::Direct(_) => (true, !range.is_empty(), false),
+            ExtentState::Record(r) => {
                 let whole = |p: &weir_map::Place| p.at.id().kind == PlaceKind::Whole;
-                (r.places.iter().any(whole), r.places.iter().any(|p| p.valid.contains_any(range)), r.keep)
+                (
+                    r.places.iter().any(whole),
+                    r.places.iter().any(|p| p.valid.contains_any(range)),
+                    r.space_reserved,
+                )
             }
         };
         let keep = match clear {
-            Clear::Zero => KeepSpace::AsIs,
-            Clear::Keep => KeepSpace::Yes,
-            Clear::GiveUp => KeepSpace::No,
+            Clear::Zero => SpaceReservation::Unchanged,
+            Clear::Keep => SpaceReservation::Reserve,
+            Clear::Deallocate => SpaceReservation::Release,
         };
         if clear == Clear::Keep && !placed {
-            if !self.base.core.map.may_place(key) {
+            if !self.base.core.map.may_attach_place(key) {
                 return self.base.durability.wait_to_overwrite(&mut self.base.requests, id);
             }
             let Some(whole) = self.base.allocate(id, key) else { return };
@@ -49,15 +53,15 @@ impl DataPath {
             || match clear {
                 Clear::Zero => false,
                 Clear::Keep => !kept,
-                Clear::GiveUp => kept,
+                Clear::Deallocate => kept,
             };
         self.base.durability.doubt.settle(key, range);
         if changes {
             if !self.base.core.is_planted(Mutant::ReadNotRepeatedAfterClear) {
-                self.base.requests.reread_cleared(key, range);
+                self.base.requests.restart_cleared_reads(key, range);
             }
-            self.base.core.map.cleared(key, range, keep);
-            self.base.requests.locks.tidy_later(key);
+            self.base.core.map.clear_blocks(key, range, keep);
+            self.base.requests.locks.request_tidying(key);
             self.base.durability.note_change(&self.base.core);
         }
         if !self.base.core.is_planted(Mutant::ClearNotAwaited) {

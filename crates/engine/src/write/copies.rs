@@ -15,17 +15,17 @@
 //! other never gets.
 
 use crate::core::Core;
-use crate::device::unflushed::Unflushed;
+use crate::device::unflushed::UnflushedWrite;
 use crate::flight::Flight;
 use crate::ids::PieceId;
-use crate::lookup::{self, Address, wholes};
+use crate::lookup::{self, Address, whole_places};
 use crate::request::Requests;
 use crate::request::mirror::MirroredWrite;
 use crate::request::piece::{Piece, Target, Writing};
 use crate::write;
 use crate::{Base, DataPath};
 use smallvec::SmallVec;
-use weir_map::{BlockSet, Location, WHOLE_MAX, Whole};
+use weir_map::{BlockSet, Location, WHOLE_PLACES_MAX, Whole};
 use weir_model::{
     BlockRange, Buffer, DeviceId, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind,
     RequestError,
@@ -46,7 +46,7 @@ impl Base {
     pub(super) fn write_copies(&mut self, id: PieceId, target: Target, old: Option<Buffer>) -> u32 {
         let Self { core, requests, space, mirror, .. } = self;
         let Piece { key, range, request, .. } = requests.pieces[id.0 as usize];
-        let fua = requests.active[request.0].request.fua && !target.changes;
+        let fua = requests.active[request.0].request.fua && !target.makes_valid;
         let Some(write) = copies_of(requests, id) else { return 0 };
         write.fua = fua;
         let addresses: SmallVec<[Address; 2]> =
@@ -62,7 +62,7 @@ impl Base {
             let commands = write::issue_writes(core, requests, space, id, Target { address, ..target }, old);
             if let Some(write) = copies_of(requests, id) {
                 let leg = write.legs.iter_mut().find(|leg| leg.device() == address.place().device);
-                leg.into_iter().for_each(|leg| leg.left = commands);
+                leg.into_iter().for_each(|leg| leg.in_flight = commands);
             }
             left += commands;
         }
@@ -71,7 +71,7 @@ impl Base {
 }
 
 /// Abandons the commands that the piece still has in flight.
-fn forget_commands(core: &mut Core, id: PieceId) {
+fn abandon_commands(core: &mut Core, id: PieceId) {
     core.commands.abandon_all(|purpose| purpose.written() == Some(id));
 }
 
@@ -87,16 +87,16 @@ impl DataPath {
         let settled = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == goes_to(p));
         let range = self.base.requests.pieces[id.0 as usize].range;
         let target = Target {
-            changes: (range.first..range.end()).any(|b| !settled(b)),
-            several: true,
+            makes_valid: (range.first..range.end()).any(|b| !settled(b)),
+            has_other_places: true,
             mirrored: true,
             ..Target::at(Address::Whole(places[0]), span.start, span.end())
         };
         let sectors = places.iter().map(|w| self.base.core.devices[w.device.index()].settings.sector);
         let sector = sectors.max().unwrap_or(weir_model::BLOCK as u16);
-        let copies = MirroredWrite::to(places.iter().copied().map(Address::Whole));
+        let copies = MirroredWrite::for_addresses(places.iter().copied().map(Address::Whole));
         let writing = Writing::new(0, target, None).with_copies(Some(copies));
-        self.complete_blocks(id, writing, Some(&record), sector, settled, memory);
+        self.read_modify_write(id, writing, Some(&record), sector, settled, memory);
     }
 
     /// Selects the places to write the piece to: two, or as many as are available. `None` if the piece waits
@@ -104,7 +104,7 @@ impl DataPath {
     fn select_places(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         let record = lookup::record(&self.base.core.map, key);
-        let all: SmallVec<[Whole; 2]> = record.iter().flat_map(wholes).collect();
+        let all: SmallVec<[Whole; 2]> = record.iter().flat_map(whole_places).collect();
         let mut usable: SmallVec<[Whole; 2]> =
             all.iter().copied().filter(|w| self.base.core.is_usable(w.device)).collect();
         if usable.is_empty() && all.len() > 1 {
@@ -112,12 +112,12 @@ impl DataPath {
             usable.push(all[0]);
         }
         if usable.is_empty() {
-            if all.is_empty() && !self.base.core.map.may_place(key) {
+            if all.is_empty() && !self.base.core.map.may_attach_place(key) {
                 self.base.durability.wait_to_overwrite(&mut self.base.requests, id);
                 return None;
             }
             let whole = self.base.allocate(id, key)?;
-            if !all.is_empty() && !self.base.core.map.may_have(key, place(whole)) {
+            if !all.is_empty() && !self.base.core.map.may_add_place(key, place(whole)) {
                 self.base.core.map.reuse(weir_map::Chunk::Whole(whole));
                 self.base.durability.wait_to_overwrite(&mut self.base.requests, id);
                 return None;
@@ -136,7 +136,7 @@ impl DataPath {
         }
         // A withdrawn change may have left more places than copies; the surplus ones become invalid for the
         // blocks.
-        usable.truncate(WHOLE_MAX);
+        usable.truncate(WHOLE_PLACES_MAX);
         self.may_overwrite_all(id, &usable).then_some(())?;
         let waits = usable.iter().any(|whole| {
             self.mover.waits_for_mover(&self.base.core, &mut self.base.requests, id, place(*whole), range)
@@ -146,7 +146,7 @@ impl DataPath {
 
     /// Selects a device for an extent's second copy; `None` if none has space, or if requests wait for space.
     pub(crate) fn second_device(&mut self, key: ExtentKey) -> Option<DeviceId> {
-        if self.base.space.state.is_waited_for() || !self.base.core.map.has_metadata_room() {
+        if self.base.space.state.has_waiters() || !self.base.core.map.has_metadata_space() {
             return None;
         }
         let record = lookup::record(&self.base.core.map, key);
@@ -154,13 +154,13 @@ impl DataPath {
         let mut views: SmallVec<[_; 8]> = self.base.core.views.all().into();
         for view in &mut views {
             let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
-            let taken = record.iter().flat_map(wholes).any(|whole| whole.device == view.id);
-            if taken || !self.base.core.map.may_have(key, id) {
+            let taken = record.iter().flat_map(whole_places).any(|whole| whole.device == view.id);
+            if taken || !self.base.core.map.may_add_place(key, id) {
                 view.free = 0;
             }
         }
         let access = self.base.access_to_all(key);
-        self.base.ask_about(self.base.host.policies.of(key.volume), &views, |policy, moment| {
+        self.base.ask_hypothetical(self.base.host.policies.index_of(key.volume), &views, |policy, moment| {
             policy.allocate(moment, &access)
         })
     }
@@ -192,9 +192,9 @@ impl DataPath {
         let (key, range) =
             (self.base.requests.pieces[id.0 as usize].key, self.base.requests.pieces[id.0 as usize].range);
         let fua = flight.kind == IoKind::Write { fua: true };
-        let needs = result
-            .ok()
-            .and_then(|()| self.base.core.devices[flight.device.index()].epochs.wrote(flight.device, fua));
+        let needs = result.ok().and_then(|()| {
+            self.base.core.devices[flight.device.index()].epochs.write_completed(flight.device, fua)
+        });
         let counts = self.base.core.is_planted(Mutant::CopyFailureIgnored);
         let Some(write) = copies_of(&mut self.base.requests, id) else { return };
         if let Err(error) = result {
@@ -204,12 +204,17 @@ impl DataPath {
         leg.failed |= result.is_err() && !counts;
         // The epoch of the last command is that of all of them, or later.
         leg.needs = needs;
-        leg.left -= 1;
-        let (ended, failed) = (leg.left == 0, leg.failed);
+        leg.in_flight -= 1;
+        let (ended, failed) = (leg.in_flight == 0, leg.failed);
         if ended && failed {
-            self.base.durability.note_unfinished(&mut self.base.core, &self.base.requests, id, flight.device);
+            self.base.durability.note_failed_write(
+                &mut self.base.core,
+                &self.base.requests,
+                id,
+                flight.device,
+            );
         } else if ended {
-            let written = Unflushed::data(key, range);
+            let written = UnflushedWrite::volatile(key, range);
             self.base.durability.note_written(
                 &mut self.base.core,
                 flight.device,
@@ -219,10 +224,10 @@ impl DataPath {
             );
         }
         let Some(writing) = self.base.requests.pieces[id.0 as usize].writing() else { return };
-        writing.left -= 1;
-        let mut is_last = writing.left == 0;
+        writing.in_flight -= 1;
+        let mut is_last = writing.in_flight == 0;
         if self.base.core.is_planted(Mutant::SecondCopyNotAwaited) && target.address.is_fresh() {
-            forget_commands(&mut self.base.core, id);
+            abandon_commands(&mut self.base.core, id);
             is_last = true;
         }
         if is_last {
@@ -249,7 +254,8 @@ impl DataPath {
             let is_valid = holders(b).next().is_some();
             let may_hold = |address: &&Address| {
                 let id = address.place();
-                holders(b).any(|p| p.at.id() == id) || self.base.core.map.may_come_back(key, id, block)
+                holders(b).any(|p| p.at.id() == id)
+                    || self.base.core.map.may_become_valid_again(key, id, block)
             };
             if is_valid && (holders(b).count() > 1 || addresses.iter().filter(may_hold).count() > 1) {
                 differ.insert(block);
@@ -261,7 +267,7 @@ impl DataPath {
         });
         if let Some(kept) = kept.filter(|_| !self.base.core.is_planted(Mutant::BothFailedNotDoubted)) {
             for block in differ.iter() {
-                self.base.core.map.narrowed(key, kept, BlockRange { first: block, count: 1 });
+                self.base.core.map.invalidate_others(key, kept, BlockRange { first: block, count: 1 });
             }
             self.base.durability.put_in_doubt(&mut self.base.core, kept.device, key, differ);
             self.base.durability.note_change(&self.base.core);

@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::ids::PieceId;
 use crate::lookup::Address;
 use crate::request::Requests;
-use crate::request::piece::Chosen;
+use crate::request::piece::TargetRun;
 use weir_map::{Chunk, Place, Record, Slot};
 use weir_model::{BlockRange, DeviceId, PlaceId, PlaceKind};
 
@@ -27,10 +27,10 @@ pub(super) fn duplexed_slots(
     id: PieceId,
     pair: [DeviceId; 2],
     range: BlockRange,
-) -> Option<Chosen> {
+) -> Option<TargetRun> {
     let key = requests.pieces[id.0 as usize].key;
     let places = pair.map(|device| PlaceId { device, kind: PlaceKind::Fine });
-    if !core.map.may_have_pair(key, places) {
+    if !core.map.may_add_pair(key, places) {
         return None;
     }
     let one = core.adjacent_slots(pair[0], range.count);
@@ -40,7 +40,7 @@ pub(super) fn duplexed_slots(
         |device, slots: &[Slot]| Some(Address::Slots { device, first: *slots.first()?, fresh: true });
     let second = address(pair[1], &other)?;
     let first = address(pair[0], &one)?;
-    Some(Chosen {
+    Some(TargetRun {
         address: first,
         second: Some(second),
         run: BlockRange { count: other.len() as u16, ..range },
@@ -49,22 +49,22 @@ pub(super) fn duplexed_slots(
 
 /// Allocates slots on two devices again, if the first blocks are in slots of two devices and in no whole
 /// place. The metadata area may be full: the extent's record names as many slots as before.
-pub(super) fn duplexed_again(
+pub(super) fn reallocate_duplexed_slots(
     core: &mut Core,
     requests: &Requests,
     id: PieceId,
     record: &Record,
-) -> Option<Chosen> {
+) -> Option<TargetRun> {
     let range = requests.pieces[id.0 as usize].range;
-    let pair = duplexed_on(core, record, range.first)?;
+    let pair = duplexed_devices(core, record, range.first)?;
     let count =
-        (range.first..range.end()).take_while(|b| duplexed_on(core, record, *b) == Some(pair)).count();
+        (range.first..range.end()).take_while(|b| duplexed_devices(core, record, *b) == Some(pair)).count();
     duplexed_slots(core, requests, id, pair, BlockRange { count: count as u16, ..range })
 }
 
 /// Returns the two usable devices that have the block in slots, if there are two and no whole place is valid
 /// for it. Requests that wait for space do not matter: the new slots replace the old ones.
-fn duplexed_on(core: &Core, record: &Record, block: u16) -> Option<[DeviceId; 2]> {
+fn duplexed_devices(core: &Core, record: &Record, block: u16) -> Option<[DeviceId; 2]> {
     let holding = || record.places.iter().filter(|p| p.valid.contains(block));
     if holding().nth(1).is_none() || holding().any(|p| p.at.id().kind == PlaceKind::Whole) {
         return None;

@@ -30,7 +30,7 @@ pub(crate) const EXTENT: ExtentSize = ExtentSize::DEFAULT;
 pub(crate) const ALL: BlockRange = BlockRange { first: 0, count: EXTENT.blocks() };
 
 /// Whether this is a measurement; otherwise it is a test, which must end quickly.
-pub(crate) fn in_earnest() -> bool {
+pub(crate) fn is_full_run() -> bool {
     let asked = |name: &str| std::env::args().any(|a| a == name);
     asked("--bench") && !asked("--test")
 }
@@ -50,19 +50,19 @@ pub(crate) fn processor_time() -> Duration {
 
 struct Counting;
 
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory of the
 // caller's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(TAKEN.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        PEAK.fetch_max(ALLOCATED.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
         // SAFETY: the caller keeps `alloc`'s contract, which is the same.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        TAKEN.fetch_sub(layout.size(), Relaxed);
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
         // SAFETY: `at` came from `alloc` above, so from the system's, with this layout.
         unsafe { System.dealloc(at, layout) }
     }
@@ -72,17 +72,17 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Returns the bytes allocated and not freed.
-pub(crate) fn taken() -> u64 {
-    TAKEN.load(Relaxed) as u64
+pub(crate) fn allocated_bytes() -> u64 {
+    ALLOCATED.load(Relaxed) as u64
 }
 
-/// Returns the peak since [`forget_peak`].
+/// Returns the peak since [`reset_peak`].
 pub(crate) fn peak() -> u64 {
     PEAK.load(Relaxed) as u64
 }
 
-pub(crate) fn forget_peak() {
-    PEAK.store(TAKEN.load(Relaxed), Relaxed);
+pub(crate) fn reset_peak() {
+    PEAK.store(ALLOCATED.load(Relaxed), Relaxed);
 }
 
 /// Devices in memory; pages never written are zeros.
@@ -183,10 +183,10 @@ impl Pool {
     pub(crate) fn fill(&mut self, kind: Kind) {
         let volume = self.map.create_volume("all", Bytes(self.extents << 17), Hardening::Flush, 1);
         self.commit();
-        let idle = taken();
+        let idle = allocated_bytes();
         for n in 0..self.extents {
             if n == PENDING - 1 {
-                self.pending = (taken() - idle) / PENDING;
+                self.pending = (allocated_bytes() - idle) / PENDING;
             }
             // A step that shares no factor with the number of extents visits each once.
             let index = if kind == Kind::Scattered { n * 4_999_999 % self.extents } else { n };
@@ -202,8 +202,8 @@ impl Pool {
     fn write(&mut self, key: ExtentKey, n: u64, kind: Kind) {
         let mut place = |device: u8, range: BlockRange| {
             let whole = self.map.allocate(DeviceId(device)).expect("there is space");
-            self.map.place(key, whole);
-            self.map.written(key, whole, range, None);
+            self.map.attach_place(key, whole);
+            self.map.mark_written(key, whole, range, None);
         };
         let block = BlockRange { first: (n % 32) as u16, count: 1 };
         place((n % 2) as u8, if kind == Kind::Scattered { block } else { ALL });
@@ -213,28 +213,28 @@ impl Pool {
     }
 
     /// Makes one commit, as far as the journal has space for it.
-    pub(crate) fn commit_while_there_is_room(&mut self) {
+    pub(crate) fn commit_while_space_remains(&mut self) {
         let mut bytes = Vec::new();
         self.map.begin_commit();
-        while self.map.has_journal_room() {
+        while self.map.has_journal_space() {
             let Some(to) = self.map.next_frame(|_| None, &mut bytes) else { break };
             self.store.write(self.map.members()[0], to, &bytes).expect("a store in memory does not fail");
         }
-        self.durable();
+        self.complete_commit();
     }
 
-    fn durable(&mut self) {
+    fn complete_commit(&mut self) {
         let mut released = Vec::new();
-        self.map.commit_durable(&mut released);
+        self.map.finish_commit(&mut released);
         released.into_iter().for_each(|whole| self.map.reuse(whole));
     }
 
     /// Makes every change durable.
     pub(crate) fn commit(&mut self) {
-        self.commit_while_there_is_room();
-        while !self.map.has_journal_room() {
+        self.commit_while_space_remains();
+        while !self.map.has_journal_space() {
             self.checkpoint();
-            self.commit_while_there_is_room();
+            self.commit_while_space_remains();
         }
     }
 

@@ -15,20 +15,20 @@ use weir_model::{DeviceId, DeviceOffset, ExtentKey, Mutant};
 
 impl Map {
     /// Whether a commit could make anything durable, now or once devices are flushed.
-    pub fn has_uncommitted(&self) -> bool {
-        !self.admin.is_empty() || self.overlay.candidates() > 0
+    pub fn has_uncommitted_changes(&self) -> bool {
+        !self.queued_deltas.is_empty() || self.overlay.candidates() > 0
     }
 
     /// Begins a commit, of which there is one at a time; [`Self::next_frame`] then returns its frames.
     pub fn begin_commit(&mut self) {
         assert!(self.commit.deltas.is_empty(), "one commit at a time");
-        self.commit.left = self.overlay.candidates();
+        self.commit.unvisited = self.overlay.candidates();
     }
 
     /// Whether the journal can take a frame. If not, a checkpoint must become durable first, or two: the
     /// frames that the older root needs are kept until the second.
-    pub fn has_journal_room(&self) -> bool {
-        self.journal.has_room(self.commit.builder.capacity() as u64)
+    pub fn has_journal_space(&self) -> bool {
+        self.journal.has_space(self.commit.builder.capacity() as u64)
     }
 
     /// Whether the journal has wrapped around its ring since the pool was opened.
@@ -39,21 +39,21 @@ impl Map {
     /// Seals the next frame of the commit into `out` (whole pages) and returns its offset on every one of
     /// [`Self::members`]; `None` when the commit has no more. The frame contains the oldest versions of every
     /// extent whose data is known to be durable: `flushed` returns a device's last durable epoch. The caller
-    /// checks [`Self::has_journal_room`] before each call.
+    /// checks [`Self::has_journal_space`] before each call.
     pub fn next_frame(
         &mut self,
         flushed: impl Fn(DeviceId) -> Option<Epoch>,
         out: &mut Vec<u8>,
     ) -> Option<DeviceOffset> {
-        while let Some(delta) = self.admin.front() {
+        while let Some(delta) = self.queued_deltas.front() {
             if !self.commit.builder.add(std::slice::from_ref(delta), self.blocks) {
                 break;
             }
-            self.commit.deltas.extend(self.admin.pop_front());
+            self.commit.deltas.extend(self.queued_deltas.pop_front());
         }
-        while self.commit.left > 0 {
+        while self.commit.unvisited > 0 {
             let Some((key, pending)) = self.overlay.next_candidate() else { break };
-            self.commit.left -= 1;
+            self.commit.unvisited -= 1;
             let ready = pending.ready(&flushed, self.planted);
             let Some(value) = ready.checked_sub(1).map(|last| pending.versions[last].value.clone()) else {
                 self.overlay.requeue(key, false);
@@ -65,7 +65,7 @@ impl Map {
             if !unsaid && !self.commit.builder.add(&deltas, self.blocks) {
                 self.unreserve(key, record);
                 self.overlay.requeue(key, true);
-                self.commit.left += 1;
+                self.commit.unvisited += 1;
                 break;
             }
             if let Some(pending) = self.overlay.get_mut(key) {
@@ -124,8 +124,8 @@ impl Map {
     /// there was no frame: space released before any durable record referred to it needs none.
     /// Released space is added to `released`; pass it to [`Self::reuse`] once no command that could touch it
     /// is in flight.
-    pub fn commit_durable(&mut self, released: &mut Vec<Chunk>) {
-        self.journal.all_durable();
+    pub fn finish_commit(&mut self, released: &mut Vec<Chunk>) {
+        self.journal.mark_all_durable();
         let before = released.len();
         let mut deltas = std::mem::take(&mut self.commit.deltas);
         // Each extent occurs once, because a commit visits each of its candidates once.
@@ -143,19 +143,19 @@ impl Map {
                 if self.planted.is(Mutant::UsageNotReduced) {
                     to.wholes = to.wholes.max(from.wholes);
                 }
-                self.usages.change(key.volume, from, to);
+                self.usage_by_volume.change(key.volume, from, to);
             }
-            self.overlay.committed(key, record, released);
+            self.overlay.drop_committed(key, record, released);
             if self.overlay.get(key).is_some() {
-                let durable = self.durable(key).0;
-                self.overlay.review_shared(key, &durable);
+                let durable = self.durable_value(key).0;
+                self.overlay.update_shared(key, &durable);
             }
         }
         extents.shrink_to(1024);
         self.commit.extents = extents;
         self.overlay.trim();
-        self.releasing.remove(&released[before..]);
-        self.review_pages_to_come();
+        self.pending_releases.remove(&released[before..]);
+        self.update_expected_pages();
     }
 
     /// Applies a delta to the durable map: after its frame became durable, and in replay.
@@ -163,9 +163,9 @@ impl Map {
         match delta {
             Delta::Entry { key, word } => {
                 if let Some(volume) = self.catalogue.volumes.get_mut(&key.volume) {
-                    let mut dropped = std::mem::take(&mut self.store.dropped);
+                    let mut dropped = std::mem::take(&mut self.store.dropped_pages);
                     self.pages.set(&mut volume.tree, key.index, word.encode(), &mut self.store, &mut dropped);
-                    self.store.dropped = dropped;
+                    self.store.dropped_pages = dropped;
                 }
             }
             Delta::Record { id, record } => self.records.set(id, record, &mut self.store),
@@ -187,7 +187,7 @@ impl Map {
             }
             Delta::DropVolume { id } => {
                 self.catalogue.volumes.remove(&id);
-                self.usages.forget(id);
+                self.usage_by_volume.remove_volume(id);
             }
             Delta::Intent { id, intent } => {
                 self.catalogue.intents.insert(id, intent);
@@ -199,13 +199,13 @@ impl Map {
     }
 
     /// Whether the journal has grown enough since the last checkpoint for another one.
-    pub fn wants_checkpoint(&self) -> bool {
-        !self.store.is_under_way() && self.journal.since_root() * 4 > self.journal.ring()
+    pub fn is_checkpoint_due(&self) -> bool {
+        !self.store.is_in_progress() && self.journal.since_root() * 4 > self.journal.ring()
     }
 
     /// Whether a checkpoint would write anything.
-    pub fn has_unwritten(&self) -> bool {
-        self.journal.since_root() > 0 || self.store.dirty() > 0
+    pub fn has_unwritten_changes(&self) -> bool {
+        self.journal.since_root() > 0 || self.store.dirty_objects() > 0
     }
 
     /// Begins a checkpoint of the durable map. No commit may be in progress.
@@ -219,7 +219,7 @@ impl Map {
         if self.store.begin(journal, &mut self.pages, &self.records, &self.catalogue) {
             Ok(())
         } else {
-            Err(MapError::MetadataFull { pages: self.store.room().0.into() })
+            Err(MapError::MetadataFull { pages: self.store.page_counts().0.into() })
         }
     }
 
@@ -234,7 +234,7 @@ impl Map {
             match self.next_page() {
                 Some((number, page)) if number.0 == next => out.extend_from_slice(&page[..]),
                 Some(sealed) => {
-                    self.store.put_back(sealed);
+                    self.store.requeue_page(sealed);
                     break;
                 }
                 None => break,
@@ -244,7 +244,7 @@ impl Map {
         Some(self.page_address(first))
     }
 
-    fn next_page(&mut self) -> Option<crate::log::checkpoint::Sealed> {
+    fn next_page(&mut self) -> Option<crate::log::checkpoint::SealedPage> {
         self.store.next_page(&self.pages, &self.records)
     }
 
@@ -263,8 +263,8 @@ impl Map {
     }
 
     /// Notes that the checkpoint's root is durable on every member.
-    pub fn checkpoint_durable(&mut self, root: Root) {
-        self.store.root_durable(root);
-        self.journal.root_durable(self.checkpoint_head);
+    pub fn finish_checkpoint(&mut self, root: Root) {
+        self.store.mark_root_durable(root);
+        self.journal.mark_root_durable(self.checkpoint_head);
     }
 }

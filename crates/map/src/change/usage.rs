@@ -3,8 +3,8 @@
 
 use crate::format::value::{RecordId, Word};
 use crate::map::Map;
-use crate::state::found::Found;
-use crate::state::usage::{Usage, Usages};
+use crate::state::extent_state::ExtentState;
+use crate::state::usage::{Usage, UsageByVolume};
 use std::borrow::Cow;
 use weir_model::{ExtentIndex, ExtentKey, VolumeId};
 
@@ -13,14 +13,14 @@ impl Map {
     /// pending changes.
     pub fn usage(&self, volume: VolumeId) -> Usage {
         let first = ExtentKey { volume, index: ExtentIndex(0) };
-        self.overlay.of_volume(first).fold(self.usages.of(volume), |usage, (key, pending)| {
-            usage + Usage::of(&Found::of(pending.current())) - Usage::of(&self.find_durable(key))
+        self.overlay.of_volume(first).fold(self.usage_by_volume.of(volume), |usage, (key, pending)| {
+            usage + Usage::of(&ExtentState::of(pending.current())) - Usage::of(&self.find_durable(key))
         })
     }
 
     /// Counts the space of the durable map, when a pool is opened.
     pub(crate) fn count_usage(&mut self) {
-        let mut usages = Usages::default();
+        let mut usages = UsageByVolume::default();
         for (volume, v) in &self.catalogue.volumes {
             let mut usage = Usage::default();
             self.pages.for_each(v.tree, &mut |_, word| {
@@ -33,12 +33,12 @@ impl Map {
             });
             usages.change(*volume, Usage::default(), usage);
         }
-        self.usages = usages;
+        self.usage_by_volume = usages;
     }
 
     fn usage_of_record(&self, id: RecordId) -> Usage {
         self.records
             .get(id)
-            .map_or(Usage::default(), |record| Usage::of(&Found::Record(Cow::Borrowed(&record))))
+            .map_or(Usage::default(), |record| Usage::of(&ExtentState::Record(Cow::Borrowed(&record))))
     }
 }

@@ -6,7 +6,7 @@
 //! value, reverts to its state in that value, as revised. Blocks on other devices stay.
 
 use crate::format::value::{Chunk, Location, Place, Record, Released, Value};
-use crate::state::overlay::{Brings, Epoch, Needs, Version};
+use crate::state::overlay::{AddedBlocks, Epoch, Needs, Version};
 use crate::{BlockSet, Map};
 use smallvec::SmallVec;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Mutant, Planted};
@@ -16,14 +16,15 @@ impl Map {
     /// durable there. Blocks that those writes made valid read from now on as after a power loss: as in the
     /// durable map, or in an earlier version. The caller must notify the parties that must not read them.
     ///
-    /// Returns the affected extents. Places in them may be left without valid blocks: [`Map::give_back`]
-    /// releases them once no write there is in flight. Cost: a walk over all pending changes.
+    /// Returns the affected extents. Places in them may be left without valid blocks:
+    /// [`Map::release_empty_places`] releases them once no write there is in flight. Cost: a walk over all
+    /// pending changes.
     pub fn withdraw(&mut self, device: DeviceId, flushed: Option<Epoch>) -> Vec<ExtentKey> {
         let is_lost = |needs: &Needs| needs.device == device && flushed.is_none_or(|f| f < needs.epoch);
         let mut concerned = Vec::new();
         let keys: Vec<_> = self.overlay.keys().collect();
         for key in keys {
-            let durable = || self.durable(key).0;
+            let durable = || self.durable_value(key).0;
             let Some(pending) = self.overlay.get(key) else { continue };
             let lost = |v: &Version| v.needs().any(|n| is_lost(&n));
             let Some(first) = pending.versions.iter().position(lost) else { continue };
@@ -32,9 +33,9 @@ impl Map {
                 None => durable(),
             };
             let (blocks, planted) = (self.blocks, self.planted);
-            let mut base = Base { device, blocks, record: base.into_record(blocks), planted };
+            let mut base = Fallback { device, blocks, record: base.into_record(blocks), planted };
             let Some(pending) = self.overlay.get_mut(key) else { continue };
-            let mut moved = Moved::default();
+            let mut moved = OwnershipChanges::default();
             let end =
                 if planted.is(Mutant::WithdrawFirstVersionOnly) { first + 1 } else { pending.versions.len() };
             for version in &mut pending.versions[first..end] {
@@ -44,19 +45,24 @@ impl Map {
                 base.record = version.value.clone().into_record(blocks);
             }
             // Slots that an earlier version had and this one has not are in the release list of some version.
-            moved.given_up.clear();
+            moved.lost_slots.clear();
             let current = base.revise(pending.take_current(), &mut moved).canonical_place(blocks);
-            let newest = pending.versions.last().map_or(0, |v| v.value.places());
-            pending.tentative = current.places() > newest;
+            let newest = pending.versions.last().map_or(0, |v| v.value.place_count());
+            pending.tentative = current.place_count() > newest;
             if !planted.is(Mutant::WithdrawKeepsReleases) {
-                self.releasing.remove(&take_back(&mut pending.versions[first..], &moved.regained));
+                self.pending_releases
+                    .remove(&cancel_releases(&mut pending.versions[first..], &moved.regained));
             }
-            self.releasing.add(&release_later(&mut pending.versions[first..], &moved.regained, &current));
+            self.pending_releases.add(&release_later(
+                &mut pending.versions[first..],
+                &moved.regained,
+                &current,
+            ));
             pending.set_current(current);
             pending.note_all_shared();
-            self.releasing.add(&moved.given_up);
+            self.pending_releases.add(&moved.lost_slots);
             if let Some(last) = pending.versions.last_mut() {
-                last.released.extend(moved.given_up);
+                last.released.extend(moved.lost_slots);
             }
             concerned.push(key);
         }
@@ -67,7 +73,7 @@ impl Map {
     /// may be known than the state they would fall back on, and the epoch that must be durable before this
     /// becomes impossible. `None` if there are no such changes. Cost: a walk over the extent's pending
     /// changes.
-    pub fn unsure(
+    pub fn withdrawable_blocks(
         &self,
         key: ExtentKey,
         device: DeviceId,
@@ -80,34 +86,34 @@ impl Map {
         let epoch = needs.filter(waits).map(|n| n.epoch).max()?;
         let blocks = self.blocks;
         let planted = self.planted;
-        let base = |value: Value| Base { device, blocks, record: value.into_record(blocks), planted };
-        let before = if first == 0 { Some(self.durable(key).0) } else { None };
+        let base = |value: Value| Fallback { device, blocks, record: value.into_record(blocks), planted };
+        let before = if first == 0 { Some(self.durable_value(key).0) } else { None };
         let versions = pending.versions[first.saturating_sub(1)..].iter().map(|v| v.value.clone());
-        let bases: SmallVec<[Base; 4]> = before.into_iter().chain(versions).map(base).collect();
+        let bases: SmallVec<[Fallback; 4]> = before.into_iter().chain(versions).map(base).collect();
         let mut unsure = BlockSet::none(blocks);
         let record = pending.current().clone().into_record(blocks)?;
         for place in record.places.iter().filter(|p| p.device() == device) {
-            let is_new = |block: &u16| bases.iter().any(|base| !base.has(place, *block));
-            place.valid.iter().filter(is_new).for_each(|block| unsure.insert(one(block)));
+            let is_new = |block: &u16| bases.iter().any(|base| !base.has_same_location(place, *block));
+            place.valid.iter().filter(is_new).for_each(|block| unsure.insert(single_block(block)));
         }
         Some((unsure, epoch))
     }
 
     /// Makes the extent's places on `device` invalid for those of the blocks that another device has too:
     /// their copy there is in doubt.
-    pub fn doubt(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
-        self.doubt_pending(key, device, doubtful);
+    pub fn invalidate_doubtful(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
+        self.invalidate_doubtful_pending(key, device, doubtful);
         let (record, blocks) = self.current_record(key);
-        let Some(mut record) = record else { return self.overlay.forget_if_settled(key) };
+        let Some(mut record) = record else { return self.overlay.remove_if_durable(key) };
         let mut released = Released::new();
-        record.doubt(device, doubtful, &mut released);
+        record.invalidate_doubtful(device, doubtful, &mut released);
         self.set_current(key, Value::Record(record).canonical_place(blocks));
-        self.push(key, Brings::Nothing, None, released);
+        self.push(key, AddedBlocks::Nothing, None, released);
     }
 
     /// Does the same in every version outside any commit, whatever the visible state: one of them may become
     /// durable without the others.
-    pub fn doubt_pending(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
+    pub fn invalidate_doubtful_pending(&mut self, key: ExtentKey, device: DeviceId, doubtful: &BlockSet) {
         let blocks = self.blocks;
         let pending = self.overlay.get_mut(key);
         let open = pending.into_iter().flat_map(|p| p.versions.iter_mut().skip(p.committing as usize));
@@ -115,7 +121,7 @@ impl Map {
         for version in open {
             if let Value::Record(record) = &mut version.value {
                 // The space is released by a later version, or below.
-                record.doubt(device, doubtful, &mut Released::new());
+                record.invalidate_doubtful(device, doubtful, &mut Released::new());
                 version.value = version.value.canonical(blocks);
             }
         }
@@ -125,41 +131,41 @@ impl Map {
 impl Record {
     /// Makes places on the device invalid for those of the blocks that a place on another device is valid
     /// for.
-    fn doubt(&mut self, device: DeviceId, doubtful: &BlockSet, released: &mut Released) {
+    fn invalidate_doubtful(&mut self, device: DeviceId, doubtful: &BlockSet, released: &mut Released) {
         for block in doubtful.iter() {
             if self.places.iter().any(|p| p.device() != device && p.valid.contains(block)) {
                 for place in self.places.iter_mut().filter(|p| p.device() == device) {
-                    place.clear(one(block), released);
+                    place.clear(single_block(block), released);
                 }
             }
         }
     }
 }
 
-const fn one(block: u16) -> BlockRange {
+const fn single_block(block: u16) -> BlockRange {
     BlockRange { first: block, count: 1 }
 }
 
 /// The space whose ownership changes when values are revised.
 #[derive(Default)]
-struct Moved {
+struct OwnershipChanges {
     /// Space released by a later version, and needed again.
     regained: Released,
     /// Slots of lost blocks.
-    given_up: Released,
+    lost_slots: Released,
 }
 
 /// The value that an extent falls back on.
-struct Base {
+struct Fallback {
     device: DeviceId,
     blocks: u16,
     record: Option<Record>,
     planted: Planted,
 }
 
-impl Base {
+impl Fallback {
     /// Returns the value without the data that the device lost.
-    fn revise(&self, value: Value, moved: &mut Moved) -> Value {
+    fn revise(&self, value: Value, changes: &mut OwnershipChanges) -> Value {
         let untouched = match &value {
             Value::Empty => true,
             Value::Direct(whole) => whole.device != self.device,
@@ -171,14 +177,14 @@ impl Base {
         let Some(mut record) = value.into_record(self.blocks) else { return Value::Empty };
         let mut lost = SmallVec::<[u16; 32]>::new();
         for place in record.places.iter_mut().filter(|p| p.device() == self.device) {
-            let unknown = place.valid.iter().filter(|b| !self.has(place, *b));
+            let unknown = place.valid.iter().filter(|b| !self.has_same_location(place, *b));
             let unknown: SmallVec<[u16; 32]> = unknown.collect();
-            unknown.iter().for_each(|b| place.clear(one(*b), &mut moved.given_up));
+            unknown.iter().for_each(|b| place.clear(single_block(*b), &mut changes.lost_slots));
             lost.extend(unknown);
         }
         for block in lost {
             if !record.places.iter().any(|p| p.valid.contains(block)) {
-                self.restore(&mut record, block, moved);
+                self.restore(&mut record, block, changes);
             }
         }
         self.keep_intents(&mut record);
@@ -194,24 +200,25 @@ impl Base {
             return;
         }
         let holders = |block: u16| record.places.iter().filter(|p| p.valid.contains(block)).count();
-        let is_back =
-            |block: u16| record.places.iter().any(|p| p.valid.contains(block) && self.has(p, block));
+        let is_back = |block: u16| {
+            record.places.iter().any(|p| p.valid.contains(block) && self.has_same_location(p, block))
+        };
         let kept = intent.iter().filter(|block| holders(*block) > 1 || is_back(*block));
         let kept: SmallVec<[u16; 32]> = kept.collect();
         if !kept.is_empty() {
             let all = record.intent.get_or_insert_with(|| BlockSet::none(self.blocks));
-            kept.iter().for_each(|block| all.insert(one(*block)));
+            kept.iter().for_each(|block| all.insert(single_block(*block)));
         }
     }
 
     /// Whether the fallback has the block at the very same location.
-    fn has(&self, place: &Place, block: u16) -> bool {
+    fn has_same_location(&self, place: &Place, block: u16) -> bool {
         let known = self.record.as_ref().and_then(|r| r.place(place.at.id()));
         known.is_some_and(|known| known.slot(block).is_some() && known.slot(block) == place.slot(block))
     }
 
     /// Restores the block to its locations in the fallback, in places that may have to be added again.
-    fn restore(&self, record: &mut Record, block: u16, moved: &mut Moved) {
+    fn restore(&self, record: &mut Record, block: u16, changes: &mut OwnershipChanges) {
         for old in self.record.iter().flat_map(|r| &r.places) {
             let Some(slot) = old.slot(block) else { continue };
             let (at, chunk) = match old.at {
@@ -223,13 +230,13 @@ impl Base {
             // A whole place that has replaced this one since has no valid blocks any more.
             record.places.retain(|p| match p.at {
                 Location::Whole(whole) if p.at.id() == at.id() && p.at != at && p.valid.is_empty() => {
-                    moved.given_up.push(Chunk::Whole(whole));
+                    changes.lost_slots.push(Chunk::Whole(whole));
                     false
                 }
                 _ => true,
             });
-            moved.regained.push(chunk);
-            record.fill(&at, one(block), self.blocks, &mut moved.given_up);
+            changes.regained.push(chunk);
+            record.fill(&at, single_block(block), self.blocks, &mut changes.lost_slots);
         }
     }
 }
@@ -253,7 +260,7 @@ fn release_later(versions: &mut [Version], regained: &[Chunk], current: &Value) 
 }
 
 /// Removes regained space from the versions' release lists. Returns the space that was in them.
-fn take_back(versions: &mut [Version], regained: &[Chunk]) -> Released {
+fn cancel_releases(versions: &mut [Version], regained: &[Chunk]) -> Released {
     let mut back = Released::new();
     for version in versions {
         back.extend(version.released.iter().filter(|chunk| regained.contains(chunk)).copied());

@@ -13,7 +13,7 @@ const WINDOW_PAGES: u64 = 256;
 const WINDOWS_MAX: usize = 128;
 
 /// The metadata of one member, or of several that mirror each other.
-pub(super) struct Area<'a> {
+pub(super) struct MetadataArea<'a> {
     store: &'a mut dyn Store,
     /// The superblock of the first member; all members have the same layout.
     pub(super) sb: &'a Superblock,
@@ -21,12 +21,19 @@ pub(super) struct Area<'a> {
     windows: FxHashMap<(DeviceId, u64), Vec<u8>>,
     order: VecDeque<(DeviceId, u64)>,
     /// Bytes read so far.
-    pub(super) read: Bytes,
+    pub(super) bytes_read: Bytes,
 }
 
-impl<'a> Area<'a> {
+impl<'a> MetadataArea<'a> {
     pub(super) fn new(store: &'a mut dyn Store, sb: &'a Superblock, members: &'a [DeviceId]) -> Self {
-        Self { store, sb, members, windows: FxHashMap::default(), order: VecDeque::new(), read: Bytes(0) }
+        Self {
+            store,
+            sb,
+            members,
+            windows: FxHashMap::default(),
+            order: VecDeque::new(),
+            bytes_read: Bytes(0),
+        }
     }
 
     pub(super) fn device(&self) -> DeviceId {
@@ -40,7 +47,7 @@ impl<'a> Area<'a> {
     }
 
     fn read_at(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), String> {
-        self.read += Bytes(bytes.len() as u64);
+        self.bytes_read += Bytes(bytes.len() as u64);
         self.store.read(device, at, bytes).map_err(|error| format!("it cannot be read: {error}"))
     }
 

@@ -2,13 +2,13 @@
 //! reference count is right, volumes and intents are valid.
 
 use super::image::Image;
-use super::report::{Checked, Finding, Remedy, Report, Severity};
+use super::report::{CheckCounts, Finding, Remedy, Report, Severity};
 use crate::format::value::{Location, Place, RecordId, Slot, Whole, Word};
 use crate::{IntentKind, Space, Superblock};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{DeviceExtent, DeviceId, DeviceSet, ExtentIndex, VolumeId};
 
-const REPORT: &str = "save everything (weir pool dump), copy what is readable, and report it";
+const REPORT_BUG: &str = "save everything (weir pool dump), copy what is readable, and report it";
 
 struct Contents<'a> {
     image: &'a Image,
@@ -25,29 +25,29 @@ pub(super) fn check(
     report: &mut Report,
 ) {
     let mut contents = Contents { image, superblocks, member, report };
-    contents.count();
-    contents.volumes();
-    let named = contents.records();
-    contents.owners(&named);
+    contents.count_contents();
+    contents.check_volumes();
+    let named = contents.check_records();
+    contents.check_owners(&named);
 }
 
 /// The devices that extents use.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Uses {
-    pub(super) used: DeviceSet,
+pub(super) struct DeviceUse {
+    pub(super) with_data: DeviceSet,
     /// The devices with data that another device has as well, or should have.
-    pub(super) copied: DeviceSet,
+    pub(super) with_copies: DeviceSet,
 }
 
 /// Returns the devices that the map says contain anything.
-pub(super) fn uses(image: &Image) -> Uses {
-    let mut uses = Uses::default();
+pub(super) fn devices_in_use(image: &Image) -> DeviceUse {
+    let mut uses = DeviceUse::default();
     image.for_each_word(|volume, _, word| {
         let copies = image.catalogue.volumes.get(&volume).map_or(1, |volume| volume.copies);
         let mut add = |device, is_copied: bool| {
-            uses.used.insert(device);
+            uses.with_data.insert(device);
             if is_copied || copies > 1 {
-                uses.copied.insert(device);
+                uses.with_copies.insert(device);
             }
         };
         match Word::decode(word) {
@@ -56,7 +56,7 @@ pub(super) fn uses(image: &Image) -> Uses {
                 let Some(record) = image.records.get(id) else { return };
                 for (i, place) in record.places.iter().enumerate() {
                     let mut others = record.places.iter().enumerate().filter(|(j, _)| *j != i);
-                    add(place.at.id().device, others.any(|(_, other)| other.valid.meets(&place.valid)));
+                    add(place.at.id().device, others.any(|(_, other)| other.valid.intersects(&place.valid)));
                 }
             }
             _ => {}
@@ -66,48 +66,55 @@ pub(super) fn uses(image: &Image) -> Uses {
 }
 
 impl Contents<'_> {
-    fn add(&mut self, severity: Severity, what: &'static str, why: String, matters: &str, remedy: Remedy) {
+    fn add(
+        &mut self,
+        severity: Severity,
+        what: &'static str,
+        why: String,
+        consequence: &str,
+        remedy: Remedy,
+    ) {
         let (device, at) = (self.member.device, self.member.pages_at());
-        self.report.add(Finding { severity, what, device, at, why, matters: matters.into(), remedy });
+        self.report.add(Finding { severity, what, device, at, why, consequence: consequence.into(), remedy });
     }
 
-    fn damage(&mut self, what: &'static str, why: String, matters: &str) {
-        self.add(Severity::Damage, what, why, matters, Remedy::ByHand(REPORT));
+    fn report_damage(&mut self, what: &'static str, why: String, consequence: &str) {
+        self.add(Severity::Damage, what, why, consequence, Remedy::Manual(REPORT_BUG));
     }
 
-    fn count(&mut self) {
+    fn count_contents(&mut self) {
         let volumes = &self.image.catalogue.volumes;
         let extents = volumes.values().map(|v| self.image.pages.mapped(v.tree)).sum();
         let records = self.image.records.live() as u64;
-        self.report.checked =
-            Checked { volumes: volumes.len() as u64, extents, records, ..self.report.checked };
-        if self.image.unreached > 0 {
-            let why = format!("{} map pages belong to no volume", self.image.unreached);
+        self.report.counts =
+            CheckCounts { volumes: volumes.len() as u64, extents, records, ..self.report.counts };
+        if self.image.unreached_pages > 0 {
+            let why = format!("{} map pages belong to no volume", self.image.unreached_pages);
             let matters = "they take space in the metadata area; nothing is lost";
             self.add(Severity::Waste, "map page", why, matters, Remedy::Free);
         }
     }
 
-    fn volumes(&mut self) {
+    fn check_volumes(&mut self) {
         let catalogue = &self.image.catalogue;
         let mut names = FxHashSet::default();
         for (id, volume) in &catalogue.volumes {
             if !names.insert(&volume.name) {
                 let why = format!("two volumes are named {:?}, one is {}", volume.name, id.0);
-                self.damage("volume", why, "clients reach only one of them");
+                self.report_damage("volume", why, "clients reach only one of them");
             }
             if id.0 >= catalogue.next_volume {
                 let why = format!("volume {} exists, the next to be made is {}", id.0, catalogue.next_volume);
-                self.damage("volume", why, "another volume may be given the same id");
+                self.report_damage("volume", why, "another volume may be given the same id");
             }
             if !(1..=2).contains(&volume.copies) {
                 let why = format!("volume {:?} is to have {} copies", volume.name, volume.copies);
-                self.damage("volume", why, "weir knows one or two");
+                self.report_damage("volume", why, "weir knows one or two");
             }
             let last = self.member.extent.count(volume.size);
             if let Some(beyond) = self.image.pages.next_mapped(volume.tree, ExtentIndex(last)) {
                 let why = format!("extent {} of volume {:?} is beyond its end", beyond.0, volume.name);
-                self.damage("volume", why, "space is taken that no client can reach");
+                self.report_damage("volume", why, "space is taken that no client can reach");
             }
         }
         for (id, intent) in &catalogue.intents {
@@ -115,13 +122,13 @@ impl Contents<'_> {
             if !catalogue.volumes.contains_key(&intent.volume) {
                 let why = format!("intent {id} is to remove volume {}, which is gone", intent.volume.0);
                 let matters = "its removal was cut short before the last step";
-                self.add(Severity::Note, "intent", why, matters, Remedy::Opening);
+                self.add(Severity::Note, "intent", why, matters, Remedy::Reopen);
             }
         }
     }
 
     /// Checks records and the extents that name them. Returns how often each is named.
-    fn records(&mut self) -> FxHashMap<RecordId, u32> {
+    fn check_records(&mut self) -> FxHashMap<RecordId, u32> {
         let mut named: FxHashMap<RecordId, u32> = FxHashMap::default();
         let mut missing = Vec::new();
         self.image.for_each_word(|volume, index, word| {
@@ -132,8 +139,9 @@ impl Contents<'_> {
             }
         });
         for (id, volume, index) in missing {
-            let why = format!("there is no record {}, named by {}", id.0, self.extent(volume, index));
-            self.damage("record", why, "where the extent's data is is not known");
+            let why =
+                format!("there is no record {}, named by {}", id.0, self.describe_extent(volume, index));
+            self.report_damage("record", why, "where the extent's data is is not known");
         }
         let blocks = self.member.extent.blocks();
         for (id, record) in self.image.records() {
@@ -145,7 +153,7 @@ impl Contents<'_> {
                 }
                 Some(times) if *times != record.references => {
                     let why = format!("record {} counts {} owners, has {times}", id.0, record.references);
-                    self.damage("record", why, "its space may be given away while it is in use");
+                    self.report_damage("record", why, "its space may be given away while it is in use");
                 }
                 Some(_) => {}
             }
@@ -155,26 +163,26 @@ impl Contents<'_> {
             };
             if record.places.iter().any(is_past) {
                 let why = format!("record {} names a slot past its extent's end", id.0);
-                self.damage("record", why, "the block would be read from elsewhere");
+                self.report_damage("record", why, "the block would be read from elsewhere");
             }
         }
         named
     }
 
-    fn extent(&self, volume: VolumeId, index: ExtentIndex) -> String {
+    fn describe_extent(&self, volume: VolumeId, index: ExtentIndex) -> String {
         let name = self.image.catalogue.volumes.get(&volume).map_or("?", |v| &v.name);
         format!("extent {} of volume {name} ({})", index.0, volume.0)
     }
 
     /// Checks that every piece of space is named once, and exists.
-    fn owners(&mut self, named: &FxHashMap<RecordId, u32>) {
+    fn check_owners(&mut self, named: &FxHashMap<RecordId, u32>) {
         let blocks = self.member.extent.blocks();
         let mut spaces: Vec<Option<Space>> =
             self.superblocks.iter().map(|sb| sb.as_ref().map(|sb| Space::new(sb.data_extents))).collect();
         // The names of owners, by device and extent, for space named twice.
         let mut contested: FxHashMap<(DeviceId, DeviceExtent), Vec<String>> = FxHashMap::default();
         let mut beyond = Vec::new();
-        self.each_piece(named, |piece, owner| {
+        self.for_each_owned_piece(named, |piece, owner| {
             let (device, extent) = piece.extent();
             match spaces.get_mut(device.index()) {
                 // Its superblock is reported already.
@@ -188,14 +196,14 @@ impl Contents<'_> {
             }
         });
         if !contested.is_empty() {
-            self.each_piece(named, |piece, owner| {
+            self.for_each_owned_piece(named, |piece, owner| {
                 if let Some(owners) = contested.get_mut(&piece.extent()) {
                     owners.push(owner());
                 }
             });
         }
         for why in beyond {
-            self.damage(
+            self.report_damage(
                 "place",
                 format!("{why}, does not exist"),
                 "the data cannot be read; the pool does not open",
@@ -214,29 +222,33 @@ impl Contents<'_> {
                 device,
                 at: at.unwrap_or_default(),
                 why: format!("extent {} has several owners: {}", extent.0, owners.join(", ")),
-                matters: "they overwrite each other's data; the pool does not open".into(),
-                remedy: Remedy::ByHand(REPORT),
+                consequence: "they overwrite each other's data; the pool does not open".into(),
+                remedy: Remedy::Manual(REPORT_BUG),
             });
         }
     }
 
     /// Calls `f` with every piece of space that any extent or unnamed record names, and with its owner.
-    fn each_piece(&self, named: &FxHashMap<RecordId, u32>, mut f: impl FnMut(Piece, &dyn Fn() -> String)) {
+    fn for_each_owned_piece(
+        &self,
+        named: &FxHashMap<RecordId, u32>,
+        mut f: impl FnMut(Piece, &dyn Fn() -> String),
+    ) {
         self.image.for_each_word(|volume, index, word| {
-            let owner = || self.extent(volume, index);
+            let owner = || self.describe_extent(volume, index);
             match Word::decode(word) {
                 Some(Word::Direct(whole)) => f(Piece::Whole(whole), &owner),
                 Some(Word::Record(id)) => {
                     let record = self.image.records.get(id);
                     let places = record.iter().flat_map(|record| &record.places);
-                    places.for_each(|place| pieces(&place.at, |piece| f(piece, &owner)));
+                    places.for_each(|place| for_each_piece(&place.at, |piece| f(piece, &owner)));
                 }
                 _ => {}
             }
         });
         for (id, record) in self.image.records().filter(|(id, _)| !named.contains_key(id)) {
             let owner = || format!("record {}", id.0);
-            record.places.iter().for_each(|place| pieces(&place.at, |piece| f(piece, &owner)));
+            record.places.iter().for_each(|place| for_each_piece(&place.at, |piece| f(piece, &owner)));
         }
     }
 }
@@ -258,13 +270,13 @@ impl Piece {
 
     fn take(self, space: &mut Space, blocks: u16) -> bool {
         match self {
-            Self::Whole(whole) => space.take(whole.extent),
-            Self::Slot(_, slot) => slot.block < blocks && space.take_slot(slot, blocks),
+            Self::Whole(whole) => space.mark_owned(whole.extent),
+            Self::Slot(_, slot) => slot.block < blocks && space.mark_slot_owned(slot, blocks),
         }
     }
 }
 
-fn pieces(at: &Location, mut f: impl FnMut(Piece)) {
+fn for_each_piece(at: &Location, mut f: impl FnMut(Piece)) {
     match at {
         Location::Whole(whole) => f(Piece::Whole(*whole)),
         Location::Fine { device, slots } => slots.iter().for_each(|slot| f(Piece::Slot(*device, *slot))),

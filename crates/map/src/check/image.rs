@@ -1,7 +1,7 @@
 //! The structures that a root reaches: every table page, map page, record and catalogue page, each verified;
 //! and the map they contain, with the journal applied to it.
 
-use super::area::Area;
+use super::area::MetadataArea;
 use crate::format::page::{self, Identity, PageKind, PageNumber};
 use crate::format::root::Root;
 use crate::format::table::{FANOUT, Pointer, Table};
@@ -9,8 +9,8 @@ use crate::format::value::{PageId, Record, RecordId, Word};
 use crate::log::checkpoint::table_identity;
 use crate::log::delta::Delta;
 use crate::state::catalogue::Catalogue;
-use crate::state::pages::{BeforeChange, Page, Pages, Tree, WORDS};
-use crate::state::records::{GROUP, Records, Unwatched};
+use crate::state::pages::{Page, PageObserver, Pages, Tree, WORDS};
+use crate::state::records::{GROUP, NoObserver, Records};
 use crate::{Space, Superblock, Volume};
 use rustc_hash::FxHashSet;
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub(super) struct Fault {
     /// The page; `None` if the fault is not in one place.
     pub(super) number: Option<PageNumber>,
     pub(super) why: String,
-    pub(super) matters: String,
+    pub(super) consequence: String,
     /// Whether the page is good in itself, and was written for a root after the newest: by an interrupted
     /// checkpoint, which may use the page if only the older root reached it.
     pub(super) overwritten: bool,
@@ -38,9 +38,9 @@ pub(super) struct Image {
     /// The metadata pages that it occupies.
     pub(super) used: Space,
     /// The number of pages verified.
-    pub(super) verified: u64,
+    pub(super) pages_verified: u64,
     /// The number of map pages that belong to no volume.
-    pub(super) unreached: usize,
+    pub(super) unreached_pages: usize,
     /// The faults; empty if the image is complete.
     pub(super) faults: Vec<Fault>,
 }
@@ -60,26 +60,27 @@ pub(super) fn contradicts(root: &Root, sb: &Superblock) -> bool {
 impl Image {
     /// Reads everything that the root reaches; damaged parts are left out and listed in `faults`. The root
     /// must not [contradict](contradicts) the superblock.
-    pub(super) fn load(area: &mut Area<'_>, root: &Root) -> Self {
+    pub(super) fn load(area: &mut MetadataArea<'_>, root: &Root) -> Self {
         let sb = area.sb;
         let image = Self {
             catalogue: Catalogue::default(),
             pages: Pages::default(),
             records: Records::new(sb.extent.blocks()),
             used: Space::new(sb.meta_pages as u32),
-            verified: 0,
-            unreached: 0,
+            pages_verified: 0,
+            unreached_pages: 0,
             faults: Vec::new(),
         };
-        let mut loading = Loading { area, root, image, levels: Vec::new(), bad: FxHashSet::default() };
-        loading.map_pages();
-        loading.record_groups();
-        loading.catalogue();
+        let mut loading =
+            ImageLoader { area, root, image, levels: Vec::new(), damaged_pages: FxHashSet::default() };
+        loading.load_map_pages();
+        loading.load_record_groups();
+        loading.load_catalogue();
         loading.image
     }
 
     /// Whether everything that the root reaches was there.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.faults.is_empty()
     }
 
@@ -90,16 +91,16 @@ impl Image {
                 if let Some(volume) = self.catalogue.volumes.get_mut(&key.volume) {
                     let mut dropped = Vec::new();
                     let word = word.encode();
-                    self.pages.set(&mut volume.tree, key.index, word, &mut Unseen, &mut dropped);
+                    self.pages.set(&mut volume.tree, key.index, word, &mut NoObserver, &mut dropped);
                     self.pages.reuse(dropped);
                 }
             }
-            Delta::Record { id, record } => self.records.set(id, record, &mut Unwatched),
-            Delta::DropRecord { id } => self.records.drop_record(id, &mut Unwatched),
+            Delta::Record { id, record } => self.records.set(id, record, &mut NoObserver),
+            Delta::DropRecord { id } => self.records.drop_record(id, &mut NoObserver),
             Delta::RecordCount { id, count } => {
                 if let Some(mut record) = self.records.get(id).map(Cow::into_owned) {
                     record.references = count;
-                    self.records.set(id, record, &mut Unwatched);
+                    self.records.set(id, record, &mut NoObserver);
                 }
             }
             Delta::Volume { id, name, size, hardening, copies } => {
@@ -131,50 +132,55 @@ impl Image {
     }
 }
 
-struct Unseen;
-impl BeforeChange for Unseen {
-    fn page(&mut self, _: PageId, _: &Page) {}
+impl PageObserver for NoObserver {
+    fn before_page_change(&mut self, _: PageId, _: &Page) {}
 }
 
-struct Loading<'a, 'b> {
-    area: &'a mut Area<'b>,
+struct ImageLoader<'a, 'b> {
+    area: &'a mut MetadataArea<'b>,
     root: &'a Root,
     image: Image,
     /// The level of each map page, by id, for pages that exist.
     levels: Vec<Option<u8>>,
     /// Map pages reported as damaged.
-    bad: FxHashSet<u32>,
+    damaged_pages: FxHashSet<u32>,
 }
 
-impl Loading<'_, '_> {
-    fn fault(&mut self, what: &'static str, number: Option<PageNumber>, why: String, matters: String) {
-        let overwritten = number.is_some_and(|n| self.is_of_a_later_root(n));
-        self.image.faults.push(Fault { what, number, why, matters, overwritten });
+impl ImageLoader<'_, '_> {
+    fn add_fault(
+        &mut self,
+        what: &'static str,
+        number: Option<PageNumber>,
+        why: String,
+        consequence: String,
+    ) {
+        let overwritten = number.is_some_and(|n| self.belongs_to_later_root(n));
+        self.image.faults.push(Fault { what, number, why, consequence, overwritten });
     }
 
-    fn is_of_a_later_root(&mut self, number: PageNumber) -> bool {
+    fn belongs_to_later_root(&mut self, number: PageNumber) -> bool {
         let pool = self.area.sb.pool;
         let sequence = |page: &[u8]| page::sequence(page, pool, number).ok_or_else(String::new);
         self.area.page(number, sequence).is_ok_and(|sequence| sequence > self.root.sequence)
     }
 
     /// Reads and verifies the chain of pages of an object.
-    fn object(
+    fn read_chain(
         &mut self,
         pointer: Pointer,
         identity: Identity,
         what: &'static str,
-        matters: &str,
+        consequence: &str,
     ) -> Option<Vec<u8>> {
         let (mut bytes, mut number) = (Vec::new(), pointer.number);
         while number != PageNumber::NONE {
-            match self.verified(number, |_| identity) {
+            match self.read_verified_page(number, |_| identity) {
                 Ok((_, payload, next)) => {
                     bytes.extend_from_slice(&payload);
                     number = next;
                 }
                 Err(why) => {
-                    self.fault(what, Some(number), why, matters.to_owned());
+                    self.add_fault(what, Some(number), why, consequence.to_owned());
                     return None;
                 }
             }
@@ -184,12 +190,12 @@ impl Loading<'_, '_> {
 
     /// Reads a page that must match `identity`, which is given the level that the page states. Returns that
     /// level, its payload, and the next page of its chain.
-    fn verified(
+    fn read_verified_page(
         &mut self,
         number: PageNumber,
         identity: impl Fn(u8) -> Identity,
     ) -> Result<(u8, Vec<u8>, PageNumber), String> {
-        let claimed = u32::try_from(number.0).is_ok_and(|n| self.image.used.take(DeviceExtent(n)));
+        let claimed = u32::try_from(number.0).is_ok_and(|n| self.image.used.mark_owned(DeviceExtent(n)));
         if !claimed {
             return Err(format!("page {} is used twice, or does not exist", number.0));
         }
@@ -198,19 +204,19 @@ impl Loading<'_, '_> {
             let (payload, next) = page::open(page, pool, identity(page[5]), number, Planted::NONE)?;
             Ok((page[5], payload.to_vec(), next))
         })?;
-        self.image.verified += 1;
+        self.image.pages_verified += 1;
         Ok(opened)
     }
 
     /// Reads a table, from its top down.
-    fn table(&mut self, kind: PageKind) -> Table {
+    fn read_table(&mut self, kind: PageKind) -> Table {
         let (len, top) = if kind == PageKind::Map { self.root.pages } else { self.root.groups };
         let matters = if kind == PageKind::Map {
             "where parts of the volumes' maps are is not known"
         } else {
             "where some extents' records are is not known"
         };
-        let mut table = Table::to_load(len as usize, top);
+        let mut table = Table::unloaded(len as usize, top);
         let mut lost = FxHashSet::default();
         for level in (0..table.levels().saturating_sub(1)).rev() {
             for index in 0..table.level(level + 1).len() {
@@ -221,13 +227,13 @@ impl Loading<'_, '_> {
                     continue;
                 }
                 let identity = table_identity(kind, level, index, pointer.sequence);
-                let payload = self.object(pointer, identity, "table page", matters);
+                let payload = self.read_chain(pointer, identity, "table page", matters);
                 let whole = payload.is_some();
                 if !payload.is_some_and(|payload| table.load(level, index, &payload)) {
                     lost.insert((level, index));
                     if whole {
                         let number = Some(pointer.number).filter(|n| *n != PageNumber::NONE);
-                        self.fault("table page", number, "it has a wrong length".into(), matters.into());
+                        self.add_fault("table page", number, "it has a wrong length".into(), matters.into());
                     }
                 }
             }
@@ -235,34 +241,34 @@ impl Loading<'_, '_> {
         table
     }
 
-    fn map_pages(&mut self) {
-        let table = self.table(PageKind::Map);
+    fn load_map_pages(&mut self) {
+        let table = self.read_table(PageKind::Map);
         self.levels = vec![None; table.len()];
         for id in 0..table.len() {
             let pointer = table.get(id);
             if pointer.is_none() {
                 continue;
             }
-            match self.map_page(PageId(id as u32), pointer) {
+            match self.load_map_page(PageId(id as u32), pointer) {
                 Ok(page) => {
                     self.levels[id] = Some(page.level);
                     self.image.pages.load(PageId(id as u32), page);
                 }
                 Err(why) => {
-                    self.bad.insert(id as u32);
+                    self.damaged_pages.insert(id as u32);
                     let matters = "part of a volume's map is not known".to_owned();
-                    self.fault("map page", Some(pointer.number), why, matters);
+                    self.add_fault("map page", Some(pointer.number), why, matters);
                 }
             }
         }
         self.image.pages.finish_loading(table.len());
     }
 
-    fn map_page(&mut self, id: PageId, pointer: Pointer) -> Result<Page, String> {
+    fn load_map_page(&mut self, id: PageId, pointer: Pointer) -> Result<Page, String> {
         // The level is in the page itself; the rest is known from its pointer.
         let identity =
             |level| Identity { kind: PageKind::Map, level, sequence: pointer.sequence, object: id.0.into() };
-        let (level, payload, next) = self.verified(pointer.number, identity)?;
+        let (level, payload, next) = self.read_verified_page(pointer.number, identity)?;
         if payload.len() != WORDS * 8 || next != PageNumber::NONE {
             return Err("it is not one whole page".into());
         }
@@ -278,8 +284,8 @@ impl Loading<'_, '_> {
         Ok(page)
     }
 
-    fn record_groups(&mut self) {
-        let table = self.table(PageKind::Records);
+    fn load_record_groups(&mut self) {
+        let table = self.read_table(PageKind::Records);
         let matters = "where the data of some extents is is not known";
         for group in 0..table.len() {
             let pointer = table.get(group);
@@ -292,49 +298,49 @@ impl Loading<'_, '_> {
                 sequence: pointer.sequence,
                 object: group as u64,
             };
-            if let Some(bytes) = self.object(pointer, identity, "record page", matters)
+            if let Some(bytes) = self.read_chain(pointer, identity, "record page", matters)
                 && self.image.records.load_group(group, &bytes).is_none()
             {
                 let why = "it does not hold records".to_owned();
-                self.fault("record page", Some(pointer.number), why, matters.into());
+                self.add_fault("record page", Some(pointer.number), why, matters.into());
             }
         }
         self.image.records.finish_loading();
     }
 
-    fn catalogue(&mut self) {
+    fn load_catalogue(&mut self) {
         let pointer = self.root.catalogue;
         let matters = "which volumes there are is not known";
         let identity =
             Identity { kind: PageKind::Catalogue, level: 0, sequence: pointer.sequence, object: 0 };
-        let Some(bytes) = self.object(pointer, identity, "catalogue page", matters) else { return };
+        let Some(bytes) = self.read_chain(pointer, identity, "catalogue page", matters) else { return };
         match Catalogue::decode(&bytes, self.root.next_volume as u32) {
             Some(catalogue) => self.image.catalogue = catalogue,
             None => {
                 let why = "it does not hold volumes and intents".to_owned();
-                return self.fault("catalogue page", Some(pointer.number), why, matters.into());
+                return self.add_fault("catalogue page", Some(pointer.number), why, matters.into());
             }
         }
         let mut owned = vec![false; self.levels.len()];
         for (id, volume) in self.image.catalogue.volumes.clone() {
             let expected = Tree::new(self.area.sb.extent.count(volume.size)).height;
             if volume.tree.height == expected {
-                self.tree(id, &volume, &mut owned);
+                self.check_tree(id, &volume, &mut owned);
             } else {
                 let why = format!("its map has {} levels, {expected} are needed", volume.tree.height);
-                self.fault("volume", None, why, format!("volume {} cannot be read", volume.name));
-                self.cut_off(id);
+                self.add_fault("volume", None, why, format!("volume {} cannot be read", volume.name));
+                self.detach_map(id);
             }
         }
         // Below a missing page nothing is reached; that page is reported already.
-        if self.image.is_whole() {
+        if self.image.is_complete() {
             let pages = self.levels.iter().zip(&owned);
-            self.image.unreached = pages.filter(|(level, owned)| level.is_some() && !**owned).count();
+            self.image.unreached_pages = pages.filter(|(level, owned)| level.is_some() && !**owned).count();
         }
     }
 
     /// Detaches the volume's map, so that none of it is used.
-    fn cut_off(&mut self, id: VolumeId) {
+    fn detach_map(&mut self, id: VolumeId) {
         if let Some(volume) = self.image.catalogue.volumes.get_mut(&id) {
             volume.tree.root = None;
         }
@@ -342,7 +348,7 @@ impl Loading<'_, '_> {
 
     /// Walks a volume's tree: every interior word must lead to a page of the level below to which nothing
     /// else leads.
-    fn tree(&mut self, id: VolumeId, volume: &Volume, owned: &mut [bool]) {
+    fn check_tree(&mut self, id: VolumeId, volume: &Volume, owned: &mut [bool]) {
         let top = volume.tree.height - 1;
         let mut left: Vec<_> = volume.tree.root.map(|page| (page, top, 0)).into_iter().collect();
         let before = self.image.faults.len();
@@ -350,16 +356,16 @@ impl Loading<'_, '_> {
             let at = page.0 as usize;
             let is_good = self.levels.get(at) == Some(&Some(level)) && !owned[at];
             if !is_good {
-                let reach = crate::state::pages::reach(u32::from(level) + 1);
+                let reach = crate::state::pages::extents_per_word(u32::from(level) + 1);
                 let extent = self.area.sb.extent.bytes().0;
                 let (start, end) =
                     (first * extent, first.saturating_add(reach).saturating_mul(extent).min(volume.size.0));
-                let why = match self.bad.contains(&page.0) {
+                let why = match self.damaged_pages.contains(&page.0) {
                     true => format!("map page {} is damaged", page.0),
                     false => format!("map page {} is missing, of another level, or used twice", page.0),
                 };
                 let matters = format!("bytes {start} to {end} of volume {} cannot be read", volume.name);
-                self.fault("volume", None, why, matters);
+                self.add_fault("volume", None, why, matters);
                 continue;
             }
             owned[at] = true;
@@ -367,14 +373,14 @@ impl Loading<'_, '_> {
                 continue;
             }
             let Some(page) = self.image.pages.get(page) else { continue };
-            let reach = crate::state::pages::reach(level.into());
+            let reach = crate::state::pages::extents_per_word(level.into());
             let children = page.words.iter().enumerate().filter(|(_, word)| **word != 0);
             left.extend(children.map(|(slot, word)| {
                 (PageId(*word as u32), level - 1, first.saturating_add((slot as u64).saturating_mul(reach)))
             }));
         }
         if self.image.faults.len() > before {
-            self.cut_off(id);
+            self.detach_map(id);
         }
     }
 }

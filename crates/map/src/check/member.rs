@@ -1,17 +1,17 @@
 //! Check of one metadata member, or of two that mirror each other taken as one: roots, the structures they
 //! reach, journal; and the state that opening would use.
 
-use super::area::Area;
+use super::area::MetadataArea;
 use super::image::{Fault, Image, contradicts};
-use super::report::{Checked, Finding, Position, Remedy, Severity};
+use super::report::{CheckCounts, Finding, Position, Remedy, Severity};
 use crate::format::root::Root;
 use crate::format::superblock::{JOURNAL_AT, ROOT_AT, Superblock};
-use crate::log::journal::{self, End, Frame};
+use crate::log::journal::{self, Frame, ReplayEnd};
 use weir_model::{DeviceId, DeviceOffset, Planted, Store};
 
 const DEVICE_FAILS: &str = "copy the device to a good one with ddrescue and use that in its place";
 const RESTORE: &str = "weir pool restore, from a dump made before";
-const REPORT: &str = "save everything (weir pool dump) and report it: weir must not write this";
+const REPORT_BUG: &str = "save everything (weir pool dump) and report it: weir must not write this";
 
 /// The result of the check.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Member {
 /// The end of a journal read from some root.
 struct Replayed {
     frames: u64,
-    end: End,
+    end: ReplayEnd,
     /// The sequence expected next, and its offset.
     next: u64,
     offset: u64,
@@ -42,12 +42,12 @@ fn position(replayed: &Replayed, root: &Root) -> Position {
     Position { frame: replayed.next, root: root.sequence }
 }
 
-struct Checking<'a, 'b> {
-    area: Area<'a>,
+struct MemberCheck<'a, 'b> {
+    area: MetadataArea<'a>,
     rings: Vec<Vec<u8>>,
     roots: Vec<u64>,
     findings: Vec<Finding>,
-    checked: &'b mut Checked,
+    checked: &'b mut CheckCounts,
 }
 
 /// Verifies the metadata of these members together, of which `sb` is the first: a page that one of them lacks
@@ -56,14 +56,14 @@ pub(super) fn check(
     store: &mut dyn Store,
     sb: &Superblock,
     members: &[DeviceId],
-    checked: &mut Checked,
+    checked: &mut CheckCounts,
 ) -> Member {
-    let mut area = Area::new(store, sb, members);
+    let mut area = MetadataArea::new(store, sb, members);
     let (rings, unread) = area.rings();
-    let mut checking = Checking { area, rings, roots: Vec::new(), findings: Vec::new(), checked };
+    let mut checking = MemberCheck { area, rings, roots: Vec::new(), findings: Vec::new(), checked };
     let (state, position) = checking.run(!unread.is_empty());
     let (roots, mut findings) = (checking.roots, checking.findings);
-    checking.checked.read += checking.area.read;
+    checking.checked.bytes_read += checking.area.bytes_read;
     for (at, why) in unread {
         findings.push(Finding {
             severity: Severity::Damage,
@@ -71,49 +71,56 @@ pub(super) fn check(
             device: sb.device,
             at,
             why,
-            matters: "changes acknowledged last may be in it; the pool does not open".into(),
-            remedy: Remedy::ByHand(DEVICE_FAILS),
+            consequence: "changes acknowledged last may be in it; the pool does not open".into(),
+            remedy: Remedy::Manual(DEVICE_FAILS),
         });
     }
     Member { device: sb.device, state, position, roots, findings }
 }
 
-impl Checking<'_, '_> {
-    fn add(
+impl MemberCheck<'_, '_> {
+    fn add_finding(
         &mut self,
         severity: Severity,
         what: &'static str,
         at: DeviceOffset,
         why: impl Into<String>,
-        matters: impl Into<String>,
+        consequence: impl Into<String>,
         remedy: Remedy,
     ) {
-        let (device, why, matters) = (self.area.device(), why.into(), matters.into());
-        self.findings.push(Finding { severity, what, device, at, why, matters, remedy });
+        let (device, why, matters) = (self.area.device(), why.into(), consequence.into());
+        self.findings.push(Finding { severity, what, device, at, why, consequence: matters, remedy });
     }
 
     fn run(&mut self, unread: bool) -> (Option<Image>, Position) {
-        let (roots, bad) = self.roots();
+        let (roots, bad) = self.read_roots();
         self.roots = roots.iter().map(|root| root.sequence).collect();
         let Some(newest) = roots.first().cloned() else {
             for (slot, why) in bad {
                 let matters = "nothing says where the map is; the pool does not open";
-                self.add(Severity::Damage, "root", ROOT_AT[slot], why, matters, Remedy::ByHand(RESTORE));
+                self.add_finding(
+                    Severity::Damage,
+                    "root",
+                    ROOT_AT[slot],
+                    why,
+                    matters,
+                    Remedy::Manual(RESTORE),
+                );
             }
             return (None, Position::default());
         };
         for (slot, why) in bad {
             let matters = "the other root is good; if that is damaged too, the pool does not open";
-            self.add(Severity::Spare, "root", ROOT_AT[slot], why, matters, Remedy::Roots);
+            self.add_finding(Severity::CopyDamaged, "root", ROOT_AT[slot], why, matters, Remedy::Roots);
         }
         let mut image = self.load(&newest);
         let older = roots.get(1).cloned();
         let mut older_image = older.as_ref().map(|root| self.load(root));
         let mut leads_on = false;
         if let (Some(root), Some(older_image)) = (&older, &mut older_image) {
-            leads_on = self.older(root, older_image, &newest, &image);
+            leads_on = self.check_older_root(root, older_image, &newest, &image);
         }
-        let is_whole = image.is_whole();
+        let is_whole = image.is_complete();
         let newest_end = self.replay(&newest, u64::MAX, |frame, extent| {
             if is_whole {
                 frame.deltas.into_iter().for_each(|delta| image.apply(delta, extent));
@@ -123,23 +130,23 @@ impl Checking<'_, '_> {
         if let Some((offset, why)) = newest_end.end.fault() {
             let matters = "it and all changes after it cannot be had from here; the pool does not open";
             let at = DeviceOffset(JOURNAL_AT.0 + offset);
-            self.add(Severity::Damage, "journal", at, why, matters, Remedy::ByHand(RESTORE));
-            self.faults(&image.faults, Severity::Damage);
+            self.add_finding(Severity::Damage, "journal", at, why, matters, Remedy::Manual(RESTORE));
+            self.report_faults(&image.faults, Severity::Damage);
             return (None, position(&newest_end, &newest));
         }
-        self.torn_tail(&newest, &newest_end);
-        if image.is_whole() {
+        self.report_torn_tail(&newest, &newest_end);
+        if image.is_complete() {
             if let Some(older_image) = older_image {
-                self.faults(&older_image.faults, Severity::Note);
+                self.report_faults(&older_image.faults, Severity::Note);
             }
             return ((!unread).then_some(image), position(&newest_end, &newest));
         }
         // The newest root cannot be used. The one before can if its journal leads to the newest one's
         // position.
-        let older_works = leads_on && older_image.as_ref().is_some_and(Image::is_whole);
-        self.faults(&image.faults, if older_works { Severity::Spare } else { Severity::Damage });
+        let older_works = leads_on && older_image.as_ref().is_some_and(Image::is_complete);
+        self.report_faults(&image.faults, if older_works { Severity::CopyDamaged } else { Severity::Damage });
         if let Some(older_image) = older_image.filter(|_| !older_works) {
-            self.faults(&older_image.faults, Severity::Damage);
+            self.report_faults(&older_image.faults, Severity::Damage);
         }
         let Some(root) = older.filter(|_| older_works) else {
             return (None, position(&newest_end, &newest));
@@ -152,12 +159,12 @@ impl Checking<'_, '_> {
     }
 
     /// Returns the valid roots, newest first, and the slots without one.
-    fn roots(&mut self) -> (Vec<Root>, Vec<(usize, String)>) {
+    fn read_roots(&mut self) -> (Vec<Root>, Vec<(usize, String)>) {
         let (mut roots, mut bad) = (Vec::new(), Vec::new());
         let sb = self.area.sb;
         for slot in 0..ROOT_AT.len() {
             for page in self.area.roots(slot) {
-                match page.and_then(|page| root_of(&page, slot, sb)) {
+                match page.and_then(|page| decode_root(&page, slot, sb)) {
                     Ok(root) => roots.push(root),
                     Err(why) => bad.push((slot, why)),
                 }
@@ -171,7 +178,7 @@ impl Checking<'_, '_> {
     fn load(&mut self, root: &Root) -> Image {
         let image = Image::load(&mut self.area, root);
         self.checked.roots += 1;
-        self.checked.pages += image.verified;
+        self.checked.pages += image.pages_verified;
         image
     }
 
@@ -199,15 +206,15 @@ impl Checking<'_, '_> {
 
     /// Checks whether the older root and the journal after it lead to the state of the newest root; applies
     /// the frames in between to `older`. Returns `true` if the older root could replace the newest one.
-    fn older(&mut self, root: &Root, older: &mut Image, newest: &Root, image: &Image) -> bool {
+    fn check_older_root(&mut self, root: &Root, older: &mut Image, newest: &Root, image: &Image) -> bool {
         if root.journal.journal != newest.journal.journal {
             // A recovery was interrupted: the newest root contains the state that this one's journal leads
             // to, and no frame has followed.
             let replayed = self.replay(root, u64::MAX, |_, _| ());
-            return matches!(replayed.end, End::Tail) && replayed.next >= newest.journal.sequence;
+            return matches!(replayed.end, ReplayEnd::Tail) && replayed.next >= newest.journal.sequence;
         }
         let stop = newest.journal.sequence;
-        let is_whole = older.is_whole();
+        let is_whole = older.is_complete();
         let replayed = self.replay(root, stop, |frame, extent| {
             if is_whole {
                 frame.deltas.into_iter().for_each(|delta| older.apply(delta, extent));
@@ -220,11 +227,11 @@ impl Checking<'_, '_> {
                 replayed.next.min(stop)
             );
             let matters = "the older root could not take the newest one's place";
-            self.add(Severity::Spare, "journal", at, why, matters, Remedy::Roots);
+            self.add_finding(Severity::CopyDamaged, "journal", at, why, matters, Remedy::Roots);
             return false;
         }
         if is_whole
-            && image.is_whole()
+            && image.is_complete()
             && let Some(difference) = difference(older, image)
         {
             let why = format!(
@@ -232,41 +239,48 @@ impl Checking<'_, '_> {
                 root.sequence, newest.sequence
             );
             let matters = "one of them is wrong; which cannot be told";
-            self.add(Severity::Damage, "root", ROOT_AT[newest.slot()], why, matters, Remedy::ByHand(REPORT));
+            self.add_finding(
+                Severity::Damage,
+                "root",
+                ROOT_AT[newest.slot()],
+                why,
+                matters,
+                Remedy::Manual(REPORT_BUG),
+            );
         }
         true
     }
 
-    fn faults(&mut self, faults: &[Fault], severity: Severity) {
+    fn report_faults(&mut self, faults: &[Fault], severity: Severity) {
         for fault in faults {
             let at = fault.number.map_or(self.area.sb.pages_at(), |number| self.area.address(number));
             let (matters, remedy) = match severity {
-                Severity::Damage => (fault.matters.clone(), Remedy::ByHand(RESTORE)),
+                Severity::Damage => (fault.consequence.clone(), Remedy::Manual(RESTORE)),
                 Severity::Note if fault.overwritten => (
                     "only the older root reaches it; a recovery that was cut short has used its place".into(),
-                    Remedy::Opening,
+                    Remedy::Reopen,
                 ),
                 Severity::Note => (
                     "only the older root reaches it, which is not needed: damage, or a recovery that was \
                      cut short had begun to use its place"
                         .into(),
-                    Remedy::Opening,
+                    Remedy::Reopen,
                 ),
                 _ => (
                     "only the newest root reaches it; the one before and the journal have everything".into(),
                     Remedy::Roots,
                 ),
             };
-            self.add(severity, fault.what, at, fault.why.clone(), matters, remedy);
+            self.add_finding(severity, fault.what, at, fault.why.clone(), matters, remedy);
         }
     }
 
     /// Reports a frame at the journal's end that was begun and is incomplete.
-    fn torn_tail(&mut self, root: &Root, end: &Replayed) {
+    fn report_torn_tail(&mut self, root: &Root, end: &Replayed) {
         let pool = self.area.sb.pool;
         let expected = (root.journal.journal, end.next);
         let begun = [end.offset, 0].into_iter().find(|offset| {
-            let claims = |ring: &Vec<u8>| journal::claims(ring.get(*offset as usize..)?, pool);
+            let claims = |ring: &Vec<u8>| journal::parse_identity(ring.get(*offset as usize..)?, pool);
             self.rings.iter().any(|ring| claims(ring) == Some(expected))
         });
         if let Some(offset) = begun {
@@ -274,12 +288,12 @@ impl Checking<'_, '_> {
             let matters = "a write that was cut short, never acknowledged; damage to the last frame of a \
                            journal without a mirror looks the same";
             let at = DeviceOffset(JOURNAL_AT.0 + offset);
-            self.add(Severity::Note, "journal", at, why, matters, Remedy::Opening);
+            self.add_finding(Severity::Note, "journal", at, why, matters, Remedy::Reopen);
         }
     }
 }
 
-fn root_of(page: &[u8], slot: usize, sb: &Superblock) -> Result<Root, String> {
+fn decode_root(page: &[u8], slot: usize, sb: &Superblock) -> Result<Root, String> {
     match Root::decode(page, sb.pool) {
         None => Err("it is no root of this pool, or its checksum is wrong".into()),
         Some(root) if root.slot() != slot => Err(format!("root {} belongs in the other slot", root.sequence)),

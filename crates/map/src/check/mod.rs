@@ -14,8 +14,8 @@ mod repair;
 mod report;
 mod superblocks;
 
-pub use repair::{Repaired, repair};
-pub use report::{Checked, FINDINGS_MAX, Finding, Position, Remedy, Report, Severity};
+pub use repair::{RepairSummary, repair};
+pub use report::{CheckCounts, FINDINGS_MAX, Finding, Position, Remedy, Report, Severity};
 
 use member::Member;
 use superblocks::Devices;
@@ -29,24 +29,24 @@ pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
     let mut layouts: Vec<_> = members.iter().filter_map(|id| superblocks[id.index()].as_ref()).collect();
     let mut alone = Vec::new();
     for sb in &layouts {
-        alone.push(member::check(store, sb, &[sb.device], &mut report.checked));
+        alone.push(member::check(store, sb, &[sb.device], &mut report.counts));
     }
     let roots: Vec<_> = alone.iter().map(|member| (member.device, member.roots.clone())).collect();
     let older = crate::open::older_members(&roots);
-    older.iter().for_each(|device| superblocks::add_older(&mut report, device));
+    older.iter().for_each(|device| superblocks::report_older_file(&mut report, device));
     alone.retain(|member| !older.contains(member.device));
     layouts.retain(|sb| !older.contains(sb.device));
     let members: Vec<_> = members.into_iter().filter(|device| !older.contains(*device)).collect();
     // Each of two members may have pages that the other lacks: opening takes them from either.
     let together = match layouts[..] {
-        [first, _, ..] => Some(member::check(store, first, &members, &mut Checked::default())),
+        [first, _, ..] => Some(member::check(store, first, &members, &mut CheckCounts::default())),
         _ => None,
     };
     let mirrored = together.as_ref().is_some_and(|all| all.state.is_some());
     for member in &mut alone {
         let lacks = mirrored && member.state.is_none();
         for finding in member.findings.drain(..) {
-            report.add(if lacks { in_the_other(finding) } else { finding });
+            report.add(if lacks { downgrade_mirrored(finding) } else { finding });
         }
     }
     let mut uses = None;
@@ -55,19 +55,19 @@ pub fn check(store: &mut dyn Store, sizes: &[Option<Bytes>]) -> Report {
     {
         report.position = Some(position);
         contents::check(&image, &superblocks, sb, &mut report);
-        uses = Some(contents::uses(&image));
+        uses = Some(contents::devices_in_use(&image));
     }
-    superblocks::doubt_cut_off(&mut report, uses.map(|uses| uses.copied));
-    superblocks::settle_absent(&mut report, uses.map(|uses| uses.used));
+    superblocks::forbid_truncated_repair(&mut report, uses.map(|uses| uses.with_copies));
+    superblocks::grade_absent_devices(&mut report, uses.map(|uses| uses.with_data));
     report.superblocks = superblocks;
     report
 }
 
 /// Downgrades a finding on a member whose mirror has the missing part.
-fn in_the_other(mut finding: Finding) -> Finding {
+fn downgrade_mirrored(mut finding: Finding) -> Finding {
     if finding.severity == Severity::Damage {
-        finding.severity = Severity::Spare;
-        finding.matters = "the other metadata member has everything".into();
+        finding.severity = Severity::CopyDamaged;
+        finding.consequence = "the other metadata member has everything".into();
         finding.remedy = Remedy::Roots;
     }
     finding

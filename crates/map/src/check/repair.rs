@@ -1,7 +1,7 @@
 //! Repairs that need no guess.
 
 use super::report::{Remedy, Report};
-use super::superblocks::NO_COPY;
+use super::superblocks::TRUNCATED_REMEDY;
 use crate::format::value::{RecordId, Word};
 use crate::state::records::GROUP;
 use crate::{Map, MapError, OpenOptions, Superblock, create, open};
@@ -10,7 +10,7 @@ use weir_model::{DeviceId, DeviceOffset, Store};
 
 /// The result of [`repair`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Repaired {
+pub struct RepairSummary {
     /// Superblock copies rewritten.
     pub superblocks: u64,
     /// Whether both roots were rewritten, by opening the pool.
@@ -28,8 +28,8 @@ pub struct Repaired {
 ///
 /// # Errors
 /// Fails if a device fails, or if the pool does not open.
-pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapError> {
-    let mut repaired = Repaired::default();
+pub fn repair(store: &mut dyn Store, report: &Report) -> Result<RepairSummary, MapError> {
+    let mut repaired = RepairSummary::default();
     for finding in &report.findings {
         let sb = report.superblocks.get(finding.device.index()).and_then(Option::as_ref);
         if let (Remedy::Superblock { second }, Some(sb)) = (finding.remedy, sb) {
@@ -39,11 +39,11 @@ pub fn repair(store: &mut dyn Store, report: &Report) -> Result<Repaired, MapErr
     }
     let superblocks: Vec<Superblock> = report.superblocks.iter().flatten().cloned().collect();
     // Opening would take a truncated device into the pool again.
-    let may_open = !report.findings.iter().any(|f| f.remedy == Remedy::ByHand(NO_COPY));
+    let may_open = !report.findings.iter().any(|f| f.remedy == Remedy::Manual(TRUNCATED_REMEDY));
     let opening = report.findings.iter().any(|f| matches!(f.remedy, Remedy::Roots | Remedy::Free));
     if opening && may_open {
         let (_, _, waste) =
-            open::open_and(store, &superblocks, &OpenOptions::default(), |map| Ok(map.drop_waste()))?;
+            open::open_with(store, &superblocks, &OpenOptions::default(), |map| Ok(map.free_unreferenced()))?;
         (repaired.records, repaired.pages) = waste;
         repaired.roots = true;
     }
@@ -60,7 +60,7 @@ fn write_copy(store: &mut dyn Store, sb: &Superblock, second: bool) -> Result<()
 
 impl Map {
     /// Drops unreferenced records and map pages from the durable map. Returns the number of each.
-    fn drop_waste(&mut self) -> (u64, u64) {
+    fn free_unreferenced(&mut self) -> (u64, u64) {
         let mut named = FxHashSet::default();
         for volume in self.catalogue.volumes.values() {
             self.pages.for_each(volume.tree, &mut |_, word| {
@@ -74,9 +74,9 @@ impl Map {
             ids.filter(|id| !named.contains(id) && self.records.get(*id).is_some()).collect();
         unnamed.iter().for_each(|id| self.records.drop_record(*id, &mut self.store));
         let trees: Vec<_> = self.catalogue.volumes.values().map(|volume| volume.tree).collect();
-        let pages = self.pages.take_unreached(&trees);
+        let pages = self.pages.remove_unreachable(&trees);
         let count = pages.len() as u64;
-        self.store.dropped.extend(pages);
+        self.store.dropped_pages.extend(pages);
         (unnamed.len() as u64, count)
     }
 }

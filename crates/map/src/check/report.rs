@@ -11,7 +11,7 @@ pub enum Severity {
     /// Space is allocated that nothing uses.
     Waste,
     /// One of two copies is damaged; the other is intact, and nothing is lost.
-    Spare,
+    CopyDamaged,
     /// A device is absent: its content was not checked.
     Unchecked,
     /// Something is damaged of which no intact copy is left.
@@ -24,7 +24,7 @@ impl Severity {
         match self {
             Self::Note => "note",
             Self::Waste => "waste",
-            Self::Spare => "spare",
+            Self::CopyDamaged => "spare",
             Self::Unchecked => "unchecked",
             Self::Damage => "damage",
         }
@@ -35,7 +35,7 @@ impl Severity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Opening the pool, which every command that uses it does.
-    Opening,
+    Reopen,
     /// [`repair`](super::repair()) rewrites this copy of a superblock from the other.
     Superblock {
         /// Whether it is the copy at the device's end, not the one at its beginning.
@@ -46,7 +46,7 @@ pub enum Remedy {
     /// [`repair`](super::repair()) frees it.
     Free,
     /// weir could only guess; this text advises the administrator.
-    ByHand(&'static str),
+    Manual(&'static str),
 }
 
 impl Remedy {
@@ -58,11 +58,11 @@ impl Remedy {
     /// Returns the advice in words.
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::Opening => "nothing: opening the pool deals with it",
+            Self::Reopen => "nothing: opening the pool deals with it",
             Self::Superblock { .. } => "--repair writes it anew from the other copy",
             Self::Roots => "--repair writes it anew from what is intact",
             Self::Free => "--repair gives it back",
-            Self::ByHand(way_out) => way_out,
+            Self::Manual(way_out) => way_out,
         }
     }
 }
@@ -81,14 +81,14 @@ pub struct Finding {
     /// The evidence.
     pub why: String,
     /// The consequence for the pool's user.
-    pub matters: String,
+    pub consequence: String,
     /// The remedy.
     pub remedy: Remedy,
 }
 
 /// The extent of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckCounts {
     /// Superblock copies read.
     pub superblocks: u64,
     /// Roots whose pages were read.
@@ -104,7 +104,7 @@ pub struct Checked {
     /// Records in use.
     pub records: u64,
     /// Bytes read.
-    pub read: Bytes,
+    pub bytes_read: Bytes,
 }
 
 /// The position of a pool's metadata in its history.
@@ -124,11 +124,11 @@ pub struct Report {
     /// The findings, in the order in which they were made; at most [`FINDINGS_MAX`].
     pub findings: Vec<Finding>,
     /// The number of findings beyond those.
-    pub left_out: u64,
+    pub findings_omitted: u64,
     /// The position of the map that opening would recover; `None` if there is none.
     pub position: Option<Position>,
     /// The extent of the check.
-    pub checked: Checked,
+    pub counts: CheckCounts,
 }
 
 /// The maximum number of findings in a report; more are only counted.
@@ -139,18 +139,18 @@ impl Report {
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(finding);
         } else {
-            self.left_out += 1;
+            self.findings_omitted += 1;
         }
     }
 
     /// Returns the worst severity; `None` without findings.
-    pub fn worst(&self) -> Option<Severity> {
+    pub fn worst_severity(&self) -> Option<Severity> {
         self.findings.iter().map(|f| f.severity).max()
     }
 
     /// Whether the pool is intact, or in a state that a power loss may leave.
     pub fn is_clean(&self) -> bool {
-        self.worst().is_none_or(|worst| worst == Severity::Note)
+        self.worst_severity().is_none_or(|worst| worst == Severity::Note)
     }
 
     /// Whether [`repair`](super::repair()) would do something.

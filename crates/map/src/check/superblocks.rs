@@ -7,22 +7,25 @@ use crate::{MapError, OpenOptions, PAGE, PoolId};
 use std::collections::BTreeMap;
 use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, Store};
 
-const OTHER_DEVICE: &str = "put the pool's own device back, or correct the pool file";
-const TOGETHER: &str = "bring all devices of the pool, in the pool file's order; docs/guide/devices.md says how to go on without one";
-const BACK: &str = "bring the device back; opening deals with what it missed";
-const NEWER: &str = "use the weir that wrote it, or a newer one";
-const OTHER_SIZE: &str = "put the pool's own device back, restore it from a backup, or go on without it \
-                          (weir serve --without NAME: data that it alone held reads as EIO)";
-const ABSENT: &str = "the device is absent";
-const CUT_OFF: &str = "weir serve refuses the device: what was cut off it reads as zeros";
-pub(super) const NO_COPY: &str = "serve without it (weir serve --without NAME; if that is refused, it says what else it takes); --repair \
-     leaves it alone: its zeros would be taken for the second copy of what was written";
-const OUTDATED: &str = "put its current file back; without it, opening makes its copies anew where other \
-     devices have its data, and is refused where they have not (weir serve --without NAME, or \
+const WRONG_DEVICE_REMEDY: &str = "put the pool's own device back, or correct the pool file";
+const ALL_DEVICES_REMEDY: &str = "bring all devices of the pool, in the pool file's order; \
+     docs/guide/devices.md says how to go on without one";
+const RETURN_DEVICE_REMEDY: &str = "bring the device back; opening deals with what it missed";
+const NEWER_VERSION_REMEDY: &str = "use the weir that wrote it, or a newer one";
+const SIZE_CHANGED_REMEDY: &str = "put the pool's own device back, restore it from a backup, or go on \
+     without it (weir serve --without NAME: data that it alone held reads as EIO)";
+const ZEROS: &str = "there is none, the page is zeros, as in a file that was truncated and has grown again";
+const DEVICE_ABSENT: &str = "the device is absent";
+const TRUNCATED_CONSEQUENCE: &str = "weir serve refuses the device: what was cut off it reads as zeros";
+pub(super) const TRUNCATED_REMEDY: &str = "serve without it (weir serve --without NAME; if that is refused, \
+     it says what else it takes); --repair leaves it alone: its zeros would be taken for the second \
+     copy of what was written";
+const OUTDATED_REMEDY: &str = "put its current file back; without it, opening makes its copies anew where \
+     other devices have its data, and is refused where they have not (weir serve --without NAME, or \
      --accept-rollback)";
-const GONE: &str = "bring the right device back, or, if it is gone for good and this is a blank one, have it \
-                    take its place (weir pool replace NAME); a pool created over it cannot be restored by \
-                    weir";
+const DEVICE_LOST_REMEDY: &str = "bring the right device back, or, if it is gone for good and this is a \
+     blank one, have it take its place (weir pool replace NAME); a pool created over it cannot be \
+     restored by weir";
 
 /// The devices' superblocks, and the metadata members.
 pub(super) struct Devices {
@@ -36,39 +39,41 @@ pub(super) struct Devices {
 pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut Report) -> Devices {
     let mut superblocks: Vec<Option<Superblock>> = Vec::new();
     for (size, id) in sizes.iter().zip(0u8..) {
-        superblocks.push(size.and_then(|size| device(store, DeviceId(id), size, report)));
+        superblocks.push(size.and_then(|size| check_device(store, DeviceId(id), size, report)));
     }
-    if let Some(pool) = most_frequent(&superblocks) {
-        drop_strangers(&mut superblocks, pool, report);
+    if let Some(pool) = most_frequent_pool(&superblocks) {
+        drop_foreign_superblocks(&mut superblocks, pool, report);
     }
-    let members = together(&superblocks, sizes, report);
+    let members = check_consistency(&superblocks, sizes, report);
     Devices { superblocks, members }
 }
 
 /// Changes the remedy of findings on truncated devices: such a device must not come back as a copy, zeros
 /// included, of data that is elsewhere as well. Applies to the devices in `copied`, or to all if that is
 /// unknown.
-pub(super) fn doubt_cut_off(report: &mut Report, copied: Option<DeviceSet>) {
+pub(super) fn forbid_truncated_repair(report: &mut Report, copied: Option<DeviceSet>) {
     let is_copy = |device| copied.is_none_or(|copied| copied.contains(device));
-    let cut_off = |finding: &&mut Finding| finding.matters == CUT_OFF && is_copy(finding.device);
+    let cut_off =
+        |finding: &&mut Finding| finding.consequence == TRUNCATED_CONSEQUENCE && is_copy(finding.device);
     for finding in report.findings.iter_mut().filter(cut_off) {
-        finding.remedy = Remedy::ByHand(NO_COPY);
+        finding.remedy = Remedy::Manual(TRUNCATED_REMEDY);
     }
 }
 
 /// Adjusts the findings on absent devices, whose content was not checked: a device that contains nothing, as
 /// far as `used` says, is only worth a note.
-pub(super) fn settle_absent(report: &mut Report, used: Option<DeviceSet>) {
+pub(super) fn grade_absent_devices(report: &mut Report, used: Option<DeviceSet>) {
     let is_used = |device| used.is_none_or(|used| used.contains(device));
-    let absent = |finding: &&mut Finding| finding.severity == Severity::Unchecked && finding.why == ABSENT;
+    let absent =
+        |finding: &&mut Finding| finding.severity == Severity::Unchecked && finding.why == DEVICE_ABSENT;
     for finding in report.findings.iter_mut().filter(absent).filter(|finding| !is_used(finding.device)) {
         finding.severity = Severity::Note;
-        finding.matters = "no extent has anything on it".into();
+        finding.consequence = "no extent has anything on it".into();
     }
 }
 
 /// Drops superblocks of another pool, or of another of its devices.
-fn drop_strangers(superblocks: &mut [Option<Superblock>], pool: PoolId, report: &mut Report) {
+fn drop_foreign_superblocks(superblocks: &mut [Option<Superblock>], pool: PoolId, report: &mut Report) {
     for (sb, id) in superblocks.iter_mut().zip(0u8..) {
         let Some(found) = sb else { continue };
         let why = if found.pool != pool {
@@ -84,15 +89,15 @@ fn drop_strangers(superblocks: &mut [Option<Superblock>], pool: PoolId, report: 
             device: DeviceId(id),
             at: DeviceOffset(0),
             why,
-            matters: "the device is not the one the pool expects here; the pool does not open".into(),
-            remedy: Remedy::ByHand(OTHER_DEVICE),
+            consequence: "the device is not the one the pool expects here; the pool does not open".into(),
+            remedy: Remedy::Manual(WRONG_DEVICE_REMEDY),
         });
         *sb = None;
     }
 }
 
 /// Returns the pool that most of the devices belong to.
-fn most_frequent(found: &[Option<Superblock>]) -> Option<PoolId> {
+fn most_frequent_pool(found: &[Option<Superblock>]) -> Option<PoolId> {
     let mut counts = BTreeMap::new();
     for sb in found.iter().flatten() {
         *counts.entry(sb.pool.0).or_insert(0) += 1;
@@ -101,16 +106,16 @@ fn most_frequent(found: &[Option<Superblock>]) -> Option<PoolId> {
 }
 
 /// Checks whether the devices belong together. Returns the members with the newest metadata.
-fn together(
+fn check_consistency(
     superblocks: &[Option<Superblock>],
     sizes: &[Option<Bytes>],
     report: &mut Report,
 ) -> Vec<DeviceId> {
     let found: Vec<Superblock> = superblocks.iter().flatten().cloned().collect();
     let Some(first) = found.first() else { return Vec::new() };
-    let mut add = |severity, device, why: String, matters: &str, remedy| {
-        let (at, matters) = (DeviceOffset(0), matters.into());
-        report.add(Finding { severity, what: "pool", device, at, why, matters, remedy });
+    let mut add = |severity, device, why: String, consequence: &str, remedy| {
+        let (at, matters) = (DeviceOffset(0), consequence.into());
+        report.add(Finding { severity, what: "pool", device, at, why, consequence: matters, remedy });
     };
     let assembly = match Assembly::new(&found, &OpenOptions::default()) {
         Ok(assembly) => assembly,
@@ -126,7 +131,7 @@ fn together(
             };
             if !is_listed {
                 let matters = "the pool does not open as it is";
-                add(severity, first.device, error.to_string(), matters, Remedy::ByHand(TOGETHER));
+                add(severity, first.device, error.to_string(), matters, Remedy::Manual(ALL_DEVICES_REMEDY));
             }
             let without = (0..first.devices).map(DeviceId).collect();
             match Assembly::new(
@@ -142,37 +147,43 @@ fn together(
     for sb in found.iter().filter(|sb| sb.generation < newest) {
         let why = format!("its superblock is of generation {}, the newest of {newest}", sb.generation);
         let matters = "a change of the pool was interrupted, or the device was away meanwhile";
-        add(Severity::Note, sb.device, why, matters, Remedy::Opening);
+        add(Severity::Note, sb.device, why, matters, Remedy::Reopen);
     }
     let given = u8::try_from(superblocks.len()).unwrap_or(u8::MAX);
     for device in (0..first.devices.min(given)).map(DeviceId) {
         // A device whose superblock is reported already is not absent.
         if superblocks[device.index()].is_none() && sizes[device.index()].is_none() {
             let matters = "its contents were not checked; data that it alone holds reads as EIO";
-            add(Severity::Unchecked, device, ABSENT.into(), matters, Remedy::ByHand(BACK));
+            add(
+                Severity::Unchecked,
+                device,
+                DEVICE_ABSENT.into(),
+                matters,
+                Remedy::Manual(RETURN_DEVICE_REMEDY),
+            );
         }
     }
     for device in assembly.blank().iter() {
         let why = "it has taken the place of a device that is gone, and nothing is on it yet";
         let matters = "what is in one place only is safe again once the pool has been served";
-        add(Severity::Note, device, why.into(), matters, Remedy::Opening);
+        add(Severity::Note, device, why.into(), matters, Remedy::Reopen);
     }
     for device in assembly.outdated.without(assembly.blank()).iter() {
         let why = "it is older than what the pool has used: its file was truncated, removed or replaced \
                    while the pool was served";
         let matters = "what it holds is from before that";
-        add(Severity::Damage, device, why.into(), matters, Remedy::ByHand(OUTDATED));
+        add(Severity::Damage, device, why.into(), matters, Remedy::Manual(OUTDATED_REMEDY));
     }
     for device in &assembly.stale {
         let why = "its metadata was left behind; it was not checked".into();
         let matters = "the other metadata member has everything";
-        add(Severity::Note, *device, why, matters, Remedy::Opening);
+        add(Severity::Note, *device, why, matters, Remedy::Reopen);
     }
     assembly.members.to_vec()
 }
 
 /// Reports that the metadata member is an older file, judged by its roots.
-pub(super) fn add_older(report: &mut Report, device: DeviceId) {
+pub(super) fn report_older_file(report: &mut Report, device: DeviceId) {
     report.add(Finding {
         severity: Severity::Damage,
         what: "pool",
@@ -182,8 +193,8 @@ pub(super) fn add_older(report: &mut Report, device: DeviceId) {
             "it is older than what the pool has used: its roots are from before those of the other metadata \
               member, as after another file took its place"
                 .into(),
-        matters: "what it holds is from before that".into(),
-        remedy: Remedy::ByHand(OUTDATED),
+        consequence: "what it holds is from before that".into(),
+        remedy: Remedy::Manual(OUTDATED_REMEDY),
     });
 }
 
@@ -198,36 +209,39 @@ struct Copy {
 
 impl Copy {
     /// Returns the consequence of its damage while the other copy is good.
-    fn without_it(&self) -> &'static str {
+    fn damage_consequence(&self) -> &'static str {
         // Zeros at the end, as in a file that was truncated and has grown again.
         if self.second && self.blank && matches!(self.reading, Ok(Reading::Absent)) {
-            CUT_OFF
+            TRUNCATED_CONSEQUENCE
         } else {
             "the other copy is good; if that is damaged too, the device is lost to the pool"
         }
     }
 }
 
-fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report) -> Option<Superblock> {
-    let finding = |severity, at, why: String, matters: &str, remedy| Finding {
+fn check_device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report) -> Option<Superblock> {
+    let finding = |severity, at, why: String, consequence: &str, remedy| Finding {
         severity,
         what: "superblock",
         device: id,
         at,
         why,
-        matters: matters.into(),
+        consequence: consequence.into(),
         remedy,
+    };
+    let damage = |at, why, consequence, remedy| {
+        finding(Severity::Damage, at, why, consequence, Remedy::Manual(remedy))
     };
     let unusable = "the device cannot be told to be the pool's; the pool does not open";
     if size.0 < 2 * PAGE as u64 {
         let why = format!("the device has {size}, too little for any superblock");
-        report.add(finding(Severity::Damage, DeviceOffset(0), why, unusable, Remedy::ByHand(GONE)));
+        report.add(damage(DeviceOffset(0), why, unusable, DEVICE_LOST_REMEDY));
         return None;
     }
     let mut read = |second: bool, at: DeviceOffset| {
         let mut page = vec![0; PAGE];
-        report.checked.superblocks += 1;
-        report.checked.read += Bytes(PAGE as u64);
+        report.counts.superblocks += 1;
+        report.counts.bytes_read += Bytes(PAGE as u64);
         let reading = store.read(id, at, &mut page).map(|()| Superblock::decode(&page));
         let blank = page.iter().all(|byte| *byte == 0);
         Copy { second, at, blank, reading: reading.map_err(|error| format!("it cannot be read: {error}")) }
@@ -242,15 +256,11 @@ fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report)
             Ok(Reading::Unknown { what, found, known }) => {
                 let why = format!("{what} {found:#x} is not known to this version (it knows {known:#x})");
                 let matters = "the pool is of a newer weir, and nothing more of it was checked";
-                report.add(finding(Severity::Damage, copy.at, why, matters, Remedy::ByHand(NEWER)));
+                report.add(damage(copy.at, why, matters, NEWER_VERSION_REMEDY));
                 return None;
             }
             Ok(Reading::Damaged) => bad.push((copy, "its checksum or layout is wrong".into())),
-            Ok(Reading::Absent) if copy.blank => {
-                let why =
-                    "there is none, the page is zeros, as in a file that was truncated and has grown again";
-                bad.push((copy, why.into()));
-            }
+            Ok(Reading::Absent) if copy.blank => bad.push((copy, ZEROS.into())),
             Ok(Reading::Absent) => bad.push((copy, "there is none".into())),
             Err(why) => bad.push((copy, why.clone())),
         }
@@ -258,43 +268,53 @@ fn device(store: &mut dyn Store, id: DeviceId, size: Bytes, report: &mut Report)
     let chosen = match good[..] {
         [] => {
             for (copy, why) in bad {
-                report.add(finding(Severity::Damage, copy.at, why, unusable, Remedy::ByHand(GONE)));
+                report.add(damage(copy.at, why, unusable, DEVICE_LOST_REMEDY));
             }
             return None;
         }
         [(_, only)] => only,
         [(_, first), (_, second), ..] if first.pool != second.pool => {
             let why = format!("the device's copies are of two pools ({} and {})", first.pool, second.pool);
-            let remedy = Remedy::ByHand(OTHER_DEVICE);
-            report.add(finding(Severity::Damage, copies[1].at, why, unusable, remedy));
+            report.add(damage(copies[1].at, why, unusable, WRONG_DEVICE_REMEDY));
             return None;
         }
         [(a, first), (b, second), ..] => {
             let (newer, older, stale) =
                 if first.generation >= second.generation { (first, second, b) } else { (second, first, a) };
-            if newer.generation != older.generation {
-                let why = format!("of generation {}, the other of {}", older.generation, newer.generation);
-                let matters = "a change of the pool was interrupted; the newer copy counts";
-                let remedy = Remedy::Superblock { second: stale.second };
-                report.add(finding(Severity::Note, stale.at, why, matters, remedy));
-            } else if newer != older {
-                let why = format!("the two copies of generation {} differ", newer.generation);
-                let matters = "weir goes by the first; it cannot be told which is right";
-                let remedy = Remedy::ByHand("compare both copies with docs/reference/format.md");
-                report.add(finding(Severity::Damage, stale.at, why, matters, remedy));
-            }
+            report_difference(newer, older, stale, &finding, report);
             newer
         }
     };
     if chosen.size != size {
         let why = format!("the device has {size}, but had {} when it joined the pool", chosen.size);
         let matters = "the device shrank, grew or is another; the pool does not open with it";
-        report.add(finding(Severity::Damage, DeviceOffset(0), why, matters, Remedy::ByHand(OTHER_SIZE)));
+        report.add(damage(DeviceOffset(0), why, matters, SIZE_CHANGED_REMEDY));
         return None;
     }
     for (copy, why) in bad {
         let remedy = Remedy::Superblock { second: copy.second };
-        report.add(finding(Severity::Spare, copy.at, why, copy.without_it(), remedy));
+        report.add(finding(Severity::CopyDamaged, copy.at, why, copy.damage_consequence(), remedy));
     }
     Some(chosen.clone())
+}
+
+/// Reports how the two good copies of a superblock differ, if they do.
+fn report_difference(
+    newer: &Superblock,
+    older: &Superblock,
+    stale: &Copy,
+    finding: &impl Fn(Severity, DeviceOffset, String, &str, Remedy) -> Finding,
+    report: &mut Report,
+) {
+    if newer.generation != older.generation {
+        let why = format!("of generation {}, the other of {}", older.generation, newer.generation);
+        let matters = "a change of the pool was interrupted; the newer copy counts";
+        let remedy = Remedy::Superblock { second: stale.second };
+        report.add(finding(Severity::Note, stale.at, why, matters, remedy));
+    } else if newer != older {
+        let why = format!("the two copies of generation {} differ", newer.generation);
+        let matters = "weir goes by the first; it cannot be told which is right";
+        let remedy = "compare both copies with docs/reference/format.md";
+        report.add(finding(Severity::Damage, stale.at, why, matters, Remedy::Manual(remedy)));
+    }
 }

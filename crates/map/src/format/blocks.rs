@@ -79,7 +79,7 @@ impl BlockSet {
 
     /// Returns an empty set of the same width.
     #[must_use]
-    pub fn none_of_these(&self) -> Self {
+    pub fn empty_like(&self) -> Self {
         Self { words: SmallVec::from_elem(0, self.words.len()) }
     }
 
@@ -113,7 +113,7 @@ impl BlockSet {
 
     /// Whether some block is in both sets.
     #[inline]
-    pub fn meets(&self, other: &Self) -> bool {
+    pub fn intersects(&self, other: &Self) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
@@ -227,14 +227,14 @@ mod tests {
             prop_assert_eq!(set.iter().collect::<Vec<_>>(), expected.clone());
             prop_assert_eq!(set.count() as usize, expected.len());
             let (half, quarter) = (blocks / 2, blocks / 4);
-            let (mut low, mut middle) = (set.none_of_these(), set.none_of_these());
+            let (mut low, mut middle) = (set.empty_like(), set.empty_like());
             low.insert(BlockRange { first: 0, count: quarter });
             middle.insert(BlockRange { first: quarter / 2, count: half });
             let outside = |b: &&u16| **b >= quarter && !(quarter / 2..quarter / 2 + half).contains(*b);
             let count = set.count_outside([&low, &middle].into_iter()) as usize;
             prop_assert_eq!(count, expected.iter().filter(outside).count());
             prop_assert_eq!(set.count_outside([].into_iter()) as usize, expected.len());
-            prop_assert_eq!(set.meets(&middle), expected.iter().any(|b| middle.contains(*b)));
+            prop_assert_eq!(set.intersects(&middle), expected.iter().any(|b| middle.contains(*b)));
             let mut bytes = Vec::new();
             set.encode(blocks, &mut bytes);
             prop_assert_eq!(bytes.len(), BlockSet::encoded_len(blocks));

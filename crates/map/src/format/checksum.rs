@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gives_the_published_check_value() {
+    fn crc32c_matches_published_check_value() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c_without(b"1234\xff\xff\xff\xff9", 4), crc32c(b"1234\0\0\0\x009"));
     }

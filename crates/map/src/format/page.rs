@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_that_is_not_the_expected_one_is_noticed() {
+    fn mismatched_page_is_rejected() {
         let open = |page: &[u8], pool, id, number| {
             super::open(page, pool, id, number, Planted::for_tests())
                 .map(|(payload, next)| (payload.len(), next))

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survives_the_disk_and_notices_damage() {
+    fn root_round_trips_and_rejects_damage() {
         let pool = PoolId([3; 16]);
         let mut root = Root::empty(41, 7);
         root.pages = (1000, Pointer { number: PageNumber(5), sequence: 40, count: 1 });

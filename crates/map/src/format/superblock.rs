@@ -119,7 +119,7 @@ pub struct Superblock {
     pub damaged_since: u64,
     /// By device id, the generation at which the device replaced another one; zero for original devices.
     /// Empty if no device was replaced.
-    pub joined: Vec<u64>,
+    pub join_generations: Vec<u64>,
 }
 
 /// The content of a page at a superblock's location.
@@ -169,20 +169,20 @@ impl Superblock {
 
     /// Returns the generation at which a device replaced another one, according to this superblock; zero if
     /// it did not. A device's own superblock is its identity.
-    pub fn joined(&self, device: DeviceId) -> u64 {
-        self.joined.get(device.index()).copied().unwrap_or(0)
+    pub fn join_generation(&self, device: DeviceId) -> u64 {
+        self.join_generations.get(device.index()).copied().unwrap_or(0)
     }
 
     /// Whether the device has just replaced another one, and no opening has used it yet: it is
     /// [outdated](Self::is_outdated) because nothing is on it.
     pub fn is_blank(&self) -> bool {
-        self.generation != 0 && self.generation == self.joined(self.device)
+        self.generation != 0 && self.generation == self.join_generation(self.device)
     }
 
     /// Notes that the device replaced another one at this generation.
-    pub(crate) fn note_joined(&mut self, device: DeviceId, generation: u64) {
-        self.joined.resize(self.devices.into(), 0);
-        if let Some(joined) = self.joined.get_mut(device.index()) {
+    pub(crate) fn set_join_generation(&mut self, device: DeviceId, generation: u64) {
+        self.join_generations.resize(self.devices.into(), 0);
+        if let Some(joined) = self.join_generations.get_mut(device.index()) {
             *joined = generation.max(*joined);
         }
     }
@@ -191,7 +191,7 @@ impl Superblock {
         let feature = |has: bool, bit: u64| if has { bit } else { 0 };
         feature(!self.members.is_empty(), MIRRORED)
             | feature(!self.damaged.is_empty(), DAMAGED)
-            | feature(!self.joined.is_empty(), REPLACED)
+            | feature(!self.join_generations.is_empty(), REPLACED)
     }
 
     /// Returns the page to store.
@@ -227,7 +227,7 @@ impl Superblock {
             joined: [U64::ZERO; DEVICES_MAX],
             rest: [0; PAGE - 384 - 8 * DEVICES_MAX],
         };
-        for (stored, joined) in raw.joined.iter_mut().zip(&self.joined) {
+        for (stored, joined) in raw.joined.iter_mut().zip(&self.join_generations) {
             *stored = (*joined).into();
         }
         raw.crc = crc32c_without(raw.as_bytes(), CRC_AT).into();
@@ -280,7 +280,7 @@ impl Superblock {
             abandoned: DeviceSet::decode(&raw.abandoned),
             damaged: DeviceSet::decode(&raw.damaged),
             damaged_since: raw.damaged_since.get(),
-            joined: match raw.incompatible.get() & REPLACED {
+            join_generations: match raw.incompatible.get() & REPLACED {
                 0 => Vec::new(),
                 _ => raw.joined.iter().take(raw.devices.into()).map(|joined| joined.get()).collect(),
             },
@@ -303,7 +303,7 @@ impl Superblock {
     /// # Errors
     /// Fails if neither is good, or if one has an unknown version or features: a newer weir has begun to
     /// change the pool, and the other copy is obsolete.
-    pub fn newer(device: DeviceId, first: Reading, second: Reading) -> Result<Option<Self>, MapError> {
+    pub fn select_newer(device: DeviceId, first: Reading, second: Reading) -> Result<Option<Self>, MapError> {
         let at = DeviceOffset(0);
         match (first, second) {
             (Reading::Good(a), Reading::Good(b)) => {

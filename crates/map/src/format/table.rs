@@ -175,7 +175,7 @@ impl Table {
     }
 
     /// Creates a table of `len` ids whose pages are yet to be [loaded](Self::load), with its top.
-    pub(crate) fn to_load(len: usize, top: Pointer) -> Self {
+    pub(crate) fn unloaded(len: usize, top: Pointer) -> Self {
         let mut table = Self::default();
         if len > 0 {
             table.grow(len);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_what_changed_and_loads_again() {
+    fn dirty_pages_round_trip() {
         for len in [1, 2, FANOUT, FANOUT + 1, FANOUT * FANOUT, FANOUT * FANOUT + 3] {
             let mut table = Table::default();
             let mut stored = std::collections::BTreeMap::new();
@@ -234,7 +234,7 @@ mod tests {
                 }
                 assert_eq!(table.levels() - 1, Table::height(len), "{len} ids");
             }
-            let mut loaded = Table::to_load(table.len(), table.top());
+            let mut loaded = Table::unloaded(table.len(), table.top());
             for level in (0..loaded.levels() - 1).rev() {
                 for index in 0..loaded.level(level + 1).len() {
                     let at = loaded.page_pointer(level, index);

@@ -90,7 +90,7 @@ pub struct Record {
     /// None to four places. Where several are valid for a block, they contain the same bytes.
     pub places: SmallVec<[Place; 1]>,
     /// Whether the space is reserved although blocks are not valid (WRITE_ZEROES with NO_HOLE).
-    pub keep: bool,
+    pub space_reserved: bool,
     /// The number of copies wanted: 1 or 2.
     pub copies: u8,
     /// The number of owners: 1 until snapshots share records.
@@ -118,10 +118,10 @@ pub enum Value {
 
 impl Record {
     /// Returns a record of one whole place with these blocks valid.
-    pub fn one(at: Whole, valid: BlockSet) -> Self {
+    pub fn single_place(at: Whole, valid: BlockSet) -> Self {
         Self {
             places: SmallVec::from_elem(Place { at: Location::Whole(at), valid }, 1),
-            keep: false,
+            space_reserved: false,
             copies: 1,
             references: 1,
             intent: None,
@@ -148,12 +148,12 @@ impl Record {
     }
 
     /// Whether some place is valid for the block.
-    pub fn holds(&self, block: u16) -> bool {
+    pub fn has_block(&self, block: u16) -> bool {
         self.places.iter().any(|p| p.valid.contains(block))
     }
 
     /// Returns the blocks, in an extent of `blocks`, that this place and some other are valid for.
-    pub fn shared(&self, id: PlaceId, blocks: u16) -> BlockSet {
+    pub fn shared_blocks(&self, id: PlaceId, blocks: u16) -> BlockSet {
         let mut shared = BlockSet::none(blocks);
         if let Some(place) = self.place(id) {
             self.places.iter().filter(|p| p.at.id() != id).for_each(|p| shared.union(&p.valid));
@@ -164,10 +164,10 @@ impl Record {
 
     /// Returns the empty places that can be released. If space is reserved, as many whole places as copies
     /// are kept.
-    pub(crate) fn unused(&self) -> impl Iterator<Item = PlaceId> + '_ {
+    pub(crate) fn releasable_places(&self) -> impl Iterator<Item = PlaceId> + '_ {
         let wholes = || self.places.iter().filter(|p| p.at.id().kind == PlaceKind::Whole);
         let used = wholes().filter(|p| !p.valid.is_empty()).count();
-        let spare = if self.keep { usize::from(self.copies).saturating_sub(used) } else { 0 };
+        let spare = if self.space_reserved { usize::from(self.copies).saturating_sub(used) } else { 0 };
         let empty_wholes = wholes().filter(|p| p.valid.is_empty()).map(|p| p.at.id());
         let kept: SmallVec<[PlaceId; 2]> = empty_wholes.take(spare).collect();
         let empty = self.places.iter().filter(|p| p.valid.is_empty()).map(|p| p.at.id());
@@ -194,16 +194,16 @@ impl Record {
         for place in &mut self.places {
             place.clear(range, released);
         }
-        self.settle(range);
+        self.close_intent(range);
     }
 
     /// Adds the blocks to the write intent.
-    pub(crate) fn intend(&mut self, range: BlockRange, blocks: u16) {
+    pub(crate) fn open_intent(&mut self, range: BlockRange, blocks: u16) {
         self.intent.get_or_insert_with(|| BlockSet::none(blocks)).insert(range);
     }
 
     /// Removes the blocks from the write intent.
-    pub(crate) fn settle(&mut self, range: BlockRange) {
+    pub(crate) fn close_intent(&mut self, range: BlockRange) {
         if let Some(intent) = &mut self.intent {
             intent.remove(range);
             if intent.is_empty() {
@@ -213,7 +213,7 @@ impl Record {
     }
 
     /// Makes every other place invalid for the blocks of `range` that this place is valid for.
-    pub(crate) fn narrow(&mut self, id: PlaceId, range: BlockRange, released: &mut Released) {
+    pub(crate) fn invalidate_others(&mut self, id: PlaceId, range: BlockRange, released: &mut Released) {
         let Some(held) = self.place(id).map(|p| p.valid.clone()) else { return };
         let mut at = range.first;
         while let Some(run) = held.next_run(at, range.end()) {
@@ -225,7 +225,7 @@ impl Record {
     /// Appends the record as in `docs/reference/format.md` (record pages), from the flags on.
     pub fn encode(&self, blocks: u16, out: &mut Vec<u8>) {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let flags = flag(self.keep, FLAG_KEEP)
+        let flags = flag(self.space_reserved, FLAG_RESERVED)
             | flag(self.intent.is_some(), FLAG_INTENT)
             | flag(self.references != 1, FLAG_REFERENCES);
         out.push(flags);
@@ -261,7 +261,7 @@ impl Record {
         let flags = r.u8()?;
         let counts = r.u8()?;
         let (count, copies) = (usize::from(counts & 0xf), counts >> 4);
-        if flags & !(FLAG_KEEP | FLAG_INTENT | FLAG_REFERENCES) != 0
+        if flags & !(FLAG_RESERVED | FLAG_INTENT | FLAG_REFERENCES) != 0
             || count > PLACES_MAX
             || !(1..=2).contains(&copies)
         {
@@ -294,11 +294,17 @@ impl Record {
             0 => None,
             _ => Some(BlockSet::decode(blocks, r.take(bitmap)?)),
         };
-        r.is_empty().then_some(Self { places, keep: flags & FLAG_KEEP != 0, copies, references, intent })
+        r.is_empty().then_some(Self {
+            places,
+            space_reserved: flags & FLAG_RESERVED != 0,
+            copies,
+            references,
+            intent,
+        })
     }
 }
 
-const FLAG_KEEP: u8 = 1;
+const FLAG_RESERVED: u8 = 1;
 const FLAG_INTENT: u8 = 2;
 const FLAG_REFERENCES: u8 = 4;
 const KIND_WHOLE: u8 = 1;
@@ -375,10 +381,11 @@ impl Value {
     pub fn canonical(&self, blocks: u16) -> Self {
         let Self::Record(record) = self else { return self.clone() };
         let mut record = record.clone();
-        if !record.keep {
+        if !record.space_reserved {
             record.places.retain(|p| !p.valid.is_empty());
         }
-        let plain = record.copies == 1 && record.references == 1 && record.intent.is_none() && !record.keep;
+        let plain =
+            record.copies == 1 && record.references == 1 && record.intent.is_none() && !record.space_reserved;
         if plain
             && let [Place { at: Location::Whole(whole), valid }] = &record.places[..]
             && valid.count() == u32::from(blocks)
@@ -389,7 +396,7 @@ impl Value {
     }
 
     /// Returns the number of places that it names.
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn place_count(&self) -> usize {
         match self {
             Self::Empty => 0,
             Self::Direct(_) => 1,
@@ -401,7 +408,7 @@ impl Value {
     pub fn into_record(self, blocks: u16) -> Option<Record> {
         match self {
             Self::Empty => None,
-            Self::Direct(whole) => Some(Record::one(whole, BlockSet::all(blocks))),
+            Self::Direct(whole) => Some(Record::single_place(whole, BlockSet::all(blocks))),
             Self::Record(record) => Some(record),
         }
     }

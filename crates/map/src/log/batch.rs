@@ -12,7 +12,7 @@ pub(crate) struct Commit {
     /// The next frame.
     pub(crate) builder: FrameBuilder,
     /// The number of candidates not yet visited.
-    pub(crate) left: usize,
+    pub(crate) unvisited: usize,
     /// The deltas of the frames sealed so far.
     pub(crate) deltas: Vec<Delta>,
     /// The extents concerned, each with its record afterwards.
@@ -23,7 +23,7 @@ impl Commit {
     pub(crate) fn new(ring: u64) -> Self {
         // Whole pages, so that the stored length never exceeds the space that was checked for.
         let frame_max = FRAME_MAX.min((ring / 8) as usize / PAGE * PAGE).max(PAGE);
-        Self { builder: FrameBuilder::new(frame_max), left: 0, deltas: Vec::new(), extents: Vec::new() }
+        Self { builder: FrameBuilder::new(frame_max), unvisited: 0, deltas: Vec::new(), extents: Vec::new() }
     }
 
     /// Returns the deltas of its frames.

@@ -8,19 +8,19 @@ use crate::format::page::{self, Identity, PAYLOAD, PageKind, PageNumber};
 use crate::format::root::{JournalPosition, Root};
 use crate::format::table::{Pointer, Table};
 use crate::format::value::PageId;
-use crate::state::pages::{BeforeChange, Page, Pages};
-use crate::state::records::{BeforeGroupChange, Records};
+use crate::state::pages::{Page, PageObserver, Pages};
+use crate::state::records::{GroupObserver, Records};
 use crate::{Catalogue, PAGE, PoolId};
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::{DeviceExtent, Mutant, Planted};
 
 /// A sealed page to be written.
-pub(crate) type Sealed = (PageNumber, Box<[u8; PAGE]>);
+pub(crate) type SealedPage = (PageNumber, Box<[u8; PAGE]>);
 
 /// The map's locations on disk. It has thirteen fields: the locations of each kind of object (pages, groups,
 /// catalogue, chains), and the parts of each that are not written.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct PageStore {
     pool: PoolId,
     /// The metadata pages in use by any of the roots.
     space: crate::Space,
@@ -34,16 +34,16 @@ pub(crate) struct Store {
     dirty_pages: BTreeSet<PageId>,
     dirty_groups: BTreeSet<usize>,
     /// Map pages removed since the last checkpoint began.
-    pub(crate) dropped: Vec<PageId>,
+    pub(crate) dropped_pages: Vec<PageId>,
     /// Pages that only the root before the newest reaches.
-    older: Vec<PageNumber>,
-    under_way: Option<UnderWay>,
+    older_root_pages: Vec<PageNumber>,
+    in_progress: Option<CheckpointInProgress>,
     planted: Planted,
 }
 
 /// A checkpoint being written.
 #[derive(Debug)]
-struct UnderWay {
+struct CheckpointInProgress {
     sequence: u64,
     journal: JournalPosition,
     next_volume: u32,
@@ -51,33 +51,33 @@ struct UnderWay {
     groups: BTreeSet<usize>,
     catalogue: Option<Vec<u8>>,
     /// Captured pages that the caller has not taken.
-    ready: VecDeque<Sealed>,
+    ready: VecDeque<SealedPage>,
     /// Pages that the newest root reaches and this one will not.
     replaced: Vec<PageNumber>,
 }
 
-impl UnderWay {
+impl CheckpointInProgress {
     /// Whether nothing is left to capture or to take, except tables.
-    fn is_taken(&self) -> bool {
+    fn is_drained(&self) -> bool {
         self.ready.is_empty() && self.pages.is_empty() && self.groups.is_empty() && self.catalogue.is_none()
     }
 }
 
-impl Store {
+impl PageStore {
     pub(crate) fn new(pool: PoolId, meta_pages: u32, root: Root, planted: Planted) -> Self {
         Self {
             pool,
             space: crate::Space::new(meta_pages),
-            pages: Table::to_load(root.pages.0 as usize, root.pages.1),
-            groups: Table::to_load(root.groups.0 as usize, root.groups.1),
+            pages: Table::unloaded(root.pages.0 as usize, root.pages.1),
+            groups: Table::unloaded(root.groups.0 as usize, root.groups.1),
             root,
             catalogue: Vec::new(),
             chains: std::collections::BTreeMap::new(),
             dirty_pages: BTreeSet::new(),
             dirty_groups: BTreeSet::new(),
-            dropped: Vec::new(),
-            older: Vec::new(),
-            under_way: None,
+            dropped_pages: Vec::new(),
+            older_root_pages: Vec::new(),
+            in_progress: None,
             planted,
         }
     }
@@ -89,7 +89,7 @@ impl Store {
     /// Marks a page as used by the newest root, during recovery. Returns `false` if it is in use already.
     #[must_use]
     pub(crate) fn claim(&mut self, number: PageNumber) -> bool {
-        u32::try_from(number.0).is_ok_and(|n| self.space.take(DeviceExtent(n)))
+        u32::try_from(number.0).is_ok_and(|n| self.space.mark_owned(DeviceExtent(n)))
     }
 
     pub(crate) fn claim_chain(&mut self, group: Option<usize>, numbers: Vec<PageNumber>) {
@@ -100,18 +100,18 @@ impl Store {
     }
 
     /// Returns the pages of the metadata area, and how many of them are free.
-    pub(crate) fn room(&self) -> (u32, u32) {
+    pub(crate) fn page_counts(&self) -> (u32, u32) {
         (self.space.extents(), self.space.free())
     }
 
     /// Returns the number of objects that differ from the disk.
-    pub(crate) fn dirty(&self) -> usize {
+    pub(crate) fn dirty_objects(&self) -> usize {
         self.dirty_pages.len() + self.dirty_groups.len()
     }
 
     /// Whether a checkpoint is being written.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.under_way.is_some()
+    pub(crate) fn is_in_progress(&self) -> bool {
+        self.in_progress.is_some()
     }
 
     /// Begins a checkpoint of the current map, which contains the journal up to `journal`. Returns `false`,
@@ -124,9 +124,9 @@ impl Store {
         records: &Records,
         catalogue: &Catalogue,
     ) -> bool {
-        assert!(self.under_way.is_none(), "one checkpoint at a time");
+        assert!(self.in_progress.is_none(), "one checkpoint at a time");
         // Removed pages are not written, however often they came and went.
-        for id in &self.dropped {
+        for id in &self.dropped_pages {
             self.dirty_pages.remove(id);
         }
         let catalogue_bytes = catalogue.encode();
@@ -143,7 +143,7 @@ impl Store {
             return false;
         }
         let mut replaced = Vec::new();
-        for id in self.dropped.drain(..) {
+        for id in self.dropped_pages.drain(..) {
             let old = self.pages.get(id.0 as usize);
             if !old.is_none() {
                 self.pages.set(id.0 as usize, Pointer::NONE);
@@ -152,7 +152,7 @@ impl Store {
             pages.reuse([id]);
         }
         replaced.append(&mut self.catalogue);
-        self.under_way = Some(UnderWay {
+        self.in_progress = Some(CheckpointInProgress {
             sequence: self.root.sequence + 1,
             journal,
             next_volume: catalogue.next_volume,
@@ -167,9 +167,9 @@ impl Store {
 
     /// Returns the next page of the checkpoint in progress; `None` when only the root is left, or none is in
     /// progress.
-    pub(crate) fn next_page(&mut self, pages: &Pages, records: &Records) -> Option<Sealed> {
+    pub(crate) fn next_page(&mut self, pages: &Pages, records: &Records) -> Option<SealedPage> {
         loop {
-            let under_way = self.under_way.as_mut()?;
+            let under_way = self.in_progress.as_mut()?;
             if let Some(sealed) = under_way.ready.pop_front() {
                 return Some(sealed);
             }
@@ -190,15 +190,15 @@ impl Store {
     }
 
     /// Returns a page taken with [`Self::next_page`] to the queue.
-    pub(crate) fn put_back(&mut self, sealed: Sealed) {
-        if let Some(under_way) = &mut self.under_way {
+    pub(crate) fn requeue_page(&mut self, sealed: SealedPage) {
+        if let Some(under_way) = &mut self.in_progress {
             under_way.ready.push_front(sealed);
         }
     }
 
     /// Returns the root of the checkpoint once all its pages have been taken; `None` before.
     pub(crate) fn finished_root(&self) -> Option<Root> {
-        let under_way = self.under_way.as_ref().filter(|u| u.is_taken())?;
+        let under_way = self.in_progress.as_ref().filter(|u| u.is_drained())?;
         if self.pages.is_dirty() || self.groups.is_dirty() {
             return None;
         }
@@ -221,11 +221,11 @@ impl Store {
 
     /// Notes that the root of the checkpoint in progress is durable: the pages that only the root two before
     /// it reached are free.
-    pub(crate) fn root_durable(&mut self, root: Root) {
-        let Some(under_way) = self.under_way.take() else { return };
-        let mut free = std::mem::replace(&mut self.older, under_way.replaced);
+    pub(crate) fn mark_root_durable(&mut self, root: Root) {
+        let Some(under_way) = self.in_progress.take() else { return };
+        let mut free = std::mem::replace(&mut self.older_root_pages, under_way.replaced);
         if self.planted.is(Mutant::OlderPagesReused) {
-            free.append(&mut self.older);
+            free.append(&mut self.older_root_pages);
         }
         for number in free {
             self.space.release(DeviceExtent(number.0 as u32));
@@ -239,7 +239,7 @@ impl Store {
     }
 
     fn replace(&mut self, old: PageNumber) {
-        if let Some(under_way) = &mut self.under_way
+        if let Some(under_way) = &mut self.in_progress
             && old != PageNumber::NONE
         {
             if self.planted.is(Mutant::ReplacedPagesReused) {
@@ -250,7 +250,7 @@ impl Store {
     }
 
     fn capture_page(&mut self, id: PageId, page: &Page) {
-        let Some(sequence) = self.under_way.as_ref().map(|u| u.sequence) else { return };
+        let Some(sequence) = self.in_progress.as_ref().map(|u| u.sequence) else { return };
         let identity = Identity { kind: PageKind::Map, level: page.level, sequence, object: id.0.into() };
         let number = self.allocate();
         let mut bytes = Box::new([0; PAGE]);
@@ -261,13 +261,13 @@ impl Store {
         page::seal(&mut bytes[..], self.pool, identity, number, PageNumber::NONE, PAYLOAD);
         let old = self.pages.set(id.0 as usize, Pointer { number, sequence, count: 1 });
         self.replace(old.number);
-        if let Some(under_way) = &mut self.under_way {
+        if let Some(under_way) = &mut self.in_progress {
             under_way.ready.push_back((number, bytes));
         }
     }
 
     fn capture_group(&mut self, group: usize, records: &Records) {
-        let Some(sequence) = self.under_way.as_ref().map(|u| u.sequence) else { return };
+        let Some(sequence) = self.in_progress.as_ref().map(|u| u.sequence) else { return };
         let old = self.chains.remove(&group).unwrap_or_else(|| {
             // A chain of one page has no entry: the table names it.
             Some(self.groups.get(group)).filter(|p| !p.is_none()).map(|p| p.number).into_iter().collect()
@@ -300,14 +300,14 @@ impl Store {
         let mut page = Box::new([0; PAGE]);
         page::payload_mut(&mut page[..])[..payload.len()].copy_from_slice(payload);
         page::seal(&mut page[..], self.pool, identity, number, next, payload.len());
-        if let Some(under_way) = &mut self.under_way {
+        if let Some(under_way) = &mut self.in_progress {
             under_way.ready.push_back((number, page));
         }
     }
 
     /// Captures one table page that differs from the disk's. Returns `false` if there is none.
     fn capture_table_page(&mut self, kind: PageKind) -> bool {
-        let Some(sequence) = self.under_way.as_ref().map(|u| u.sequence) else { return false };
+        let Some(sequence) = self.in_progress.as_ref().map(|u| u.sequence) else { return false };
         let Some((level, index, payload)) = self.table(kind).take_dirty() else { return false };
         let number = self.allocate();
         let identity = table_identity(kind, level, index, sequence);
@@ -331,21 +331,21 @@ pub(crate) fn table_identity(kind: PageKind, level: usize, index: usize, sequenc
     Identity { kind: PageKind::Table, level: level as u8 + 1, sequence, object: index as u64 | table }
 }
 
-impl BeforeChange for Store {
-    fn page(&mut self, id: PageId, page: &Page) {
-        if self.under_way.as_mut().is_some_and(|u| u.pages.remove(&id)) {
+impl PageObserver for PageStore {
+    fn before_page_change(&mut self, id: PageId, page: &Page) {
+        if self.in_progress.as_mut().is_some_and(|u| u.pages.remove(&id)) {
             self.capture_page(id, page);
         }
-        if self.under_way.is_some() && self.planted.is(Mutant::ChangeDuringCheckpointClean) {
+        if self.in_progress.is_some() && self.planted.is(Mutant::ChangeDuringCheckpointClean) {
             return;
         }
         self.dirty_pages.insert(id);
     }
 }
 
-impl BeforeGroupChange for Store {
-    fn group(&mut self, number: usize, records: &Records) {
-        if self.under_way.as_mut().is_some_and(|u| u.groups.remove(&number)) {
+impl GroupObserver for PageStore {
+    fn before_group_change(&mut self, number: usize, records: &Records) {
+        if self.in_progress.as_mut().is_some_and(|u| u.groups.remove(&number)) {
             self.capture_group(number, records);
         }
         self.dirty_groups.insert(number);

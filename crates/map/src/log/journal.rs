@@ -100,7 +100,7 @@ impl Frame {
 #[derive(Debug)]
 pub(crate) struct FrameBuilder {
     /// The maximum length of a frame, in bytes.
-    most: usize,
+    max_len: usize,
     bytes: Vec<u8>,
     deltas: u32,
     scratch: Vec<u8>,
@@ -108,12 +108,12 @@ pub(crate) struct FrameBuilder {
 
 impl FrameBuilder {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, bytes: vec![0; HEADER], deltas: 0, scratch: Vec::new() }
+        Self { max_len: most, bytes: vec![0; HEADER], deltas: 0, scratch: Vec::new() }
     }
 
     /// Returns the maximum length of a frame, in bytes: a multiple of 4096.
     pub(crate) fn capacity(&self) -> usize {
-        self.most
+        self.max_len
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -127,7 +127,7 @@ impl FrameBuilder {
         for delta in deltas {
             delta.encode(blocks, &mut self.scratch);
         }
-        if self.bytes.len() + self.scratch.len() > self.most {
+        if self.bytes.len() + self.scratch.len() > self.max_len {
             return false;
         }
         self.bytes.extend_from_slice(&self.scratch);
@@ -180,9 +180,9 @@ pub(crate) struct Journal {
     chain: u32,
     durable: u64,
     /// The start of the frames that the older root needs.
-    keep_from: u64,
+    older_root_start: u64,
     /// The start of the frames that the newer root needs.
-    newest_from: u64,
+    newest_root_start: u64,
     planted: Planted,
 }
 
@@ -198,8 +198,8 @@ impl Journal {
             sequence: first.sequence,
             chain: 0,
             durable: first.sequence - 1,
-            keep_from: 0,
-            newest_from: 0,
+            older_root_start: 0,
+            newest_root_start: 0,
             planted,
         }
     }
@@ -215,7 +215,7 @@ impl Journal {
         }
     }
 
-    /// Returns the head that belongs to [`Self::position`], for [`Self::root_durable`].
+    /// Returns the head that belongs to [`Self::position`], for [`Self::mark_root_durable`].
     pub(crate) fn head(&self) -> u64 {
         self.head
     }
@@ -227,14 +227,15 @@ impl Journal {
     }
 
     /// Whether a frame of this length may be written without overwriting frames that a root needs.
-    pub(crate) fn has_room(&self, len: u64) -> bool {
+    pub(crate) fn has_space(&self, len: u64) -> bool {
         let padding = if self.planted.is(Mutant::RingPaddingForgotten) { 0 } else { self.padding(len) };
-        self.planted.is(Mutant::JournalOverrun) || self.head + padding + len - self.keep_from <= self.ring
+        self.planted.is(Mutant::JournalOverrun)
+            || self.head + padding + len - self.older_root_start <= self.ring
     }
 
     /// Returns the bytes since the newest root's position, which replay would read.
     pub(crate) fn since_root(&self) -> u64 {
-        self.head - self.newest_from
+        self.head - self.newest_root_start
     }
 
     /// Returns the length of the ring in bytes.
@@ -243,7 +244,7 @@ impl Journal {
     }
 
     /// Seals the frame into `out` and advances. Returns the offset in the ring to write it to. The caller has
-    /// checked [`Self::has_room`].
+    /// checked [`Self::has_space`].
     pub(crate) fn append(&mut self, frame: &mut FrameBuilder, out: &mut Vec<u8>) -> u64 {
         self.head += self.padding(frame.stored_len());
         let at = self.position();
@@ -254,7 +255,7 @@ impl Journal {
     }
 
     /// Notes that every frame appended so far is durable.
-    pub(crate) fn all_durable(&mut self) {
+    pub(crate) fn mark_all_durable(&mut self) {
         if !self.planted.is(Mutant::DurableSequenceStale) {
             self.durable = self.sequence - 1;
         }
@@ -262,16 +263,16 @@ impl Journal {
 
     /// Notes that the root taken at `head` is durable: frames that only the root before the previous one
     /// needed may be overwritten.
-    pub(crate) fn root_durable(&mut self, head: u64) {
+    pub(crate) fn mark_root_durable(&mut self, head: u64) {
         let given_up = self.planted.is(Mutant::OlderJournalGivenUp);
-        self.keep_from = if given_up { head } else { self.newest_from };
-        self.newest_from = head;
+        self.older_root_start = if given_up { head } else { self.newest_root_start };
+        self.newest_root_start = head;
     }
 }
 
 /// The reason why replay ended before the ring did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ReplayEnd {
     /// The tail: the next frame was never written, or not completely.
     Tail,
     /// The next frame is bad although a later one says it was durable.
@@ -290,7 +291,7 @@ pub(crate) enum End {
     },
 }
 
-impl End {
+impl ReplayEnd {
     /// Returns the fault and its offset in the ring; `None` if there is none.
     pub(crate) fn fault(&self) -> Option<(u64, String)> {
         match self {
@@ -315,7 +316,7 @@ pub(crate) fn replay(
     blocks: u16,
     planted: Planted,
     mut apply: impl FnMut(Frame),
-) -> (JournalPosition, End) {
+) -> (JournalPosition, ReplayEnd) {
     let len = rings.iter().map(Vec::len).min().unwrap_or(0) as u64;
     let mut at = from;
     loop {
@@ -333,15 +334,15 @@ pub(crate) fn replay(
                 at.chain = frame.crc;
                 apply(frame);
             }
-            None if planted.is(Mutant::DamageTakenForTail) => return (at, End::Tail),
-            None => return (at, end_at(rings, at, pool, blocks)),
+            None if planted.is(Mutant::DamageTakenForTail) => return (at, ReplayEnd::Tail),
+            None => return (at, classify_end(rings, at, pool, blocks)),
         }
     }
 }
 
 /// Returns the journal and sequence in the header at the start of `bytes`, whether or not its frame is
 /// complete; `None` if it is no header of this pool.
-pub(crate) fn claims(bytes: &[u8], pool: PoolId) -> Option<(u64, u64)> {
+pub(crate) fn parse_identity(bytes: &[u8], pool: PoolId) -> Option<(u64, u64)> {
     let (header, _) = Header::ref_from_prefix(bytes).ok()?;
     let is_header = header.magic == MAGIC && header.pool == pool.0;
     is_header.then(|| (header.journal.get(), header.sequence.get()))
@@ -349,7 +350,7 @@ pub(crate) fn claims(bytes: &[u8], pool: PoolId) -> Option<(u64, u64)> {
 
 /// Determines whether some frame says that the missing one was durable, or that this journal is not the last.
 /// (A frame of an earlier incarnation proves nothing: its changes were rolled back.)
-fn end_at(rings: &[Vec<u8>], at: JournalPosition, pool: PoolId, blocks: u16) -> End {
+fn classify_end(rings: &[Vec<u8>], at: JournalPosition, pool: PoolId, blocks: u16) -> ReplayEnd {
     let vouches = |f: &Frame| {
         (f.journal, f.incarnation) == (at.journal, at.incarnation)
             && f.sequence > at.sequence
@@ -359,16 +360,16 @@ fn end_at(rings: &[Vec<u8>], at: JournalPosition, pool: PoolId, blocks: u16) -> 
         let is_past = f.incarnation.wrapping_sub(at.incarnation) > u32::MAX / 2;
         f.journal > at.journal && !is_past
     };
-    let mut end = End::Tail;
+    let mut end = ReplayEnd::Tail;
     for (ring, offset) in
         rings.iter().flat_map(|ring| (0..ring.len()).step_by(PAGE).map(move |at| (ring, at)))
     {
         let bytes = &ring[offset..];
         let frame = bytes.starts_with(&MAGIC).then(|| Frame::decode(bytes, pool, blocks)).flatten();
         match frame {
-            Some(f) if vouches(&f) => return End::Damaged { sequence: at.sequence, offset: at.offset },
+            Some(f) if vouches(&f) => return ReplayEnd::Damaged { sequence: at.sequence, offset: at.offset },
             Some(f) if supersedes(&f) => {
-                end = End::Superseded { journal: f.journal, offset: offset as u64 };
+                end = ReplayEnd::Superseded { journal: f.journal, offset: offset as u64 };
             }
             _ => {}
         }

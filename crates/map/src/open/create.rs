@@ -76,7 +76,7 @@ pub fn layout(pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
             abandoned: DeviceSet::default(),
             damaged: DeviceSet::default(),
             damaged_since: 0,
-            joined: Vec::new(),
+            join_generations: Vec::new(),
         })
     };
     pool.devices.iter().enumerate().map(lay_out).collect()
@@ -129,7 +129,7 @@ fn meta_pages_for(extents: u64, slots: u64, extent: ExtentSize) -> u64 {
     let slot_bytes = slots * crate::map::slot_bytes(extent.blocks()) as u64;
     let slot_pages = slot_bytes.div_ceil(crate::format::page::PAYLOAD as u64) + groups.min(slots);
     let objects = leaves + groups * group_pages + slot_pages;
-    // The tables that name the objects are included, as in `Map::metadata_need`.
+    // The tables that name the objects are included, as in `Map::metadata_requirement`.
     3 * (objects + objects / 100) + META_MIN
 }
 
@@ -140,7 +140,7 @@ fn meta_pages_for(extents: u64, slots: u64, extent: ExtentSize) -> u64 {
 /// Fails if a device is too small, or if it fails.
 pub fn create(store: &mut dyn Store, pool: &NewPool) -> Result<Vec<Superblock>, MapError> {
     let superblocks = layout(pool)?;
-    create_laid_out(store, &superblocks)?;
+    create_with_layout(store, &superblocks)?;
     Ok(superblocks)
 }
 
@@ -148,7 +148,7 @@ pub fn create(store: &mut dyn Store, pool: &NewPool) -> Result<Vec<Superblock>, 
 ///
 /// # Errors
 /// Fails if a device fails.
-pub fn create_laid_out(store: &mut dyn Store, superblocks: &[Superblock]) -> Result<(), MapError> {
+pub fn create_with_layout(store: &mut dyn Store, superblocks: &[Superblock]) -> Result<(), MapError> {
     for sb in superblocks {
         write(store, sb.device, DeviceOffset(0), &[0; PAGE])?;
         write(store, sb.device, Superblock::second_at(sb.size), &[0; PAGE])?;
@@ -216,7 +216,7 @@ pub fn read_superblock(
         (Err(error), Err(_)) => return Err(error),
         (first, second) => (first.unwrap_or(Reading::Damaged), second.unwrap_or(Reading::Damaged)),
     };
-    Superblock::newer(device, first, second)
+    Superblock::select_newer(device, first, second)
 }
 
 fn failed(device: DeviceId, what: &'static str, at: DeviceOffset) -> impl FnOnce(IoError) -> MapError {

@@ -43,14 +43,14 @@ impl Assembly {
     /// # Errors
     /// Fails if they do not belong together, or must not be opened without the absent ones.
     pub(crate) fn new(found: &[Superblock], options: &OpenOptions) -> Result<Self, MapError> {
-        Self::beside_older(found, options, DeviceSet::default())
+        Self::with_older(found, options, DeviceSet::default())
     }
 
     /// Like `new`, where the files of the devices `older` are known to be older, whatever superblocks say.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub(crate) fn beside_older(
+    pub(crate) fn with_older(
         found: &[Superblock],
         options: &OpenOptions,
         older: DeviceSet,
@@ -93,16 +93,22 @@ impl Assembly {
                 Some(sb) => sb.clone(),
                 None => {
                     let joined = joined.clone();
-                    return Superblock { missing, abandoned, damaged, joined, ..stand_in(newest, device) };
+                    return Superblock {
+                        missing,
+                        abandoned,
+                        damaged,
+                        join_generations: joined,
+                        ..placeholder_superblock(newest, device)
+                    };
                 }
             };
             // The device comes back; a stale member does so only once it is synchronized.
             sb.incarnation += u32::from(newest.missing.contains(device) && !stale.contains(device));
-            let says = (sb.generation, sb.missing, sb.abandoned, sb.damaged, &sb.joined);
+            let says = (sb.generation, sb.missing, sb.abandoned, sb.damaged, &sb.join_generations);
             unwritten |= says != (newest.generation, missing, abandoned, damaged, &joined);
             (sb.generation, sb.missing, sb.abandoned) = (newest.generation, missing, abandoned);
             (sb.damaged, sb.damaged_since) = (damaged, damaged_since);
-            sb.joined.clone_from(&joined);
+            sb.join_generations.clone_from(&joined);
             sb
         };
         let mut assembly = Self {
@@ -117,7 +123,7 @@ impl Assembly {
             planted: options.planted,
         };
         if unwritten {
-            raise(&mut assembly.superblocks);
+            increment_generation(&mut assembly.superblocks);
             assembly.unwritten = true;
         }
         Ok(assembly)
@@ -131,7 +137,7 @@ impl Assembly {
 }
 
 /// Increments the generation.
-pub(crate) fn raise(superblocks: &mut [Superblock]) {
+pub(crate) fn increment_generation(superblocks: &mut [Superblock]) {
     superblocks.iter_mut().for_each(|sb| sb.generation += 1);
 }
 
@@ -160,10 +166,10 @@ fn check_one_pool(found: &[Superblock]) -> Result<(), MapError> {
 /// Refuses devices that others have replaced, whatever happened to them since. Returns when each replacement
 /// joined.
 fn refuse_replaced(found: &[Superblock]) -> Result<Vec<u64>, MapError> {
-    let devices = found.iter().map(|sb| sb.joined.len()).max().unwrap_or(0);
-    let latest = |device: DeviceId| found.iter().map(|sb| sb.joined(device)).max().unwrap_or(0);
+    let devices = found.iter().map(|sb| sb.join_generations.len()).max().unwrap_or(0);
+    let latest = |device: DeviceId| found.iter().map(|sb| sb.join_generation(device)).max().unwrap_or(0);
     let joined: Vec<u64> = (0u8..).map(DeviceId).take(devices).map(latest).collect();
-    match found.iter().find(|sb| sb.joined(sb.device) < latest(sb.device)) {
+    match found.iter().find(|sb| sb.join_generation(sb.device) < latest(sb.device)) {
         Some(old) => Err(MapError::Replaced { device: old.device }),
         None => Ok(joined),
     }
@@ -176,7 +182,7 @@ fn newest(found: &[Superblock]) -> Result<&Superblock, MapError> {
     let says = |sb: &Superblock| (sb.members, sb.missing, sb.abandoned, sb.damaged, sb.damaged_since);
     let other = found.iter().find(|sb| sb.generation == newest.generation && says(sb) != says(newest));
     match other {
-        Some(other) => Err(MapError::Split { one: newest.device, other: other.device }),
+        Some(other) => Err(MapError::Diverged { one: newest.device, other: other.device }),
         None => Ok(newest),
     }
 }
@@ -216,7 +222,7 @@ fn refuse_split(found: &[Superblock], newest: &Superblock, current: DeviceSet) -
         let of_another = newest.missing.contains(sb.device) && sb.is_metadata_member()
             || newest.abandoned.contains(sb.device);
         if let (Some(other), true) = (left_behind, of_another) {
-            return Err(MapError::Split { one: sb.device, other });
+            return Err(MapError::Diverged { one: sb.device, other });
         }
     }
     Ok(())
@@ -257,7 +263,7 @@ fn refuse_outdated(
 }
 
 /// Returns a stand-in for the superblock of an absent device. It is never written.
-fn stand_in(newest: &Superblock, device: DeviceId) -> Superblock {
+fn placeholder_superblock(newest: &Superblock, device: DeviceId) -> Superblock {
     Superblock {
         device,
         size: Bytes(0),

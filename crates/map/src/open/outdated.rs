@@ -9,7 +9,7 @@
 
 use crate::format::value::{RecordId, Released, Word};
 use crate::map::Map;
-use crate::open::members::raise;
+use crate::open::members::increment_generation;
 use crate::{MapError, Record};
 use weir_model::{BlockRange, Bytes, DeviceId, DeviceSet, ExtentKey, Mutant};
 
@@ -18,7 +18,7 @@ impl Map {
     /// superblock of this generation ([`Self::devices`]), which must be durable on every other device before
     /// anything is acknowledged that an older file does not have.
     pub fn note_damaged(&mut self, device: DeviceId) {
-        raise(&mut self.devices);
+        increment_generation(&mut self.devices);
         for sb in &mut self.devices {
             sb.damaged.insert(device);
             sb.damaged_since = sb.generation;
@@ -35,7 +35,7 @@ impl Map {
     ///
     /// # Errors
     /// Fails if only an outdated device has some blocks, and that is not `accepted`.
-    pub(crate) fn discount_outdated(&mut self, outdated: DeviceSet, accepted: bool) -> Result<(), MapError> {
+    pub(crate) fn exclude_outdated(&mut self, outdated: DeviceSet, accepted: bool) -> Result<(), MapError> {
         if outdated.is_empty() || self.planted.is(Mutant::OutdatedDeviceTrusted) {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl Map {
                         return;
                     }
                     let mut record = record.into_owned();
-                    record.discount_where_trusted(outdated, trusted, &mut add);
+                    record.exclude_where_trusted(outdated, trusted, &mut add);
                     changed.push((ExtentKey { volume: *volume, index }, id, record));
                 }
                 _ => {}
@@ -67,7 +67,7 @@ impl Map {
             return Err(MapError::Outdated { device: *device, bytes: *bytes });
         }
         for (key, id, record) in changed {
-            self.restate(key, id, record);
+            self.set_recovered_record(key, id, record);
         }
         Ok(())
     }
@@ -76,13 +76,13 @@ impl Map {
 impl Record {
     /// Makes places on `outdated` devices invalid for the blocks that a `trusted` device has. Calls `add` for
     /// each block that only outdated ones have.
-    fn discount_where_trusted(
+    fn exclude_where_trusted(
         &mut self,
         outdated: DeviceSet,
         trusted: DeviceSet,
         add: &mut impl FnMut(DeviceId, Bytes),
     ) {
-        let Some(mut held) = self.places.first().map(|place| place.valid.none_of_these()) else { return };
+        let Some(mut held) = self.places.first().map(|place| place.valid.empty_like()) else { return };
         self.places.iter().filter(|p| trusted.contains(p.device())).for_each(|p| held.union(&p.valid));
         // Free space is rebuilt from the remaining places.
         let mut released = Released::new();

@@ -16,20 +16,20 @@ impl Map {
     /// # Errors
     /// Fails if anything is named twice, or does not exist.
     pub(crate) fn rebuild_space(&mut self) -> Result<(), MapError> {
-        self.size_stand_ins();
+        self.size_absent_devices();
         let mut owners = Owners {
             spaces: self.devices.iter().map(|sb| Space::new(sb.data_extents)).collect(),
             blocks: self.blocks,
             records: vec![0; self.records.group_count() * GROUP / 64],
             named: 0,
-            trouble: None,
+            conflict: None,
         };
         for (id, volume) in &self.catalogue.volumes {
             self.pages.for_each(volume.tree, &mut |index, word| {
                 let owner = || format!("volume {} extent {}", id.0, index.0);
                 match Word::decode(word) {
-                    Some(Word::Direct(whole)) => owners.take(&Location::Whole(whole), owner),
-                    Some(Word::Record(record)) => owners.name(record, owner),
+                    Some(Word::Direct(whole)) => owners.claim_location(&Location::Whole(whole), owner),
+                    Some(Word::Record(record)) => owners.claim_record(record, owner),
                     _ => {}
                 }
             });
@@ -42,13 +42,13 @@ impl Map {
                     self.planted.is(Mutant::SlotsFreeAfterOpening) && p.at.id().kind == PlaceKind::Fine
                 };
                 let places = record.places.iter().filter(|p| !forgotten(p));
-                places.for_each(|p| owners.take(&p.at, || format!("record {}", id.0)));
+                places.for_each(|p| owners.claim_location(&p.at, || format!("record {}", id.0)));
             }
         });
         if found != owners.named {
-            owners.trouble.get_or_insert("an extent names a record that does not exist".into());
+            owners.conflict.get_or_insert("an extent names a record that does not exist".into());
         }
-        if let Some(why) = owners.trouble {
+        if let Some(why) = owners.conflict {
             return Err(self.damaged("map", PageNumber(0), why));
         }
         self.spaces = owners.spaces;
@@ -57,7 +57,7 @@ impl Map {
     }
 
     /// Gives absent devices as many extents as the map names on them.
-    fn size_stand_ins(&mut self) {
+    fn size_absent_devices(&mut self) {
         if self.absent().is_empty() {
             return;
         }
@@ -93,29 +93,29 @@ struct Owners {
     records: Vec<u64>,
     named: usize,
     /// The first object that has two owners, or does not exist.
-    trouble: Option<String>,
+    conflict: Option<String>,
 }
 
 impl Owners {
-    fn take(&mut self, location: &Location, owner: impl Fn() -> String) {
+    fn claim_location(&mut self, location: &Location, owner: impl Fn() -> String) {
         let blocks = self.blocks;
         let taken = match location {
             Location::Whole(whole) => {
-                self.spaces.get_mut(whole.device.index()).is_some_and(|s| s.take(whole.extent))
+                self.spaces.get_mut(whole.device.index()).is_some_and(|s| s.mark_owned(whole.extent))
             }
             Location::Fine { device, slots } => self
                 .spaces
                 .get_mut(device.index())
-                .is_some_and(|s| slots.iter().all(|slot| s.take_slot(*slot, blocks))),
+                .is_some_and(|s| slots.iter().all(|slot| s.mark_slot_owned(*slot, blocks))),
         };
         if !taken {
-            self.trouble(|| {
+            self.note_conflict(|| {
                 format!("{location:?}, named by {}, has another owner or does not exist", owner())
             });
         }
     }
 
-    fn name(&mut self, record: RecordId, owner: impl Fn() -> String) {
+    fn claim_record(&mut self, record: RecordId, owner: impl Fn() -> String) {
         let mask = 1 << (record.0 % 64);
         match self.records.get_mut(record.0 as usize / 64) {
             Some(word) if *word & mask == 0 => {
@@ -123,9 +123,11 @@ impl Owners {
                 self.named += 1;
             }
             Some(_) => {
-                self.trouble(|| format!("record {}, named by {}, has another owner", record.0, owner()));
+                self.note_conflict(|| {
+                    format!("record {}, named by {}, has another owner", record.0, owner())
+                });
             }
-            None => self.trouble(|| format!("there is no record {}, named by {}", record.0, owner())),
+            None => self.note_conflict(|| format!("there is no record {}, named by {}", record.0, owner())),
         }
     }
 
@@ -133,9 +135,9 @@ impl Owners {
         self.records[record.0 as usize / 64] >> (record.0 % 64) & 1 == 1
     }
 
-    fn trouble(&mut self, why: impl Fn() -> String) {
-        if self.trouble.is_none() {
-            self.trouble = Some(why());
+    fn note_conflict(&mut self, why: impl Fn() -> String) {
+        if self.conflict.is_none() {
+            self.conflict = Some(why());
         }
     }
 }

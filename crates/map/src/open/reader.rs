@@ -26,7 +26,7 @@ pub(crate) struct Reader<'a> {
     planned: Vec<u64>,
     /// Per member, the last pages read.
     runs: Vec<PageRun>,
-    pub(crate) read: Bytes,
+    pub(crate) bytes_read: Bytes,
     pub(crate) repairs: Vec<Repair>,
     /// The pages read, unordered.
     pub(crate) used: Vec<PageNumber>,
@@ -43,7 +43,7 @@ struct PageRun {
 }
 
 /// A page that matches its pointer.
-pub(crate) struct Opened {
+pub(crate) struct VerifiedPage {
     pub(crate) level: u8,
     pub(crate) next: PageNumber,
     pub(crate) payload: Vec<u8>,
@@ -51,7 +51,7 @@ pub(crate) struct Opened {
 
 /// The page that a pointer leads to, as expected. A map page's level is in the page.
 #[derive(Clone, Copy)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedPage {
     pub(crate) identity: Identity,
     pub(crate) any_level: bool,
     pub(crate) what: &'static str,
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
             meta_pages: layout.meta_pages,
             planned: Vec::new(),
             runs: members.iter().map(|_| PageRun::default()).collect(),
-            read: Bytes(0),
+            bytes_read: Bytes(0),
             repairs: Vec::new(),
             used: Vec::new(),
             planted,
@@ -95,10 +95,14 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// If none has it right, returns the error of the first.
-    pub(crate) fn page(&mut self, number: PageNumber, expected: Expected) -> Result<Opened, MapError> {
+    pub(crate) fn page(
+        &mut self,
+        number: PageNumber,
+        expected: ExpectedPage,
+    ) -> Result<VerifiedPage, MapError> {
         let (mut wrong, mut good, mut first_error) = (Vec::new(), None, None);
         for (member, &device) in self.members.iter().enumerate() {
-            match self.on_member(member, number, expected) {
+            match self.read_on_member(member, number, expected) {
                 Ok(found) => drop(good.get_or_insert(found)),
                 Err(error) => {
                     wrong.push(device);
@@ -117,12 +121,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn on_member(
+    fn read_on_member(
         &mut self,
         member: usize,
         number: PageNumber,
-        expected: Expected,
-    ) -> Result<(Opened, Box<[u8; PAGE]>), MapError> {
+        expected: ExpectedPage,
+    ) -> Result<(VerifiedPage, Box<[u8; PAGE]>), MapError> {
         let (device, at) = (self.members[member], self.address(number));
         let io = |error| MapError::Io { device, what: "read", at, error };
         let bytes = self.bytes(member, number).map_err(io)?;
@@ -133,7 +137,7 @@ impl<'a> Reader<'a> {
         let damaged = |why| MapError::Damaged { device, what: expected.what, at, why };
         let (payload, next) =
             page::open(&bytes[..], self.pool, identity, number, self.planted).map_err(damaged)?;
-        Ok((Opened { level: identity.level, next, payload: payload.to_vec() }, bytes))
+        Ok((VerifiedPage { level: identity.level, next, payload: payload.to_vec() }, bytes))
     }
 
     pub(crate) fn address(&self, number: PageNumber) -> DeviceOffset {
@@ -141,7 +145,7 @@ impl<'a> Reader<'a> {
     }
 
     fn bytes(&mut self, member: usize, number: PageNumber) -> Result<Box<[u8; PAGE]>, IoError> {
-        if !self.runs[member].holds(number) && self.planned.binary_search(&number.0).is_ok() {
+        if !self.runs[member].contains(number) && self.planned.binary_search(&number.0).is_ok() {
             self.fetch(member, number);
         }
         let mut bytes = Box::new([0; PAGE]);
@@ -149,7 +153,7 @@ impl<'a> Reader<'a> {
             Some(page) => bytes.copy_from_slice(page),
             None => {
                 self.store.read(self.members[member], self.address(number), &mut bytes[..])?;
-                self.read += Bytes(PAGE as u64);
+                self.bytes_read += Bytes(PAGE as u64);
             }
         }
         Ok(bytes)
@@ -170,13 +174,13 @@ impl<'a> Reader<'a> {
         if create::read(self.store, self.members[member], at, &mut bytes).is_err() {
             bytes.clear();
         }
-        self.read += Bytes(bytes.len() as u64);
+        self.bytes_read += Bytes(bytes.len() as u64);
         self.runs[member] = PageRun { first: number.0, pages, bytes };
     }
 }
 
 impl PageRun {
-    fn holds(&self, number: PageNumber) -> bool {
+    fn contains(&self, number: PageNumber) -> bool {
         (self.first..self.first + self.pages).contains(&number.0)
     }
 

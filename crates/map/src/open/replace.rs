@@ -11,8 +11,8 @@ use crate::create::{NewDevice, write_superblock};
 use crate::format::value::Value;
 use crate::map::Map;
 use crate::open::create::{data_at, data_extents};
-use crate::open::members::raise;
-use crate::open::open_and;
+use crate::open::members::increment_generation;
+use crate::open::open_with;
 use crate::{MapError, OpenOptions, Superblock};
 use weir_model::{Bytes, DeviceId, DeviceSet, Store};
 
@@ -32,14 +32,14 @@ pub fn replace(
     new: &NewDevice,
     options: &OpenOptions,
 ) -> Result<Superblock, MapError> {
-    replace_with(store, found, device, options, |map| map.superblock_of(device, new))
+    replace_with(store, found, device, options, |map| map.new_superblock(device, new))
 }
 
 /// Like [`replace`], for other layouts: the new device's superblock is given, except its generation.
 ///
 /// # Errors
 /// As [`replace`].
-pub fn replace_laid_out(
+pub fn replace_with_layout(
     store: &mut dyn Store,
     found: &[Superblock],
     new: &Superblock,
@@ -59,35 +59,35 @@ fn replace_with(
     superblock: impl FnOnce(&Map) -> Result<Superblock, MapError>,
 ) -> Result<Superblock, MapError> {
     if found.iter().any(|sb| sb.device == device) {
-        return Err(MapError::NotGone { device });
+        return Err(MapError::DevicePresent { device });
     }
     let without = options.without.or([device].into_iter().collect());
     let options = OpenOptions { without, ..*options };
     // Every refusal comes before anything is recorded.
-    let (mut map, _, new) = open_and(store, found, &options, |map| {
-        map.refuse_if_held_alone(device)?;
+    let (mut map, _, new) = open_with(store, found, &options, |map| {
+        map.refuse_if_only_copy(device)?;
         superblock(map)
     })?;
     let new = map.join(new);
     // The other devices record the replacement before the new device has a superblock.
-    map.record(store)?;
+    map.write_superblocks(store)?;
     write_superblock(store, &new)?;
     Ok(new)
 }
 
 impl Map {
     /// Refuses to lose a device that has data no present device has.
-    fn refuse_if_held_alone(&self, device: DeviceId) -> Result<(), MapError> {
+    fn refuse_if_only_copy(&self, device: DeviceId) -> Result<(), MapError> {
         let held = |volume| {
             let mut blocks = 0;
-            self.for_each(volume, |_, value| blocks += self.held_alone(device, value));
+            self.for_each(volume, |_, value| blocks += self.only_copy_blocks(device, value));
             Bytes(blocks * weir_model::BLOCK)
         };
         let volumes = self.catalogue.volumes.iter().map(|(id, volume)| (&volume.name, held(*id)));
         let alone: Vec<_> = volumes.filter(|(_, bytes)| bytes.0 > 0).collect();
         match alone.first() {
             None => Ok(()),
-            Some((name, bytes)) => Err(MapError::HeldAlone {
+            Some((name, bytes)) => Err(MapError::OnlyCopy {
                 device,
                 volume: (*name).clone(),
                 bytes: *bytes,
@@ -97,7 +97,7 @@ impl Map {
     }
 
     /// Counts the blocks of an extent that only this device has, among the present ones and it.
-    fn held_alone(&self, device: DeviceId, value: &Value) -> u64 {
+    fn only_copy_blocks(&self, device: DeviceId, value: &Value) -> u64 {
         let record = match value {
             Value::Empty => return 0,
             Value::Direct(whole) => return if whole.device == device { self.blocks.into() } else { 0 },
@@ -110,7 +110,7 @@ impl Map {
     }
 
     /// Returns the new device's superblock.
-    fn superblock_of(&self, device: DeviceId, new: &NewDevice) -> Result<Superblock, MapError> {
+    fn new_superblock(&self, device: DeviceId, new: &NewDevice) -> Result<Superblock, MapError> {
         let other = self.layout();
         let (journal_pages, meta_pages) = match other.members.contains(device) {
             true => (other.journal_pages, other.meta_pages),
@@ -146,15 +146,15 @@ impl Map {
     /// Makes the new device replace the lost one. It is outdated: it has a generation that no other device
     /// ever had, and counts from the next one on. Returns its superblock.
     fn join(&mut self, new: Superblock) -> Superblock {
-        raise(&mut self.devices);
+        increment_generation(&mut self.devices);
         let generation = self.devices[0].generation;
         for sb in &mut self.devices {
-            sb.note_joined(new.device, generation);
+            sb.set_join_generation(new.device, generation);
         }
         self.note_damaged(new.device);
         Superblock {
             generation,
-            joined: self.devices[0].joined.clone(),
+            join_generations: self.devices[0].join_generations.clone(),
             incarnation: 0,
             missing: DeviceSet::default(),
             abandoned: DeviceSet::default(),

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survives_the_disk() {
+    fn catalogue_round_trips() {
         let mut catalogue = Catalogue { next_volume: 9, ..Catalogue::default() };
         let volume = Volume {
             name: "häuser".into(),

@@ -28,11 +28,11 @@ pub struct Needs {
 }
 
 /// The flushes that a version waits for: of one device, or of two with copies of the same blocks.
-pub(crate) type AllNeeds = [Option<Needs>; 2];
+pub(crate) type NeedsPair = [Option<Needs>; 2];
 
 /// The kind of blocks that a change adds to an extent, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Brings {
+pub(crate) enum AddedBlocks {
     /// None: places lose blocks.
     Nothing,
     /// Blocks that another of its places is valid for too.
@@ -44,11 +44,11 @@ pub(crate) enum Brings {
 /// A state that an extent passed through.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
-    pub(crate) needs: AllNeeds,
+    pub(crate) needs: NeedsPair,
     /// The value, in canonical form.
     pub(crate) value: Value,
     /// The maximum of the changes that led here.
-    pub(crate) brings: Brings,
+    pub(crate) added: AddedBlocks,
     /// The space that these changes release: free once this version, or a later one, is durable.
     pub(crate) released: Released,
 }
@@ -99,7 +99,12 @@ impl Overlay {
     }
 
     /// Creates the entry of an extent that has none, from its durable value.
-    pub(crate) fn enter(&mut self, key: ExtentKey, durable: Value, record: Option<RecordId>) -> &mut Pending {
+    pub(crate) fn insert(
+        &mut self,
+        key: ExtentKey,
+        durable: Value,
+        record: Option<RecordId>,
+    ) -> &mut Pending {
         self.order.insert(key);
         let mut fresh = Pending { record, ..Pending::default() };
         fresh.set_current(durable);
@@ -134,13 +139,13 @@ impl Overlay {
     /// the source.
     pub(crate) fn push(&mut self, key: ExtentKey, version: Version) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
-        pending.tentative = pending.current.places() > version.value.places();
+        pending.tentative = pending.current.place_count() > version.value.place_count();
         let open = pending.versions.len() > pending.committing as usize;
         match pending.versions.last_mut() {
             // A version without needs may merge with the one before it, which it must follow anyway.
             Some(last) if open && version.may_replace(last, self.planted) => {
                 last.value = version.value;
-                last.brings = last.brings.max(version.brings);
+                last.added = last.added.max(version.added);
                 last.released.extend(version.released);
             }
             _ => pending.versions.push(version),
@@ -180,18 +185,23 @@ impl Overlay {
 
     /// Forgets the versions in the commit in progress, which are durable, and adds the space that they
     /// released to `released`.
-    pub(crate) fn committed(&mut self, key: ExtentKey, record: Option<RecordId>, released: &mut Vec<Chunk>) {
+    pub(crate) fn drop_committed(
+        &mut self,
+        key: ExtentKey,
+        record: Option<RecordId>,
+        released: &mut Vec<Chunk>,
+    ) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
         for version in pending.versions.drain(..pending.committing as usize) {
             released.extend(version.released);
         }
         pending.committing = 0;
         pending.record = record;
-        self.forget_if_settled(key);
+        self.remove_if_durable(key);
     }
 
     /// Updates the shared blocks from an extent's durable value, after a commit.
-    pub(crate) fn review_shared(&mut self, key: ExtentKey, durable: &Value) {
+    pub(crate) fn update_shared(&mut self, key: ExtentKey, durable: &Value) {
         let Some(pending) = self.extents.get_mut(&key) else { return };
         pending.shared = None;
         if self.planted.is(Mutant::SharedBlocksNotNoted) {
@@ -212,7 +222,7 @@ impl Overlay {
     }
 
     /// Drops the entry if only the durable value is left in it.
-    pub(crate) fn forget_if_settled(&mut self, key: ExtentKey) {
+    pub(crate) fn remove_if_durable(&mut self, key: ExtentKey) {
         if self.extents.get(&key).is_some_and(|p| p.versions.is_empty() && !p.tentative) {
             self.extents.remove(&key);
             self.order.remove(&key);
@@ -229,15 +239,15 @@ impl Version {
     /// Whether it may replace the version before it: both are lost with the same devices and fall back on the
     /// same state.
     fn may_replace(&self, last: &Self, planted: Planted) -> bool {
-        let falls_back_on_last = self.brings == Brings::Copies
-            && last.brings == Brings::Data
+        let falls_back_on_last = self.added == AddedBlocks::Copies
+            && last.added == AddedBlocks::Data
             && !planted.is(Mutant::CopiesReplaceData);
         let needs_the_same = last.needs == self.needs || planted.is(Mutant::NeedsOfReplacedVersionKept);
-        !falls_back_on_last && (!self.is_unsure() || needs_the_same)
+        !falls_back_on_last && (!self.may_be_lost() || needs_the_same)
     }
 
     /// Whether its data may still be lost.
-    pub(crate) fn is_unsure(&self) -> bool {
+    pub(crate) fn may_be_lost(&self) -> bool {
         self.needs != [None; 2]
     }
 }
@@ -251,7 +261,7 @@ impl Pending {
     }
 
     /// Returns the oldest version outside any commit.
-    pub(crate) fn first_open(&self) -> Option<&Version> {
+    pub(crate) fn first_uncommitted(&self) -> Option<&Version> {
         self.versions.get(self.committing as usize)
     }
 
@@ -281,7 +291,7 @@ impl Pending {
                 let mut both = place.valid.clone();
                 both.intersect(&before.valid);
                 if !both.is_empty() {
-                    self.shared.get_or_insert_with(|| both.none_of_these()).union(&both);
+                    self.shared.get_or_insert_with(|| both.empty_like()).union(&both);
                 }
             }
         }

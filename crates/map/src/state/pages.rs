@@ -53,9 +53,9 @@ impl Page {
 }
 
 /// An observer of page changes, so that a checkpoint in progress can capture a page first.
-pub(crate) trait BeforeChange {
+pub(crate) trait PageObserver {
     /// Called before page `id` changes, with its old content.
-    fn page(&mut self, id: PageId, page: &Page);
+    fn before_page_change(&mut self, id: PageId, page: &Page);
 }
 
 /// All map pages of the pool.
@@ -100,7 +100,7 @@ impl Pages {
     }
 
     /// Returns how many of the pages from an extent's leaf upwards do not exist.
-    pub(crate) fn absent(&self, tree: Tree, index: ExtentIndex) -> u8 {
+    pub(crate) fn missing_pages(&self, tree: Tree, index: ExtentIndex) -> u8 {
         let Some(mut id) = tree.root else { return tree.height };
         for level in (1..tree.height).rev() {
             match self.get(id).map_or(0, |p| p.words[slot(index, level.into())]) {
@@ -113,15 +113,15 @@ impl Pages {
 
     /// Whether every interior word leads to a page of the level below; otherwise part of a volume would
     /// wrongly read as zeros.
-    pub(crate) fn is_whole(&self, tree: Tree) -> bool {
-        tree.root.is_none_or(|root| self.is_whole_below(root, tree.height - 1))
+    pub(crate) fn is_complete(&self, tree: Tree) -> bool {
+        tree.root.is_none_or(|root| self.is_complete_below(root, tree.height - 1))
     }
 
-    fn is_whole_below(&self, id: PageId, level: u8) -> bool {
+    fn is_complete_below(&self, id: PageId, level: u8) -> bool {
         self.get(id).is_some_and(|page| {
             let mut children = page.words.iter().filter(|w| **w != 0);
             page.level == level
-                && (level == 0 || children.all(|w| self.is_whole_below(PageId(*w as u32), level - 1)))
+                && (level == 0 || children.all(|w| self.is_complete_below(PageId(*w as u32), level - 1)))
         })
     }
 
@@ -132,20 +132,20 @@ impl Pages {
         tree: &mut Tree,
         index: ExtentIndex,
         word: u64,
-        before: &mut impl BeforeChange,
+        before: &mut impl PageObserver,
         dropped: &mut Vec<PageId>,
     ) {
-        if word == 0 && self.absent(*tree, index) > 0 {
+        if word == 0 && self.missing_pages(*tree, index) > 0 {
             return;
         }
         let top = u32::from(tree.height - 1);
         let root = match tree.root {
             Some(root) => root,
-            None => *tree.root.insert(self.make(top as u8)),
+            None => *tree.root.insert(self.create_page(top as u8)),
         };
         self.set_below(root, top, index, word, before, dropped);
         if self.get(root).is_some_and(|p| p.live == 0) {
-            self.take_away(root, dropped);
+            self.remove_page(root, dropped);
             tree.root = None;
         }
     }
@@ -156,32 +156,32 @@ impl Pages {
         level: u32,
         index: ExtentIndex,
         word: u64,
-        before: &mut impl BeforeChange,
+        before: &mut impl PageObserver,
         dropped: &mut Vec<PageId>,
     ) {
         let slot = slot(index, level);
         let mut word = word;
         if level > 0 {
             let child = match self.get(id).map_or(0, |p| p.words[slot]) {
-                0 => self.make((level - 1) as u8),
+                0 => self.create_page((level - 1) as u8),
                 child => PageId(child as u32),
             };
             self.set_below(child, level - 1, index, word, before, dropped);
             word = Word::Child(child).encode();
             if self.get(child).is_some_and(|p| p.live == 0) {
-                self.take_away(child, dropped);
+                self.remove_page(child, dropped);
                 word = 0;
             }
         }
         if let Some(page) = self.pages.get_mut(id.0 as usize).and_then(Option::as_mut)
             && page.words[slot] != word
         {
-            before.page(id, page);
+            before.before_page_change(id, page);
             page.set(slot, word);
         }
     }
 
-    fn make(&mut self, level: u8) -> PageId {
+    fn create_page(&mut self, level: u8) -> PageId {
         self.live += 1;
         let page = Some(Page::new(level));
         match self.unused.pop() {
@@ -196,14 +196,14 @@ impl Pages {
         }
     }
 
-    fn take_away(&mut self, id: PageId, dropped: &mut Vec<PageId>) {
+    fn remove_page(&mut self, id: PageId, dropped: &mut Vec<PageId>) {
         self.pages[id.0 as usize] = None;
         self.live -= 1;
         dropped.push(id);
     }
 
     /// Removes pages that none of the trees reaches. Returns their ids.
-    pub(crate) fn take_unreached(&mut self, trees: &[Tree]) -> Vec<PageId> {
+    pub(crate) fn remove_unreachable(&mut self, trees: &[Tree]) -> Vec<PageId> {
         let mut reached = vec![false; self.pages.len()];
         let mut left: Vec<_> = trees.iter().filter_map(|tree| tree.root).collect();
         while let Some(id) = left.pop() {
@@ -215,7 +215,7 @@ impl Pages {
         let ids = (0..self.pages.len() as u32).map(PageId);
         let unreached: Vec<_> = ids.filter(|id| !reached[id.0 as usize] && self.get(*id).is_some()).collect();
         let mut dropped = Vec::new();
-        unreached.iter().for_each(|id| self.take_away(*id, &mut dropped));
+        unreached.iter().for_each(|id| self.remove_page(*id, &mut dropped));
         dropped
     }
 
@@ -254,7 +254,7 @@ impl Pages {
     fn walk(&self, id: PageId, level: u32, first: u64, f: &mut impl FnMut(ExtentIndex, u64)) {
         let Some(page) = self.get(id) else { return };
         for (slot, &word) in page.words.iter().enumerate().filter(|(_, w)| **w != 0) {
-            let index = first + slot as u64 * reach(level);
+            let index = first + slot as u64 * extents_per_word(level);
             if level == 0 {
                 f(ExtentIndex(index), word);
             } else {
@@ -287,10 +287,10 @@ impl Pages {
 
     fn next_below(&self, id: PageId, level: u32, first: u64, from: u64) -> Option<ExtentIndex> {
         let page = self.get(id)?;
-        let start = from.saturating_sub(first) / reach(level);
+        let start = from.saturating_sub(first) / extents_per_word(level);
         for slot in start..WORDS as u64 {
             let word = page.words[slot as usize];
-            let index = first + slot * reach(level);
+            let index = first + slot * extents_per_word(level);
             if word == 0 {
                 continue;
             }
@@ -312,7 +312,7 @@ impl Pages {
 
 /// Returns the number of extents that a word at `level` covers.
 #[inline]
-pub(crate) const fn reach(level: u32) -> u64 {
+pub(crate) const fn extents_per_word(level: u32) -> u64 {
     (WORDS as u64).saturating_pow(level)
 }
 
@@ -323,7 +323,7 @@ const fn slot(index: ExtentIndex, level: u32) -> usize {
         0 => index.0,
         1 => index.0 / words,
         2 => index.0 / (words * words),
-        _ => index.0 / reach(level),
+        _ => index.0 / extents_per_word(level),
     };
     (at % words) as usize
 }
@@ -334,9 +334,9 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    struct Quiet;
-    impl BeforeChange for Quiet {
-        fn page(&mut self, _: PageId, _: &Page) {}
+    struct NoObserver;
+    impl PageObserver for NoObserver {
+        fn before_page_change(&mut self, _: PageId, _: &Page) {}
     }
 
     proptest! {
@@ -354,7 +354,7 @@ mod tests {
                 let index = (pick.index(20) as u64 * (extents / 20).max(1) + near) % extents;
                 let word = if set { Word::Record(crate::RecordId(index as u32)).encode() } else { 0 };
                 let mut dropped = Vec::new();
-                pages.set(&mut tree, ExtentIndex(index), word, &mut Quiet, &mut dropped);
+                pages.set(&mut tree, ExtentIndex(index), word, &mut NoObserver, &mut dropped);
                 pages.reuse(dropped);
                 if set { twin.insert(index, word); } else { twin.remove(&index); }
                 prop_assert_eq!(pages.word(tree, ExtentIndex(index)), word);

@@ -18,27 +18,28 @@ struct Packed {
     /// Device in bits 47..32, extent below.
     at: [u64; 2],
     valid: [u32; 2],
-    /// The number of whole places in `at`, or [`UNUSED`], or [`APART`].
+    /// The number of whole places in `at`, or [`UNUSED`], or [`DECODED`].
     state: u8,
-    keep: bool,
+    space_reserved: bool,
     copies: u8,
-    apart: Option<Box<Record>>,
+    decoded: Option<Box<Record>>,
 }
 
 const _: () = assert!(size_of::<Packed>() <= 40, "references: at most 64 bytes a record of two places");
 
 const UNUSED: u8 = 0xff;
-const APART: u8 = 0xfe;
+const DECODED: u8 = 0xfe;
 
 impl Packed {
     const EMPTY: Self =
-        Self { at: [0; 2], valid: [0; 2], state: UNUSED, keep: false, copies: 1, apart: None };
+        Self { at: [0; 2], valid: [0; 2], state: UNUSED, space_reserved: false, copies: 1, decoded: None };
 
     fn pack(record: Record, blocks: u16) -> Self {
         let plain =
             blocks <= 32 && record.places.len() <= 2 && record.references == 1 && record.intent.is_none();
-        let Record { keep, copies, .. } = record;
-        let mut packed = Self { state: record.places.len() as u8, keep, copies, ..Self::EMPTY };
+        let Record { space_reserved: keep, copies, .. } = record;
+        let mut packed =
+            Self { state: record.places.len() as u8, space_reserved: keep, copies, ..Self::EMPTY };
         for (i, place) in record.places.iter().enumerate().take(2) {
             match &place.at {
                 Location::Whole(w) if plain => {
@@ -46,17 +47,17 @@ impl Packed {
                     packed.valid[i] = place.valid.low_u32();
                 }
                 _ => {
-                    return Self { state: APART, apart: Some(Box::new(record)), ..Self::EMPTY };
+                    return Self { state: DECODED, decoded: Some(Box::new(record)), ..Self::EMPTY };
                 }
             }
         }
-        if plain { packed } else { Self { state: APART, apart: Some(Box::new(record)), ..Self::EMPTY } }
+        if plain { packed } else { Self { state: DECODED, decoded: Some(Box::new(record)), ..Self::EMPTY } }
     }
 
     /// Returns the record, borrowed if it is stored decoded.
     #[inline]
     fn unpack(&self) -> Option<Cow<'_, Record>> {
-        match (self.state, &self.apart) {
+        match (self.state, &self.decoded) {
             (UNUSED, _) => None,
             (_, Some(record)) => Some(Cow::Borrowed(record)),
             (places, None) => Some(Cow::Owned(self.unpack_places(places))),
@@ -66,7 +67,7 @@ impl Packed {
     fn unpack_places(&self, places: u8) -> Record {
         Record {
             places: (0..usize::from(places)).map(|i| self.place(i)).collect::<SmallVec<_>>(),
-            keep: self.keep,
+            space_reserved: self.space_reserved,
             copies: self.copies,
             references: 1,
             intent: None,
@@ -74,8 +75,8 @@ impl Packed {
     }
 
     /// Whether it has more than one place per copy, and how many additional whole ones.
-    fn more_places(&self) -> (bool, u64) {
-        match (self.state, &self.apart) {
+    fn extra_place_counts(&self) -> (bool, u64) {
+        match (self.state, &self.decoded) {
             (UNUSED, _) => (false, 0),
             (_, Some(record)) => {
                 let wholes = record.places.iter().filter(|p| matches!(p.at, Location::Whole(_))).count();
@@ -94,9 +95,9 @@ impl Packed {
 }
 
 /// An observer of group changes, so that a checkpoint in progress can capture a group first.
-pub(crate) trait BeforeGroupChange {
+pub(crate) trait GroupObserver {
     /// Called before group `number` changes.
-    fn group(&mut self, number: usize, records: &Records);
+    fn before_group_change(&mut self, number: usize, records: &Records);
 }
 
 /// All durable records of the pool, by id, like [`pages`](crate::state::pages).
@@ -110,8 +111,8 @@ pub(crate) struct Records {
     next: u32,
     live: usize,
     /// Records with more than one place per copy, and the whole places beyond these.
-    in_pieces: u64,
-    second_places: u64,
+    fragmented: u64,
+    extra_places: u64,
     blocks: u16,
 }
 
@@ -124,8 +125,8 @@ impl Records {
             unused: Vec::new(),
             next: 0,
             live: 0,
-            in_pieces: 0,
-            second_places: 0,
+            fragmented: 0,
+            extra_places: 0,
             blocks,
         }
     }
@@ -136,14 +137,14 @@ impl Records {
     }
 
     /// Returns the number of records with more than one place per copy, and of whole places beyond these.
-    pub(crate) fn more_places(&self) -> (u64, u64) {
-        (self.in_pieces, self.second_places)
+    pub(crate) fn extra_place_counts(&self) -> (u64, u64) {
+        (self.fragmented, self.extra_places)
     }
 
     /// Updates the counts when a record changes.
     fn count_places(&mut self, before: (bool, u64), after: (bool, u64)) {
-        self.in_pieces = self.in_pieces + u64::from(after.0) - u64::from(before.0);
-        self.second_places = self.second_places + after.1 - before.1;
+        self.fragmented = self.fragmented + u64::from(after.0) - u64::from(before.0);
+        self.extra_places = self.extra_places + after.1 - before.1;
     }
 
     /// Returns the number of groups ever used.
@@ -172,8 +173,8 @@ impl Records {
 
     /// Returns the record if it is stored decoded.
     #[inline]
-    pub(crate) fn apart(&self, id: RecordId) -> Option<&Record> {
-        self.packed(id)?.apart.as_deref()
+    pub(crate) fn decoded(&self, id: RecordId) -> Option<&Record> {
+        self.packed(id)?.decoded.as_deref()
     }
 
     /// Reserves a free id for the caller until it is [set](Self::set) and [dropped](Self::drop_record).
@@ -190,9 +191,9 @@ impl Records {
     }
 
     /// Sets a record.
-    pub(crate) fn set(&mut self, id: RecordId, record: Record, before: &mut impl BeforeGroupChange) {
+    pub(crate) fn set(&mut self, id: RecordId, record: Record, before: &mut impl GroupObserver) {
         let number = id.0 as usize / GROUP;
-        before.group(number, self);
+        before.before_group_change(number, self);
         if self.groups.len() <= number {
             self.groups.resize_with(number + 1, || None);
             self.used.resize(number + 1, 0);
@@ -205,22 +206,22 @@ impl Records {
             self.used[number] += 1;
             self.filled += usize::from(self.used[number] == 1);
         }
-        let counted = slot.more_places();
+        let counted = slot.extra_place_counts();
         *slot = Packed::pack(record, blocks);
-        let counts = slot.more_places();
+        let counts = slot.extra_place_counts();
         self.count_places(counted, counts);
     }
 
     /// Removes a record; its id may be reserved again.
-    pub(crate) fn drop_record(&mut self, id: RecordId, before: &mut impl BeforeGroupChange) {
+    pub(crate) fn drop_record(&mut self, id: RecordId, before: &mut impl GroupObserver) {
         let number = id.0 as usize / GROUP;
         if self.packed(id).is_none_or(|p| p.state == UNUSED) {
             return;
         }
-        before.group(number, self);
+        before.before_group_change(number, self);
         if let Some(Some(group)) = self.groups.get_mut(number) {
             let slot = &mut group[id.0 as usize % GROUP];
-            let counted = std::mem::replace(slot, Packed::EMPTY).more_places();
+            let counted = std::mem::replace(slot, Packed::EMPTY).extra_place_counts();
             self.count_places(counted, (false, 0));
             self.live -= 1;
             self.used[number] -= 1;
@@ -238,7 +239,7 @@ impl Records {
     pub(crate) fn encoded_len(&self, number: usize) -> usize {
         let Some(Some(group)) = self.groups.get(number) else { return 0 };
         let place = 6 + BlockSet::encoded_len(self.blocks);
-        let len = |packed: &Packed| match (packed.state, &packed.apart) {
+        let len = |packed: &Packed| match (packed.state, &packed.decoded) {
             (UNUSED, _) => 0,
             (_, Some(record)) => {
                 let mut bytes = Vec::new();
@@ -275,7 +276,7 @@ impl Records {
             let len = usize::from(r.u16()?);
             let record = Record::decode(self.blocks, r.take(len)?)?;
             let id = u32::try_from(number * GROUP + slot).ok().filter(|_| slot < GROUP)?;
-            self.set(RecordId(id), record, &mut Unwatched);
+            self.set(RecordId(id), record, &mut NoObserver);
         }
         Some(())
     }
@@ -312,7 +313,7 @@ impl Records {
         groups
             .map(|g| {
                 size_of::<[Packed; GROUP]>()
-                    + g.iter().filter_map(|p| p.apart.as_deref()).map(apart).sum::<usize>()
+                    + g.iter().filter_map(|p| p.decoded.as_deref()).map(apart).sum::<usize>()
             })
             .sum::<usize>()
             + self.groups.capacity() * size_of::<usize>()
@@ -331,9 +332,9 @@ impl Place {
 }
 
 /// An observer that does nothing.
-pub(crate) struct Unwatched;
-impl BeforeGroupChange for Unwatched {
-    fn group(&mut self, _: usize, _: &Records) {}
+pub(crate) struct NoObserver;
+impl GroupObserver for NoObserver {
+    fn before_group_change(&mut self, _: usize, _: &Records) {}
 }
 
 #[cfg(test)]
@@ -346,7 +347,7 @@ mod tests {
     proptest! {
         /// Compares with a naive twin: a map of decoded records.
         #[test]
-        fn agrees_with_a_plain_map(
+        fn agrees_with_plain_map(
             (blocks, steps) in (4u32..=8).prop_flat_map(|log| {
                 (Just(1u16 << log), prop::collection::vec((any::<bool>(), 0u32..400, any_record(1 << log)), 1..60))
             }),
@@ -355,10 +356,10 @@ mod tests {
             let mut twin = BTreeMap::new();
             for (set, id, record) in steps {
                 if set {
-                    records.set(RecordId(id), record.clone(), &mut Unwatched);
+                    records.set(RecordId(id), record.clone(), &mut NoObserver);
                     twin.insert(id, record);
                 } else {
-                    records.drop_record(RecordId(id), &mut Unwatched);
+                    records.drop_record(RecordId(id), &mut NoObserver);
                     twin.remove(&id);
                 }
             }

@@ -15,7 +15,7 @@ pub struct Space {
     extents: u32,
     free: u32,
     /// A set bit: owned, or not yet reusable.
-    taken: Vec<u64>,
+    allocated: Vec<u64>,
     /// A set bit: the word of `taken` has no zero.
     full: Vec<u64>,
     /// The start of the search for the next free extent.
@@ -23,7 +23,7 @@ pub struct Space {
     /// Extents divided into slots.
     slotted: BTreeMap<DeviceExtent, Slots>,
     /// Those of them with a free slot.
-    open: BTreeSet<DeviceExtent>,
+    with_free_slots: BTreeSet<DeviceExtent>,
     /// The owned and the free slots of all these extents.
     slots: u32,
     free_slots: u32,
@@ -70,17 +70,17 @@ impl Space {
         let mut space = Self {
             extents,
             free: extents,
-            taken: vec![0; words],
+            allocated: vec![0; words],
             full: vec![0; words.div_ceil(64)],
             cursor: 0,
             slotted: BTreeMap::new(),
-            open: BTreeSet::new(),
+            with_free_slots: BTreeSet::new(),
             slots: 0,
             free_slots: 0,
         };
         // Bits past the end count as taken.
         if !extents.is_multiple_of(64) {
-            space.taken[words - 1] = u64::MAX << (extents % 64);
+            space.allocated[words - 1] = u64::MAX << (extents % 64);
         }
         if !words.is_multiple_of(64) {
             space.full[words / 64] = u64::MAX << (words % 64);
@@ -117,7 +117,7 @@ impl Space {
 
     fn next_free(&self, from: u32) -> Option<u32> {
         let word = (from / 64) as usize;
-        let here = !self.taken.get(word)? & (u64::MAX << (from % 64));
+        let here = !self.allocated.get(word)? & (u64::MAX << (from % 64));
         if here != 0 {
             return Some(word as u32 * 64 + here.trailing_zeros());
         }
@@ -129,28 +129,28 @@ impl Space {
             open = !*self.full.get(at)?;
         }
         let word = at * 64 + open.trailing_zeros() as usize;
-        Some(word as u32 * 64 + (!self.taken[word]).trailing_zeros())
+        Some(word as u32 * 64 + (!self.allocated[word]).trailing_zeros())
     }
 
     fn set(&mut self, extent: u32) {
         let word = (extent / 64) as usize;
-        self.taken[word] |= 1 << (extent % 64);
-        if self.taken[word] == u64::MAX {
+        self.allocated[word] |= 1 << (extent % 64);
+        if self.allocated[word] == u64::MAX {
             self.full[word / 64] |= 1 << (word % 64);
         }
         self.free -= 1;
     }
 
     /// Whether an extent is owned (or does not exist).
-    pub fn is_taken(&self, extent: DeviceExtent) -> bool {
-        extent.0 >= self.extents || self.taken[(extent.0 / 64) as usize] >> (extent.0 % 64) & 1 == 1
+    pub fn is_allocated(&self, extent: DeviceExtent) -> bool {
+        extent.0 >= self.extents || self.allocated[(extent.0 / 64) as usize] >> (extent.0 % 64) & 1 == 1
     }
 
     /// Marks an extent as owned. Returns `false` if it already was, or does not exist: the space would have
     /// two owners.
     #[must_use]
-    pub fn take(&mut self, extent: DeviceExtent) -> bool {
-        if self.is_taken(extent) {
+    pub fn mark_owned(&mut self, extent: DeviceExtent) -> bool {
+        if self.is_allocated(extent) {
             return false;
         }
         self.set(extent.0);
@@ -159,12 +159,12 @@ impl Space {
 
     /// Marks a slot, and with its first slot the extent, as owned. Returns `false` if the slot already was.
     #[must_use]
-    pub fn take_slot(&mut self, slot: Slot, blocks: u16) -> bool {
+    pub fn mark_slot_owned(&mut self, slot: Slot, blocks: u16) -> bool {
         if !self.slotted.contains_key(&slot.extent) {
-            if !self.take(slot.extent) {
+            if !self.mark_owned(slot.extent) {
                 return false;
             }
-            self.cut(slot.extent, blocks);
+            self.divide(slot.extent, blocks);
         }
         let Some(slots) = self.slotted.get_mut(&slot.extent) else { return false };
         if slots.is_owned(slot.block) {
@@ -173,25 +173,25 @@ impl Space {
         slots.take(slot.block);
         (self.slots, self.free_slots) = (self.slots + 1, self.free_slots - 1);
         if slots.free == 0 {
-            self.open.remove(&slot.extent);
+            self.with_free_slots.remove(&slot.extent);
         }
         true
     }
 
-    fn cut(&mut self, extent: DeviceExtent, blocks: u16) {
+    fn divide(&mut self, extent: DeviceExtent, blocks: u16) {
         self.slotted.insert(extent, Slots::new(blocks));
-        self.open.insert(extent);
+        self.with_free_slots.insert(extent);
         self.free_slots += u32::from(blocks);
     }
 
     /// Allocates a free slot: of the first divided extent that has one, else of the next free extent, which
     /// is divided.
     pub fn allocate_slot(&mut self, blocks: u16) -> Option<Slot> {
-        let extent = match self.open.first() {
+        let extent = match self.with_free_slots.first() {
             Some(extent) => *extent,
             None => {
                 let extent = self.allocate()?;
-                self.cut(extent, blocks);
+                self.divide(extent, blocks);
                 extent
             }
         };
@@ -200,7 +200,7 @@ impl Space {
         slots.take(block);
         (self.slots, self.free_slots) = (self.slots + 1, self.free_slots - 1);
         if slots.free == 0 {
-            self.open.remove(&extent);
+            self.with_free_slots.remove(&extent);
         }
         Some(Slot { extent, block })
     }
@@ -227,11 +227,11 @@ impl Space {
         };
         slots.release(slot.block);
         (self.slots, self.free_slots) = (self.slots - 1, self.free_slots + 1);
-        self.open.insert(slot.extent);
+        self.with_free_slots.insert(slot.extent);
         if slots.free == blocks {
             self.free_slots -= u32::from(blocks);
             self.slotted.remove(&slot.extent);
-            self.open.remove(&slot.extent);
+            self.with_free_slots.remove(&slot.extent);
             self.release(slot.extent);
         }
     }
@@ -241,17 +241,17 @@ impl Space {
     /// # Panics
     /// Panics if it was not owned: allocating it twice would mix two owners' data.
     pub fn release(&mut self, extent: DeviceExtent) {
-        assert!(extent.0 < self.extents && self.is_taken(extent), "release of free extent {}", extent.0);
+        assert!(extent.0 < self.extents && self.is_allocated(extent), "release of free extent {}", extent.0);
         assert!(!self.slotted.contains_key(&extent), "release of extent {}, whose slots are owned", extent.0);
         let word = (extent.0 / 64) as usize;
-        self.taken[word] &= !(1 << (extent.0 % 64));
+        self.allocated[word] &= !(1 << (extent.0 % 64));
         self.full[word / 64] &= !(1 << (word % 64));
         self.free += 1;
     }
 
     /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
-        (self.taken.capacity() + self.full.capacity()) * 8
+        (self.allocated.capacity() + self.full.capacity()) * 8
             + self.slotted.values().map(|s| s.owned.capacity() * 8 + 64).sum::<usize>()
     }
 }
@@ -264,7 +264,7 @@ mod tests {
     proptest! {
         /// Compares with a naive twin: one flag per extent and a linear search.
         #[test]
-        fn hands_out_the_next_free_in_sequence(
+        fn allocates_in_sequence(
             extents in 1u32..9000,
             steps in prop::collection::vec((0u8..4, any::<prop::sample::Index>()), 1..200),
             bulk in 0u32..9000,
@@ -296,7 +296,7 @@ mod tests {
     proptest! {
         /// Compares with a naive twin: the set of slots owned, by extent, and a linear search.
         #[test]
-        fn slots_come_from_extents_already_cut(
+        fn slots_fill_divided_extents_first(
             extents in 1u32..12,
             blocks in prop_oneof![Just(16u16), Just(64), Just(128)],
             steps in prop::collection::vec((0u8..8, any::<prop::sample::Index>(), 1u16..100), 1..120),
@@ -342,7 +342,7 @@ mod tests {
                 let mut rebuilt = Space::new(extents);
                 for (extent, owned) in &cut {
                     let slot = |block: &u16| Slot { extent: DeviceExtent(*extent), block: *block };
-                    prop_assert!(owned.iter().all(|b| rebuilt.take_slot(slot(b), blocks)));
+                    prop_assert!(owned.iter().all(|b| rebuilt.mark_slot_owned(slot(b), blocks)));
                 }
                 prop_assert_eq!(rebuilt.free_slots(), space.free_slots());
             }
@@ -350,13 +350,17 @@ mod tests {
     }
 
     #[test]
-    fn a_second_owner_is_noticed() {
+    fn double_ownership_is_detected() {
         let mut space = Space::new(4);
-        assert!(space.take(DeviceExtent(2)) && !space.take(DeviceExtent(2)) && !space.take(DeviceExtent(4)));
+        assert!(
+            space.mark_owned(DeviceExtent(2))
+                && !space.mark_owned(DeviceExtent(2))
+                && !space.mark_owned(DeviceExtent(4))
+        );
         let slot = Slot { extent: DeviceExtent(3), block: 5 };
-        assert!(space.take_slot(slot, 32) && !space.take_slot(slot, 32));
-        assert!(!space.take_slot(Slot { extent: DeviceExtent(2), block: 0 }, 32));
-        assert!(space.take_slot(Slot { extent: DeviceExtent(3), block: 6 }, 32));
+        assert!(space.mark_slot_owned(slot, 32) && !space.mark_slot_owned(slot, 32));
+        assert!(!space.mark_slot_owned(Slot { extent: DeviceExtent(2), block: 0 }, 32));
+        assert!(space.mark_slot_owned(Slot { extent: DeviceExtent(3), block: 6 }, 32));
         assert_eq!(space.free(), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! The space that volumes use: a running count of the durable state, and of the space being released.
 
 use crate::format::value::{Chunk, Location};
-use crate::state::found::Found;
+use crate::state::extent_state::ExtentState;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::{Add, Sub};
@@ -18,9 +18,9 @@ pub struct Usage {
 
 impl Usage {
     /// Returns the space of one extent. Cost: linear in its places.
-    pub fn of(found: &Found<'_>) -> Self {
-        let Found::Record(record) = found else {
-            return Self { wholes: u64::from(matches!(found, Found::Direct(_))), slots: 0 };
+    pub fn of(found: &ExtentState<'_>) -> Self {
+        let ExtentState::Record(record) = found else {
+            return Self { wholes: u64::from(matches!(found, ExtentState::Direct(_))), slots: 0 };
         };
         record.places.iter().fold(Self::default(), |sum, place| match &place.at {
             Location::Whole(_) => Self { wholes: sum.wholes + 1, ..sum },
@@ -51,9 +51,9 @@ impl Sub for Usage {
 
 /// The space of the durable map, by volume.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Usages(BTreeMap<VolumeId, Usage>);
+pub(crate) struct UsageByVolume(BTreeMap<VolumeId, Usage>);
 
-impl Usages {
+impl UsageByVolume {
     /// Updates the count for an extent of the volume that has changed.
     pub(crate) fn change(&mut self, volume: VolumeId, from: Usage, to: Usage) {
         let usage = self.0.entry(volume).or_default();
@@ -61,7 +61,7 @@ impl Usages {
     }
 
     /// Forgets a deleted volume.
-    pub(crate) fn forget(&mut self, volume: VolumeId) {
+    pub(crate) fn remove_volume(&mut self, volume: VolumeId) {
         self.0.remove(&volume);
     }
 
@@ -74,15 +74,15 @@ impl Usages {
 /// The extents and slots whose release is not yet durable: their number, and the number of extents of each
 /// device.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Releasing {
-    all: usize,
+pub(crate) struct PendingReleases {
+    total: usize,
     wholes: SmallVec<[u32; 8]>,
 }
 
-impl Releasing {
+impl PendingReleases {
     /// Adds released chunks.
     pub(crate) fn add(&mut self, chunks: &[Chunk]) {
-        self.all += chunks.len();
+        self.total += chunks.len();
         for device in whole_devices(chunks) {
             if self.wholes.len() <= device.index() {
                 self.wholes.resize(device.index() + 1, 0);
@@ -93,13 +93,13 @@ impl Releasing {
 
     /// Removes chunks.
     pub(crate) fn remove(&mut self, chunks: &[Chunk]) {
-        self.all -= chunks.len();
+        self.total -= chunks.len();
         whole_devices(chunks).for_each(|device| self.wholes[device.index()] -= 1);
     }
 
     /// Returns their number.
-    pub(crate) fn all(&self) -> usize {
-        self.all
+    pub(crate) fn total(&self) -> usize {
+        self.total
     }
 
     /// Returns the number of extents of a device.

@@ -2,16 +2,16 @@
 //! Any difference between the map and the twin panics.
 
 mod changes;
-mod cuts;
+mod crash;
 mod durable;
 
 use super::pool::{Shape, create, open, superblocks};
 use super::store::MemStore;
-use super::twin::{Effect, Held, Live, MiniDevice, State, Version, copies_of, key};
+use super::twin::{Effect, Live, MiniDevice, ModelExtent, State, Version, copies_of, key};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_map::delta::Delta;
 use weir_map::root::Root;
-use weir_map::{Chunk, KeepSpace, Map, Needs, PAGE, RecordId, Superblock};
+use weir_map::{Chunk, Map, Needs, PAGE, RecordId, SpaceReservation, Superblock};
 use weir_model::{BlockRange, DeviceId, ExtentKey, PlaceId, PlaceKind, VolumeId};
 
 /// The extents of the possible volumes: trees of one, two and three levels.
@@ -20,7 +20,7 @@ const SLOTS: u64 = 200;
 
 /// An extent: the volume's ordinal, and the extent's among those used.
 #[derive(Clone, Copy, Debug)]
-pub struct Spot {
+pub struct ExtentRef {
     pub volume: u8,
     pub slot: u8,
 }
@@ -32,33 +32,33 @@ pub type Run = Option<(u16, u16)>;
 pub enum Step {
     Create(u8),
     Remove(u8),
-    Place(Spot, u8),
+    Place(ExtentRef, u8),
     Write {
-        at: Spot,
+        at: ExtentRef,
         place: u8,
         run: Run,
         durable: bool,
     },
     Many {
-        first: Spot,
+        first: ExtentRef,
         count: u8,
         run: Run,
     },
     Clear {
-        at: Spot,
+        at: ExtentRef,
         run: Run,
         keep: u8,
     },
-    GiveBack(Spot),
+    ReleaseEmpty(ExtentRef),
     /// Writes to fine slots of a device.
     WriteFine {
-        at: Spot,
+        at: ExtentRef,
         device: u8,
         run: Run,
     },
     /// Copies to a device: to slots, or a whole place.
     Copy {
-        at: Spot,
+        at: ExtentRef,
         device: u8,
         fine: bool,
         run: Run,
@@ -66,24 +66,24 @@ pub enum Step {
     },
     /// Copies a run of blocks that some place is valid for.
     CopyHeld {
-        at: Spot,
+        at: ExtentRef,
         device: u8,
         fine: bool,
         durable: bool,
     },
     Drop {
-        at: Spot,
+        at: ExtentRef,
         place: u8,
         run: Run,
     },
     Narrow {
-        at: Spot,
+        at: ExtentRef,
         place: u8,
         run: Run,
     },
     /// Opens write intents, or closes them.
-    Intend {
-        at: Spot,
+    OpenIntent {
+        at: ExtentRef,
         run: Run,
         settled: bool,
     },
@@ -100,7 +100,7 @@ pub enum Step {
         pages: u8,
     },
     Settle,
-    Cut {
+    Crash {
         seed: u64,
         damage: bool,
     },
@@ -108,7 +108,7 @@ pub enum Step {
 
 /// Counts of the situations that histories have met, to show that they cover the corner cases.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Met {
+pub struct Coverage {
     pub frames: u64,
     pub wraps: u64,
     pub checkpoints: u64,
@@ -149,17 +149,17 @@ pub struct History {
     durable: usize,
     state: State,
     /// The number of frames in the older and in the newest durable root.
-    rooted: (usize, usize),
+    checkpointed: (usize, usize),
     live: BTreeMap<ExtentKey, Live>,
     owner: BTreeMap<RecordId, ExtentKey>,
     allocated: BTreeSet<Chunk>,
-    given_back: BTreeSet<Chunk>,
-    resting: Vec<Chunk>,
+    released: BTreeSet<Chunk>,
+    quarantined: Vec<Chunk>,
     admin: VecDeque<Delta>,
-    volumes_made: BTreeSet<VolumeId>,
+    volumes_created: BTreeSet<VolumeId>,
     /// Volumes being removed, and those of them whose deletion is queued.
-    going: BTreeSet<VolumeId>,
-    dropping: BTreeSet<VolumeId>,
+    volumes_being_removed: BTreeSet<VolumeId>,
+    volumes_to_drop: BTreeSet<VolumeId>,
     /// The commit in progress: the state when it began (number of versions, number ready), and the extents in
     /// its frames.
     commit: Option<BTreeMap<ExtentKey, (usize, usize)>>,
@@ -167,7 +167,7 @@ pub struct History {
     flushed_meanwhile: bool,
     checkpoint: Option<(Checkpointing, usize)>,
     last_at: u64,
-    pub met: Met,
+    pub coverage: Coverage,
 }
 
 impl History {
@@ -187,22 +187,22 @@ impl History {
             effects: Vec::new(),
             durable: 0,
             state: State::default(),
-            rooted: (0, 0),
+            checkpointed: (0, 0),
             live: BTreeMap::new(),
             owner: BTreeMap::new(),
             allocated: BTreeSet::new(),
-            given_back: BTreeSet::new(),
-            resting: Vec::new(),
+            released: BTreeSet::new(),
+            quarantined: Vec::new(),
             admin: VecDeque::new(),
-            volumes_made: BTreeSet::new(),
-            going: BTreeSet::new(),
-            dropping: BTreeSet::new(),
+            volumes_created: BTreeSet::new(),
+            volumes_being_removed: BTreeSet::new(),
+            volumes_to_drop: BTreeSet::new(),
             commit: None,
             touched: BTreeSet::new(),
             flushed_meanwhile: false,
             checkpoint: None,
             last_at: 0,
-            met: Met::default(),
+            coverage: Coverage::default(),
         }
     }
 
@@ -212,20 +212,20 @@ impl History {
             self.step(step);
         }
         self.settle();
-        self.cut(1, false);
+        self.crash(1, false);
     }
 
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Create(size) => self.create_volume(size),
             Step::Remove(volume) => self.remove_volume(volume),
-            Step::Place(at, device) => self.with(at, |h, key| h.place(key, device)),
+            Step::Place(at, device) => self.with_extent(at, |h, key| h.place(key, device)),
             Step::Write { at, place, run, durable } => {
-                self.with(at, |h, key| h.write(key, place, run, durable));
+                self.with_extent(at, |h, key| h.write(key, place, run, durable));
             }
             Step::Many { first, count, run } => {
                 for slot in first.slot..first.slot.saturating_add(count) {
-                    self.with(Spot { slot, ..first }, |h, key| {
+                    self.with_extent(ExtentRef { slot, ..first }, |h, key| {
                         if h.current(key).places.is_empty() {
                             h.place(key, slot % 2);
                         }
@@ -234,27 +234,33 @@ impl History {
                 }
             }
             Step::Clear { at, run, keep } => {
-                let keep = [KeepSpace::AsIs, KeepSpace::Yes, KeepSpace::No][usize::from(keep % 3)];
-                self.with(at, |h, key| h.clear(key, run, keep));
+                let keep =
+                    [SpaceReservation::Unchanged, SpaceReservation::Reserve, SpaceReservation::Release]
+                        [usize::from(keep % 3)];
+                self.with_extent(at, |h, key| h.clear(key, run, keep));
             }
-            Step::GiveBack(at) => self.with(at, |h, key| h.give_back(key)),
-            Step::WriteFine { at, device, run } => self.with(at, |h, key| h.write_fine(key, device, run)),
+            Step::ReleaseEmpty(at) => self.with_extent(at, |h, key| h.release_empty_places(key)),
+            Step::WriteFine { at, device, run } => {
+                self.with_extent(at, |h, key| h.write_fine(key, device, run));
+            }
             Step::Copy { at, device, fine, run, durable } => {
                 let kind = if fine { PlaceKind::Fine } else { PlaceKind::Whole };
                 let to = PlaceId { device: DeviceId(device % 2), kind };
-                self.with(at, |h, key| h.copy(key, to, run, durable));
+                self.with_extent(at, |h, key| h.copy(key, to, run, durable));
             }
             Step::CopyHeld { at, device, fine, durable } => {
                 let kind = if fine { PlaceKind::Fine } else { PlaceKind::Whole };
                 let to = PlaceId { device: DeviceId(device % 2), kind };
-                self.with(at, |h, key| h.copy_held(key, to, durable));
+                self.with_extent(at, |h, key| h.copy_valid_blocks(key, to, durable));
             }
-            Step::Drop { at, place, run } => self.with(at, |h, key| h.drop_place(key, place, run)),
-            Step::Narrow { at, place, run } => self.with(at, |h, key| h.narrow(key, place, run)),
-            Step::Intend { at, run, settled } => self.with(at, |h, key| h.intend(key, run, settled)),
+            Step::Drop { at, place, run } => self.with_extent(at, |h, key| h.drop_place(key, place, run)),
+            Step::Narrow { at, place, run } => self.with_extent(at, |h, key| h.narrow(key, place, run)),
+            Step::OpenIntent { at, run, settled } => {
+                self.with_extent(at, |h, key| h.open_intent(key, run, settled));
+            }
             Step::Flush(device) => self.flush_data(usize::from(device % 2)),
             Step::Reuse(count) => {
-                for chunk in self.resting.drain(..usize::from(count).min(self.resting.len())) {
+                for chunk in self.quarantined.drain(..usize::from(count).min(self.quarantined.len())) {
                     self.map.reuse(chunk);
                     assert!(self.allocated.remove(&chunk));
                 }
@@ -264,18 +270,19 @@ impl History {
                 (0..steps).for_each(|_| self.checkpoint_step(usize::from(pages.max(1)) * PAGE));
             }
             Step::Settle => self.settle(),
-            Step::Cut { seed, damage } => self.cut(seed, damage),
+            Step::Crash { seed, damage } => self.crash(seed, damage),
         }
         self.check_space();
     }
 
     fn nth_volume(&self, n: u8) -> Option<VolumeId> {
-        let all: Vec<_> = self.state.volumes.keys().filter(|v| !self.going.contains(v)).collect();
+        let all: Vec<_> =
+            self.state.volumes.keys().filter(|v| !self.volumes_being_removed.contains(v)).collect();
         (!all.is_empty()).then(|| *all[usize::from(n) % all.len()])
     }
 
     /// Changes an extent, if there is a volume, and compares the result.
-    fn with(&mut self, at: Spot, act: impl FnOnce(&mut Self, ExtentKey)) {
+    fn with_extent(&mut self, at: ExtentRef, act: impl FnOnce(&mut Self, ExtentKey)) {
         let Some(volume) = self.nth_volume(at.volume) else { return };
         let extents = self.state.volumes[&volume].1.0 >> self.shape.extent_log2;
         let key = key(volume, u64::from(at.slot) % SLOTS * (extents / SLOTS));
@@ -283,27 +290,27 @@ impl History {
         self.check_extent(key);
     }
 
-    fn current(&self, key: ExtentKey) -> Held {
-        let empty = || Held { copies: copies_of(key.volume), ..Held::default() };
+    fn current(&self, key: ExtentKey) -> ModelExtent {
+        let empty = || ModelExtent { copies: copies_of(key.volume), ..ModelExtent::default() };
         let durable = || self.state.extents.get(&key).cloned().unwrap_or_else(empty);
         self.live.get(&key).map_or_else(durable, |live| live.current.clone())
     }
 
     fn check_extent(&self, key: ExtentKey) {
-        let found = Held::of_found(&self.map.find(key), self.blocks);
+        let found = ModelExtent::of_found(&self.map.find(key), self.blocks);
         assert_eq!(found, self.current(key), "what is found at {key}");
         self.check_overwrites(key);
     }
 
     /// Makes `held` the extent's current value, as a new version if needs are given.
-    fn change(&mut self, key: ExtentKey, held: Held, version: Option<Option<Needs>>) {
+    fn change(&mut self, key: ExtentKey, held: ModelExtent, version: Option<Option<Needs>>) {
         let before = self.current(key).chunks();
-        self.given_back.extend(before.difference(&held.chunks()).copied());
+        self.released.extend(before.difference(&held.chunks()).copied());
         let live = self.live.entry(key).or_default();
         if let Some(needs) = version {
-            live.versions.push(Version { needs, held: held.settled() });
+            live.versions.push(Version { needs, held: held.after_recovery() });
         }
-        self.met.kept_full += u64::from(held.keep && held.is_one_full(self.blocks));
+        self.coverage.kept_full += u64::from(held.space_reserved && held.is_one_full(self.blocks));
         live.current = held;
     }
 

@@ -51,7 +51,7 @@ pub fn superblocks_of(shape: Shape, devices: &[u32]) -> Vec<Superblock> {
             abandoned: DeviceSet::default(),
             damaged: DeviceSet::default(),
             damaged_since: 0,
-            joined: Vec::new(),
+            join_generations: Vec::new(),
         }
     };
     (0..).zip(devices).map(superblock).collect()

@@ -5,7 +5,7 @@ use super::store::MemStore;
 use super::twin::{State, key};
 use weir_map::root::Root;
 use weir_map::superblock::ROOT_AT;
-use weir_map::{Found, Hardening, KeepSpace, Location, Map, PAGE, Superblock};
+use weir_map::{ExtentState, Hardening, Location, Map, PAGE, SpaceReservation, Superblock};
 use weir_model::{BlockRange, Bytes, DeviceId, Store, VolumeId};
 
 pub struct Sparse {
@@ -38,17 +38,17 @@ impl Sparse {
             let first = BlockRange { first: 0, count: 1 };
             let all = BlockRange { first: 0, count: self.blocks };
             match (kind, self.map.find(key)) {
-                (0..=33, Found::Empty) if self.map.has_metadata_room() => {
+                (0..=33, ExtentState::Empty) if self.map.has_metadata_space() => {
                     let device = DeviceId((pick % 2) as u8);
                     if let Some(whole) = self.map.allocate(device) {
-                        self.map.place(key, whole);
+                        self.map.attach_place(key, whole);
                         let range = if kind % 8 > 0 { all } else { first };
-                        self.map.written(key, whole, range, None);
+                        self.map.mark_written(key, whole, range, None);
                     }
                 }
                 (34, _) => {
-                    self.map.cleared(key, all, KeepSpace::No);
-                    self.map.give_back(key);
+                    self.map.clear_blocks(key, all, SpaceReservation::Release);
+                    self.map.release_empty_places(key);
                 }
                 (35, _) => self.commit(),
                 (36, _) => self.checkpoint(),
@@ -66,8 +66,12 @@ impl Sparse {
             let filled = self.fill(round * 1000);
             for n in filled {
                 let key = key(self.volume, n * self.distance % (1 << 46));
-                self.map.cleared(key, BlockRange { first: 0, count: self.blocks }, KeepSpace::No);
-                self.map.give_back(key);
+                self.map.clear_blocks(
+                    key,
+                    BlockRange { first: 0, count: self.blocks },
+                    SpaceReservation::Release,
+                );
+                self.map.release_empty_places(key);
             }
             self.commit();
         }
@@ -85,16 +89,16 @@ impl Sparse {
         for n in extents {
             let key = key(self.volume, n * self.distance % (1 << 46));
             let whole = match self.map.find(key) {
-                Found::Direct(_) => None,
-                Found::Record(record) => match record.places[0].at {
+                ExtentState::Direct(_) => None,
+                ExtentState::Record(record) => match record.places[0].at {
                     Location::Whole(whole) => Some(whole),
                     Location::Fine { .. } => None,
                 },
-                Found::Empty => None,
+                ExtentState::Empty => None,
             };
             match whole {
-                Some(whole) => self.map.written(key, whole, first, None),
-                None => self.map.cleared(key, first, KeepSpace::AsIs),
+                Some(whole) => self.map.mark_written(key, whole, first, None),
+                None => self.map.clear_blocks(key, first, SpaceReservation::Unchanged),
             }
         }
     }
@@ -102,11 +106,11 @@ impl Sparse {
     fn fill(&mut self, first: u64) -> std::ops::Range<u64> {
         let all = BlockRange { first: 0, count: self.blocks };
         let mut n = first;
-        while self.map.has_metadata_room() && n - first < 1000 {
+        while self.map.has_metadata_space() && n - first < 1000 {
             let Some(whole) = self.map.allocate(DeviceId((n % 2) as u8)) else { break };
             let key = key(self.volume, n * self.distance % (1 << 46));
-            self.map.place(key, whole);
-            self.map.written(key, whole, all, None);
+            self.map.attach_place(key, whole);
+            self.map.mark_written(key, whole, all, None);
             n += 1;
         }
         self.commit();
@@ -118,12 +122,12 @@ impl Sparse {
         let all = BlockRange { first: 0, count: self.blocks };
         for n in 0..150 {
             let key = key(self.volume, n * self.distance % (1 << 46));
-            if let Found::Direct(old) = self.map.find(key)
+            if let ExtentState::Direct(old) = self.map.find(key)
                 && let Some(new) = self.map.allocate(old.device)
             {
-                self.map.place(key, new);
-                self.map.written(key, new, all, None);
-                self.map.give_back(key);
+                self.map.attach_place(key, new);
+                self.map.mark_written(key, new, all, None);
+                self.map.release_empty_places(key);
             }
         }
         self.commit();
@@ -134,15 +138,15 @@ impl Sparse {
         let (mut bytes, mut released) = (Vec::new(), Vec::new());
         self.map.begin_commit();
         loop {
-            while !self.map.has_journal_room() {
-                self.map.commit_durable(&mut released);
+            while !self.map.has_journal_space() {
+                self.map.finish_commit(&mut released);
                 self.checkpoint();
             }
             let Some(to) = self.map.next_frame(|_| None, &mut bytes) else { break };
             self.store.write(META, to, &bytes).expect("nothing fails here");
             self.store.flush(META).expect("nothing fails here");
         }
-        self.map.commit_durable(&mut released);
+        self.map.finish_commit(&mut released);
         released.into_iter().for_each(|chunk| self.map.reuse(chunk));
     }
 
@@ -157,7 +161,7 @@ impl Sparse {
         let (root, page, to) = self.map.finished_root().expect("all pages were taken");
         self.store.write(META, to, &page[..]).expect("nothing fails here");
         self.store.flush(META).expect("nothing fails here");
-        self.map.checkpoint_durable(root);
+        self.map.finish_checkpoint(root);
     }
 
     /// Checks, with every page of the next checkpoint written but not its root, that the older of the two

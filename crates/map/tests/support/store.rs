@@ -35,7 +35,7 @@ struct Device {
 #[derive(Clone, Debug)]
 pub struct MemStore {
     devices: Vec<Device>,
-    /// The number of writes until the power fails; everything fails from then on, until [`Self::power_cut`].
+    /// The number of writes until the power fails; everything fails from then on, until [`Self::power_loss`].
     writes_left: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ impl MemStore {
 
     /// Makes every read of a page fail.
     #[allow(dead_code, reason = "of use to some tests")]
-    pub fn spoil(&mut self, device: DeviceId, number: u64) {
+    pub fn corrupt_page(&mut self, device: DeviceId, number: u64) {
         self.devices[device.index()].bad.insert(number);
     }
 
@@ -91,7 +91,7 @@ impl MemStore {
     }
 
     /// Makes the power fail and return: some subset of the 512-byte sectors of unflushed writes survives.
-    pub fn power_cut(&mut self, rng: &mut Rng) {
+    pub fn power_loss(&mut self, rng: &mut Rng) {
         self.writes_left = None;
         for device in &mut self.devices {
             let chance = [0, 50, 90, 100][rng.below(4) as usize];

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_map::delta::Delta;
-use weir_map::{Chunk, Epoch, Found, Intent, Location, Map, Needs, Record, Slot, Value, Whole};
+use weir_map::{Chunk, Epoch, ExtentState, Intent, Location, Map, Needs, Record, Slot, Value, Whole};
 use weir_model::{BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, PlaceId, PlaceKind, VolumeId};
 
 /// A place: the location of each valid block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldPlace {
+pub struct ModelPlace {
     pub id: PlaceId,
     /// The extent of a whole place.
     pub whole: Option<Whole>,
@@ -16,16 +16,16 @@ pub struct HeldPlace {
 
 /// The places of an extent, its reservation, the blocks with a write intent, and the copies wanted.
 #[derive(Clone, Debug)]
-pub struct Held {
-    pub places: Vec<HeldPlace>,
-    pub keep: bool,
+pub struct ModelExtent {
+    pub places: Vec<ModelPlace>,
+    pub space_reserved: bool,
     pub intent: BTreeSet<u16>,
     pub copies: u8,
 }
 
-impl Default for Held {
+impl Default for ModelExtent {
     fn default() -> Self {
-        Self { places: Vec::new(), keep: false, intent: BTreeSet::new(), copies: 1 }
+        Self { places: Vec::new(), space_reserved: false, intent: BTreeSet::new(), copies: 1 }
     }
 }
 
@@ -35,16 +35,18 @@ pub fn copies_of(volume: VolumeId) -> u8 {
 }
 
 /// The number of copies of an unmapped extent is not recorded.
-impl PartialEq for Held {
+impl PartialEq for ModelExtent {
     fn eq(&self, other: &Self) -> bool {
         let alike = self.copies == other.copies || self.places.is_empty();
-        alike && (&self.places, self.keep, &self.intent) == (&other.places, other.keep, &other.intent)
+        alike
+            && (&self.places, self.space_reserved, &self.intent)
+                == (&other.places, other.space_reserved, &other.intent)
     }
 }
 
-impl Eq for Held {}
+impl Eq for ModelExtent {}
 
-impl HeldPlace {
+impl ModelPlace {
     pub fn whole(whole: Whole, blocks: impl Iterator<Item = u16>) -> Self {
         let id = PlaceId { device: whole.device, kind: PlaceKind::Whole };
         let slot = |block| (block, Slot { extent: whole.extent, block });
@@ -68,15 +70,15 @@ impl HeldPlace {
     }
 }
 
-impl Held {
+impl ModelExtent {
     /// Returns its form in the durable map: without empty places, unless space is reserved.
-    pub fn settled(&self) -> Self {
+    pub fn after_recovery(&self) -> Self {
         let mut held = self.clone();
-        if !held.keep {
+        if !held.space_reserved {
             held.places.retain(|place| !place.blocks.is_empty());
         }
         if held.places.is_empty() {
-            held.keep = false;
+            held.space_reserved = false;
             held.intent.clear();
         }
         held
@@ -90,29 +92,29 @@ impl Held {
     }
 
     pub fn chunks(&self) -> BTreeSet<Chunk> {
-        self.places.iter().flat_map(HeldPlace::chunks).collect()
+        self.places.iter().flat_map(ModelPlace::chunks).collect()
     }
 
-    pub fn place(&mut self, id: PlaceId) -> Option<&mut HeldPlace> {
+    pub fn place(&mut self, id: PlaceId) -> Option<&mut ModelPlace> {
         self.places.iter_mut().find(|p| p.id == id)
     }
 
     /// Returns how many places are valid for the block.
-    pub fn holders(&self, block: u16) -> usize {
+    pub fn holder_count(&self, block: u16) -> usize {
         self.places.iter().filter(|p| p.blocks.contains_key(&block)).count()
     }
 
     /// Whether this state would take a place for a copy of another one although the two differ, once blocks
     /// of the place are overwritten at their present location: blocks that another place is valid for, and
     /// that no intent covers.
-    pub fn differs_if_written(&self, now: &HeldPlace, range: BlockRange) -> bool {
+    pub fn differs_if_written(&self, now: &ModelPlace, range: BlockRange) -> bool {
         let Some(place) = self.places.iter().find(|p| p.id == now.id) else { return false };
         let is_there = |b: &u16| {
             let slot = place.blocks.get(b);
             slot.is_some_and(|slot| now.blocks.get(b).is_none_or(|now| now == slot))
         };
         let mut blocks = (range.first..range.end()).filter(is_there);
-        blocks.any(|b| self.holders(b) > 1 && !(self.copies > 1 && self.intent.contains(&b)))
+        blocks.any(|b| self.holder_count(b) > 1 && !(self.copies > 1 && self.intent.contains(&b)))
     }
 
     /// Makes the blocks valid in the place, in these slots (or in place in a whole one).
@@ -122,7 +124,7 @@ impl Held {
                 Location::Whole(whole) => Some(*whole),
                 Location::Fine { .. } => None,
             };
-            self.places.push(HeldPlace { id: at.id(), whole, blocks: BTreeMap::new() });
+            self.places.push(ModelPlace { id: at.id(), whole, blocks: BTreeMap::new() });
         }
         for (i, block) in (range.first..range.end()).enumerate() {
             let slot = match at {
@@ -144,8 +146,8 @@ impl Held {
 
     pub fn of_record(record: &Record) -> Self {
         Self {
-            places: record.places.iter().map(HeldPlace::of).collect(),
-            keep: record.keep,
+            places: record.places.iter().map(ModelPlace::of).collect(),
+            space_reserved: record.space_reserved,
             intent: record.intent.iter().flat_map(|i| i.iter()).collect(),
             copies: record.copies,
         }
@@ -159,16 +161,16 @@ impl Held {
         }
     }
 
-    pub fn of_found(found: &Found<'_>, blocks: u16) -> Self {
+    pub fn of_found(found: &ExtentState<'_>, blocks: u16) -> Self {
         match found {
-            Found::Empty => Self::default(),
-            Found::Direct(whole) => Self::full(*whole, blocks),
-            Found::Record(record) => Self::of_record(record),
+            ExtentState::Empty => Self::default(),
+            ExtentState::Direct(whole) => Self::full(*whole, blocks),
+            ExtentState::Record(record) => Self::of_record(record),
         }
     }
 
     pub fn full(whole: Whole, blocks: u16) -> Self {
-        Self { places: vec![HeldPlace::whole(whole, 0..blocks)], ..Self::default() }
+        Self { places: vec![ModelPlace::whole(whole, 0..blocks)], ..Self::default() }
     }
 }
 
@@ -177,7 +179,7 @@ impl Held {
 pub struct State {
     pub volumes: BTreeMap<VolumeId, (String, Bytes)>,
     pub intents: BTreeMap<u32, Intent>,
-    pub extents: BTreeMap<ExtentKey, Held>,
+    pub extents: BTreeMap<ExtentKey, ModelExtent>,
 }
 
 impl State {
@@ -188,7 +190,7 @@ impl State {
         for (id, volume) in &catalogue.volumes {
             state.volumes.insert(*id, (volume.name.clone(), volume.size));
             map.for_each(*id, |index, value| {
-                let held = Held::of_value(value, map.extent().blocks());
+                let held = ModelExtent::of_value(value, map.extent().blocks());
                 state.extents.insert(ExtentKey { volume: *id, index }, held);
             });
         }
@@ -223,7 +225,7 @@ impl State {
                     held.narrow(id, BlockRange { first: block, count: 1 });
                 }
             }
-            *held = held.settled();
+            *held = held.after_recovery();
         }
         self.extents.retain(|_, held| !held.places.is_empty());
         self
@@ -233,7 +235,7 @@ impl State {
     pub fn owned(&self) -> BTreeSet<Chunk> {
         let mut owned = BTreeSet::new();
         for (key, held) in &self.extents {
-            for chunk in held.places.iter().flat_map(HeldPlace::chunks) {
+            for chunk in held.places.iter().flat_map(ModelPlace::chunks) {
                 assert!(owned.insert(chunk), "{chunk:?} has two owners, one is {key}");
             }
         }
@@ -251,7 +253,7 @@ pub struct Effect {
     /// The highest sequence that it says is durable.
     pub durable: u64,
     pub admin: Vec<Delta>,
-    pub extents: Vec<(ExtentKey, Held)>,
+    pub extents: Vec<(ExtentKey, ModelExtent)>,
 }
 
 /// A state that an extent passed through.
@@ -259,13 +261,13 @@ pub struct Effect {
 pub struct Version {
     pub needs: Option<Needs>,
     /// The value, settled.
-    pub held: Held,
+    pub held: ModelExtent,
 }
 
 /// An extent with changes that are not durable.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    pub current: Held,
+    pub current: ModelExtent,
     pub versions: Vec<Version>,
 }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn runs_never_overlap_and_all_come_back(
+    fn runs_never_overlap_and_merge_when_freed(
         blocks in 1u32..3000,
         steps in prop::collection::vec((0..20, 1u32..200, any::<prop::sample::Index>()), 1..300),
     ) {
@@ -14,8 +14,8 @@ proptest! {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         for (what, len, pick) in steps {
             if what == 0 {
-                buddy.make_up(Bytes(u64::from(len) * BLOCK), blocks);
-                let all = (taken_blocks.len() + len as usize).min(blocks as usize * GROWTH as usize);
+                buddy.grow(Bytes(u64::from(len) * BLOCK), blocks);
+                let all = (taken_blocks.len() + len as usize).min(blocks as usize * GROWTH_MAX as usize);
                 taken_blocks.resize(all, false);
             } else if what < 10 || runs.is_empty() {
                 let Some(at) = buddy.take(len) else { continue };
@@ -42,7 +42,7 @@ proptest! {
 
 #[test]
 #[should_panic(expected = "given back twice")]
-fn a_double_give_is_noticed() {
+fn double_free_is_detected() {
     let mut buddy = Buddy::new(16);
     let at = buddy.take(16).unwrap();
     buddy.give(at, 16);
@@ -50,7 +50,7 @@ fn a_double_give_is_noticed() {
 }
 
 #[test]
-fn the_last_given_is_taken_first() {
+fn last_freed_run_is_allocated_first() {
     let mut memory = HeapMemory::new(Bytes::kib(64));
     let a = memory.take(Bytes(4096)).unwrap();
     let _keep_apart = memory.take(Bytes(4096)).unwrap();

@@ -12,23 +12,23 @@
 //!
 //! When not: where long runs are read again and would fit.
 
-use super::{Admission, Asked};
+use super::{Admission, BlockRequest};
 use std::collections::VecDeque;
 use weir_model::{Bytes, SECTOR};
 
 const WINDOW: usize = 8;
 const GAP: u64 = 4 * SECTOR;
-const LONGEST: Bytes = Bytes::mib(4);
+const RUN_MAX: Bytes = Bytes::mib(4);
 
 /// An admission policy that rejects long sequential runs.
 #[derive(Debug, Default)]
 pub struct Sequential {
     /// The last requests, the latest last.
-    window: VecDeque<Ended>,
+    window: VecDeque<RunEnd>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ended {
+struct RunEnd {
     disk: u32,
     end: u64,
     /// The length of the run up to there.
@@ -36,17 +36,17 @@ struct Ended {
 }
 
 impl Admission for Sequential {
-    fn request(&mut self, asked: Asked) -> bool {
-        let start = asked.offset.0;
-        let continues = |before: &&Ended| {
-            before.disk == asked.disk && (before.end..=before.end.saturating_add(GAP)).contains(&start)
+    fn request(&mut self, request: BlockRequest) -> bool {
+        let start = request.offset.0;
+        let continues = |before: &&RunEnd| {
+            before.disk == request.disk && (before.end..=before.end.saturating_add(GAP)).contains(&start)
         };
         let before = self.window.iter().rev().find(continues).map_or(0, |before| before.run);
-        let run = before.saturating_add(asked.len.0);
+        let run = before.saturating_add(request.len.0);
         if self.window.len() == WINDOW {
             self.window.pop_front();
         }
-        self.window.push_back(Ended { disk: asked.disk, end: asked.end(), run });
-        before == 0 || run <= LONGEST.0
+        self.window.push_back(RunEnd { disk: request.disk, end: request.end(), run });
+        before == 0 || run <= RUN_MAX.0
     }
 }

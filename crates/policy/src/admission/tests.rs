@@ -2,88 +2,88 @@
 
 use super::sketch::Sketch;
 use super::*;
-use crate::cached::Room;
+use crate::cache::CacheSize;
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-fn asked(offset: u64, len: u64) -> Asked {
-    Asked { disk: 0, offset: VolumeOffset(offset), len: Bytes(len) }
+fn request(offset: u64, len: u64) -> BlockRequest {
+    BlockRequest { disk: 0, offset: VolumeOffset(offset), len: Bytes(len) }
 }
 
 #[test]
-fn runs_come_in_until_they_are_longer_than_4_mib() {
+fn runs_are_admitted_up_to_4_mib() {
     let mut policy = Sequential::default();
-    let admitted: Vec<_> = (0..6).map(|i| policy.request(asked(i * MIB, MIB))).collect();
+    let admitted: Vec<_> = (0..6).map(|i| policy.request(request(i * MIB, MIB))).collect();
     assert_eq!(admitted, [true, true, true, true, false, false]);
     // The request starts at the end of none.
-    assert!(policy.request(asked(100 * MIB, MIB)));
+    assert!(policy.request(request(100 * MIB, MIB)));
     // Four sectors after the end of the run, which is still in the window, and five.
-    assert!(!policy.request(asked(6 * MIB + 4 * 512, 512)));
-    assert!(policy.request(asked(6 * MIB + 4 * 512 + 512 + 5 * 512, 512)));
+    assert!(!policy.request(request(6 * MIB + 4 * 512, 512)));
+    assert!(policy.request(request(6 * MIB + 4 * 512 + 512 + 5 * 512, 512)));
     // On another disk it continues nothing.
-    assert!(policy.request(Asked { disk: 1, ..asked(6 * MIB + 4 * 512, MIB) }));
+    assert!(policy.request(BlockRequest { disk: 1, ..request(6 * MIB + 4 * 512, MIB) }));
 }
 
 #[test]
-fn eight_streams_are_told_apart_and_nine_are_not() {
+fn eight_streams_are_distinguished() {
     for (streams, told) in [(8, true), (9, false)] {
         let mut policy = Sequential::default();
         let mut last = Vec::new();
         for round in 0..6 {
-            last = (0..streams).map(|s| policy.request(asked(s * 1000 * MIB + round * MIB, MIB))).collect();
+            last = (0..streams).map(|s| policy.request(request(s * 1000 * MIB + round * MIB, MIB))).collect();
         }
         assert!(last.iter().all(|admitted| *admitted != told), "{streams} streams: {last:?}");
     }
 }
 
 #[test]
-fn one_large_request_is_no_sequence() {
-    assert!(Sequential::default().request(asked(0, 64 * MIB)));
+fn single_large_request_is_admitted() {
+    assert!(Sequential::default().request(request(0, 64 * MIB)));
 }
 
 #[test]
-fn what_was_touched_before_comes_in_with_all_of_its_request() {
-    let mut policy = TouchCount::new(Touches::default());
-    assert!(!policy.request(asked(0, 4096)));
+fn touched_segment_admits_whole_request() {
+    let mut policy = TouchCount::new(TouchSettings::default());
+    assert!(!policy.request(request(0, 4096)));
     // The same segment of 4 MiB, not the same block.
-    assert!(policy.request(asked(3 * MIB, 4096)));
-    assert!(!policy.request(asked(4 * MIB, 4096)));
-    assert!(!policy.request(Asked { disk: 1, ..asked(0, 4096) }));
+    assert!(policy.request(request(3 * MIB, 4096)));
+    assert!(!policy.request(request(4 * MIB, 4096)));
+    assert!(!policy.request(BlockRequest { disk: 1, ..request(0, 4096) }));
     // The request crosses into an untouched segment: one touched segment suffices.
-    assert!(policy.request(asked(8 * MIB - 4096, 8192)));
-    assert!(policy.request(asked(8 * MIB, 4096)), "that touched both");
+    assert!(policy.request(request(8 * MIB - 4096, 8192)));
+    assert!(policy.request(request(8 * MIB, 4096)), "that touched both");
 }
 
 #[test]
-fn touches_are_forgotten_map_by_map() {
+fn touches_expire_by_map() {
     let touches =
-        Touches { segment: Bytes::mib(1), threshold: 2, rotated_after: Some(Bytes(3 * 4096)), maps: 2 };
+        TouchSettings { segment: Bytes::mib(1), threshold: 2, rotate_after: Some(Bytes(3 * 4096)), maps: 2 };
     let mut policy = TouchCount::new(touches);
-    let here = asked(0, 4096);
+    let here = request(0, 4096);
     let admitted: Vec<_> = (0..3).map(|_| policy.request(here)).collect();
     assert_eq!(admitted, [false, false, true]);
     // The second map begins, and the touches in the first one still count.
-    assert!(!policy.request(asked(10 * MIB, 4096)) && policy.request(here));
-    assert!(!policy.request(asked(11 * MIB, 4096)));
+    assert!(!policy.request(request(10 * MIB, 4096)) && policy.request(here));
+    assert!(!policy.request(request(11 * MIB, 4096)));
     // The third bitmap replaces the first: only one touch, in the second, is left.
     assert!(!policy.request(here));
     assert!(policy.request(here));
 }
 
 #[test]
-fn both_are_told_of_every_request() {
-    let mut both = Both(Sequential::default(), TouchCount::new(Touches::default()));
+fn both_policies_see_every_request() {
+    let mut both = AdmitBoth(Sequential::default(), TouchCount::new(TouchSettings::default()));
     let rounds: Vec<Vec<bool>> =
-        (0..2).map(|_| (0..6).map(|i| both.request(asked(i * MIB, MIB))).collect()).collect();
+        (0..2).map(|_| (0..6).map(|i| both.request(request(i * MIB, MIB))).collect()).collect();
     // A segment is 4 MiB: its first request is not admitted, the next ones are unless the run is long.
     assert_eq!(rounds[0], [false, true, true, true, false, false]);
     assert_eq!(rounds[1], [true, true, true, true, false, false]);
 }
 
 #[test]
-fn the_more_frequent_one_stays() {
-    let mut policy = TinyLfu::new(Room { blocks: 100, capacity: 10 });
+fn more_frequent_block_stays() {
+    let mut policy = TinyLfu::new(CacheSize { blocks: 100, capacity: 10 });
     let (often, once, never) = (Block(1), Block(2), Block(3));
     (0..5).for_each(|_| policy.block(often));
     policy.block(once);
@@ -97,7 +97,7 @@ fn the_more_frequent_one_stays() {
 proptest! {
     /// Compares with exact counts: the sketch never counts less, up to the maximum, including halvings.
     #[test]
-    fn the_sketch_never_counts_too_few(blocks in prop::collection::vec((0u32..40, 0u8..50), 0..500)) {
+    fn sketch_never_undercounts(blocks in prop::collection::vec((0u32..40, 0u8..50), 0..500)) {
         let mut sketch = Sketch::new(16);
         let mut twin = [0u32; 40];
         for (block, what) in blocks {

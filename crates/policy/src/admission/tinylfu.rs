@@ -16,7 +16,7 @@
 
 use super::sketch::Sketch;
 use super::{Admission, Block};
-use crate::cached::Room;
+use crate::cache::CacheSize;
 
 /// The number of accesses in the sample per block of the capacity.
 const SAMPLE: u64 = 10;
@@ -33,12 +33,12 @@ pub struct TinyLfu {
 
 impl TinyLfu {
     /// Creates a policy without accesses.
-    pub fn new(room: Room) -> Self {
-        let sample = SAMPLE * u64::from(room.capacity);
-        let counted = (sample / 2).min(room.blocks.into());
+    pub fn new(size: CacheSize) -> Self {
+        let sample = SAMPLE * u64::from(size.capacity);
+        let counted = (sample / 2).min(size.blocks.into());
         Self {
             sketch: Sketch::new(counted as usize),
-            doorkeeper: vec![0; (room.blocks as usize).div_ceil(64)],
+            doorkeeper: vec![0; (size.blocks as usize).div_ceil(64)],
             accesses: 0,
             sample,
         }

@@ -11,34 +11,34 @@
 //!
 //! When not: where most segments are touched at all.
 
-use super::{Admission, Asked};
+use super::{Admission, BlockRequest};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use weir_model::Bytes;
 
 /// The parameters of counting touches. The default is that of the published experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touches {
+pub struct TouchSettings {
     /// The segment size; at least 1.
     pub segment: Bytes,
     /// The number of previous touches that admit a request.
     pub threshold: u8,
     /// The number of bytes requested after which a map ends; `None`: never.
-    pub rotated_after: Option<Bytes>,
+    pub rotate_after: Option<Bytes>,
     /// The number of maps; at least 1.
     pub maps: usize,
 }
 
-impl Default for Touches {
+impl Default for TouchSettings {
     fn default() -> Self {
-        Self { segment: Bytes::mib(4), threshold: 1, rotated_after: None, maps: 1 }
+        Self { segment: Bytes::mib(4), threshold: 1, rotate_after: None, maps: 1 }
     }
 }
 
 /// An admission policy by previous touches.
 #[derive(Debug)]
 pub struct TouchCount {
-    touches: Touches,
+    touches: TouchSettings,
     /// The maps, the latest last. Counts stop at the threshold.
     maps: VecDeque<FxHashMap<(u32, u64), u8>>,
     /// The bytes requested since the latest map began.
@@ -47,13 +47,13 @@ pub struct TouchCount {
 
 impl TouchCount {
     /// Creates a policy without touches.
-    pub fn new(touches: Touches) -> Self {
+    pub fn new(touches: TouchSettings) -> Self {
         Self { touches, maps: VecDeque::from([FxHashMap::default()]), bytes: 0 }
     }
 
     fn rotate(&mut self, bytes: Bytes) {
         self.bytes = self.bytes.saturating_add(bytes.0);
-        if self.touches.rotated_after.is_some_and(|most| self.bytes > most.0) {
+        if self.touches.rotate_after.is_some_and(|most| self.bytes > most.0) {
             self.bytes = bytes.0;
             if self.maps.len() >= self.touches.maps {
                 self.maps.pop_front();
@@ -64,12 +64,12 @@ impl TouchCount {
 }
 
 impl Admission for TouchCount {
-    fn request(&mut self, asked: Asked) -> bool {
-        self.rotate(asked.len);
-        let Touches { segment, threshold, .. } = self.touches;
-        let (first, last) = (asked.offset.0 / segment.0.max(1), (asked.end() - 1) / segment.0.max(1));
+    fn request(&mut self, request: BlockRequest) -> bool {
+        self.rotate(request.len);
+        let TouchSettings { segment, threshold, .. } = self.touches;
+        let (first, last) = (request.offset.0 / segment.0.max(1), (request.end() - 1) / segment.0.max(1));
         let mut admitted = false;
-        for key in (first..=last).map(|segment| (asked.disk, segment)) {
+        for key in (first..=last).map(|segment| (request.disk, segment)) {
             let before: u32 = self.maps.iter().filter_map(|map| map.get(&key)).map(|n| u32::from(*n)).sum();
             admitted |= before >= u32::from(threshold);
             if let Some(latest) = self.maps.back_mut() {

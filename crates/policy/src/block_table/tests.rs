@@ -4,19 +4,19 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn at(volume: u32, block: u64) -> BlockOf {
-    BlockOf { volume: VolumeId(volume), block }
+fn at(volume: u32, block: u64) -> BlockAddress {
+    BlockAddress { volume: VolumeId(volume), block }
 }
 
 #[test]
-fn small_requests_weigh_more() {
+fn small_requests_have_larger_weight() {
     let weights =
         [512, 1024, 1536, 4096, 8192, 32 << 10, 64 << 10, 128 << 10].map(|len| inverse_bitmap(Bytes(len)));
     assert_eq!(weights, [128, 64, 64, 16, 8, 2, 1, 1]);
 }
 
 #[test]
-fn a_full_counter_halves_those_of_its_page_and_no_others() {
+fn full_counter_halves_its_page() {
     let mut table = BlockTable::default();
     let (near, far) = (at(0, 7), at(0, 5000));
     table.access(VolumeId(0), near.block, 1, 1000);
@@ -34,7 +34,7 @@ fn a_full_counter_halves_those_of_its_page_and_no_others() {
 }
 
 #[test]
-fn the_quota_goes_to_hot_and_dense_regions_first_and_flows_on() {
+fn quota_prefers_hot_and_dense_regions() {
     let mut table = BlockTable::default();
     // Region 0: one sub-region with 1 block of 30. Region 1: sub-regions with 2 blocks of 20 and 10, and with
     // 3 blocks of 10 each. Counters: 30, and 30 + 30 = 60.
@@ -55,7 +55,7 @@ fn the_quota_goes_to_hot_and_dense_regions_first_and_flows_on() {
 }
 
 #[test]
-fn a_full_table_takes_a_thousandth_of_the_space() {
+fn full_table_memory_is_bounded() {
     let mut table = BlockTable::default();
     let blocks = 16 * BTES as u64 * 64;
     table.access(VolumeId(0), 0, blocks, 1);
@@ -71,11 +71,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Compares with a naive twin: flat maps of counters, where a page is all counters with the same prefix.
     #[test]
-    fn agrees_with_flat_maps(
+    fn matches_flat_map_model(
         steps in prop::collection::vec((0u32..2, 0u64..6, 0u64..3, 0u64..4, 0u32..8, 1u16..600), 1..60),
     ) {
         let mut table = BlockTable::default();
-        let mut blocks: BTreeMap<BlockOf, u16> = BTreeMap::new();
+        let mut blocks: BTreeMap<BlockAddress, u16> = BTreeMap::new();
         let mut subs: BTreeMap<(u32, u64), u16> = BTreeMap::new();
         let mut regions: BTreeMap<(u32, u64), u16> = BTreeMap::new();
         let bump = |counter: u16, by: u16| (counter.checked_add(by), counter / 2 + by);
@@ -89,7 +89,8 @@ proptest! {
                 *here = sum.unwrap_or(halved);
                 if sum.is_none() {
                     let page = block / BTES as u64;
-                    let same = |b: &BlockOf| b.volume.0 == volume && b.block / BTES as u64 == page && b.block != block;
+                    let is_on_page = |b: &BlockAddress| b.volume.0 == volume && b.block / BTES as u64 == page;
+                    let same = |b: &BlockAddress| is_on_page(b) && b.block != block;
                     blocks.iter_mut().filter(|(b, _)| same(b)).for_each(|(_, c)| *c /= 2);
                 }
                 let key = (volume, block / BTES as u64);
@@ -132,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_import_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..80) {
+    fn import_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..80) {
         let _ = BlockTable::import(&bytes);
         let mut table = BlockTable::default();
         table.access(VolumeId(3), REGION + 5, 4, 16);

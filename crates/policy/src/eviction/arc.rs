@@ -16,7 +16,7 @@
 //! When not: patented until 2024; a hit costs as much as LRU's.
 
 use super::lists::Lists;
-use super::{Block, Eviction, Insertion, Room, Use};
+use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 const T1: u8 = 0;
 const T2: u8 = 1;
@@ -37,9 +37,9 @@ pub struct Arc {
 
 impl Arc {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
-        let list = vec![OUT; room.blocks as usize];
-        Self { capacity: room.capacity, lists: Lists::new(room.blocks), list, p: 0.0 }
+    pub fn new(size: CacheSize) -> Self {
+        let list = vec![OUT; size.blocks as usize];
+        Self { capacity: size.capacity, lists: Lists::new(size.blocks), list, p: 0.0 }
     }
 
     #[inline]
@@ -66,7 +66,7 @@ impl Arc {
     }
 
     /// Returns which of T1 and T2 loses its oldest block if `p` is T1's target.
-    fn replaced(&self, p: f64, remembered: u8) -> u8 {
+    fn list_to_evict(&self, p: f64, remembered: u8) -> u8 {
         let t1 = f64::from(self.len(T1));
         let is_large = t1 > p || (t1 == p && remembered == B2);
         if (t1 > 0.0 && is_large) || self.len(T2) == 0 { T1 } else { T2 }
@@ -75,7 +75,7 @@ impl Arc {
 
 impl Eviction for Arc {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let is_in = self.list[block.index()] <= T2;
         if is_in {
             self.shift(block, T2);
@@ -96,7 +96,7 @@ impl Eviction for Arc {
         if self.len(T1) + self.len(T2) >= self.capacity {
             // T1 has all the space of T1 and B1: its oldest is not remembered.
             let is_alone = remembered == OUT && self.len(T1) >= self.capacity;
-            let from = if is_alone { T1 } else { self.replaced(p, remembered) };
+            let from = if is_alone { T1 } else { self.list_to_evict(p, remembered) };
             leaving = self.lists.oldest(from.into());
             if !leaving.is_none_or(may_replace) {
                 return Insertion::Refused;

@@ -7,7 +7,7 @@
 //!
 //! Rule: knows the trace. Among blocks that are never used again, the one that became so last leaves.
 
-use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
+use super::{AccessKind, Block, CacheSize, Eviction, EvictionSteps, Insertion, insert_stepwise};
 
 /// The value for no further use.
 const NEVER: u32 = u32::MAX;
@@ -16,11 +16,11 @@ const OUT: u32 = u32::MAX - 1;
 
 /// The next use of the block of each access of a trace.
 #[derive(Debug)]
-pub struct Future {
+pub struct NextUses {
     next: Vec<u32>,
 }
 
-impl Future {
+impl NextUses {
     /// Computes the next uses in a trace of fewer than 2^32 - 2 accesses to blocks with numbers below
     /// `blocks`. Takes 4 bytes per access.
     pub fn new(accesses: &[Block], blocks: u32) -> Self {
@@ -39,66 +39,66 @@ pub struct Belady<'t> {
     capacity: u32,
     len: u32,
     accesses: &'t [Block],
-    future: &'t Future,
+    future: &'t NextUses,
     now: u32,
     /// For each block: the access that uses it next.
     next: Vec<u32>,
     /// The next accesses to blocks of the cache.
-    awaited: Positions,
+    next_uses: Positions,
     /// Blocks that are not used again, in the order in which they became so; those no longer in are skipped.
-    done: Vec<Block>,
+    dead_blocks: Vec<Block>,
 }
 
 impl<'t> Belady<'t> {
     /// Creates an empty cache before the first of these accesses, with their future.
-    pub fn new(room: Room, accesses: &'t [Block], future: &'t Future) -> Self {
+    pub fn new(size: CacheSize, accesses: &'t [Block], future: &'t NextUses) -> Self {
         Self {
-            capacity: room.capacity,
+            capacity: size.capacity,
             len: 0,
             accesses,
             future,
             now: 0,
-            next: vec![OUT; room.blocks as usize],
-            awaited: Positions::new(future.next.len()),
-            done: Vec::new(),
+            next: vec![OUT; size.blocks as usize],
+            next_uses: Positions::new(future.next.len()),
+            dead_blocks: Vec::new(),
         }
     }
 
     /// Sets the block's next use after the present access.
     #[inline]
-    fn await_next(&mut self, block: Block) {
+    fn schedule_next_use(&mut self, block: Block) {
         let next = self.future.next.get(self.now as usize).copied().unwrap_or(NEVER);
         self.next[block.index()] = next;
         if next == NEVER {
-            self.done.push(block);
+            self.dead_blocks.push(block);
         } else {
-            self.awaited.set(next);
+            self.next_uses.set(next);
         }
     }
 }
 
 impl Eviction for Belady<'_> {
     #[inline]
-    fn reach(&mut self, access: u32) {
+    fn advance_to(&mut self, access: u32) {
         self.now = access;
     }
 
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let next = self.next[block.index()];
         if next == OUT {
             return false;
         }
         if next != NEVER {
-            self.awaited.clear(next);
-            self.await_next(block);
+            self.next_uses.clear(next);
+            self.schedule_next_use(block);
         }
         true
     }
 
     #[inline]
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
-        turn_over(self, block, may_replace)
+        insert_stepwise(self, block, may_replace)
     }
 
     fn remove(&mut self, block: Block) -> bool {
@@ -107,14 +107,14 @@ impl Eviction for Belady<'_> {
             return false;
         }
         if next != NEVER {
-            self.awaited.clear(next);
+            self.next_uses.clear(next);
         }
         self.len -= 1;
         true
     }
 }
 
-impl Turnover for Belady<'_> {
+impl EvictionSteps for Belady<'_> {
     #[inline]
     fn is_full(&self) -> bool {
         self.len >= self.capacity
@@ -122,18 +122,18 @@ impl Turnover for Belady<'_> {
 
     #[inline]
     fn candidate(&mut self) -> Option<Block> {
-        while let Some(block) = self.done.last() {
+        while let Some(block) = self.dead_blocks.last() {
             if self.next[block.index()] == NEVER {
                 return Some(*block);
             }
-            self.done.pop();
+            self.dead_blocks.pop();
         }
-        self.awaited.last().map(|access| self.accesses[access as usize])
+        self.next_uses.last().map(|access| self.accesses[access as usize])
     }
 
     #[inline]
     fn enter(&mut self, block: Block) {
-        self.await_next(block);
+        self.schedule_next_use(block);
         self.len += 1;
     }
 }

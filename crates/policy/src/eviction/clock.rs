@@ -8,39 +8,39 @@
 //! When not: as LRU, which it approximates at a fraction of the cost of a hit.
 
 use super::lists::Lists;
-use super::marks::Marks;
-use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
+use super::reference_bits::ReferenceBits;
+use super::{AccessKind, Block, CacheSize, Eviction, EvictionSteps, Insertion, insert_stepwise};
 
 /// The CLOCK policy.
 #[derive(Debug)]
 pub struct Clock {
     capacity: u32,
     queue: Lists<1>,
-    marks: Marks,
+    marks: ReferenceBits,
 }
 
 impl Clock {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
-        let marks = Marks::new(room.blocks);
-        Self { capacity: room.capacity, queue: Lists::new(room.blocks), marks }
+    pub fn new(size: CacheSize) -> Self {
+        let marks = ReferenceBits::new(size.blocks);
+        Self { capacity: size.capacity, queue: Lists::new(size.blocks), marks }
     }
 }
 
 impl Eviction for Clock {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         self.marks.hit(block)
     }
 
     #[inline]
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
-        turn_over(self, block, may_replace)
+        insert_stepwise(self, block, may_replace)
     }
 
     #[inline]
     fn remove(&mut self, block: Block) -> bool {
-        let was_in = self.marks.leave(block);
+        let was_in = self.marks.remove(block);
         if was_in {
             self.queue.remove(0, block);
         }
@@ -48,7 +48,7 @@ impl Eviction for Clock {
     }
 }
 
-impl Turnover for Clock {
+impl EvictionSteps for Clock {
     #[inline]
     fn is_full(&self) -> bool {
         self.queue.len(0) >= self.capacity
@@ -61,13 +61,13 @@ impl Turnover for Clock {
             if !self.marks.clear(oldest) {
                 return Some(oldest);
             }
-            self.queue.renew(0, oldest);
+            self.queue.move_to_newest(0, oldest);
         }
     }
 
     #[inline]
     fn enter(&mut self, block: Block) {
         self.queue.push(0, block);
-        self.marks.enter(block);
+        self.marks.insert(block);
     }
 }

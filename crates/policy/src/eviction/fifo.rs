@@ -5,7 +5,7 @@
 //! When not: where some blocks are used again and again; they leave all the same.
 
 use super::queue::Queue;
-use super::{Block, Eviction, Insertion, Room, Use};
+use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 /// First in, first out.
 #[derive(Debug)]
@@ -13,14 +13,14 @@ pub struct Fifo(Queue);
 
 impl Fifo {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
-        Self(Queue::new(room))
+    pub fn new(size: CacheSize) -> Self {
+        Self(Queue::new(size))
     }
 }
 
 impl Eviction for Fifo {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         self.0.contains(block)
     }
 

@@ -8,7 +8,7 @@
 //!
 //! When not: where the working set changes: blocks used often long ago stay.
 
-use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
+use super::{AccessKind, Block, CacheSize, Eviction, EvictionSteps, Insertion, insert_stepwise};
 
 /// The value for no block and no class.
 const NONE: u32 = u32::MAX;
@@ -49,10 +49,10 @@ struct Class {
 
 impl Lfu {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
+    pub fn new(size: CacheSize) -> Self {
         let out = Entry { newer: NONE, older: NONE, class: NONE };
-        let entries = vec![out; room.blocks as usize];
-        Self { capacity: room.capacity, len: 0, entries, classes: Vec::new(), free: Vec::new(), lowest: NONE }
+        let entries = vec![out; size.blocks as usize];
+        Self { capacity: size.capacity, len: 0, entries, classes: Vec::new(), free: Vec::new(), lowest: NONE }
     }
 
     /// Returns the class of a frequency that follows that of `lower`, or is the lowest if that is none,
@@ -122,7 +122,7 @@ impl Lfu {
 
 impl Eviction for Lfu {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let Entry { newer, older, class: at } = self.entries[block.index()];
         let Some(class) = self.classes.get(at as usize) else { return false };
         let frequency = class.frequency.saturating_add(1);
@@ -140,7 +140,7 @@ impl Eviction for Lfu {
 
     #[inline]
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
-        turn_over(self, block, may_replace)
+        insert_stepwise(self, block, may_replace)
     }
 
     fn remove(&mut self, block: Block) -> bool {
@@ -154,7 +154,7 @@ impl Eviction for Lfu {
     }
 }
 
-impl Turnover for Lfu {
+impl EvictionSteps for Lfu {
     #[inline]
     fn is_full(&self) -> bool {
         self.len >= self.capacity

@@ -16,7 +16,7 @@
 //! When not: where the working set changes permanently: LIR blocks stay until others prove better.
 
 use super::lists::Lists;
-use super::{Block, Eviction, Insertion, Room, Use};
+use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 /// Q's share of the capacity.
 const HIR_SHARE: f64 = 0.01;
@@ -26,7 +26,7 @@ const STACK: u64 = 2;
 /// The index of Q in `queues`.
 const Q: usize = 0;
 /// The index in `queues` of the blocks that left and are in the stack, in the order in which they left.
-const LEFT: usize = 1;
+const GHOST: usize = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LirsState {
@@ -34,7 +34,7 @@ enum LirsState {
     Lir,
     Hir,
     /// The block is not in the cache, but in the stack.
-    Left,
+    Ghost,
 }
 
 /// Low inter-reference recency set.
@@ -50,14 +50,14 @@ pub struct Lirs {
 
 impl Lirs {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
+    pub fn new(size: CacheSize) -> Self {
         Self {
-            capacity: room.capacity,
-            most_lir: room.capacity - room.share(HIR_SHARE).max(1),
+            capacity: size.capacity,
+            most_lir: size.capacity - size.share(HIR_SHARE).max(1),
             lir: 0,
-            stack: Lists::new(room.blocks),
-            queues: Lists::new(room.blocks),
-            states: vec![LirsState::Out; room.blocks as usize],
+            stack: Lists::new(size.blocks),
+            queues: Lists::new(size.blocks),
+            states: vec![LirsState::Out; size.blocks as usize],
         }
     }
 
@@ -98,8 +98,8 @@ impl Lirs {
 
     fn drop_from_stack(&mut self, block: Block) {
         self.stack.remove(0, block);
-        if *self.state(block) == LirsState::Left {
-            self.queues.remove(LEFT, block);
+        if *self.state(block) == LirsState::Ghost {
+            self.queues.remove(GHOST, block);
             *self.state(block) = LirsState::Out;
         }
     }
@@ -107,7 +107,7 @@ impl Lirs {
     /// Forgets blocks beyond the limit of the stack.
     fn limit(&mut self) {
         while u64::from(self.stack.len(0)) > STACK * u64::from(self.capacity)
-            && let Some(first) = self.queues.oldest(LEFT)
+            && let Some(first) = self.queues.oldest(GHOST)
         {
             self.drop_from_stack(first);
         }
@@ -116,23 +116,23 @@ impl Lirs {
 
 impl Eviction for Lirs {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         match self.states[block.index()] {
             LirsState::Lir => {
-                self.stack.renew(0, block);
+                self.stack.move_to_newest(0, block);
                 self.prune();
             }
             LirsState::Hir if self.stack.contains(block) => {
-                self.stack.renew(0, block);
+                self.stack.move_to_newest(0, block);
                 self.queues.remove(Q, block);
                 self.make_lir(block);
             }
             LirsState::Hir => {
                 self.stack.push(0, block);
-                self.queues.renew(Q, block);
+                self.queues.move_to_newest(Q, block);
                 self.limit();
             }
-            LirsState::Left | LirsState::Out => return false,
+            LirsState::Ghost | LirsState::Out => return false,
         }
         true
     }
@@ -148,13 +148,13 @@ impl Eviction for Lirs {
             self.queues.remove(Q, leaving);
             *self.state(leaving) = LirsState::Out;
             if self.stack.contains(leaving) {
-                *self.state(leaving) = LirsState::Left;
-                self.queues.push(LEFT, leaving);
+                *self.state(leaving) = LirsState::Ghost;
+                self.queues.push(GHOST, leaving);
             }
         }
-        if *self.state(block) == LirsState::Left {
-            self.queues.remove(LEFT, block);
-            self.stack.renew(0, block);
+        if *self.state(block) == LirsState::Ghost {
+            self.queues.remove(GHOST, block);
+            self.stack.move_to_newest(0, block);
             self.make_lir(block);
         } else {
             self.stack.push(0, block);
@@ -172,7 +172,7 @@ impl Eviction for Lirs {
         match *self.state(block) {
             LirsState::Lir => self.lir -= 1,
             LirsState::Hir => self.queues.remove(Q, block),
-            LirsState::Left | LirsState::Out => return false,
+            LirsState::Ghost | LirsState::Out => return false,
         }
         *self.state(block) = LirsState::Out;
         if self.stack.contains(block) {

@@ -20,12 +20,12 @@ struct Link {
 }
 
 /// The link of a block that is in no list.
-const NOWHERE: Link = Link { newer: u32::MAX, older: u32::MAX };
+const UNLINKED: Link = Link { newer: u32::MAX, older: u32::MAX };
 
 impl<const N: usize> Lists<N> {
     /// Creates empty lists for blocks with numbers below `blocks`.
     pub(super) fn new(blocks: u32) -> Self {
-        let mut links = vec![NOWHERE; blocks as usize + N];
+        let mut links = vec![UNLINKED; blocks as usize + N];
         for (at, link) in links.iter_mut().enumerate().skip(blocks as usize) {
             *link = Link { newer: at as u32, older: at as u32 };
         }
@@ -40,19 +40,19 @@ impl<const N: usize> Lists<N> {
     /// Whether a block is in any list.
     #[inline]
     pub(super) fn contains(&self, block: Block) -> bool {
-        self.links[block.index()].newer != NOWHERE.newer
+        self.links[block.index()].newer != UNLINKED.newer
     }
 
     #[inline]
     pub(super) fn oldest(&self, list: usize) -> Option<Block> {
         let end = self.end(list);
-        self.some(self.links[end].newer)
+        self.block_at(self.links[end].newer)
     }
 
     /// Returns the block inserted in its list next after this one.
     #[inline]
     pub(super) fn newer(&self, block: Block) -> Option<Block> {
-        self.some(self.links[block.index()].newer)
+        self.block_at(self.links[block.index()].newer)
     }
 
     /// Puts a block that is in no list at the newest end of one.
@@ -67,12 +67,12 @@ impl<const N: usize> Lists<N> {
     pub(super) fn remove(&mut self, list: usize, block: Block) {
         self.lens[list] -= 1;
         self.unlink(block);
-        self.links[block.index()] = NOWHERE;
+        self.links[block.index()] = UNLINKED;
     }
 
     /// Makes a block of a list its newest.
     #[inline]
-    pub(super) fn renew(&mut self, list: usize, block: Block) {
+    pub(super) fn move_to_newest(&mut self, list: usize, block: Block) {
         self.unlink(block);
         self.link(list, block);
     }
@@ -82,7 +82,7 @@ impl<const N: usize> Lists<N> {
     pub(super) fn shift(&mut self, from: usize, to: usize, block: Block) {
         self.lens[from] -= 1;
         self.lens[to] += 1;
-        self.renew(to, block);
+        self.move_to_newest(to, block);
     }
 
     #[inline]
@@ -91,7 +91,7 @@ impl<const N: usize> Lists<N> {
     }
 
     #[inline]
-    fn some(&self, at: u32) -> Option<Block> {
+    fn block_at(&self, at: u32) -> Option<Block> {
         ((at as usize) < self.links.len() - N).then_some(Block(at))
     }
 
@@ -114,7 +114,7 @@ impl<const N: usize> Lists<N> {
 
 impl Lists<1> {
     /// Removes a block. Returns whether it was in.
-    pub(super) fn forget(&mut self, block: Block) -> bool {
+    pub(super) fn remove_if_present(&mut self, block: Block) -> bool {
         let was_in = self.contains(block);
         if was_in {
             self.remove(0, block);

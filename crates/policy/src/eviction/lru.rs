@@ -5,7 +5,7 @@
 //! When not: one scan larger than the cache evicts everything else.
 
 use super::queue::Queue;
-use super::{Block, Eviction, Insertion, Room, Use};
+use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 /// Least recently used.
 #[derive(Debug)]
@@ -13,17 +13,17 @@ pub struct Lru(Queue);
 
 impl Lru {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
-        Self(Queue::new(room))
+    pub fn new(size: CacheSize) -> Self {
+        Self(Queue::new(size))
     }
 }
 
 impl Eviction for Lru {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let is_in = self.0.contains(block);
         if is_in {
-            self.0.renew(block);
+            self.0.move_to_newest(block);
         }
         is_in
     }

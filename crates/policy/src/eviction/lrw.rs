@@ -9,7 +9,7 @@
 //! When not: for loads that read the same blocks again and again and write others.
 
 use super::queue::Queue;
-use super::{Block, Eviction, Insertion, Room, Use};
+use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 /// Least recently written.
 #[derive(Debug)]
@@ -17,17 +17,17 @@ pub struct Lrw(Queue);
 
 impl Lrw {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
-        Self(Queue::new(room))
+    pub fn new(size: CacheSize) -> Self {
+        Self(Queue::new(size))
     }
 }
 
 impl Eviction for Lrw {
     #[inline]
-    fn hit(&mut self, block: Block, used: Use) -> bool {
+    fn hit(&mut self, block: Block, used: AccessKind) -> bool {
         let is_in = self.0.contains(block);
-        if is_in && used == Use::Write {
-            self.0.renew(block);
+        if is_in && used == AccessKind::Write {
+            self.0.move_to_newest(block);
         }
         is_in
     }

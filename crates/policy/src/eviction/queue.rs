@@ -1,7 +1,7 @@
 //! A cache that is a single queue, whose oldest block leaves.
 
 use super::lists::Lists;
-use super::{Block, Insertion, Room};
+use super::{Block, CacheSize, Insertion};
 
 /// The common part of [`Fifo`](super::Fifo), [`Lru`](super::Lru) and [`Lrw`](super::Lrw), which differ in the
 /// uses that renew a block.
@@ -12,8 +12,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(room: Room) -> Self {
-        Self { capacity: room.capacity, blocks: Lists::new(room.blocks) }
+    pub(super) fn new(size: CacheSize) -> Self {
+        Self { capacity: size.capacity, blocks: Lists::new(size.blocks) }
     }
 
     #[inline]
@@ -23,8 +23,8 @@ impl Queue {
 
     /// Makes a cached block the newest.
     #[inline]
-    pub(super) fn renew(&mut self, block: Block) {
-        self.blocks.renew(0, block);
+    pub(super) fn move_to_newest(&mut self, block: Block) {
+        self.blocks.move_to_newest(0, block);
     }
 
     /// As [`Eviction::insert`](super::Eviction::insert).
@@ -44,6 +44,6 @@ impl Queue {
 
     /// Removes a block. Returns whether it was in.
     pub(super) fn remove(&mut self, block: Block) -> bool {
-        self.blocks.forget(block)
+        self.blocks.remove_if_present(block)
     }
 }

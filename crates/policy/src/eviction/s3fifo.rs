@@ -13,7 +13,7 @@
 //! When not: where most blocks are used once more, and only soon.
 
 use super::lists::Lists;
-use super::{Block, Eviction, Insertion, Room, Use};
+use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
@@ -25,9 +25,9 @@ const SMALL_SHARE: f64 = 0.1;
 /// The number of remembered blocks, as a share of the capacity.
 const GHOST_SHARE: f64 = 0.9;
 /// The number of hits in the small queue that move a block to the main one.
-const PROMOTED: u8 = 2;
+const PROMOTION_HITS: u8 = 2;
 /// The maximum count.
-const MOST: u8 = 3;
+const COUNT_MAX: u8 = 3;
 
 /// S3-FIFO.
 #[derive(Debug)]
@@ -57,13 +57,13 @@ impl S3FifoState {
 
 impl S3Fifo {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
+    pub fn new(size: CacheSize) -> Self {
         Self {
-            capacity: room.capacity,
-            most_main: room.capacity - room.share(SMALL_SHARE),
-            most_ghost: room.share(GHOST_SHARE),
-            queues: Lists::new(room.blocks),
-            states: vec![S3FifoState::new(OUT, 0); room.blocks as usize],
+            capacity: size.capacity,
+            most_main: size.capacity - size.share(SMALL_SHARE),
+            most_ghost: size.share(GHOST_SHARE),
+            queues: Lists::new(size.blocks),
+            states: vec![S3FifoState::new(OUT, 0); size.blocks as usize],
         }
     }
 
@@ -74,7 +74,7 @@ impl S3Fifo {
 
     /// Removes a block from its queue. Returns which that was.
     #[inline]
-    fn take_out(&mut self, block: Block) -> u8 {
+    fn detach(&mut self, block: Block) -> u8 {
         let state = std::mem::replace(&mut self.states[block.index()], S3FifoState::new(OUT, 0));
         if state.queue() != OUT {
             self.queues.remove(state.queue().into(), block);
@@ -83,7 +83,7 @@ impl S3Fifo {
     }
 
     #[inline]
-    fn put_in(&mut self, block: Block, queue: u8) {
+    fn attach(&mut self, block: Block, queue: u8) {
         self.queues.push(queue.into(), block);
         self.states[block.index()] = S3FifoState::new(queue, 0);
     }
@@ -92,7 +92,7 @@ impl S3Fifo {
     fn candidate(&mut self) -> Option<Block> {
         if self.len(MAIN) <= self.most_main {
             while let Some(oldest) = self.queues.oldest(SMALL.into()) {
-                if self.states[oldest.index()].count() < PROMOTED {
+                if self.states[oldest.index()].count() < PROMOTION_HITS {
                     return Some(oldest);
                 }
                 self.queues.shift(SMALL.into(), MAIN.into(), oldest);
@@ -104,7 +104,7 @@ impl S3Fifo {
             if count == 0 {
                 return Some(oldest);
             }
-            self.queues.renew(MAIN.into(), oldest);
+            self.queues.move_to_newest(MAIN.into(), oldest);
             self.states[oldest.index()] = S3FifoState::new(MAIN, count - 1);
         }
         None
@@ -117,19 +117,19 @@ impl S3Fifo {
         if self.len(GHOST) >= self.most_ghost
             && let Some(oldest) = self.queues.oldest(GHOST.into())
         {
-            self.take_out(oldest);
+            self.detach(oldest);
         }
-        self.put_in(block, GHOST);
+        self.attach(block, GHOST);
     }
 }
 
 impl Eviction for S3Fifo {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let state = &mut self.states[block.index()];
         let is_in = state.queue() <= MAIN;
         if is_in {
-            *state = S3FifoState::new(state.queue(), (state.count() + 1).min(MOST));
+            *state = S3FifoState::new(state.queue(), (state.count() + 1).min(COUNT_MAX));
         }
         is_in
     }
@@ -144,22 +144,22 @@ impl Eviction for S3Fifo {
                 return Insertion::Refused;
             }
             // It is not among the remembered blocks while another one may be forgotten.
-            self.take_out(block);
+            self.detach(block);
             if let Some(leaving) = leaving
-                && self.take_out(leaving) == SMALL
+                && self.detach(leaving) == SMALL
             {
                 self.remember(leaving);
             }
         }
-        self.take_out(block);
-        self.put_in(block, if remembered { MAIN } else { SMALL });
+        self.detach(block);
+        self.attach(block, if remembered { MAIN } else { SMALL });
         leaving.map_or(Insertion::Added, Insertion::Replaced)
     }
 
     fn remove(&mut self, block: Block) -> bool {
         let is_in = self.states[block.index()].queue() <= MAIN;
         if is_in {
-            self.take_out(block);
+            self.detach(block);
         }
         is_in
     }

@@ -10,41 +10,41 @@
 //! slowly.
 
 use super::lists::Lists;
-use super::marks::Marks;
-use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
+use super::reference_bits::ReferenceBits;
+use super::{AccessKind, Block, CacheSize, Eviction, EvictionSteps, Insertion, insert_stepwise};
 
 /// SIEVE.
 #[derive(Debug)]
 pub struct Sieve {
     capacity: u32,
     queue: Lists<1>,
-    marks: Marks,
+    marks: ReferenceBits,
     /// The position of the hand; `None` for the oldest.
     hand: Option<Block>,
 }
 
 impl Sieve {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
-        let marks = Marks::new(room.blocks);
-        Self { capacity: room.capacity, queue: Lists::new(room.blocks), marks, hand: None }
+    pub fn new(size: CacheSize) -> Self {
+        let marks = ReferenceBits::new(size.blocks);
+        Self { capacity: size.capacity, queue: Lists::new(size.blocks), marks, hand: None }
     }
 }
 
 impl Eviction for Sieve {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         self.marks.hit(block)
     }
 
     #[inline]
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
-        turn_over(self, block, may_replace)
+        insert_stepwise(self, block, may_replace)
     }
 
     #[inline]
     fn remove(&mut self, block: Block) -> bool {
-        let was_in = self.marks.leave(block);
+        let was_in = self.marks.remove(block);
         if was_in {
             if self.hand == Some(block) {
                 self.hand = self.queue.newer(block);
@@ -55,7 +55,7 @@ impl Eviction for Sieve {
     }
 }
 
-impl Turnover for Sieve {
+impl EvictionSteps for Sieve {
     #[inline]
     fn is_full(&self) -> bool {
         self.queue.len(0) >= self.capacity
@@ -76,6 +76,6 @@ impl Turnover for Sieve {
     #[inline]
     fn enter(&mut self, block: Block) {
         self.queue.push(0, block);
-        self.marks.enter(block);
+        self.marks.insert(block);
     }
 }

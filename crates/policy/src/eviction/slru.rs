@@ -11,7 +11,7 @@
 //! When not: where the working set changes often: it takes several hits to be safe.
 
 use super::lists::Lists;
-use super::{Block, Eviction, Insertion, Room, Turnover, Use, turn_over};
+use super::{AccessKind, Block, CacheSize, Eviction, EvictionSteps, Insertion, insert_stepwise};
 
 const SEGMENTS: usize = 4;
 const OUT: u8 = u8::MAX;
@@ -28,12 +28,12 @@ pub struct Slru {
 
 impl Slru {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
-        let quarter = room.capacity / SEGMENTS as u32;
+    pub fn new(size: CacheSize) -> Self {
+        let quarter = size.capacity / SEGMENTS as u32;
         let mut most = [quarter; SEGMENTS];
-        most[0] = room.capacity - quarter * (SEGMENTS as u32 - 1);
-        let segment = vec![OUT; room.blocks as usize];
-        Self { capacity: room.capacity, segments: Lists::new(room.blocks), segment, most }
+        most[0] = size.capacity - quarter * (SEGMENTS as u32 - 1);
+        let segment = vec![OUT; size.blocks as usize];
+        Self { capacity: size.capacity, segments: Lists::new(size.blocks), segment, most }
     }
 
     /// Makes a block of one segment the newest of another.
@@ -45,7 +45,7 @@ impl Slru {
 
 impl Eviction for Slru {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let segment = self.segment[block.index()];
         if segment == OUT {
             return false;
@@ -66,7 +66,7 @@ impl Eviction for Slru {
 
     #[inline]
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
-        turn_over(self, block, may_replace)
+        insert_stepwise(self, block, may_replace)
     }
 
     fn remove(&mut self, block: Block) -> bool {
@@ -78,7 +78,7 @@ impl Eviction for Slru {
     }
 }
 
-impl Turnover for Slru {
+impl EvictionSteps for Slru {
     #[inline]
     fn is_full(&self) -> bool {
         (0..SEGMENTS).map(|segment| self.segments.len(segment)).sum::<u32>() >= self.capacity

@@ -11,48 +11,48 @@ const BLOCKS: u32 = 24;
 
 /// A step for a block.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Step {
     /// The block is used, and inserted if it is not there.
-    Asked(Use),
+    Access(AccessKind),
     /// The block is used, but no block may leave for it.
-    AskedInVain,
-    Removed,
+    RefusedAccess,
+    Remove,
 }
 
-fn steps() -> impl Strategy<Value = Vec<(What, Block)>> {
+fn steps() -> impl Strategy<Value = Vec<(Step, Block)>> {
     let what = prop_oneof![
-        8 => Just(What::Asked(Use::Read)),
-        4 => Just(What::Asked(Use::Write)),
-        1 => Just(What::AskedInVain),
-        1 => Just(What::Removed),
+        8 => Just(Step::Access(AccessKind::Read)),
+        4 => Just(Step::Access(AccessKind::Write)),
+        1 => Just(Step::RefusedAccess),
+        1 => Just(Step::Remove),
     ];
     // Some blocks are used more often than others.
     let block = (0..BLOCKS, 0..BLOCKS).prop_map(|(a, b)| Block(a.min(b)));
     prop::collection::vec((what, block), 0..400)
 }
 
-fn accesses(steps: &[(What, Block)]) -> Vec<Block> {
-    steps.iter().filter(|(what, _)| !matches!(what, What::Removed)).map(|(_, block)| *block).collect()
+fn accesses(steps: &[(Step, Block)]) -> Vec<Block> {
+    steps.iter().filter(|(what, _)| !matches!(what, Step::Remove)).map(|(_, block)| *block).collect()
 }
 
 /// Plays the steps to a policy and its twin: they must answer alike.
-fn agree(
+fn assert_same_behavior(
     mut policy: impl Eviction,
     mut twin: impl Eviction,
-    steps: &[(What, Block)],
+    steps: &[(Step, Block)],
 ) -> Result<(), TestCaseError> {
     let mut access = 0;
     for &(what, block) in steps {
         let (used, may) = match what {
-            What::Asked(used) => (used, true),
-            What::AskedInVain => (Use::Read, false),
-            What::Removed => {
+            Step::Access(used) => (used, true),
+            Step::RefusedAccess => (AccessKind::Read, false),
+            Step::Remove => {
                 prop_assert_eq!(policy.remove(block), twin.remove(block));
                 continue;
             }
         };
-        policy.reach(access);
-        twin.reach(access);
+        policy.advance_to(access);
+        twin.advance_to(access);
         access += 1;
         let hit = policy.hit(block, used);
         prop_assert_eq!(hit, twin.hit(block, used));
@@ -78,9 +78,9 @@ macro_rules! beside_twins {
 
             proptest! {
                 #[test]
-                fn agrees_with_its_twin(capacity in 1u32..20, steps in steps()) {
-                    let room = Room { blocks: BLOCKS, capacity };
-                    agree($policy::new(room), naive::$policy::new(room), &steps)?;
+                fn matches_reference_model(capacity in 1u32..20, steps in steps()) {
+                    let size = CacheSize { blocks: BLOCKS, capacity };
+                    assert_same_behavior($policy::new(size), naive::$policy::new(size), &steps)?;
                 }
             }
         })*
@@ -90,19 +90,20 @@ crate::every_eviction_policy!(beside_twins);
 
 proptest! {
     #[test]
-    fn belady_agrees_with_its_twin(capacity in 1u32..20, steps in steps()) {
-        let room = Room { blocks: BLOCKS, capacity };
+    fn belady_matches_reference_model(capacity in 1u32..20, steps in steps()) {
+        let size = CacheSize { blocks: BLOCKS, capacity };
         let accesses = accesses(&steps);
-        let future = Future::new(&accesses, BLOCKS);
-        agree(Belady::new(room, &accesses, &future), naive::Belady::new(room, &accesses), &steps)?;
+        let future = NextUses::new(&accesses, BLOCKS);
+        let naive = naive::Belady::new(size, &accesses);
+        assert_same_behavior(Belady::new(size, &accesses, &future), naive, &steps)?;
     }
 
     /// Belady is a bound: no policy that admits every miss has fewer.
     #[test]
-    fn nobody_misses_less_than_belady(capacity in 1u32..20, blocks in prop::collection::vec(0..BLOCKS, 0..600)) {
-        let room = Room { blocks: BLOCKS, capacity };
+    fn belady_is_a_lower_bound(capacity in 1u32..20, blocks in prop::collection::vec(0..BLOCKS, 0..600)) {
+        let room = CacheSize { blocks: BLOCKS, capacity };
         let accesses: Vec<_> = blocks.into_iter().map(Block).collect();
-        let future = Future::new(&accesses, BLOCKS);
+        let future = NextUses::new(&accesses, BLOCKS);
         let bound = misses(Belady::new(room, &accesses, &future), &accesses);
         macro_rules! misses_of {
             ($($name:literal: $module:ident::$policy:ident;)*) => {
@@ -117,8 +118,8 @@ proptest! {
 fn misses(mut policy: impl Eviction, accesses: &[Block]) -> usize {
     let mut misses = 0;
     for (at, block) in accesses.iter().enumerate() {
-        policy.reach(at as u32);
-        if !policy.hit(*block, Use::Read) {
+        policy.advance_to(at as u32);
+        if !policy.hit(*block, AccessKind::Read) {
             policy.insert(*block, |_| true);
             misses += 1;
         }

@@ -11,7 +11,7 @@
 //! When not: where blocks are used again soon and then not for long: A1in counts several uses as one.
 
 use super::lists::Lists;
-use super::{Block, Eviction, Insertion, Room, Use};
+use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 const A1IN: u8 = 0;
 const AM: u8 = 1;
@@ -19,9 +19,9 @@ const A1OUT: u8 = 2;
 const OUT: u8 = 3;
 
 /// A1in's share of the capacity.
-const IN: f64 = 0.25;
+const IN_SHARE: f64 = 0.25;
 /// The number of blocks that A1out remembers, as a share of the capacity.
-const REMEMBERED: f64 = 0.5;
+const REMEMBERED_SHARE: f64 = 0.5;
 
 /// Two queues.
 #[derive(Debug)]
@@ -36,18 +36,18 @@ pub struct TwoQ {
 
 impl TwoQ {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
+    pub fn new(size: CacheSize) -> Self {
         Self {
-            capacity: room.capacity,
-            most_in: room.share(IN),
-            most_remembered: room.share(REMEMBERED),
-            lists: Lists::new(room.blocks),
-            list: vec![OUT; room.blocks as usize],
+            capacity: size.capacity,
+            most_in: size.share(IN_SHARE),
+            most_remembered: size.share(REMEMBERED_SHARE),
+            lists: Lists::new(size.blocks),
+            list: vec![OUT; size.blocks as usize],
         }
     }
 
     #[inline]
-    fn take_out(&mut self, block: Block) -> u8 {
+    fn detach(&mut self, block: Block) -> u8 {
         let from = std::mem::replace(&mut self.list[block.index()], OUT);
         if from != OUT {
             self.lists.remove(from.into(), block);
@@ -56,7 +56,7 @@ impl TwoQ {
     }
 
     #[inline]
-    fn put_in(&mut self, block: Block, list: u8) {
+    fn attach(&mut self, block: Block, list: u8) {
         self.lists.push(list.into(), block);
         self.list[block.index()] = list;
     }
@@ -68,18 +68,18 @@ impl TwoQ {
         if self.lists.len(A1OUT.into()) >= self.most_remembered
             && let Some(oldest) = self.lists.oldest(A1OUT.into())
         {
-            self.take_out(oldest);
+            self.detach(oldest);
         }
-        self.put_in(block, A1OUT);
+        self.attach(block, A1OUT);
     }
 }
 
 impl Eviction for TwoQ {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let list = self.list[block.index()];
         if list == AM {
-            self.lists.renew(AM.into(), block);
+            self.lists.move_to_newest(AM.into(), block);
         }
         list <= AM
     }
@@ -96,23 +96,23 @@ impl Eviction for TwoQ {
                 return Insertion::Refused;
             }
             // It is not among the remembered blocks while another one may be forgotten.
-            self.take_out(block);
+            self.detach(block);
             if let Some(leaving) = leaving {
-                self.take_out(leaving);
+                self.detach(leaving);
                 if from == A1IN {
                     self.remember(leaving);
                 }
             }
         }
-        self.take_out(block);
-        self.put_in(block, if remembered { AM } else { A1IN });
+        self.detach(block);
+        self.attach(block, if remembered { AM } else { A1IN });
         leaving.map_or(Insertion::Added, Insertion::Replaced)
     }
 
     fn remove(&mut self, block: Block) -> bool {
         let is_in = self.list[block.index()] <= AM;
         if is_in {
-            self.take_out(block);
+            self.detach(block);
         }
         is_in
     }

@@ -15,7 +15,7 @@
 //! When not: where the working set changes faster than the counts age.
 
 use super::lists::Lists;
-use super::{Block, Eviction, Insertion, Room, Use};
+use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 use crate::admission::{Admission as _, TinyLfu};
 
 const WINDOW: u8 = 0;
@@ -40,16 +40,16 @@ pub struct WTinyLfu {
 
 impl WTinyLfu {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
-        let most_window = room.share(WINDOW_SHARE).max(1);
-        let most_main = room.capacity - most_window;
+    pub fn new(size: CacheSize) -> Self {
+        let most_window = size.share(WINDOW_SHARE).max(1);
+        let most_main = size.capacity - most_window;
         Self {
             most_window,
             most_main,
             most_protected: most_main - most_main.div_ceil(5),
-            lists: Lists::new(room.blocks),
-            list: vec![OUT; room.blocks as usize],
-            counts: TinyLfu::new(room),
+            lists: Lists::new(size.blocks),
+            list: vec![OUT; size.blocks as usize],
+            counts: TinyLfu::new(size),
         }
     }
 
@@ -65,7 +65,7 @@ impl WTinyLfu {
     }
 
     /// Returns the one that leaves: the window's oldest or the main cache's candidate.
-    fn loser(&mut self, oldest: Block) -> Block {
+    fn victim(&mut self, oldest: Block) -> Block {
         let main = self.lists.oldest(PROBATION.into()).or_else(|| self.lists.oldest(PROTECTED.into()));
         main.filter(|main| self.counts.may_replace(oldest, *main)).unwrap_or(oldest)
     }
@@ -73,7 +73,7 @@ impl WTinyLfu {
 
 impl Eviction for WTinyLfu {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         self.counts.block(block);
         match self.list[block.index()] {
             OUT => return false,
@@ -85,7 +85,7 @@ impl Eviction for WTinyLfu {
                     self.shift(oldest, PROBATION);
                 }
             }
-            list => self.lists.renew(list.into(), block),
+            list => self.lists.move_to_newest(list.into(), block),
         }
         true
     }
@@ -97,7 +97,7 @@ impl Eviction for WTinyLfu {
             && let Some(oldest) = self.lists.oldest(WINDOW.into())
         {
             if self.len(PROBATION) + self.len(PROTECTED) >= self.most_main {
-                let loser = self.loser(oldest);
+                let loser = self.victim(oldest);
                 if !may_replace(loser) {
                     return Insertion::Refused;
                 }

@@ -23,7 +23,7 @@
 //! When not: to judge the published policy; this one is for comparing figures.
 
 use super::lists::Lists;
-use super::{Block, Eviction, Insertion, Room, Use};
+use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 const WINDOW: u8 = 0;
 const PROBATION: u8 = 1;
@@ -55,16 +55,16 @@ pub struct WTinyLfuLibCacheSim {
 
 impl WTinyLfuLibCacheSim {
     /// Creates an empty cache.
-    pub fn new(room: Room) -> Self {
-        let most_main = room.capacity - room.share(WINDOW_SHARE).max(1);
+    pub fn new(size: CacheSize) -> Self {
+        let most_main = size.capacity - size.share(WINDOW_SHARE).max(1);
         let share = |fifths: f64| (fifths / 5.0 * f64::from(most_main)) as u32;
         Self {
-            capacity: room.capacity,
+            capacity: size.capacity,
             most_main,
             most_probation: share(1.0).max(1),
             most_protected: share(4.0),
-            lists: Lists::new(room.blocks),
-            list: vec![OUT; room.blocks as usize],
+            lists: Lists::new(size.blocks),
+            list: vec![OUT; size.blocks as usize],
             counts: Counts::new(most_main),
             hits: 0,
         }
@@ -146,12 +146,12 @@ impl WTinyLfuLibCacheSim {
 
 impl Eviction for WTinyLfuLibCacheSim {
     #[inline]
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let list = self.list[block.index()];
         match list {
             DROPPED | OUT => return false,
             PROBATION => self.protect(block),
-            _ => self.lists.renew(list.into(), block),
+            _ => self.lists.move_to_newest(list.into(), block),
         }
         if list != WINDOW {
             self.counts.add(block);

@@ -6,13 +6,13 @@ use weir_model::Nanos;
 /// The number of depth classes: 1, 2, 3 to 4, 5 to 8, and so on, the last one open.
 const DEPTHS: usize = 8;
 /// The age at which a point without new samples is ignored, as long as there is a younger one.
-const OLD: Nanos = Nanos::secs(600);
+const STALE_AGE: Nanos = Nanos::secs(600);
 /// The minimum device time of a write, in reads of its size.
-const LATER: f64 = 0.5;
+const WRITE_TIME_MIN: f64 = 0.5;
 /// The minimum weight of a sample.
-const WEIGHT: f32 = 0.02;
+const SAMPLE_WEIGHT_MIN: f32 = 0.02;
 /// The number of samples up to which all have the same weight.
-const ALIKE: u32 = 50;
+const EQUAL_WEIGHT_SAMPLES: u32 = 50;
 
 /// One point of a curve: moving averages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +29,8 @@ impl Point {
     #[inline]
     fn add(&mut self, depth: u32, response: Nanos, now: Nanos) -> f32 {
         self.samples = self.samples.saturating_add(1);
-        let weight = if self.samples > ALIKE { WEIGHT } else { 1.0 / self.samples as f32 };
+        let weight =
+            if self.samples > EQUAL_WEIGHT_SAMPLES { SAMPLE_WEIGHT_MIN } else { 1.0 / self.samples as f32 };
         self.depth += weight * (depth as f32 - self.depth);
         // Signed, because the processor converts that to a float directly.
         self.response += weight * (response.0 as i64 as f32 - self.response);
@@ -45,7 +46,7 @@ struct Curve {
     /// The time of the last sample.
     at: Option<Nanos>,
     /// The service time of a command in nanoseconds: its share of the device's time.
-    took: f32,
+    service_time: f32,
 }
 
 impl Curve {
@@ -53,7 +54,7 @@ impl Curve {
     /// the depth.
     fn response(&self, depth: f64) -> Option<f64> {
         let youngest = self.points.iter().map(|point| point.at).max()?;
-        let known = |p: &&Point| p.samples > 0 && youngest.since(p.at) < OLD;
+        let known = |p: &&Point| p.samples > 0 && youngest.since(p.at) < STALE_AGE;
         let (mut below, mut above) = (None::<&Point>, None::<&Point>);
         for point in self.points.iter().filter(known) {
             if f64::from(point.depth) <= depth {
@@ -89,7 +90,7 @@ impl Curves {
         let at = ((depth - 1).checked_ilog2().map_or(0, |log| log + 1) as usize).min(DEPTHS - 1);
         let point = &mut curve.points[at];
         let weight = point.add(depth, command.response, now);
-        curve.took += weight * (command.took.0 as i64 as f32 - curve.took);
+        curve.service_time += weight * (command.service_time.0 as i64 as f32 - curve.service_time);
         curve.at = Some(now);
     }
 
@@ -102,10 +103,10 @@ impl Curves {
 
     /// Returns the service time of such a command in seconds; a write answered from a cache takes some of it
     /// later.
-    pub fn took(&self, write: bool, size: SizeClass) -> Option<f64> {
-        let took = |write| self.nearest(write, size).map(|curve| f64::from(curve.took) / 1e9);
+    pub fn service_time(&self, write: bool, size: SizeClass) -> Option<f64> {
+        let took = |write| self.nearest(write, size).map(|curve| f64::from(curve.service_time) / 1e9);
         let read = took(false)?;
-        if write { Some(took(true)?.max(LATER * read)) } else { Some(read) }
+        if write { Some(took(true)?.max(WRITE_TIME_MIN * read)) } else { Some(read) }
     }
 
     /// Returns the time since a read of this size was last answered; `None` if there was none.
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn between_points_along_the_line_and_beyond_in_proportion() {
+    fn response_is_interpolated_and_extrapolated() {
         let mut curves = Curves::default();
         assert_eq!(curves.response(true, SizeClass::of(Bytes::kib(4)), 1.0), None);
         (0..100).for_each(|_| curves.note(Nanos(1), &read(4, 2, 200)));
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn old_points_are_left_out_while_there_are_younger_ones() {
+    fn stale_points_are_ignored() {
         let mut curves = Curves::default();
         curves.note(Nanos(0), &read(4, 8, 8000));
         assert_eq!(us(&curves, 4, 8.0), 8000);
@@ -171,7 +172,7 @@ mod tests {
         /// The response of a device grows linearly with its queue, and does not depend on the size: the curve
         /// is that line where there were commands.
         #[test]
-        fn a_line_is_found_again(
+        fn linear_response_is_recovered(
             seed: u64,
             base in 50.0f64..5000.0,
             more in 0.0f64..2000.0,

@@ -66,7 +66,7 @@ pub struct Access {
     /// The bytes accessed in the extent.
     pub bytes: Bytes,
     /// The bytes of the whole request, of which this may be a part; for a policy that subscribes to runs
-    /// ([`super::Watches::runs`]), including the preceding requests that it continues.
+    /// ([`super::Subscriptions::runs`]), including the preceding requests that it continues.
     pub run: Bytes,
     /// The hint for the data.
     pub hint: Hint,

@@ -35,8 +35,8 @@
 //! Constants: see below; chosen on the development traces.
 //!
 //! Devices that are alike, under load too: nothing can be saved, so nothing is copied, and every write is in
-//! place. New extents go to all devices in turn, whole, but to none whose queue has been [`BUSIER`] times as
-//! long as another one's for seconds.
+//! place. New extents go to all devices in turn, whole, but to none whose queue has been [`BUSY_RATIO_MAX`]
+//! times as long as another one's for seconds.
 
 mod burst;
 mod cost;
@@ -46,24 +46,25 @@ mod fast;
 mod headroom;
 mod heat;
 mod inventory;
-mod loaded;
+mod load_comparison;
+mod offload;
 mod promoter;
-mod relief;
 mod tiers;
 mod worth;
 mod writes;
 
 use super::{
-    Access, DeviceView, Keeps, Key, Moment, Placement, Question, Reasons, Settings, Stripe, Watches, WriteTo,
+    Access, DeviceView, KeptPlaces, Key, Placement, PolicyContext, Question, Reasons, Settings, Stripe,
+    Subscriptions, WriteTo,
 };
 use burst::Burst;
 use evictor::Evictor;
-use fast::Fast;
+use fast::FastDevices;
 use headroom::Headroom;
-use heat::Cut;
+use heat::PartLayout;
 use inventory::Inventory;
+use offload::Offload;
 use promoter::Promoter;
-use relief::Relief;
 use tiers::Tiers;
 use weir_model::{DeviceId, Nanos, Op};
 use worth::Worth;
@@ -75,10 +76,10 @@ pub(super) const KEYS: &[Key] = &[];
 const ROUND: Nanos = Nanos::millis(100);
 /// The fast device is overloaded for a request whose response elsewhere is below this fraction of its own;
 /// and nothing moves there unless its response is below this fraction of that elsewhere.
-const SOONER: f64 = 0.8;
+const SOONER_FRACTION: f64 = 0.8;
 /// Among devices that are alike, a new extent goes to none whose long-term queue, including the new extent,
 /// is this many times that of the least busy one.
-const BUSIER: f64 = 3.0;
+const BUSY_RATIO_MAX: f64 = 3.0;
 
 /// The state of the policy.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +90,7 @@ pub struct Adaptive {
     burst: Burst,
     promoter: Promoter,
     evictor: Evictor,
-    relief: Relief,
+    relief: Offload,
     inventory: Inventory,
     stripe: Stripe,
 }
@@ -101,8 +102,8 @@ impl Adaptive {
 
     /// Returns the fast devices, if there are others.
     #[inline]
-    fn fast(&mut self, moment: &Moment<'_>) -> Option<Fast> {
-        if self.tiers.look(moment) {
+    fn fast(&mut self, context: &PolicyContext<'_>) -> Option<FastDevices> {
+        if self.tiers.reselect(context) {
             self.forget();
         }
         Some(self.tiers.fast()).filter(|fast| !fast.is_empty())
@@ -118,19 +119,19 @@ impl Adaptive {
     /// Adds an access's worth to its parts, and requests copies of those that are worth it. Returns the worth
     /// of each part; `None` if it is unknown, or if nothing is read or written.
     #[inline]
-    fn weigh(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<u16> {
-        let fast = self.fast(moment)?;
-        let cut = Cut::new(moment.extent.blocks());
+    fn note_worth(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> Option<u16> {
+        let fast = self.fast(context)?;
+        let cut = PartLayout::new(context.extent.blocks());
         if !access.op.has_payload() {
-            self.worth.trimmed(cut, access);
+            self.worth.note_trim(cut, access);
             return None;
         }
         let parts = cut.parts(access.blocks);
         let is_read = access.op == Op::Read;
-        let (worth, heat) = self.worth.note(moment, fast, access, parts);
+        let (worth, heat) = self.worth.note(context, fast, access, parts);
         let (whole, known) = (heat.whole, heat.resident);
         if is_read {
-            self.relief.note(moment, fast, &mut self.worth, access);
+            self.relief.note(context, fast, &mut self.worth, access);
         }
         if whole {
             return Some(worth);
@@ -149,33 +150,33 @@ impl Adaptive {
             && missing != 0
             && worth > 0
             && access.places.device().is_some()
-            && self.worth.costs.prices(moment, fast, false, access.bytes).is_sooner_on_fast(SOONER)
+            && self.worth.costs.prices(context, fast, false, access.bytes).is_sooner_on_fast(SOONER_FRACTION)
         {
             let space = (&mut self.worth, &mut self.headroom);
-            self.promoter.missed(moment, fast, space, access.key, missing);
+            self.promoter.note_miss(context, fast, space, access.key, missing);
         }
         Some(worth)
     }
 
     /// Returns the target of a write with this worth, if known.
-    fn write_worth(&mut self, moment: &Moment<'_>, access: &Access, worth: Option<u16>) -> WriteTo {
-        let Some(fast) = self.fast(moment) else { return WriteTo::InPlace };
-        match fast.holder(moment.devices, &access.places) {
-            Some(holder) => writes::over(moment, fast, &mut self.worth, access, holder),
+    fn write_target(&mut self, context: &PolicyContext<'_>, access: &Access, worth: Option<u16>) -> WriteTo {
+        let Some(fast) = self.fast(context) else { return WriteTo::InPlace };
+        match fast.holder(context.devices, &access.places) {
+            Some(holder) => writes::overwrite_target(context, fast, &mut self.worth, access, holder),
             None => {
                 let space = (&mut self.worth, &mut self.headroom);
-                writes::anew(moment, fast, space, &self.evictor, access, worth)
+                writes::new_write_target(context, fast, space, &self.evictor, access, worth)
             }
         }
     }
 
     /// Allocates where there are no fast devices: on the next one in turn that is not far busier than another
     /// one.
-    fn allocate_among_alike(&mut self, devices: &[DeviceView]) -> Option<DeviceId> {
+    fn allocate_balanced(&mut self, devices: &[DeviceView]) -> Option<DeviceId> {
         let costs = &self.worth.costs;
         let commands = |d: &DeviceView| costs.in_flight_for_long(d) + 1.0;
         let least = devices.iter().filter(|d| d.free > 0).map(commands).fold(f64::INFINITY, f64::min);
-        self.stripe.next_of(devices, |d| d.free > 0 && commands(d) <= BUSIER * least)
+        self.stripe.next_of(devices, |d| d.free > 0 && commands(d) <= BUSY_RATIO_MAX * least)
     }
 }
 
@@ -184,71 +185,71 @@ impl Placement for Adaptive {
         "adaptive"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
-        let Some(fast) = self.fast(moment) else { return self.allocate_among_alike(moment.devices) };
-        let cut = Cut::new(moment.extent.blocks());
-        let others = |d: &DeviceView| d.free > 0 && !fast.has(d.id);
-        let costs = self.worth.costs.prices(moment, fast, true, access.bytes);
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> Option<DeviceId> {
+        let Some(fast) = self.fast(context) else { return self.allocate_balanced(context.devices) };
+        let cut = PartLayout::new(context.extent.blocks());
+        let others = |d: &DeviceView| d.free > 0 && !fast.contains(d.id);
+        let costs = self.worth.costs.prices(context, fast, true, access.bytes);
         let write = |d: &DeviceView| costs.response(d);
-        let roomy = fast.these(moment.devices).filter(|d| Headroom::takes_extents(d, cut));
+        let roomy = fast.fast_devices(context.devices).filter(|d| Headroom::accepts_extents(d, cut));
         let roomy = roomy.min_by(|a, b| write(a).total_cmp(&write(b)));
         let sooner = roomy.filter(|fast| {
-            moment.devices.iter().filter(|d| others(d)).all(|other| write(fast) <= write(other))
+            context.devices.iter().filter(|d| others(d)).all(|other| write(fast) <= write(other))
         });
         if let Some(fast) = sooner {
             self.worth.table.set_resident(access.key, cut.all(), true);
             return Some(fast.id);
         }
-        let other = self.stripe.next_of(moment.devices, others);
-        other.or_else(|| self.stripe.next_of(moment.devices, |d| d.free > 0))
+        let other = self.stripe.next_of(context.devices, others);
+        other.or_else(|| self.stripe.next_of(context.devices, |d| d.free > 0))
     }
 
-    fn keeps(&self) -> Keeps {
-        Keeps::On(self.tiers.fast().devices())
+    fn kept_places(&self) -> KeptPlaces {
+        KeptPlaces::OnDevices(self.tiers.fast().devices())
     }
 
-    fn watches(&self) -> Watches {
-        Watches { accesses: true, writes: true, runs: true, ..Watches::default() }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { accesses: true, writes: true, runs: true, ..Subscriptions::default() }
     }
 
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
-        self.weigh(moment, access);
+    fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {
+        self.note_worth(context, access);
     }
 
-    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
-        self.write_worth(moment, access, None)
+    fn write_to(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> WriteTo {
+        self.write_target(context, access, None)
     }
 
-    fn write(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
-        let worth = self.weigh(moment, access);
-        self.write_worth(moment, access, worth)
+    fn write(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> WriteTo {
+        let worth = self.note_worth(context, access);
+        self.write_target(context, access, worth)
     }
 
-    fn round_every(&self) -> Option<Nanos> {
+    fn round_interval(&self) -> Option<Nanos> {
         Some(ROUND)
     }
 
-    fn round(&mut self, moment: &mut Moment<'_>) {
-        if self.tiers.round(moment) {
+    fn round(&mut self, context: &mut PolicyContext<'_>) {
+        if self.tiers.round(context) {
             self.forget();
         }
-        let fast = self.fast(moment);
-        self.worth.costs.round(moment.devices, fast.is_some());
+        let fast = self.fast(context);
+        self.worth.costs.round(context.devices, fast.is_some());
         let Some(fast) = fast else { return };
-        let cut = Cut::new(moment.extent.blocks());
+        let cut = PartLayout::new(context.extent.blocks());
         let Self { worth, headroom, stripe, .. } = self;
-        worth.round(moment, fast);
-        headroom.round(moment.devices, fast, cut);
-        self.burst.round(moment.now, moment.devices, fast);
-        worth.set_price(moment.devices, fast, headroom, cut);
-        self.inventory.round(moment, fast, worth, stripe);
-        self.relief.round(moment, fast, stripe);
-        self.evictor.round(moment, fast, worth, (headroom, self.burst), stripe);
-        self.promoter.round(moment, fast, worth, headroom);
+        worth.round(context, fast);
+        headroom.round(context.devices, fast, cut);
+        self.burst.round(context.now, context.devices, fast);
+        worth.set_price(context.devices, fast, headroom, cut);
+        self.inventory.round(context, fast, worth, stripe);
+        self.relief.round(context, fast, stripe);
+        self.evictor.round(context, fast, worth, (headroom, self.burst), stripe);
+        self.promoter.round(context, fast, worth, headroom);
     }
 
-    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
-        self.reasons(moment, about)
+    fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
+        self.reasons(context, about)
     }
 }
 

@@ -2,7 +2,7 @@
 //! (the dissertation behind it, chapter II). Measurement decides which device is the flash and which the
 //! disk: the ones that answer an idle read soonest and latest.
 
-use super::{Access, DeviceView, Hierarchy, Key, Moment, Placement, Places, Settings, Stripe};
+use super::{Access, DeviceView, Hierarchy, Key, Placement, Places, PolicyContext, Settings, Stripe};
 use weir_model::{DeviceId, Hint, PlaceId, PlaceKind};
 
 /// The key that selects the allocation.
@@ -32,18 +32,18 @@ impl Allocation {
         }
     }
 
-    pub(super) fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
+    pub(super) fn allocate(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> Option<DeviceId> {
         match self {
-            Self::Stripe(stripe) => stripe.allocate(moment, access),
-            Self::FastFirst => Hierarchy.allocate(moment, access),
-            Self::SlowFirst => slowest(moment.devices),
+            Self::Stripe(stripe) => stripe.allocate(context, access),
+            Self::FastFirst => Hierarchy.allocate(context, access),
+            Self::SlowFirst => slowest(context.devices),
         }
     }
 }
 
 /// Returns the device with the shortest idle read.
 pub(super) fn fastest(devices: &[DeviceView]) -> Option<DeviceId> {
-    devices.iter().filter(|d| d.usable).min_by_key(|d| (d.idle, d.id)).map(|d| d.id)
+    devices.iter().filter(|d| d.is_usable).min_by_key(|d| (d.idle_response, d.id)).map(|d| d.id)
 }
 
 /// Returns an extent's home, present or future, off the fast device.
@@ -67,13 +67,13 @@ pub(super) fn home_off(
     if let Some(place) = places.whole(|device| !is_fast(device)) {
         return Some(place.id);
     }
-    let device = stripe.next_of(devices, |d| !is_fast(d.id) && d.has_room())?;
+    let device = stripe.next_of(devices, |d| !is_fast(d.id) && d.has_space())?;
     Some(PlaceId { device, kind: PlaceKind::Whole })
 }
 
 /// Returns the device with space that has the longest idle read.
 pub(super) fn slowest(devices: &[DeviceView]) -> Option<DeviceId> {
-    devices.iter().filter(|d| d.free > 0).max_by_key(|d| (d.idle, d.id)).map(|d| d.id)
+    devices.iter().filter(|d| d.free > 0).max_by_key(|d| (d.idle_response, d.id)).map(|d| d.id)
 }
 
 /// Whether the access is to metadata, according to the client, or to the volume's superblock if the policy

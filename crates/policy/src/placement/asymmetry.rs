@@ -17,7 +17,9 @@
 
 use super::allocation::{ALLOCATION, Allocation, fastest, is_metadata};
 use super::tokens::Tokens;
-use super::{Access, Action, DeviceView, Key, Moment, Placement, Question, Reasons, Settings, Watches};
+use super::{
+    Access, Action, DeviceView, Key, Placement, PolicyContext, Question, Reasons, Settings, Subscriptions,
+};
 use crate::Lru;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
 
@@ -38,9 +40,9 @@ const METADATA: Key =
 pub(super) const KEYS: &[Key] = &[DELTA, MINIMUM, TOKENS, MEMORY, LARGE, METADATA, ALLOCATION];
 
 /// The minimum number of extents in the table.
-const EXTENTS_LEAST: usize = 1024;
+const EXTENTS_MIN: usize = 1024;
 /// The number of extents examined in a quiet round.
-const LOOKS: usize = 64;
+const EXTENTS_PER_ROUND: usize = 64;
 
 /// The recent accesses of an extent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,7 +97,7 @@ impl Asymmetry {
             metadata_on_fast: settings.flag(&METADATA),
             allocation: Allocation::new(settings),
             tokens: Tokens::new(settings.get(&TOKENS)),
-            table: Lru::new(EXTENTS_LEAST),
+            table: Lru::new(EXTENTS_MIN),
             accesses: 0,
         }
     }
@@ -103,24 +105,24 @@ impl Asymmetry {
     /// Returns the cheaper device for an extent with these counters that is on `from`.
     fn cheaper(&self, devices: &[DeviceView], counters: Counters, from: DeviceId) -> Option<DeviceId> {
         let here = counters.cost(devices.get(from.index())?)?;
-        let others = devices.iter().filter(|d| d.id != from && d.has_room());
+        let others = devices.iter().filter(|d| d.id != from && d.has_space());
         let costs = others.filter_map(|d| Some((counters.cost(d)?, d.id)));
         let (there, to) = costs.min_by(|a, b| a.0.total_cmp(&b.0))?;
         (here > (1.0 + self.delta) * there).then_some(to)
     }
 
     /// Moves the extent if that is worth it and a token is available; its counters then restart.
-    fn consider(&mut self, moment: &mut Moment<'_>, key: ExtentKey, from: DeviceId) -> bool {
+    fn move_if_cheaper(&mut self, context: &mut PolicyContext<'_>, key: ExtentKey, from: DeviceId) -> bool {
         let Some(counters) = self.table.get(&key).copied() else { return false };
         if counters.total() < self.minimum
-            || !self.tokens.any(moment.now)
-            || moment.actions.len() >= moment.actions_max
+            || !self.tokens.is_available(context.now)
+            || context.actions.len() >= context.actions_max
         {
             return false;
         }
-        let Some(device) = self.cheaper(moment.devices, counters, from) else { return false };
-        let blocks = BlockRange { first: 0, count: moment.extent.blocks() };
-        moment.actions.push(Action::Move { key, blocks, to: PlaceId { device, kind: PlaceKind::Whole } });
+        let Some(device) = self.cheaper(context.devices, counters, from) else { return false };
+        let blocks = BlockRange { first: 0, count: context.extent.blocks() };
+        context.actions.push(Action::Move { key, blocks, to: PlaceId { device, kind: PlaceKind::Whole } });
         self.tokens.spend();
         if let Some(counters) = self.table.get_mut(&key) {
             *counters = Counters::default();
@@ -134,20 +136,20 @@ impl Placement for Asymmetry {
         "asymmetry"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
-        let fast = fastest(moment.devices).filter(|id| moment.device(*id).is_some_and(|d| d.free > 0));
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> Option<DeviceId> {
+        let fast = fastest(context.devices).filter(|id| context.device(*id).is_some_and(|d| d.free > 0));
         if self.metadata_on_fast && is_metadata(access) && fast.is_some() {
             return fast;
         }
-        self.allocation.allocate(moment, access)
+        self.allocation.allocate(context, access)
     }
 
-    fn watches(&self) -> Watches {
+    fn subscriptions(&self) -> Subscriptions {
         let metadata = self.metadata_on_fast;
-        Watches { accesses: true, runs: self.large_stay, metadata, ..Watches::default() }
+        Subscriptions { accesses: true, runs: self.large_stay, metadata, ..Subscriptions::default() }
     }
 
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+    fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {
         let write = match access.op {
             Op::Read => false,
             Op::Write => true,
@@ -157,7 +159,7 @@ impl Placement for Asymmetry {
             }
         };
         self.accesses += 1;
-        let stays = self.large_stay && access.run > moment.extent.bytes()
+        let stays = self.large_stay && access.run > context.extent.bytes()
             || self.metadata_on_fast && is_metadata(access);
         let Some(from) = access.places.device().filter(|_| !stays) else { return };
         match self.table.touch(access.key) {
@@ -168,37 +170,37 @@ impl Placement for Asymmetry {
                 self.table.insert(access.key, counters);
             }
         }
-        self.consider(moment, access.key, from);
+        self.move_if_cheaper(context, access.key, from);
     }
 
-    fn round_every(&self) -> Option<Nanos> {
+    fn round_interval(&self) -> Option<Nanos> {
         Some(Nanos::secs(1))
     }
 
     /// Bounds the table; after a quiet second, moves extents that were not accessed in it.
-    fn round(&mut self, moment: &mut Moment<'_>) {
-        let extents: u64 = moment.devices.iter().map(|d| u64::from(d.extents)).sum();
-        let bytes = extents as f64 * moment.extent.bytes().0 as f64 * self.memory;
-        let most = bytes as usize / Lru::<ExtentKey, Counters>::BYTES_EACH;
-        self.table.set_most(most.max(EXTENTS_LEAST));
-        if std::mem::take(&mut self.accesses) > 0 || moment.devices.iter().any(|d| d.in_flight > 0) {
+    fn round(&mut self, context: &mut PolicyContext<'_>) {
+        let extents: u64 = context.devices.iter().map(|d| u64::from(d.extents)).sum();
+        let bytes = extents as f64 * context.extent.bytes().0 as f64 * self.memory;
+        let most = bytes as usize / Lru::<ExtentKey, Counters>::ENTRY_BYTES;
+        self.table.set_capacity(most.max(EXTENTS_MIN));
+        if std::mem::take(&mut self.accesses) > 0 || context.devices.iter().any(|d| d.in_flight > 0) {
             return;
         }
         let waiting = self.table.iter().filter(|(_, c)| c.total() >= self.minimum).map(|(key, _)| key);
-        let waiting: Vec<_> = waiting.take(LOOKS).collect();
+        let waiting: Vec<_> = waiting.take(EXTENTS_PER_ROUND).collect();
         for key in waiting {
-            if let Some(from) = moment.map.places(key).device() {
-                self.consider(moment, key, from);
+            if let Some(from) = context.map.places(key).device() {
+                self.move_if_cheaper(context, key, from);
             }
         }
     }
 
-    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+    fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
         let counters = self.table.get(&about.key).copied().unwrap_or_default();
         reasons.figure("reads counted", counters.reads);
         reasons.figure("writes counted", counters.writes);
-        for device in moment.devices {
+        for device in context.devices {
             let cost = counters.cost(device).map_or("-".into(), |ns| Nanos(ns as u64).to_string());
             reasons.figure(format_args!("cost of an access on {}", about.name(device.id)), cost);
         }
@@ -241,11 +243,11 @@ mod tests {
 
     fn access(pool: &mut Pool, policy: &mut Asymmetry, extent: u64, op: Op, kib: u64) -> Vec<Action> {
         let access = pool.access(extent, op, Bytes::kib(kib));
-        pool.ask(|moment| policy.accessed(moment, &access)).1
+        pool.ask(|context| policy.accessed(context, &access)).1
     }
 
     #[test]
-    fn written_extents_move_to_where_writes_are_cheap_and_read_ones_back() {
+    fn extents_move_to_cheaper_device() {
         let (mut pool, mut policy) = pool();
         let blocks = BlockRange { first: 0, count: 32 };
         // Written four times: 900 us here, 200 us there.
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_stays_where_the_gain_is_below_delta() {
+    fn small_gain_moves_nothing() {
         let (mut pool, mut policy) = pool();
         // Three reads and a write: (3*100 + 900) / 4 = 300 here, (3*300 + 200) / 4 = 275 there.
         for op in [Op::Read, Op::Read, Op::Read, Op::Write] {
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_and_room_bound_what_moves() {
+    fn tokens_and_space_bound_moves() {
         let (mut pool, mut policy) = pool();
         (2..40).for_each(|i| pool.map.put(i, whole(0)));
         let mut moved = 0;
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn large_requests_and_metadata_stay_if_asked() {
+    fn large_requests_and_metadata_stay() {
         let (mut pool, _) = pool();
         let mut settings = Settings::default();
         assert!(settings.set(&LARGE, 1.0) && settings.set(&METADATA, 1.0));
@@ -313,14 +315,14 @@ mod tests {
         metadata.hint = weir_model::Hint::Metadata;
         for _ in 0..10 {
             for access in [&large, &metadata] {
-                assert_eq!(pool.ask(|moment| policy.accessed(moment, access)).1, []);
+                assert_eq!(pool.ask(|context| policy.accessed(context, access)).1, []);
             }
         }
-        assert_eq!(pool.ask(|moment| policy.allocate(moment, &metadata)).0, Some(DeviceId(0)));
+        assert_eq!(pool.ask(|context| policy.allocate(context, &metadata)).0, Some(DeviceId(0)));
     }
 
     #[test]
-    fn in_a_quiet_second_what_waited_for_tokens_moves() {
+    fn quiet_second_moves_waiting_extents() {
         let (mut pool, mut policy) = pool();
         pool.now = Nanos(0);
         (0..8).for_each(|_| assert_eq!(access(&mut pool, &mut policy, 0, Op::Write, 4), [], "no token yet"));
@@ -333,7 +335,7 @@ mod tests {
     proptest! {
         /// Compares with a naive twin: a map of wide counters, and the rule as published.
         #[test]
-        fn moves_what_the_rule_says(
+        fn moves_match_published_rule(
             speeds in prop::collection::vec((1u64..2000, 1u64..2000), 2..5),
             delta in 0.0f64..3.0,
             steps in prop::collection::vec((0u64..6, any::<bool>()), 1..120),

@@ -8,7 +8,7 @@
 //!
 //! When not: whenever the data matters. Pool files cannot name it.
 
-use super::{Access, Action, DeviceView, Keeps, Moment, Placement, Watches, WriteTo};
+use super::{Access, Action, DeviceView, KeptPlaces, Placement, PolicyContext, Subscriptions, WriteTo};
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind, Rng, Seed};
 
 /// The number of extents remembered.
@@ -33,22 +33,22 @@ impl Placement for Chaos {
         "chaos"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
-        let free: Vec<_> = moment.devices.iter().filter(|d| d.free > 0).map(|d| d.id).collect();
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> Option<DeviceId> {
+        let free: Vec<_> = context.devices.iter().filter(|d| d.free > 0).map(|d| d.id).collect();
         let turn = Rng::new(Seed(access.key.index.0 ^ self.accesses as u64)).word() as usize;
         free.get(turn % free.len().max(1)).copied()
     }
 
-    fn keeps(&self) -> Keeps {
-        Keeps::All
+    fn kept_places(&self) -> KeptPlaces {
+        KeptPlaces::All
     }
 
-    fn watches(&self) -> Watches {
-        Watches { accesses: true, writes: true, runs: true, ..Watches::default() }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { accesses: true, writes: true, runs: true, ..Subscriptions::default() }
     }
 
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
-        self.take_along(moment, access);
+    fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {
+        self.piggyback_action(context, access);
         self.blocks = self.blocks.max(access.blocks.end());
         self.accesses += 1;
         if self.recent.contains(&access.key) {
@@ -61,12 +61,12 @@ impl Placement for Chaos {
         }
     }
 
-    fn write_to(&mut self, moment: &mut Moment<'_>, _: &Access) -> WriteTo {
-        let device = &moment.devices[moment.random.below(moment.devices.len() as u64) as usize];
-        match moment.random.below(8) {
+    fn write_to(&mut self, context: &mut PolicyContext<'_>, _: &Access) -> WriteTo {
+        let device = &context.devices[context.random.below(context.devices.len() as u64) as usize];
+        match context.random.below(8) {
             0..=1 if has_reserve(device) => WriteTo::Fine(device.id),
             4 => {
-                let other = &moment.devices[moment.random.below(moment.devices.len() as u64) as usize];
+                let other = &context.devices[context.random.below(context.devices.len() as u64) as usize];
                 let both = device.id != other.id && has_reserve(device) && has_reserve(other);
                 if both { WriteTo::FineDuplexed([device.id, other.id]) } else { WriteTo::InPlace }
             }
@@ -75,12 +75,12 @@ impl Placement for Chaos {
         }
     }
 
-    fn round_every(&self) -> Option<Nanos> {
+    fn round_interval(&self) -> Option<Nanos> {
         Some(Nanos::millis(1))
     }
 
-    fn round(&mut self, moment: &mut Moment<'_>) {
-        let Moment { devices, random, actions, .. } = moment;
+    fn round(&mut self, context: &mut PolicyContext<'_>) {
+        let PolicyContext { devices, random, actions, .. } = context;
         for _ in 0..random.below(ACTIONS + 1) {
             let Some(key) = random.pick(&self.recent) else { return };
             let device = &devices[random.below(devices.len() as u64) as usize];
@@ -103,8 +103,8 @@ impl Placement for Chaos {
 
 impl Chaos {
     /// Occasionally requests an action for blocks that are being read.
-    fn take_along(&self, moment: &mut Moment<'_>, access: &Access) {
-        let Moment { devices, random, actions, .. } = moment;
+    fn piggyback_action(&self, context: &mut PolicyContext<'_>, access: &Access) {
+        let PolicyContext { devices, random, actions, .. } = context;
         if access.op != Op::Read || random.below(4) != 0 {
             return;
         }

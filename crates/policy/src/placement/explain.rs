@@ -69,7 +69,11 @@ impl Reasons {
     /// Adds the idle read response of each device.
     pub(super) fn idle_reads(&mut self, devices: &[DeviceView], about: &Question<'_>) {
         for device in devices {
-            let idle = if device.idle == Nanos::MAX { "none".into() } else { device.idle.to_string() };
+            let idle = if device.idle_response == Nanos::MAX {
+                "none".into()
+            } else {
+                device.idle_response.to_string()
+            };
             self.figure(format_args!("answer of {} to an idle read", about.name(device.id)), idle);
         }
     }

@@ -6,7 +6,7 @@
 //! When not: under a load that saturates the fast device, all requests wait there while the others are idle
 //! (the situation that Wardrop balancing addresses).
 
-use super::{Access, Moment, Placement, Question, Reasons};
+use super::{Access, Placement, PolicyContext, Question, Reasons};
 use weir_model::DeviceId;
 
 /// The policy; it has no state.
@@ -18,14 +18,14 @@ impl Placement for Hierarchy {
         "hierarchy"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
-        moment.devices.iter().filter(|d| d.free > 0).min_by_key(|d| (d.idle, d.id)).map(|d| d.id)
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
+        context.devices.iter().filter(|d| d.free > 0).min_by_key(|d| (d.idle_response, d.id)).map(|d| d.id)
     }
 
-    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+    fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
-        reasons.idle_reads(moment.devices, about);
-        reasons.free_space(moment.devices, about);
+        reasons.idle_reads(context.devices, about);
+        reasons.free_space(context.devices, about);
         reasons
     }
 }

@@ -33,11 +33,11 @@ mod explain;
 
 use super::allocation::{fastest, is_metadata};
 use super::{
-    Access, Action, DeviceView, Keeps, Key, Moment, Placement, Question, ReadFrom, Reasons, Settings, Stripe,
-    Watches, WriteTo,
+    Access, Action, DeviceView, KeptPlaces, Key, Placement, PolicyContext, Question, ReadFrom, Reasons,
+    Settings, Stripe, Subscriptions, WriteTo,
 };
 use crate::BlockTable;
-use crate::block_table::{BlockOf, Flags, inverse_bitmap};
+use crate::block_table::{BlockAddress, Flags, inverse_bitmap};
 use areas::{Areas, Extent};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -72,11 +72,11 @@ pub(super) const KEYS: &[Key] =
     &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, COPIES, METADATA, READS];
 
 /// The interval of rounds: actions are requested in small portions.
-const TICK: Nanos = Nanos::millis(100);
+const ROUND: Nanos = Nanos::millis(100);
 /// The maximum number of actions per round while devices are busy.
-const BUSY: usize = 8;
+const BUSY_ACTIONS_MAX: usize = 8;
 /// The number of extents examined per round for copies left by an earlier policy.
-const LOOKS: usize = 128;
+const EXTENTS_PER_ROUND: usize = 128;
 
 /// Blocks of an extent to be remapped, starting with the next one to request.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ pub struct Hystor {
     low: f64,
     buffer_up_to: u64,
     /// Whether dirty blocks are kept on two fast devices.
-    twice: bool,
+    duplexed: bool,
     metadata: usize,
     read_from: ReadFrom,
     table: BlockTable,
@@ -105,13 +105,13 @@ pub struct Hystor {
     /// The device of the second copies, if they are configured and there is one.
     second: Option<DeviceId>,
     /// Whether the second device was searched for.
-    looked: bool,
+    second_searched: bool,
     areas: Areas,
     updates: VecDeque<Update>,
     next_period: Nanos,
     scrubbing: bool,
     /// The position of the search for copies left by an earlier policy, while it lasts.
-    looking: Option<ExtentKey>,
+    adoption_cursor: Option<ExtentKey>,
 }
 
 /// Returns the policy with two copies of dirty blocks.
@@ -130,33 +130,33 @@ struct Quota {
 impl Hystor {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
-            period: settings.time(&PERIOD).max(TICK),
+            period: settings.time(&PERIOD).max(ROUND),
             update: settings.get(&UPDATE),
             space: settings.get(&SPACE),
             write_back: settings.get(&WRITE_BACK),
             high: settings.get(&HIGH),
             low: settings.get(&LOW).min(settings.get(&HIGH)),
             buffer_up_to: settings.get(&BUFFER) as u64,
-            twice: settings.get(&COPIES) > 1.0,
+            duplexed: settings.get(&COPIES) > 1.0,
             metadata: settings.choice(&METADATA),
             read_from: if settings.choice(&READS) == SOONEST { ReadFrom::Soonest } else { ReadFrom::Slots },
             table: BlockTable::default(),
             stripe: Stripe::default(),
             fast: None,
             second: None,
-            looked: false,
+            second_searched: false,
             areas: Areas::default(),
             updates: VecDeque::new(),
             next_period: Nanos(0),
             scrubbing: false,
-            looking: Some(ExtentKey::default()),
+            adoption_cursor: Some(ExtentKey::default()),
         }
     }
 
     /// Returns the fast device: the one with the shortest idle read, if there is another. It stays the same
     /// while it is usable.
     fn fast<'a>(&mut self, devices: &'a [DeviceView]) -> Option<&'a DeviceView> {
-        let usable = |id: &DeviceId| devices.get(id.index()).is_some_and(|d| d.usable);
+        let usable = |id: &DeviceId| devices.get(id.index()).is_some_and(|d| d.is_usable);
         self.fast = self.fast.filter(usable).or_else(|| fastest(devices).filter(|_| devices.len() > 1));
         devices.get(self.fast?.index())
     }
@@ -175,10 +175,10 @@ impl Hystor {
     }
 
     /// Marks blocks of an extent as resident.
-    fn remap(&mut self, moment: &Moment<'_>, key: ExtentKey, range: BlockRange) {
-        let first = first_block(key, moment.extent.blocks());
+    fn remap(&mut self, context: &PolicyContext<'_>, key: ExtentKey, range: BlockRange) {
+        let first = first_block(key, context.extent.blocks());
         for block in range.first..range.end() {
-            let at = BlockOf { volume: key.volume, block: first + u64::from(block) };
+            let at = BlockAddress { volume: key.volume, block: first + u64::from(block) };
             self.table.set(at, Flags::RESIDENT, true);
         }
     }
@@ -187,7 +187,7 @@ impl Hystor {
     fn unmap(&mut self, key: ExtentKey, blocks: u16) {
         let first = first_block(key, blocks);
         for block in first..first + u64::from(blocks) {
-            let at = BlockOf { volume: key.volume, block };
+            let at = BlockAddress { volume: key.volume, block };
             if self.table.has(at, Flags::RESIDENT) {
                 self.table.set(at, Flags::RESIDENT, false);
             }
@@ -196,8 +196,8 @@ impl Hystor {
 
     /// Selects the costly blocks: resident ones go to the top of the list, the others are planned to be
     /// copied, until enough change.
-    fn plan(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota) {
-        let blocks = moment.extent.blocks();
+    fn plan(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota) {
+        let blocks = context.extent.blocks();
         let mut changes = (self.update * quota.remap as f64) as u64;
         self.updates.clear();
         let Self { table, areas, updates, .. } = self;
@@ -221,7 +221,7 @@ impl Hystor {
                 let key = ExtentKey { volume: found.start.volume, index: ExtentIndex(first + nth as u64) };
                 areas.touch(key);
                 let resident = |at: &u16| found.has(*at, Flags::RESIDENT);
-                let is_there = || moment.map.places(key).place(fine(fast)).is_some_and(|p| p.of_extent > 0);
+                let is_there = || context.map.places(key).place(fine(fast)).is_some_and(|p| p.of_extent > 0);
                 let there = extents[nth].iter().any(resident) && is_there();
                 let is_new = |at: &u16| !(there && resident(at));
                 let new = extents[nth].drain(..).filter(is_new).take(changes as usize);
@@ -241,21 +241,21 @@ impl Hystor {
 
     /// Requests the planned copies, a run of an extent at a time, in exchange for extents at the bottom of
     /// the list.
-    fn copy_planned(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
+    fn copy_planned(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota, budget: usize) {
         for _ in 0..self.updates.len().min(budget) {
-            if moment.actions.len() >= budget {
+            if context.actions.len() >= budget {
                 return;
             }
             let Some(mut update) = self.updates.pop_front() else { return };
             let run = first_run(&update.blocks);
             if self.areas.resident_blocks() + u64::from(run.count) > quota.remap {
-                self.evict(moment, fast);
+                self.evict(context, fast);
             }
-            moment.actions.push(Action::Copy { key: update.key, blocks: run, to: fine(fast) });
-            self.remap(moment, update.key, run);
-            let seen = Extent::of(&moment.map.places(update.key), fine(fast));
-            let all = moment.extent.blocks();
-            self.areas.remapped(update.key, seen.with_clean(run.count, all));
+            context.actions.push(Action::Copy { key: update.key, blocks: run, to: fine(fast) });
+            self.remap(context, update.key, run);
+            let seen = Extent::of(&context.map.places(update.key), fine(fast));
+            let all = context.extent.blocks();
+            self.areas.add_resident(update.key, seen.with_clean(run.count, all));
             update.blocks.drain(..usize::from(run.count));
             if !update.blocks.is_empty() {
                 self.updates.push_back(update);
@@ -264,70 +264,70 @@ impl Hystor {
     }
 
     /// Evicts the extent at the bottom of the resident list: it is dropped if clean, else written back.
-    fn evict(&mut self, moment: &mut Moment<'_>, fast: DeviceId) {
+    fn evict(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId) {
         let Some(key) = self.areas.oldest_resident() else { return };
-        let places = moment.map.places(key);
+        let places = context.map.places(key);
         self.areas.forget(key);
-        self.unmap(key, moment.extent.blocks());
-        let blocks = whole_range(moment);
+        self.unmap(key, context.extent.blocks());
+        let blocks = whole_range(context);
         if places.place(fine(fast)).is_some_and(|p| p.dirty > 0) {
-            if let Some(to) = self.home(moment.devices, &places, fast) {
-                moment.actions.push(Action::Move { key, blocks, to });
+            if let Some(to) = self.home(context.devices, &places, fast) {
+                context.actions.push(Action::Move { key, blocks, to });
             }
         } else {
-            moment.actions.push(Action::Drop { key, blocks, from: fine(fast) });
-            self.drop_second(moment, key);
+            context.actions.push(Action::Drop { key, blocks, from: fine(fast) });
+            self.drop_second(context, key);
         }
     }
 
     /// Writes dirty blocks back between the watermarks, in the order of their addresses.
-    fn scrub(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
-        self.look_at_asked(moment, fast);
+    fn scrub(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota, budget: usize) {
+        self.refresh_requested(context, fast);
         let mark = |share: f64| (share * quota.write_back as f64) as u64;
         if self.areas.dirty() > mark(self.high) {
             self.scrubbing = true;
         }
-        while self.scrubbing && moment.actions.len() < budget {
-            if self.areas.dirty_not_asked() <= mark(self.low) {
+        while self.scrubbing && context.actions.len() < budget {
+            if self.areas.dirty_unrequested() <= mark(self.low) {
                 self.scrubbing = self.areas.dirty() > mark(self.low);
                 return;
             }
             let Some(key) = self.areas.next_dirty() else { return };
-            let places = moment.map.places(key);
-            self.areas.saw(key, Extent::of(&places, fine(fast)));
-            if let Some(to) = self.home(moment.devices, &places, fast) {
-                moment.actions.push(Action::Copy { key, blocks: whole_range(moment), to });
+            let places = context.map.places(key);
+            self.areas.update(key, Extent::of(&places, fine(fast)));
+            if let Some(to) = self.home(context.devices, &places, fast) {
+                context.actions.push(Action::Copy { key, blocks: whole_range(context), to });
             }
         }
     }
 
     /// Drops clean copies from the write-back area before it is full, the least recently used first.
-    fn make_room(&mut self, moment: &mut Moment<'_>, fast: DeviceId, quota: Quota, budget: usize) {
-        while self.areas.buffered_blocks() > quota.write_back / 8 * 7 && moment.actions.len() < budget {
+    fn make_room(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota, budget: usize) {
+        while self.areas.buffered_blocks() > quota.write_back / 8 * 7 && context.actions.len() < budget {
             let Some(key) = self.areas.oldest_clean() else { return };
-            let seen = Extent::of(&moment.map.places(key), fine(fast));
+            let seen = Extent::of(&context.map.places(key), fine(fast));
             if seen.dirty == 0 {
                 self.areas.forget(key);
-                moment.actions.push(Action::Drop { key, blocks: whole_range(moment), from: fine(fast) });
-                self.drop_second(moment, key);
+                context.actions.push(Action::Drop { key, blocks: whole_range(context), from: fine(fast) });
+                self.drop_second(context, key);
             } else {
-                self.areas.saw(key, seen);
+                self.areas.update(key, seen);
             }
         }
     }
 
     /// Searches for copies left by an earlier policy on the fast device; they count as buffered from then on.
-    fn adopt(&mut self, moment: &Moment<'_>, fast: DeviceId) {
-        for _ in 0..LOOKS {
-            let Some(at) = self.looking else { return };
-            let Some(key) = moment.map.next(at) else {
-                self.looking = None;
+    fn adopt(&mut self, context: &PolicyContext<'_>, fast: DeviceId) {
+        for _ in 0..EXTENTS_PER_ROUND {
+            let Some(at) = self.adoption_cursor else { return };
+            let Some(key) = context.map.next(at) else {
+                self.adoption_cursor = None;
                 return;
             };
-            self.looking = Some(ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key });
-            let seen = Extent::of(&moment.map.places(key), fine(fast));
-            if seen.blocks > 0 && !self.areas.knows(key) {
-                self.areas.buffered(key, seen);
+            self.adoption_cursor = Some(ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key });
+            let seen = Extent::of(&context.map.places(key), fine(fast));
+            if seen.blocks > 0 && !self.areas.contains(key) {
+                self.areas.add_buffered(key, seen);
             }
         }
     }
@@ -341,8 +341,8 @@ fn first_block(key: ExtentKey, blocks: u16) -> u64 {
     key.index.0 * u64::from(blocks)
 }
 
-fn whole_range(moment: &Moment<'_>) -> BlockRange {
-    BlockRange { first: 0, count: moment.extent.blocks() }
+fn whole_range(context: &PolicyContext<'_>) -> BlockRange {
+    BlockRange { first: 0, count: context.extent.blocks() }
 }
 
 /// Returns the run of consecutive blocks at the beginning of a sorted list.
@@ -358,128 +358,128 @@ impl Placement for Hystor {
     }
 
     /// Allocates homes on the other devices in turn; on the fast one when these are full.
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
-        let fast = self.fast(moment.devices).map(|d| d.id);
-        let second = self.second(moment.devices);
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
+        let fast = self.fast(context.devices).map(|d| d.id);
+        let second = self.second(context.devices);
         let is_home = |d: &DeviceView| Some(d.id) != fast && Some(d.id) != second && d.free > 0;
-        let home = self.stripe.next_of(moment.devices, is_home);
-        home.or_else(|| self.stripe.next_of(moment.devices, |d| d.free > 0))
+        let home = self.stripe.next_of(context.devices, is_home);
+        home.or_else(|| self.stripe.next_of(context.devices, |d| d.free > 0))
     }
 
-    fn keeps(&self) -> Keeps {
-        Keeps::All
+    fn kept_places(&self) -> KeptPlaces {
+        KeptPlaces::All
     }
 
-    fn watches(&self) -> Watches {
-        Watches { accesses: true, writes: true, runs: true, metadata: self.metadata == INFER }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { accesses: true, writes: true, runs: true, metadata: self.metadata == INFER }
     }
 
     fn read_from(&self) -> ReadFrom {
         self.read_from
     }
 
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+    fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {
         let (key, blocks) = (access.key, access.blocks);
         if !access.op.has_payload() {
-            if blocks.count == moment.extent.blocks() && self.areas.knows(key) {
+            if blocks.count == context.extent.blocks() && self.areas.contains(key) {
                 self.areas.forget(key);
                 self.unmap(key, blocks.count);
             }
             return;
         }
-        let first = first_block(key, moment.extent.blocks()) + u64::from(blocks.first);
+        let first = first_block(key, context.extent.blocks()) + u64::from(blocks.first);
         self.table.access(key.volume, first, blocks.count.into(), inverse_bitmap(access.run));
         self.areas.touch(key);
         if self.metadata == OFF || !is_metadata(access) {
             return;
         }
-        let Some(fast) = self.fast(moment.devices).filter(|d| d.has_room()) else { return };
+        let Some(fast) = self.fast(context.devices).filter(|d| d.has_space()) else { return };
         if access.places.place(fine(fast.id)).is_some_and(|p| p.blocks > 0) {
             return;
         }
         for block in first..first + u64::from(blocks.count) {
-            self.table.set(BlockOf { volume: key.volume, block }, Flags::METADATA, true);
+            self.table.set(BlockAddress { volume: key.volume, block }, Flags::METADATA, true);
         }
         if access.op == weir_model::Op::Read && access.places.device().is_some() {
-            moment.actions.push(Action::Copy { key, blocks, to: fine(fast.id) });
-            self.remap(moment, key, blocks);
+            context.actions.push(Action::Copy { key, blocks, to: fine(fast.id) });
+            self.remap(context, key, blocks);
             let seen = Extent::of(&access.places, fine(fast.id));
-            self.areas.remapped(key, seen.with_clean(blocks.count, moment.extent.blocks()));
+            self.areas.add_resident(key, seen.with_clean(blocks.count, context.extent.blocks()));
         }
     }
 
-    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
-        let (key, all) = (access.key, moment.extent.blocks());
-        let Some(fast) = self.fast(moment.devices) else { return WriteTo::InPlace };
-        let (buffered, elsewhere) = self.ways(moment.devices, fast.id, &access.places);
-        let (Some(buffered), true) = (buffered, fast.has_room()) else { return elsewhere };
+    fn write_to(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> WriteTo {
+        let (key, all) = (access.key, context.extent.blocks());
+        let Some(fast) = self.fast(context.devices) else { return WriteTo::InPlace };
+        let (buffered, elsewhere) = self.write_targets(context.devices, fast.id, &access.places);
+        let (Some(buffered), true) = (buffered, fast.has_space()) else { return elsewhere };
         let place = access.places.place(fine(fast.id));
         let (seen, there) = place.map_or((Extent::default(), 0), |p| (Extent::of_place(&p), p.blocks));
         let written = seen.with_dirty(access.blocks.count, access.blocks.count - there, all);
         let first = first_block(key, all);
         let resident = |b: u16| {
-            let at = BlockOf { volume: key.volume, block: first + u64::from(b) };
+            let at = BlockAddress { volume: key.volume, block: first + u64::from(b) };
             self.table.has(at, Flags::RESIDENT)
         };
         if self.metadata != OFF && is_metadata(access) {
-            self.remap(moment, key, access.blocks);
-            self.areas.remapped(key, written);
+            self.remap(context, key, access.blocks);
+            self.areas.add_resident(key, written);
             return buffered;
         }
         let in_remap_area = self.areas.is_resident(key);
         if in_remap_area && (access.blocks.first..access.blocks.end()).all(resident) {
-            self.areas.remapped(key, written);
+            self.areas.add_resident(key, written);
             return buffered;
         }
-        let quota = self.quota(moment.devices, fast, all).write_back;
+        let quota = self.quota(context.devices, fast, all).write_back;
         let more = u64::from(access.blocks.count - there);
         if access.bytes.0 > self.buffer_up_to || quota == 0 || self.areas.buffered_blocks() + more > quota {
             return elsewhere;
         }
         if in_remap_area {
-            self.areas.remapped(key, written);
+            self.areas.add_resident(key, written);
         } else {
-            self.areas.buffered(key, written);
+            self.areas.add_buffered(key, written);
         }
         buffered
     }
 
-    fn round_every(&self) -> Option<Nanos> {
-        Some(TICK)
+    fn round_interval(&self) -> Option<Nanos> {
+        Some(ROUND)
     }
 
-    fn round(&mut self, moment: &mut Moment<'_>) {
+    fn round(&mut self, context: &mut PolicyContext<'_>) {
         let before = self.fast;
-        let fast = self.fast(moment.devices);
-        self.second(moment.devices);
-        self.looked = true;
+        let fast = self.fast(context.devices);
+        self.second(context.devices);
+        self.second_searched = true;
         let Some(fast) = fast else { return };
-        let (id, quota) = (fast.id, self.quota(moment.devices, fast, moment.extent.blocks()));
+        let (id, quota) = (fast.id, self.quota(context.devices, fast, context.extent.blocks()));
         if before.is_some_and(|before| before != id) {
             // The blocks on the other device are unknown now; it may come back.
-            (self.areas, self.looking) = (Areas::default(), Some(ExtentKey::default()));
+            (self.areas, self.adoption_cursor) = (Areas::default(), Some(ExtentKey::default()));
             self.updates.clear();
         }
-        self.adopt(moment, id);
-        if moment.now >= self.next_period {
-            self.next_period = moment.now + self.period;
-            self.plan(moment, id, quota);
+        self.adopt(context, id);
+        if context.now >= self.next_period {
+            self.next_period = context.now + self.period;
+            self.plan(context, id, quota);
         }
-        let idle = moment.devices.iter().all(|d| d.in_flight == 0);
-        let budget = if idle { moment.actions_max } else { moment.actions_max.min(BUSY) };
-        self.make_room(moment, id, quota, budget);
-        self.scrub(moment, id, quota, budget);
-        if moment.device(id).is_some_and(DeviceView::has_room) {
-            self.copy_planned(moment, id, quota, budget);
+        let idle = context.devices.iter().all(|d| d.in_flight == 0);
+        let budget = if idle { context.actions_max } else { context.actions_max.min(BUSY_ACTIONS_MAX) };
+        self.make_room(context, id, quota, budget);
+        self.scrub(context, id, quota, budget);
+        if context.device(id).is_some_and(DeviceView::has_space) {
+            self.copy_planned(context, id, quota, budget);
         }
     }
 
     fn remark(&self) -> Option<&'static str> {
-        self.lacks_second().then_some(copies::LACKS)
+        self.lacks_second().then_some(copies::NO_SECOND_DEVICE)
     }
 
-    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
-        self.reasons(moment, about)
+    fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
+        self.reasons(context, about)
     }
 }
 

@@ -12,7 +12,7 @@
 //! When not: if most requests are for data, or if the volume has another file system.
 
 use super::allocation::{fastest, is_metadata, slowest};
-use super::{Access, Action, DeviceView, Keeps, Moment, Placement, Watches, WriteTo};
+use super::{Access, Action, DeviceView, KeptPlaces, Placement, PolicyContext, Subscriptions, WriteTo};
 use weir_model::{DeviceId, Op, PlaceId, PlaceKind};
 
 /// The policy; it has no state.
@@ -22,7 +22,7 @@ pub struct MetadataOnFast;
 /// Returns the fastest device, if there is another and it has space.
 fn fast(devices: &[DeviceView]) -> Option<DeviceId> {
     let fast = fastest(devices).filter(|_| devices.len() > 1)?;
-    devices.get(fast.index()).filter(|d| d.has_room()).map(|d| d.id)
+    devices.get(fast.index()).filter(|d| d.has_space()).map(|d| d.id)
 }
 
 impl Placement for MetadataOnFast {
@@ -30,32 +30,32 @@ impl Placement for MetadataOnFast {
         "metadata_on_fast"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
-        slowest(moment.devices)
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
+        slowest(context.devices)
     }
 
-    fn keeps(&self) -> Keeps {
-        Keeps::All
+    fn kept_places(&self) -> KeptPlaces {
+        KeptPlaces::All
     }
 
-    fn watches(&self) -> Watches {
-        Watches { accesses: true, writes: true, metadata: true, ..Watches::default() }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { accesses: true, writes: true, metadata: true, ..Subscriptions::default() }
     }
 
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+    fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {
         if access.op != Op::Read || !is_metadata(access) {
             return;
         }
-        let Some(fast) = fast(moment.devices) else { return };
+        let Some(fast) = fast(context.devices) else { return };
         let elsewhere = access.places.device().is_some_and(|device| device != fast);
         if elsewhere {
             let to = PlaceId { device: fast, kind: PlaceKind::Fine };
-            moment.actions.push(Action::Move { key: access.key, blocks: access.blocks, to });
+            context.actions.push(Action::Move { key: access.key, blocks: access.blocks, to });
         }
     }
 
-    fn write_to(&mut self, moment: &mut Moment<'_>, access: &Access) -> WriteTo {
-        match fast(moment.devices) {
+    fn write_to(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> WriteTo {
+        match fast(context.devices) {
             Some(fast) if is_metadata(access) => WriteTo::Fine(fast),
             _ => WriteTo::InPlace,
         }

@@ -18,8 +18,8 @@
 
 use super::tokens::Tokens;
 use super::{
-    Access, Action, DeviceView, Hierarchy, Keeps, Key, Moment, Placement, Places, Question, Reasons,
-    Settings, Watches,
+    Access, Action, DeviceView, Hierarchy, KeptPlaces, Key, Placement, Places, PolicyContext, Question,
+    Reasons, Settings, Subscriptions,
 };
 use crate::Lru;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind};
@@ -37,11 +37,11 @@ const EXTENTS: Key =
 pub(super) const KEYS: &[Key] = &[MINIMUM, READS_PER_WRITE, SHARE, TOKENS, EXTENTS];
 
 /// The number of extents examined per round.
-const LOOKS: usize = 4096;
+const EXTENTS_PER_ROUND: usize = 4096;
 
 /// The recent accesses of an extent, and the device of its second copy.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heat {
+struct AccessCounts {
     reads: u16,
     writes: u16,
     second: Option<DeviceId>,
@@ -54,7 +54,7 @@ pub struct Mirror {
     reads_per_write: f64,
     share: f64,
     tokens: Tokens,
-    heat: Lru<ExtentKey, Heat>,
+    heat: Lru<ExtentKey, AccessCounts>,
     /// The number of second copies on each device.
     copies: Vec<u32>,
 }
@@ -71,12 +71,12 @@ impl Mirror {
         }
     }
 
-    fn is_read(&self, heat: Heat) -> bool {
+    fn is_read(&self, heat: AccessCounts) -> bool {
         heat.reads >= self.minimum && f64::from(heat.reads) >= self.reads_per_write * f64::from(heat.writes)
     }
 
     /// Whether the device's share for second copies has space for one more.
-    fn has_part(&self, device: &DeviceView) -> bool {
+    fn has_share_left(&self, device: &DeviceView) -> bool {
         let most = (self.share * f64::from(device.extents)) as u32;
         self.copies.get(device.id.index()).is_some_and(|copies| *copies < most)
     }
@@ -84,42 +84,42 @@ impl Mirror {
     /// Returns the device for a second copy: the one that answers reads soonest among those the extent is not
     /// on.
     fn second(&self, devices: &[DeviceView], places: &Places) -> Option<DeviceId> {
-        let free = devices.iter().filter(|d| !places.is_on(d.id) && d.has_room() && self.has_part(d));
+        let free = devices.iter().filter(|d| !places.is_on(d.id) && d.has_space() && self.has_share_left(d));
         free.min_by_key(|d| (d.read_response(), d.id)).map(|d| d.id)
     }
 
     /// Removes the second copy of an extent, as far as it is one.
-    fn drop_second(&mut self, moment: &mut Moment<'_>, key: ExtentKey, device: DeviceId) {
+    fn drop_second(&mut self, context: &mut PolicyContext<'_>, key: ExtentKey, device: DeviceId) {
         if let Some(copies) = self.copies.get_mut(device.index()) {
             *copies -= 1;
         }
         if let Some(heat) = self.heat.get_mut(&key) {
             heat.second = None;
         }
-        let (places, blocks) = (moment.map.places(key), all(moment));
+        let (places, blocks) = (context.map.places(key), all(context));
         // Blocks written there since are valid nowhere else.
-        let dirty = places.place(whole(device)).is_some_and(|p| p.alone > 0);
-        moment.actions.push(match places.whole(|other| other != device) {
+        let dirty = places.place(whole(device)).is_some_and(|p| p.sole > 0);
+        context.actions.push(match places.whole(|other| other != device) {
             Some(first) if dirty => Action::Move { key, blocks, to: first.id },
             _ => Action::Drop { key, blocks, from: whole(device) },
         });
     }
 
     /// Makes or refreshes the second copy of a much-read extent. Returns whether it did.
-    fn copy(&mut self, moment: &mut Moment<'_>, key: ExtentKey, heat: Heat) -> bool {
-        let places = moment.map.places(key);
+    fn copy(&mut self, context: &mut PolicyContext<'_>, key: ExtentKey, heat: AccessCounts) -> bool {
+        let places = context.map.places(key);
         let held = places.as_slice().iter().map(|p| p.of_extent).max().unwrap_or(0);
         let to = match heat.second {
             Some(device) => {
                 let copy = places.place(whole(device));
                 // It is complete already, or the only copy.
                 let lacks = copy.is_none_or(|p| p.of_extent < held);
-                Some(device).filter(|_| lacks && moment.device(device).is_some_and(|d| d.usable))
+                Some(device).filter(|_| lacks && context.device(device).is_some_and(|d| d.is_usable))
             }
-            None => self.second(moment.devices, &places),
+            None => self.second(context.devices, &places),
         };
         let Some(device) = to.filter(|_| held > 0) else { return false };
-        moment.actions.push(Action::Copy { key, blocks: all(moment), to: whole(device) });
+        context.actions.push(Action::Copy { key, blocks: all(context), to: whole(device) });
         self.tokens.spend();
         if heat.second.is_none() {
             if let Some(copies) = self.copies.get_mut(device.index()) {
@@ -133,11 +133,11 @@ impl Mirror {
     }
 
     /// Counts an access, and removes the second copy of an extent that is forgotten for it.
-    fn count(&mut self, moment: &mut Moment<'_>, key: ExtentKey, write: bool) {
+    fn count(&mut self, context: &mut PolicyContext<'_>, key: ExtentKey, write: bool) {
         if self.heat.touch(key).is_none() {
-            let gone = self.heat.insert(key, Heat::default());
-            if let Some((gone, Heat { second: Some(device), .. })) = gone {
-                self.drop_second(moment, gone, device);
+            let gone = self.heat.insert(key, AccessCounts::default());
+            if let Some((gone, AccessCounts { second: Some(device), .. })) = gone {
+                self.drop_second(context, gone, device);
             }
         }
         if let Some(heat) = self.heat.get_mut(&key) {
@@ -151,8 +151,8 @@ fn whole(device: DeviceId) -> PlaceId {
     PlaceId { device, kind: PlaceKind::Whole }
 }
 
-fn all(moment: &Moment<'_>) -> BlockRange {
-    BlockRange { first: 0, count: moment.extent.blocks() }
+fn all(context: &PolicyContext<'_>) -> BlockRange {
+    BlockRange { first: 0, count: context.extent.blocks() }
 }
 
 impl Placement for Mirror {
@@ -160,34 +160,35 @@ impl Placement for Mirror {
         "mirror"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, access: &Access) -> Option<DeviceId> {
-        Hierarchy.allocate(moment, access)
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> Option<DeviceId> {
+        Hierarchy.allocate(context, access)
     }
 
-    fn keeps(&self) -> Keeps {
-        Keeps::All
+    fn kept_places(&self) -> KeptPlaces {
+        KeptPlaces::All
     }
 
-    fn watches(&self) -> Watches {
-        Watches { accesses: true, ..Watches::default() }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { accesses: true, ..Subscriptions::default() }
     }
 
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
-        self.copies.resize(moment.devices.len(), 0);
+    fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {
+        self.copies.resize(context.devices.len(), 0);
         match access.op {
-            Op::Read => self.count(moment, access.key, false),
-            Op::Write => self.count(moment, access.key, true),
+            Op::Read => self.count(context, access.key, false),
+            Op::Write => self.count(context, access.key, true),
             _ => {}
         }
     }
 
-    fn round_every(&self) -> Option<Nanos> {
+    fn round_interval(&self) -> Option<Nanos> {
         Some(Nanos::secs(1))
     }
 
-    fn round(&mut self, moment: &mut Moment<'_>) {
-        self.copies.resize(moment.devices.len(), 0);
-        let mut latest: Vec<_> = self.heat.iter().take(LOOKS).map(|(key, heat)| (key, *heat)).collect();
+    fn round(&mut self, context: &mut PolicyContext<'_>) {
+        self.copies.resize(context.devices.len(), 0);
+        let mut latest: Vec<_> =
+            self.heat.iter().take(EXTENTS_PER_ROUND).map(|(key, heat)| (key, *heat)).collect();
         latest.sort_by_key(|(_, heat)| std::cmp::Reverse(heat.reads));
         let mut coldest =
             latest.iter().rev().filter(|(_, h)| h.second.is_some()).copied().collect::<Vec<_>>();
@@ -196,15 +197,15 @@ impl Placement for Mirror {
             if !self.is_read(heat) {
                 continue;
             }
-            if !self.tokens.any(moment.now) || moment.actions.len() + 1 >= moment.actions_max {
+            if !self.tokens.is_available(context.now) || context.actions.len() + 1 >= context.actions_max {
                 break;
             }
-            let room = moment.devices.iter().any(|d| self.has_part(d));
-            if !self.copy(moment, key, heat) && heat.second.is_none() && !room {
+            let room = context.devices.iter().any(|d| self.has_share_left(d));
+            if !self.copy(context, key, heat) && heat.second.is_none() && !room {
                 // The share is full: the least-read copy is evicted, and next time there is space.
                 let least = coldest.pop().filter(|(_, least)| least.reads < heat.reads / 2);
-                let Some((least, Heat { second: Some(device), .. })) = least else { break };
-                self.drop_second(moment, least, device);
+                let Some((least, AccessCounts { second: Some(device), .. })) = least else { break };
+                self.drop_second(context, least, device);
             }
         }
         for (key, _) in latest {
@@ -215,13 +216,13 @@ impl Placement for Mirror {
         }
     }
 
-    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+    fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
         let heat = self.heat.get(&about.key).copied().unwrap_or_default();
         reasons.figure("reads of late", heat.reads);
         reasons.figure("writes of late", heat.writes);
         reasons.figure("second copy on", heat.second.map_or("no device", |device| about.name(device)));
-        for device in moment.devices {
+        for device in context.devices {
             let copies = self.copies.get(device.id.index()).copied().unwrap_or(0);
             let most = (self.share * f64::from(device.extents)) as u32;
             let name = about.name(device.id);
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_much_gets_a_second_copy_on_the_next_fastest_device() {
+    fn hot_extent_gets_second_copy() {
         let (mut pool, mut policy) = (pool(), Mirror::new(&Settings::default()));
         (0..8).for_each(|_| pool.read(&mut policy, 1, 0, Bytes::kib(4)));
         (0..7).for_each(|_| pool.read(&mut policy, 2, 0, Bytes::kib(4)));
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hotter_extent_takes_the_place_of_the_copy_read_least() {
+    fn hotter_extent_replaces_coldest_copy() {
         let mut settings = Settings::default();
         // One copy on each device.
         assert!(settings.set(&SHARE, 0.025));
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_forgotten_is_dropped() {
+    fn forgotten_copy_is_dropped() {
         let mut settings = Settings::default();
         assert!(settings.set(&EXTENTS, 16.0));
         let (mut pool, mut policy) = (pool(), Mirror::new(&settings));
@@ -329,7 +330,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         /// Second copies stay within their share, and the counts match the map.
         #[test]
-        fn copies_keep_to_their_share(steps in prop::collection::vec((0u64..16, 0u16..20, 0u16..3), 1..60)) {
+        fn copies_stay_within_share(steps in prop::collection::vec((0u64..16, 0u16..20, 0u16..3), 1..60)) {
             let mut settings = Settings::default();
             prop_assert!(settings.set(&SHARE, 0.075));
             let (mut pool, mut policy) = (pool(), Mirror::new(&settings));

@@ -5,7 +5,7 @@
 //!
 //! When not: whenever more than one device should be busy.
 
-use super::{Access, Moment, Placement};
+use super::{Access, Placement, PolicyContext};
 use weir_model::DeviceId;
 
 /// The policy; it has no state.
@@ -17,7 +17,7 @@ impl Placement for Sequential {
         "sequential"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
-        moment.devices.iter().find(|d| d.free > 0).map(|d| d.id)
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
+        context.devices.iter().find(|d| d.free > 0).map(|d| d.id)
     }
 }

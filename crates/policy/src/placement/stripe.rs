@@ -5,7 +5,7 @@
 //!
 //! When not: with devices of different speed, large requests wait for the slowest.
 
-use super::{Access, DeviceView, Moment, Placement};
+use super::{Access, DeviceView, Placement, PolicyContext};
 use weir_model::DeviceId;
 
 /// The state of the policy.
@@ -20,8 +20,8 @@ impl Placement for Stripe {
         "stripe"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
-        self.next_of(moment.devices, |device| device.free > 0)
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
+        self.next_of(context.devices, |device| device.free > 0)
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Pool {
     pub(super) now: Nanos,
     pub(super) devices: Vec<DeviceView>,
     /// The number of questions so far.
-    asked: u64,
+    questions: u64,
     pub(super) random: Rng,
     pub(super) map: Map,
 }
@@ -32,7 +32,7 @@ impl Map {
                 id: *id,
                 blocks: (valid & blocks).count_ones() as u16,
                 of_extent: valid.count_ones() as u16,
-                alone: (valid & !others).count_ones() as u16,
+                sole: (valid & !others).count_ones() as u16,
                 dirty: (valid & !wholes).count_ones() as u16,
             }
         };
@@ -49,7 +49,7 @@ impl Map {
     }
 }
 
-impl Whereabouts for Map {
+impl PlaceLookup for Map {
     fn places(&self, key: ExtentKey) -> Places {
         self.view(key, u32::MAX)
     }
@@ -77,30 +77,30 @@ pub(super) fn fine(device: u8) -> PlaceId {
 
 /// Returns a device with this many extents; its idle response is in microseconds.
 pub(super) fn device(id: u8, extents: u32, idle_us: u64) -> DeviceView {
-    DeviceView { idle: Nanos::micros(idle_us), ..DeviceView::new(DeviceId(id), extents) }
+    DeviceView { idle_response: Nanos::micros(idle_us), ..DeviceView::new(DeviceId(id), extents) }
 }
 
 impl Pool {
     pub(super) fn new(devices: Vec<DeviceView>) -> Self {
-        Self { now: Nanos(0), devices, asked: 0, random: Rng::new(Seed(1)), map: Map::default() }
+        Self { now: Nanos(0), devices, questions: 0, random: Rng::new(Seed(1)), map: Map::default() }
     }
 
     /// Asks a question. Also returns the actions requested.
-    pub(super) fn ask<T>(&mut self, question: impl FnOnce(&mut Moment<'_>) -> T) -> (T, Vec<Action>) {
+    pub(super) fn ask<T>(&mut self, question: impl FnOnce(&mut PolicyContext<'_>) -> T) -> (T, Vec<Action>) {
         let mut actions = Vec::new();
         // The devices may have been changed since.
-        self.asked += 1;
-        let mut moment = Moment {
+        self.questions += 1;
+        let mut context = PolicyContext {
             now: self.now,
             devices: &self.devices,
-            measured: self.asked,
+            measured: self.questions,
             extent: ExtentSize::DEFAULT,
             map: &self.map,
             random: &mut self.random,
             actions: &mut actions,
             actions_max: 64,
         };
-        let answer = question(&mut moment);
+        let answer = question(&mut context);
         (answer, actions)
     }
 
@@ -156,7 +156,7 @@ impl Pool {
         bytes: Bytes,
     ) -> WriteTo {
         let access = self.access_at(index, first, Op::Write, bytes);
-        let (to, actions) = self.ask(|moment| policy.write(moment, &access));
+        let (to, actions) = self.ask(|context| policy.write(context, &access));
         let fine = match to {
             WriteTo::Fine(device) => Some(fine(device.0)),
             WriteTo::FineDuplexed([device, _]) => Some(fine(device.0)),
@@ -178,7 +178,7 @@ impl Pool {
             let place = fine.or(holding.map(|(id, _)| *id));
             let place = place.or_else(|| self.map.places(key(index)).whole(|_| true).map(|p| p.id));
             let place = place.or_else(|| {
-                let device = self.ask(|moment| policy.allocate(moment, &access)).0?;
+                let device = self.ask(|context| policy.allocate(context, &access)).0?;
                 Some(PlaceId { device, kind: PlaceKind::Whole })
             });
             let places = self.map.0.entry(key(index)).or_default();
@@ -198,14 +198,14 @@ impl Pool {
     /// Reads blocks as the engine does.
     pub(super) fn read(&mut self, policy: &mut dyn Placement, index: u64, first: u16, bytes: Bytes) {
         let access = self.access_at(index, first, Op::Read, bytes);
-        let (_, actions) = self.ask(|moment| policy.accessed(moment, &access));
+        let (_, actions) = self.ask(|context| policy.accessed(context, &access));
         self.act(&actions);
     }
 
     /// Makes the first write to an extent. Returns the allocated device, if there is space.
     pub(super) fn allocate(&mut self, policy: &mut dyn Placement, index: u64) -> Option<DeviceId> {
         let access = self.access(index, Op::Write, ExtentSize::DEFAULT.bytes());
-        let device = self.ask(|moment| policy.allocate(moment, &access)).0?;
+        let device = self.ask(|context| policy.allocate(context, &access)).0?;
         self.devices[device.index()].free -= 1;
         self.map.put(index, whole(device.0));
         Some(device)
@@ -213,6 +213,6 @@ impl Pool {
 
     /// Runs a round.
     pub(super) fn round(&mut self, policy: &mut dyn Placement) -> Vec<Action> {
-        self.ask(|moment| policy.round(moment)).1
+        self.ask(|context| policy.round(context)).1
     }
 }

@@ -13,7 +13,7 @@ fn fill(name: &str, devices: Vec<DeviceView>) -> Vec<u8> {
 }
 
 #[test]
-fn each_fills_the_pool_in_its_own_order() {
+fn allocation_order_is_as_documented() {
     let devices = vec![device(0, 2, 8000), device(1, 1, 20), device(2, 3, 90)];
     assert_eq!(fill("sequential", devices.clone()), [0, 0, 1, 2, 2, 2]);
     assert_eq!(fill("stripe", devices.clone()), [0, 1, 2, 0, 2, 2]);
@@ -21,8 +21,8 @@ fn each_fills_the_pool_in_its_own_order() {
 }
 
 #[test]
-fn every_policy_fills_the_pool_and_then_gives_nothing() {
-    for Known { name, .. } in ALL {
+fn full_pool_allocates_nothing() {
+    for PolicyInfo { name, .. } in ALL {
         assert_eq!(fill(name, vec![device(0, 0, 1)]), [0u8; 0], "{name}");
         assert_eq!(fill(name, vec![]), [0u8; 0], "{name}");
         let devices = vec![device(0, 20, 8000), device(1, 10, 20), device(2, 30, 90)];
@@ -31,28 +31,28 @@ fn every_policy_fills_the_pool_and_then_gives_nothing() {
 }
 
 #[test]
-fn keys_have_defaults_in_their_range_and_names_of_their_own() {
-    for Known { name, keys, .. } in ALL {
+fn key_defaults_are_in_range() {
+    for PolicyInfo { name, keys, .. } in ALL {
         for (i, key) in keys.iter().enumerate() {
             assert!(key.allows(key.default), "{name}.{}", key.name);
             assert!(keys[..i].iter().all(|other| other.name != key.name), "{name}.{} twice", key.name);
-            assert!(!key.what.is_empty(), "{name}.{}", key.name);
+            assert!(!key.description.is_empty(), "{name}.{}", key.name);
         }
     }
 }
 
 #[test]
-fn chaos_is_not_for_users_and_repeats_itself() {
+fn chaos_is_hidden_and_deterministic() {
     assert!(by_name("chaos").is_none());
     let run = |seed| {
-        let mut policy = for_tests("chaos").expect("for tests").make();
+        let mut policy = for_tests("chaos").expect("for tests").create();
         let mut pool = Pool::new(vec![device(0, 9, 10), device(1, 9, 10)]);
         pool.random = weir_model::Rng::new(weir_model::Seed(seed));
         let mut actions = Vec::new();
         for i in 0..50 {
             let access = pool.access(i, Op::Write, Bytes::kib(128));
-            pool.ask(|moment| policy.accessed(moment, &access));
-            pool.ask(|moment| policy.write_to(moment, &access));
+            pool.ask(|context| policy.accessed(context, &access));
+            pool.ask(|context| policy.write_to(context, &access));
             actions.extend(pool.round(&mut *policy));
         }
         actions
@@ -65,14 +65,14 @@ fn chaos_is_not_for_users_and_repeats_itself() {
 }
 
 #[test]
-fn every_policy_explains_any_block_at_any_time() {
+fn every_policy_explains_any_block() {
     let names = ["a".to_owned(), "b".to_owned()];
-    for Known { name, .. } in ALL {
+    for PolicyInfo { name, .. } in ALL {
         let mut policy = by_name(name).expect("a policy of that name");
         let mut pool = Pool::new(vec![device(0, 20, 8000), device(1, 10, 20)]);
         let explain = |pool: &mut Pool, policy: &dyn Placement, index| {
             let (key, places) = (testing::key(index), pool.map.places(testing::key(index)));
-            pool.ask(|moment| policy.explain(moment, &Question { key, block: 3, places, names: &names }))
+            pool.ask(|context| policy.explain(context, &Question { key, block: 3, places, names: &names }))
         };
         explain(&mut pool, &*policy, 0);
         for i in 0..6 {

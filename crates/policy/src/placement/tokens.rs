@@ -6,27 +6,27 @@ use weir_model::Nanos;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tokens {
     per_second: f64,
-    have: f64,
+    available: f64,
     since: Nanos,
 }
 
 impl Tokens {
     /// Creates an empty bucket with this rate.
     pub(super) const fn new(per_second: f64) -> Self {
-        Self { per_second, have: 0.0, since: Nanos(0) }
+        Self { per_second, available: 0.0, since: Nanos(0) }
     }
 
     /// Whether a token is available.
-    pub(super) fn any(&mut self, now: Nanos) -> bool {
+    pub(super) fn is_available(&mut self, now: Nanos) -> bool {
         let made = now.since(self.since).as_secs_f64() * self.per_second;
-        self.have = (self.have + made).min(self.per_second.max(1.0));
+        self.available = (self.available + made).min(self.per_second.max(1.0));
         self.since = now;
-        self.have >= 1.0
+        self.available >= 1.0
     }
 
     /// Takes a token.
     pub(super) fn spend(&mut self) {
-        self.have -= 1.0;
+        self.available -= 1.0;
     }
 }
 
@@ -35,11 +35,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_made_at_their_rate_and_do_not_pile_up() {
+    fn tokens_accrue_at_rate_up_to_limit() {
         let mut tokens = Tokens::new(4.0);
         let mut take = |ms| {
             let mut taken = 0;
-            while tokens.any(Nanos::millis(ms)) {
+            while tokens.is_available(Nanos::millis(ms)) {
                 tokens.spend();
                 taken += 1;
             }

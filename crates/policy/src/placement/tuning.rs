@@ -9,16 +9,16 @@ pub enum ValueKind {
     /// A number: `2`, `0.5`.
     Number {
         /// The minimum.
-        least: f64,
+        min: f64,
         /// The maximum.
-        most: f64,
+        max: f64,
     },
     /// A whole number: `2`.
     Count {
         /// The minimum.
-        least: u32,
+        min: u32,
         /// The maximum.
-        most: u32,
+        max: u32,
     },
     /// A share, internally from 0 to 1: `"10%"`.
     Share,
@@ -42,44 +42,63 @@ pub struct Key {
     /// The default value.
     pub default: f64,
     /// A description in one line.
-    pub what: &'static str,
+    pub description: &'static str,
 }
 
 impl Key {
     /// Defines a number.
-    pub const fn number(name: &'static str, default: f64, range: (f64, f64), what: &'static str) -> Self {
-        Self { name, kind: ValueKind::Number { least: range.0, most: range.1 }, default, what }
+    pub const fn number(
+        name: &'static str,
+        default: f64,
+        range: (f64, f64),
+        description: &'static str,
+    ) -> Self {
+        Self { name, kind: ValueKind::Number { min: range.0, max: range.1 }, default, description }
     }
     /// Defines a whole number.
-    pub const fn count(name: &'static str, default: u32, range: (u32, u32), what: &'static str) -> Self {
-        Self { name, kind: ValueKind::Count { least: range.0, most: range.1 }, default: default as f64, what }
+    pub const fn count(
+        name: &'static str,
+        default: u32,
+        range: (u32, u32),
+        description: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind: ValueKind::Count { min: range.0, max: range.1 },
+            default: default as f64,
+            description,
+        }
     }
     /// Defines a share; the default is in percent.
-    pub const fn percent(name: &'static str, default: f64, what: &'static str) -> Self {
-        Self { name, kind: ValueKind::Share, default: default / 100.0, what }
+    pub const fn percent(name: &'static str, default: f64, description: &'static str) -> Self {
+        Self { name, kind: ValueKind::Share, default: default / 100.0, description }
     }
     /// Defines a time.
-    pub const fn time(name: &'static str, default: Nanos, what: &'static str) -> Self {
-        Self { name, kind: ValueKind::Time, default: default.0 as f64 / 1e9, what }
+    pub const fn time(name: &'static str, default: Nanos, description: &'static str) -> Self {
+        Self { name, kind: ValueKind::Time, default: default.0 as f64 / 1e9, description }
     }
     /// Defines a size in bytes.
-    pub const fn size(name: &'static str, default: u64, what: &'static str) -> Self {
-        Self { name, kind: ValueKind::Size, default: default as f64, what }
+    pub const fn size(name: &'static str, default: u64, description: &'static str) -> Self {
+        Self { name, kind: ValueKind::Size, default: default as f64, description }
     }
     /// Defines a flag.
-    pub const fn flag(name: &'static str, default: bool, what: &'static str) -> Self {
-        Self { name, kind: ValueKind::Flag, default: if default { 1.0 } else { 0.0 }, what }
+    pub const fn flag(name: &'static str, default: bool, description: &'static str) -> Self {
+        Self { name, kind: ValueKind::Flag, default: if default { 1.0 } else { 0.0 }, description }
     }
     /// Defines a choice of words; the default is the first.
-    pub const fn choice(name: &'static str, words: &'static [&'static str], what: &'static str) -> Self {
-        Self { name, kind: ValueKind::Choice(words), default: 0.0, what }
+    pub const fn choice(
+        name: &'static str,
+        words: &'static [&'static str],
+        description: &'static str,
+    ) -> Self {
+        Self { name, kind: ValueKind::Choice(words), default: 0.0, description }
     }
 
     /// Whether a value is in the key's range.
     pub fn allows(&self, value: f64) -> bool {
         match self.kind {
-            ValueKind::Number { least, most } => (least..=most).contains(&value),
-            ValueKind::Count { least, most } => {
+            ValueKind::Number { min: least, max: most } => (least..=most).contains(&value),
+            ValueKind::Count { min: least, max: most } => {
                 value.fract() == 0.0 && (f64::from(least)..=f64::from(most)).contains(&value)
             }
             ValueKind::Share => (0.0..=1.0).contains(&value),
@@ -106,7 +125,7 @@ impl Settings {
     }
 
     /// Returns the given values.
-    pub fn given(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+    pub fn overrides(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.0.iter().copied()
     }
 
@@ -136,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_given_has_its_default() {
+    fn omitted_key_has_default() {
         const DELTA: Key = Key::number("delta", 1.0, (0.0, 10.0), "a number");
         const EVERY: Key = Key::time("every", Nanos::millis(1500), "a time");
         const HOW: Key = Key::choice("how", &["this", "that"], "a word");

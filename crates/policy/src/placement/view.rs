@@ -34,7 +34,7 @@ impl SizeClass {
     }
 
     /// Returns the maximum length of the class; `None` for the last one.
-    pub const fn most(self) -> Option<Bytes> {
+    pub const fn max_len(self) -> Option<Bytes> {
         if self.index() + 1 < Self::COUNT { Some(Bytes::kib(4 << (2 * self.0))) } else { None }
     }
 }
@@ -53,14 +53,14 @@ pub struct MeasuredCommand {
     /// The response time.
     pub response: Nanos,
     /// The service time: its share of the device's time, which it divided with the other commands.
-    pub took: Nanos,
+    pub service_time: Nanos,
 }
 
 impl MeasuredCommand {
     /// Creates the measurements of a command of this length.
     #[inline]
-    pub const fn new(write: bool, len: Bytes, depth: u32, response: Nanos, took: Nanos) -> Self {
-        Self { write, len, size: SizeClass::of(len), depth, response, took }
+    pub const fn new(write: bool, len: Bytes, depth: u32, response: Nanos, service_time: Nanos) -> Self {
+        Self { write, len, size: SizeClass::of(len), depth, response, service_time }
     }
 }
 
@@ -124,9 +124,9 @@ pub struct DeviceView {
     /// All its extents.
     pub extents: u32,
     /// Whether it is present and takes data. Copies to other devices are pointless.
-    pub usable: bool,
+    pub is_usable: bool,
     /// The response time of a 4 KiB read, measured when the device was idle; `Nanos::MAX` if it gave none.
-    pub idle: Nanos,
+    pub idle_response: Nanos,
     /// The first and the third quartile of the reads of which `idle` is the median; `None` if unknown.
     pub idle_quartiles: Option<[Nanos; 2]>,
     /// Commands in flight, of any origin.
@@ -164,8 +164,8 @@ impl DeviceView {
             free: extents,
             slots: 0,
             extents,
-            usable: true,
-            idle: Nanos::MAX,
+            is_usable: true,
+            idle_response: Nanos::MAX,
             idle_quartiles: None,
             in_flight: 0,
             response: none,
@@ -182,13 +182,15 @@ impl DeviceView {
     pub fn service(&self) -> Nanos {
         let len = Bytes(BLOCK);
         let each = |response: Nanos| Nanos((response.0 as f64 / self.reads.depth_of(len).max(1.0)) as u64);
-        self.reads.response_to(len).map_or(self.idle, |response| self.idle.max(each(response)))
+        self.reads
+            .response_to(len)
+            .map_or(self.idle_response, |response| self.idle_response.max(each(response)))
     }
 
     /// Returns the moving average of clients' read response time; the idle response before the first read.
     #[inline]
     pub fn read_response(&self) -> Nanos {
-        self.reads.response.get().unwrap_or(self.idle)
+        self.reads.response.get().unwrap_or(self.idle_response)
     }
 
     /// Returns the moving average of clients' write response time; that of reads before the first write.
@@ -200,19 +202,19 @@ impl DeviceView {
     /// Returns the moving average of clients' response time; the idle response before the first command.
     #[inline]
     pub fn mean_response(&self) -> Nanos {
-        self.response.get().unwrap_or(self.idle)
+        self.response.get().unwrap_or(self.idle_response)
     }
 
     /// Whether copies, not only new data, may take space on it.
     #[inline]
-    pub const fn has_room(&self) -> bool {
-        self.usable && self.free > self.extents / RESERVE
+    pub const fn has_space(&self) -> bool {
+        self.is_usable && self.free > self.extents / RESERVE
     }
 
     /// Whether copies of single blocks may take space on it.
     #[inline]
     pub const fn has_slots(&self) -> bool {
-        self.usable && (self.slots > 0 || self.has_room())
+        self.is_usable && (self.slots > 0 || self.has_space())
     }
 
     #[inline]
@@ -257,7 +259,7 @@ pub struct PlaceView {
     /// The number of the extent's blocks that it is valid for.
     pub of_extent: u16,
     /// Those of them that no other place is valid for: they would be lost with it.
-    pub alone: u16,
+    pub sole: u16,
     /// Those of them that no whole place is valid for: they still have to be written back.
     pub dirty: u16,
 }
@@ -277,7 +279,7 @@ impl Places {
         let nowhere = PlaceId { device: DeviceId(0), kind: PlaceKind::Whole };
         Self {
             count: 0,
-            places: [PlaceView { id: nowhere, blocks: 0, of_extent: 0, alone: 0, dirty: 0 }; Self::MAX],
+            places: [PlaceView { id: nowhere, blocks: 0, of_extent: 0, sole: 0, dirty: 0 }; Self::MAX],
         }
     };
 
@@ -347,7 +349,7 @@ impl PartialEq for Places {
 impl Eq for Places {}
 
 /// A look-up of the places of extents. Cost: one map look-up per call.
-pub trait Whereabouts {
+pub trait PlaceLookup {
     /// Returns the extent's places.
     fn places(&self, key: ExtentKey) -> Places;
 
@@ -356,7 +358,7 @@ pub trait Whereabouts {
 }
 
 /// The context of every call of a policy.
-pub struct Moment<'a> {
+pub struct PolicyContext<'a> {
     /// The time.
     pub now: Nanos,
     /// All devices of the pool, in order of id.
@@ -367,7 +369,7 @@ pub struct Moment<'a> {
     /// The pool's extent size.
     pub extent: ExtentSize,
     /// The places of extents.
-    pub map: &'a dyn Whereabouts,
+    pub map: &'a dyn PlaceLookup,
     /// The random numbers that the policy may use.
     pub random: &'a mut Rng,
     /// The actions requested; the policy appends to them. Requests have precedence.
@@ -376,7 +378,7 @@ pub struct Moment<'a> {
     pub actions_max: usize,
 }
 
-impl Moment<'_> {
+impl PolicyContext<'_> {
     /// Returns the device with this id, if it exists.
     #[inline]
     pub fn device(&self, id: DeviceId) -> Option<&DeviceView> {
@@ -394,7 +396,7 @@ mod tests {
         assert_eq!([1, 4, 8, 16, 64, 128, 256, 512, 1 << 20].map(class), [0, 0, 1, 1, 2, 3, 3, 4, 4]);
         assert_eq!(SizeClass::of(Bytes(4097)).index(), 1);
         for class in SizeClass::all() {
-            let Some(most) = class.most() else { continue };
+            let Some(most) = class.max_len() else { continue };
             assert_eq!(
                 (SizeClass::of(most), SizeClass::of(Bytes(most.0 + 1)).index()),
                 (class, class.index() + 1)
@@ -403,12 +405,12 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_is_where_most_of_it_is() {
+    fn device_has_most_blocks() {
         let place = |device, blocks| PlaceView {
             id: PlaceId { device: DeviceId(device), kind: PlaceKind::Whole },
             blocks,
             of_extent: 32,
-            alone: 0,
+            sole: 0,
             dirty: 0,
         };
         let mut places = Places::NONE;

@@ -19,7 +19,8 @@
 
 use super::explain::percent;
 use super::{
-    Access, Action, DeviceView, Key, Moment, Placement, Question, RESERVE, Reasons, Settings, Watches,
+    Access, Action, DeviceView, Key, Placement, PolicyContext, Question, RESERVE, Reasons, Settings,
+    Subscriptions,
 };
 use crate::Lru;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Nanos, Op, PlaceId, PlaceKind, Rng};
@@ -43,18 +44,18 @@ const COLD_LOOKS: usize = 256;
 
 /// The share of a device.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct DeviceShare {
     /// Its share of the last round's requests, and its target share.
-    has: f64,
+    actual: f64,
     target: f64,
     tokens: f64,
     /// The number of clients' commands completed at the last round.
     completed: u64,
 }
 
-impl Part {
-    fn is_to_get_less(&self) -> bool {
-        self.target < self.has
+impl DeviceShare {
+    fn is_above_target(&self) -> bool {
+        self.target < self.actual
     }
 }
 
@@ -66,8 +67,8 @@ pub struct Wardrop {
     beta: f64,
     floor: f64,
     step: f64,
-    every: Nanos,
-    parts: Vec<Part>,
+    interval: Nanos,
+    parts: Vec<DeviceShare>,
     hot: Lru<ExtentKey, ()>,
     /// The position of the search for cold extents.
     cold: ExtentKey,
@@ -81,7 +82,7 @@ impl Wardrop {
             beta: settings.get(&BETA),
             floor: settings.get(&FLOOR),
             step: settings.get(&STEP),
-            every: settings.time(&ROUND).max(Nanos::millis(1)),
+            interval: settings.time(&ROUND).max(Nanos::millis(1)),
             parts: Vec::new(),
             hot: Lru::new(settings.get(&HOT) as usize),
             cold: ExtentKey::default(),
@@ -89,7 +90,7 @@ impl Wardrop {
     }
 
     /// Initializes the shares of all devices. Before the first round they are proportional to speed.
-    fn known(&mut self, devices: &[DeviceView]) {
+    fn init_shares(&mut self, devices: &[DeviceView]) {
         if self.parts.len() == devices.len() {
             return;
         }
@@ -97,7 +98,7 @@ impl Wardrop {
         let all: f64 = devices.iter().map(speed).sum();
         let part = |d: &DeviceView| {
             let share = speed(d) / all;
-            Part { has: share, target: share, tokens: 0.0, completed: d.completed() }
+            DeviceShare { actual: share, target: share, tokens: 0.0, completed: d.completed() }
         };
         self.parts = devices.iter().map(part).collect();
         self.raise_to_floor(devices);
@@ -106,7 +107,7 @@ impl Wardrop {
     /// Raises shares below the floor, and normalises all to a sum of 1. Unusable devices have none.
     fn raise_to_floor(&mut self, devices: &[DeviceView]) {
         for (part, device) in self.parts.iter_mut().zip(devices) {
-            part.target = if device.usable { part.target.max(self.floor) } else { 0.0 };
+            part.target = if device.is_usable { part.target.max(self.floor) } else { 0.0 };
         }
         let all: f64 = self.parts.iter().map(|p| p.target).sum();
         if all > 0.0 {
@@ -115,35 +116,39 @@ impl Wardrop {
     }
 
     /// Computes the targets and tokens of a new round; without requests since the last one they stay.
-    fn aim(&mut self, devices: &[DeviceView]) {
-        let done = |p: &Part, d: &DeviceView| d.completed().saturating_sub(p.completed) as f64;
+    fn compute_targets(&mut self, devices: &[DeviceView]) {
+        let done = |p: &DeviceShare, d: &DeviceView| d.completed().saturating_sub(p.completed) as f64;
         let all: f64 = self.parts.iter().zip(devices).map(|(p, d)| done(p, d)).sum();
         if all == 0.0 {
             return;
         }
         for (part, device) in self.parts.iter_mut().zip(devices) {
-            part.has = done(part, device) / all;
+            part.actual = done(part, device) / all;
             part.completed = device.completed();
         }
         // In milliseconds, because alpha is per millisecond.
         let response = |d: &DeviceView| d.mean_response().as_secs_f64() * 1e3;
-        let mean: f64 = self.parts.iter().zip(devices).map(|(p, d)| p.has * response(d)).sum();
+        let mean: f64 = self.parts.iter().zip(devices).map(|(p, d)| p.actual * response(d)).sum();
         let alpha = if self.relative { self.alpha / mean.max(1e-9) } else { self.alpha };
         for (part, device) in self.parts.iter_mut().zip(devices) {
             // A device that happened to get less than its minimum share must still be able to get more.
-            let has = part.has.max(self.floor);
+            let has = part.actual.max(self.floor);
             let change = alpha * (mean - response(device)) * has;
             part.target = has + change.clamp(-self.step, self.step);
         }
         self.raise_to_floor(devices);
         for part in &mut self.parts {
-            part.tokens = ((part.target - part.has) * self.beta).round().max(0.0);
+            part.tokens = ((part.target - part.actual) * self.beta).round().max(0.0);
         }
     }
 
     /// Returns the device with space and the most tokens, at least one.
-    fn lightest(&self, devices: &[DeviceView], room: impl Fn(&DeviceView) -> bool) -> Option<DeviceId> {
-        let having = self.parts.iter().zip(devices).filter(|(p, d)| p.tokens >= 1.0 && room(d));
+    fn most_tokens(
+        &self,
+        devices: &[DeviceView],
+        has_space: impl Fn(&DeviceView) -> bool,
+    ) -> Option<DeviceId> {
+        let having = self.parts.iter().zip(devices).filter(|(p, d)| p.tokens >= 1.0 && has_space(d));
         having.max_by(|(a, _), (b, _)| a.tokens.total_cmp(&b.tokens)).map(|(_, d)| d.id)
     }
 
@@ -166,31 +171,32 @@ impl Wardrop {
     }
 
     /// Moves an extent from a device that should get less to the one that should get most.
-    fn move_hot(&mut self, moment: &mut Moment<'_>, key: ExtentKey, from: DeviceId) {
-        let less = self.parts.get(from.index()).is_some_and(Part::is_to_get_less);
-        if !less || moment.actions.len() >= moment.actions_max {
+    fn move_hot(&mut self, context: &mut PolicyContext<'_>, key: ExtentKey, from: DeviceId) {
+        let less = self.parts.get(from.index()).is_some_and(DeviceShare::is_above_target);
+        if !less || context.actions.len() >= context.actions_max {
             return;
         }
-        let Some(to) = self.lightest(moment.devices, |d| d.id != from && d.has_room()) else { return };
+        let Some(to) = self.most_tokens(context.devices, |d| d.id != from && d.has_space()) else { return };
         self.spend(to);
-        moment.actions.push(move_all(moment, key, to));
+        context.actions.push(move_all(context, key, to));
     }
 
     /// Moves cold extents from nearly full devices to the one with the most space.
-    fn move_cold(&mut self, moment: &mut Moment<'_>) {
-        let short = |d: &DeviceView| d.usable && d.free <= d.extents / RESERVE * 2;
-        let roomy = moment.devices.iter().filter(|d| d.has_room() && !short(d)).max_by_key(|d| d.free);
-        let Some(to) = roomy.map(|d| d.id).filter(|_| moment.devices.iter().any(short)) else { return };
+    fn move_cold(&mut self, context: &mut PolicyContext<'_>) {
+        let short = |d: &DeviceView| d.is_usable && d.free <= d.extents / RESERVE * 2;
+        let roomy = context.devices.iter().filter(|d| d.has_space() && !short(d)).max_by_key(|d| d.free);
+        let Some(to) = roomy.map(|d| d.id).filter(|_| context.devices.iter().any(short)) else { return };
         let mut moved = 0;
         for _ in 0..COLD_LOOKS {
-            let Some(key) = moment.map.next(self.cold) else {
+            let Some(key) = context.map.next(self.cold) else {
                 self.cold = ExtentKey::default();
                 return;
             };
             self.cold = after(key);
-            let on_short = moment.map.places(key).device().and_then(|d| moment.device(d)).is_some_and(short);
-            if on_short && self.hot.get(&key).is_none() && moment.actions.len() < moment.actions_max {
-                moment.actions.push(move_all(moment, key, to));
+            let on_short =
+                context.map.places(key).device().and_then(|d| context.device(d)).is_some_and(short);
+            if on_short && self.hot.get(&key).is_none() && context.actions.len() < context.actions_max {
+                context.actions.push(move_all(context, key, to));
                 moved += 1;
             }
             if moved == COLD {
@@ -204,8 +210,8 @@ fn after(key: ExtentKey) -> ExtentKey {
     ExtentKey { index: weir_model::ExtentIndex(key.index.0 + 1), ..key }
 }
 
-fn move_all(moment: &Moment<'_>, key: ExtentKey, to: DeviceId) -> Action {
-    let blocks = BlockRange { first: 0, count: moment.extent.blocks() };
+fn move_all(context: &PolicyContext<'_>, key: ExtentKey, to: DeviceId) -> Action {
+    let blocks = BlockRange { first: 0, count: context.extent.blocks() };
     Action::Move { key, blocks, to: PlaceId { device: to, kind: PlaceKind::Whole } }
 }
 
@@ -214,20 +220,20 @@ impl Placement for Wardrop {
         "wardrop"
     }
 
-    fn allocate(&mut self, moment: &mut Moment<'_>, _: &Access) -> Option<DeviceId> {
-        self.known(moment.devices);
-        if let Some(device) = self.lightest(moment.devices, |d| d.free > 0) {
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
+        self.init_shares(context.devices);
+        if let Some(device) = self.most_tokens(context.devices, |d| d.free > 0) {
             self.spend(device);
             return Some(device);
         }
-        self.draw(moment.devices, moment.random)
+        self.draw(context.devices, context.random)
     }
 
-    fn watches(&self) -> Watches {
-        Watches { accesses: true, ..Watches::default() }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { accesses: true, ..Subscriptions::default() }
     }
 
-    fn accessed(&mut self, moment: &mut Moment<'_>, access: &Access) {
+    fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {
         if !access.op.has_payload() {
             self.hot.remove(&access.key);
             return;
@@ -237,43 +243,43 @@ impl Placement for Wardrop {
         if !was_hot {
             self.hot.insert(access.key, ());
         } else if access.op == Op::Write {
-            self.move_hot(moment, access.key, from);
+            self.move_hot(context, access.key, from);
         }
     }
 
-    fn round_every(&self) -> Option<Nanos> {
-        Some(self.every)
+    fn round_interval(&self) -> Option<Nanos> {
+        Some(self.interval)
     }
 
-    fn round(&mut self, moment: &mut Moment<'_>) {
-        self.known(moment.devices);
+    fn round(&mut self, context: &mut PolicyContext<'_>) {
+        self.init_shares(context.devices);
         let hot: Vec<_> = self.hot.iter().map(|(key, ())| key).collect();
         for key in hot {
-            if self.lightest(moment.devices, DeviceView::has_room).is_none() {
+            if self.most_tokens(context.devices, DeviceView::has_space).is_none() {
                 break;
             }
-            if let Some(from) = moment.map.places(key).device() {
-                self.move_hot(moment, key, from);
+            if let Some(from) = context.map.places(key).device() {
+                self.move_hot(context, key, from);
             }
         }
-        self.move_cold(moment);
-        self.aim(moment.devices);
+        self.move_cold(context);
+        self.compute_targets(context.devices);
     }
 
-    fn explain(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+    fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
         let hot = self.hot.get(&about.key).is_some();
         reasons.figure("among the hot extents", if hot { "yes" } else { "no" });
-        for (part, device) in self.parts.iter().zip(moment.devices) {
+        for (part, device) in self.parts.iter().zip(context.devices) {
             let name = about.name(device.id);
             reasons.figure(format_args!("mean response of {name}"), device.mean_response());
-            let share = format!("{}, to be {}", percent(part.has), percent(part.target));
+            let share = format!("{}, to be {}", percent(part.actual), percent(part.target));
             reasons.figure(format_args!("share of the requests on {name}"), share);
             reasons.figure(format_args!("extents that may move to {name}"), part.tokens.max(0.0) as u64);
         }
         if let Some(here) = about.places.device() {
             let name = about.name(here);
-            let less = self.parts.get(here.index()).is_some_and(Part::is_to_get_less);
+            let less = self.parts.get(here.index()).is_some_and(DeviceShare::is_above_target);
             let now = if less { "it is" } else { "it is not" };
             reasons.moves_if(format_args!(
                 "{name} is to get less of the requests ({now}), another device with room has tokens, and the extent \
@@ -311,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_and_tokens_as_published() {
+    fn targets_and_tokens_match_paper() {
         let mut pool = Pool::new(vec![device(0, 1000, 1000), device(1, 1000, 1000)]);
         let mut policy = policy(&[(&RELATIVE, 0.0), (&ALPHA, 10.0), (&STEP, 1.0)]);
         pool.round(&mut policy);
@@ -335,14 +341,14 @@ mod tests {
         serve(&mut pool.devices[0], 100, 100);
         pool.round(&mut policy);
         assert_eq!(targets(&policy), [0.9901, 0.0099]);
-        pool.devices[1].usable = false;
+        pool.devices[1].is_usable = false;
         serve(&mut pool.devices[0], 1, 100);
         pool.round(&mut policy);
         assert_eq!(targets(&policy), [1.0, 0.0], "a lost device gets nothing");
     }
 
     #[test]
-    fn tokens_go_to_new_extents_first_and_then_to_hot_ones() {
+    fn new_extents_take_tokens_first() {
         let mut pool = Pool::new(vec![device(0, 1000, 100), device(1, 1000, 100)]);
         let mut policy = policy(&[(&ALPHA, 1.0)]);
         pool.map.put(500, whole(1));
@@ -350,7 +356,7 @@ mod tests {
         pool.map.put(502, whole(0));
         for extent in [500, 501, 502] {
             let access = pool.access(extent, Op::Read, Bytes::kib(4));
-            pool.ask(|moment| policy.accessed(moment, &access));
+            pool.ask(|context| policy.accessed(context, &access));
         }
         pool.round(&mut policy);
         serve(&mut pool.devices[0], 50, 90);
@@ -362,19 +368,19 @@ mod tests {
         let access = pool.access(500, Op::Write, Bytes::kib(4));
         let blocks = BlockRange { first: 0, count: 32 };
         let moved = |i| Action::Move { key: key(i), blocks, to: whole(0) };
-        assert_eq!(pool.ask(|moment| policy.accessed(moment, &access)).1, [moved(500)]);
+        assert_eq!(pool.ask(|context| policy.accessed(context, &access)).1, [moved(500)]);
         pool.map.put(500, whole(0));
         assert_eq!(pool.round(&mut policy), [moved(501)], "what is on the other device stays");
     }
 
     #[test]
-    fn cold_extents_leave_a_device_that_is_nearly_full() {
+    fn nearly_full_device_loses_cold_extents() {
         let mut pool = Pool::new(vec![device(0, 64, 100), device(1, 1000, 100)]);
         (0..20).for_each(|i| pool.map.put(i, whole((i % 2) as u8)));
         let mut policy = policy(&[]);
         for i in 0..4 {
             let access = pool.access(i, Op::Read, Bytes::kib(4));
-            pool.ask(|moment| policy.accessed(moment, &access));
+            pool.ask(|context| policy.accessed(context, &access));
         }
         assert_eq!(pool.round(&mut policy), []);
         pool.devices[0].free = 8;
@@ -387,7 +393,7 @@ mod tests {
         /// With queues whose response grows with load, shares settle where responses are equal, or at the
         /// floor.
         #[test]
-        fn responses_become_equal(seed: u64, speeds in prop::collection::vec(200.0f64..2000.0, 2..5)) {
+        fn shares_equalize_responses(seed: u64, speeds in prop::collection::vec(200.0f64..2000.0, 2..5)) {
             let devices = speeds.iter().enumerate();
             let mut pool = Pool::new(devices.map(|(i, _)| device(i as u8, 1 << 20, 1000)).collect());
             pool.random = Rng::new(Seed(seed));

@@ -12,14 +12,14 @@ use std::time::Duration;
 use weir_device::{Devices, ReactorOptions, Ring};
 use weir_model::{Bytes, Op};
 use weir_session::Ram;
-use weir_session::client::{Said, hello, pattern, request, said, write};
+use weir_session::client::{ServerMessage, decode_messages, encode_handshake, pattern, request, write};
 use weir_session::nbd::wire::{Reader, command};
 
 /// A server on a thread of its own, stopped when dropped.
 struct Running {
     folder: tempfile::TempDir,
     stopper: Waker,
-    thread: Option<JoinHandle<End>>,
+    thread: Option<JoinHandle<ServerOutcome>>,
 }
 
 impl Running {
@@ -57,7 +57,7 @@ impl Running {
     fn try_client(&self) -> std::io::Result<Client> {
         let mut stream = UnixStream::connect(self.path("nbd"))?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        stream.write_all(&hello(true))?;
+        stream.write_all(&encode_handshake(true))?;
         let context = 20 + 4 + 15;
         let mut answers = [0; 18 + 20 + 20 + 10];
         stream.read_exact(&mut answers)?;
@@ -66,7 +66,7 @@ impl Running {
     }
 
     /// Returns a client past the handshake, once the server has room for it.
-    fn patient_client(&self) -> Client {
+    fn retrying_client(&self) -> Client {
         loop {
             match self.try_client() {
                 Ok(client) => return client,
@@ -75,7 +75,7 @@ impl Running {
         }
     }
 
-    fn end(&mut self) -> End {
+    fn end(&mut self) -> ServerOutcome {
         self.thread.take().unwrap().join().unwrap()
     }
 }
@@ -86,7 +86,7 @@ impl Drop for Running {
             self.stopper.wake();
             let end = thread.join();
             if !std::thread::panicking() {
-                assert_eq!(end.unwrap(), End::Graceful);
+                assert_eq!(end.unwrap(), ServerOutcome::Graceful);
             }
         }
     }
@@ -102,7 +102,7 @@ impl Client {
     }
 
     /// Receives the next message, a simple reply or a chunk.
-    fn hear(&mut self) -> Said {
+    fn receive(&mut self) -> ServerMessage {
         let mut bytes = vec![0; 16];
         self.stream.read_exact(&mut bytes).unwrap();
         if Reader(&bytes).u32() != Some(0x6744_6698) {
@@ -112,11 +112,11 @@ impl Client {
             bytes.resize(20 + len, 0);
             self.stream.read_exact(&mut bytes[20..]).unwrap();
         }
-        said(&bytes).pop().unwrap()
+        decode_messages(&bytes).pop().unwrap()
     }
 
     /// Reports whether the server has closed the connection.
-    fn is_over(&mut self) -> bool {
+    fn is_closed(&mut self) -> bool {
         loop {
             match self.stream.read(&mut [0; 4096]) {
                 Ok(0) => return true,
@@ -128,7 +128,7 @@ impl Client {
     }
 }
 
-fn everywhere(limits: Limits, test: fn(&mut Running)) {
+fn run_on_all_rings(limits: Limits, test: fn(&mut Running)) {
     for ring in [Ring::Auto, Ring::Plain] {
         test(&mut Running::start(ring, limits));
     }
@@ -136,15 +136,17 @@ fn everywhere(limits: Limits, test: fn(&mut Running)) {
 
 #[test]
 fn clients_share_one_volume() {
-    everywhere(Limits::default(), |server| {
+    run_on_all_rings(Limits::default(), |server| {
         let (mut one, mut two) = (server.client(), server.client());
         let long = pattern(1, 3 << 20);
         one.send(&write(1, 512, &long));
-        assert_eq!(one.hear(), Said::Simple { cookie: 1, error: 0 });
+        assert_eq!(one.receive(), ServerMessage::Simple { cookie: 1, error: 0 });
         two.send(&request(command::READ, 0, 2, 512, 3 << 20));
         let mut found = vec![0; 3 << 20];
         loop {
-            let Said::Data { cookie: 2, done, offset, bytes } = two.hear() else { panic!("no data") };
+            let ServerMessage::Data { cookie: 2, is_last: done, offset, bytes } = two.receive() else {
+                panic!("no data")
+            };
             found[offset as usize - 512..][..bytes.len()].copy_from_slice(&bytes);
             if done {
                 break;
@@ -156,7 +158,7 @@ fn clients_share_one_volume() {
 
 #[test]
 fn many_requests_in_flight_are_all_answered() {
-    everywhere(Limits::default(), |server| {
+    run_on_all_rings(Limits::default(), |server| {
         let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
         for (number, client) in (0u64..).zip(&mut clients) {
             let mut stream = client.stream.try_clone().unwrap();
@@ -170,7 +172,9 @@ fn many_requests_in_flight_are_all_answered() {
         for client in &mut clients {
             let mut seen = vec![false; 1000];
             for _ in 0..1000 {
-                let Said::Simple { cookie, error: 0 } = client.hear() else { panic!("no success") };
+                let ServerMessage::Simple { cookie, error: 0 } = client.receive() else {
+                    panic!("no success")
+                };
                 assert!(!std::mem::replace(&mut seen[cookie as usize], true));
             }
         }
@@ -178,63 +182,63 @@ fn many_requests_in_flight_are_all_answered() {
 }
 
 #[test]
-fn a_deaf_client_stalls_only_itself() {
-    everywhere(Limits { each: Bytes::mib(2), ..Limits::default() }, |server| {
+fn slow_client_does_not_delay_others() {
+    run_on_all_rings(Limits { memory_per_client: Bytes::mib(2), ..Limits::default() }, |server| {
         let mut deaf = server.client();
         deaf.send(&write(0, 0, &pattern(1, 8 << 20)));
-        assert_eq!(deaf.hear(), Said::Simple { cookie: 0, error: 0 });
+        assert_eq!(deaf.receive(), ServerMessage::Simple { cookie: 0, error: 0 });
         (0..50).for_each(|cookie| deaf.send(&request(command::READ, 0, cookie, 0, 8 << 20)));
         let mut other = server.client();
         for cookie in 0..100 {
             other.send(&write(cookie, 8 << 20, &pattern(cookie, 65536)));
-            assert_eq!(other.hear(), Said::Simple { cookie, error: 0 });
+            assert_eq!(other.receive(), ServerMessage::Simple { cookie, error: 0 });
         }
     });
 }
 
 #[test]
-fn clients_beyond_the_limit_are_turned_away_and_places_are_used_again() {
-    everywhere(Limits { clients: 2, ..Limits::default() }, |server| {
+fn excess_clients_are_refused() {
+    run_on_all_rings(Limits { clients: 2, ..Limits::default() }, |server| {
         for _ in 0..10 {
-            let (mut one, mut two) = (server.patient_client(), server.patient_client());
+            let (mut one, mut two) = (server.retrying_client(), server.retrying_client());
             assert!(server.try_client().is_err());
             two.send(&request(command::FLUSH, 0, 1, 0, 0));
-            assert_eq!(two.hear(), Said::Simple { cookie: 1, error: 0 });
+            assert_eq!(two.receive(), ServerMessage::Simple { cookie: 1, error: 0 });
             one.send(&request(command::DISC, 0, 2, 0, 0));
-            assert!(one.is_over());
+            assert!(one.is_closed());
         }
     });
 }
 
 #[test]
-fn clients_that_say_nothing_are_not_waited_for() {
-    everywhere(Limits { handshake: Nanos::millis(20), ..Limits::default() }, |server| {
+fn silent_clients_are_disconnected() {
+    run_on_all_rings(Limits { handshake_timeout: Nanos::millis(20), ..Limits::default() }, |server| {
         let mut silent = Client { stream: UnixStream::connect(server.path("nbd")).unwrap() };
-        let mut other = server.patient_client();
-        assert!(silent.is_over());
+        let mut other = server.retrying_client();
+        assert!(silent.is_closed());
         other.send(&request(command::FLUSH, 0, 1, 0, 0));
-        assert_eq!(other.hear(), Said::Simple { cookie: 1, error: 0 });
+        assert_eq!(other.receive(), ServerMessage::Simple { cookie: 1, error: 0 });
     });
 }
 
 #[test]
-fn stopping_answers_what_is_in_flight_and_closes() {
-    everywhere(Limits::default(), |server| {
+fn stop_completes_in_flight_requests() {
+    run_on_all_rings(Limits::default(), |server| {
         let mut client = server.client();
         client.send(&write(1, 0, &pattern(1, 1 << 20)));
-        assert_eq!(client.hear(), Said::Simple { cookie: 1, error: 0 });
+        assert_eq!(client.receive(), ServerMessage::Simple { cookie: 1, error: 0 });
         // Half a write: the stop does not wait for the rest.
         client.send(&write(2, 0, &pattern(1, 1 << 20))[..500_000]);
         server.stopper.wake();
-        assert_eq!(server.end(), End::Graceful);
-        assert!(client.is_over());
+        assert_eq!(server.end(), ServerOutcome::Graceful);
+        assert!(client.is_closed());
         assert!(!server.path("nbd").exists() && !server.path("control").exists());
     });
 }
 
 #[test]
 fn the_control_socket_answers_in_order() {
-    everywhere(Limits::default(), |server| {
+    run_on_all_rings(Limits::default(), |server| {
         let path = server.path("control");
         assert_eq!(
             control::ask(&path, &Request::Status).unwrap(),
@@ -265,31 +269,31 @@ fn the_control_socket_answers_in_order() {
         assert!(lines.next().is_none_or(|line| line.is_err()), "a line without end");
 
         assert_eq!(control::ask(&path, &Request::Stop).unwrap(), Answer::Done);
-        assert_eq!(server.end(), End::Graceful);
+        assert_eq!(server.end(), ServerOutcome::Graceful);
         assert_eq!(control::ask(&path, &Request::Stop).map_err(|e| e.kind()), Err(ErrorKind::NotFound));
     });
 }
 
 #[test]
-fn told_twice_it_stops_at_once() {
-    everywhere(Limits::default(), |server| {
+fn second_stop_is_immediate() {
+    run_on_all_rings(Limits::default(), |server| {
         // A client that receives nothing delays a graceful stop.
         let mut deaf = server.client();
         deaf.send(&write(0, 0, &pattern(1, 8 << 20)));
-        assert_eq!(deaf.hear(), Said::Simple { cookie: 0, error: 0 });
+        assert_eq!(deaf.receive(), ServerMessage::Simple { cookie: 0, error: 0 });
         deaf.send(&request(command::READ, 0, 1, 0, 8 << 20));
         assert_eq!(control::ask(&server.path("control"), &Request::Stop).unwrap(), Answer::Done);
         server.stopper.wake();
-        assert_eq!(server.end(), End::AtOnce);
+        assert_eq!(server.end(), ServerOutcome::Immediate);
     });
 }
 
 /// A disconnected client may still have requests on a slow device: until they complete, the server has
 /// nothing to wake up for.
 #[test]
-fn once_clients_are_cut_off_nothing_is_due() {
+fn no_deadline_after_clients_are_disconnected() {
     let folder = tempfile::tempdir().unwrap();
-    let limits = Limits { handshake: Nanos::secs(3600), ..Limits::default() };
+    let limits = Limits { handshake_timeout: Nanos::secs(3600), ..Limits::default() };
     let arena = Arena::new(limits.memory()).unwrap();
     let reactor = Reactor::new(&ReactorOptions::default(), Devices::default(), &arena).unwrap();
     let describe = Box::new(|_: &Ram, _: &Reactor, _: &ClientCounts| serde_json::Value::Null);
@@ -301,11 +305,11 @@ fn once_clients_are_cut_off_nothing_is_due() {
     while server.session.counts().handshakes == 0 {
         server.wait(&mut events);
         for event in events.drain(..) {
-            server.take(event);
+            server.handle_event(event);
         }
     }
     let (session, mut outside) = server.parts();
-    assert_eq!(session.begin_stop(&mut outside), StopRequest::Begun);
+    assert_eq!(session.begin_stop(&mut outside), StopRequest::Started);
     // This is longer than the time clients get to receive their last replies.
     outside.now += Nanos::secs(60);
     let late = outside.now;
@@ -318,15 +322,15 @@ fn once_clients_are_cut_off_nothing_is_due() {
         }
         server.wait(&mut events);
         for event in events.drain(..) {
-            server.take(event);
+            server.handle_event(event);
         }
         server.turn();
     }
 }
 
 #[test]
-fn what_clients_ask_for_is_recorded_and_one_recording_at_a_time() {
-    everywhere(Limits::default(), |server| {
+fn requests_are_recorded_once_at_a_time() {
+    run_on_all_rings(Limits::default(), |server| {
         let mut client = server.client();
         let control = server.path("control");
         let begin = |names: &[&str]| {
@@ -336,20 +340,20 @@ fn what_clients_ask_for_is_recorded_and_one_recording_at_a_time() {
         let volume = "ram";
         assert!(matches!(begin(&["dusk"]), Err(Answer::Failed { class: Class::Usage, .. })));
         client.send(&write(1, 0, &pattern(1, 4096)));
-        client.hear();
+        client.receive();
         let recording = begin(&[volume]).expect("begun");
         assert!(matches!(begin(&[volume]), Err(Answer::Failed { class: Class::Refused, .. })));
         // A write that is split into several pieces is recorded as one request.
         client.send(&write(2, 512, &pattern(2, 3 << 20)));
-        client.hear();
+        client.receive();
         client.send(&request(command::FLUSH, 0, 3, 0, 0));
-        client.hear();
+        client.receive();
         client.send(&request(command::TRIM, 0, 4, 8192, 65_536));
-        client.hear();
+        client.receive();
         let mut heard = Vec::new();
         let (how, dropped) =
             recording.end(|one| heard.push((one.volume, one.op, one.offset.0, one.len.0))).unwrap();
-        assert_eq!((how, dropped), (crate::recording::Heard::Whole, 0));
+        assert_eq!((how, dropped), (crate::recording::RecordingState::Complete, 0));
         assert_eq!(heard, [(0, Op::Write, 512, 3 << 20), (0, Op::Trim, 8192, 65_536)]);
         // A client that disconnects without ending its recording makes room for the next.
         drop(begin(&[volume]).expect("begun"));

@@ -1,25 +1,28 @@
 //! The input side of a connection: bytes become requests.
 
-use super::request::{Active, NONE, Piece, State};
-use super::{Arriving, BUFFERED, Connection, Credit, Input, PIECE, Phase, Ready, Step, UNSENT, WHOLE};
-use crate::nbd::handshake::{self, Agreed};
+use super::request::{ActiveRequest, NONE, Piece, State};
+use super::{
+    BUFFERED_READ_MAX, Connection, Credit, EAGER_READ_MAX, Input, PIECE_MAX, PartialPiece, Phase,
+    QueuedReply, Step, UNSENT_MAX,
+};
+use crate::nbd::handshake::{self, NegotiatedExport};
 use crate::nbd::transmission::{Command, Fault, HEADER_LEN, Header};
 use crate::nbd::{Export, OPTION_MAX, PAYLOAD_MAX};
 use weir_model::{BLOCK, Buffer, Bytes, Hint, Memory, Mutant, Op, Request, RequestId, VolumeOffset};
 
 /// Payload rests of at least this length are received on their own. Shorter ones are received into the inbox
 /// together with the bytes that follow, and are copied from there.
-const LONG: u32 = 32 << 10;
+const DIRECT_RECEIVE_MIN: u32 = 32 << 10;
 
 /// Buffers for the next receive.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct ReceiveBuffers {
     parts: [Buffer; 2],
     /// Whether to wait until all of it is full; otherwise any number of bytes will do.
-    pub whole: bool,
+    pub fill_all: bool,
 }
 
-impl Room {
+impl ReceiveBuffers {
     /// Returns the buffers, to be filled in order.
     pub fn parts(&self) -> &[Buffer] {
         if self.parts[0].len == 0 { &self.parts[1..] } else { &self.parts }
@@ -98,7 +101,7 @@ impl Inbox {
     }
 
     /// Returns the free part after the received bytes.
-    fn room<M: Memory>(&mut self, memory: &mut M) -> Buffer {
+    fn free_part<M: Memory>(&mut self, memory: &mut M) -> Buffer {
         if self.start > 0 {
             let (start, end) = (self.start as usize, self.end as usize);
             memory.bytes_mut(self.buffer.part(0, self.end)).copy_within(start..end, 0);
@@ -110,7 +113,7 @@ impl Inbox {
 
 /// Returns the amount of memory allocated for a buffer of `len` bytes.
 #[inline]
-pub(super) fn run(len: u64) -> u64 {
+pub(super) fn allocation_size(len: u64) -> u64 {
     len.next_power_of_two().max(BLOCK)
 }
 
@@ -120,34 +123,34 @@ const _: () = assert!(Inbox::LEN > OPTION_MAX + 16);
 impl Connection {
     /// Returns the buffers for the next receive; call it after [`Step::Receive`]. `None` if a receive is in
     /// flight or none is wanted.
-    pub fn receive<M: Memory>(&mut self, memory: &mut M) -> Option<Room> {
+    pub fn receive<M: Memory>(&mut self, memory: &mut M) -> Option<ReceiveBuffers> {
         if self.receiving || self.phase != Phase::Open {
             return None;
         }
-        if !self.inbox.is_large() && (self.has_asked || self.inbox.is_full()) {
+        if !self.inbox.is_large() && (self.has_new_requests || self.inbox.is_full()) {
             self.inbox.grow(memory);
             if self.inbox.is_full() {
                 tracing::debug!(
                     client = self.number,
                     "closing the connection: no memory is left for its requests"
                 );
-                self.kill();
+                self.abort();
                 return None;
             }
         }
         self.receiving = true;
-        let inbox = self.inbox.room(memory);
+        let inbox = self.inbox.free_part(memory);
         let Input::Payload { piece: Some(piece), .. } = self.input else {
             // Another long payload is likely to follow a long one: receiving only its header lets the payload
             // go directly to its own buffer.
-            let len = if std::mem::take(&mut self.had_long) { BLOCK as u32 } else { inbox.len };
+            let len = if std::mem::take(&mut self.last_payload_long) { BLOCK as u32 } else { inbox.len };
             let inbox = inbox.part(0, len.min(inbox.len));
-            return Some(Room { parts: [Buffer::EMPTY, inbox], whole: false });
+            return Some(ReceiveBuffers { parts: [Buffer::EMPTY, inbox], fill_all: false });
         };
         let rest = piece.buffer.part(piece.start + piece.filled, piece.len - piece.filled);
-        self.had_long = rest.len >= LONG;
-        let parts = if self.had_long { [Buffer::EMPTY, rest] } else { [rest, inbox] };
-        Some(Room { parts, whole: self.had_long })
+        self.last_payload_long = rest.len >= DIRECT_RECEIVE_MIN;
+        let parts = if self.last_payload_long { [Buffer::EMPTY, rest] } else { [rest, inbox] };
+        Some(ReceiveBuffers { parts, fill_all: self.last_payload_long })
     }
 
     /// Handles bytes that arrived where [`receive`](Self::receive) said; 0 means the end of the stream.
@@ -172,16 +175,16 @@ impl Connection {
         self.lacks_memory = false;
         loop {
             if self.phase != Phase::Open && !matches!(self.input, Input::Reading(_))
-                || self.phase == Phase::Dead
+                || self.phase == Phase::Aborted
             {
-                return Step::Over;
+                return Step::Finished;
             }
             let step = match self.input {
                 Input::Header => self.header(memory),
-                Input::Reading(request) => self.read_on(request, credit, memory),
+                Input::Reading(request) => self.next_read_piece(request, credit, memory),
                 Input::Payload { request, piece } => self.payload(request, piece, credit, memory),
                 Input::Drain { request } => self.drain(request),
-                Input::Handshake(_) => self.shake_hands(exports, memory),
+                Input::Handshake(_) => self.process_handshake(exports, memory),
             };
             if let Some(step) = step {
                 return step;
@@ -190,12 +193,12 @@ impl Connection {
     }
 
     /// Processes at most one option: [`Self::step`] during the handshake.
-    fn shake_hands<M: Memory>(&mut self, exports: &[Export], memory: &M) -> Option<Step> {
-        if !self.greeting.is_empty() {
+    fn process_handshake<M: Memory>(&mut self, exports: &[Export], memory: &M) -> Option<Step> {
+        if !self.handshake_output.is_empty() {
             return Some(Step::Wait);
         }
         let Input::Handshake(handshake) = &mut self.input else { return None };
-        match handshake.step(self.inbox.bytes(memory), exports, &mut self.greeting) {
+        match handshake.step(self.inbox.bytes(memory), exports, &mut self.handshake_output) {
             handshake::Step::NeedMore => return Some(Step::Receive),
             handshake::Step::Next(used) => self.inbox.consume(used as u32),
             handshake::Step::Start(used, agreed) => {
@@ -207,9 +210,9 @@ impl Connection {
         None
     }
 
-    fn start(&mut self, used: u32, agreed: Agreed) {
+    fn start(&mut self, used: u32, negotiated: NegotiatedExport) {
         self.inbox.consume(used);
-        self.agreed = agreed;
+        self.negotiated = negotiated;
         self.input = Input::Header;
     }
 
@@ -226,15 +229,15 @@ impl Connection {
                 "closing the connection: the client sent an invalid request"
             );
             self.finish();
-            return Some(Step::Over);
+            return Some(Step::Finished);
         };
         self.inbox.consume(HEADER_LEN as u32);
-        self.has_asked = true;
-        let command = header.command(&self.agreed);
+        self.has_new_requests = true;
+        let command = header.command(&self.negotiated);
         if command == Ok(Command::Disconnect) {
             self.losses.known = None;
             self.finish();
-            return Some(Step::Over);
+            return Some(Step::Finished);
         }
         self.begin(&header, command)
     }
@@ -242,27 +245,27 @@ impl Connection {
     /// Begins a request whose header has arrived; its payload, if it has one, has not.
     fn begin(&mut self, header: &Header, command: Result<Command, Fault>) -> Option<Step> {
         let (op, fua, one) = match command {
-            Ok(Command::Engine { op, fua, whole }) => (Some(op), fua, whole),
-            Ok(Command::BlockStatus { one }) => {
+            Ok(Command::Engine { op, fua, single_chunk: whole }) => (Some(op), fua, whole),
+            Ok(Command::BlockStatus { single_descriptor: one }) => {
                 self.statuses += 1;
                 (None, false, one)
             }
             _ => (None, false, false),
         };
         let in_pieces = op.is_some_and(Op::has_payload) || header.payload() > 0;
-        let active = Active {
+        let active = ActiveRequest {
             cookie: header.cookie,
             kind: header.kind,
             op,
             fua,
-            ordered: one || !self.agreed.structured,
-            one,
+            ordered: one || !self.negotiated.structured,
+            single_reply: one,
             offset: header.offset,
             len: header.len,
-            taken: if in_pieces { 0 } else { header.len },
-            open: 0,
+            consumed: if in_pieces { 0 } else { header.len },
+            incomplete_pieces: 0,
             submitted: 0,
-            partly_done: false,
+            partly_executed: false,
             fault: command.err(),
             head: NONE,
             tail: NONE,
@@ -275,38 +278,42 @@ impl Connection {
             Some(Op::Flush)
                 if self.requests.len() == 1 && self.planted.is(Mutant::FlushOfIdleConnectionSkipped) =>
             {
-                self.ready.push(Ready::Request(request));
+                self.ready.push(QueuedReply::Request(request));
             }
             Some(_) => return Some(self.submit(request, header.offset, header.len, None)),
             None if failed && header.payload() > PAYLOAD_MAX => {
                 // The request is answered, but up to 4 GiB of payload are not worth draining.
-                self.ready.push(Ready::Request(request));
+                self.ready.push(QueuedReply::Request(request));
                 self.finish();
             }
             None if failed && header.payload() > 0 => self.input = Input::Drain { request },
-            None => self.ready.push(Ready::Request(request)),
+            None => self.ready.push(QueuedReply::Request(request)),
         }
         None
     }
 
     /// Returns the next piece of a read.
-    fn read_on<M: Memory>(&mut self, request: u16, credit: &Credit, memory: &mut M) -> Option<Step> {
+    fn next_read_piece<M: Memory>(&mut self, request: u16, credit: &Credit, memory: &mut M) -> Option<Step> {
         let (at, left, whole, long) = match self.requests.get(request) {
-            Some(active) if active.taken < active.len => {
+            Some(active) if active.consumed < active.len => {
                 // This read is submitted at once: a failure could not be reported once its data has begun to
                 // leave.
-                let whole = active.ordered && active.len <= WHOLE;
-                (active.next(), active.len - active.taken, whole, active.len > BUFFERED)
+                let whole = active.ordered && active.len <= EAGER_READ_MAX;
+                (active.next(), active.len - active.consumed, whole, active.len > BUFFERED_READ_MAX)
             }
             _ => {
                 self.input = Input::Header;
                 return None;
             }
         };
-        let taken = if self.unsent < UNSENT { self.take(at, left, whole, credit, memory) } else { None };
+        let taken = if self.unsent < UNSENT_MAX {
+            self.allocate_payload(at, left, whole, credit, memory)
+        } else {
+            None
+        };
         let Some((buffer, len)) = taken else {
             if self.unsent == 0 {
-                self.begin_without_the_rest(request);
+                self.begin_partial_reply(request);
             }
             return Some(Step::Wait);
         };
@@ -323,7 +330,7 @@ impl Connection {
     fn payload<M: Memory>(
         &mut self,
         request: u16,
-        piece: Option<Arriving>,
+        piece: Option<PartialPiece>,
         credit: &Credit,
         memory: &mut M,
     ) -> Option<Step> {
@@ -331,7 +338,7 @@ impl Connection {
             self.input = Input::Header;
             return None;
         };
-        let (at, left) = (active.next(), active.len - active.taken);
+        let (at, left) = (active.next(), active.len - active.consumed);
         let mut piece = match piece {
             Some(piece) => piece,
             None if active.fault.is_some() => {
@@ -339,10 +346,10 @@ impl Connection {
                 return None;
             }
             None => {
-                let Some((buffer, len)) = self.take(at, left, false, credit, memory) else {
+                let Some((buffer, len)) = self.allocate_payload(at, left, false, credit, memory) else {
                     return Some(Step::Wait);
                 };
-                Arriving { buffer, start: (at.0 % BLOCK) as u32, len, filled: 0 }
+                PartialPiece { buffer, start: (at.0 % BLOCK) as u32, len, filled: 0 }
             }
         };
         let here = self.inbox.len().min(piece.len - piece.filled);
@@ -366,23 +373,23 @@ impl Connection {
             self.input = Input::Header;
             return None;
         };
-        let here = here.min(active.len - active.taken);
-        active.taken += here;
+        let here = here.min(active.len - active.consumed);
+        active.consumed += here;
         self.inbox.consume(here);
-        if active.taken < active.len {
+        if active.consumed < active.len {
             return Some(Step::Receive);
         }
-        if active.open == 0 {
-            self.ready.push(Ready::Request(request));
+        if active.incomplete_pieces == 0 {
+            self.ready.push(QueuedReply::Request(request));
         }
         self.input = Input::Header;
         None
     }
 
     /// Allocates a buffer for the next bytes of a payload and returns how many it covers: up to the next
-    /// multiple of [`PIECE`], or fewer if memory is fragmented. `None` without credit.
+    /// multiple of [`PIECE_MAX`], or fewer if memory is fragmented. `None` without credit.
     #[inline]
-    fn take<M: Memory>(
+    fn allocate_payload<M: Memory>(
         &mut self,
         at: VolumeOffset,
         left: u32,
@@ -393,20 +400,20 @@ impl Connection {
         if self.pieces.is_full() {
             return None;
         }
-        let mut unit = PIECE;
+        let mut unit = PIECE_MAX;
         loop {
             let to_border = unit - (at.0 % u64::from(unit)) as u32;
             let len = if whole { left } else { left.min(to_border) };
             let room = Request::buffer_len(at, Bytes(len.into()));
-            if credit.grants(self.held, run(room.0), memory)
+            if credit.grants(self.memory_used, allocation_size(room.0), memory)
                 && let Some(buffer) = memory.take(room)
             {
-                self.held += run(room.0);
+                self.memory_used += allocation_size(room.0);
                 return Some((buffer, len));
             }
             unit /= 4;
             if whole || u64::from(unit) < BLOCK {
-                self.lacks_memory = !credit.is_at_limit(self.held, run(room.0));
+                self.lacks_memory = !credit.is_at_limit(self.memory_used, allocation_size(room.0));
                 return None;
             }
         }
@@ -418,10 +425,10 @@ impl Connection {
         let Ok(index) = self.pieces.insert(piece) else { return Step::Wait };
         let Some(active) = self.requests.get_mut(request) else { return Step::Wait };
         let Some(op) = active.op else { return Step::Wait };
-        active.open += 1;
+        active.incomplete_pieces += 1;
         active.submitted += 1;
         if buffer.is_some() {
-            active.taken += len;
+            active.consumed += len;
         }
         if op == Op::Read
             && active.ordered
@@ -441,7 +448,7 @@ impl Connection {
         self.submitted += 1;
         Step::Request(Request {
             id: RequestId(u64::from(self.number) << 16 | u64::from(index)),
-            volume: self.agreed.volume,
+            volume: self.negotiated.volume,
             op,
             offset: if op == Op::Flush { VolumeOffset(0) } else { offset },
             len: if op == Op::Flush { Bytes(0) } else { Bytes(len.into()) },

@@ -10,23 +10,23 @@ use weir_model::{Mutant, Op, Reply, RequestError, RequestId};
 
 /// Losses that a client has seen. The losses of a volume are numbered.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct LossesSeen {
     /// The last loss before the client began; `None` once it has announced that it disconnects.
     pub(super) known: Option<u64>,
     /// The last loss reported to the client.
-    told: u64,
+    reported: u64,
 }
 
-impl Heard {
+impl LossesSeen {
     /// Admits the client; `number` losses happened before.
     pub(super) fn begin(&mut self, number: u64) {
-        (self.known, self.told) = (Some(number), number);
+        (self.known, self.reported) = (Some(number), number);
     }
 
     /// Marks the losses up to `number` as reported; returns whether any of them is new to the client.
-    pub(super) fn hear(&mut self, number: u64) -> bool {
-        let is_news = number > self.told;
-        self.told = self.told.max(number);
+    pub(super) fn mark_reported(&mut self, number: u64) -> bool {
+        let is_news = number > self.reported;
+        self.reported = self.reported.max(number);
         is_news
     }
 }
@@ -47,13 +47,13 @@ impl Connection {
     /// Turns a successful FLUSH reply into a failure if the client has not seen the volume's last loss. The
     /// first FLUSH of each client that completes after the loss fails, whichever clients have seen the error
     /// before. Other replies are returned unchanged.
-    pub fn with_losses(&mut self, reply: Reply, last: impl FnOnce() -> Option<Loss>) -> Reply {
+    pub fn report_losses(&mut self, reply: Reply, last: impl FnOnce() -> Option<Loss>) -> Reply {
         // A reply with a buffer does not belong to a FLUSH.
         if reply.buffer.is_some() || !self.is_flush(reply.id) {
             return reply;
         }
         let Some(loss) = last() else { return reply };
-        let is_news = self.losses.hear(loss.number);
+        let is_news = self.losses.mark_reported(loss.number);
         if !is_news || self.planted.is(Mutant::LossToldOnce) {
             return reply;
         }

@@ -16,7 +16,7 @@ pub(super) struct Outbox {
     payload: u32,
     parts: Vec<Buffer>,
     /// Buffers to release when the send has completed.
-    lent: Vec<Buffer>,
+    pinned: Vec<Buffer>,
     pub(super) sending: bool,
 }
 
@@ -26,38 +26,38 @@ impl Outbox {
     /// Maximum number of header bytes that a single step may add: a long status, or a piece full of holes.
     pub(super) const STEP: u32 = 4 << 10;
     /// Maximum number of parts that a single step may add: a piece in which every other block is a hole.
-    const STEP_PARTS: usize = (super::PIECE / BLOCK as u32) as usize + 2;
+    const STEP_PARTS: usize = (super::PIECE_MAX / BLOCK as u32) as usize + 2;
 
     /// Takes a buffer for headers unless it has one; returns `false` if there is no memory for it.
-    pub(super) fn is_there<M: Memory>(&mut self, memory: &mut M) -> bool {
+    pub(super) fn ensure_header_buffer<M: Memory>(&mut self, memory: &mut M) -> bool {
         if self.headers.is_none() {
             self.headers = memory.take(Bytes(Self::LEN.into()));
         }
         self.headers.is_some()
     }
 
-    /// Releases its buffers; the next [`is_there`](Self::is_there) takes them again. Nothing may be in
-    /// flight.
-    pub(super) fn rest<M: Memory>(&mut self, memory: &mut M) {
-        self.give_back(memory);
+    /// Releases its buffers; the next [`ensure_header_buffer`](Self::ensure_header_buffer) takes them again.
+    /// Nothing may be in flight.
+    pub(super) fn release_buffers<M: Memory>(&mut self, memory: &mut M) {
+        self.release_pinned(memory);
         self.headers.take().into_iter().for_each(|buffer| memory.give(buffer));
-        (self.parts, self.lent) = (Vec::new(), Vec::new());
+        (self.parts, self.pinned) = (Vec::new(), Vec::new());
     }
 
     pub(super) fn release<M: Memory>(mut self, memory: &mut M) {
-        self.rest(memory);
+        self.release_buffers(memory);
     }
 
     /// Clears the send. Nothing may be in flight.
     pub(super) fn clear(&mut self) {
-        debug_assert!(!self.sending && self.lent.is_empty(), "one send at a time");
+        debug_assert!(!self.sending && self.pinned.is_empty(), "one send at a time");
         (self.used, self.payload) = (0, 0);
         self.parts.clear();
     }
 
     /// Reports whether another step fits: [`Self::STEP`] bytes of headers and all parts of a piece.
     #[inline]
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         self.used + Self::STEP <= Self::LEN
             && self.parts.len() + Self::STEP_PARTS <= PARTS_MAX
             && self.payload < PAYLOAD_MAX
@@ -85,8 +85,8 @@ impl Outbox {
 
     /// Keeps a buffer until the send has completed.
     #[inline]
-    pub(super) fn lend(&mut self, buffer: Buffer) {
-        self.lent.push(buffer);
+    pub(super) fn pin_buffer(&mut self, buffer: Buffer) {
+        self.pinned.push(buffer);
     }
 
     /// Returns all parts, in order.
@@ -95,10 +95,10 @@ impl Outbox {
     }
 
     /// Releases the kept buffers; returns the amount of memory released.
-    pub(super) fn give_back<M: Memory>(&mut self, memory: &mut M) -> u64 {
-        self.lent.drain(..).fold(0, |sum, buffer| {
+    pub(super) fn release_pinned<M: Memory>(&mut self, memory: &mut M) -> u64 {
+        self.pinned.drain(..).fold(0, |sum, buffer| {
             memory.give(buffer);
-            sum + super::input::run(buffer.len.into())
+            sum + super::input::allocation_size(buffer.len.into())
         })
     }
 }
@@ -110,23 +110,23 @@ mod tests {
 
     fn outbox(memory: &mut HeapMemory) -> Outbox {
         let mut outbox = Outbox::default();
-        assert!(outbox.is_there(memory) && outbox.has_room());
+        assert!(outbox.ensure_header_buffer(memory) && outbox.has_space());
         outbox
     }
 
     #[test]
-    fn there_is_no_room_for_a_step_once_headers_parts_or_payload_are_too_many() {
+    fn full_outbox_refuses_further_steps() {
         let mut memory = HeapMemory::new(Bytes::mib(4));
         let mut headers = outbox(&mut memory);
         for left in (0..Outbox::LEN).step_by(16).rev() {
-            assert_eq!(headers.has_room(), left + 16 >= Outbox::STEP, "{left} bytes are left");
+            assert_eq!(headers.has_space(), left + 16 >= Outbox::STEP, "{left} bytes are left");
             headers.header(&[0; 16], &mut memory);
         }
         assert_eq!((headers.parts().len(), headers.payload), (1, 0));
 
         let page = memory.take(Bytes(BLOCK)).expect("memory");
         let mut parts = outbox(&mut memory);
-        while parts.has_room() {
+        while parts.has_space() {
             parts.payload(page.part(0, 16));
         }
         assert_eq!(parts.parts().len(), PARTS_MAX - Outbox::STEP_PARTS + 1);
@@ -135,6 +135,6 @@ mod tests {
         let large = memory.take(Bytes(PAYLOAD_MAX.into())).expect("memory");
         let mut payload = outbox(&mut memory);
         payload.payload(large);
-        assert!(!payload.has_room());
+        assert!(!payload.has_space());
     }
 }

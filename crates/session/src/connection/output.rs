@@ -1,13 +1,13 @@
 //! The output side of a connection: results become replies.
 
-use super::input::run;
+use super::input::allocation_size;
 use super::outbox::Outbox;
-use super::request::{Active, NONE, State};
-use super::{BUFFERED, Connection, Input, Phase, Ready};
+use super::request::{ActiveRequest, NONE, State};
+use super::{BUFFERED_READ_MAX, Connection, Input, Phase, QueuedReply};
 use crate::nbd::transmission as wire;
 use crate::nbd::wire::command;
-use crate::volumes::RunsOf;
-use weir_engine::Status;
+use crate::volumes::RunQuery;
+use weir_engine::BlockStatus;
 use weir_model::{BLOCK, Buffer, Bytes, Memory, Mutant, Op, ReadShape, Reply, RequestError, VolumeOffset};
 
 /// Block statuses answered in one send. Each walks the map while other clients wait.
@@ -24,7 +24,7 @@ impl Connection {
         let Some(piece) = self.pieces.get_mut(index) else { return };
         if let (Some(kept), None) = (std::mem::replace(&mut piece.buffer, reply.buffer), reply.buffer) {
             // A device that does not answer still uses the buffer; the engine returns it to the memory later.
-            self.held -= run(kept.len.into());
+            self.memory_used -= allocation_size(kept.len.into());
         }
         let number = piece.request;
         let Some(request) = self.requests.get_mut(number) else { return };
@@ -32,15 +32,15 @@ impl Connection {
             tracing::debug!("{error}");
             request.fault.get_or_insert(error.into());
         }
-        request.partly_done |= reply.result.is_ok();
+        request.partly_executed |= reply.result.is_ok();
         request.submitted -= 1;
-        if self.phase == Phase::Dead {
+        if self.phase == Phase::Aborted {
             self.drop_piece(index, memory);
         } else if request.op != Some(Op::Read) {
             self.drop_piece(index, memory);
             self.complete(number);
         } else {
-            self.has_read(index, reply.result.ok(), memory);
+            self.complete_read_piece(index, reply.result.ok(), memory);
         }
     }
 
@@ -52,22 +52,22 @@ impl Connection {
         if self.planted.is(Mutant::LossOfPiecesHidden) {
             return;
         }
-        let is_change = |request: &Active| request.op.is_some_and(Op::changes);
+        let is_change = |request: &ActiveRequest| request.op.is_some_and(Op::changes);
         let requests = self.requests.iter_mut().map(|(_, request)| request);
-        for request in requests.filter(|request| is_change(request) && request.partly_done) {
+        for request in requests.filter(|request| is_change(request) && request.partly_executed) {
             request.fault.get_or_insert(error.into());
         }
     }
 
     /// Handles a completed piece of a read.
-    fn has_read<M: Memory>(&mut self, index: u16, shape: Option<ReadShape>, memory: &mut M) {
+    fn complete_read_piece<M: Memory>(&mut self, index: u16, shape: Option<ReadShape>, memory: &mut M) {
         let Some(piece) = self.pieces.get_mut(index) else { return };
         let number = piece.request;
         let Some(request) = self.requests.get_mut(number) else { return };
         let Some(shape) = shape else {
             piece.state = State::Failed;
             // The pieces that have not been submitted need not be.
-            request.taken = request.len;
+            request.consumed = request.len;
             if request.ordered {
                 self.advance(number, memory);
             } else {
@@ -101,18 +101,18 @@ impl Connection {
     /// Queues the data (or the failure) of a piece that does not depend on other pieces.
     fn enqueue(&mut self, index: u16) {
         self.count_unsent(index);
-        self.ready.push(Ready::Piece(index));
+        self.ready.push(QueuedReply::Piece(index));
     }
 
     fn count_unsent(&mut self, index: u16) {
         let buffer = self.pieces.get(index).and_then(|piece| piece.buffer);
-        self.unsent += buffer.map_or(0, |buffer| run(buffer.len.into()));
+        self.unsent += buffer.map_or(0, |buffer| allocation_size(buffer.len.into()));
     }
 
     /// Sends as much as possible of a read whose data leaves in order.
     pub(super) fn advance<M: Memory>(&mut self, number: u16, memory: &mut M) {
         let Some(request) = self.requests.get(number).filter(|request| request.ordered) else { return };
-        let has_begun = self.ready.opened() == Some(number);
+        let has_begun = self.ready.open_request() == Some(number);
         if request.fault.is_some() {
             if has_begun {
                 // The reply has promised data that does not exist; closing is the only way left to report it.
@@ -120,52 +120,52 @@ impl Connection {
                     client = self.number,
                     "closing the connection: a read failed after its reply had begun"
                 );
-                return self.kill();
+                return self.abort();
             }
-            return self.give_up_read(number, memory);
+            return self.fail_read(number, memory);
         }
         if has_begun {
-            self.continue_open(number);
-        } else if request.is_done() {
-            self.enqueue_whole(number);
-        } else if request.len > BUFFERED && (request.is_submitted() || self.requests.len() == 1) {
-            self.begin_open(number);
+            self.continue_open_reply(number);
+        } else if request.is_executed() {
+            self.enqueue_complete_read(number);
+        } else if request.len > BUFFERED_READ_MAX && (request.is_submitted() || self.requests.len() == 1) {
+            self.begin_open_reply(number);
         }
     }
 
     /// Begins the reply of an ordered read for which memory is lacking and no send will release any. If it is
     /// the only request, no other request releases memory either, so the data already read has to leave.
-    pub(super) fn begin_without_the_rest(&mut self, number: u16) {
+    pub(super) fn begin_partial_reply(&mut self, number: u16) {
         let ordered = self.requests.get(number).is_some_and(|request| request.ordered);
-        if ordered && self.requests.len() == 1 && self.ready.opened().is_none() {
-            self.begin_open(number);
+        if ordered && self.requests.len() == 1 && self.ready.open_request().is_none() {
+            self.begin_open_reply(number);
         }
     }
 
     /// Queues the reply of a read that is complete.
-    fn enqueue_whole(&mut self, number: u16) {
+    fn enqueue_complete_read(&mut self, number: u16) {
         while let Some(index) = self.next_read(number) {
             self.enqueue(index);
         }
     }
 
     /// Begins the reply of an incomplete read, if its first bytes have been read and no other reply is open.
-    fn begin_open(&mut self, number: u16) {
+    fn begin_open_reply(&mut self, number: u16) {
         let is_read = |piece: &super::Piece| piece.state != State::Submitted;
         let head = self.requests.get(number).and_then(|request| self.pieces.get(request.head));
-        if self.ready.opened().is_none() && head.is_some_and(is_read) {
+        if self.ready.open_request().is_none() && head.is_some_and(is_read) {
             self.ready.open(number);
-            self.continue_open(number);
+            self.continue_open_reply(number);
         }
     }
 
     /// Queues the completed pieces of the open reply, up to the first incomplete one.
-    fn continue_open(&mut self, number: u16) {
+    fn continue_open_reply(&mut self, number: u16) {
         while let Some(index) = self.next_read(number) {
             self.count_unsent(index);
-            self.ready.push_open(Ready::Piece(index));
+            self.ready.push_open(QueuedReply::Piece(index));
         }
-        if self.requests.get(number).is_none_or(Active::is_done) {
+        if self.requests.get(number).is_none_or(ActiveRequest::is_executed) {
             self.ready.close();
         }
     }
@@ -178,7 +178,7 @@ impl Connection {
     }
 
     /// Discards the data of a failed read, and answers it once the engine has completed its pieces.
-    fn give_up_read<M: Memory>(&mut self, number: u16, memory: &mut M) {
+    fn fail_read<M: Memory>(&mut self, number: u16, memory: &mut M) {
         if let Some(request) = self.requests.get_mut(number) {
             request.head = NONE;
         }
@@ -193,19 +193,19 @@ impl Connection {
         let Some(piece) = self.pieces.remove(index) else { return };
         if let Some(buffer) = piece.buffer {
             if !self.planted.is(Mutant::CreditNotReturned) {
-                self.held -= run(buffer.len.into());
+                self.memory_used -= allocation_size(buffer.len.into());
             }
             memory.give(buffer);
         }
         if let Some(request) = self.requests.get_mut(piece.request) {
-            request.open -= 1;
+            request.incomplete_pieces -= 1;
         }
     }
 
     /// Answers a request without data, if it is complete.
     fn complete(&mut self, number: u16) {
-        if self.requests.get(number).is_some_and(Active::is_complete) {
-            self.ready.push(Ready::Request(number));
+        if self.requests.get(number).is_some_and(ActiveRequest::is_complete) {
+            self.ready.push(QueuedReply::Request(number));
         }
     }
 
@@ -216,22 +216,22 @@ impl Connection {
     pub fn gather<M: Memory>(
         &mut self,
         memory: &mut M,
-        mut runs_of: impl FnMut(RunsOf, &mut Vec<Status>),
+        mut runs_of: impl FnMut(RunQuery, &mut Vec<BlockStatus>),
     ) -> &[Buffer] {
-        if self.outbox.sending || self.phase == Phase::Dead || !self.outbox.is_there(memory) {
+        if self.outbox.sending || self.phase == Phase::Aborted || !self.outbox.ensure_header_buffer(memory) {
             return &[];
         }
         self.outbox.clear();
-        if !self.greeting.is_empty() {
-            let now = self.greeting.len().min(Outbox::LEN as usize);
-            self.outbox.header(&self.greeting[..now], memory);
-            self.greeting.drain(..now);
+        if !self.handshake_output.is_empty() {
+            let now = self.handshake_output.len().min(Outbox::LEN as usize);
+            self.outbox.header(&self.handshake_output[..now], memory);
+            self.handshake_output.drain(..now);
         }
         let mut statuses = 0;
-        while self.outbox.has_room() && statuses < STATUSES_AT_ONCE {
+        while self.outbox.has_space() && statuses < STATUSES_AT_ONCE {
             match self.ready.pop() {
-                Some(Ready::Piece(index)) => self.lay_out_piece(index, memory),
-                Some(Ready::Request(number)) => {
+                Some(QueuedReply::Piece(index)) => self.lay_out_piece(index, memory),
+                Some(QueuedReply::Request(number)) => {
                     let request = self.requests.get(number);
                     statuses += u32::from(request.is_some_and(|r| r.kind == command::BLOCK_STATUS));
                     self.lay_out_request(number, memory, &mut runs_of);
@@ -246,28 +246,28 @@ impl Connection {
     /// Handles the end of the send that [`gather`](Self::gather) laid out.
     pub fn sent<M: Memory>(&mut self, memory: &mut M) {
         self.outbox.sending = false;
-        let given = self.outbox.give_back(memory);
-        self.held -= given;
+        let given = self.outbox.release_pinned(memory);
+        self.memory_used -= given;
         self.unsent -= given;
     }
 
     /// Reports whether there is anything to [`gather`](Self::gather).
     pub fn wants_to_send(&self) -> bool {
-        self.phase != Phase::Dead
+        self.phase != Phase::Aborted
             && !self.outbox.sending
-            && !(self.ready.is_waiting() && self.greeting.is_empty())
+            && !(self.ready.is_waiting() && self.handshake_output.is_empty())
     }
 
     fn lay_out_piece<M: Memory>(&mut self, index: u16, memory: &mut M) {
         let Some(piece) = self.pieces.remove(index) else { return };
         let number = piece.request;
         let Some(request) = self.requests.get_mut(number) else { return };
-        request.open -= 1;
+        request.incomplete_pieces -= 1;
         let done = request.is_complete();
         let mut lent = false;
         match (piece.state, piece.payload()) {
             (State::Read { .. }, Some(payload)) if request.ordered => {
-                if self.agreed.structured {
+                if self.negotiated.structured {
                     let head = wire::data_chunk(request.cookie, done, piece.offset, piece.len);
                     self.outbox.header(&head, memory);
                 } else if piece.offset == request.offset {
@@ -291,26 +291,26 @@ impl Connection {
                         client = self.number,
                         "closing the connection: the data of a read is missing"
                     );
-                    self.phase = Phase::Dead;
+                    self.phase = Phase::Aborted;
                 }
             },
         }
         match piece.buffer {
             Some(buffer) if lent && self.planted.is(Mutant::BufferGivenBackEarly) => {
-                self.held -= run(buffer.len.into());
-                self.unsent -= run(buffer.len.into());
+                self.memory_used -= allocation_size(buffer.len.into());
+                self.unsent -= allocation_size(buffer.len.into());
                 memory.give(buffer);
             }
-            Some(buffer) if lent => self.outbox.lend(buffer),
+            Some(buffer) if lent => self.outbox.pin_buffer(buffer),
             Some(buffer) => {
-                self.held -= run(buffer.len.into());
-                self.unsent -= run(buffer.len.into());
+                self.memory_used -= allocation_size(buffer.len.into());
+                self.unsent -= allocation_size(buffer.len.into());
                 memory.give(buffer);
             }
             None => {}
         }
         if done {
-            self.forget(number);
+            self.remove_request(number);
         }
     }
 
@@ -318,21 +318,21 @@ impl Connection {
         &mut self,
         number: u16,
         memory: &mut M,
-        runs_of: &mut impl FnMut(RunsOf, &mut Vec<Status>),
+        runs_of: &mut impl FnMut(RunQuery, &mut Vec<BlockStatus>),
     ) {
-        let Some(request) = self.forget(number) else { return };
+        let Some(request) = self.remove_request(number) else { return };
         match &request.fault {
-            Some(fault) if self.agreed.structured && request.is_answered_in_chunks() => {
+            Some(fault) if self.negotiated.structured && request.is_answered_in_chunks() => {
                 let chunk = wire::error_chunk(request.cookie, true, request.kind, fault, None);
                 self.outbox.header(&chunk, memory);
             }
             Some(fault) => {
                 let is_hidden = request.kind == command::FLUSH && self.planted.is(Mutant::FlushErrorHidden);
-                let error = if is_hidden { 0 } else { fault.number(request.kind) };
+                let error = if is_hidden { 0 } else { fault.error_code(request.kind) };
                 self.outbox.header(&wire::simple_reply(request.cookie, error), memory);
             }
             None if request.kind == command::BLOCK_STATUS => self.lay_out_status(&request, memory, runs_of),
-            None if request.kind == command::READ && self.agreed.structured => {
+            None if request.kind == command::READ && self.negotiated.structured => {
                 self.outbox.header(&wire::empty_chunk(request.cookie), memory);
             }
             None => self.outbox.header(&wire::simple_reply(request.cookie, 0), memory),
@@ -341,14 +341,14 @@ impl Connection {
 
     fn lay_out_status<M: Memory>(
         &mut self,
-        request: &Active,
+        request: &ActiveRequest,
         memory: &mut M,
-        runs_of: &mut impl FnMut(RunsOf, &mut Vec<Status>),
+        runs_of: &mut impl FnMut(RunQuery, &mut Vec<BlockStatus>),
     ) {
         let mut runs = Vec::new();
-        let most = if request.one { 1 } else { STATUS_MAX };
-        let (volume, offset, len) = (self.agreed.volume, request.offset, Bytes(request.len.into()));
-        runs_of(RunsOf { volume, offset, len, most }, &mut runs);
+        let most = if request.single_reply { 1 } else { STATUS_MAX };
+        let (volume, offset, len) = (self.negotiated.volume, request.offset, Bytes(request.len.into()));
+        runs_of(RunQuery { volume, offset, len, max_runs: most }, &mut runs);
         runs.truncate(most);
         if runs.is_empty() {
             // The volume has been removed.
@@ -362,7 +362,7 @@ impl Connection {
         }
     }
 
-    fn forget(&mut self, number: u16) -> Option<Active> {
+    fn remove_request(&mut self, number: u16) -> Option<ActiveRequest> {
         if matches!(self.input, Input::Reading(current) if current == number) {
             self.input = Input::Header;
         }

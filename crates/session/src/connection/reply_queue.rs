@@ -1,6 +1,6 @@
 //! The order in which replies leave.
 
-use super::Ready;
+use super::QueuedReply;
 use std::collections::VecDeque;
 use weir_model::{Mutant, Planted};
 
@@ -15,23 +15,23 @@ use weir_model::{Mutant, Planted};
 /// The caller must ensure that an open reply can complete without anything that is held back.
 #[derive(Debug, Default)]
 pub(super) struct ReplyQueue {
-    next: VecDeque<Ready>,
+    next: VecDeque<QueuedReply>,
     /// The request whose reply is open.
     open: Option<u16>,
     /// Replies that wait until the open reply is complete.
-    held_back: VecDeque<Ready>,
+    held_back: VecDeque<QueuedReply>,
     planted: Planted,
 }
 
 impl ReplyQueue {
     /// Creates an empty queue with these mutants active.
-    pub(super) fn with(planted: Planted) -> Self {
+    pub(super) fn with_mutants(planted: Planted) -> Self {
         Self { planted, ..Self::default() }
     }
 
     /// Adds a unit that can stand between any two others: a whole reply, or a chunk of one.
     #[inline]
-    pub(super) fn push(&mut self, ready: Ready) {
+    pub(super) fn push(&mut self, ready: QueuedReply) {
         let holds_back = self.open.is_some() && !self.planted.is(Mutant::ReplyInsideReply);
         if holds_back { self.held_back.push_back(ready) } else { self.next.push_back(ready) }
     }
@@ -43,7 +43,7 @@ impl ReplyQueue {
     }
 
     /// Adds the next part of the open reply.
-    pub(super) fn push_open(&mut self, part: Ready) {
+    pub(super) fn push_open(&mut self, part: QueuedReply) {
         self.next.push_back(part);
     }
 
@@ -57,13 +57,13 @@ impl ReplyQueue {
     }
 
     /// Returns the request whose reply has begun and is not complete.
-    pub(super) fn opened(&self) -> Option<u16> {
+    pub(super) fn open_request(&self) -> Option<u16> {
         self.open
     }
 
     /// Takes the next unit to send.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Ready> {
+    pub(super) fn pop(&mut self) -> Option<QueuedReply> {
         self.next.pop_front()
     }
 

@@ -9,7 +9,7 @@ pub(super) const NONE: u16 = u16::MAX;
 
 /// A client's request.
 #[derive(Debug)]
-pub(super) struct Active {
+pub(super) struct ActiveRequest {
     pub(super) cookie: u64,
     /// One of [`command`], or any other value a client sends.
     pub(super) kind: u16,
@@ -20,18 +20,18 @@ pub(super) struct Active {
     /// asked for it.
     pub(super) ordered: bool,
     /// A read to be answered in one chunk, or a status with one descriptor.
-    pub(super) one: bool,
+    pub(super) single_reply: bool,
     pub(super) offset: VolumeOffset,
     pub(super) len: u32,
     /// Bytes that have become pieces, or were dropped.
-    pub(super) taken: u32,
+    pub(super) consumed: u32,
     /// Pieces that are not complete. Data of a read completes when it is laid out for sending, everything
     /// else with the engine's reply.
-    pub(super) open: u16,
+    pub(super) incomplete_pieces: u16,
     /// Pieces in the engine.
     pub(super) submitted: u16,
     /// True if at least one piece has been executed.
-    pub(super) partly_done: bool,
+    pub(super) partly_executed: bool,
     /// The first failure.
     pub(super) fault: Option<Fault>,
     /// First and last piece of an ordered read that is not queued for sending.
@@ -39,24 +39,24 @@ pub(super) struct Active {
     pub(super) tail: u16,
 }
 
-impl Active {
+impl ActiveRequest {
     /// Returns the offset of the next piece.
     pub(super) fn next(&self) -> VolumeOffset {
-        VolumeOffset(self.offset.0 + u64::from(self.taken))
+        VolumeOffset(self.offset.0 + u64::from(self.consumed))
     }
 
     /// Reports whether no piece is open and none will follow.
     pub(super) fn is_complete(&self) -> bool {
-        self.open == 0 && self.is_submitted()
+        self.incomplete_pieces == 0 && self.is_submitted()
     }
 
     /// Reports whether all pieces have been submitted to the engine.
     pub(super) fn is_submitted(&self) -> bool {
-        self.taken == self.len
+        self.consumed == self.len
     }
 
     /// Reports whether the engine has completed all pieces.
-    pub(super) fn is_done(&self) -> bool {
+    pub(super) fn is_executed(&self) -> bool {
         self.is_submitted() && self.submitted == 0
     }
 

@@ -1,11 +1,12 @@
 //! Tests of single clients, byte by byte, and of random request sequences.
 
+mod arbitrary;
 mod held_back;
 mod lost;
 mod streams;
 
 use super::*;
-use crate::client::{Said, hello, pattern, request, said, write};
+use crate::client::{ServerMessage, decode_messages, encode_handshake, pattern, request, write};
 use crate::nbd::wire::{command, flag};
 use crate::ram::Ram;
 use crate::volumes::Volumes;
@@ -17,7 +18,7 @@ const MIB: u64 = 1 << 20;
 const CREDIT: Credit = Credit::new(4, Bytes::mib(64), Bytes::mib(1));
 
 /// A connection between a scripted client and a volume in memory.
-struct Wire {
+struct TestConnection {
     connection: Connection,
     memory: HeapMemory,
     free: Bytes,
@@ -28,31 +29,42 @@ struct Wire {
     /// Bytes that the client has received.
     output: Vec<u8>,
     /// Maximum number of bytes that arrive at once.
-    portion: usize,
+    receive_max: usize,
     /// True if replies come back in reverse order.
-    backwards: bool,
+    reverse_replies: bool,
     /// True if the connection waits for bytes.
-    hungry: bool,
+    wants_bytes: bool,
 }
 
-impl Wire {
+impl TestConnection {
     fn new(ram: Ram) -> Self {
         let mut memory = HeapMemory::new(Bytes::mib(256));
         let free = memory.free();
         let connection = Connection::new(7, &CREDIT, &mut memory).unwrap();
         let (input, output) = (VecDeque::new(), Vec::new());
         let (portion, backwards, hungry) = (usize::MAX, false, false);
-        Self { connection, memory, free, ram, credit: CREDIT, input, output, portion, backwards, hungry }
+        Self {
+            connection,
+            memory,
+            free,
+            ram,
+            credit: CREDIT,
+            input,
+            output,
+            receive_max: portion,
+            reverse_replies: backwards,
+            wants_bytes: hungry,
+        }
     }
 
     /// Creates a connection that has completed its handshake.
-    fn ready(size: Bytes, structured: bool) -> Self {
-        Self::ready_on(Ram::new(size), structured)
+    fn after_handshake(size: Bytes, structured: bool) -> Self {
+        Self::after_handshake_on(Ram::new(size), structured)
     }
 
-    fn ready_on(ram: Ram, structured: bool) -> Self {
+    fn after_handshake_on(ram: Ram, structured: bool) -> Self {
         let mut wire = Self::new(ram);
-        wire.send(&hello(structured));
+        wire.send(&encode_handshake(structured));
         wire.output.clear();
         wire
     }
@@ -69,7 +81,7 @@ impl Wire {
         let exports = self.ram.exports();
         loop {
             let step = self.connection.step(&exports, &self.credit, &mut self.memory);
-            self.hungry = matches!(step, Step::Receive);
+            self.wants_bytes = matches!(step, Step::Receive);
             if matches!(step, Step::Negotiated) {
                 continue;
             }
@@ -77,7 +89,7 @@ impl Wire {
             assert_eq!(request.id.0 >> 16, 7);
             self.ram.submit(Nanos(0), request, &mut self.memory);
             progress = true;
-            if !self.backwards {
+            if !self.reverse_replies {
                 self.reply();
             }
         }
@@ -91,7 +103,7 @@ impl Wire {
             self.connection.sent(&mut self.memory);
             progress = true;
         }
-        progress || (self.hungry && !self.input.is_empty())
+        progress || (self.wants_bytes && !self.input.is_empty())
     }
 
     fn reply(&mut self) {
@@ -101,13 +113,13 @@ impl Wire {
     }
 
     fn receive(&mut self) -> bool {
-        if self.input.is_empty() || !self.hungry {
+        if self.input.is_empty() || !self.wants_bytes {
             return false;
         }
         let Some(room) = self.connection.receive(&mut self.memory) else { return false };
         let mut arrived = 0;
         for &part in room.parts() {
-            let len = self.input.len().min(part.len as usize).min(self.portion - arrived);
+            let len = self.input.len().min(part.len as usize).min(self.receive_max - arrived);
             let bytes = self.memory.bytes_mut(part.part(0, len as u32));
             bytes.iter_mut().zip(self.input.drain(..len)).for_each(|(to, from)| *to = from);
             arrived += len;
@@ -120,8 +132,8 @@ impl Wire {
     }
 
     /// Ends the connection and checks that nothing of it is left.
-    fn end(mut self) {
-        self.connection.kill();
+    fn close(mut self) {
+        self.connection.abort();
         self.reply();
         assert!(self.connection.is_idle());
         self.connection.release(&mut self.memory);
@@ -131,90 +143,90 @@ impl Wire {
 
 #[test]
 fn writes_reads_and_flushes_are_answered() {
-    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+    let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), true);
     let bytes = pattern(1, 1536);
     wire.send(&write(1, 512, &bytes));
     wire.send(&request(command::READ, 0, 2, 512, 1536));
     wire.send(&request(command::FLUSH, 0, 3, 0, 0));
     assert_eq!(
-        said(&wire.output),
+        decode_messages(&wire.output),
         [
-            Said::Simple { cookie: 1, error: 0 },
-            Said::Data { cookie: 2, done: true, offset: 512, bytes: bytes.clone() },
-            Said::Simple { cookie: 3, error: 0 },
+            ServerMessage::Simple { cookie: 1, error: 0 },
+            ServerMessage::Data { cookie: 2, is_last: true, offset: 512, bytes: bytes.clone() },
+            ServerMessage::Simple { cookie: 3, error: 0 },
         ]
     );
     assert_eq!(wire.ram.contents()[512..2048], bytes);
-    wire.end();
+    wire.close();
 }
 
 #[test]
 fn simple_replies_carry_the_data_in_order_holes_and_all() {
     for backwards in [false, true] {
-        let mut wire = Wire::ready(Bytes(4 * MIB), false);
-        wire.backwards = backwards;
+        let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), false);
+        wire.reverse_replies = backwards;
         let bytes = pattern(2, 4096);
         wire.send(&write(1, 300 << 10, &bytes));
         wire.output.clear();
         wire.send(&request(command::READ, 0, 2, 0, 1 << 20));
         assert_eq!(wire.output[..16], *b"\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\0\x02");
         assert_eq!(wire.output[16..], wire.ram.contents()[..1 << 20]);
-        wire.end();
+        wire.close();
     }
 }
 
 #[test]
-fn holes_do_not_cross_the_wire() {
-    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+fn holes_are_not_transferred() {
+    let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), true);
     wire.send(&write(1, 8192, &pattern(3, 4096)));
     wire.output.clear();
     wire.send(&request(command::READ, 0, 2, 512, 16384));
     wire.send(&request(command::READ, 0, 3, MIB, 4096));
     assert_eq!(
-        said(&wire.output),
+        decode_messages(&wire.output),
         [
-            Said::Hole { cookie: 2, done: false, offset: 512, len: 8192 - 512 },
-            Said::Data { cookie: 2, done: false, offset: 8192, bytes: pattern(3, 4096) },
-            Said::Hole { cookie: 2, done: true, offset: 12288, len: 4096 + 512 },
-            Said::Hole { cookie: 3, done: true, offset: MIB, len: 4096 },
+            ServerMessage::Hole { cookie: 2, is_last: false, offset: 512, len: 8192 - 512 },
+            ServerMessage::Data { cookie: 2, is_last: false, offset: 8192, bytes: pattern(3, 4096) },
+            ServerMessage::Hole { cookie: 2, is_last: true, offset: 12288, len: 4096 + 512 },
+            ServerMessage::Hole { cookie: 3, is_last: true, offset: MIB, len: 4096 },
         ]
     );
-    wire.end();
+    wire.close();
 }
 
 #[test]
 fn a_reader_may_ask_for_one_chunk() {
-    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+    let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), true);
     wire.send(&write(1, 200 << 10, &pattern(4, 512)));
     wire.output.clear();
     wire.send(&request(command::READ, flag::DF, 2, 130 << 10, 128 << 10));
     wire.send(&request(command::READ, flag::DF, 3, 0, (128 << 10) + 512));
-    let said = said(&wire.output);
+    let said = decode_messages(&wire.output);
     let bytes = wire.ram.contents()[130 << 10..258 << 10].to_vec();
-    assert!(said[0] == Said::Data { cookie: 2, done: true, offset: 130 << 10, bytes });
-    assert_eq!(said[1..], [Said::Error { cookie: 3, done: true, error: 75, at: None }]);
-    wire.end();
+    assert!(said[0] == ServerMessage::Data { cookie: 2, is_last: true, offset: 130 << 10, bytes });
+    assert_eq!(said[1..], [ServerMessage::Error { cookie: 3, is_last: true, error: 75, at: None }]);
+    wire.close();
 }
 
 #[test]
-fn a_failed_simple_read_is_told_unless_its_reply_has_begun() {
+fn failed_simple_read_is_reported() {
     // The reply of a long read begins as soon as all its pieces are in the engine.
     for (len, at, told) in [(MIB, 0, true), (MIB, MIB - 1, true), (2 * MIB, 0, true), (2 * MIB, MIB, false)] {
         let mut ram = Ram::new(Bytes(4 * MIB));
-        ram.break_at(at);
-        let mut wire = Wire::ready_on(ram, false);
+        ram.fail_block(at);
+        let mut wire = TestConnection::after_handshake_on(ram, false);
         wire.send(&request(command::READ, 0, 1, 0, len as u32));
-        assert_eq!(wire.connection.is_over(), !told, "hard disconnect is the only way out");
+        assert_eq!(wire.connection.is_finished(), !told, "hard disconnect is the only way out");
         if told {
-            assert_eq!(said(&wire.output), [Said::Simple { cookie: 1, error: 5 }]);
+            assert_eq!(decode_messages(&wire.output), [ServerMessage::Simple { cookie: 1, error: 5 }]);
         }
-        wire.end();
+        wire.close();
     }
 }
 
 #[test]
-fn wrong_requests_are_refused_with_their_payload() {
-    let mut wire = Wire::ready(Bytes(4 * MIB), false);
+fn invalid_requests_are_refused() {
+    let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), false);
     wire.send(&write(1, 4 * MIB - 512, &pattern(6, 100_352)));
     wire.send(&write(2, 4 * MIB - 1, &pattern(6, 2)));
     wire.send(&request(command::READ, 0, 3, 4 * MIB + 1, 0));
@@ -224,71 +236,71 @@ fn wrong_requests_are_refused_with_their_payload() {
     wire.send(&request(command::TRIM, 0, 7, 4 * MIB, 512));
     wire.send(&request(command::FLUSH, 0, 8, 0, 0));
     let errors = [28, 28, 22, 22, 22, 22, 22, 0];
-    let expected: Vec<Said> =
-        (1..).zip(errors).map(|(cookie, error)| Said::Simple { cookie, error }).collect();
-    assert_eq!(said(&wire.output), expected);
-    assert!(!wire.connection.is_over());
-    wire.end();
+    let expected: Vec<ServerMessage> =
+        (1..).zip(errors).map(|(cookie, error)| ServerMessage::Simple { cookie, error }).collect();
+    assert_eq!(decode_messages(&wire.output), expected);
+    assert!(!wire.connection.is_finished());
+    wire.close();
 }
 
 #[test]
-fn what_cannot_be_followed_ends_the_connection_after_what_is_owed() {
+fn malformed_stream_ends_after_pending_replies() {
     let oversized = request(command::WRITE, 0, 2, 0, (32 << 20) + 512);
     let garbage = vec![0x55; 28];
     let goodbye = request(command::DISC, 0, 2, 0, 0);
     for (last, extra) in [(oversized, Some(22)), (garbage, None), (goodbye, None)] {
-        let mut wire = Wire::ready(Bytes(4 * MIB), false);
+        let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), false);
         wire.send(&[write(1, 0, &pattern(7, 4096)), last, vec![9; 5000]].concat());
-        let mut expected = vec![Said::Simple { cookie: 1, error: 0 }];
-        expected.extend(extra.map(|error| Said::Simple { cookie: 2, error }));
-        assert_eq!(said(&wire.output), expected);
-        assert!(wire.connection.is_over());
-        wire.end();
+        let mut expected = vec![ServerMessage::Simple { cookie: 1, error: 0 }];
+        expected.extend(extra.map(|error| ServerMessage::Simple { cookie: 2, error }));
+        assert_eq!(decode_messages(&wire.output), expected);
+        assert!(wire.connection.is_finished());
+        wire.close();
     }
 }
 
 #[test]
-fn the_end_of_the_stream_ends_the_connection_even_within_a_write() {
-    let mut wire = Wire::ready(Bytes(4 * MIB), false);
+fn end_of_stream_ends_connection() {
+    let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), false);
     let long = write(1, 0, &pattern(8, 1 << 20));
     wire.send(&long[..700_000]);
     assert!(wire.connection.receive(&mut wire.memory).is_some());
     wire.connection.received(Bytes(0));
     while wire.turn() {}
-    assert!(wire.output.is_empty() && wire.connection.is_over());
-    wire.end();
+    assert!(wire.output.is_empty() && wire.connection.is_finished());
+    wire.close();
 }
 
 #[test]
-fn status_tells_runs() {
-    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+fn status_reports_runs() {
+    let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), true);
     wire.send(&write(1, 8192, &pattern(9, 4096)));
     wire.output.clear();
     wire.send(&request(command::BLOCK_STATUS, 0, 2, 0, 1 << 20));
     wire.send(&request(command::BLOCK_STATUS, flag::REQ_ONE, 3, 8192, 1 << 20));
     assert_eq!(
-        said(&wire.output),
+        decode_messages(&wire.output),
         [
-            Said::Status { cookie: 2, runs: vec![(8192, 3), (4096, 0), ((1 << 20) - 12288, 3)] },
-            Said::Status { cookie: 3, runs: vec![(4096, 0)] },
+            ServerMessage::Status { cookie: 2, runs: vec![(8192, 3), (4096, 0), ((1 << 20) - 12288, 3)] },
+            ServerMessage::Status { cookie: 3, runs: vec![(4096, 0)] },
         ]
     );
-    wire.end();
+    wire.close();
 }
 
 #[test]
-fn a_client_that_reads_nothing_holds_no_more_than_its_credit() {
-    let mut wire = Wire::ready(Bytes(4 * MIB), true);
+fn slow_reader_is_bounded_by_credit() {
+    let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), true);
     wire.send(&write(1, 0, &pattern(10, 4 << 20)));
     let most = Bytes::mib(2);
-    wire.credit.each = most;
+    wire.credit.memory_per_client = most;
     let before = wire.memory.free();
     (0..100).for_each(|cookie| wire.input.extend(request(command::READ, 0, cookie, 0, 4 << 20)));
     // A driver whose sends never complete.
     let exports = wire.ram.exports();
     for _ in 0..50 {
         wire.receive();
-        wire.hungry = loop {
+        wire.wants_bytes = loop {
             match wire.connection.step(&exports, &wire.credit, &mut wire.memory) {
                 Step::Request(request) => wire.ram.submit(Nanos(0), request, &mut wire.memory),
                 Step::Negotiated => {}
@@ -300,21 +312,24 @@ fn a_client_that_reads_nothing_holds_no_more_than_its_credit() {
         wire.connection.gather(&mut wire.memory, |of, runs| ram.runs(of, runs));
         assert!(before.0 - wire.memory.free().0 <= most.0);
     }
-    assert!(!wire.hungry, "it is not read any more");
-    wire.end();
+    assert!(!wire.wants_bytes, "it is not read any more");
+    wire.close();
 }
 
 #[test]
-fn any_bytes_are_read_and_written_and_none_at_all_too() {
+fn any_length_is_read_and_written() {
     for structured in [false, true] {
-        let mut wire = Wire::ready(Bytes::mib(1), structured);
+        let mut wire = TestConnection::after_handshake(Bytes::mib(1), structured);
         wire.send(&write(1, 4095, &pattern(1, 300_001)));
         wire.send(&request(command::WRITE_ZEROES, 0, 2, 4097, 3));
         wire.send(&request(command::TRIM, 0, 3, 1, 4000));
         for (cookie, kind) in [(4, command::WRITE), (5, command::TRIM), (6, command::WRITE_ZEROES)] {
             wire.send(&request(kind, 0, cookie, MIB, 0));
         }
-        assert_eq!(said(&wire.output), [1, 2, 3, 4, 5, 6].map(|cookie| Said::Simple { cookie, error: 0 }));
+        assert_eq!(
+            decode_messages(&wire.output),
+            [1, 2, 3, 4, 5, 6].map(|cookie| ServerMessage::Simple { cookie, error: 0 })
+        );
         wire.output.clear();
         // A read of no bytes, and one past the end: neither reply has data.
         wire.send(&request(command::READ, 0, 7, 3, 0));
@@ -331,13 +346,13 @@ fn any_bytes_are_read_and_written_and_none_at_all_too() {
         wire.send(&request(command::READ, 0, 8, 4090, 19));
         let data = wire.output[wire.output.len() - 19..].to_vec();
         assert_eq!(data, expected[4090..4109]);
-        wire.end();
+        wire.close();
     }
 }
 
 #[test]
-fn an_idle_client_keeps_one_block_and_goes_on_as_before() {
-    let mut wire = Wire::ready(Bytes::mib(1), true);
+fn idle_client_keeps_one_block() {
+    let mut wire = TestConnection::after_handshake(Bytes::mib(1), true);
     for round in 0..3u64 {
         let long = pattern(round, 200_000);
         wire.send(&write(round, 512, &long));
@@ -346,23 +361,23 @@ fn an_idle_client_keeps_one_block_and_goes_on_as_before() {
         assert!(wire.free.0 - wire.memory.free().0 > 64 << 10, "it has what it works with");
         // The receive that waits for the next request is in flight.
         assert!(wire.connection.receive(&mut wire.memory).is_some());
-        assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Receiving);
+        assert_eq!(wire.connection.release_buffers(&mut wire.memory), ReleaseOutcome::Receiving);
         wire.connection.receive_cancelled();
-        assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Resting);
+        assert_eq!(wire.connection.release_buffers(&mut wire.memory), ReleaseOutcome::Released);
         assert_eq!(wire.free.0 - wire.memory.free().0, 4096);
-        assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Resting);
+        assert_eq!(wire.connection.release_buffers(&mut wire.memory), ReleaseOutcome::Released);
         // It no longer is: there is nothing to cancel.
-        wire.hungry = true;
+        wire.wants_bytes = true;
     }
     // Half a write has arrived: the client is not idle.
     wire.send(&write(9, 0, &pattern(9, 8192))[..5000]);
-    assert_eq!(wire.connection.rest(&mut wire.memory), Rest::Busy);
-    wire.end();
+    assert_eq!(wire.connection.release_buffers(&mut wire.memory), ReleaseOutcome::Busy);
+    wire.close();
 }
 
 #[test]
-fn a_new_client_takes_one_block_and_a_long_option_the_rest() {
-    let mut wire = Wire::new(Ram::new(Bytes::mib(1)));
+fn new_client_allocates_one_block() {
+    let mut wire = TestConnection::new(Ram::new(Bytes::mib(1)));
     wire.send(&[0, 0, 0, 3]);
     let mut option = b"IHAVEOPT\0\0\0\x63\0\0\x80\0".to_vec();
     option.extend(vec![0; 32 << 10]);
@@ -371,17 +386,17 @@ fn a_new_client_takes_one_block_and_a_long_option_the_rest() {
     wire.output.clear();
     wire.send(&option[4000..]);
     assert!(!wire.output.is_empty(), "an option of 32 KiB is answered");
-    wire.end();
+    wire.close();
 }
 
 #[test]
-fn a_flood_of_statuses_is_answered_in_portions() {
-    let mut wire = Wire::ready(Bytes::mib(1), true);
+fn status_flood_is_answered_in_batches() {
+    let mut wire = TestConnection::after_handshake(Bytes::mib(1), true);
     (0..100).for_each(|cookie| wire.input.extend(request(command::BLOCK_STATUS, 0, cookie, 0, 4096)));
     let exports = wire.ram.exports();
     while wire.receive() {
         let step = wire.connection.step(&exports, &wire.credit, &mut wire.memory);
-        wire.hungry = matches!(step, Step::Receive);
+        wire.wants_bytes = matches!(step, Step::Receive);
     }
     assert_eq!(wire.connection.take_statuses(), 100);
     let mut walks = 0;
@@ -393,12 +408,12 @@ fn a_flood_of_statuses_is_answered_in_portions() {
     assert_eq!(walks, 4, "in one send");
     wire.connection.sent(&mut wire.memory);
     while wire.turn() {}
-    assert_eq!(said(&wire.output).len(), 96);
-    wire.end();
+    assert_eq!(decode_messages(&wire.output).len(), 96);
+    wire.close();
 }
 
 #[test]
-fn many_greedy_clients_leave_room_for_another() {
+fn greedy_clients_leave_memory_for_others() {
     let mut memory = HeapMemory::new(Bytes::mib(16));
     let credit = Credit::new(20, Bytes::mib(8), Bytes::mib(1));
     let ram = Ram::new(Bytes::mib(32));
@@ -406,7 +421,7 @@ fn many_greedy_clients_leave_room_for_another() {
     let mut greedy = Vec::new();
     for number in 0..20 {
         let mut connection = Connection::new(number, &credit, &mut memory).unwrap();
-        let mut bytes = hello(true);
+        let mut bytes = encode_handshake(true);
         (0..8).for_each(|cookie| bytes.extend(request(command::READ, 0, cookie, 0, 4 << 20)));
         // The handshake's answers leave, the data never does.
         let mut sends = 0;
@@ -434,154 +449,4 @@ fn many_greedy_clients_leave_room_for_another() {
     }
     assert_eq!(greedy.len(), 20);
     assert!(memory.free() >= credit.reserve, "{} is free", memory.free());
-}
-
-/// A request of a random client.
-#[derive(Clone, Debug)]
-struct Ask {
-    kind: u16,
-    flags: u16,
-    offset: u64,
-    len: u32,
-}
-
-fn asks() -> impl Strategy<Value = Vec<Ask>> {
-    let kind = prop_oneof![
-        4 => Just(command::READ),
-        4 => Just(command::WRITE),
-        1 => Just(command::TRIM),
-        1 => Just(command::WRITE_ZEROES),
-        1 => Just(command::FLUSH),
-        1 => Just(command::BLOCK_STATUS),
-    ];
-    let sectors = prop_oneof![5 => 1..40u32, 1 => 1..2000u32];
-    let flags = prop_oneof![3 => Just(0), 1 => Just(flag::FUA), 1 => Just(flag::DF)];
-    let ask = (kind, flags, 0..8500u64, sectors).prop_map(|(kind, flags, sector, sectors)| {
-        let flags = if kind == command::READ { flags } else { flags & flag::FUA };
-        Ask { kind, flags, offset: sector * 512, len: sectors * 512 }
-    });
-    prop::collection::vec(ask, 1..60)
-}
-
-fn stream(asks: &[Ask]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (cookie, ask) in (0..).zip(asks) {
-        bytes.extend(request(ask.kind, ask.flags, cookie, ask.offset, ask.len));
-        if ask.kind == command::WRITE {
-            bytes.extend(pattern(cookie, ask.len as usize));
-        }
-    }
-    bytes
-}
-
-/// Returns the expected final volume, and the expected data and error of every request.
-fn expected(asks: &[Ask], size: usize) -> Vec<(u32, Vec<u8>)> {
-    let mut volume = vec![0; size];
-    let answers = (0..).zip(asks).map(|(cookie, ask)| {
-        let range = ask.offset as usize..ask.offset as usize + ask.len as usize;
-        let past = range.end > size;
-        match ask.kind {
-            command::FLUSH => {}
-            command::READ if ask.flags & flag::DF != 0 && ask.len > 128 << 10 => return (75, vec![]),
-            command::WRITE | command::WRITE_ZEROES if past => return (28, vec![]),
-            _ if past => return (22, vec![]),
-            command::READ => return (0, volume[range].to_vec()),
-            command::WRITE => volume[range].copy_from_slice(&pattern(cookie, ask.len as usize)),
-            command::WRITE_ZEROES => volume[range].fill(0),
-            command::TRIM => {
-                let (first, end) = (range.start.next_multiple_of(4096), range.end / 4096 * 4096);
-                volume[first..end.max(first)].fill(0);
-            }
-            _ => {}
-        }
-        (0, vec![])
-    });
-    answers.collect()
-}
-
-/// Decodes structured replies as a client would.
-fn received(asks: &[Ask], said: &[Said]) -> Vec<(u32, Vec<u8>)> {
-    let mut answers: Vec<Option<(u32, Vec<u8>)>> = vec![None; asks.len()];
-    let mut finished = vec![false; asks.len()];
-    for said in said {
-        let (cookie, done) = match said {
-            Said::Simple { cookie, .. } | Said::Status { cookie, .. } => (*cookie, true),
-            Said::Data { cookie, done, .. }
-            | Said::Hole { cookie, done, .. }
-            | Said::Error { cookie, done, .. } => (*cookie, *done),
-        };
-        let (ask, index) = (&asks[cookie as usize], cookie as usize);
-        assert!(!std::mem::replace(&mut finished[index], done), "{said:?} after the last");
-        let len = if ask.kind == command::READ { ask.len as usize } else { 0 };
-        let (error, data) = answers[index].get_or_insert_with(|| (0, vec![0xee; len]));
-        match said {
-            Said::Data { offset, bytes, .. } => {
-                data[(offset - ask.offset) as usize..][..bytes.len()].copy_from_slice(bytes);
-            }
-            Said::Hole { offset, len, .. } => data[(offset - ask.offset) as usize..][..*len as usize].fill(0),
-            Said::Simple { error: number, .. } | Said::Error { error: number, .. } => {
-                *error = *number;
-                data.clear();
-            }
-            Said::Status { runs, .. } => {
-                assert!(runs.iter().map(|run| u64::from(run.0)).sum::<u64>() <= ask.len.into());
-            }
-        }
-    }
-    assert!(finished.iter().all(|&done| done), "every request is answered");
-    answers.into_iter().flatten().collect()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    /// Every request gets exactly one answer, and the right one, however the bytes arrive, in whatever order
-    /// the engine answers, and however little memory there is.
-    #[test]
-    fn every_client_gets_what_it_asked(
-        asks in asks(), portion in prop_oneof![1..100usize, 1..300_000usize], backwards: bool, scarce: bool,
-    ) {
-        let mut wire = Wire::ready(Bytes(4 * MIB), true);
-        wire.backwards = backwards;
-        wire.portion = portion;
-        if scarce {
-            wire.credit.each = Bytes::kib(300);
-        }
-        wire.send(&stream(&asks));
-        prop_assert!(received(&asks, &said(&wire.output)) == expected(&asks, 4 << 20));
-        wire.end();
-    }
-
-    /// The same bytes in other portions lead to the same replies. (Block statuses reflect the time at which
-    /// they are sent; the test excludes them.)
-    #[test]
-    fn portions_do_not_matter(asks in asks(), portion in 1..5000usize, structured: bool) {
-        let asks: Vec<Ask> = asks.into_iter().filter(|ask| ask.kind != command::BLOCK_STATUS).collect();
-        let run = |portion| {
-            let mut wire = Wire::new(Ram::new(Bytes(4 * MIB)));
-            wire.portion = portion;
-            wire.send(&[hello(structured), stream(&asks), request(command::DISC, 0, 0, 0, 0)].concat());
-            assert!(wire.connection.is_over());
-            let output = std::mem::take(&mut wire.output);
-            wire.end();
-            output
-        };
-        prop_assert!(run(usize::MAX) == run(portion));
-    }
-
-    /// The connection terminates and leaks nothing, whatever a client sends.
-    #[test]
-    fn any_bytes_are_survived(
-        start in prop_oneof![Just(vec![]), Just(hello(true)), Just(hello(false))],
-        asks in asks(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
-    ) {
-        let mut bytes = [start, stream(&asks)].concat();
-        bytes.truncate(200_000);
-        for (at, value) in damage {
-            let at = at.index(bytes.len());
-            bytes[at] = value;
-        }
-        crate::fuzzing::client(&bytes);
-        crate::fuzzing::transmission(&bytes);
-    }
 }

@@ -15,7 +15,7 @@ pub const ALLOCATION_ID: u32 = 1;
 
 /// Result of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct NegotiatedExport {
     /// The volume to serve.
     pub volume: VolumeId,
     /// Its size at the time of the choice; a volume does not shrink.
@@ -34,7 +34,7 @@ pub enum Step {
     /// Continue with the next message.
     Next(usize),
     /// The transmission starts.
-    Start(usize, Agreed),
+    Start(usize, NegotiatedExport),
     /// Send the pending answers, then close.
     End,
 }
@@ -87,12 +87,12 @@ impl Handshake {
 
     fn option(&mut self, number: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Outcome {
         match number {
-            option::EXPORT_NAME => return self.export_name(data, exports, out),
+            option::EXPORT_NAME => return self.answer_export_name(data, exports, out),
             option::ABORT => {
                 reply(out, number, answer::ACK, &[]);
                 return Outcome::End;
             }
-            option::GO | option::INFO => return self.describe(number, data, exports, out),
+            option::GO | option::INFO => return self.answer_describe(number, data, exports, out),
             option::LIST if data.is_empty() => list(exports, out),
             option::STRUCTURED_REPLY if data.is_empty() => {
                 self.structured = true;
@@ -101,14 +101,16 @@ impl Handshake {
             option::LIST | option::STRUCTURED_REPLY => {
                 refuse(out, number, answer::ERR_INVALID, "option takes no data");
             }
-            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.contexts(number, data, exports, out),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                self.answer_contexts(number, data, exports, out);
+            }
             _ => refuse(out, number, answer::ERR_UNSUP, "option not supported"),
         }
         Outcome::Next
     }
 
-    fn agreed(&self, chosen: &Export) -> Agreed {
-        Agreed {
+    fn negotiated(&self, chosen: &Export) -> NegotiatedExport {
+        NegotiatedExport {
             volume: chosen.volume,
             size: chosen.size,
             structured: self.structured,
@@ -129,17 +131,17 @@ impl Handshake {
 
     /// Answers EXPORT_NAME, the old way to start. It has no error replies: an unknown name ends the
     /// connection.
-    fn export_name(&self, name: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Outcome {
+    fn answer_export_name(&self, name: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Outcome {
         let Some(chosen) = find(exports, name) else { return Outcome::End };
         out.extend_from_slice(&chosen.size.0.to_be_bytes());
         out.extend_from_slice(&self.transmission_flags().to_be_bytes());
         if self.client_flags.unwrap_or(0) & u32::from(hello::NO_ZEROES) == 0 {
             out.extend_from_slice(&[0; 124]);
         }
-        Outcome::Start(self.agreed(chosen))
+        Outcome::Start(self.negotiated(chosen))
     }
 
-    fn describe(&self, number: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Outcome {
+    fn answer_describe(&self, number: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Outcome {
         let Some((name, wanted)) = parse_describe(data) else {
             refuse(out, number, answer::ERR_INVALID, "malformed request for an export");
             return Outcome::Next;
@@ -148,13 +150,13 @@ impl Handshake {
             refuse(out, number, answer::ERR_UNKNOWN, "no volume of that name; a list names those there are");
             return Outcome::Next;
         };
-        self.information(number, chosen, wanted, out);
+        self.append_information(number, chosen, wanted, out);
         reply(out, number, answer::ACK, &[]);
-        if number == option::GO { Outcome::Start(self.agreed(chosen)) } else { Outcome::Next }
+        if number == option::GO { Outcome::Start(self.negotiated(chosen)) } else { Outcome::Next }
     }
 
     /// Appends size, flags and block sizes, and name and description where the client asks for them.
-    fn information(&self, number: u32, chosen: &Export, wanted: &[u8], out: &mut Vec<u8>) {
+    fn append_information(&self, number: u32, chosen: &Export, wanted: &[u8], out: &mut Vec<u8>) {
         let wants = |kind: u16| wanted.chunks_exact(2).any(|bytes| bytes == kind.to_be_bytes());
         let mut bytes = info::EXPORT.to_be_bytes().to_vec();
         bytes.extend_from_slice(&chosen.size.0.to_be_bytes());
@@ -182,7 +184,7 @@ impl Handshake {
         }
     }
 
-    fn contexts(&mut self, number: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) {
+    fn answer_contexts(&mut self, number: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) {
         let set = number == option::SET_META_CONTEXT;
         if set {
             self.allocation = None;
@@ -213,7 +215,7 @@ impl Handshake {
 /// Outcome of a complete message; see [`Step`].
 enum Outcome {
     Next,
-    Start(Agreed),
+    Start(NegotiatedExport),
     End,
 }
 

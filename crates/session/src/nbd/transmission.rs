@@ -5,7 +5,7 @@
 //! build replies; their result is sent unchanged, followed by the payload.
 
 use super::PAYLOAD_MAX;
-use super::handshake::Agreed;
+use super::handshake::NegotiatedExport;
 use super::wire::{CHUNK_MAGIC, REQUEST_MAGIC, Reader, SIMPLE_REPLY_MAGIC, chunk, command, flag};
 use thiserror::Error;
 use weir_engine::RunKind;
@@ -15,7 +15,7 @@ use weir_model::{Bytes, Errno, IoError, IoKind, Op, RequestError, VolumeOffset};
 pub const HEADER_LEN: usize = 28;
 
 /// Longest read that a client may request as one chunk. The protocol requires at least 64 KiB.
-pub const WHOLE_MAX: u32 = 128 << 10;
+pub const SINGLE_CHUNK_MAX: u32 = 128 << 10;
 
 /// A request as received: only its magic number has been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,15 +42,15 @@ pub enum Command {
         /// True if it must be durable before the reply.
         fua: bool,
         /// True for a read whose data must be in one chunk.
-        whole: bool,
+        single_chunk: bool,
     },
     /// A query for the runs that hold data.
     BlockStatus {
         /// True if one descriptor is enough.
-        one: bool,
+        single_descriptor: bool,
     },
     /// A read or change of zero bytes within the export. It succeeds and has no effect, as in qemu-nbd.
-    Nothing,
+    NoOp,
     /// Answer the requests in flight, then close.
     Disconnect,
 }
@@ -82,7 +82,7 @@ impl Fault {
     /// is ENOSPC for a write and EINVAL for others. A device without free space (a sparse file on a full file
     /// system) is ENOSPC for a write and EIO for others; for a durable write it may concern an earlier write
     /// that was lost, so it is EIO.
-    pub const fn number(&self, kind: u16) -> u32 {
+    pub const fn error_code(&self, kind: u16) -> u32 {
         const EIO: u32 = 5;
         const EINVAL: u32 = 22;
         const ENOSPC: u32 = 28;
@@ -135,55 +135,55 @@ impl Header {
 
     /// Returns the request's meaning, if it is valid for this export.
     #[inline]
-    pub fn command(&self, agreed: &Agreed) -> Result<Command, Fault> {
+    pub fn command(&self, negotiated: &NegotiatedExport) -> Result<Command, Fault> {
         // FUA is valid on every command, even where it has no effect.
         let flags = self.flags & !flag::FUA;
-        let command = self.command_of_any_length(flags, agreed)?;
+        let command = self.command_of_any_length(flags, negotiated)?;
         let of_no_bytes = match command {
-            Command::Engine { op: Op::Flush, .. } | Command::Disconnect | Command::Nothing => false,
+            Command::Engine { op: Op::Flush, .. } | Command::Disconnect | Command::NoOp => false,
             Command::Engine { .. } | Command::BlockStatus { .. } => self.len == 0,
         };
         match command {
             Command::BlockStatus { .. } if of_no_bytes => {
                 Err(RequestError::Misaligned { offset: self.offset, len: Bytes(0) }.into())
             }
-            _ if of_no_bytes => Ok(Command::Nothing),
+            _ if of_no_bytes => Ok(Command::NoOp),
             _ => Ok(command),
         }
     }
 
     #[inline]
-    fn command_of_any_length(&self, flags: u16, agreed: &Agreed) -> Result<Command, Fault> {
-        let engine = |op| Ok(Command::Engine { op, fua: self.flags & flag::FUA != 0, whole: false });
+    fn command_of_any_length(&self, flags: u16, negotiated: &NegotiatedExport) -> Result<Command, Fault> {
+        let engine = |op| Ok(Command::Engine { op, fua: self.flags & flag::FUA != 0, single_chunk: false });
         let unsupported = Err(Fault::Unsupported { kind: self.kind, flags: self.flags });
         match self.kind {
             command::READ if flags & !flag::DF == 0 => {
-                let whole = flags & flag::DF != 0 && agreed.structured;
+                let whole = flags & flag::DF != 0 && negotiated.structured;
                 self.check_payload()?;
-                if whole && self.len > WHOLE_MAX {
+                if whole && self.len > SINGLE_CHUNK_MAX {
                     return Err(Fault::TooLongForOneChunk(Bytes(self.len.into())));
                 }
-                self.check_range(agreed)?;
-                Ok(Command::Engine { op: Op::Read, fua: false, whole })
+                self.check_range(negotiated)?;
+                Ok(Command::Engine { op: Op::Read, fua: false, single_chunk: whole })
             }
             command::WRITE if flags == 0 => {
                 self.check_payload()?;
-                self.check_range(agreed)?;
+                self.check_range(negotiated)?;
                 engine(Op::Write)
             }
             command::FLUSH if flags == 0 => engine(Op::Flush),
             command::TRIM if flags == 0 => {
-                self.check_range(agreed)?;
+                self.check_range(negotiated)?;
                 engine(Op::Trim)
             }
             command::WRITE_ZEROES if flags & !(flag::NO_HOLE | flag::FAST_ZERO) == 0 => {
-                self.check_range(agreed)?;
+                self.check_range(negotiated)?;
                 // Zeros are written in the map, which is always fast.
                 engine(Op::WriteZeroes { no_hole: flags & flag::NO_HOLE != 0 })
             }
-            command::BLOCK_STATUS if flags & !flag::REQ_ONE == 0 && agreed.allocation => {
-                self.check_range(agreed)?;
-                Ok(Command::BlockStatus { one: flags & flag::REQ_ONE != 0 })
+            command::BLOCK_STATUS if flags & !flag::REQ_ONE == 0 && negotiated.allocation => {
+                self.check_range(negotiated)?;
+                Ok(Command::BlockStatus { single_descriptor: flags & flag::REQ_ONE != 0 })
             }
             command::DISC => Ok(Command::Disconnect),
             _ => unsupported,
@@ -195,11 +195,11 @@ impl Header {
     }
 
     #[inline]
-    fn check_range(&self, agreed: &Agreed) -> Result<(), RequestError> {
+    fn check_range(&self, negotiated: &NegotiatedExport) -> Result<(), RequestError> {
         let (offset, len) = (self.offset, Bytes(self.len.into()));
         match offset.0.checked_add(len.0) {
-            Some(end) if end <= agreed.size.0 => Ok(()),
-            _ => Err(RequestError::OutOfRange { offset, len, size: agreed.size }),
+            Some(end) if end <= negotiated.size.0 => Ok(()),
+            _ => Err(RequestError::OutOfRange { offset, len, size: negotiated.size }),
         }
     }
 }
@@ -217,7 +217,7 @@ pub fn simple_reply(cookie: u64, error: u32) -> [u8; 16] {
 
 /// Builds the header of a chunk with `len` bytes to follow.
 #[inline]
-fn chunk_head(cookie: u64, kind: u16, done: bool, len: u32) -> [u8; 20] {
+fn chunk_header(cookie: u64, kind: u16, done: bool, len: u32) -> [u8; 20] {
     let mut bytes = [0; 20];
     bytes[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
     bytes[4..6].copy_from_slice(&(if done { chunk::DONE } else { 0 }).to_be_bytes());
@@ -231,7 +231,7 @@ fn chunk_head(cookie: u64, kind: u16, done: bool, len: u32) -> [u8; 20] {
 #[inline]
 pub fn data_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u8; 28] {
     let mut bytes = [0; 28];
-    bytes[..20].copy_from_slice(&chunk_head(cookie, chunk::OFFSET_DATA, done, len + 8));
+    bytes[..20].copy_from_slice(&chunk_header(cookie, chunk::OFFSET_DATA, done, len + 8));
     bytes[20..].copy_from_slice(&offset.0.to_be_bytes());
     bytes
 }
@@ -240,7 +240,7 @@ pub fn data_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u
 #[inline]
 pub fn hole_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u8; 32] {
     let mut bytes = [0; 32];
-    bytes[..20].copy_from_slice(&chunk_head(cookie, chunk::OFFSET_HOLE, done, 12));
+    bytes[..20].copy_from_slice(&chunk_header(cookie, chunk::OFFSET_HOLE, done, 12));
     bytes[20..28].copy_from_slice(&offset.0.to_be_bytes());
     bytes[28..].copy_from_slice(&len.to_be_bytes());
     bytes
@@ -248,11 +248,11 @@ pub fn hole_chunk(cookie: u64, done: bool, offset: VolumeOffset, len: u32) -> [u
 
 /// Builds the chunk that reports the failure of a request of this kind, with the offset if it is known.
 pub fn error_chunk(cookie: u64, done: bool, kind: u16, fault: &Fault, at: Option<VolumeOffset>) -> Vec<u8> {
-    let number = fault.number(kind);
+    let number = fault.error_code(kind);
     let mut why = fault.to_string();
     why.truncate(why.floor_char_boundary(512));
     let (kind, extra) = if at.is_some() { (chunk::ERROR_OFFSET, 8) } else { (chunk::ERROR, 0) };
-    let mut bytes = chunk_head(cookie, kind, done, 6 + why.len() as u32 + extra).to_vec();
+    let mut bytes = chunk_header(cookie, kind, done, 6 + why.len() as u32 + extra).to_vec();
     bytes.extend_from_slice(&number.to_be_bytes());
     bytes.extend_from_slice(&(why.len() as u16).to_be_bytes());
     bytes.extend_from_slice(why.as_bytes());
@@ -265,7 +265,7 @@ pub fn error_chunk(cookie: u64, done: bool, kind: u16, fault: &Fault, at: Option
 /// Builds the header of `count` [`descriptor`]s of the allocation context: the only chunk of its reply.
 pub fn status_chunk(cookie: u64, count: u32) -> [u8; 24] {
     let mut bytes = [0; 24];
-    bytes[..20].copy_from_slice(&chunk_head(cookie, chunk::BLOCK_STATUS, true, 4 + 8 * count));
+    bytes[..20].copy_from_slice(&chunk_header(cookie, chunk::BLOCK_STATUS, true, 4 + 8 * count));
     bytes[20..].copy_from_slice(&super::handshake::ALLOCATION_ID.to_be_bytes());
     bytes
 }
@@ -287,7 +287,7 @@ pub fn descriptor(len: u32, kind: RunKind) -> [u8; 8] {
 
 /// Builds the whole structured reply to a read of zero bytes.
 pub fn empty_chunk(cookie: u64) -> [u8; 20] {
-    chunk_head(cookie, chunk::NONE, true, 0)
+    chunk_header(cookie, chunk::NONE, true, 0)
 }
 
 #[cfg(test)]

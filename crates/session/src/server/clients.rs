@@ -6,11 +6,11 @@
 //!
 //! - `leave`: clients that are closed, evicted or idle.
 
-mod leave;
+mod disconnect;
 
 use super::recorder::Recorder;
-use super::{Outside, client_of};
-use crate::admission::{Admission, Budget, ClientCounts, HANDSHAKES, Limits, Refusal, Refused};
+use super::{Environment, client_of};
+use crate::admission::{Admission, Budget, ClientCounts, HANDSHAKES_MAX, Limits, Refusal, RefusalLog};
 use crate::connection::{Connection, Credit, Step};
 use crate::nbd::Export;
 use crate::port::Port;
@@ -19,19 +19,19 @@ use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::{
-    Bytes, ConnId, Fill, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, Reply, Request, RequestError,
-    VolumeId,
+    Bytes, ConnId, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, ReceiveMode, Reply, Request,
+    RequestError, VolumeId,
 };
 
 /// Cost of a turn that produced nothing.
-const LOOK: Cost = Cost(8);
+const EMPTY_TURN_COST: Cost = Cost(8);
 /// Number of clients waiting for memory that are retried each turn.
-const STARVED_AT_ONCE: usize = 8;
+const STARVED_RETRIES: usize = 8;
 /// Bytes of a handshake's answer that count as one step.
-const ANSWER_STEP: u64 = 4096;
+const ANSWER_BYTES_PER_STEP: u64 = 4096;
 /// Number of clients polled for a hang-up that count as one step of a handshake.
-const POLLED_STEP: u64 = 64;
-const NOBODY: u16 = u16::MAX;
+const POLLED_PER_STEP: u64 = 64;
+const NO_CLIENT: u16 = u16::MAX;
 
 /// All NBD clients.
 pub(super) struct Clients {
@@ -41,15 +41,15 @@ pub(super) struct Clients {
     credit: Credit,
     admission: Admission,
     budget: Budget,
-    pub(super) refused: Refused,
+    pub(super) refusals: RefusalLog,
     handshakes_dropped: u64,
     /// Time limit of a handshake.
-    handshake: Nanos,
+    handshake_timeout: Nanos,
     /// Idle time after which a client's buffers are released.
-    rest: Nanos,
+    idle_timeout: Nanos,
     turns: Turns<Party>,
     /// Handshakes with something to do, round-robin.
-    greeting: VecDeque<u16>,
+    ready_handshakes: VecDeque<u16>,
     /// Clients in the handshake, oldest first.
     handshakes: BTreeSet<(Nanos, u16)>,
     /// Clients that wait for memory that other clients use.
@@ -57,11 +57,11 @@ pub(super) struct Clients {
     /// Clients whose sockets must be processed at the end of the turn.
     touched: Vec<u16>,
     /// When to check for idle clients.
-    look_for_idle: Option<Nanos>,
+    next_idle_check: Option<Nanos>,
     /// Number of clients that have released their buffers.
-    resting: u64,
+    idle_count: u64,
     /// Volumes of disconnected clients, and the number of losses that these clients are known to have seen.
-    unheard: Vec<(VolumeId, u64)>,
+    unseen_losses: Vec<(VolumeId, u64)>,
     /// True if no more clients are admitted.
     finishing: bool,
     planted: Planted,
@@ -80,11 +80,11 @@ struct Client {
     connection: Connection,
     since: Nanos,
     /// When bytes last arrived from it.
-    heard: Nanos,
+    last_received: Nanos,
     stage: Stage,
-    waits: Waits,
+    waits_for: WaitsFor,
     /// True if it has released its buffers.
-    rests: bool,
+    is_idle: bool,
     /// True while its receive is being cancelled to release the buffers.
     cancelling: bool,
     is_touched: bool,
@@ -96,20 +96,20 @@ struct Client {
 enum Stage {
     Handshake,
     /// Admitted.
-    In,
+    Admitted,
     /// About to be closed.
-    Over,
+    Finished,
 }
 
 /// The event that a client without a turn waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
+enum WaitsFor {
     /// None: the client has something to do.
-    No,
+    Nothing,
     /// More bytes from the client.
     Bytes,
     /// A reply or a send of its own.
-    Own,
+    OwnIo,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,23 +124,23 @@ impl Clients {
     pub(super) fn new(limits: &Limits, now: Nanos, planted: Planted) -> Self {
         Self {
             // Evicted clients occupy a slot until the kernel has released their buffers.
-            slots: Slab::new(limits.clients + 2 * HANDSHAKES),
+            slots: Slab::new(limits.clients + 2 * HANDSHAKES_MAX),
             by_conn: Vec::new(),
             credit: credit(limits),
             admission: Admission::new(limits),
             budget: Budget::new(now),
-            refused: Refused::default(),
+            refusals: RefusalLog::default(),
             handshakes_dropped: 0,
-            handshake: limits.handshake,
-            rest: limits.rest,
+            handshake_timeout: limits.handshake_timeout,
+            idle_timeout: limits.idle_timeout,
             turns: Turns::default(),
-            greeting: VecDeque::new(),
+            ready_handshakes: VecDeque::new(),
             handshakes: BTreeSet::new(),
             starved: VecDeque::new(),
             touched: Vec::new(),
-            look_for_idle: None,
-            resting: 0,
-            unheard: Vec::new(),
+            next_idle_check: None,
+            idle_count: 0,
+            unseen_losses: Vec::new(),
             finishing: false,
             planted,
         }
@@ -156,8 +156,8 @@ impl Clients {
             clients: self.admission.count().into(),
             limit: limit.into(),
             handshakes: self.handshakes.len() as u64,
-            idle: self.resting,
-            refused: self.refused.total(),
+            idle: self.idle_count,
+            refused: self.refusals.total(),
             handshakes_dropped: self.handshakes_dropped,
             sessions: 0,
         }
@@ -167,10 +167,10 @@ impl Clients {
     /// requests.
     pub(super) fn deadline(&self, now: Nanos, accepts: bool, is_listening: bool) -> Option<Nanos> {
         let more = (accepts && !self.turns.is_empty()).then_some(now);
-        let greeting = (!self.greeting.is_empty()).then(|| self.budget.due(false));
+        let greeting = (!self.ready_handshakes.is_empty()).then(|| self.budget.due(false));
         let accept = (!is_listening && !self.finishing).then(|| self.budget.due(true));
-        let expires = self.handshakes.first().map(|(since, _)| *since + self.handshake);
-        let all = [more, greeting, accept, expires, self.look_for_idle, self.refused.due(now)];
+        let expires = self.handshakes.first().map(|(since, _)| *since + self.handshake_timeout);
+        let all = [more, greeting, accept, expires, self.next_idle_check, self.refusals.due(now)];
         all.into_iter().flatten().min()
     }
 
@@ -185,7 +185,7 @@ impl Clients {
     }
 
     /// Returns the number of clients that use a volume.
-    pub(super) fn using(&self, volume: VolumeId) -> usize {
+    pub(super) fn client_count(&self, volume: VolumeId) -> usize {
         self.slots.iter().filter(|(_, client)| client.connection.volume() == Some(volume)).count()
     }
 
@@ -194,48 +194,48 @@ impl Clients {
         &mut self,
         conn: ConnId,
         peer: Peer,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) -> bool {
         if let Err(why) = self.admission.check(peer) {
-            self.refused.note(why);
+            self.refusals.note(why);
             return false;
         }
-        if self.handshakes.len() >= usize::from(HANDSHAKES)
-            && let Some(number) = self.who_gives_way()
+        if self.handshakes.len() >= usize::from(HANDSHAKES_MAX)
+            && let Some(number) = self.handshake_to_evict()
         {
             self.drop_handshake(number);
         }
         let number = self.slots.next();
         let connection = match self.slots.is_full() {
             true => None,
-            false => Connection::new(u32::from(number), &self.credit, outside.memory),
+            false => Connection::new(u32::from(number), &self.credit, environment.memory),
         };
-        let connection = connection.map(|connection| connection.with(self.planted));
+        let connection = connection.map(|connection| connection.with_mutants(self.planted));
         let Some(connection) = connection else {
-            self.refused.note(Refusal::Memory);
+            self.refusals.note(Refusal::Memory);
             return false;
         };
-        let now = outside.now;
+        let now = environment.now;
         let client = Client {
             conn,
             peer,
             connection,
             since: now,
-            heard: now,
+            last_received: now,
             stage: Stage::Handshake,
-            waits: Waits::No,
-            rests: false,
+            waits_for: WaitsFor::Nothing,
+            is_idle: false,
             cancelling: false,
             is_touched: false,
             socket: Socket::Open,
         };
         let Ok(_) = self.slots.insert(client) else { return false };
         if self.by_conn.len() <= conn.index() {
-            self.by_conn.resize(conn.index() + 1, NOBODY);
+            self.by_conn.resize(conn.index() + 1, NO_CLIENT);
         }
         self.by_conn[conn.index()] = number;
         self.handshakes.insert((now, number));
-        self.greeting.push_back(number);
+        self.ready_handshakes.push_back(number);
         self.touch(number);
         true
     }
@@ -251,17 +251,19 @@ impl Clients {
     /// Queues the client: it has something to do.
     fn wake(&mut self, number: u16) {
         let Some(client) = self.slots.get_mut(number) else { return };
-        client.waits = Waits::No;
+        client.waits_for = WaitsFor::Nothing;
         match client.stage {
-            Stage::Handshake if !self.greeting.contains(&number) => self.greeting.push_back(number),
-            Stage::In => self.turns.ready(number),
-            Stage::Handshake | Stage::Over => {}
+            Stage::Handshake if !self.ready_handshakes.contains(&number) => {
+                self.ready_handshakes.push_back(number);
+            }
+            Stage::Admitted => self.turns.mark_ready(number),
+            Stage::Handshake | Stage::Finished => {}
         }
     }
 
     /// Queues the client if it waits for a reply or a send of its own.
     fn wake_waiting(&mut self, number: u16) {
-        if self.slots.get(number).is_some_and(|client| client.waits == Waits::Own) {
+        if self.slots.get(number).is_some_and(|client| client.waits_for == WaitsFor::OwnIo) {
             self.wake(number);
         }
     }
@@ -276,7 +278,7 @@ impl Clients {
         &mut self,
         conn: ConnId,
         result: Result<usize, IoError>,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) -> bool {
         let Some(number) = self.number_of(conn) else { return false };
         let Some(client) = self.slots.get_mut(number) else { return false };
@@ -288,19 +290,19 @@ impl Clients {
         match result {
             Err(_) if was_cancelled => {
                 client.connection.receive_cancelled();
-                self.rest_one(number, outside);
+                self.release_idle_client(number, environment);
             }
             Ok(bytes) => {
-                client.heard = outside.now;
+                client.last_received = environment.now;
                 client.connection.received(Bytes(bytes as u64));
-                if client.stage == Stage::In {
-                    if std::mem::take(&mut client.rests) {
-                        self.resting -= 1;
+                if client.stage == Stage::Admitted {
+                    if std::mem::take(&mut client.is_idle) {
+                        self.idle_count -= 1;
                     }
-                    self.look_for_idle.get_or_insert(outside.now + self.rest);
+                    self.next_idle_check.get_or_insert(environment.now + self.idle_timeout);
                 }
             }
-            Err(_) => client.connection.kill(),
+            Err(_) => client.connection.abort(),
         }
         self.wake(number);
         self.touch(number);
@@ -318,7 +320,7 @@ impl Clients {
         let Some(client) = self.slots.get_mut(number) else { return false };
         client.connection.sent(memory);
         if result.is_err() {
-            client.connection.kill();
+            client.connection.abort();
         }
         self.wake_waiting(number);
         self.touch(number);
@@ -328,15 +330,15 @@ impl Clients {
     /// Handles the end of a connection: its socket is closed and its buffers are free.
     pub(super) fn closed<M: Memory>(&mut self, conn: ConnId, memory: &mut M) {
         let Some(number) = self.number_of(conn) else { return };
-        self.by_conn[conn.index()] = NOBODY;
-        self.retire(number);
+        self.by_conn[conn.index()] = NO_CLIENT;
+        self.remove_from_queues(number);
         let Some(client) = self.slots.get_mut(number) else { return };
-        client.connection.kill();
+        client.connection.abort();
         client.socket = Socket::Closed;
-        self.forget_if_done(number, memory);
+        self.remove_if_done(number, memory);
     }
 
-    fn forget_if_done<M: Memory>(&mut self, number: u16, memory: &mut M) {
+    fn remove_if_done<M: Memory>(&mut self, number: u16, memory: &mut M) {
         let done = |client: &Client| client.socket == Socket::Closed && client.connection.is_idle();
         if self.slots.get(number).is_some_and(done)
             && let Some(client) = self.slots.remove(number)
@@ -362,18 +364,18 @@ impl Clients {
         let number = client_of(reply.id);
         let Some(client) = self.slots.get_mut(number) else { return };
         let volume = client.connection.volume();
-        let reply = client.connection.with_losses(reply, || volumes.last_loss(volume?));
+        let reply = client.connection.report_losses(reply, || volumes.last_loss(volume?));
         let lost_writes = reply.result.err().filter(|error| matches!(error, RequestError::FlushFailed(_)));
         client.connection.reply(reply, memory);
         if let (Some(error), Some(volume)) = (lost_writes, volume) {
             self.note_lost_writes(volume, error);
-            self.note_unheard(number);
+            self.note_unseen_losses(number);
         }
         let Some(client) = self.slots.get_mut(number) else { return };
         if client.socket == Socket::Closed {
-            return self.forget_if_done(number, memory);
+            return self.remove_if_done(number, memory);
         }
-        if client.waits == Waits::Own {
+        if client.waits_for == WaitsFor::OwnIo {
             self.wake(number);
         }
         self.touch(number);
@@ -386,18 +388,18 @@ impl Clients {
         volumes: &mut V,
         exports: &[Export],
         mut recorder: Option<&mut Recorder>,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) {
-        for _ in 0..self.starved.len().min(STARVED_AT_ONCE) {
+        for _ in 0..self.starved.len().min(STARVED_RETRIES) {
             if let Some(number) = self.starved.pop_front() {
                 self.wake_waiting(number);
             }
         }
-        self.shake_hands(volumes, exports, outside);
+        self.process_handshakes(volumes, exports, environment);
         // The debt is recorded before a client that was just admitted submits its first request.
-        for (volume, known) in self.unheard.drain(..) {
+        for (volume, known) in self.unseen_losses.drain(..) {
             if let Some(loss) = volumes.last_loss(volume).filter(|loss| loss.number > known) {
-                volumes.owe(volume, loss.device);
+                volumes.fail_next_flush(volume, loss.device);
             }
         }
         let mut left = Cost::TURN.0;
@@ -406,76 +408,78 @@ impl Clients {
             && let Some(number) = self.turns.take_next()
         {
             let Some(client) = self.slots.get_mut(number) else { continue };
-            let served = Served { volumes: &mut *volumes, exports, recorder: recorder.as_deref_mut() };
-            let (cost, then) = client.turn(Cost(left), served, &self.credit, outside);
-            let cost = cost.max(LOOK);
+            let served =
+                RequestTargets { volumes: &mut *volumes, exports, recorder: recorder.as_deref_mut() };
+            let (cost, then) = client.turn(Cost(left), served, &self.credit, environment);
+            let cost = cost.max(EMPTY_TURN_COST);
             left = left.saturating_sub(cost.0);
             self.after_turn(number, then);
-            self.turns.served(number, cost, then == Then::More);
+            self.turns.charge(number, cost, then == TurnOutcome::More);
             self.touch(number);
         }
     }
 
-    fn after_turn(&mut self, number: u16, then: Then) {
+    fn after_turn(&mut self, number: u16, outcome: TurnOutcome) {
         let Some(client) = self.slots.get_mut(number) else { return };
-        client.waits = match then {
-            Then::More => Waits::No,
-            Then::Receive => Waits::Bytes,
-            Then::Wait | Then::Over => Waits::Own,
+        client.waits_for = match outcome {
+            TurnOutcome::More => WaitsFor::Nothing,
+            TurnOutcome::Receive => WaitsFor::Bytes,
+            TurnOutcome::Wait | TurnOutcome::Finished => WaitsFor::OwnIo,
         };
-        if then == Then::Wait && client.connection.lacks_memory() && !self.starved.contains(&number) {
+        if outcome == TurnOutcome::Wait && client.connection.lacks_memory() && !self.starved.contains(&number)
+        {
             self.starved.push_back(number);
         }
     }
 
     /// Continues handshakes, in turn, within their budget.
-    fn shake_hands<V: Volumes, P: Port, M: Memory>(
+    fn process_handshakes<V: Volumes, P: Port, M: Memory>(
         &mut self,
         volumes: &V,
         exports: &[Export],
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) {
-        for _ in 0..self.greeting.len() {
-            if !self.budget.has_step(outside.now) {
+        for _ in 0..self.ready_handshakes.len() {
+            if !self.budget.has_step(environment.now) {
                 return;
             }
-            let Some(number) = self.greeting.pop_front() else { return };
+            let Some(number) = self.ready_handshakes.pop_front() else { return };
             let Some(client) = self.slots.get_mut(number) else { continue };
-            let step = client.connection.step(exports, &self.credit, outside.memory);
+            let step = client.connection.step(exports, &self.credit, environment.memory);
             let answer = client.connection.answer_len() as u64;
-            self.budget.spend(1 + answer / ANSWER_STEP);
+            self.budget.spend(1 + answer / ANSWER_BYTES_PER_STEP);
             self.touch(number);
             match step {
-                Step::Negotiated => self.enter(number, volumes, outside),
+                Step::Negotiated => self.admit(number, volumes, environment),
                 Step::Receive => {
                     if let Some(client) = self.slots.get_mut(number) {
-                        client.waits = Waits::Bytes;
-                        client.receive(outside);
+                        client.waits_for = WaitsFor::Bytes;
+                        client.receive(environment);
                     }
                 }
-                Step::Wait | Step::Over | Step::Request(_) => self.after_turn(number, Then::Wait),
+                Step::Wait | Step::Finished | Step::Request(_) => self.after_turn(number, TurnOutcome::Wait),
             }
         }
     }
 
     /// Admits a client that has chosen its volume.
-    fn enter<V: Volumes, P: Port, M: Memory>(
+    fn admit<V: Volumes, P: Port, M: Memory>(
         &mut self,
         number: u16,
         volumes: &V,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) {
-        self.end_abandoned(number, outside);
+        self.end_disconnected(number, environment);
         let Some(client) = self.slots.get_mut(number) else { return };
         if self.planted.is(Mutant::LimitsNotCheckedAgain) {
-            self.admission.enter_unchecked(client.peer);
-        } else if let Err(why) = self.admission.enter(client.peer) {
-            self.refused.note(why);
-            return self.kill(number);
+            self.admission.admit_unchecked(client.peer);
+        } else if let Err(why) = self.admission.admit(client.peer) {
+            self.refusals.note(why);
+            return self.abort(number);
         }
         self.handshakes.remove(&(client.since, number));
-        client.stage = Stage::In;
-        self.look_for_idle.get_or_insert(outside.now + self.rest);
+        client.stage = Stage::Admitted;
+        self.next_idle_check.get_or_insert(environment.now + self.idle_timeout);
         let volume = client.connection.volume().unwrap_or(VolumeId(0));
         client.connection.note_losses_before(volumes.last_loss(volume).map_or(0, |loss| loss.number));
         self.turns.join(number, Party { peer: client.peer, volume });
@@ -486,27 +490,27 @@ impl Clients {
     pub(super) fn finish_turn<V: Volumes, P: Port, M: Memory>(
         &mut self,
         volumes: &V,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) {
-        self.expire(outside);
+        self.expire(environment);
         let mut at = 0;
         while let Some(&number) = self.touched.get(at) {
             at += 1;
             let Some(client) = self.slots.get_mut(number) else { continue };
             if client.socket == Socket::Open && client.connection.wants_to_send() {
-                let parts = client.connection.gather(outside.memory, |of, runs| volumes.runs(of, runs));
+                let parts = client.connection.gather(environment.memory, |of, runs| volumes.runs(of, runs));
                 if parts.is_empty() {
                     // There is no memory for headers; the client is retried when others have released some.
-                    client.waits = Waits::Own;
+                    client.waits_for = WaitsFor::OwnIo;
                     self.starved.push_back(number);
                 } else {
-                    outside.port.send(client.conn, parts);
+                    environment.port.send(client.conn, parts);
                     self.wake_waiting(number);
                 }
             }
         }
-        self.close_touched(outside);
-        if let Some(line) = self.refused.line(outside.now) {
+        self.close_touched(environment);
+        if let Some(line) = self.refusals.line(environment.now) {
             tracing::warn!("{line}");
         }
     }
@@ -514,11 +518,11 @@ impl Clients {
 
 /// Returns the limits on the memory that clients may use.
 fn credit(limits: &Limits) -> Credit {
-    Credit::new(limits.clients, limits.each, limits.reserve)
+    Credit::new(limits.clients, limits.memory_per_client, limits.reserve)
 }
 
 /// Targets of the clients' requests.
-struct Served<'a, V> {
+struct RequestTargets<'a, V> {
     volumes: &'a mut V,
     exports: &'a [Export],
     recorder: Option<&'a mut Recorder>,
@@ -526,11 +530,11 @@ struct Served<'a, V> {
 
 /// Outcome of a client's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum TurnOutcome {
     More,
     Receive,
     Wait,
-    Over,
+    Finished,
 }
 
 impl Client {
@@ -538,44 +542,44 @@ impl Client {
     fn turn<V: Volumes, P: Port, M: Memory>(
         &mut self,
         most: Cost,
-        served: Served<'_, V>,
+        targets: RequestTargets<'_, V>,
         credit: &Credit,
-        outside: &mut Outside<'_, P, M>,
-    ) -> (Cost, Then) {
-        let Served { volumes, exports, mut recorder } = served;
+        environment: &mut Environment<'_, P, M>,
+    ) -> (Cost, TurnOutcome) {
+        let RequestTargets { volumes, exports, mut recorder } = targets;
         let mut cost = Cost(0);
         let planted = volumes.planted();
         loop {
-            let step = self.connection.step(exports, credit, outside.memory);
+            let step = self.connection.step(exports, credit, environment.memory);
             cost.0 += Cost::STATUS.0 * self.connection.take_statuses();
             match step {
                 Step::Request(request) => {
                     cost.0 += cost_of(&request).0;
                     if let Some(recorder) = &mut recorder
-                        && let Some(asked) = self.connection.asked(&request)
+                        && let Some(asked) = self.connection.client_request(&request)
                     {
-                        recorder.note(outside.now, asked, planted);
+                        recorder.note(environment.now, asked, planted);
                     }
-                    volumes.submit(outside.now, request, outside.memory);
+                    volumes.submit(environment.now, request, environment.memory);
                 }
                 Step::Negotiated => {}
                 Step::Receive => {
-                    self.receive(outside);
-                    return (cost, Then::Receive);
+                    self.receive(environment);
+                    return (cost, TurnOutcome::Receive);
                 }
-                Step::Wait => return (cost, Then::Wait),
-                Step::Over => return (cost, Then::Over),
+                Step::Wait => return (cost, TurnOutcome::Wait),
+                Step::Finished => return (cost, TurnOutcome::Finished),
             }
             if cost >= most || !volumes.can_accept() {
-                return (cost, Then::More);
+                return (cost, TurnOutcome::More);
             }
         }
     }
 
-    fn receive<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
-        if let Some(room) = self.connection.receive(outside.memory) {
-            let fill = if room.whole { Fill::Whole } else { Fill::Some };
-            outside.port.recv(self.conn, room.parts(), fill);
+    fn receive<P: Port, M: Memory>(&mut self, environment: &mut Environment<'_, P, M>) {
+        if let Some(room) = self.connection.receive(environment.memory) {
+            let fill = if room.fill_all { ReceiveMode::Full } else { ReceiveMode::Any };
+            environment.port.recv(self.conn, room.parts(), fill);
         }
     }
 }

@@ -4,13 +4,13 @@
 //! waiting. Requests leave in frames, so that a busy server sends few messages. If the session takes them
 //! more slowly than they arrive, the queue fills up, and further requests are dropped and counted.
 
-use crate::connection::Asked;
-use crate::recording::{FRAME_MAX, Recorded, frame};
+use crate::connection::ClientRequest;
+use crate::recording::{FRAME_MAX, RecordedRequest, frame};
 use std::collections::VecDeque;
 use weir_model::{Mutant, Nanos, Op, Planted, VolumeId};
 
 /// Capacity of the queue, in requests: 8 MiB.
-const QUEUE: usize = 1 << 18;
+const QUEUE_CAPACITY: usize = 1 << 18;
 /// Longest time a request waits before it is sent.
 const INTERVAL: Nanos = Nanos::millis(100);
 
@@ -18,7 +18,7 @@ const INTERVAL: Nanos = Nanos::millis(100);
 pub(super) struct Recorder {
     volumes: Vec<VolumeId>,
     began: Nanos,
-    queue: VecDeque<Recorded>,
+    queue: VecDeque<RecordedRequest>,
     dropped: u64,
     /// When the last frame was sent.
     sent: Nanos,
@@ -42,7 +42,7 @@ impl Recorder {
         Self {
             volumes,
             began: now,
-            queue: VecDeque::with_capacity(QUEUE),
+            queue: VecDeque::with_capacity(QUEUE_CAPACITY),
             dropped: 0,
             sent: now,
             sending: false,
@@ -53,23 +53,29 @@ impl Recorder {
 
     /// Records a client's request.
     #[inline]
-    pub(super) fn note(&mut self, now: Nanos, asked: Asked, planted: Planted) {
+    pub(super) fn note(&mut self, now: Nanos, request: ClientRequest, planted: Planted) {
         if self.sending && planted.is(Mutant::RecordedWithGaps) {
             return;
         }
-        let op = match asked.op {
-            Op::Read | Op::Write | Op::Trim => asked.op,
+        let op = match request.op {
+            Op::Read | Op::Write | Op::Trim => request.op,
             Op::WriteZeroes { no_hole: true } => Op::Write,
             Op::WriteZeroes { no_hole: false } => Op::Trim,
             // A flush is not a request of a trace.
             Op::Flush => return,
         };
-        let Some(volume) = self.volumes.iter().position(|volume| *volume == asked.volume) else { return };
+        let Some(volume) = self.volumes.iter().position(|volume| *volume == request.volume) else { return };
         match self.state {
-            State::Open if self.queue.len() == QUEUE => self.dropped += 1,
+            State::Open if self.queue.len() == QUEUE_CAPACITY => self.dropped += 1,
             State::Open => {
                 let (at, volume) = (now.since(self.began), volume as u16);
-                self.queue.push_back(Recorded { at, volume, op, offset: asked.offset, len: asked.len });
+                self.queue.push_back(RecordedRequest {
+                    at,
+                    volume,
+                    op,
+                    offset: request.offset,
+                    len: request.len,
+                });
             }
             State::Ending | State::Ended => {}
         }
@@ -98,7 +104,7 @@ impl Recorder {
     }
 
     /// Returns the frame to send now, if one is due. The frame stays available until
-    /// [`was_sent`](Self::was_sent).
+    /// [`note_send`](Self::note_send).
     pub(super) fn next_frame(&mut self, now: Nanos) -> Option<&[u8]> {
         let is_due = match self.state {
             State::Open => {
@@ -119,9 +125,9 @@ impl Recorder {
 
     /// Notes whether the send of the frame has started. If it has not, for lack of memory, it is retried
     /// later.
-    pub(super) fn was_sent(&mut self, now: Nanos, on_its_way: bool) {
+    pub(super) fn note_send(&mut self, now: Nanos, started: bool) {
         self.sent = now;
-        if on_its_way {
+        if started {
             self.sending = true;
             let count = self.queue.len().min(FRAME_MAX);
             self.queue.drain(..count);
@@ -137,48 +143,48 @@ mod tests {
     use super::*;
     use weir_model::{Bytes, VolumeOffset};
 
-    fn asked(volume: u32, op: Op) -> Asked {
-        Asked { volume: VolumeId(volume), op, offset: VolumeOffset(4096), len: Bytes(512) }
+    fn request(volume: u32, op: Op) -> ClientRequest {
+        ClientRequest { volume: VolumeId(volume), op, offset: VolumeOffset(4096), len: Bytes(512) }
     }
 
     #[test]
-    fn frames_leave_when_they_are_full_or_old_and_what_is_too_much_is_counted() {
+    fn full_or_old_frames_are_sent() {
         let mut recorder = Recorder::new(vec![VolumeId(3)], Nanos::secs(1));
         let now = Nanos::secs(2);
         for (volume, op) in [(1, Op::Read), (3, Op::Flush)] {
-            recorder.note(now, asked(volume, op), Planted::NONE);
+            recorder.note(now, request(volume, op), Planted::NONE);
         }
         assert_eq!(
             (recorder.deadline(), recorder.next_frame(now)),
             (None, None),
             "nothing of that is recorded"
         );
-        recorder.note(now, asked(3, Op::Read), Planted::NONE);
+        recorder.note(now, request(3, Op::Read), Planted::NONE);
         assert_eq!(recorder.deadline(), Some(Nanos::millis(1100)));
         assert_eq!(recorder.next_frame(now).map(<[u8]>::len), Some(16 + 24));
-        recorder.was_sent(now, false);
+        recorder.note_send(now, false);
         assert_eq!(recorder.next_frame(now), None, "it is tried again later");
         let now = now + INTERVAL;
         assert!(recorder.next_frame(now).is_some());
-        recorder.was_sent(now, true);
-        for _ in 0..QUEUE + 5 {
-            recorder.note(now, asked(3, Op::WriteZeroes { no_hole: true }), Planted::NONE);
+        recorder.note_send(now, true);
+        for _ in 0..QUEUE_CAPACITY + 5 {
+            recorder.note(now, request(3, Op::WriteZeroes { no_hole: true }), Planted::NONE);
         }
         assert_eq!(recorder.next_frame(now), None, "one at a time");
         recorder.sending = false;
         let frame = recorder.next_frame(now).expect("a full one");
         assert_eq!((frame.len(), frame[8]), (16 + 24 * FRAME_MAX, 5));
-        recorder.was_sent(now, true);
+        recorder.note_send(now, true);
         recorder.end();
-        recorder.note(now, asked(3, Op::Trim), Planted::NONE);
+        recorder.note(now, request(3, Op::Trim), Planted::NONE);
         let mut frames = 1;
         while !recorder.has_ended() {
             recorder.sending = false;
             let is_last = recorder.next_frame(now).expect("what is left")[4] == 1;
-            recorder.was_sent(now, true);
+            recorder.note_send(now, true);
             assert_eq!(is_last, recorder.has_ended());
             frames += 1;
         }
-        assert_eq!(frames, QUEUE / FRAME_MAX);
+        assert_eq!(frames, QUEUE_CAPACITY / FRAME_MAX);
     }
 }

@@ -2,7 +2,7 @@
 //! time.
 
 use super::recorder::Recorder;
-use super::{Outside, Server, Stop, StopRequest};
+use super::{Environment, Server, Stop, StopRequest};
 use crate::admission::Refusal;
 use crate::control::{Answer, LINE_MAX, Request};
 use crate::explain::Explanation;
@@ -12,30 +12,32 @@ use crate::volumes::Volumes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use weir_engine::{AdminError, AdminId, AdminReply};
-use weir_model::{Buffer, Bytes, ConnId, ErrorKind, Fill, IoError, Memory, Mutant, Nanos, VolumeOffset};
+use weir_model::{
+    Buffer, Bytes, ConnId, ErrorKind, IoError, Memory, Mutant, Nanos, ReceiveMode, VolumeOffset,
+};
 use weir_policy::placement::TunedPolicy;
 
 /// Maximum number of concurrent sessions.
-const SESSIONS: usize = 16;
+const SESSIONS_MAX: usize = 16;
 /// Bytes received or sent at once.
-const ROOM: usize = 4096;
+const BUFFER_LEN: usize = 4096;
 
 /// All sessions of the control socket.
 pub(super) struct Sessions {
     open: BTreeMap<ConnId, Session>,
     /// Timeout of a session that sends nothing, or does not take an answer.
-    idle: Nanos,
+    idle_timeout: Nanos,
     /// Session that was answered last. The next search starts after it, which makes the order round-robin.
-    last: Option<ConnId>,
+    last_answered: Option<ConnId>,
     /// Changes that the engine is executing, and the session that requested each.
-    asked: BTreeMap<u64, ConnId>,
+    pending_changes: BTreeMap<u64, ConnId>,
     next: u64,
     /// Records client requests while a session wants them.
     recorder: Option<Box<Recorder>>,
 }
 
 struct Session {
-    room: Buffer,
+    buffer: Buffer,
     /// Bytes that have arrived and have not been answered.
     line: Vec<u8>,
     /// True while the engine executes the session's request.
@@ -48,27 +50,34 @@ struct Session {
     /// True if the client has closed its sending side.
     ended: bool,
     /// True if the session receives recorded requests.
-    records: bool,
+    is_recording: bool,
     /// True while its socket is being closed.
     is_closing: bool,
     /// Last time the session connected, was answered, or took (part of) an answer.
-    used: Nanos,
+    last_active: Nanos,
 }
 
 /// State of the recorded requests that are still to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stream {
     /// A frame is in flight.
-    Leaving,
+    Sending,
     /// The next frame is not due yet.
     Waiting,
     /// Everything has been sent.
-    Over,
+    Finished,
 }
 
 impl Sessions {
     pub(super) const fn new(idle: Nanos) -> Self {
-        Self { open: BTreeMap::new(), idle, last: None, asked: BTreeMap::new(), next: 0, recorder: None }
+        Self {
+            open: BTreeMap::new(),
+            idle_timeout: idle,
+            last_answered: None,
+            pending_changes: BTreeMap::new(),
+            next: 0,
+            recorder: None,
+        }
     }
 
     /// Returns the recorder of client requests, if a session wants one.
@@ -88,7 +97,7 @@ impl Sessions {
             return Some(now);
         }
         let may_expire = self.open.values().filter(|session| session.may_expire());
-        let expires = may_expire.map(|session| session.used + self.idle).min();
+        let expires = may_expire.map(|session| session.last_active + self.idle_timeout).min();
         let frame = self.recorder.as_ref().and_then(|recorder| recorder.deadline());
         [expires, frame].into_iter().flatten().min()
     }
@@ -97,33 +106,35 @@ impl Sessions {
     pub(super) fn accept<P: Port, M: Memory>(
         &mut self,
         conn: ConnId,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) -> Result<(), Refusal> {
-        if self.open.len() >= SESSIONS {
+        if self.open.len() >= SESSIONS_MAX {
             let idle = self.open.iter().filter(|(_, session)| session.is_idle());
-            let longest = idle.min_by_key(|(_, session)| session.used).map(|(conn, _)| *conn);
-            let Some(longest) = longest else { return Err(Refusal::Sessions(SESSIONS)) };
+            let longest = idle.min_by_key(|(_, session)| session.last_active).map(|(conn, _)| *conn);
+            let Some(longest) = longest else { return Err(Refusal::Sessions(SESSIONS_MAX)) };
             // The session stays in the table until the kernel has released its buffer.
             if let Some(session) = self.open.get_mut(&longest) {
                 session.is_closing = true;
             }
-            outside.port.close(longest);
+            environment.port.close(longest);
         }
-        if self.open.len() >= 2 * SESSIONS {
-            return Err(Refusal::Sessions(SESSIONS));
+        if self.open.len() >= 2 * SESSIONS_MAX {
+            return Err(Refusal::Sessions(SESSIONS_MAX));
         }
-        let Some(room) = outside.memory.take(Bytes(ROOM as u64)) else { return Err(Refusal::Memory) };
+        let Some(room) = environment.memory.take(Bytes(BUFFER_LEN as u64)) else {
+            return Err(Refusal::Memory);
+        };
         let session = Session {
-            room,
+            buffer: room,
             line: Vec::new(),
             waiting: false,
             answer: Vec::new(),
             sending: None,
             receiving: false,
             ended: false,
-            records: false,
+            is_recording: false,
             is_closing: false,
-            used: outside.now,
+            last_active: environment.now,
         };
         self.open.insert(conn, session);
         Ok(())
@@ -133,12 +144,12 @@ impl Sessions {
         &mut self,
         conn: ConnId,
         result: Result<usize, IoError>,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) {
         let Some(session) = self.open.get_mut(&conn) else { return };
         session.receiving = false;
         let bytes = result.unwrap_or(0);
-        session.line.extend_from_slice(outside.memory.bytes(session.room.part(0, bytes as u32)));
+        session.line.extend_from_slice(environment.memory.bytes(session.buffer.part(0, bytes as u32)));
         session.ended = bytes == 0;
         if session.line.len() > LINE_MAX {
             session.line.clear();
@@ -150,12 +161,12 @@ impl Sessions {
         &mut self,
         conn: ConnId,
         result: Result<(), IoError>,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) {
         let Some(session) = self.open.get_mut(&conn) else { return };
-        session.sending.take().into_iter().for_each(|buffer| outside.memory.give(buffer));
-        session.used = outside.now;
-        if let Some(recorder) = self.recorder.as_mut().filter(|_| session.records) {
+        session.sending.take().into_iter().for_each(|buffer| environment.memory.give(buffer));
+        session.last_active = environment.now;
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| session.is_recording) {
             recorder.sending = false;
         }
         if result.is_err() {
@@ -165,11 +176,15 @@ impl Sessions {
         }
     }
 
-    pub(super) fn closed<P: Port, M: Memory>(&mut self, conn: ConnId, outside: &mut Outside<'_, P, M>) {
+    pub(super) fn closed<P: Port, M: Memory>(
+        &mut self,
+        conn: ConnId,
+        environment: &mut Environment<'_, P, M>,
+    ) {
         let Some(mut session) = self.open.remove(&conn) else { return };
         session.stop_recording(&mut self.recorder);
-        outside.memory.give(session.room);
-        session.sending.into_iter().for_each(|buffer| outside.memory.give(buffer));
+        environment.memory.give(session.buffer);
+        session.sending.into_iter().for_each(|buffer| environment.memory.give(buffer));
     }
 
     /// Answers the session whose change the engine has made or refused.
@@ -178,7 +193,7 @@ impl Sessions {
             Ok(_) => Answer::Done,
             Err(error) => Answer::failed(error.kind(), error.to_string()),
         };
-        let asker = self.asked.remove(&reply.id.0);
+        let asker = self.pending_changes.remove(&reply.id.0);
         if let Some(session) = asker.and_then(|conn| self.open.get_mut(&conn)) {
             session.waiting = false;
             session.answer = answer.line();
@@ -186,14 +201,14 @@ impl Sessions {
     }
 
     /// Returns the next request that can be answered now, taking sessions in turn.
-    pub(super) fn next_line(&mut self, now: Nanos) -> Option<(ConnId, Vec<u8>)> {
+    pub(super) fn next_request(&mut self, now: Nanos) -> Option<(ConnId, Vec<u8>)> {
         let has_line = |(_, session): &(&ConnId, &Session)| session.has_line();
-        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let after = self.last_answered.map_or(Bound::Unbounded, Bound::Excluded);
         let later = self.open.range((after, Bound::Unbounded)).find(has_line);
         let conn = *later.or_else(|| self.open.iter().find(has_line))?.0;
-        self.last = Some(conn);
+        self.last_answered = Some(conn);
         let session = self.open.get_mut(&conn)?;
-        session.used = now;
+        session.last_active = now;
         let end = session.line.iter().position(|&byte| byte == b'\n')?;
         let rest = session.line.split_off(end + 1);
         let mut line = std::mem::replace(&mut session.line, rest);
@@ -202,12 +217,12 @@ impl Sessions {
     }
 
     /// Sends answers, receives from sessions that have been answered, and closes sessions that are done.
-    pub(super) fn send<P: Port, M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+    pub(super) fn send<P: Port, M: Memory>(&mut self, environment: &mut Environment<'_, P, M>) {
         for (&conn, session) in &mut self.open {
-            if session.may_expire() && session.used + self.idle <= outside.now {
+            if session.may_expire() && session.last_active + self.idle_timeout <= environment.now {
                 tracing::debug!("closing a control session: it was silent, or took no answer, for too long");
                 session.is_closing = true;
-                outside.port.close(conn);
+                environment.port.close(conn);
             }
             if session.is_closing {
                 continue;
@@ -216,27 +231,27 @@ impl Sessions {
                 continue;
             }
             if !session.answer.is_empty() {
-                let now: Vec<u8> = session.answer.drain(..session.answer.len().min(ROOM)).collect();
-                session.sending = outside.send_bytes(conn, &now);
+                let now: Vec<u8> = session.answer.drain(..session.answer.len().min(BUFFER_LEN)).collect();
+                session.sending = environment.send_bytes(conn, &now);
                 if session.sending.is_some() {
                     continue;
                 }
                 session.ended = true;
             }
-            let stream = if session.records {
-                session.send_recorded(conn, &mut self.recorder, outside)
+            let stream = if session.is_recording {
+                session.send_recorded(conn, &mut self.recorder, environment)
             } else {
-                Stream::Over
+                Stream::Finished
             };
-            if stream == Stream::Leaving {
+            if stream == Stream::Sending {
                 continue;
             }
-            if session.ended && stream == Stream::Over {
+            if session.ended && stream == Stream::Finished {
                 session.is_closing = true;
-                outside.port.close(conn);
+                environment.port.close(conn);
             } else if !session.receiving {
                 session.receiving = true;
-                outside.port.recv(conn, &[session.room], Fill::Some);
+                environment.port.recv(conn, &[session.buffer], ReceiveMode::Any);
             }
         }
     }
@@ -245,7 +260,7 @@ impl Sessions {
 impl Session {
     /// Reports whether the session has sent a request that can be answered now.
     fn has_line(&self) -> bool {
-        !(self.waiting || self.records || self.is_closing)
+        !(self.waiting || self.is_recording || self.is_closing)
             && self.answer.is_empty()
             && self.sending.is_none()
             && self.line.contains(&b'\n')
@@ -259,7 +274,7 @@ impl Session {
     /// Reports whether the timeout applies, because the session itself is what delays progress. It does not
     /// apply while the engine executes a change, nor while a recording waits for client requests.
     fn may_expire(&self) -> bool {
-        !(self.waiting || self.is_closing) && (!self.records || self.sending.is_some())
+        !(self.waiting || self.is_closing) && (!self.is_recording || self.sending.is_some())
     }
 
     /// Sends recorded requests, if a frame is due.
@@ -267,21 +282,21 @@ impl Session {
         &mut self,
         conn: ConnId,
         recorder: &mut Option<Box<Recorder>>,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) -> Stream {
-        let Some(recorder) = recorder else { return Stream::Over };
+        let Some(recorder) = recorder else { return Stream::Finished };
         if self.ended {
             recorder.end();
         }
-        if let Some(frame) = recorder.next_frame(outside.now) {
-            self.sending = outside.send_bytes(conn, frame);
-            recorder.was_sent(outside.now, self.sending.is_some());
+        if let Some(frame) = recorder.next_frame(environment.now) {
+            self.sending = environment.send_bytes(conn, frame);
+            recorder.note_send(environment.now, self.sending.is_some());
         }
         match self.sending {
-            Some(_) => Stream::Leaving,
+            Some(_) => Stream::Sending,
             None if recorder.has_ended() => {
                 self.ended = true;
-                Stream::Over
+                Stream::Finished
             }
             None => Stream::Waiting,
         }
@@ -289,7 +304,7 @@ impl Session {
 
     /// Stops recording for this session, if it records.
     fn stop_recording(&mut self, recorder: &mut Option<Box<Recorder>>) {
-        if std::mem::take(&mut self.records) {
+        if std::mem::take(&mut self.is_recording) {
             *recorder = None;
         }
     }
@@ -297,11 +312,11 @@ impl Session {
 
 impl<V: Volumes, P: Port> Server<V, P> {
     /// Answers requests of the control socket, or passes them to the engine.
-    pub(super) fn answer_sessions<M: Memory>(&mut self, outside: &mut Outside<'_, P, M>) {
+    pub(super) fn answer_sessions<M: Memory>(&mut self, environment: &mut Environment<'_, P, M>) {
         // One request a turn: a status walks the whole map while clients wait.
-        if let Some((conn, line)) = self.sessions.next_line(outside.now) {
+        if let Some((conn, line)) = self.sessions.next_request(environment.now) {
             let answer = match Request::parse(&line) {
-                Ok(request) => self.answer(conn, &request, outside),
+                Ok(request) => self.answer(conn, &request, environment),
                 Err(answer) => Some(answer),
             };
             if let Some(session) = self.sessions.open.get_mut(&conn) {
@@ -312,7 +327,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
     }
 
     /// Sets a policy of its own for a volume, or resets it to the pool's.
-    fn give_policy(&mut self, name: &str, choice: Option<TunedPolicy>, now: Nanos) -> Answer {
+    fn apply_volume_policy(&mut self, name: &str, choice: Option<TunedPolicy>, now: Nanos) -> Answer {
         if !self.volumes.volumes().iter().any(|volume| volume.name == name) {
             let error = AdminError::NotFound(name.to_owned());
             return Answer::failed(error.kind(), error.to_string());
@@ -326,9 +341,9 @@ impl<V: Volumes, P: Port> Server<V, P> {
         &mut self,
         conn: ConnId,
         request: &Request,
-        outside: &mut Outside<'_, P, M>,
+        environment: &mut Environment<'_, P, M>,
     ) -> Option<Answer> {
-        let now = outside.now;
+        let now = environment.now;
         if let Request::RemoveVolume { name } = request
             && let Some(refused) = self.refuse_to_remove(name)
         {
@@ -337,20 +352,21 @@ impl<V: Volumes, P: Port> Server<V, P> {
         if let Some(policy) = request.policy() {
             return Some(match policy {
                 Ok(choice) => {
-                    self.volumes.set_policy(now, choice.make());
+                    self.volumes.set_policy(now, choice.create());
                     Answer::Done
                 }
                 Err(refused) => refused,
             });
         }
         if let Some(asked) = request.volume_policy() {
-            return Some(
-                asked.map_or_else(|refused| refused, |(name, choice)| self.give_policy(name, choice, now)),
-            );
+            return Some(asked.map_or_else(
+                |refused| refused,
+                |(name, choice)| self.apply_volume_policy(name, choice, now),
+            ));
         }
         match request {
             Request::Status => {
-                let status = (self.describe)(&self.volumes, outside.port, &self.counts());
+                let status = (self.describe)(&self.volumes, environment.port, &self.counts());
                 return Some(Answer::Status(status));
             }
             Request::Explain { volume, offset_bytes } => {
@@ -358,7 +374,8 @@ impl<V: Volumes, P: Port> Server<V, P> {
             }
             Request::Record { volumes } => return Some(self.record(conn, volumes, now)),
             Request::Stop => {
-                let stopping = self.stop != Stop::Not || self.begin_stop(outside) == StopRequest::Begun;
+                let stopping =
+                    self.stop != Stop::Running || self.begin_stop(environment) == StopRequest::Started;
                 return stopping.then_some(Answer::Done);
             }
             Request::CreateVolume { .. }
@@ -370,7 +387,7 @@ impl<V: Volumes, P: Port> Server<V, P> {
         let command = request.command()?;
         let id = self.sessions.next;
         self.sessions.next += 1;
-        self.sessions.asked.insert(id, conn);
+        self.sessions.pending_changes.insert(id, conn);
         self.volumes.admin(now, AdminId(id), command);
         self.exports = nbd::Export::all(&self.volumes);
         None
@@ -404,14 +421,14 @@ impl<V: Volumes, P: Port> Server<V, P> {
             volumes.push(id);
         }
         let Some(session) = self.sessions.open.get_mut(&conn) else { return Answer::Recording };
-        session.records = true;
+        session.is_recording = true;
         self.sessions.recorder = Some(Box::new(Recorder::new(volumes, now)));
         Answer::Recording
     }
 
     fn refuse_to_remove(&self, name: &str) -> Option<Answer> {
         let export = self.exports.iter().find(|export| export.name == name)?;
-        let users = self.clients.using(export.volume);
+        let users = self.clients.client_count(export.volume);
         let clients = if users == 1 { "client uses" } else { "clients use" };
         let message = format!("{users} {clients} volume {name:?}; disconnect first, then remove it");
         (users > 0 && !self.volumes.planted().is(Mutant::UsedVolumeRemoved))

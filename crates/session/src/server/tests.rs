@@ -1,15 +1,15 @@
 //! Tests of the server over scripted sockets.
 
 use super::*;
-use crate::client::{hello, pattern, request, write};
+use crate::client::{encode_handshake, pattern, request, write};
 use crate::nbd::wire::command;
 use crate::ram::Ram;
 use std::collections::BTreeMap;
-use weir_model::{Fill, HeapMemory, Io};
+use weir_model::{HeapMemory, Io, ReceiveMode};
 
 /// Scripted sockets: the test supplies the bytes that arrive.
 #[derive(Default)]
-struct Script {
+struct ScriptedPort {
     /// Buffers of the receive in flight on each connection.
     receiving: BTreeMap<ConnId, Vec<Buffer>>,
     sending: Vec<(ConnId, Vec<Buffer>)>,
@@ -18,8 +18,8 @@ struct Script {
     hung_up: Vec<ConnId>,
 }
 
-impl Port for Script {
-    fn recv(&mut self, conn: ConnId, into: &[Buffer], _: Fill) {
+impl Port for ScriptedPort {
+    fn recv(&mut self, conn: ConnId, into: &[Buffer], _: ReceiveMode) {
         let before = self.receiving.insert(conn, into.to_vec());
         assert_eq!(before, None, "one receive at a time");
     }
@@ -32,7 +32,7 @@ impl Port for Script {
     fn close(&mut self, conn: ConnId) {
         self.closing.push(conn);
     }
-    fn hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
+    fn poll_hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
         gone.extend(conns.iter().filter(|conn| self.hung_up.contains(conn)));
     }
     fn set_accepting(&mut self, _: bool) {}
@@ -42,9 +42,9 @@ impl Port for Script {
     }
 }
 
-struct Scripted {
-    server: Server<Ram, Script>,
-    port: Script,
+struct ScriptedServer {
+    server: Server<Ram, ScriptedPort>,
+    port: ScriptedPort,
     memory: HeapMemory,
     /// Bytes sent to each client.
     sent: BTreeMap<ConnId, Vec<u8>>,
@@ -53,18 +53,18 @@ struct Scripted {
 const OLD: ConnId = ConnId::new(0, 0);
 const NEW: ConnId = ConnId::new(1, 0);
 
-impl Scripted {
+impl ScriptedServer {
     fn new() -> Self {
         let limits = Limits { clients: 4, ..Limits::default() };
-        let describe = Box::new(|_: &Ram, _: &Script, _: &ClientCounts| serde_json::Value::Null);
-        let server = Server::new(Ram::new(Bytes::mib(1)).also_named("two"), &limits, Nanos(0), describe);
-        let (port, memory) = (Script::default(), HeapMemory::new(limits.memory()));
+        let describe = Box::new(|_: &Ram, _: &ScriptedPort, _: &ClientCounts| serde_json::Value::Null);
+        let server = Server::new(Ram::new(Bytes::mib(1)).with_alias("two"), &limits, Nanos(0), describe);
+        let (port, memory) = (ScriptedPort::default(), HeapMemory::new(limits.memory()));
         Self { server, port, memory, sent: BTreeMap::new() }
     }
 
     fn with<T>(
         &mut self,
-        run: impl FnOnce(&mut Server<Ram, Script>, &mut Outside<'_, Script, HeapMemory>) -> T,
+        run: impl FnOnce(&mut Server<Ram, ScriptedPort>, &mut Environment<'_, ScriptedPort, HeapMemory>) -> T,
     ) -> T {
         self.at(Nanos(0), run)
     }
@@ -72,19 +72,19 @@ impl Scripted {
     fn at<T>(
         &mut self,
         now: Nanos,
-        run: impl FnOnce(&mut Server<Ram, Script>, &mut Outside<'_, Script, HeapMemory>) -> T,
+        run: impl FnOnce(&mut Server<Ram, ScriptedPort>, &mut Environment<'_, ScriptedPort, HeapMemory>) -> T,
     ) -> T {
-        let mut outside = Outside { port: &mut self.port, memory: &mut self.memory, now };
-        run(&mut self.server, &mut outside)
+        let mut environment = Environment { port: &mut self.port, memory: &mut self.memory, now };
+        run(&mut self.server, &mut environment)
     }
 
     fn accept(&mut self, conn: ConnId) {
-        self.with(|server, outside| server.accepted(conn, Peer::Process(1), outside));
+        self.with(|server, environment| server.accepted(conn, Peer::Process(1), environment));
         self.settle();
     }
 
     /// Delivers bytes to the connection, as far as receives are in flight.
-    fn bring(&mut self, conn: ConnId, mut bytes: &[u8]) {
+    fn deliver(&mut self, conn: ConnId, mut bytes: &[u8]) {
         while !bytes.is_empty()
             && let Some(into) = self.port.receiving.remove(&conn)
         {
@@ -95,7 +95,7 @@ impl Scripted {
                 bytes = &bytes[len..];
                 arrived += len;
             }
-            self.with(|server, outside| server.received(conn, Ok(arrived), outside));
+            self.with(|server, environment| server.received(conn, Ok(arrived), environment));
             self.settle();
         }
     }
@@ -103,17 +103,17 @@ impl Scripted {
     /// Turns the server until it sends nothing more; every send completes at once.
     fn settle(&mut self) {
         loop {
-            self.with(|server, outside| server.turn(outside));
+            self.with(|server, environment| server.turn(environment));
             let (sent, closed) =
                 (std::mem::take(&mut self.port.sending), std::mem::take(&mut self.port.closing));
             for conn in &closed {
                 self.port.receiving.remove(conn);
-                self.with(|server, outside| server.closed(*conn, outside));
+                self.with(|server, environment| server.closed(*conn, environment));
             }
             for (conn, parts) in sent.iter().filter(|(conn, _)| !closed.contains(conn)) {
                 let bytes = parts.iter().flat_map(|part| self.memory.bytes(*part).to_vec());
                 self.sent.entry(*conn).or_default().extend(bytes);
-                self.with(|server, outside| server.sent(*conn, Ok(()), outside));
+                self.with(|server, environment| server.sent(*conn, Ok(()), environment));
             }
             if sent.is_empty() && closed.is_empty() {
                 return;
@@ -128,7 +128,7 @@ impl Scripted {
 
     /// Returns the error code of the reply to a request without data.
     fn ask(&mut self, conn: ConnId, request: &[u8]) -> u32 {
-        self.bring(conn, request);
+        self.deliver(conn, request);
         let reply = self.sent.get(&conn).and_then(|sent| sent.last_chunk::<16>()).expect("a reply");
         assert_eq!(reply[..4], 0x6744_6698_u32.to_be_bytes(), "a simple reply");
         u32::from_be_bytes([reply[4], reply[5], reply[6], reply[7]])
@@ -142,12 +142,12 @@ impl Scripted {
 /// The first client to FLUSH after lost writes gets an error, and so does every other client: the lost writes
 /// may be its own.
 #[test]
-fn every_client_is_told_of_a_loss() {
+fn every_client_sees_a_loss() {
     const EIO: u32 = 5;
-    let mut scripted = Scripted::new();
+    let mut scripted = ScriptedServer::new();
     for conn in [OLD, NEW] {
         scripted.accept(conn);
-        scripted.bring(conn, &hello(false));
+        scripted.deliver(conn, &encode_handshake(false));
         assert_eq!(scripted.flush(conn), 0);
     }
     for loss in 1..3 {
@@ -163,61 +163,61 @@ fn every_client_is_told_of_a_loss() {
     }
     let later = ConnId::new(2, 0);
     scripted.accept(later);
-    scripted.bring(later, &hello(false));
+    scripted.deliver(later, &encode_handshake(false));
     assert_eq!(scripted.flush(later), 0, "it came after that");
     // The client disconnected without having written anything: its successor need not get the error.
     scripted.port.hung_up.push(later);
     let last = ConnId::new(3, 0);
     scripted.accept(last);
-    scripted.bring(last, &hello(false));
-    assert_eq!(scripted.server.volumes().owed(), None, "it knew of all losses");
+    scripted.deliver(last, &encode_handshake(false));
+    assert_eq!(scripted.server.volumes().pending_error(), None, "it knew of all losses");
 }
 
 /// A client loses its connection, reconnects and repeats the failed FLUSH. It may not have seen the failure,
 /// so the FLUSH fails again.
 #[test]
-fn what_a_lost_connection_may_not_have_heard_is_told_again() {
+fn unseen_loss_is_reported_again() {
     for (is_lost, says_goodbye) in [(true, false), (false, false), (true, true)] {
-        let mut scripted = Scripted::new();
+        let mut scripted = ScriptedServer::new();
         scripted.accept(OLD);
-        scripted.bring(OLD, &hello(false));
+        scripted.deliver(OLD, &encode_handshake(false));
         scripted.server.volumes.lose_writes();
-        scripted.bring(OLD, &request(command::FLUSH, 0, 1, 0, 0));
-        assert_eq!(scripted.server.volumes().owed(), None, "it was told");
+        scripted.deliver(OLD, &request(command::FLUSH, 0, 1, 0, 0));
+        assert_eq!(scripted.server.volumes().pending_error(), None, "it was told");
         if says_goodbye {
-            scripted.bring(OLD, &request(command::DISC, 0, 2, 0, 0));
+            scripted.deliver(OLD, &request(command::DISC, 0, 2, 0, 0));
         }
         if is_lost {
             scripted.port.hung_up.push(OLD);
         }
         scripted.accept(NEW);
-        scripted.bring(NEW, &hello(false));
-        let is_owed = scripted.server.volumes().owed().is_some();
+        scripted.deliver(NEW, &encode_handshake(false));
+        let is_owed = scripted.server.volumes().pending_error().is_some();
         assert_eq!(is_owed, is_lost && !says_goodbye, "lost: {is_lost}, said goodbye: {says_goodbye}");
-        scripted.bring(NEW, &request(command::FLUSH, 0, 1, 0, 0));
-        assert_eq!(scripted.server.volumes().owed(), None, "it is told once more");
+        scripted.deliver(NEW, &request(command::FLUSH, 0, 1, 0, 0));
+        assert_eq!(scripted.server.volumes().pending_error(), None, "it is told once more");
     }
 }
 
 /// A client loses its connection, reconnects and writes. The server must not execute writes of the lost
 /// connection that it has not parsed yet.
 #[test]
-fn a_lost_connection_writes_nothing_once_its_client_is_back() {
+fn reconnect_discards_unparsed_writes() {
     for (is_lost, volume) in [(true, "ram"), (false, "ram"), (true, "two")] {
-        let mut scripted = Scripted::new();
+        let mut scripted = ScriptedServer::new();
         scripted.accept(OLD);
-        let greeting = hello(false);
+        let greeting = encode_handshake(false);
         let (options, name) = greeting.split_at(greeting.len() - 3);
         assert_eq!(name, b"ram");
-        scripted.bring(OLD, &[options, volume.as_bytes()].concat());
+        scripted.deliver(OLD, &[options, volume.as_bytes()].concat());
         assert_eq!(scripted.server.counts().clients, 1);
         if is_lost {
             scripted.port.hung_up.push(OLD);
         }
         scripted.accept(NEW);
-        scripted.bring(NEW, &[hello(false), write(1, 0, &pattern(2, 4096))].concat());
+        scripted.deliver(NEW, &[encode_handshake(false), write(1, 0, &pattern(2, 4096))].concat());
         assert!(scripted.first_block() == pattern(2, 4096));
-        scripted.bring(OLD, &write(1, 0, &pattern(1, 4096)));
+        scripted.deliver(OLD, &write(1, 0, &pattern(1, 4096)));
         // If the client is still connected, or the new one uses another volume, the write is executed.
         let is_ended = is_lost && volume == "ram";
         let expected = if is_ended { pattern(2, 4096) } else { pattern(1, 4096) };
@@ -228,57 +228,57 @@ fn a_lost_connection_writes_nothing_once_its_client_is_back() {
 
 /// A client that accepts no reply keeps its connection only until the farewell timeout expires.
 #[test]
-fn a_stop_waits_for_no_client_beyond_the_farewell() {
-    let mut scripted = Scripted::new();
+fn stop_has_grace_period() {
+    let mut scripted = ScriptedServer::new();
     scripted.accept(OLD);
-    scripted.bring(OLD, &hello(false));
+    scripted.deliver(OLD, &encode_handshake(false));
     let flush = request(command::FLUSH, 0, 1, 0, 0);
     let into = scripted.port.receiving.remove(&OLD).expect("it is heard")[0];
     scripted.memory.bytes_mut(into.part(0, flush.len() as u32)).copy_from_slice(&flush);
-    scripted.with(|server, outside| {
-        server.received(OLD, Ok(flush.len()), outside);
-        server.turn(outside);
-        server.begin_stop(outside);
-        server.turn(outside);
+    scripted.with(|server, environment| {
+        server.received(OLD, Ok(flush.len()), environment);
+        server.turn(environment);
+        server.begin_stop(environment);
+        server.turn(environment);
     });
     assert_eq!(scripted.port.sending.len(), 1, "the reply");
-    let late = FAREWELL + Nanos(1);
-    for (now, closing) in [(Nanos(0), vec![]), (Nanos(FAREWELL.0 - 1), vec![]), (late, vec![OLD])] {
-        assert!(scripted.at(now, |server, outside| server.advance_stop(outside)).is_none());
+    let late = STOP_GRACE_PERIOD + Nanos(1);
+    for (now, closing) in [(Nanos(0), vec![]), (Nanos(STOP_GRACE_PERIOD.0 - 1), vec![]), (late, vec![OLD])] {
+        assert!(scripted.at(now, |server, environment| server.advance_stop(environment)).is_none());
         assert_eq!(scripted.port.closing, closing, "at {now:?}");
     }
-    let end = scripted.at(late, |server, outside| {
-        server.sent(OLD, Err(IoError::Lost), outside);
-        server.closed(OLD, outside);
-        server.turn(outside);
-        server.advance_stop(outside)
+    let end = scripted.at(late, |server, environment| {
+        server.sent(OLD, Err(IoError::Lost), environment);
+        server.closed(OLD, environment);
+        server.turn(environment);
+        server.advance_stop(environment)
     });
-    assert_eq!(end, Some(End::Graceful));
+    assert_eq!(end, Some(ServerOutcome::Graceful));
 }
 
 /// Cancelling the receive of an idle client does not close its connection.
 #[test]
-fn an_idle_client_rests_and_is_heard_again() {
-    let mut scripted = Scripted::new();
+fn idle_client_releases_buffers() {
+    let mut scripted = ScriptedServer::new();
     scripted.accept(OLD);
-    scripted.bring(OLD, &hello(false));
+    scripted.deliver(OLD, &encode_handshake(false));
     assert_eq!(scripted.flush(OLD), 0);
-    let later = Limits::default().rest + Nanos(1);
-    scripted.at(later, |server, outside| server.turn(outside));
+    let later = Limits::default().idle_timeout + Nanos(1);
+    scripted.at(later, |server, environment| server.turn(environment));
     assert_eq!((&scripted.port.cancelled[..], scripted.server.counts().idle), (&[OLD][..], 0));
     scripted.port.receiving.remove(&OLD);
-    scripted.at(later, |server, outside| {
-        server.received(OLD, Err(IoError::Lost), outside);
-        server.turn(outside);
+    scripted.at(later, |server, environment| {
+        server.received(OLD, Err(IoError::Lost), environment);
+        server.turn(environment);
     });
     assert_eq!((scripted.server.counts().idle, scripted.server.counts().clients), (1, 1));
     assert!(scripted.port.closing.is_empty());
     assert_eq!(scripted.flush(OLD), 0);
     assert_eq!(scripted.server.counts().idle, 0);
     // A receive that fails without having been cancelled means that the connection has failed.
-    scripted.with(|server, outside| {
-        server.received(OLD, Err(IoError::Lost), outside);
-        server.turn(outside);
+    scripted.with(|server, environment| {
+        server.received(OLD, Err(IoError::Lost), environment);
+        server.turn(environment);
     });
     assert_eq!(scripted.port.closing, [OLD]);
 }
@@ -286,88 +286,88 @@ fn an_idle_client_rests_and_is_heard_again() {
 /// The server closes a silent control session when its timeout expires, and not before. A session that
 /// records requests has no timeout while it keeps up.
 #[test]
-fn a_silent_control_session_is_closed_in_the_end() {
-    let limit = Limits::default().control;
+fn silent_control_session_times_out() {
+    let limit = Limits::default().control_timeout;
     for records in [false, true] {
-        let mut scripted = Scripted::new();
-        scripted.with(|server, outside| server.accepted_control(OLD, outside));
+        let mut scripted = ScriptedServer::new();
+        scripted.with(|server, environment| server.accepted_control(OLD, environment));
         scripted.settle();
         if records {
-            scripted.bring(OLD, b"{\"do\":\"record\",\"volumes\":[\"ram\"]}\n");
+            scripted.deliver(OLD, b"{\"do\":\"record\",\"volumes\":[\"ram\"]}\n");
             assert!(!scripted.sent[&OLD].is_empty(), "it is told that it records");
         }
         let expires = if records { None } else { Some(limit) };
         assert_eq!(scripted.server.sessions.deadline(Nanos(0)), expires, "records: {records}");
         for (now, closing) in [(Nanos(limit.0 - 1), false), (limit, !records)] {
-            scripted.at(now, |server, outside| server.turn(outside));
+            scripted.at(now, |server, environment| server.turn(environment));
             assert_eq!(scripted.port.closing == [OLD], closing, "records: {records}, at {now:?}");
         }
     }
 }
 
 #[test]
-fn a_client_that_never_asks_for_anything_rests_as_well() {
-    let mut scripted = Scripted::new();
+fn silent_client_releases_buffers() {
+    let mut scripted = ScriptedServer::new();
     scripted.accept(OLD);
-    scripted.bring(OLD, &hello(false));
+    scripted.deliver(OLD, &encode_handshake(false));
     assert_eq!((scripted.server.counts().idle, scripted.server.counts().clients), (0, 1));
-    scripted.at(Limits::default().rest + Nanos(1), |server, outside| server.turn(outside));
+    scripted.at(Limits::default().idle_timeout + Nanos(1), |server, environment| server.turn(environment));
     assert_eq!(scripted.server.counts().idle, 1);
-    scripted.at(Limits::default().rest + Nanos(2), |server, outside| {
-        server.received(OLD, Err(IoError::Lost), outside);
-        server.turn(outside);
+    scripted.at(Limits::default().idle_timeout + Nanos(2), |server, environment| {
+        server.received(OLD, Err(IoError::Lost), environment);
+        server.turn(environment);
     });
     assert_eq!((scripted.server.counts().idle, scripted.server.counts().clients), (0, 0), "it is gone");
 }
 
 /// The client could not rest at the first check, because its reply was still in flight.
 #[test]
-fn a_client_that_takes_its_answer_late_rests_after_that() {
-    let mut scripted = Scripted::new();
+fn slow_client_releases_buffers_later() {
+    let mut scripted = ScriptedServer::new();
     scripted.accept(OLD);
-    scripted.bring(OLD, &hello(false));
+    scripted.deliver(OLD, &encode_handshake(false));
     let flush = request(command::FLUSH, 0, 7, 0, 0);
     let into = scripted.port.receiving.remove(&OLD).expect("it is heard");
     scripted.memory.bytes_mut(into[0].part(0, flush.len() as u32)).copy_from_slice(&flush);
-    scripted.with(|server, outside| {
-        server.received(OLD, Ok(flush.len()), outside);
-        server.turn(outside);
+    scripted.with(|server, environment| {
+        server.received(OLD, Ok(flush.len()), environment);
+        server.turn(environment);
     });
     assert_eq!(scripted.port.sending.len(), 1, "the answer");
-    let later = Limits::default().rest + Nanos(1);
-    scripted.at(later, |server, outside| {
-        server.turn(outside);
-        server.sent(OLD, Ok(()), outside);
-        server.turn(outside);
+    let later = Limits::default().idle_timeout + Nanos(1);
+    scripted.at(later, |server, environment| {
+        server.turn(environment);
+        server.sent(OLD, Ok(()), environment);
+        server.turn(environment);
     });
     assert!(scripted.port.cancelled.is_empty(), "it was busy");
-    scripted.at(later + later, |server, outside| server.turn(outside));
+    scripted.at(later + later, |server, environment| server.turn(environment));
     assert_eq!(scripted.port.cancelled, [OLD], "so that it can rest");
 }
 
 #[test]
-fn of_control_sessions_as_many_give_way_as_come() {
-    let mut scripted = Scripted::new();
+fn idle_control_sessions_are_evicted() {
+    let mut scripted = ScriptedServer::new();
     for number in 0..18 {
         let now = Nanos(u64::from(number));
-        scripted.at(now, |server, outside| server.accepted_control(ConnId::new(number, 0), outside));
+        scripted.at(now, |server, environment| server.accepted_control(ConnId::new(number, 0), environment));
     }
     assert_eq!(scripted.port.closing, [ConnId::new(0, 0), ConnId::new(1, 0)]);
 }
 
 #[test]
 fn control_sessions_take_turns() {
-    let mut scripted = Scripted::new();
+    let mut scripted = ScriptedServer::new();
     for conn in [OLD, NEW] {
-        scripted.with(|server, outside| server.accepted_control(conn, outside));
+        scripted.with(|server, environment| server.accepted_control(conn, environment));
         scripted.settle();
     }
     for (conn, lines) in [(OLD, &b"one\ntwo\n"[..]), (NEW, b"three\n")] {
         let into = scripted.port.receiving.remove(&conn).expect("it is heard");
         scripted.memory.bytes_mut(into[0].part(0, lines.len() as u32)).copy_from_slice(lines);
-        scripted.with(|server, outside| server.received(conn, Ok(lines.len()), outside));
+        scripted.with(|server, environment| server.received(conn, Ok(lines.len()), environment));
     }
-    let lines = std::iter::from_fn(|| scripted.server.sessions.next_line(Nanos(0)));
+    let lines = std::iter::from_fn(|| scripted.server.sessions.next_request(Nanos(0)));
     let lines: Vec<_> = lines.map(|(_, line)| String::from_utf8_lossy(&line).into_owned()).collect();
     assert_eq!(lines, ["one", "three", "two"]);
 }

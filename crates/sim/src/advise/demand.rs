@@ -1,7 +1,7 @@
 //! A trace prepared for the search.
 
 use super::{AdviseError, EXTENT};
-use crate::cache::{BlockSize, homes};
+use crate::cache::{BlockSize, block_keys};
 use rustc_hash::FxHashMap;
 use weir_model::{BLOCK, Bytes, Nanos, Op};
 use weir_trace::{Record, Trace};
@@ -12,15 +12,15 @@ pub struct Demand {
     /// Number of extents that it touches.
     extents: u32,
     /// All reads and writes, in time order.
-    requests: Vec<Asked>,
-    measured: Measured,
+    requests: Vec<ExtentAccess>,
+    measured_part: MeasuredPart,
     /// Time between the starts of two repetitions.
     period: Nanos,
 }
 
 /// A read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct ExtentAccess {
     pub(super) at: Nanos,
     pub(super) is_write: bool,
     /// Its first extent.
@@ -30,7 +30,7 @@ pub(super) struct Asked {
     pub(super) len: Bytes,
 }
 
-impl Asked {
+impl ExtentAccess {
     /// Returns the extents that it touches, each with a bit mask of the blocks.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, u32)> {
         let (first, end) = (self.within.0 / BLOCK, (self.within.0 + self.len.0).div_ceil(BLOCK));
@@ -47,7 +47,7 @@ const _: () = assert!(EXTENT.bytes().0 == BLOCKS as u64 * BLOCK);
 
 /// The measured part of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measured {
+pub enum MeasuredPart {
     /// Everything after the first third of the time.
     LastTwoThirds,
     /// The trace is repeated: one whole repetition after this many.
@@ -59,13 +59,13 @@ impl Demand {
     ///
     /// # Errors
     /// Fails if an address is out of range, or the measured part has no reads or writes.
-    pub fn new(trace: &Trace, measured: Measured) -> Result<Self, AdviseError> {
+    pub fn new(trace: &Trace, measured: MeasuredPart) -> Result<Self, AdviseError> {
         let requests = || trace.records.iter().filter(|record| record.op != Op::Trim);
         let grain = BlockSize::new(EXTENT.bytes()).unwrap_or_default();
         let mut touched = Vec::new();
         for record in requests() {
-            touched.extend(homes(record, grain)?);
-            if touched.len() > TOUCHED_MOST {
+            touched.extend(block_keys(record, grain)?);
+            if touched.len() > COLLECTED_MAX {
                 touched.sort_unstable();
                 touched.dedup();
             }
@@ -73,9 +73,9 @@ impl Demand {
         touched.sort_unstable();
         touched.dedup();
         let numbers: FxHashMap<u64, u32> = touched.iter().copied().zip(0..).collect();
-        let asked = |record: &Record| -> Result<Asked, AdviseError> {
-            let number = numbers.get(homes(record, grain)?.start()).copied();
-            Ok(Asked {
+        let asked = |record: &Record| -> Result<ExtentAccess, AdviseError> {
+            let number = numbers.get(block_keys(record, grain)?.start()).copied();
+            Ok(ExtentAccess {
                 at: record.at,
                 is_write: record.op == Op::Write,
                 // Every extent has a number.
@@ -86,10 +86,14 @@ impl Demand {
         };
         let requests = requests().map(asked).collect::<Result<Vec<_>, _>>()?;
         let gap = Nanos(trace.duration().0 / (trace.records.len() as u64 - 1).max(1)) + Nanos(1);
-        let demand =
-            Self { extents: touched.len() as u32, requests, measured, period: trace.duration() + gap };
+        let demand = Self {
+            extents: touched.len() as u32,
+            requests,
+            measured_part: measured,
+            period: trace.duration() + gap,
+        };
         if demand.measured_requests().is_empty() {
-            return Err(AdviseError::Nothing);
+            return Err(AdviseError::NoRequests);
         }
         Ok(demand)
     }
@@ -105,29 +109,29 @@ impl Demand {
     }
 
     /// Returns the duration of the measured part.
-    pub fn lasts(&self) -> Nanos {
-        match self.measured {
-            Measured::LastTwoThirds => Nanos(self.period.0 - self.period.0 / 3),
-            Measured::After(_) => self.period,
+    pub fn duration(&self) -> Nanos {
+        match self.measured_part {
+            MeasuredPart::LastTwoThirds => Nanos(self.period.0 - self.period.0 / 3),
+            MeasuredPart::After(_) => self.period,
         }
     }
 
     /// Returns the warm-up: a number of whole repetitions, and a number of requests.
     pub(super) fn warm_up(&self) -> (u32, usize) {
-        match self.measured {
-            Measured::LastTwoThirds => {
+        match self.measured_part {
+            MeasuredPart::LastTwoThirds => {
                 let third = Nanos(self.period.0 / 3);
                 (0, self.requests.partition_point(|request| request.at < third))
             }
-            Measured::After(rounds) => (rounds, 0),
+            MeasuredPart::After(rounds) => (rounds, 0),
         }
     }
 
-    pub(super) fn requests(&self) -> &[Asked] {
+    pub(super) fn requests(&self) -> &[ExtentAccess] {
         &self.requests
     }
 
-    pub(super) fn measured_requests(&self) -> &[Asked] {
+    pub(super) fn measured_requests(&self) -> &[ExtentAccess] {
         &self.requests[self.warm_up().1..]
     }
 
@@ -139,4 +143,4 @@ impl Demand {
 }
 
 /// Number of homes collected before duplicates are removed.
-const TOUCHED_MOST: usize = 1 << 24;
+const COLLECTED_MAX: usize = 1 << 24;

@@ -12,9 +12,9 @@
 //! place of an evicted one. So the cached blocks are those of one cache with the sum of both sizes, and the
 //! faster kind holds its part of them.
 
-use super::demand::{Asked, BLOCKS, Demand};
+use super::demand::{BLOCKS, Demand, ExtentAccess};
 use weir_model::{BLOCK, Bytes, Nanos};
-use weir_policy::eviction::{Block, Eviction, Insertion, Room, Use, WTinyLfu};
+use weir_policy::eviction::{AccessKind, Block, CacheSize, Eviction, Insertion, WTinyLfu};
 
 /// Capacity of fast devices, in extents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,9 +62,9 @@ impl Level {
 
 /// How a request is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ServiceRecord {
     /// The slowest kind that serves a part of it.
-    pub(super) by: Level,
+    pub(super) served_by: Level,
     /// The kind it is copied to, if a slow device had to serve it.
     pub(super) copied_to: Option<Level>,
 }
@@ -73,16 +73,16 @@ pub(super) struct Answer {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
     /// How each request is served.
-    pub(super) answers: Vec<Answer>,
+    pub(super) services: Vec<ServiceRecord>,
     /// Background writes to slow devices, in time order.
-    pub(super) home: Vec<Home>,
+    pub(super) write_backs: Vec<WriteBack>,
     /// Bytes copied to the fastest devices and to the second kind.
     pub(super) copied: [Bytes; 2],
 }
 
 /// A write-back of blocks of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct WriteBack {
     pub(super) at: Nanos,
     pub(super) extent: u32,
     pub(super) len: Bytes,
@@ -90,17 +90,17 @@ pub(super) struct Home {
 
 /// Splits a trace at these slots: at least one, and in total at most as many as the trace has extents.
 pub(super) fn split(demand: &Demand, sizes: Sizes) -> Split {
-    split_by(WTinyLfu::new(cache_of(demand, sizes.total())), demand, sizes)
+    split_with(WTinyLfu::new(cache_of(demand, sizes.total())), demand, sizes)
 }
 
 /// Returns the number of blocks and the capacity of the cache.
-pub(super) fn cache_of(demand: &Demand, slots: Slots) -> Room {
+pub(super) fn cache_of(demand: &Demand, slots: Slots) -> CacheSize {
     let [blocks, capacity] = [demand.extents(), slots.0].map(|extents| extents * BLOCKS as u32);
-    Room { blocks, capacity }
+    CacheSize { blocks, capacity }
 }
 
 /// Splits with any eviction policy.
-pub(super) fn split_by(cache: impl Eviction, demand: &Demand, sizes: Sizes) -> Split {
+pub(super) fn split_with(cache: impl Eviction, demand: &Demand, sizes: Sizes) -> Split {
     let dirty = vec![0; demand.extents() as usize];
     let place = |extent: u32| if extent < sizes.fast.0 { 0 } else { u32::MAX };
     let second = (0..demand.extents()).map(place).collect();
@@ -110,11 +110,11 @@ pub(super) fn split_by(cache: impl Eviction, demand: &Demand, sizes: Sizes) -> S
     });
     let (rounds, requests) = demand.warm_up();
     for _ in 0..rounds {
-        demand.requests().iter().for_each(|request| tier.take(request));
+        demand.requests().iter().for_each(|request| tier.serve(request));
     }
-    demand.requests()[..requests].iter().for_each(|request| tier.take(request));
+    demand.requests()[..requests].iter().for_each(|request| tier.serve(request));
     tier.split = Split::default();
-    demand.measured_requests().iter().for_each(|request| tier.take(request));
+    demand.measured_requests().iter().for_each(|request| tier.serve(request));
     tier.split
 }
 
@@ -129,57 +129,57 @@ struct Tier<E> {
 }
 
 impl<E: Eviction> Tier<E> {
-    fn take(&mut self, request: &Asked) {
+    fn serve(&mut self, request: &ExtentAccess) {
         self.now = request.at;
-        let mut answer = Answer { by: Level::Fast, copied_to: None };
+        let mut answer = ServiceRecord { served_by: Level::Fast, copied_to: None };
         for (extent, blocks) in request.pieces() {
             for block in (0..BLOCKS as u32).filter(|block| blocks >> block & 1 == 1) {
                 let touched = self.touch(extent, block, request.is_write);
-                answer.by = answer.by.max(touched.by);
+                answer.served_by = answer.served_by.max(touched.served_by);
                 answer.copied_to = touched.copied_to.or(answer.copied_to);
             }
         }
-        self.split.answers.push(answer);
+        self.split.services.push(answer);
     }
 
     /// Serves one block of an extent; returns the kind that has it or receives it.
-    fn touch(&mut self, extent: u32, block: u32, is_write: bool) -> Answer {
+    fn touch(&mut self, extent: u32, block: u32, is_write: bool) -> ServiceRecord {
         let number = Block(extent * BLOCKS as u32 + block);
-        let is_there = self.cache.hit(number, if is_write { Use::Write } else { Use::Read });
+        let is_there = self.cache.hit(number, if is_write { AccessKind::Write } else { AccessKind::Read });
         if !is_there {
             match self.cache.insert(number, |_| true) {
                 Insertion::Replaced(Block(leaving)) => {
                     let (from, left) = (leaving / BLOCKS as u32, leaving % BLOCKS as u32);
-                    self.leave(from, left);
-                    self.take_place(extent, block, self.second[from as usize] >> left & 1);
+                    self.evict_block(from, left);
+                    self.set_kind(extent, block, self.second[from as usize] >> left & 1);
                 }
                 Insertion::Added => {}
-                Insertion::Refused => return Answer { by: Level::Slow, copied_to: None },
+                Insertion::Refused => return ServiceRecord { served_by: Level::Slow, copied_to: None },
             }
         }
         let is_second = self.second[extent as usize] >> block & 1 == 1;
         let level = if is_second { Level::Second } else { Level::Fast };
         if is_write {
             self.dirty[extent as usize] |= 1 << block;
-            return Answer { by: level, copied_to: None };
+            return ServiceRecord { served_by: level, copied_to: None };
         }
         if is_there {
-            return Answer { by: level, copied_to: None };
+            return ServiceRecord { served_by: level, copied_to: None };
         }
         self.split.copied[usize::from(is_second)] += Bytes(BLOCK);
-        Answer { by: Level::Slow, copied_to: Some(level) }
+        ServiceRecord { served_by: Level::Slow, copied_to: Some(level) }
     }
 
-    fn take_place(&mut self, extent: u32, block: u32, is_second: u32) {
+    fn set_kind(&mut self, extent: u32, block: u32, is_second: u32) {
         let places = &mut self.second[extent as usize];
         *places = *places & !(1 << block) | is_second << block;
     }
 
-    fn leave(&mut self, extent: u32, block: u32) {
+    fn evict_block(&mut self, extent: u32, block: u32) {
         if self.dirty[extent as usize] >> block & 1 == 1 {
             let dirty = std::mem::take(&mut self.dirty[extent as usize]);
             let len = Bytes(u64::from(dirty.count_ones()) * BLOCK);
-            self.split.home.push(Home { at: self.now, extent, len });
+            self.split.write_backs.push(WriteBack { at: self.now, extent, len });
         }
     }
 }

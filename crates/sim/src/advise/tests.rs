@@ -1,4 +1,4 @@
-use super::split::split_by;
+use super::split::split_with;
 use super::*;
 use crate::cache::BlockSize;
 use proptest::prelude::*;
@@ -21,17 +21,17 @@ fn record(number: u64, op: Op, first: u64, blocks: u64) -> Record {
 }
 
 /// A naive cache: slots under LRU, and the dirty blocks.
-struct Naive {
+struct NaiveCache {
     slots: usize,
     /// Most recently used first.
     order: VecDeque<u64>,
     dirty: BTreeSet<u64>,
-    brought_home: u64,
+    written_back: u64,
     /// Cached blocks that are on the second kind of device.
     second: BTreeSet<u64>,
 }
 
-impl Naive {
+impl NaiveCache {
     /// Accesses a block; returns whether it was cached.
     fn touch(&mut self, block: u64, is_write: bool) -> bool {
         let is_there = self.order.contains(&block);
@@ -45,7 +45,7 @@ impl Naive {
             if self.dirty.contains(&out) {
                 let before = self.dirty.len();
                 self.dirty.retain(|other| other / BLOCKS != out / BLOCKS);
-                self.brought_home += (before - self.dirty.len()) as u64;
+                self.written_back += (before - self.dirty.len()) as u64;
             }
         }
         if is_write {
@@ -59,7 +59,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     /// Compares the split with naive caches of every size.
     #[test]
-    fn a_split_is_what_a_cache_of_that_size_hits_copies_and_brings_home(
+    fn split_matches_a_naive_cache(
         asked in prop::collection::vec((any::<bool>(), 0..12 * BLOCKS, 1..2 * BLOCKS), 3..200)
     ) {
         let records: Vec<_> = (0..)
@@ -69,7 +69,7 @@ proptest! {
             })
             .collect();
         // All of the second round is measured.
-        let demand = Demand::new(&trace(records.clone()), Measured::After(1)).expect("a demand");
+        let demand = Demand::new(&trace(records.clone()), MeasuredPart::After(1)).expect("a demand");
         let extents = |record: &Record| BlockSize::new(EXTENT.bytes()).expect("a size").touched(record);
         let touched: BTreeSet<_> = records.iter().flat_map(extents).collect();
         prop_assert_eq!(demand.extents() as usize, touched.len());
@@ -80,11 +80,12 @@ proptest! {
             let order: VecDeque<_> =
                 touched.iter().flat_map(|extent| extent * BLOCKS..(extent + 1) * BLOCKS).take(blocks).collect();
             let second = order.iter().skip(fast * BLOCKS as usize).copied().collect();
-            let mut cache = Naive { slots: blocks, order, dirty: BTreeSet::new(), brought_home: 0, second };
+            let dirty = BTreeSet::new();
+            let mut cache = NaiveCache { slots: blocks, order, dirty, written_back: 0, second };
             let (mut copied, mut answered) = ([0, 0], Vec::new());
             for round in 0..2 {
                 if round == 1 {
-                    cache.brought_home = 0;
+                    cache.written_back = 0;
                 }
                 for record in &records {
                     let is_write = record.op == Op::Write;
@@ -108,16 +109,16 @@ proptest! {
                 }
             }
             let lru = Lru::new(split::cache_of(&demand, sizes.total()));
-            let split = split_by(lru, &demand, sizes);
-            let by: Vec<_> = split.answers.iter().map(|answer| answer.by).collect();
+            let split = split_with(lru, &demand, sizes);
+            let by: Vec<_> = split.services.iter().map(|answer| answer.served_by).collect();
             prop_assert_eq!(by, answered, "{:?}", sizes);
-            for (request, answer) in demand.measured_requests().iter().zip(&split.answers) {
-                let is_copied = answer.by == Level::Slow;
+            for (request, answer) in demand.measured_requests().iter().zip(&split.services) {
+                let is_copied = answer.served_by == Level::Slow;
                 prop_assert_eq!(answer.copied_to.is_some(), is_copied && !request.is_write, "{:?}", request);
             }
             prop_assert_eq!(split.copied, copied.map(|blocks| Bytes(blocks * BLOCK)), "{:?}", sizes);
-            let home: u64 = split.home.iter().map(|home| home.len.0).sum();
-            prop_assert_eq!(home, cache.brought_home * BLOCK, "{:?}", sizes);
+            let home: u64 = split.write_backs.iter().map(|home| home.len.0).sum();
+            prop_assert_eq!(home, cache.written_back * BLOCK, "{:?}", sizes);
         }
     }
 }
@@ -153,8 +154,8 @@ pub(super) fn skewed() -> Trace {
 }
 
 #[test]
-fn sets_have_room_and_fast_devices_are_faster_and_smaller_than_the_data() {
-    let wanted = |gib: u64| Wanted { capacity: Bytes::gib(gib), active: Bytes::gib(1) };
+fn sets_have_capacity_and_faster_smaller_fast_devices() {
+    let wanted = |gib: u64| RequiredCapacity { capacity: Bytes::gib(gib), active: Bytes::gib(1) };
     let names = |gib| -> Vec<_> {
         sets(&offers(), &wanted(gib)).expect("sets").iter().map(|set| set.name(&offers())).collect()
     };
@@ -172,14 +173,14 @@ fn sets_have_room_and_fast_devices_are_faster_and_smaller_than_the_data() {
 }
 
 #[test]
-fn more_of_a_fast_device_is_faster_and_flash_lasts_as_long_as_is_written() {
+fn larger_fast_devices_are_faster_and_life_follows_writes() {
     let trace = skewed();
-    let demand = Demand::new(&trace, Measured::of(&trace, 1_000_000)).expect("a demand");
+    let demand = Demand::new(&trace, MeasuredPart::of(&trace, 1_000_000)).expect("a demand");
     let offers = offers();
-    let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+    let wanted = RequiredCapacity { capacity: Bytes::gib(500), active: Bytes::gib(500) };
     let search = Search::new(&demand, &offers, wanted);
-    let [ssd, large, disk] = [0, 1, 2].map(|offer| Several { offer, count: 1 });
-    let two = Several { count: 2, ..ssd };
+    let [ssd, large, disk] = [0, 1, 2].map(|offer| DeviceGroup { offer, count: 1 });
+    let two = DeviceGroup { count: 2, ..ssd };
     let all = [
         DeviceSet { fast: None, second: None, slow: disk },
         DeviceSet { fast: Some(ssd), second: None, slow: disk },
@@ -190,13 +191,13 @@ fn more_of_a_fast_device_is_faster_and_flash_lasts_as_long_as_is_written() {
     assert_eq!((jobs.len(), jobs.iter().map(|job| job.streams.len()).sum::<usize>()), (3, 6), "{jobs:?}");
     let found: Vec<_> = jobs.iter().map(|job| search.play(job)).collect();
     let forecasts = search.forecasts(&all, &jobs, &found);
-    let means: Vec<_> = forecasts.iter().map(|forecast| forecast.judged.mean).collect();
+    let means: Vec<_> = forecasts.iter().map(|forecast| forecast.figures.mean).collect();
     assert!(means.windows(2).all(|pair| pair[1] < pair[0]), "{means:?}");
     assert!(forecasts.iter().all(|forecast| forecast.responses.count > 7_000));
-    assert_eq!(forecasts[0].judged.life, Years::UNWORN);
+    assert_eq!(forecasts[0].figures.life, Years::UNLIMITED);
     // A third of 20 requests a second writes 4 KiB; two thirds of the time are measured.
     let a_year = 20.0 / 3.0 * 4096.0 * DAY * YEAR;
-    let life = forecasts[3].judged.life.0;
+    let life = forecasts[3].figures.life.0;
     assert!((life / (1e15 / a_year) - 1.0).abs() < 0.01, "{life}");
     let mut shares = forecasts.iter().map(|forecast| forecast.hit_share);
     let (one, two) = (shares.nth(1).expect("a share"), shares.next().expect("a share"));
@@ -204,41 +205,41 @@ fn more_of_a_fast_device_is_faster_and_flash_lasts_as_long_as_is_written() {
 }
 
 #[test]
-fn the_engine_comes_to_what_was_predicted_within_reason() {
+fn predictions_match_the_engine() {
     let trace = skewed();
-    let demand = Demand::new(&trace, Measured::of(&trace, 1_000_000)).expect("a demand");
+    let demand = Demand::new(&trace, MeasuredPart::of(&trace, 1_000_000)).expect("a demand");
     let offers = offers();
-    let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+    let wanted = RequiredCapacity { capacity: Bytes::gib(500), active: Bytes::gib(500) };
     let search = Search::new(&demand, &offers, wanted);
-    let [ssd, disk] = [0, 2].map(|offer| Several { offer, count: 1 });
+    let [ssd, disk] = [0, 2].map(|offer| DeviceGroup { offer, count: 1 });
     for set in [
         DeviceSet { fast: None, second: None, slow: disk },
         DeviceSet { fast: Some(ssd), second: None, slow: disk },
     ] {
         let jobs = search.jobs(&[set]);
         let found: Vec<_> = jobs.iter().map(|job| search.play(job)).collect();
-        let predicted = search.forecasts(&[set], &jobs, &found)[0].judged;
-        let runs = Runs { policy: "adaptive", requests: 1_000_000, seed: Seed(1) };
+        let predicted = search.forecasts(&[set], &jobs, &found)[0].figures;
+        let runs = RunSettings { policy: "adaptive", requests: 1_000_000, seed: Seed(1) };
         let simulated = search.simulate(&set, &trace, &runs).expect("a run");
-        let ratio = predicted.mean.as_secs_f64() / simulated.judged.mean.as_secs_f64();
-        assert!((0.5..2.0).contains(&ratio), "{set:?}: {} for {}", predicted.mean, simulated.judged.mean);
+        let ratio = predicted.mean.as_secs_f64() / simulated.figures.mean.as_secs_f64();
+        assert!((0.5..2.0).contains(&ratio), "{set:?}: {} for {}", predicted.mean, simulated.figures.mean);
         assert_eq!(simulated.outcome.unanswered, 0);
     }
 }
 
 #[test]
-fn finalists_are_of_the_frontier_and_have_its_ends() {
-    let judged = |price: u64, millis: u64| Judged {
+fn finalists_include_the_ends_of_the_frontier() {
+    let judged = |price: u64, millis: u64| SetFigures {
         price: Cents(price),
         mean: Nanos::millis(millis),
         p99: Nanos::millis(10 * millis),
-        life: Years::UNWORN,
+        life: Years::UNLIMITED,
     };
     let all: Vec<_> =
         [(100, 100), (110, 120), (120, 60), (150, 30), (200, 20), (300, 19), (900, 10), (2000, 9)]
             .map(|(price, millis)| judged(price, millis))
             .into();
-    let several = Several { offer: 0, count: 1 };
+    let several = DeviceGroup { offer: 0, count: 1 };
     let two_kinds = DeviceSet { fast: Some(several), second: None, slow: several };
     let mut sets = vec![two_kinds; all.len()];
     let finalists = |sets: &[DeviceSet]| super::finalists(sets, &all, &Limits::default());
@@ -260,8 +261,8 @@ fn finalists_are_of_the_frontier_and_have_its_ends() {
 
 #[test]
 fn a_trace_with_nothing_to_measure_is_refused() {
-    let error = Demand::new(&trace(vec![record(0, Op::Trim, 0, 1)]), Measured::After(1));
+    let error = Demand::new(&trace(vec![record(0, Op::Trim, 0, 1)]), MeasuredPart::After(1));
     assert!(error.expect_err("nothing").to_string().contains("nothing is read or written"));
     let far = Record { offset: VolumeOffset(1 << 62), ..record(0, Op::Read, 0, 1) };
-    assert!(Demand::new(&trace(vec![far]), Measured::After(1)).is_err());
+    assert!(Demand::new(&trace(vec![far]), MeasuredPart::After(1)).is_err());
 }

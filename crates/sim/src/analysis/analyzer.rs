@@ -3,17 +3,17 @@
 use super::arrivals::{ArrivalTimes, Arrivals};
 use super::blocks::{Blocks, LookedAt, ReuseTimes};
 use super::curve::{Curve, sizes};
-use super::places::{Places, Timeline};
+use super::distribution::{DistributionCollector, Spread};
+use super::popularity::{Popularity, REGIONS_COUNTED_MAX, Regions, shares};
 use super::runs::{Runs, Sequentiality};
 use super::sample::{Sample, Sampler, Sampling};
-use super::spots::{COUNTED, Popularity, Regions, shares};
-use super::spread::{Spread, Spreading};
-use crate::cache::{AdmissionPolicy, BlockSize, BlockTraceError, EvictionPolicy, homes};
+use super::timeline::{Timeline, TimelineCollector};
+use crate::cache::{AdmissionPolicy, BlockSize, BlockTraceError, EvictionPolicy, block_keys};
 use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{BLOCK, Op};
-use weir_policy::admission::{Admission, Asked};
-use weir_policy::eviction::{Room, Use};
+use weir_policy::admission::{Admission, BlockRequest};
+use weir_policy::eviction::{AccessKind, CacheSize};
 use weir_trace::Record;
 
 /// Analyses a trace request by request.
@@ -30,10 +30,10 @@ pub struct Analyzer {
     trims: Counted,
     aligned: u64,
     accesses: u64,
-    sizes: [Spreading; 2],
+    sizes: [DistributionCollector; 2],
     runs: Runs,
     arrivals: ArrivalTimes,
-    places: Places,
+    timeline: TimelineCollector,
     regions: Regions,
     admissions: Vec<Box<dyn Admission>>,
     sampler: Sampler,
@@ -128,7 +128,7 @@ impl Analyzer {
     /// Creates an analyzer.
     pub fn new(settings: Settings) -> Self {
         // A cache that never evicts never compares two blocks, so the size does not matter.
-        let room = Room { blocks: 1, capacity: 1 };
+        let room = CacheSize { blocks: 1, capacity: 1 };
         let admissions = AdmissionPolicy::ALL.iter().map(|policy| policy.admission(room));
         Self {
             timed: settings.timed,
@@ -141,8 +141,8 @@ impl Analyzer {
             sizes: Default::default(),
             runs: Runs::default(),
             arrivals: ArrivalTimes::default(),
-            places: Places::default(),
-            regions: Regions::new(COUNTED),
+            timeline: TimelineCollector::default(),
+            regions: Regions::new(REGIONS_COUNTED_MAX),
             admissions: admissions.collect(),
             sampler: Sampler::new(settings.sampling),
             error: None,
@@ -164,7 +164,7 @@ impl Analyzer {
             return Ok(());
         }
         let block = BlockSize::default();
-        let homes = homes(record, block)?;
+        let homes = block_keys(record, block)?;
         let is_write = record.op == Op::Write;
         let counted = if is_write { &mut self.writes } else { &mut self.reads };
         counted.requests += 1;
@@ -173,18 +173,18 @@ impl Analyzer {
         self.aligned += u64::from((record.offset.0 | len).is_multiple_of(BLOCK));
         self.runs.add(record);
         let since = self.arrivals.add(record.at);
-        let asked = Asked { disk: record.disk.0, offset: record.offset, len: record.len };
+        let asked = BlockRequest { disk: record.disk.0, offset: record.offset, len: record.len };
         let admitted = self.admissions.iter_mut().enumerate();
         let admitted = admitted.fold(0, |bits, (at, policy)| bits | u16::from(policy.request(asked)) << at);
         self.regions.add(homes.clone());
         self.accesses += homes.end() - homes.start() + 1;
-        let used = if is_write { Use::Write } else { Use::Read };
+        let used = if is_write { AccessKind::Write } else { AccessKind::Read };
         for key in homes {
             self.blocks.access(key, is_write, since, admitted);
             self.sampler.take(key, used);
         }
         let clock = if self.timed { since.0 } else { self.reads.requests + self.writes.requests - 1 };
-        self.places.add(clock, block.touched(record), is_write, self.blocks.count());
+        self.timeline.add(clock, block.touched(record), is_write, self.blocks.count());
         Ok(())
     }
 
@@ -202,7 +202,7 @@ impl Analyzer {
         let critical = AdmissionPolicy::ALL.iter().enumerate();
         let critical = critical
             .map(|(nth, policy)| Critical { admission: policy.name, blocks: self.blocks.admitted(nth) });
-        let mut reuse_distances = Spreading::default();
+        let mut reuse_distances = DistributionCollector::default();
         let distances = self.blocks.distances();
         distances.counts().for_each(|(distance, count)| reuse_distances.add_many(distance, count));
         let requests = (self.reads.requests + self.writes.requests) as f64;
@@ -229,7 +229,7 @@ impl Analyzer {
             reuse_times: self.timed.then(|| self.blocks.reuse_times()),
             reuse_distances: reuse_distances.spread(),
             popularity: Popularity { shares: shares(self.blocks.accesses()), regions, regions_undercount },
-            timeline: self.places.finish(),
+            timeline: self.timeline.finish(),
             curves: vec![lru],
         };
         Ok((analysis, sample))

@@ -6,7 +6,7 @@
 //! bursts), after R. Gusella, "Characterizing the variability of arrival processes with indexes of
 //! dispersion", IEEE JSAC 9(2), 1991; and the ratio of the fullest window to the mean.
 
-use super::spread::{Spread, Spreading};
+use super::distribution::{DistributionCollector, Spread};
 use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::Nanos;
@@ -17,10 +17,10 @@ pub(super) struct ArrivalTimes {
     first: Nanos,
     last: Nanos,
     count: u64,
-    gaps: Spreading,
+    gaps: DistributionCollector,
     /// Sum of the squared gaps, in seconds.
     squares: f64,
-    back: u64,
+    out_of_order: u64,
     windows: [Window; 3],
 }
 
@@ -29,12 +29,12 @@ pub(super) struct ArrivalTimes {
 struct Window {
     length: Nanos,
     /// Number of the current window, and its requests.
-    present: u64,
+    current: u64,
     count: u64,
     /// Over the complete windows: requests, squares of their counts, the maximum.
-    past: u64,
+    complete: u64,
     squares: f64,
-    most: u64,
+    count_max: u64,
 }
 
 /// Times at which requests arrive.
@@ -69,18 +69,19 @@ pub struct Burstiness {
 /// Window lengths.
 const LENGTHS: [Nanos; 3] = [Nanos::millis(100), Nanos::secs(1), Nanos::secs(60)];
 /// Minimum number of windows for a meaningful figure.
-const WINDOWS_LEAST: u64 = 10;
+const WINDOWS_MIN: u64 = 10;
 
 impl Default for ArrivalTimes {
     fn default() -> Self {
-        let window = |length| Window { length, present: 0, count: 0, past: 0, squares: 0.0, most: 0 };
+        let window =
+            |length| Window { length, current: 0, count: 0, complete: 0, squares: 0.0, count_max: 0 };
         Self {
             first: Nanos(0),
             last: Nanos(0),
             count: 0,
-            gaps: Spreading::default(),
+            gaps: DistributionCollector::default(),
             squares: 0.0,
-            back: 0,
+            out_of_order: 0,
             windows: LENGTHS.map(window),
         }
     }
@@ -92,7 +93,7 @@ impl ArrivalTimes {
         if self.count == 0 {
             (self.first, self.last) = (at, at);
         } else {
-            self.back += u64::from(at < self.last);
+            self.out_of_order += u64::from(at < self.last);
             let gap = at.max(self.last).since(self.last);
             self.gaps.add(gap.0);
             self.squares += gap.as_secs_f64().powi(2);
@@ -115,7 +116,7 @@ impl ArrivalTimes {
         Some(Arrivals {
             seconds: span.as_secs_f64(),
             rate: (mean > 0.0).then(|| 1.0 / mean),
-            out_of_order: self.back,
+            out_of_order: self.out_of_order,
             gaps,
             variation: (mean > 0.0).then(|| variance.sqrt() / mean),
             bursts: self.windows.iter().filter_map(Window::burstiness).collect(),
@@ -126,29 +127,29 @@ impl ArrivalTimes {
 impl Window {
     fn add(&mut self, since: Nanos) {
         let number = since.0 / self.length.0;
-        if number != self.present {
+        if number != self.current {
             self.end();
-            self.present = number;
+            self.current = number;
         }
         self.count += 1;
     }
 
     /// Ends the current window.
     fn end(&mut self) {
-        self.past += self.count;
+        self.complete += self.count;
         self.squares += (self.count as f64).powi(2);
-        self.most = self.most.max(self.count);
+        self.count_max = self.count_max.max(self.count);
         self.count = 0;
     }
 
     /// Computes the burstiness of the whole windows.
     fn burstiness(&self) -> Option<Burstiness> {
-        let windows = self.present;
-        let mean = self.past as f64 / windows as f64;
-        (windows >= WINDOWS_LEAST).then(|| Burstiness {
+        let windows = self.current;
+        let mean = self.complete as f64 / windows as f64;
+        (windows >= WINDOWS_MIN).then(|| Burstiness {
             window_seconds: self.length.as_secs_f64(),
             dispersion: (self.squares / windows as f64 - mean * mean).max(0.0) / mean,
-            peak_to_mean: self.most as f64 / mean,
+            peak_to_mean: self.count_max as f64 / mean,
         })
     }
 }

@@ -6,8 +6,8 @@
 //! decides whether it is tracked, so every access to a tracked block is known.
 
 use super::distances::Distances;
+use super::distribution::{DistributionCollector, Spread};
 use super::sample::hash;
-use super::spread::{Spread, Spreading};
 use crate::cache::{Numbers, Stack};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,10 +16,10 @@ use weir_model::Nanos;
 /// The tracked blocks. Memory: about 50 bytes per block, up to twice as much while tables grow.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    most: usize,
+    blocks_max: usize,
     numbers: Numbers,
     states: Vec<State>,
-    times: [Spreading; 4],
+    times: [DistributionCollector; 4],
     stack: Stack,
     distances: Distances,
     halvings: u32,
@@ -69,7 +69,7 @@ impl Blocks {
     /// Creates an empty table that tracks at most `most` blocks.
     pub(super) fn new(most: u32) -> Self {
         Self {
-            most: most.clamp(1, MOST) as usize,
+            blocks_max: most.clamp(1, BLOCKS_MAX) as usize,
             numbers: Numbers::default(),
             states: Vec::new(),
             times: Default::default(),
@@ -83,7 +83,7 @@ impl Blocks {
     /// block.
     #[inline]
     pub(super) fn access(&mut self, key: u64, is_write: bool, at: Nanos, admitted: u16) {
-        if !is_kept(key, self.halvings) {
+        if !is_tracked(key, self.halvings) {
             return;
         }
         let block = self.numbers.number(key);
@@ -101,7 +101,7 @@ impl Blocks {
         state.accesses = state.accesses.saturating_add(1);
         state.flags |= if is_write { WRITTEN } else { READ } | admitted << ADMITTED;
         self.distances.add(self.stack.touch(block));
-        while self.states.len() > self.most {
+        while self.states.len() > self.blocks_max {
             self.halve();
         }
     }
@@ -110,7 +110,7 @@ impl Blocks {
     #[cold]
     fn halve(&mut self) {
         self.halvings += 1;
-        let kept = self.numbers.retain(|key| is_kept(key, self.halvings));
+        let kept = self.numbers.retain(|key| is_tracked(key, self.halvings));
         for (new, old) in kept.iter().enumerate() {
             self.states[new] = self.states[*old as usize];
         }
@@ -119,32 +119,32 @@ impl Blocks {
         self.distances.halve();
     }
 
-    fn all_like(&self, looked_at: usize) -> u64 {
+    fn extrapolate(&self, looked_at: usize) -> u64 {
         looked_at as u64 * self.distances.unit()
     }
 
-    fn with(&self, flag: u16) -> u64 {
-        self.all_like(self.states.iter().filter(|state| state.flags & flag != 0).count())
+    fn count_flagged(&self, flag: u16) -> u64 {
+        self.extrapolate(self.states.iter().filter(|state| state.flags & flag != 0).count())
     }
 
     /// Returns the number of distinct blocks.
     pub(super) fn count(&self) -> u64 {
-        self.all_like(self.states.len())
+        self.extrapolate(self.states.len())
     }
 
     /// Returns the number of distinct blocks that were read.
     pub(super) fn read(&self) -> u64 {
-        self.with(READ)
+        self.count_flagged(READ)
     }
 
     /// Returns the number of distinct blocks that were written.
     pub(super) fn written(&self) -> u64 {
-        self.with(WRITTEN)
+        self.count_flagged(WRITTEN)
     }
 
     /// Returns the number of distinct blocks that the nth admission policy would have admitted.
     pub(super) fn admitted(&self, nth: usize) -> u64 {
-        self.with(1 << (ADMITTED + nth as u32))
+        self.count_flagged(1 << (ADMITTED + nth as u32))
     }
 
     /// Returns the number of accesses to each tracked block.
@@ -158,7 +158,7 @@ impl Blocks {
 
     pub(super) fn reuse_times(&self) -> ReuseTimes {
         let [read_after_read, read_after_write, write_after_read, write_after_write] =
-            self.times.each_ref().map(Spreading::spread);
+            self.times.each_ref().map(DistributionCollector::spread);
         ReuseTimes { read_after_write, write_after_write, read_after_read, write_after_read }
     }
 
@@ -173,9 +173,9 @@ impl Blocks {
 
 /// Reports whether a block is tracked after this many halvings.
 #[inline]
-fn is_kept(key: u64, halvings: u32) -> bool {
+fn is_tracked(key: u64, halvings: u32) -> bool {
     hash(key).leading_zeros() >= halvings
 }
 
 /// Maximum number of blocks, which have 32-bit numbers.
-const MOST: u32 = u32::MAX - (1 << 16);
+const BLOCKS_MAX: u32 = u32::MAX - (1 << 16);

@@ -18,7 +18,7 @@ use crate::cache::{AdmissionPolicy, BlockTraceError, EvictionPolicy, Loader, Set
 use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{BLOCK, Bytes, Nanos, Op, VolumeOffset};
-use weir_policy::eviction::{Block, Use};
+use weir_policy::eviction::{AccessKind, Block};
 use weir_trace::{Disk, Record};
 
 /// Miss ratios of caches of several sizes that admit every miss.
@@ -97,7 +97,7 @@ impl Curve {
         policy: &'static EvictionPolicy,
         sizes: &[u64],
     ) -> Result<Self, BlockTraceError> {
-        let whole = Part::new(sample, sample.accesses().collect());
+        let whole = SampleGroup::new(sample, sample.accesses().collect());
         let ratios = whole.miss_ratios(policy, sizes)?;
         // All blocks are in it, so nothing is estimated.
         let errors =
@@ -129,7 +129,7 @@ fn errors(
     policy: &'static EvictionPolicy,
     sizes: &[u64],
 ) -> Result<Vec<Option<f64>>, BlockTraceError> {
-    let ratios = |group| Part::new(sample, group).miss_ratios(policy, sizes);
+    let ratios = |group| SampleGroup::new(sample, group).miss_ratios(policy, sizes);
     let groups = sample.groups(GROUPS).into_iter().map(ratios).collect::<Result<Vec<_>, _>>()?;
     let count = GROUPS as f64;
     let error = |at: usize| {
@@ -157,21 +157,21 @@ fn lru_errors(looked_at: LookedAt, sample: &Sample, sizes: &[u64]) -> Vec<Option
 }
 
 /// A sample, or a group of one.
-struct Part {
+struct SampleGroup {
     /// Its share of all blocks.
     rate: f64,
     /// Number of accesses of the whole trace.
-    seen: u64,
+    trace_accesses: u64,
     distances: Distances,
-    accesses: Vec<(Block, Use)>,
+    accesses: Vec<(Block, AccessKind)>,
 }
 
-impl Part {
-    fn new(sample: &Sample, accesses: Vec<(Block, Use)>) -> Self {
+impl SampleGroup {
+    fn new(sample: &Sample, accesses: Vec<(Block, AccessKind)>) -> Self {
         let (mut stack, mut distances) = (Stack::new(sample.blocks() as u32), Distances::default());
         accesses.iter().for_each(|(block, _)| distances.add(stack.touch(*block)));
-        let rate = distances.blocks() as f64 / sample.all.max(1.0);
-        Self { rate, seen: sample.seen, distances, accesses }
+        let rate = distances.blocks() as f64 / sample.distinct_blocks.max(1.0);
+        Self { rate, trace_accesses: sample.seen, distances, accesses }
     }
 
     fn miss_ratios(
@@ -182,7 +182,7 @@ impl Part {
         let small = |size: &u64| ((*size as f64 * self.rate).round() as u32).max(1);
         let small: Vec<_> = sizes.iter().map(small).collect();
         let misses = if policy.name == LRU { self.lru(&small) } else { self.play(policy, &small)? };
-        let expected = (self.seen as f64 * self.rate).max(1.0);
+        let expected = (self.trace_accesses as f64 * self.rate).max(1.0);
         Ok(misses.into_iter().map(|misses| (misses as f64 / expected).min(1.0)).collect())
     }
 
@@ -194,7 +194,7 @@ impl Part {
     fn play(&self, policy: &'static EvictionPolicy, sizes: &[u32]) -> Result<Vec<u64>, BlockTraceError> {
         let mut loader = Loader::default();
         for (block, used) in &self.accesses {
-            let op = if *used == Use::Write { Op::Write } else { Op::Read };
+            let op = if *used == AccessKind::Write { Op::Write } else { Op::Read };
             let offset = VolumeOffset(u64::from(block.0) * BLOCK);
             loader.take(&Record { at: Nanos(0), disk: Disk(0), op, offset, len: Bytes(BLOCK) });
         }

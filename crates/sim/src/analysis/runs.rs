@@ -1,6 +1,6 @@
 //! Sequential runs: sequences of requests that each begin where a recent one ended.
 
-use super::spread::{Spread, Spreading};
+use super::distribution::{DistributionCollector, Spread};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,17 +11,17 @@ use weir_trace::Record;
 /// than 1 KiB per disk.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    disks: FxHashMap<u32, VecDeque<End>>,
+    disks: FxHashMap<u32, VecDeque<RequestEnd>>,
     requests: u64,
     after_previous: u64,
     after_recent: u64,
-    bytes: Spreading,
-    counts: Spreading,
+    bytes: DistributionCollector,
+    counts: DistributionCollector,
 }
 
 /// End of a request, and the run whose last request it is so far.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct RequestEnd {
     at: u64,
     run: Run,
     /// True if another request has continued the run.
@@ -65,13 +65,13 @@ impl Runs {
         });
         let run = Run { requests: before.requests + 1, bytes: before.bytes.saturating_add(len) };
         let forgotten = if recent.len() == RECENT { recent.pop_front() } else { None };
-        recent.push_back(End { at: start.saturating_add(len), run, is_continued: false });
-        self.end(forgotten);
+        recent.push_back(RequestEnd { at: start.saturating_add(len), run, is_continued: false });
+        self.end_run(forgotten);
     }
 
     /// Ends a run that nothing will continue.
-    fn end(&mut self, end: Option<End>) {
-        if let Some(End { run, is_continued: false, .. }) = end {
+    fn end_run(&mut self, end: Option<RequestEnd>) {
+        if let Some(RequestEnd { run, is_continued: false, .. }) = end {
             self.bytes.add(run.bytes);
             self.counts.add(run.requests);
         }
@@ -80,7 +80,7 @@ impl Runs {
     /// Returns the statistics.
     pub(super) fn finish(mut self) -> Sequentiality {
         for end in std::mem::take(&mut self.disks).into_values().flatten() {
-            self.end(Some(end));
+            self.end_run(Some(end));
         }
         let share = |part: u64| part as f64 / self.requests.max(1) as f64;
         Sequentiality {

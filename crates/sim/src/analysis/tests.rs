@@ -2,13 +2,13 @@
 
 mod bounded;
 
-use super::places::Places;
+use super::timeline::TimelineCollector;
 use super::*;
 use crate::cache::{AdmissionPolicy, BlockTrace, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
-use weir_policy::eviction::{Block, Use};
+use weir_policy::eviction::{AccessKind, Block};
 use weir_trace::{Disk, Record};
 
 fn record(at: u64, op: Op, block: u64, blocks: u64) -> Record {
@@ -84,7 +84,7 @@ proptest! {
 
     /// The exact curve equals the misses of simulated caches of each size.
     #[test]
-    fn the_exact_curve_is_what_lru_misses(records in records()) {
+    fn exact_curve_matches_lru(records in records()) {
         let (analysis, _) = analyse(&records, Sampling::default());
         let trace = load(&records);
         prop_assert_eq!(u64::from(trace.blocks()), analysis.blocks);
@@ -111,27 +111,29 @@ proptest! {
 
     /// Lowering the rate later gives the same result as the lower rate from the start.
     #[test]
-    fn what_is_left_out_later_was_never_in(
+    fn lowering_the_limit_equals_a_smaller_sample(
         accesses in accesses(),
-        few in 1usize..200,
-        most in prop::option::of(1usize..200),
+        whole_up_to in 1usize..200,
+        blocks_max in prop::option::of(1usize..200),
         least in 0.01..0.5f64,
     ) {
         let sampled = |sampling| {
             let mut sampler = Sampler::new(sampling);
-            accesses.iter().for_each(|block| sampler.take((*block).into(), Use::Read));
+            accesses.iter().for_each(|block| sampler.take((*block).into(), AccessKind::Read));
             sampler.finish()
         };
-        let lowered = sampled(Sampling { share: least, few, most });
-        prop_assert!(most.is_some() || lowered.chance >= least * 0.999_999);
-        prop_assert!(lowered.blocks() <= few || lowered.chance <= least * 1.000_001, "{:?}", lowered);
-        prop_assert!(most.is_none_or(|most| lowered.blocks() <= most), "{:?}", lowered);
-        let fixed = sampled(Sampling::fixed(lowered.chance));
+        let lowered = sampled(Sampling { share: least, whole_up_to, blocks_max });
+        prop_assert!(blocks_max.is_some() || lowered.probability >= least * 0.999_999);
+        let is_least = lowered.probability <= least * 1.000_001;
+        prop_assert!(lowered.blocks() <= whole_up_to || is_least, "{:?}", lowered);
+        prop_assert!(blocks_max.is_none_or(|most| lowered.blocks() <= most), "{:?}", lowered);
+        let fixed = sampled(Sampling::fixed(lowered.probability));
         let blocks = |sample: &Sample| sample.accesses().collect::<Vec<_>>();
         prop_assert_eq!(blocks(&lowered), blocks(&fixed));
         prop_assert_eq!(lowered.seen, accesses.len() as u64);
         let distinct = naive(&accesses).iter().filter(|distance| distance.is_none()).count() as f64;
-        prop_assert!((lowered.all - distinct).abs() <= 3.0, "{} of {distinct}", lowered.all);
+        let counted = lowered.distinct_blocks;
+        prop_assert!((counted - distinct).abs() <= 3.0, "{counted} of {distinct}");
     }
 
     /// A cache of the critical size never evicts, and one block less is too few.
@@ -153,10 +155,10 @@ proptest! {
 
     /// Windows and regions hold the right counts however often they were widened.
     #[test]
-    fn windows_and_regions_hold_what_happened_there(
+    fn timeline_matches_naive_counts(
         requests in prop::collection::vec((0u64..1 << 20, 0u64..1 << 24, 1u64..600, any::<bool>()), 1..200),
     ) {
-        let (mut places, mut at, mut requests) = (Places::default(), 0, requests);
+        let (mut places, mut at, mut requests) = (TimelineCollector::default(), 0, requests);
         for (nth, request) in requests.iter_mut().enumerate() {
             at += request.0;
             request.0 = at;
@@ -186,7 +188,7 @@ proptest! {
 }
 
 #[test]
-fn figures_of_a_small_trace_are_those_made_by_hand() {
+fn small_trace_has_the_expected_figures() {
     let ms = 1_000_000;
     let (analysis, _) = analyse(
         &[
@@ -229,7 +231,7 @@ fn figures_of_a_small_trace_are_those_made_by_hand() {
 }
 
 #[test]
-fn runs_are_found_among_what_goes_on_at_the_same_time() {
+fn runs_are_found_in_interleaved_streams() {
     let mut records = Vec::new();
     for step in 0..10 {
         records.extend([record(0, Op::Read, step * 2, 2), record(0, Op::Write, 1000 + step, 1)]);
@@ -245,7 +247,7 @@ fn runs_are_found_among_what_goes_on_at_the_same_time() {
 /// A Poisson process has a coefficient of variation and an index of dispersion of 1; requests that arrive by
 /// the hundred do not.
 #[test]
-fn bursts_are_told_from_a_steady_stream() {
+fn bursts_differ_from_steady_arrivals() {
     let mut random = weir_model::Rng::new(weir_model::Seed(7));
     let mut at = 0.0;
     let mut poisson = |count: u64| {
@@ -269,7 +271,7 @@ fn bursts_are_told_from_a_steady_stream() {
 
 #[test]
 fn spreads_are_exact_at_powers_of_two() {
-    let mut spreading = spread::Spreading::default();
+    let mut spreading = distribution::DistributionCollector::default();
     [0, 1, 1, 3, 4096, 4096, 4096, 4096, 8191, u64::MAX].into_iter().for_each(|number| spreading.add(number));
     let spread = spreading.spread();
     assert_eq!((spread.count, spread.min, spread.p50, spread.max), (10, 0, 4096, 1 << 62));
@@ -280,7 +282,7 @@ fn spreads_are_exact_at_powers_of_two() {
 /// The mean of a sample's curve is near the exact one, and its stated error is about as large as its actual
 /// error.
 #[test]
-fn samples_say_how_far_they_may_be_off() {
+fn samples_report_their_standard_error() {
     let mut random = weir_model::Rng::new(weir_model::Seed(3));
     // Many blocks with skewed frequencies.
     let mut draw = || {
@@ -305,7 +307,7 @@ fn samples_say_how_far_they_may_be_off() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused() {
+fn impossible_requests_are_rejected() {
     let finish = |record: Option<Record>| {
         let mut analyzer = Analyzer::new(Settings::default());
         record.iter().for_each(|record| analyzer.take(record));

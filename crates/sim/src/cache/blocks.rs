@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 use weir_model::{Bytes, Op, VolumeOffset};
-use weir_policy::admission::Asked;
-use weir_policy::eviction::{Block, Future, Use};
+use weir_policy::admission::BlockRequest;
+use weir_policy::eviction::{AccessKind, Block, NextUses};
 use weir_trace::{Reader, Record, Tally, TraceError};
 
 /// Block size of a cache: a power of two from 512 bytes to 1 GiB; by default 4 KiB.
@@ -48,7 +48,7 @@ impl BlockSize {
     }
 
     /// Returns the end of the addressable part of a disk.
-    fn reach(self) -> Bytes {
+    fn address_limit(self) -> Bytes {
         Bytes(1 << (BLOCK_BITS + u32::from(self.shift)).min(62))
     }
 }
@@ -64,8 +64,8 @@ pub struct BlockTrace {
     trims: Vec<Trim>,
     trimmed: Vec<Block>,
     /// Disk and block, by number.
-    homes: Vec<u64>,
-    future: OnceLock<Future>,
+    keys: Vec<u64>,
+    future: OnceLock<NextUses>,
     stop: Arc<AtomicBool>,
 }
 
@@ -75,9 +75,9 @@ pub(super) struct Request {
     /// The index after its last access.
     end: u32,
     /// Bytes of the first block that precede the request.
-    before: u32,
+    leading: u32,
     /// Bytes of the last block that follow the request; plus [`WRITE`] for a write.
-    behind: u32,
+    trailing: u32,
 }
 
 /// Flag above all possible lengths of a part of a block.
@@ -85,20 +85,20 @@ const WRITE: u32 = 1 << 31;
 
 impl Request {
     #[inline]
-    pub(super) fn used(self) -> Use {
-        if self.behind & WRITE == 0 { Use::Read } else { Use::Write }
+    pub(super) fn used(self) -> AccessKind {
+        if self.trailing & WRITE == 0 { AccessKind::Read } else { AccessKind::Write }
     }
 
     /// Returns the bytes of its first block that are not part of the request.
     #[inline]
-    pub(super) fn before(self) -> u64 {
-        u64::from(self.before)
+    pub(super) fn leading_bytes(self) -> u64 {
+        u64::from(self.leading)
     }
 
     /// Returns the bytes of its last block that are not part of the request.
     #[inline]
-    pub(super) fn behind(self) -> u64 {
-        u64::from(self.behind & !WRITE)
+    pub(super) fn trailing_bytes(self) -> u64 {
+        u64::from(self.trailing & !WRITE)
     }
 
     #[inline]
@@ -111,7 +111,7 @@ impl Request {
 #[derive(Clone, Copy, Debug)]
 struct Trim {
     /// Index of the following request.
-    before: u32,
+    next_request: u32,
     /// The index after its last block in `trimmed`.
     end: u32,
 }
@@ -124,13 +124,13 @@ pub enum BlockTraceError {
         "there are more than {} accesses to blocks, or trims of them; take a shorter trace",
         BlockTrace::MOST
     )]
-    TooLong,
+    TooManyAccesses,
     /// An address or a disk number is too large.
     #[error(
         "disk {disk} at byte {offset} is out of reach (16384 disks of {reach} each); \
          check the format of the trace (--format)"
     )]
-    TooFar {
+    OffsetOutOfReach {
         /// Number of the disk, in order of appearance.
         disk: u32,
         /// Offset of the request.
@@ -142,7 +142,7 @@ pub enum BlockTraceError {
     #[error(
         "a request at byte {offset} of disk {disk} has {len} bytes, more than 4 GiB; check the format of the trace (--format)"
     )]
-    TooLarge {
+    RequestTooLong {
         /// Number of the disk, in order of appearance.
         disk: u32,
         /// Offset of the request.
@@ -174,21 +174,21 @@ pub enum ReadError {
 /// Number of bits of a home that hold the block; the disk is above them.
 const BLOCK_BITS: u32 = 50;
 /// Length of the longest read or write, in bytes.
-const LONGEST: u64 = 4 << 30;
+const REQUEST_LEN_MAX: u64 = 4 << 30;
 
 /// Returns the homes of the blocks that a record touches: disk and block in one number.
 ///
 /// # Errors
 /// Fails if they are out of range or implausibly many.
-pub(crate) fn homes(record: &Record, block: BlockSize) -> Result<RangeInclusive<u64>, BlockTraceError> {
+pub(crate) fn block_keys(record: &Record, block: BlockSize) -> Result<RangeInclusive<u64>, BlockTraceError> {
     let (disk, offset, len) = (record.disk.0, record.offset.0, record.len.0.max(1));
-    let reach = block.reach();
+    let reach = block.address_limit();
     let in_reach = offset.checked_add(len).is_some_and(|end| end <= reach.0);
     if !in_reach || disk >> (64 - BLOCK_BITS) > 0 {
-        return Err(BlockTraceError::TooFar { disk, offset, reach });
+        return Err(BlockTraceError::OffsetOutOfReach { disk, offset, reach });
     }
-    if record.op != Op::Trim && len > LONGEST {
-        return Err(BlockTraceError::TooLarge { disk, offset, len });
+    if record.op != Op::Trim && len > REQUEST_LEN_MAX {
+        return Err(BlockTraceError::RequestTooLong { disk, offset, len });
     }
     let (first, last) = block.touched(record).into_inner();
     let disk = u64::from(disk) << BLOCK_BITS;
@@ -196,7 +196,7 @@ pub(crate) fn homes(record: &Record, block: BlockSize) -> Result<RangeInclusive<
 }
 
 /// Returns the disk and the block of a home.
-pub(crate) const fn place(home: u64) -> (u32, u64) {
+pub(crate) const fn split_key(home: u64) -> (u32, u64) {
     ((home >> BLOCK_BITS) as u32, home & ((1 << BLOCK_BITS) - 1))
 }
 
@@ -204,7 +204,7 @@ pub(crate) const fn place(home: u64) -> (u32, u64) {
 const PENDING: usize = 4096;
 
 /// Number of requests played between two checks for a stop.
-const PIECE: usize = 1 << 16;
+const STOP_CHECK_INTERVAL: usize = 1 << 16;
 
 /// Builds a [`BlockTrace`], record by record. Uses up to 12 bytes per block in addition to the trace.
 #[derive(Debug, Default)]
@@ -240,21 +240,21 @@ impl Loader {
         match self.error {
             Some(error) => Err(error),
             None if self.trace.accesses.is_empty() => Err(BlockTraceError::Empty),
-            None => Ok(BlockTrace { homes: self.numbers.into_keys(), ..self.trace }),
+            None => Ok(BlockTrace { keys: self.numbers.into_keys(), ..self.trace }),
         }
     }
 
     fn add(&mut self, record: &Record) -> Result<(), BlockTraceError> {
         let (offset, len) = (record.offset.0, record.len.0.max(1));
         let BlockSize { shift } = self.trace.block;
-        let homes = homes(record, self.trace.block)?;
+        let homes = block_keys(record, self.trace.block)?;
         if record.op == Op::Trim {
             let disk = homes.start() - (offset >> shift);
             return self.trim(disk + offset.div_ceil(1 << shift)..disk + ((offset + len) >> shift));
         }
         let accesses = self.trace.accesses.len() + self.pending.len();
         if homes.end() - homes.start() >= u64::from(BlockTrace::MOST) - accesses as u64 {
-            return Err(BlockTraceError::TooLong);
+            return Err(BlockTraceError::TooManyAccesses);
         }
         let end = accesses as u64 + (homes.end() - homes.start()) + 1;
         self.pending.extend(homes);
@@ -265,8 +265,8 @@ impl Loader {
         let is_write = if record.op == Op::Write { WRITE } else { 0 };
         self.trace.requests.push(Request {
             end: end as u32,
-            before: (offset - (blocks.start() << shift)) as u32,
-            behind: (((blocks.end() + 1) << shift) - offset - len) as u32 | is_write,
+            leading: (offset - (blocks.start() << shift)) as u32,
+            trailing: (((blocks.end() + 1) << shift) - offset - len) as u32 | is_write,
         });
         Ok(())
     }
@@ -281,7 +281,7 @@ impl Loader {
         let (trace, known) = (&mut self.trace, self.numbers.keys());
         let most = (homes.end.saturating_sub(homes.start)).min(known.len() as u64);
         if most > u64::from(BlockTrace::MOST) - trace.trimmed.len() as u64 {
-            return Err(BlockTraceError::TooLong);
+            return Err(BlockTraceError::TooManyAccesses);
         }
         if homes.end.saturating_sub(homes.start) < known.len() as u64 {
             trace.trimmed.extend(homes.filter_map(|home| self.numbers.find(home)));
@@ -289,7 +289,7 @@ impl Loader {
             let all = known.iter().zip(0..).filter(|(home, _)| homes.contains(home));
             trace.trimmed.extend(all.map(|(_, n)| Block(n)));
         }
-        let trim = Trim { before: trace.requests.len() as u32, end: trace.trimmed.len() as u32 };
+        let trim = Trim { next_request: trace.requests.len() as u32, end: trace.trimmed.len() as u32 };
         trace.trims.push(trim);
         Ok(())
     }
@@ -307,15 +307,15 @@ impl BlockTrace {
         let mut loader = Loader::new(block);
         let tally = Tally::read(&mut reader, strict, |record| loader.take(&record))?;
         // Damaged data may unpack to arbitrary requests, so the location of the damage is more informative.
-        let cannot = |error| match tally.cut.clone() {
+        let cannot = |error| match tally.truncation.clone() {
             Some(cut) => ReadError::Trace(cut),
             None => ReadError::Blocks { trace: reader.name().to_owned(), error },
         };
         Ok((loader.finish().map_err(cannot)?, tally))
     }
 
-    /// Makes a run over the trace end early once the flag is set, within [`PIECE`] requests. The run's
-    /// results are then meaningless.
+    /// Makes a run over the trace end early once the flag is set, within [`STOP_CHECK_INTERVAL`] requests.
+    /// The run's results are then meaningless.
     pub fn stop_when(&mut self, stop: Arc<AtomicBool>) {
         self.stop = stop;
     }
@@ -327,7 +327,7 @@ impl BlockTrace {
 
     /// Returns the number of distinct blocks accessed.
     pub fn blocks(&self) -> u32 {
-        self.homes.len() as u32
+        self.keys.len() as u32
     }
 
     /// Returns the accesses to blocks, in order.
@@ -341,19 +341,19 @@ impl BlockTrace {
     }
 
     /// Returns the next use of each access's block; computed on the first call.
-    pub(super) fn future(&self) -> &Future {
-        self.future.get_or_init(|| Future::new(&self.accesses, self.blocks()))
+    pub(super) fn future(&self) -> &NextUses {
+        self.future.get_or_init(|| NextUses::new(&self.accesses, self.blocks()))
     }
 
     /// Returns runs of requests, each with the blocks trimmed after it; none after the trace was stopped.
-    pub(super) fn stretches(&self) -> impl Iterator<Item = (&[Request], &[Block])> {
+    pub(super) fn request_runs(&self) -> impl Iterator<Item = (&[Request], &[Block])> {
         let (mut request, mut trimmed) = (0, 0);
-        let last = Trim { before: self.requests.len() as u32, end: self.trimmed.len() as u32 };
+        let last = Trim { next_request: self.requests.len() as u32, end: self.trimmed.len() as u32 };
         let stretches = self.trims.iter().copied().chain([last]).flat_map(move |trim| {
-            let requests = &self.requests[request..trim.before as usize];
+            let requests = &self.requests[request..trim.next_request as usize];
             let blocks = &self.trimmed[trimmed..trim.end as usize];
-            (request, trimmed) = (trim.before as usize, trim.end as usize);
-            let pieces = requests.chunks(PIECE).map(|piece| (piece, &[][..]));
+            (request, trimmed) = (trim.next_request as usize, trim.end as usize);
+            let pieces = requests.chunks(STOP_CHECK_INTERVAL).map(|piece| (piece, &[][..]));
             pieces.chain([(&[][..], blocks)])
         });
         stretches.take_while(|_| !self.stop.load(Ordering::Relaxed))
@@ -361,11 +361,12 @@ impl BlockTrace {
 
     /// Returns a request in the form that admission policies take; `first` is the index of its first access.
     #[inline]
-    pub(super) fn asked(&self, request: Request, first: usize) -> Asked {
-        let home = self.homes[self.accesses[first].index()];
+    pub(super) fn admission_request(&self, request: Request, first: usize) -> BlockRequest {
+        let home = self.keys[self.accesses[first].index()];
         let BlockSize { shift } = self.block;
-        let offset = ((home & ((1 << BLOCK_BITS) - 1)) << shift) + request.before();
-        let len = (((request.end() - first) as u64) << shift) - request.before() - request.behind();
-        Asked { disk: (home >> BLOCK_BITS) as u32, offset: VolumeOffset(offset), len: Bytes(len) }
+        let offset = ((home & ((1 << BLOCK_BITS) - 1)) << shift) + request.leading_bytes();
+        let len =
+            (((request.end() - first) as u64) << shift) - request.leading_bytes() - request.trailing_bytes();
+        BlockRequest { disk: (home >> BLOCK_BITS) as u32, offset: VolumeOffset(offset), len: Bytes(len) }
     }
 }

@@ -67,7 +67,7 @@ impl Pages {
     }
 
     /// Reports whether a hash table of this many keys would take less memory.
-    fn are_sparse(&self, keys: usize) -> bool {
+    fn is_sparse(&self, keys: usize) -> bool {
         self.entries.len() > SPARSE * keys + SPARSE_ENTRIES
     }
 }
@@ -83,14 +83,14 @@ struct Table {
 }
 
 impl Table {
-    const LEAST: usize = 64;
+    const SLOTS_MIN: usize = 64;
 
     /// Creates a table of these keys.
     fn of(keys: &[u64]) -> Self {
-        let len = (keys.len() * 3 / 2 + 1).next_power_of_two().max(Self::LEAST);
+        let len = (keys.len() * 3 / 2 + 1).next_power_of_two().max(Self::SLOTS_MIN);
         let mut table = Self { slots: vec![NONE; len], shift: 64 - len.trailing_zeros() };
         for (number, key) in (0..).zip(keys) {
-            let free = table.probe(table.home(*key), |number| number == NONE);
+            let free = table.probe(table.preferred_slot(*key), |number| number == NONE);
             table.slots[free] = number;
         }
         table
@@ -98,7 +98,7 @@ impl Table {
 
     /// Returns the preferred slot of a key.
     #[inline]
-    fn home(&self, key: u64) -> usize {
+    fn preferred_slot(&self, key: u64) -> usize {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
@@ -148,7 +148,7 @@ impl Numbers {
                 number_at(&mut pages.entries[slot], &mut self.keys, key)
             }
             Index::Hashed(table) => {
-                let slot = table.slot(&self.keys, key, table.home(key));
+                let slot = table.slot(&self.keys, key, table.preferred_slot(key));
                 let number = number_at(&mut table.slots[slot], &mut self.keys, key);
                 table.grow(&self.keys);
                 number
@@ -161,7 +161,7 @@ impl Numbers {
     }
 
     fn hash_if_sparse(&mut self) {
-        if matches!(&self.index, Index::Pages(pages) if pages.are_sparse(self.keys.len())) {
+        if matches!(&self.index, Index::Pages(pages) if pages.is_sparse(self.keys.len())) {
             self.index = Index::Hashed(Table::of(&self.keys));
         }
     }
@@ -171,7 +171,7 @@ impl Numbers {
         match &self.index {
             Index::Pages(pages) => pages.find(key).map(Block),
             Index::Hashed(table) => {
-                let slot = table.slot(&self.keys, key, table.home(key));
+                let slot = table.slot(&self.keys, key, table.preferred_slot(key));
                 Some(table.slots[slot]).filter(|number| *number != NONE).map(Block)
             }
         }
@@ -230,7 +230,7 @@ fn number_at(entry: &mut u32, keys: &mut Vec<u64>, key: u64) -> Block {
 fn number_by_hash(table: &mut Table, keys: &mut Vec<u64>, batch: &[u64], numbers: &mut Vec<Block>) {
     let (mut homes, mut found, mut there) = ([0; BATCH], [NONE; BATCH], [0; BATCH]);
     for (home, key) in homes.iter_mut().zip(batch) {
-        *home = table.home(*key);
+        *home = table.preferred_slot(*key);
     }
     for (number, home) in found.iter_mut().zip(&homes[..batch.len()]) {
         *number = table.slots[*home];
@@ -241,7 +241,7 @@ fn number_by_hash(table: &mut Table, keys: &mut Vec<u64>, batch: &[u64], numbers
     for ((number, there), key) in found.iter_mut().zip(there).zip(batch) {
         if *number == NONE || there != *key {
             // The table may have grown within the batch.
-            let slot = table.slot(keys, *key, table.home(*key));
+            let slot = table.slot(keys, *key, table.preferred_slot(*key));
             *number = number_at(&mut table.slots[slot], keys, *key).0;
             table.grow(keys);
         }
@@ -258,7 +258,7 @@ mod tests {
     proptest! {
         /// Keys near each other and far apart, in pieces of any length, indexed by pages and by hashes.
         #[test]
-        fn keys_are_numbered_in_the_order_in_which_they_come(
+        fn keys_are_numbered_by_first_appearance(
             pieces in prop::collection::vec(prop::collection::vec((0u64..4, 0u64..600), 0..300), 0..8),
             spread in prop::sample::select(vec![1u64, 7, 1 << 20, 1 << 40]),
             is_hashed in any::<bool>(),

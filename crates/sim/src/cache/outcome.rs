@@ -4,7 +4,7 @@ use super::{BlockSize, BlockTrace, Setup};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Bytes;
-use weir_policy::eviction::Use;
+use weir_policy::eviction::AccessKind;
 
 /// What was accessed in one direction or both, and what of it the cache missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -111,10 +111,10 @@ impl CacheOutcome {
         self.reads.plus(&self.writes)
     }
 
-    pub(super) fn of(&mut self, used: Use) -> &mut Counts {
+    pub(super) fn counts_mut(&mut self, used: AccessKind) -> &mut Counts {
         match used {
-            Use::Read => &mut self.reads,
-            Use::Write => &mut self.writes,
+            AccessKind::Read => &mut self.reads,
+            AccessKind::Write => &mut self.writes,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Plays a trace to caches.
 
 use super::blocks::Request;
-use super::{AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy, sizes};
+use super::{AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy, lru_pass};
 use weir_policy::admission::Admission;
-use weir_policy::eviction::{Block, Eviction, Fifo, Insertion, Room, Use};
+use weir_policy::eviction::{AccessKind, Block, CacheSize, Eviction, Fifo, Insertion};
 
 /// A cache.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +48,14 @@ pub fn play_warmed(trace: &BlockTrace, setup: &Setup, warm_up: usize) -> CacheOu
 }
 
 /// Groups caches into the passes that [`play_pass`] runs, by index. LRU caches of all sizes that admit every
-/// miss and do not write back share one pass, if there are [enough](sizes::PAYS) of them; any other cache has
-/// a pass of its own.
+/// miss and do not write back share one pass, if there are [enough](lru_pass::MIN_SIZES) of them; any other
+/// cache has a pass of its own.
 pub fn passes(setups: &[Setup]) -> Vec<Vec<usize>> {
     let mut passes: Vec<Vec<usize>> = Vec::new();
     for (at, setup) in setups.iter().enumerate() {
         let joins = |pass: &&mut Vec<usize>| {
             let first = &setups[pass[0]];
-            sizes::fits(setup) && sizes::fits(first) && setup.mode == first.mode
+            lru_pass::is_supported(setup) && lru_pass::is_supported(first) && setup.mode == first.mode
         };
         match passes.iter_mut().find(joins) {
             Some(pass) => pass.push(at),
@@ -63,7 +63,7 @@ pub fn passes(setups: &[Setup]) -> Vec<Vec<usize>> {
         }
     }
     let apart = |pass: Vec<usize>| match pass.len() {
-        ..sizes::PAYS => pass.into_iter().map(|at| vec![at]).collect(),
+        ..lru_pass::MIN_SIZES => pass.into_iter().map(|at| vec![at]).collect(),
         _ => vec![pass],
     };
     passes.into_iter().flat_map(apart).collect()
@@ -72,8 +72,10 @@ pub fn passes(setups: &[Setup]) -> Vec<Vec<usize>> {
 /// Plays a trace to the caches of one of the [`passes`]. The counts equal those of [`play`].
 pub fn play_pass(trace: &BlockTrace, setups: &[Setup]) -> Vec<CacheOutcome> {
     match setups {
-        [first, _, ..] if setups.iter().all(|setup| sizes::fits(setup) && setup.mode == first.mode) => {
-            sizes::play(trace, setups)
+        [first, _, ..]
+            if setups.iter().all(|setup| lru_pass::is_supported(setup) && setup.mode == first.mode) =>
+        {
+            lru_pass::play(trace, setups)
         }
         _ => setups.iter().map(|setup| play(trace, setup)).collect(),
     }
@@ -89,12 +91,12 @@ pub(super) struct Player<'t> {
 }
 
 impl Player<'_> {
-    pub(super) fn room(&self) -> Room {
-        Room { blocks: self.trace.blocks(), capacity: self.setup.capacity }
+    pub(super) fn cache_size(&self) -> CacheSize {
+        CacheSize { blocks: self.trace.blocks(), capacity: self.setup.capacity }
     }
 
     pub(super) fn play(&self, cache: impl Eviction) -> CacheOutcome {
-        let room = self.room();
+        let room = self.cache_size();
         let dirty = match self.setup.mode {
             WriteMode::Back { dirty } => Some(Dirty::new(room, dirty)),
             WriteMode::Through | WriteMode::Around => None,
@@ -128,43 +130,43 @@ impl<E: Eviction> Run<'_, E> {
     /// Plays the whole trace; `counts` is called after `warm_up` requests.
     fn play(&mut self, warm_up: usize, counts: impl Fn(&mut Self)) {
         let (mut first, mut to_warm) = (0, warm_up);
-        for (requests, trimmed) in self.trace.stretches() {
+        for (requests, trimmed) in self.trace.request_runs() {
             let (warming, counted) = requests.split_at(to_warm.min(requests.len()));
-            first = self.requests(warming, first);
+            first = self.play_requests(warming, first);
             to_warm -= warming.len();
             if to_warm == 0 && !warming.is_empty() {
                 counts(self);
             }
-            first = self.requests(counted, first);
+            first = self.play_requests(counted, first);
             for block in trimmed {
                 self.cache.remove(*block);
                 if let Some(dirty) = &mut self.dirty {
-                    dirty.forget(*block);
+                    dirty.mark_clean(*block);
                 }
             }
         }
     }
 
     /// Plays requests whose accesses begin at `first`; returns the index after their last access.
-    fn requests(&mut self, requests: &[Request], mut first: usize) -> usize {
+    fn play_requests(&mut self, requests: &[Request], mut first: usize) -> usize {
         for request in requests {
-            self.request(*request, first);
+            self.play_request(*request, first);
             first = request.end();
         }
         first
     }
 
     #[inline]
-    fn request(&mut self, request: Request, first: usize) {
+    fn play_request(&mut self, request: Request, first: usize) {
         let used = request.used();
         let mut admitted = true;
         if let Some(admission) = &mut self.admission {
-            admitted = admission.request(self.trace.asked(request, first));
+            admitted = admission.request(self.trace.admission_request(request, first));
         }
         let blocks = &self.trace.accesses()[first..request.end()];
         let (mut misses, mut missed_first, mut missed_last) = (0, false, false);
         for (nth, block) in blocks.iter().enumerate() {
-            self.cache.reach((first + nth) as u32);
+            self.cache.advance_to((first + nth) as u32);
             if let Some(admission) = &mut self.admission {
                 admission.block(*block);
             }
@@ -176,8 +178,8 @@ impl<E: Eviction> Run<'_, E> {
         }
         let len = blocks.len() as u64;
         let block = self.trace.block().bytes().0;
-        let (before, behind) = (request.before(), request.behind());
-        let counts = self.outcome.of(used);
+        let (before, behind) = (request.leading_bytes(), request.trailing_bytes());
+        let counts = self.outcome.counts_mut(used);
         counts.accesses += len;
         counts.misses += misses;
         counts.requests += 1;
@@ -189,24 +191,24 @@ impl<E: Eviction> Run<'_, E> {
 
     /// Accesses one block of a request; returns whether it was hit.
     #[inline]
-    fn access(&mut self, block: Block, used: Use, admitted: bool) -> bool {
-        if self.around && used == Use::Write {
+    fn access(&mut self, block: Block, used: AccessKind, admitted: bool) -> bool {
+        if self.around && used == AccessKind::Write {
             self.cache.remove(block);
             self.outcome.back_end_direct += 1;
             return false;
         }
         let is_hit = self.cache.hit(block, used);
-        let is_in = is_hit || (admitted && self.take_in(block));
+        let is_in = is_hit || (admitted && self.try_insert(block));
         match used {
-            Use::Read => self.outcome.filled += u64::from(is_in && !is_hit),
-            Use::Write => self.written(block, is_in),
+            AccessKind::Read => self.outcome.filled += u64::from(is_in && !is_hit),
+            AccessKind::Write => self.handle_write(block, is_in),
         }
         is_hit
     }
 
     /// Offers a missed block to the cache; returns whether it was inserted.
     #[inline]
-    fn take_in(&mut self, block: Block) -> bool {
+    fn try_insert(&mut self, block: Block) -> bool {
         let Self { cache, admission, .. } = self;
         let insertion = match admission {
             None => cache.insert(block, |_| true),
@@ -215,7 +217,7 @@ impl<E: Eviction> Run<'_, E> {
         if let Insertion::Replaced(leaving) = insertion {
             self.outcome.evicted += 1;
             if let Some(dirty) = &mut self.dirty {
-                self.outcome.back_end_evicted += u64::from(dirty.forget(leaving));
+                self.outcome.back_end_evicted += u64::from(dirty.mark_clean(leaving));
             }
         }
         insertion != Insertion::Refused
@@ -223,10 +225,10 @@ impl<E: Eviction> Run<'_, E> {
 
     /// Handles the write of a block; `is_in` says whether it is in the cache.
     #[inline]
-    fn written(&mut self, block: Block, is_in: bool) {
+    fn handle_write(&mut self, block: Block, is_in: bool) {
         self.outcome.written += u64::from(is_in);
         match &mut self.dirty {
-            Some(dirty) if is_in => self.outcome.back_end_flushed += u64::from(dirty.add(block)),
+            Some(dirty) if is_in => self.outcome.back_end_flushed += u64::from(dirty.mark_dirty(block)),
             _ => self.outcome.back_end_direct += 1,
         }
     }
@@ -239,14 +241,14 @@ struct Dirty {
 }
 
 impl Dirty {
-    fn new(room: Room, share: f64) -> Self {
+    fn new(room: CacheSize, share: f64) -> Self {
         let most = (f64::from(room.capacity) * share) as u32;
-        Self { queue: Fifo::new(Room { capacity: most.clamp(1, room.capacity), ..room }), len: 0 }
+        Self { queue: Fifo::new(CacheSize { capacity: most.clamp(1, room.capacity), ..room }), len: 0 }
     }
 
     /// Marks a block dirty; returns whether another had to be written to the disk for it.
-    fn add(&mut self, block: Block) -> bool {
-        if self.queue.hit(block, Use::Write) {
+    fn mark_dirty(&mut self, block: Block) -> bool {
+        if self.queue.hit(block, AccessKind::Write) {
             return false;
         }
         let flushed = self.queue.insert(block, |_| true) != Insertion::Added;
@@ -255,7 +257,7 @@ impl Dirty {
     }
 
     /// Marks a block clean; returns whether it was dirty.
-    fn forget(&mut self, block: Block) -> bool {
+    fn mark_clean(&mut self, block: Block) -> bool {
         let was = self.queue.remove(block);
         self.len -= u64::from(was);
         was

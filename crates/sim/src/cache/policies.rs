@@ -2,9 +2,11 @@
 
 use super::CacheOutcome;
 use super::play::Player;
-use weir_policy::admission::{Admission, All, Both, Sequential, TinyLfu, TouchCount, Touches};
+use weir_policy::admission::{
+    Admission, AdmitAll, AdmitBoth, Sequential, TinyLfu, TouchCount, TouchSettings,
+};
 use weir_policy::every_eviction_policy;
-use weir_policy::eviction::{self, Belady, Room};
+use weir_policy::eviction::{self, Belady, CacheSize};
 
 /// An eviction policy.
 #[derive(Clone, Copy, Debug)]
@@ -20,13 +22,13 @@ macro_rules! all {
         &[
             $(EvictionPolicy {
                 name: $name,
-                play: |player| player.play(eviction::$policy::new(player.room())),
+                play: |player| player.play(eviction::$policy::new(player.cache_size())),
             },)*
             EvictionPolicy {
                 name: "belady",
                 play: |player| {
                     let trace = player.trace;
-                    player.play(Belady::new(player.room(), trace.accesses(), trace.future()))
+                    player.play(Belady::new(player.cache_size(), trace.accesses(), trace.future()))
                 },
             },
         ]
@@ -49,7 +51,7 @@ pub struct AdmissionPolicy {
     /// Policy name.
     pub name: &'static str,
     /// `None` if it admits every miss.
-    pub(super) new: fn(Room) -> Option<Box<dyn Admission>>,
+    pub(super) new: fn(CacheSize) -> Option<Box<dyn Admission>>,
 }
 
 impl AdmissionPolicy {
@@ -57,17 +59,19 @@ impl AdmissionPolicy {
     pub const ALL: &[Self] = &[
         Self { name: "all", new: |_| None },
         Self { name: "sequential", new: |_| Some(Box::new(Sequential::default())) },
-        Self { name: "touch_count", new: |_| Some(Box::new(TouchCount::new(Touches::default()))) },
+        Self { name: "touch_count", new: |_| Some(Box::new(TouchCount::new(TouchSettings::default()))) },
         Self {
             name: "sequential+touch_count",
-            new: |_| Some(Box::new(Both(Sequential::default(), TouchCount::new(Touches::default())))),
+            new: |_| {
+                Some(Box::new(AdmitBoth(Sequential::default(), TouchCount::new(TouchSettings::default()))))
+            },
         },
         Self { name: "tinylfu", new: |room| Some(Box::new(TinyLfu::new(room))) },
     ];
 
     /// Creates the policy for a cache of this size.
-    pub(crate) fn admission(&self, room: Room) -> Box<dyn Admission> {
-        (self.new)(room).unwrap_or_else(|| Box::new(All))
+    pub(crate) fn admission(&self, room: CacheSize) -> Box<dyn Admission> {
+        (self.new)(room).unwrap_or_else(|| Box::new(AdmitAll))
     }
 
     /// Returns the policy of this name.

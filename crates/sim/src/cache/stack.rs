@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 use weir_policy::eviction::Block;
 
 /// Marks a block that is not in the stack.
-const NEVER: u32 = u32::MAX;
+const ABSENT: u32 = u32::MAX;
 /// Number of words of 64 moments per counter of the tree.
 const WORDS: usize = 8;
 const GROUP: usize = 64 * WORDS;
@@ -32,7 +32,7 @@ const fn groups(entries: u32) -> usize {
 #[derive(Debug)]
 pub struct Stack {
     /// Moment of each block's last use.
-    used: Vec<u32>,
+    last_use: Vec<u32>,
     /// One bit per moment: set if a block or a hole dates from it.
     marks: Vec<u64>,
     /// Number of set bits in each group of words, as a Fenwick tree: from 1.
@@ -49,7 +49,7 @@ impl Stack {
     pub fn new(blocks: u32) -> Self {
         let groups = groups(blocks);
         Self {
-            used: vec![NEVER; blocks as usize],
+            last_use: vec![ABSENT; blocks as usize],
             marks: vec![0; groups * WORDS],
             tree: vec![0; groups + 1],
             now: 0,
@@ -64,10 +64,10 @@ impl Stack {
         if self.now as usize == 64 * self.marks.len() {
             self.renumber();
         }
-        if block.index() >= self.used.len() {
-            self.used.resize(block.index() + 1, NEVER);
+        if block.index() >= self.last_use.len() {
+            self.last_use.resize(block.index() + 1, ABSENT);
         }
-        let last = self.used[block.index()];
+        let last = self.last_use[block.index()];
         let depth = self.depth(last);
         match self.holes.peek() {
             Some(hole) if depth.is_none() || *hole > last => {
@@ -82,14 +82,14 @@ impl Stack {
             _ => self.entries += 1,
         }
         self.mark(self.now, true);
-        self.used[block.index()] = self.now;
+        self.last_use[block.index()] = self.now;
         self.now += 1;
         depth
     }
 
     /// Removes a block; returns its depth.
-    pub(super) fn take_out(&mut self, block: Block) -> Option<u32> {
-        let last = std::mem::replace(self.used.get_mut(block.index())?, NEVER);
+    pub(super) fn remove(&mut self, block: Block) -> Option<u32> {
+        let last = std::mem::replace(self.last_use.get_mut(block.index())?, ABSENT);
         let depth = self.depth(last);
         if depth.is_some() {
             self.holes.push(last);
@@ -99,9 +99,9 @@ impl Stack {
 
     /// Keeps only these blocks, whose numbers ascend, and renumbers them from 0. Holes are dropped as well.
     pub(crate) fn retain(&mut self, kept: &[u32]) {
-        let moment = |old: &u32| self.used.get(*old as usize).copied().unwrap_or(NEVER);
+        let moment = |old: &u32| self.last_use.get(*old as usize).copied().unwrap_or(ABSENT);
         let mut order: Vec<_> = (0..).zip(kept).map(|(new, old)| (moment(old), Block(new))).collect();
-        order.retain(|(moment, _)| *moment != NEVER);
+        order.retain(|(moment, _)| *moment != ABSENT);
         order.sort_unstable_by_key(|(moment, _)| *moment);
         *self = Self::new(kept.len() as u32);
         for (_, block) in order {
@@ -110,7 +110,7 @@ impl Stack {
     }
 
     /// Returns the number of blocks in caches of these sizes.
-    pub(super) fn held(&self, sizes: &[u32]) -> Vec<u32> {
+    pub(super) fn occupancy(&self, sizes: &[u32]) -> Vec<u32> {
         let mut holes: Vec<_> = self.holes.iter().filter_map(|hole| self.depth(*hole)).collect();
         holes.sort_unstable();
         let held =
@@ -121,12 +121,12 @@ impl Stack {
     /// Returns the depth of the entry that dates from a moment.
     #[inline]
     fn depth(&self, moment: u32) -> Option<u32> {
-        (moment != NEVER).then(|| self.entries - self.before(moment))
+        (moment != ABSENT).then(|| self.entries - self.count_older(moment))
     }
 
     /// Returns the number of older entries.
     #[inline]
-    fn before(&self, moment: u32) -> u32 {
+    fn count_older(&self, moment: u32) -> u32 {
         let (word, group) = (moment as usize / 64, moment as usize / GROUP);
         let earlier = self.marks[word] & ((1 << (moment % 64)) - 1);
         let mut sum = earlier.count_ones();
@@ -157,12 +157,12 @@ impl Stack {
     #[cold]
     fn renumber(&mut self) {
         let holes = std::mem::take(&mut self.holes);
-        self.holes = holes.into_iter().map(|hole| self.before(hole)).collect();
-        let mut used = std::mem::take(&mut self.used);
-        for last in used.iter_mut().filter(|last| **last != NEVER) {
-            *last = self.before(*last);
+        self.holes = holes.into_iter().map(|hole| self.count_older(hole)).collect();
+        let mut used = std::mem::take(&mut self.last_use);
+        for last in used.iter_mut().filter(|last| **last != ABSENT) {
+            *last = self.count_older(*last);
         }
-        self.used = used;
+        self.last_use = used;
         let groups = groups(self.entries).max(self.tree.len() - 1);
         self.marks.clear();
         self.marks.resize(groups * WORDS, 0);
@@ -179,22 +179,23 @@ impl Stack {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use weir_policy::eviction::{Eviction, Lru, Room, Use};
+    use weir_policy::eviction::{AccessKind, CacheSize, Eviction, Lru};
 
     proptest! {
         /// Compares the depths with LRU caches of every size.
         #[test]
-        fn depth_tells_the_sizes_that_hit(steps in prop::collection::vec((0u32..40, 0u8..8), 0..3000)) {
+        fn depth_determines_which_sizes_hit(steps in prop::collection::vec((0u32..40, 0u8..8), 0..3000)) {
             let blocks = 40;
             // The stack has to grow during the test.
             let mut stack = Stack::new(blocks / 4);
             let mut caches: Vec<_> =
-                (1..=50).map(|capacity| (capacity, 0, Lru::new(Room { blocks, capacity }))).collect();
+                (1..=50).map(|capacity| (capacity, 0, Lru::new(CacheSize { blocks, capacity }))).collect();
             for (block, what) in steps {
                 let block = Block(block);
-                let depth = if what == 0 { stack.take_out(block) } else { stack.touch(block) };
+                let depth = if what == 0 { stack.remove(block) } else { stack.touch(block) };
                 for (capacity, held, cache) in &mut caches {
-                    let has = if what == 0 { cache.remove(block) } else { cache.hit(block, Use::Read) };
+                    let is_removal = what == 0;
+                    let has = if is_removal { cache.remove(block) } else { cache.hit(block, AccessKind::Read) };
                     prop_assert_eq!(has, depth.is_some_and(|depth| depth <= *capacity), "{} blocks", capacity);
                     if what == 0 {
                         *held -= u32::from(has);
@@ -203,7 +204,7 @@ mod tests {
                         cache.insert(block, |_| true);
                         *held += u32::from(!was_full);
                     }
-                    prop_assert_eq!(stack.held(&[*capacity]), [*held]);
+                    prop_assert_eq!(stack.occupancy(&[*capacity]), [*held]);
                 }
             }
         }

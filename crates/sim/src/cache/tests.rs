@@ -52,7 +52,7 @@ fn requests_touch_every_block_they_overlap() {
 }
 
 #[test]
-fn blocks_are_as_large_as_told() {
+fn block_size_is_respected() {
     let records = [record(Op::Read, 512, 4096), record(Op::Write, 70_000, 1), record(Op::Trim, 0, 1 << 17)];
     let load = |bytes| {
         let mut loader = Loader::new(BlockSize::new(Bytes(bytes)).expect("a size"));
@@ -94,7 +94,7 @@ fn only_sizes_of_plain_lru_share_a_pass() {
 }
 
 #[test]
-fn bytes_of_missed_ends_are_those_asked_for() {
+fn missed_bytes_exclude_unrequested_parts() {
     // The block in the middle is hit, both ends are missed.
     let trace = load(&[record(Op::Read, 4096, 4096), record(Op::Read, 4000, 4096 + 196)]);
     let outcome = play(&trace, &setup("lru", "all", 4, WriteMode::Through));
@@ -102,7 +102,7 @@ fn bytes_of_missed_ends_are_those_asked_for() {
 }
 
 #[test]
-fn writes_around_the_cache_take_the_block_out() {
+fn write_around_removes_the_block() {
     let trace = load(&[
         record(Op::Read, 0, 4096),
         record(Op::Write, 0, 4096),
@@ -129,7 +129,7 @@ fn dirty_blocks_are_written_back_when_they_leave_or_are_too_many() {
 }
 
 #[test]
-fn what_is_trimmed_is_gone_and_need_not_be_written_back() {
+fn trimmed_blocks_are_not_written_back() {
     let trace = load(&[
         record(Op::Write, 0, 8192),
         // The trim covers block 0 entirely and block 1 in part; block 7 is unknown.
@@ -144,7 +144,7 @@ fn what_is_trimmed_is_gone_and_need_not_be_written_back() {
 }
 
 #[test]
-fn long_runs_stay_out_and_touched_segments_come_in() {
+fn admission_skips_long_runs_and_admits_reused_segments() {
     let scan: Vec<_> = (0..64).map(|i| record(Op::Read, i << 18, 1 << 18)).collect();
     let trace = load(&scan);
     let filled = |admission| play(&trace, &setup("lru", admission, 4096, WriteMode::Through)).filled;
@@ -155,7 +155,7 @@ fn long_runs_stay_out_and_touched_segments_come_in() {
 }
 
 #[test]
-fn a_trace_that_is_stopped_ends() {
+fn stop_flag_ends_the_run() {
     // Enough requests for many pieces.
     let records: Vec<_> = (0..200_000).map(|n| record(Op::Read, n % 7 * 4096, 4096)).collect();
     let (mut trace, stop) = (load(&records), Arc::new(AtomicBool::new(false)));
@@ -175,7 +175,7 @@ fn a_trace_that_is_stopped_ends() {
 }
 
 #[test]
-fn requests_that_warm_the_cache_are_not_counted_and_teach_admission_nothing() {
+fn warm_up_requests_are_not_counted() {
     let request = |op, block: u64| record(op, block * 4096, 4096);
     let trace = load(&[
         request(Op::Read, 0),
@@ -197,7 +197,7 @@ fn requests_that_warm_the_cache_are_not_counted_and_teach_admission_nothing() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused() {
+fn invalid_traces_are_rejected() {
     let finish = |record: Option<Record>| {
         let mut loader = Loader::default();
         record.iter().for_each(|record| loader.take(record));
@@ -205,16 +205,16 @@ fn what_cannot_be_had_is_refused() {
     };
     assert_eq!(finish(None), Err(BlockTraceError::Empty));
     assert_eq!(finish(Some(record(Op::Trim, 0, 4096))), Err(BlockTraceError::Empty));
-    let too_far = Err(BlockTraceError::TooFar { disk: 0, offset: 1 << 62, reach: Bytes(1 << 62) });
+    let too_far = Err(BlockTraceError::OffsetOutOfReach { disk: 0, offset: 1 << 62, reach: Bytes(1 << 62) });
     assert_eq!(finish(Some(record(Op::Read, 1 << 62, 1))), too_far);
-    let too_large = Err(BlockTraceError::TooLarge { disk: 0, offset: 512, len: 1 << 40 });
+    let too_large = Err(BlockTraceError::RequestTooLong { disk: 0, offset: 512, len: 1 << 40 });
     assert_eq!(finish(Some(record(Op::Write, 512, 1 << 40))), too_large);
     assert_eq!(finish(Some(record(Op::Read, (1 << 62) - 4096, 4096))), Ok(1), "the last block in reach");
 }
 
 /// A naive cache: the dirty and clean blocks in order of use.
 #[derive(Default)]
-struct Twin {
+struct NaiveCache {
     /// Most recently used last; the number is the time since when the block is dirty.
     blocks: Vec<(u64, Option<u64>)>,
     accesses: u64,
@@ -223,7 +223,7 @@ struct Twin {
     back_end_writes: u64,
 }
 
-impl Twin {
+impl NaiveCache {
     fn play(records: &[Record], capacity: usize, mode: WriteMode) -> Self {
         let mut twin = Self::default();
         for record in records {
@@ -277,12 +277,12 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
     prop::collection::vec(one, 1..80)
 }
 
-fn beside_twin(records: &[Record], capacity: u32, mode: WriteMode) -> Result<(), TestCaseError> {
+fn compare_with_naive(records: &[Record], capacity: u32, mode: WriteMode) -> Result<(), TestCaseError> {
     let mut loader = Loader::default();
     records.iter().for_each(|record| loader.take(record));
     let Ok(trace) = loader.finish() else { return Ok(()) };
     let ours = play(&trace, &setup("lru", "all", capacity, mode));
-    let twin = Twin::play(records, capacity as usize, mode);
+    let twin = NaiveCache::play(records, capacity as usize, mode);
     prop_assert_eq!(ours.all().misses, twin.misses);
     prop_assert_eq!(ours.cache_writes(), twin.cache_writes);
     prop_assert_eq!(ours.back_end_writes(), twin.back_end_writes);
@@ -293,15 +293,15 @@ fn beside_twin(records: &[Record], capacity: u32, mode: WriteMode) -> Result<(),
 
 proptest! {
     #[test]
-    fn every_way_to_write_agrees_with_its_twin(records in records(), capacity in 1u32..16, dirty in 0.01..1.0f64) {
+    fn write_modes_match_the_naive_cache(records in records(), capacity in 1u32..16, dirty in 0.01..1.0f64) {
         for mode in [WriteMode::Through, WriteMode::Around, WriteMode::Back { dirty }] {
-            beside_twin(&records, capacity, mode)?;
+            compare_with_naive(&records, capacity, mode)?;
         }
     }
 
     /// Many sizes of LRU in one pass give the same counts as a pass each.
     #[test]
-    fn sizes_in_one_pass_are_those_apart(
+    fn one_pass_equals_separate_passes(
         records in records(),
         sizes in prop::collection::vec(1u32..20, 5..10),
     ) {
@@ -318,7 +318,7 @@ proptest! {
 
     /// Insertions, evictions and write-backs balance under every policy.
     #[test]
-    fn books_balance(records in records(), capacity in 1u32..16, dirty in 0.01..1.0f64) {
+    fn counts_are_consistent(records in records(), capacity in 1u32..16, dirty in 0.01..1.0f64) {
         let mut loader = Loader::default();
         records.iter().filter(|record| record.op != Op::Trim).for_each(|record| loader.take(record));
         let Ok(trace) = loader.finish() else { return Ok(()) };
@@ -339,7 +339,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_stand_for_blocks(records in records()) {
+    fn block_numbers_identify_blocks(records in records()) {
         let mut loader = Loader::default();
         records.iter().for_each(|record| loader.take(record));
         let Ok(trace) = loader.finish() else { return Ok(()) };

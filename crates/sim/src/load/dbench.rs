@@ -5,7 +5,7 @@
 //! other operations and name lookups only take processor time, because directories are in memory. A flush
 //! syncs its file.
 
-use super::files::{Ask, FileId, Files};
+use super::file_system::{BlockRequest, FileId, FileSystem};
 use super::process::{Program, ProgramStep};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ pub enum RecordingError {
     Empty,
     /// A line is malformed.
     #[error("line {0} of the load file cannot be read; take the client.txt of dbench 4, unchanged")]
-    Line(usize),
+    MalformedLine(usize),
 }
 
 #[derive(Default)]
@@ -88,7 +88,8 @@ impl Recording {
     pub fn read(text: &str) -> Result<Self, RecordingError> {
         let mut names = Names::default();
         let lines = text.lines().enumerate();
-        let lines = lines.map(|(at, text)| line(text, &mut names).ok_or(RecordingError::Line(at + 1)));
+        let lines =
+            lines.map(|(at, text)| line(text, &mut names).ok_or(RecordingError::MalformedLine(at + 1)));
         let lines = lines.collect::<Result<Vec<_>, _>>()?;
         if !lines.iter().any(|line| matches!(line, Line::Write(..))) {
             return Err(RecordingError::Empty);
@@ -164,7 +165,7 @@ fn number(text: &str) -> Option<u64> {
 pub struct Dbench {
     recording: Recording,
     next: usize,
-    takes: Nanos,
+    cpu_time: Nanos,
     /// Files by name.
     files: FxHashMap<Name, FileId>,
     open: FxHashMap<Handle, FileId>,
@@ -173,87 +174,87 @@ pub struct Dbench {
 impl Dbench {
     /// Creates a client at the start of the recording; each operation takes `takes` of processor time.
     pub fn new(recording: Recording, takes: Nanos) -> Self {
-        Self { recording, next: 0, takes, files: FxHashMap::default(), open: FxHashMap::default() }
+        Self { recording, next: 0, cpu_time: takes, files: FxHashMap::default(), open: FxHashMap::default() }
     }
 
     /// Returns the file of that name, which is created if needed.
-    fn file(&mut self, name: Name, files: &mut Files, asked: &mut VecDeque<Ask>) -> FileId {
+    fn file(&mut self, name: Name, files: &mut FileSystem, requests: &mut VecDeque<BlockRequest>) -> FileId {
         if let Some(file) = self.files.get(&name) {
             return *file;
         }
         let parent = self.recording.parents[name as usize];
-        let directory = (parent != name).then(|| self.file(parent, files, asked));
-        let file = files.create(directory, asked);
+        let directory = (parent != name).then(|| self.file(parent, files, requests));
+        let file = files.create(directory, requests);
         self.files.insert(name, file);
         file
     }
 
-    fn remove(&mut self, name: Name, files: &mut Files, asked: &mut VecDeque<Ask>) {
+    fn remove(&mut self, name: Name, files: &mut FileSystem, requests: &mut VecDeque<BlockRequest>) {
         if let Some(file) = self.files.remove(&name) {
             self.open.retain(|_, of| *of != file);
-            files.remove(file, asked);
+            files.remove(file, requests);
         }
     }
 }
 
 impl Program for Dbench {
-    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> ProgramStep {
+    fn step(&mut self, files: &mut FileSystem, requests: &mut VecDeque<BlockRequest>) -> ProgramStep {
         let lines = self.recording.lines.clone();
         let mut work = 0;
         match &lines[self.next] {
             Line::Open { name, handle, directory } => {
-                let file = self.file(*name, files, asked);
+                let file = self.file(*name, files, requests);
                 if !directory {
                     self.open.insert(*handle, file);
-                    files.look(file, asked);
+                    files.read_inode(file, requests);
                 }
             }
             Line::Close(handle) => drop(self.open.remove(handle)),
             Line::Read(handle, range) => {
                 if let Some(file) = self.open.get(handle) {
-                    files.read(*file, range.clone(), asked);
+                    files.read(*file, range.clone(), requests);
                 }
                 work = range.end - range.start;
             }
             Line::Write(handle, range) => {
                 if let Some(file) = self.open.get(handle) {
-                    files.write(*file, range.clone(), asked);
+                    files.write(*file, range.clone(), requests);
                 }
                 work = range.end - range.start;
             }
             Line::Sync(handle) => {
                 if let Some(file) = self.open.get(handle) {
-                    files.sync(*file, asked);
+                    files.sync(*file, requests);
                 }
             }
             Line::Touch(handle) => {
                 if let Some(file) = self.open.get(handle) {
-                    files.touch(*file, asked);
+                    files.change_inode(*file, requests);
                 }
             }
-            Line::Unlink(name) => self.remove(*name, files, asked),
+            Line::Unlink(name) => self.remove(*name, files, requests),
             Line::Rename(from, to) => {
                 if let Some(file) = self.files.remove(from) {
-                    self.remove(*to, files, asked);
-                    files.touch(file, asked);
+                    self.remove(*to, files, requests);
+                    files.change_inode(file, requests);
                     self.files.insert(*to, file);
                 }
             }
             Line::RemoveTree => {
                 let mut names: Vec<Name> = self.files.keys().copied().collect();
                 names.sort_unstable();
-                names.into_iter().rev().for_each(|name| self.remove(name, files, asked));
+                names.into_iter().rev().for_each(|name| self.remove(name, files, requests));
             }
             Line::Other => {}
         }
         self.next = (self.next + 1) % lines.len();
-        ProgramStep { takes: self.takes, work }
+        ProgramStep { cpu_time: self.cpu_time, work }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Shape;
+    use super::super::file_system::FileSystemConfig;
     use super::*;
     use weir_model::{Bytes, Op};
 
@@ -270,10 +271,10 @@ Unlink "\clients\client1\c" 0x6 NT_STATUS_OK
 "#;
 
     #[test]
-    fn what_was_recorded_is_done_again_and_again() {
+    fn recording_is_repeated_endlessly() {
         let recording = Recording::read(TEXT).expect("a recording");
         assert_eq!(recording.len(), 10);
-        let shape = Shape {
+        let shape = FileSystemConfig {
             size: Bytes::mib(64),
             memory: Bytes::mib(8),
             dirty: 0.4,
@@ -282,7 +283,7 @@ Unlink "\clients\client1\c" 0x6 NT_STATUS_OK
             journal: Bytes(0),
             trim: false,
         };
-        let mut files = Files::new(shape);
+        let mut files = FileSystem::new(shape);
         let mut dbench = Dbench::new(recording, Nanos::micros(30));
         for round in 0..3 {
             let mut asked = VecDeque::new();
@@ -297,8 +298,8 @@ Unlink "\clients\client1\c" 0x6 NT_STATUS_OK
     }
 
     #[test]
-    fn what_is_no_load_file_is_refused() {
+    fn invalid_load_files_are_rejected() {
         assert!(matches!(Recording::read(""), Err(RecordingError::Empty)));
-        assert!(matches!(Recording::read("Close x NT_STATUS_OK"), Err(RecordingError::Line(1))));
+        assert!(matches!(Recording::read("Close x NT_STATUS_OK"), Err(RecordingError::MalformedLine(1))));
     }
 }

@@ -3,9 +3,9 @@
 //! The next file is drawn by Zipf's law, or uniformly. A new file takes the number of a file that does not
 //! exist; the number of files stays about the same as long as as many are created as removed.
 
-use super::files::{Ask, FileId, Files};
+use super::file_system::{BlockRequest, FileId, FileSystem};
 use super::process::{Program, ProgramStep};
-use super::synthetic::Chance;
+use super::synthetic::LoadRng;
 use rand_distr::{Distribution as _, Zipf};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ use weir_model::Nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weights {
     /// Reading a file's attributes.
-    pub look: u32,
+    pub stat: u32,
     /// Changing a file's attributes.
     pub touch: u32,
     /// Reading a file.
@@ -25,7 +25,7 @@ pub struct Weights {
     /// Overwriting a part of a file.
     pub overwrite: u32,
     /// Creating and writing a file.
-    pub make: u32,
+    pub create: u32,
     /// Removing a file.
     pub remove: u32,
 }
@@ -50,32 +50,33 @@ pub struct Mix {
     /// Bytes written at once.
     pub write: RangeInclusive<u64>,
     /// True if reading updates the access time in the inode.
-    pub dated: bool,
+    pub updates_atime: bool,
     /// True if changes are synced.
     pub sync: bool,
     /// Processor time of a step.
-    pub takes: Nanos,
+    pub cpu_time: Nanos,
 }
 
 /// The program; see the module documentation.
 #[derive(Debug)]
-pub struct Mixed {
+pub struct MixProgram {
     mix: Mix,
     directories: Vec<FileId>,
     files: Vec<FileId>,
-    law: Option<Zipf<f64>>,
-    random: Chance,
+    popularity: Option<Zipf<f64>>,
+    random: LoadRng,
 }
 
-impl Mixed {
+impl MixProgram {
     /// Creates the program and its files.
-    pub fn new(mix: Mix, files: &mut Files, seed: u64) -> Self {
+    pub fn new(mix: Mix, files: &mut FileSystem, seed: u64) -> Self {
         let law = (mix.theta > 0.0).then(|| Zipf::new(mix.files as f64, mix.theta).ok()).flatten();
         let mut asked = VecDeque::new();
         let directories = (0..mix.directories.max(1)).map(|_| files.create(None, &mut asked)).collect();
-        let mut mixed = Self { directories, files: Vec::new(), law, random: Chance::new(seed), mix };
+        let mut mixed =
+            Self { directories, files: Vec::new(), popularity: law, random: LoadRng::new(seed), mix };
         for _ in 0..mixed.mix.files.max(1) {
-            mixed.make(files, &mut asked);
+            mixed.create_file(files, &mut asked);
             asked.clear();
         }
         mixed
@@ -97,54 +98,60 @@ impl Mixed {
     /// Picks one of the files and returns its number.
     fn pick(&mut self) -> usize {
         let count = self.files.len() as u64;
-        let drawn = match self.law {
+        let drawn = match self.popularity {
             Some(law) => law.sample(&mut self.random) as u64 - 1,
             None => self.random.below(count),
         };
         (drawn % count) as usize
     }
 
-    fn make(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> FileId {
+    fn create_file(&mut self, files: &mut FileSystem, requests: &mut VecDeque<BlockRequest>) -> FileId {
         let directory = self.directories[self.random.below(self.directories.len() as u64) as usize];
-        let file = files.create(Some(directory), asked);
+        let file = files.create(Some(directory), requests);
         let size = self.size();
-        files.write(file, 0..size, asked);
+        files.write(file, 0..size, requests);
         self.files.push(file);
         file
     }
 
-    fn write(&mut self, files: &mut Files, file: FileId, append: bool, asked: &mut VecDeque<Ask>) {
+    fn write(
+        &mut self,
+        files: &mut FileSystem,
+        file: FileId,
+        append: bool,
+        requests: &mut VecDeque<BlockRequest>,
+    ) {
         let (len, has) = (self.between(&self.mix.write.clone()), files.len(file).0);
         if append {
             let room = self.mix.sizes.end().saturating_sub(has);
             if room == 0 {
                 return;
             }
-            files.write(file, has..has + len.min(room), asked);
+            files.write(file, has..has + len.min(room), requests);
         } else {
             let at = self.random.below(has.saturating_sub(len) + 1);
-            files.write(file, at..at + len, asked);
+            files.write(file, at..at + len, requests);
         }
         if self.mix.sync {
-            files.sync(file, asked);
+            files.sync(file, requests);
         }
     }
 
-    fn read(&mut self, files: &mut Files, file: FileId, asked: &mut VecDeque<Ask>) {
+    fn read(&mut self, files: &mut FileSystem, file: FileId, requests: &mut VecDeque<BlockRequest>) {
         let has = files.len(file).0;
         let len = self.mix.read.clone().map_or(has, |range| self.between(&range)).min(has);
         let at = self.random.below(has - len + 1);
-        files.look(file, asked);
-        files.read(file, at..at + len, asked);
-        if self.mix.dated {
-            files.touch(file, asked);
+        files.read_inode(file, requests);
+        files.read(file, at..at + len, requests);
+        if self.mix.updates_atime {
+            files.change_inode(file, requests);
         }
     }
 }
 
-impl Program for Mixed {
-    fn step(&mut self, files: &mut Files, asked: &mut VecDeque<Ask>) -> ProgramStep {
-        let Weights { look, touch, read, append, overwrite, make, remove } = self.mix.weights;
+impl Program for MixProgram {
+    fn step(&mut self, files: &mut FileSystem, requests: &mut VecDeque<BlockRequest>) -> ProgramStep {
+        let Weights { stat: look, touch, read, append, overwrite, create: make, remove } = self.mix.weights;
         let weights = [look, touch, read, append, overwrite, make, remove];
         let mut drawn = self.random.below(weights.iter().map(|w| u64::from(*w)).sum());
         let mut what = 0;
@@ -154,25 +161,25 @@ impl Program for Mixed {
         let number = self.pick();
         let file = self.files[number];
         match what {
-            0 => files.look(file, asked),
+            0 => files.read_inode(file, requests),
             1 => {
-                files.look(file, asked);
-                files.touch(file, asked);
+                files.read_inode(file, requests);
+                files.change_inode(file, requests);
             }
-            2 => self.read(files, file, asked),
-            3 | 4 => self.write(files, file, what == 3, asked),
+            2 => self.read(files, file, requests),
+            3 | 4 => self.write(files, file, what == 3, requests),
             5 => {
-                let made = self.make(files, asked);
+                let made = self.create_file(files, requests);
                 if self.mix.sync {
-                    files.sync(made, asked);
+                    files.sync(made, requests);
                 }
             }
             _ if self.files.len() as u64 > self.mix.files / 2 + 1 => {
                 self.files.swap_remove(number);
-                files.remove(file, asked);
+                files.remove(file, requests);
             }
             _ => {}
         }
-        ProgramStep { takes: self.mix.takes, work: 1 }
+        ProgramStep { cpu_time: self.mix.cpu_time, work: 1 }
     }
 }

@@ -1,14 +1,14 @@
 //! Loads: sources of requests to a pool, from a trace ([`Replay`]) or synthetic ([`Synthetic`], [`Postmark`],
-//! several of them concurrently), block by block or by programs that use [`files`].
+//! several of them concurrently), block by block or by programs that use [`file_system`].
 
+mod concurrent;
 pub mod dbench;
-pub mod files;
+pub mod file_system;
 pub mod mix;
 mod parse;
 pub mod postmark;
 pub mod process;
 mod replay;
-mod side_by_side;
 pub mod synthetic;
 
 pub use parse::{NAMED_LOADS, NamedLoad, is_synthetic, parse, records};
@@ -40,18 +40,18 @@ pub struct Client(pub usize);
 
 /// The next action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum ClientAction {
     /// It sends this request at the request's time.
-    Ask(Arrival),
+    Send(Arrival),
     /// It sends nothing before this time, which is in the future.
     Wait(Nanos),
 }
 
-impl Next {
+impl ClientAction {
     /// Returns the time of the action.
     pub const fn at(&self) -> Nanos {
         match self {
-            Self::Ask(arrival) => arrival.at,
+            Self::Send(arrival) => arrival.at,
             Self::Wait(at) => *at,
         }
     }
@@ -59,14 +59,14 @@ impl Next {
 
 /// The load's data on one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Space {
+pub struct VolumeData {
     /// Size of the volume.
     pub size: Bytes,
     /// Extents that contain data before the load begins, as runs in ascending order.
     pub extents: Vec<Range<ExtentIndex>>,
 }
 
-impl Space {
+impl VolumeData {
     /// Returns the number of extents that contain data.
     pub fn count(&self) -> u64 {
         self.extents.iter().map(|run| run.end.0 - run.start.0).sum()
@@ -74,7 +74,7 @@ impl Space {
 
     /// Returns the union of two loads' data on the same volume.
     #[must_use]
-    pub fn with(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         let size = self.size.max(other.size);
         let mut runs: Vec<_> = self.extents.into_iter().chain(other.extents).collect();
         runs.sort_unstable_by_key(|run| run.start);
@@ -89,7 +89,7 @@ impl Space {
     }
 
     /// Makes a space with data in all bytes from the volume's start.
-    pub fn all(size: Bytes, extent: ExtentSize) -> Self {
+    pub fn filled(size: Bytes, extent: ExtentSize) -> Self {
         let count = extent.count(size);
         Self {
             size: Bytes(count * extent.bytes().0),
@@ -101,24 +101,24 @@ impl Space {
 /// An endless source of requests.
 pub trait Load {
     /// Returns its volumes and their data, in extents of this size.
-    fn spaces(&self, extent: ExtentSize) -> Vec<Space>;
+    fn volumes(&self, extent: ExtentSize) -> Vec<VolumeData>;
 
     /// Returns the duration of one repetition, by the load's own clock.
-    fn lasts(&self) -> Nanos;
+    fn duration(&self) -> Nanos;
 
     /// Returns the next request of an open loop. `now` is the time of the last arrival since the load's
     /// start; times never go backwards.
-    fn next(&mut self, now: Nanos) -> Arrival;
+    fn next_arrival(&mut self, now: Nanos) -> Arrival;
 
     /// Returns the next action of a client of a closed loop that has no request in flight at `now`: a request
     /// at once, or after the client's think time.
-    fn next_of(&mut self, client: Client, now: Nanos) -> Next {
+    fn next_action(&mut self, client: Client, now: Nanos) -> ClientAction {
         let Client(_) = client;
-        Next::Ask(Arrival { at: now, ..self.next(now) })
+        ClientAction::Send(Arrival { at: now, ..self.next_arrival(now) })
     }
 
     /// Returns the work done so far, in the load's own unit (transactions, operations), if it has one.
-    fn done(&self) -> Option<u64> {
+    fn work_done(&self) -> Option<u64> {
         None
     }
 }

@@ -1,6 +1,6 @@
 //! Parses synthetic loads from their words.
 
-use super::side_by_side::{SideBySide, Thinking};
+use super::concurrent::{ConcurrentLoads, ThinkTimeLoad};
 use super::synthetic::PATTERNS;
 use super::{Arrival, Load, Postmark, Synthetic};
 use crate::SimError;
@@ -12,7 +12,7 @@ pub fn records(load: &mut dyn Load, until: Nanos) -> impl Iterator<Item = Record
     let mut now = Nanos(0);
     std::iter::from_fn(move || {
         loop {
-            let Arrival { at, volume, op, offset, len } = load.next(now);
+            let Arrival { at, volume, op, offset, len } = load.next_arrival(now);
             now = at;
             if now >= until {
                 return None;
@@ -80,22 +80,22 @@ pub fn parse(
         let seed = seed.wrapping_add(number);
         let loads = (0..).zip(words.split('&')).map(|(number, words): (u64, &str)| {
             // These seeds differ from those of loads with volumes of their own.
-            one(words, seed.wrapping_add(number << 32), &size, &time)
+            parse_one(words, seed.wrapping_add(number << 32), &size, &time)
         });
-        Ok(several(loads.collect::<Result<_, _>>()?, SideBySide::on_the_same))
+        Ok(combine(loads.collect::<Result<_, _>>()?, ConcurrentLoads::on_shared_volumes))
     };
     let loads = (0..).zip(words.split('|')).map(on_one);
-    Ok(several(loads.collect::<Result<_, SimError>>()?, SideBySide::new))
+    Ok(combine(loads.collect::<Result<_, SimError>>()?, ConcurrentLoads::new))
 }
 
-fn several(mut loads: Vec<Box<dyn Load>>, join: fn(Vec<Box<dyn Load>>) -> SideBySide) -> Box<dyn Load> {
+fn combine(mut loads: Vec<Box<dyn Load>>, join: fn(Vec<Box<dyn Load>>) -> ConcurrentLoads) -> Box<dyn Load> {
     match loads.pop() {
         Some(only) if loads.is_empty() => only,
         last => Box::new(join(loads.into_iter().chain(last).collect())),
     }
 }
 
-fn one(
+fn parse_one(
     words: &str,
     seed: u64,
     size: impl Fn(&str) -> Result<Bytes, String>,
@@ -119,5 +119,5 @@ fn one(
     } else {
         Box::new(Synthetic::parse(&words, seed, size, time)?)
     };
-    Ok(if think > Nanos(0) { Box::new(Thinking::new(load, think)) } else { load })
+    Ok(if think > Nanos(0) { Box::new(ThinkTimeLoad::new(load, think)) } else { load })
 }

@@ -12,13 +12,13 @@
 //! | `files=` | maximum number of files; at first half of them exist | `20000` |
 //! | `size=` | range of file sizes, uniformly distributed: `1KiB-10KiB` | `1KiB-10KiB` |
 //! | `appends=` | share of appends among reads and appends | `50%` |
-//! | `makes=` | share of transactions that create or remove a file | `100%` |
+//! | `creates_or_removes=` | share of transactions that create or remove a file | `100%` |
 //! | `memory=` | share of reads served from memory | `0%` |
 //! | `sync` | flush after each change | no |
 //! | `rate=` | transactions per second, for an open loop | `100` |
 
-use super::synthetic::{Chance, words::share};
-use crate::{Arrival, Load, SimError, Space};
+use super::synthetic::{LoadRng, words::share};
+use crate::{Arrival, Load, SimError, VolumeData};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, VolumeOffset};
@@ -44,7 +44,7 @@ pub struct Mix {
     /// Share of appends among reads and appends.
     pub appends: f64,
     /// Share of transactions that create or remove a file.
-    pub makes: f64,
+    pub creates_or_removes: f64,
     /// Share of reads served from memory.
     pub memory: f64,
     /// True if changes are flushed.
@@ -55,7 +55,7 @@ pub struct Mix {
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { appends: 0.5, makes: 1.0, memory: 0.0, sync: false, rate: 100.0 }
+        Self { appends: 0.5, creates_or_removes: 1.0, memory: 0.0, sync: false, rate: 100.0 }
     }
 }
 
@@ -64,7 +64,7 @@ impl Default for Mix {
 pub struct Postmark {
     sizes: RangeInclusive<u64>,
     mix: Mix,
-    random: Chance,
+    random: LoadRng,
     /// Number of blocks of each file; zero if it does not exist.
     files: Vec<u32>,
     /// Space reserved for one file.
@@ -76,7 +76,7 @@ pub struct Postmark {
     changed: BTreeSet<u64>,
     changes: u32,
     /// The rest of the current transaction.
-    asked: VecDeque<(Op, VolumeOffset, Bytes)>,
+    pending: VecDeque<(Op, VolumeOffset, Bytes)>,
 }
 
 impl Postmark {
@@ -91,14 +91,14 @@ impl Postmark {
         let mut postmark = Self {
             sizes,
             mix,
-            random: Chance::new(seed),
+            random: LoadRng::new(seed),
             files: vec![0; files.max(2) as usize],
             slot,
             journal: Bytes(journal),
             head: 0,
             changed: BTreeSet::new(),
             changes: 0,
-            asked: VecDeque::new(),
+            pending: VecDeque::new(),
         };
         for file in (0..postmark.files.len()).step_by(2) {
             postmark.files[file] = postmark.blocks();
@@ -139,7 +139,7 @@ impl Postmark {
                 "appends" | "makes" | "memory" => {
                     let of = match key {
                         "appends" => &mut mix.appends,
-                        "makes" => &mut mix.makes,
+                        "makes" => &mut mix.creates_or_removes,
                         _ => &mut mix.memory,
                     };
                     *of = share(value).ok_or_else(|| wrong("from 0% to 100%"))?;
@@ -168,7 +168,7 @@ impl Postmark {
         Bytes((self.files.len() as u64 * INODE).next_multiple_of(BLOCK))
     }
 
-    fn at(&self, file: usize) -> VolumeOffset {
+    fn file_offset(&self, file: usize) -> VolumeOffset {
         VolumeOffset(self.journal.0 + self.inodes().0 + file as u64 * self.slot.0)
     }
 
@@ -186,15 +186,15 @@ impl Postmark {
                 self.append(file);
             } else if self.random.share() >= self.mix.memory {
                 let len = Bytes(u64::from(self.files[file]) * BLOCK);
-                self.asked.push_back((Op::Read, self.at(file), len));
+                self.pending.push_back((Op::Read, self.file_offset(file), len));
             }
         }
-        if self.random.share() >= self.mix.makes {
+        if self.random.share() >= self.mix.creates_or_removes {
             return;
         }
         let make = self.random.below(2) == 0;
         if let Some(file) = self.pick(!make) {
-            self.make_or_remove(file, make);
+            self.create_or_remove(file, make);
         }
     }
 
@@ -202,16 +202,16 @@ impl Postmark {
         let room = (self.slot.0 / BLOCK) as u32;
         let last = self.files[file].min(room - 1);
         self.files[file] = last + 1;
-        let at = self.at(file) + Bytes(u64::from(last) * BLOCK);
-        self.asked.push_back((Op::Write, at, Bytes(BLOCK)));
+        let at = self.file_offset(file) + Bytes(u64::from(last) * BLOCK);
+        self.pending.push_back((Op::Write, at, Bytes(BLOCK)));
         self.change(file);
     }
 
-    fn make_or_remove(&mut self, file: usize, make: bool) {
+    fn create_or_remove(&mut self, file: usize, make: bool) {
         if make {
             self.files[file] = self.blocks();
             let len = Bytes(u64::from(self.files[file]) * BLOCK);
-            self.asked.push_back((Op::Write, self.at(file), len));
+            self.pending.push_back((Op::Write, self.file_offset(file), len));
         } else {
             self.files[file] = 0;
         }
@@ -224,7 +224,7 @@ impl Postmark {
         self.changes += 1;
         if self.mix.sync {
             self.log(RECORD);
-            self.asked.push_back((Op::Flush, VolumeOffset(0), Bytes(0)));
+            self.pending.push_back((Op::Flush, VolumeOffset(0), Bytes(0)));
         }
         if self.changes.is_multiple_of(CHECKPOINT) {
             let changed = std::mem::take(&mut self.changed);
@@ -233,7 +233,7 @@ impl Postmark {
                 self.log(Bytes((changed.len() as u64 + 2) * BLOCK));
             }
             let writes = changed.into_iter().map(|at| (Op::Write, VolumeOffset(at), Bytes(BLOCK)));
-            self.asked.extend(writes);
+            self.pending.extend(writes);
         }
     }
 
@@ -242,7 +242,7 @@ impl Postmark {
         let mut left = len.0.min(self.journal.0);
         while left > 0 {
             let piece = left.min(PIECE.0).min(self.journal.0 - self.head);
-            self.asked.push_back((Op::Write, VolumeOffset(self.head), Bytes(piece)));
+            self.pending.push_back((Op::Write, VolumeOffset(self.head), Bytes(piece)));
             self.head = (self.head + piece) % self.journal.0;
             left -= piece;
         }
@@ -250,21 +250,21 @@ impl Postmark {
 }
 
 impl Load for Postmark {
-    fn spaces(&self, extent: ExtentSize) -> Vec<Space> {
-        vec![Space::all(Bytes(self.at(self.files.len()).0), extent)]
+    fn volumes(&self, extent: ExtentSize) -> Vec<VolumeData> {
+        vec![VolumeData::filled(Bytes(self.file_offset(self.files.len()).0), extent)]
     }
 
-    fn lasts(&self) -> Nanos {
+    fn duration(&self) -> Nanos {
         Nanos::secs(600)
     }
 
-    fn next(&mut self, now: Nanos) -> Arrival {
+    fn next_arrival(&mut self, now: Nanos) -> Arrival {
         let mut at = now;
-        while self.asked.is_empty() {
+        while self.pending.is_empty() {
             at = now + Nanos::from_secs_f64(self.random.gap() / self.mix.rate);
             self.transact();
         }
-        let (op, offset, len) = self.asked.pop_front().unwrap_or((Op::Flush, VolumeOffset(0), Bytes(0)));
+        let (op, offset, len) = self.pending.pop_front().unwrap_or((Op::Flush, VolumeOffset(0), Bytes(0)));
         Arrival { at, volume: 0, op, offset, len }
     }
 }
@@ -277,12 +277,12 @@ mod tests {
     fn requests_are_of_files_their_inodes_and_the_journal() {
         for sync in [true, false] {
             let mut load = Postmark::new(1000, 1024..=10_240, Mix { sync, ..Mix::default() }, 3);
-            let size = load.spaces(ExtentSize::DEFAULT)[0].size;
+            let size = load.volumes(ExtentSize::DEFAULT)[0].size;
             let inodes = load.journal.0..load.journal.0 + load.inodes().0;
             let mut now = Nanos(0);
             let (mut reads, mut flushes, mut logged, mut inode_writes, mut data) = (0, 0, 0, 0, 0);
             for _ in 0..50_000 {
-                let Arrival { at, op, offset, len, .. } = load.next(now);
+                let Arrival { at, op, offset, len, .. } = load.next_arrival(now);
                 assert!(at >= now && offset.0 + len.0 <= size.0 && offset.0.is_multiple_of(BLOCK));
                 now = at;
                 match op {
@@ -309,12 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn words_are_understood_or_refused() {
+    fn words_are_parsed_or_rejected() {
         let kib = |text: &str| text.parse().map(Bytes::kib).map_err(|_| "a size".to_owned());
         let words = "postmark files=100 size=4-64 sync rate=7 appends=80% makes=0.1 memory=90%";
         let load = Postmark::parse(words, 1, kib).expect("a load");
         assert_eq!((load.files.len(), load.slot, load.mix.sync), (100, Bytes::kib(128), true));
-        assert_eq!((load.mix.appends, load.mix.makes, load.mix.memory), (0.8, 0.1, 0.9));
+        assert_eq!((load.mix.appends, load.mix.creates_or_removes, load.mix.memory), (0.8, 0.1, 0.9));
         for bad in ["files=1", "size=64-4", "size=x", "sync=1", "rate=0", "reads=5", "makes=2"] {
             assert!(Postmark::parse(&format!("postmark {bad}"), 1, kib).is_err(), "{bad}");
         }

@@ -1,6 +1,6 @@
 //! A trace as a load; a short trace is repeated.
 
-use crate::{Arrival, Load, Space};
+use crate::{Arrival, Load, VolumeData};
 use std::ops::Range;
 use weir_model::{Bytes, ExtentIndex, ExtentSize, Nanos, SECTOR, VolumeOffset};
 use weir_trace::{Record, Trace};
@@ -39,8 +39,8 @@ fn sectors(record: &Record) -> Range<u64> {
 }
 
 impl Load for Replay {
-    fn spaces(&self, extent: ExtentSize) -> Vec<Space> {
-        let mut spaces = vec![Space::default(); self.trace.disks.len()];
+    fn volumes(&self, extent: ExtentSize) -> Vec<VolumeData> {
+        let mut spaces = vec![VolumeData::default(); self.trace.disks.len()];
         let mut touched: Vec<Vec<u64>> = vec![Vec::new(); spaces.len()];
         for record in &self.trace.records {
             let bytes = sectors(record);
@@ -63,11 +63,11 @@ impl Load for Replay {
         spaces
     }
 
-    fn lasts(&self) -> Nanos {
+    fn duration(&self) -> Nanos {
         self.period
     }
 
-    fn next(&mut self, _: Nanos) -> Arrival {
+    fn next_arrival(&mut self, _: Nanos) -> Arrival {
         let record = &self.trace.records[self.next];
         let bytes = sectors(record);
         let arrival = Arrival {

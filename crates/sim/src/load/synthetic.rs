@@ -26,7 +26,7 @@
 //! | `rate=` | requests per second, for an open loop, with exponential gaps | `1000` |
 //! | `for=` | duration of the phase | `600s` |
 
-use crate::{Arrival, Load, SimError, Space};
+use crate::{Arrival, Load, SimError, VolumeData};
 use rand::RngCore;
 use rand_distr::{Distribution as _, Exp1, Zipf};
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, Rng, Seed, VolumeOffset};
@@ -36,9 +36,9 @@ use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, Rng, Seed, VolumeOffset};
 pub struct Synthetic {
     phases: Vec<Phase>,
     size: Bytes,
-    random: Chance,
+    random: LoadRng,
     /// End of the current phase, from the load's start, and its index.
-    ends: Nanos,
+    phase_end: Nanos,
     phase: usize,
     /// Next position of each stream of a scan, and the stream whose turn it is.
     streams: Vec<u64>,
@@ -54,7 +54,7 @@ pub struct Synthetic {
 struct RequestRun {
     op: Op,
     at: u64,
-    left: u64,
+    remaining: u64,
 }
 
 /// A phase of a load: a time in which its character stays the same.
@@ -71,24 +71,24 @@ pub struct Phase {
     /// Number of consecutive requests from one position; at least 1.
     pub run: u32,
     /// Amount of data.
-    pub over: Bytes,
+    pub data_size: Bytes,
     /// Offset of the data on the volume; whole sectors.
     pub at: VolumeOffset,
     /// Requests per second, in an open loop.
     pub rate: f64,
     /// Duration.
-    pub lasts: Nanos,
+    pub duration: Nanos,
 }
 
 /// Access pattern of a phase.
 #[derive(Clone, Copy, Debug)]
 pub enum Pattern {
-    /// The k-th most frequent block in proportion to 1 / k^theta; [`Scatter`] maps ranks to blocks.
+    /// The k-th most frequent block in proportion to 1 / k^theta; [`RankPermutation`] maps ranks to blocks.
     Zipf {
         /// Draws the rank.
         law: Zipf<f64>,
         /// Maps ranks to blocks.
-        blocks: Scatter,
+        blocks: RankPermutation,
     },
     /// A set of equally hot blocks; the others are equally cold.
     HotCold {
@@ -97,7 +97,7 @@ pub enum Pattern {
         /// Share of the requests to hot blocks.
         hits: f64,
         /// Maps ranks to blocks.
-        blocks: Scatter,
+        blocks: RankPermutation,
     },
     /// All blocks equally often.
     Uniform,
@@ -113,11 +113,12 @@ pub enum Pattern {
 impl Synthetic {
     /// Creates a load of these phases, one after the other; at least one.
     pub fn new(phases: Vec<Phase>, seed: u64) -> Self {
-        let size = phases.iter().map(|phase| Bytes(phase.at.0 + phase.over.0)).max().unwrap_or(Bytes(BLOCK));
+        let size =
+            phases.iter().map(|phase| Bytes(phase.at.0 + phase.data_size.0)).max().unwrap_or(Bytes(BLOCK));
         Self {
             size,
-            random: Chance::new(seed),
-            ends: phases.first().map_or(Nanos::MAX, |phase| phase.lasts),
+            random: LoadRng::new(seed),
+            phase_end: phases.first().map_or(Nanos::MAX, |phase| phase.duration),
             phase: 0,
             streams: Vec::new(),
             turn: 0,
@@ -140,16 +141,16 @@ impl Synthetic {
     ) -> Result<Self, SimError> {
         let mut phases: Vec<Phase> = Vec::new();
         for text in words.split('/') {
-            let over = phases.last().map_or(Bytes::gib(1), |phase| phase.over);
+            let over = phases.last().map_or(Bytes::gib(1), |phase| phase.data_size);
             phases.push(words::phase(text, phases.is_empty(), over, &size, &time).map_err(SimError::Load)?);
         }
         Ok(Self::new(phases, seed))
     }
 
-    fn in_phase(&mut self, now: Nanos) -> usize {
-        while now >= self.ends {
+    fn current_phase(&mut self, now: Nanos) -> usize {
+        while now >= self.phase_end {
             self.phase = (self.phase + 1) % self.phases.len();
-            self.ends += self.phases[self.phase].lasts;
+            self.phase_end += self.phases[self.phase].duration;
             self.streams.clear();
             self.pieces.clear();
             self.run = None;
@@ -162,30 +163,30 @@ impl Synthetic {
 pub(crate) const PATTERNS: [&str; 5] = ["zipf", "hotcold", "uniform", "scan", "sweep"];
 
 impl Load for Synthetic {
-    fn spaces(&self, extent: ExtentSize) -> Vec<Space> {
-        vec![Space::all(self.size, extent)]
+    fn volumes(&self, extent: ExtentSize) -> Vec<VolumeData> {
+        vec![VolumeData::filled(self.size, extent)]
     }
 
-    fn lasts(&self) -> Nanos {
-        Nanos(self.phases.iter().map(|phase| phase.lasts.0).fold(0, u64::saturating_add))
+    fn duration(&self) -> Nanos {
+        Nanos(self.phases.iter().map(|phase| phase.duration.0).fold(0, u64::saturating_add))
     }
 
-    fn next(&mut self, now: Nanos) -> Arrival {
-        let index = self.in_phase(now);
+    fn next_arrival(&mut self, now: Nanos) -> Arrival {
+        let index = self.current_phase(now);
         let Self { phases, random, streams, turn, pieces, run, .. } = self;
         let phase = &phases[index];
         let at = now + phase.gap(run.is_some(), random);
-        if let Some(RequestRun { op, at: offset, left }) = run.take() {
+        if let Some(RequestRun { op, at: offset, remaining: left }) = run.take() {
             let len = phase.size(op, random);
-            if offset + len.0 <= phase.over.0 {
-                *run = (left > 1).then_some(RequestRun { op, at: offset + len.0, left: left - 1 });
+            if offset + len.0 <= phase.data_size.0 {
+                *run = (left > 1).then_some(RequestRun { op, at: offset + len.0, remaining: left - 1 });
                 return Arrival { at, volume: 0, op, offset: phase.at + Bytes(offset), len };
             }
         }
         let op = if random.share() < phase.reads { Op::Read } else { Op::Write };
-        let len = phase.size(op, random).min(phase.over);
+        let len = phase.size(op, random).min(phase.data_size);
         // Number of positions at which requests of this length may begin.
-        let places = (phase.over.0 / len.0.max(1)).max(1);
+        let places = (phase.data_size.0 / len.0.max(1)).max(1);
         let mut follow = u64::from(phase.run);
         let place = match phase.pattern {
             Pattern::Zipf { law, blocks } => {
@@ -200,7 +201,7 @@ impl Load for Synthetic {
             }
             Pattern::Sweep(gap) if op == Op::Write => {
                 let next = streams.first().copied().unwrap_or(0) + random.below(gap.0 / BLOCK + 1) * BLOCK;
-                let place = if next + len.0 > phase.over.0 { 0 } else { next };
+                let place = if next + len.0 > phase.data_size.0 { 0 } else { next };
                 *streams = vec![place + len.0];
                 place
             }
@@ -226,19 +227,19 @@ impl Load for Synthetic {
                 first * len.0
             }
         };
-        let place = place.min(phase.over.0 - len.0);
-        *run = (follow > 1).then_some(RequestRun { op, at: place + len.0, left: follow - 1 });
+        let place = place.min(phase.data_size.0 - len.0);
+        *run = (follow > 1).then_some(RequestRun { op, at: place + len.0, remaining: follow - 1 });
         Arrival { at, volume: 0, op, offset: phase.at + Bytes(place), len }
     }
 }
 
 impl Phase {
     fn blocks(&self) -> u64 {
-        (self.over.0 / BLOCK).max(1)
+        (self.data_size.0 / BLOCK).max(1)
     }
 
     /// Returns the time before the next request; `continues` says whether it continues a run.
-    fn gap(&self, continues: bool, random: &mut Chance) -> Nanos {
+    fn gap(&self, continues: bool, random: &mut LoadRng) -> Nanos {
         let gaps = match self.pattern {
             Pattern::Pieces(_) if continues => 0.0,
             Pattern::Pieces(piece) => {
@@ -250,7 +251,7 @@ impl Phase {
         Nanos::from_secs_f64(gaps / self.rate)
     }
 
-    fn size(&self, op: Op, random: &mut Chance) -> Bytes {
+    fn size(&self, op: Op, random: &mut LoadRng) -> Bytes {
         let sizes = self.write_sizes.as_ref().filter(|_| op == Op::Write).unwrap_or(&self.sizes);
         if let [(only, _)] = sizes[..] {
             return only;
@@ -269,13 +270,13 @@ impl Phase {
 
 /// A bijection from ranks to blocks: unless in order, neighbours in rank are not neighbours on the volume.
 #[derive(Clone, Copy, Debug)]
-pub struct Scatter {
+pub struct RankPermutation {
     blocks: u64,
     first: u64,
     step: u64,
 }
 
-impl Scatter {
+impl RankPermutation {
     /// Creates a mapping for `blocks` blocks, at least one; different values of `hot` give different
     /// mappings.
     pub fn new(blocks: u64, hot: u64) -> Self {
@@ -309,9 +310,9 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
 
 /// The policies' random generator, for the distributions of `rand`.
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(Rng);
+pub(crate) struct LoadRng(Rng);
 
-impl Chance {
+impl LoadRng {
     pub(crate) const fn new(seed: u64) -> Self {
         Self(Rng::new(Seed(seed)))
     }
@@ -332,7 +333,7 @@ impl Chance {
     }
 }
 
-impl RngCore for Chance {
+impl RngCore for LoadRng {
     fn next_u32(&mut self) -> u32 {
         (self.0.word() >> 32) as u32
     }

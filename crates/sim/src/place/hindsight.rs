@@ -9,7 +9,7 @@
 //!   with seeks and queueing.
 //! - [`Hindsight::dynamic_bound`]: a lower bound on the cost of any policy ([`dynamic_bound`]).
 
-mod assigned;
+mod assigned_placement;
 pub mod cost;
 mod dynamic_bound;
 mod events;
@@ -19,11 +19,11 @@ mod tests;
 
 use super::outcome::Outcome;
 use super::pool::{Layout, PoolSpec};
-use crate::{Arrival, SimError, Space};
-use assigned::Assigned;
+use crate::{Arrival, SimError, VolumeData};
+use assigned_placement::AssignedPlacement;
 use cost::DeviceCost;
 use dynamic_bound::{DEVICES_MAX, Effort, Tier};
-use events::{Events, Filled};
+use events::{Events, FilledBlocks};
 use std::collections::BTreeMap;
 use weir_model::{Bytes, DeviceId, ExtentIndex};
 use weir_policy::placement::Placement;
@@ -49,10 +49,10 @@ impl Hindsight {
     ///
     /// # Errors
     /// Fails if the pool is invalid or too small.
-    pub fn of(pool: &PoolSpec, spaces: &[Space], arrivals: &[Arrival]) -> Result<Self, SimError> {
-        let layout = pool.lay_out(spaces)?;
+    pub fn of(pool: &PoolSpec, spaces: &[VolumeData], arrivals: &[Arrival]) -> Result<Self, SimError> {
+        let layout = pool.layout(spaces)?;
         let events = Events::of(arrivals, pool.extent);
-        let filled = Filled { spaces, extent: pool.extent, block: events.block };
+        let filled = FilledBlocks { spaces, extent: pool.extent, block: events.block };
         let extents = filled.extents_with(&events);
         let tiers = tiers(&layout, extents.len() as u64, pool.extent.bytes().0 / events.block.0);
         let costs = extent_costs(&events, &filled, &tiers, &extents);
@@ -61,7 +61,8 @@ impl Hindsight {
         let too_small =
             SimError::TooSmall { data: size(extents.len() as u64), room: size(capacities.iter().sum()) };
         let at = static_placement::best(&costs, &capacities).ok_or(too_small)?;
-        let each = at.iter().zip(costs.of.chunks(tiers.len())).map(|(at, costs)| costs[usize::from(*at)]);
+        let each =
+            at.iter().zip(costs.by_extent.chunks(tiers.len())).map(|(at, costs)| costs[usize::from(*at)]);
         let static_cost = each.sum::<i64>() as f64 / PICOSECONDS;
         let dynamic_bound =
             (tiers.len() <= DEVICES_MAX).then(|| dynamic_bound::bound(&events, &filled, &tiers, EFFORT));
@@ -71,7 +72,7 @@ impl Hindsight {
 
     /// Returns the best static placement as a policy, to be simulated.
     pub fn static_policy(&self) -> Box<dyn Placement> {
-        Box::new(Assigned::new(&self.placement))
+        Box::new(AssignedPlacement::new(&self.placement))
     }
 }
 
@@ -79,8 +80,8 @@ impl Hindsight {
 ///
 /// # Errors
 /// Fails if the pool is invalid for these volumes.
-pub fn cost(pool: &PoolSpec, spaces: &[Space], outcome: &Outcome) -> Result<f64, SimError> {
-    let layout = pool.lay_out(spaces)?;
+pub fn cost(pool: &PoolSpec, spaces: &[VolumeData], outcome: &Outcome) -> Result<f64, SimError> {
+    let layout = pool.layout(spaces)?;
     Ok(device_costs(&layout).zip(&outcome.commands).map(|(cost, commands)| cost.of_commands(commands)).sum())
 }
 
@@ -101,7 +102,7 @@ fn tiers(layout: &Layout, extents: u64, blocks: u64) -> Vec<Tier> {
 /// Returns the cost of each extent on each device.
 fn extent_costs(
     events: &Events,
-    filled: &Filled<'_>,
+    filled: &FilledBlocks<'_>,
     tiers: &[Tier],
     extents: &[(usize, ExtentIndex)],
 ) -> static_placement::Costs {
@@ -111,10 +112,10 @@ fn extent_costs(
         // An extent that never holds data is on no device.
         let Some(number) = key.and_then(|key| extents.binary_search(&key).ok()) else { continue };
         let costs = &mut of[number * tiers.len()..][..tiers.len()];
-        for event in filled.that_reach_devices(block) {
+        for event in filled.device_events(block) {
             costs.iter_mut().zip(tiers).for_each(|(cost, tier)| *cost += tier.share(event));
         }
     }
     let of = of.into_iter().map(|cost| (cost * PICOSECONDS).round() as i64).collect();
-    static_placement::Costs { devices: tiers.len(), of }
+    static_placement::Costs { devices: tiers.len(), by_extent: of }
 }

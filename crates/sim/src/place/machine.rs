@@ -1,16 +1,18 @@
 //! A simulated machine: the real engine over modelled devices, in virtual time.
 
-use super::hollow::Hollow;
-use super::metered::Metered;
-use super::noise::{Noise, Noisy};
+use super::dataless::DatalessDevice;
+use super::metered_world::MeteredWorld;
+use super::noise::{Noise, NoisyDrive};
 use super::pool::{Layout, PoolSpec};
-use crate::{Arrival, SimError, Space};
+use crate::{Arrival, SimError, VolumeData};
 use smallvec::SmallVec;
-use weir_engine::{AdminCommand, AdminId, DeviceSettings, EXTRA_SPACE, Engine, Options, QUIET, SpaceRules};
+use weir_engine::{
+    AdminCommand, AdminId, DeviceSettings, EXTRA_SPACE, Engine, Options, QUIET_PERIOD, SpaceRules,
+};
 use weir_map::{Hardening, OpenOptions, Superblock};
 use weir_model::{
-    Bytes, DeviceId, ExtentIndex, Hint, IoDone, Memory as _, Nanos, Op, Reply, Request, RequestId, Seed,
-    VolumeId, VolumeOffset,
+    Bytes, DeviceId, ExtentIndex, Hint, IoCompletion, Memory as _, Nanos, Op, Reply, Request, RequestId,
+    Seed, VolumeId, VolumeOffset,
 };
 use weir_policy::placement::Placement;
 use weir_timing::drives::Drive;
@@ -19,7 +21,7 @@ use weir_world::{Device, Storage, World};
 /// Buffer memory: requests beyond it wait, like those of a client without credit.
 const MEMORY: Bytes = Bytes::mib(256);
 /// Maximum length of a piece of a request.
-pub(super) const PIECE: Bytes = Bytes::mib(1);
+pub(super) const PIECE_MAX: Bytes = Bytes::mib(1);
 /// I/O deadline: the engine never gives a modelled drive up, however long its queue.
 const DEADLINE: Nanos = Nanos::secs(365 * 86_400);
 /// Maximum number of steps at one instant; beyond it the engine is considered stuck in a loop.
@@ -30,9 +32,9 @@ const FILL_DEPTH: usize = 32;
 /// An engine with its devices and volumes.
 pub struct Machine {
     engine: Engine,
-    pub(crate) outside: Metered,
+    pub(crate) environment: MeteredWorld,
     pub(crate) volumes: Vec<VolumeId>,
-    done: Vec<IoDone>,
+    done: Vec<IoCompletion>,
     steps: u32,
 }
 
@@ -45,25 +47,29 @@ impl Machine {
     pub fn new(
         pool: &PoolSpec,
         policy: Box<dyn Placement>,
-        spaces: &[Space],
+        spaces: &[VolumeData],
         seed: Seed,
     ) -> Result<Self, SimError> {
-        let layout = pool.lay_out(spaces)?;
+        let layout = pool.layout(spaces)?;
         let mut world = World::with_devices(seed, MEMORY + pool.extent_cache, devices(&layout));
-        weir_map::create::create_laid_out(&mut world, &layout.superblocks)?;
+        weir_map::create::create_with_layout(&mut world, &layout.superblocks)?;
         let (map, _) = weir_map::open(&mut world, &layout.superblocks, &OpenOptions::default())?;
         let settings: Vec<_> = (0..layout.superblocks.len() as u8)
             .map(|i| DeviceSettings {
                 volatile_cache: layout.is_volatile(DeviceId(i)),
                 deadline: DEADLINE,
                 // These devices keep neither data nor superblocks.
-                verified_within: None,
+                verification_max_age: None,
                 ..DeviceSettings::default()
             })
             .collect();
         let options = Options {
             // The defaults of a pool file.
-            space: SpaceRules { extra: Some(EXTRA_SPACE), quiet: Some(QUIET), ..SpaceRules::default() },
+            space: SpaceRules {
+                extra: Some(EXTRA_SPACE),
+                quiet: Some(QUIET_PERIOD),
+                ..SpaceRules::default()
+            },
             mover_share: pool.mover_share,
             extent_cache: pool.extent_cache,
             moves: pool.moves,
@@ -73,7 +79,7 @@ impl Machine {
         let engine = Engine::new(world.now(), map, policy, &settings, options, &mut world.memory)?;
         let mut machine = Self {
             engine,
-            outside: Metered::new(world, layout.superblocks),
+            environment: MeteredWorld::new(world, layout.superblocks),
             volumes: Vec::new(),
             done: Vec::new(),
             steps: 0,
@@ -87,12 +93,12 @@ impl Machine {
 
     /// Returns the current time.
     pub fn now(&self) -> Nanos {
-        self.outside.world.now()
+        self.environment.world.now()
     }
 
     /// Returns a digest of the seed and all events.
     pub(crate) fn digest(&self) -> u64 {
-        self.outside.world.digest()
+        self.environment.world.digest()
     }
 
     /// Returns the engine, for inspection.
@@ -102,21 +108,21 @@ impl Machine {
 
     /// Returns the time of the next event.
     pub(crate) fn next(&self) -> Option<Nanos> {
-        [self.outside.world.next_event(), self.engine.deadline()].into_iter().flatten().min()
+        [self.environment.world.next_event(), self.engine.deadline()].into_iter().flatten().min()
     }
 
     /// Advances the time to `to` and handles the events due by then.
     pub(crate) fn advance(&mut self, to: Nanos) -> Result<(), SimError> {
         let before = self.now();
         let mut done = std::mem::take(&mut self.done);
-        self.outside.advance(to.max(before), &mut done);
+        self.environment.advance(to.max(before), &mut done);
         let now = self.now();
         self.steps = if now > before { 0 } else { self.steps + 1 };
         if self.steps > STEPS_MAX {
-            return Err(SimError::Circles(now));
+            return Err(SimError::TimeStalled(now));
         }
         for answer in done.drain(..) {
-            self.engine.complete(now, answer, &mut self.outside.world.memory);
+            self.engine.complete(now, answer, &mut self.environment.world.memory);
         }
         self.done = done;
         Ok(())
@@ -124,14 +130,14 @@ impl Machine {
 
     /// Lets the engine do the work that is due now.
     pub(crate) fn pump(&mut self) {
-        self.engine.pump(&mut self.outside);
+        self.engine.pump(&mut self.environment);
     }
 
     /// Takes the next reply and releases its buffer.
     pub(crate) fn reply(&mut self) -> Option<Reply> {
         let reply = self.engine.next_reply()?;
         if let Some(buffer) = reply.buffer {
-            self.outside.world.memory.give(buffer);
+            self.environment.world.memory.give(buffer);
         }
         Some(reply)
     }
@@ -146,27 +152,27 @@ impl Machine {
         let volume = self.volumes[volume];
         let whole = Request { id, volume, op, offset, len, fua: false, hint: Hint::None, buffer: None };
         if !op.has_payload() {
-            self.hand_in(whole);
+            self.submit_to_engine(whole);
             return Some(1);
         }
         let mut pieces: SmallVec<[Request; 4]> = SmallVec::new();
-        for start in (offset.0..offset.0 + len.0).step_by(PIECE.0 as usize) {
-            let (offset, len) = (VolumeOffset(start), Bytes(PIECE.0.min(offset.0 + len.0 - start)));
-            let buffer = self.outside.world.memory.take(Request::buffer_len(offset, len));
+        for start in (offset.0..offset.0 + len.0).step_by(PIECE_MAX.0 as usize) {
+            let (offset, len) = (VolumeOffset(start), Bytes(PIECE_MAX.0.min(offset.0 + len.0 - start)));
+            let buffer = self.environment.world.memory.take(Request::buffer_len(offset, len));
             if buffer.is_none() {
                 let taken = pieces.iter().filter_map(|piece| piece.buffer);
-                taken.for_each(|buffer| self.outside.world.memory.give(buffer));
+                taken.for_each(|buffer| self.environment.world.memory.give(buffer));
                 return None;
             }
             pieces.push(Request { offset, len, buffer, ..whole });
         }
         let count = pieces.len() as u32;
-        pieces.into_iter().for_each(|piece| self.hand_in(piece));
+        pieces.into_iter().for_each(|piece| self.submit_to_engine(piece));
         Some(count)
     }
 
-    fn hand_in(&mut self, request: Request) {
-        self.engine.submit(self.outside.world.now(), request, &mut self.outside.world.memory);
+    fn submit_to_engine(&mut self, request: Request) {
+        self.engine.submit(self.environment.world.now(), request, &mut self.environment.world.memory);
     }
 
     fn create_volume(&mut self, name: String, size: Bytes) -> Result<(), SimError> {
@@ -188,7 +194,7 @@ impl Machine {
     }
 
     /// Writes every extent that holds data before the load, and flushes.
-    fn fill(&mut self, spaces: &[Space]) -> Result<(), SimError> {
+    fn fill(&mut self, spaces: &[VolumeData]) -> Result<(), SimError> {
         let extent = self.engine.map().extent();
         let all = spaces.iter().enumerate().flat_map(|(volume, space)| {
             let runs = space.extents.iter().flat_map(|run| run.start.0..run.end.0);
@@ -204,18 +210,18 @@ impl Machine {
                 under_way += pieces as usize;
                 all.next();
             }
-            under_way -= self.settle_some()?;
+            under_way -= self.advance_to_next()?;
         }
         for volume in 0..spaces.len() {
             let (offset, len) = (VolumeOffset(0), Bytes(0));
             self.submit(RequestId(0), &Arrival { at: Nanos(0), volume, op: Op::Flush, offset, len });
-            while self.settle_some()? == 0 {}
+            while self.advance_to_next()? == 0 {}
         }
         Ok(())
     }
 
     /// Advances to the next event; returns the number of replies.
-    fn settle_some(&mut self) -> Result<usize, SimError> {
+    fn advance_to_next(&mut self) -> Result<usize, SimError> {
         self.pump();
         let mut answers = 0;
         while let Some(reply) = self.reply() {
@@ -235,10 +241,10 @@ fn devices(layout: &Layout) -> Vec<Box<dyn Device>> {
         let storage = Storage::new(superblock.size, false);
         let timing = drive.timing(superblock.size, drive.cache);
         let timing = match noise {
-            Some(noise) => Box::new(Noisy::new(timing, *noise)),
+            Some(noise) => Box::new(NoisyDrive::new(timing, *noise)),
             None => timing,
         };
-        Box::new(Hollow::new(storage, data, timing)) as Box<dyn Device>
+        Box::new(DatalessDevice::new(storage, data, timing)) as Box<dyn Device>
     };
     layout.superblocks.iter().zip(&layout.drives).zip(&layout.noises).map(device).collect()
 }

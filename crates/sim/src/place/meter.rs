@@ -14,9 +14,9 @@ pub(crate) struct Meter {
     pub(crate) busy: Nanos,
     /// Commands in flight, integrated over time: nanoseconds.
     pub(crate) queued: u64,
-    under_way: u64,
+    in_flight: u64,
     /// Time up to which `busy` and `queued` are counted.
-    counted: Nanos,
+    counted_until: Nanos,
 }
 
 /// Commands in one direction.
@@ -52,25 +52,25 @@ impl Direction {
 impl Meter {
     /// Accounts for the time that has passed.
     #[inline]
-    pub(crate) fn pass(&mut self, now: Nanos) {
-        let time = now.since(self.counted);
-        if self.under_way > 0 {
+    pub(crate) fn advance(&mut self, now: Nanos) {
+        let time = now.since(self.counted_until);
+        if self.in_flight > 0 {
             self.busy += time;
-            self.queued += time.0 * self.under_way;
+            self.queued += time.0 * self.in_flight;
         }
-        self.counted = self.counted.max(now);
+        self.counted_until = self.counted_until.max(now);
     }
 
     #[inline]
     pub(crate) fn begin(&mut self, now: Nanos) {
-        self.pass(now);
-        self.under_way += 1;
+        self.advance(now);
+        self.in_flight += 1;
     }
 
     #[inline]
     pub(crate) fn end(&mut self, now: Nanos, kind: IoKind, len: Bytes, response: Nanos, metadata: bool) {
-        self.pass(now);
-        self.under_way -= 1;
+        self.advance(now);
+        self.in_flight -= 1;
         let (direction, of_metadata) = match kind {
             IoKind::Read => (&mut self.reads, &mut self.metadata_reads),
             IoKind::Write { .. } => (&mut self.writes, &mut self.metadata_writes),

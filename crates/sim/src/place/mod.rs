@@ -3,11 +3,11 @@
 //! [`machine`](mod@machine) simulates the machine, [`run`] runs an experiment, [`outcome`] holds the
 //! measurements, [`hindsight`] computes bounds for any policy.
 
+mod dataless;
 pub mod hindsight;
-mod hollow;
 pub mod machine;
 mod meter;
-mod metered;
+mod metered_world;
 pub mod noise;
 pub mod outcome;
 pub mod pool;

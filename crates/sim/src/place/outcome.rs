@@ -250,7 +250,7 @@ struct WindowPart {
 
 impl Responses {
     /// Returns one of the response times; `None` if there were no requests.
-    pub fn known(&self, time: Nanos) -> Option<Nanos> {
+    pub fn time_if_any(&self, time: Nanos) -> Option<Nanos> {
         (self.count > 0).then_some(time)
     }
 
@@ -274,7 +274,7 @@ impl Responses {
 
 impl From<Responses> for ResponsesPart {
     fn from(responses: Responses) -> Self {
-        let time = |time| responses.known(time).map(|time| time.0);
+        let time = |time| responses.time_if_any(time).map(|time| time.0);
         Self {
             count: responses.count,
             mean_ns: time(responses.mean),
@@ -342,9 +342,9 @@ fn hexadecimal<S: serde::Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Er
 
 /// Collects response times.
 #[derive(Clone, Debug)]
-pub(crate) struct Collected(Histogram<u64>);
+pub(crate) struct ResponseHistogram(Histogram<u64>);
 
-impl Collected {
+impl ResponseHistogram {
     pub(crate) fn new() -> Self {
         // Three digits, over the whole range of times.
         Self(Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are possible")))
@@ -387,11 +387,11 @@ impl Collected {
 /// Returns each device's share of all reads and writes.
 pub(crate) fn shares(meters: &[Meter]) -> Vec<f64> {
     let counts: Vec<_> = meters.iter().map(|meter| meter.reads.count + meter.writes.count).collect();
-    parts(&counts)
+    shares_of(&counts)
 }
 
 /// Returns each count as a share of the sum.
-pub(crate) fn parts(counts: &[u64]) -> Vec<f64> {
+pub(crate) fn shares_of(counts: &[u64]) -> Vec<f64> {
     let all = counts.iter().sum::<u64>().max(1) as f64;
     counts.iter().map(|count| *count as f64 / all).collect()
 }
@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tail_is_said_to_make_up_most_of_the_mean_only_where_it_must() {
+    fn heavy_tail_is_reported_only_if_certain() {
         let of =
             |mean| Responses { count: 1000, mean: Nanos(mean), p99: Nanos(77_100), ..Responses::default() };
         // 99 of 100 may take 77.1 us each, which is 76.3 us of the mean.

@@ -1,10 +1,10 @@
 //! The pool of an experiment: modelled drives and their sizes.
 
-use crate::{Noise, SimError, Space};
+use crate::{Noise, SimError, VolumeData};
 use weir_engine::Percent;
 use weir_map::{NewDevice, NewPool, PoolId, Superblock};
 use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, ExtentSize, Nanos};
-use weir_policy::harm::Moves;
+use weir_policy::harm::MoveControl;
 use weir_timing::WriteCache;
 use weir_timing::drives::{Drive, DriveKind, drive};
 
@@ -20,7 +20,7 @@ pub struct PoolSpec {
     /// Memory for the cache of whole extents; zero disables it.
     pub extent_cache: Bytes,
     /// Whether and how the policy's migrations are judged.
-    pub moves: Moves,
+    pub moves: MoveControl,
 }
 
 /// A device of the pool.
@@ -47,16 +47,16 @@ pub enum DeviceSize {
     /// down as well.
     Share(f64),
     /// Like [`DeviceSize::Share`], with the drive's real buffers.
-    Part(f64),
+    ShareUnscaled(f64),
 }
 
 impl DeviceSize {
     /// Returns the number of data extents that the device must hold, if the size is relative to the `data`
     /// extents of the load.
-    fn wanted(self, data: u64) -> Option<u64> {
+    fn required_extents(self, data: u64) -> Option<u64> {
         match self {
             Self::Size(_) => None,
-            Self::Share(share) | Self::Part(share) => Some(extents(share, data)),
+            Self::Share(share) | Self::ShareUnscaled(share) => Some(extents(share, data)),
         }
     }
 }
@@ -65,9 +65,9 @@ impl DeviceSize {
 const EXTENTS_MIN: u64 = 8;
 
 /// Device size at which drives are compared.
-const PROBED: Bytes = Bytes::gib(1);
+const PROBE_SIZE: Bytes = Bytes::gib(1);
 /// Flush responses that differ by less than this count as equal; the first device wins.
-const GRAIN: Nanos = Nanos::micros(50);
+const FLUSH_RESOLUTION: Nanos = Nanos::micros(50);
 
 /// Divisor of a scaled drive's size that gives its buffers: a larger share than real drives have, and still
 /// too small to hold the load's data.
@@ -104,8 +104,8 @@ impl Layout {
 
 impl PoolSpec {
     /// Lays the pool out for a load with these volumes.
-    pub(crate) fn lay_out(&self, spaces: &[Space]) -> Result<Layout, SimError> {
-        let data = spaces.iter().map(Space::count).sum();
+    pub(crate) fn layout(&self, spaces: &[VolumeData]) -> Result<Layout, SimError> {
+        let data = spaces.iter().map(VolumeData::count).sum();
         let drives = self.devices.iter().map(DeviceSpec::drive).collect::<Result<Vec<_>, _>>()?;
         let mut pool = NewPool {
             id: PoolId([0x51; 16]),
@@ -124,7 +124,7 @@ impl PoolSpec {
         for _ in 0..8 {
             let mut settled = true;
             for ((new, spec), superblock) in pool.devices.iter_mut().zip(&self.devices).zip(&superblocks) {
-                let Some(wanted) = spec.size.wanted(data) else { continue };
+                let Some(wanted) = spec.size.required_extents(data) else { continue };
                 let has = u64::from(superblock.data_extents);
                 if has != wanted {
                     settled = false;
@@ -150,7 +150,7 @@ impl PoolSpec {
         }
         let drives = self.devices.iter().zip(drives).zip(&superblocks);
         let drives = drives.map(|((spec, drive), superblock)| match spec.size {
-            DeviceSize::Size(_) | DeviceSize::Part(_) => drive.clone(),
+            DeviceSize::Size(_) | DeviceSize::ShareUnscaled(_) => drive.clone(),
             DeviceSize::Share(_) => scaled(drive, superblock.size),
         });
         let noises = self.devices.iter().map(|spec| spec.noise).collect();
@@ -161,7 +161,7 @@ impl PoolSpec {
         let size = match spec.size {
             DeviceSize::Size(size) => size,
             // An allowance for the metadata, which is corrected once its size is known.
-            DeviceSize::Share(share) | DeviceSize::Part(share) => {
+            DeviceSize::Share(share) | DeviceSize::ShareUnscaled(share) => {
                 Bytes(extents(share, data) * self.extent.bytes().0) + Bytes::mib(8)
             }
         };
@@ -186,9 +186,9 @@ impl PoolSpec {
             .filter(|(spec, _)| spec.metadata != Some(false))
             .map(|(_, id)| {
                 let drive = drives[id.index()];
-                let mut timing = drive.timing(PROBED, drive.cache);
-                let flush = weir_timing::flush_response(&mut *timing, PROBED);
-                (flush.0 / GRAIN.0, id, is_disk(drive))
+                let mut timing = drive.timing(PROBE_SIZE, drive.cache);
+                let flush = weir_timing::flush_response(&mut *timing, PROBE_SIZE);
+                (flush.0 / FLUSH_RESOLUTION.0, id, is_disk(drive))
             })
             .collect();
         candidates.sort_unstable();
@@ -201,7 +201,7 @@ impl PoolSpec {
 /// Returns the number of extra metadata pages for volumes with scattered data, beyond those of a pool of its
 /// devices' size. Loads touch small parts of large disks, and a map page covers about 500 neighbouring
 /// extents.
-fn pages_for_sparse(spaces: &[Space]) -> u64 {
+fn pages_for_sparse(spaces: &[VolumeData]) -> u64 {
     const NEIGHBOURS: u64 = 256;
     let mut pages = 0;
     for space in spaces {
@@ -221,7 +221,7 @@ fn pages_for_sparse(spaces: &[Space]) -> u64 {
 }
 
 /// Counts the parts of the volume, of `len` extents each, that hold data.
-fn parts(space: &Space, len: u64) -> u64 {
+fn parts(space: &VolumeData, len: u64) -> u64 {
     let mut last = None;
     let mut count = 0;
     for run in &space.extents {

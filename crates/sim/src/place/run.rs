@@ -4,11 +4,11 @@
 use super::machine::Machine;
 use super::meter::Meter;
 use super::outcome::{
-    Collected, Commands, DeviceOutcome, DirectionOutcome, EstimateOutcome, Outcome, Window, loads, parts,
-    shares,
+    Commands, DeviceOutcome, DirectionOutcome, EstimateOutcome, Outcome, ResponseHistogram, Window, loads,
+    shares, shares_of,
 };
-use crate::load::Next;
-use crate::{Arrival, Client, Load, PoolSpec, SimError, Space};
+use crate::load::ClientAction;
+use crate::{Arrival, Client, Load, PoolSpec, SimError, VolumeData};
 use slab::Slab;
 use std::collections::VecDeque;
 use weir_model::{BLOCK, Bytes, Nanos, Op, RequestId, Seed};
@@ -31,7 +31,7 @@ pub struct Plan {
     /// When requests are made.
     pub mode: Mode,
     /// Duration of the load. A shorter load is repeated, a longer one is cut off.
-    pub lasts: Nanos,
+    pub duration: Nanos,
     /// Maximum number of requests; the load ends when it is reached.
     pub requests: u64,
     /// Duration of the warm-up; a third of the load by default.
@@ -43,7 +43,7 @@ pub struct Plan {
 }
 
 /// Minimum duration of loads.
-pub const LEAST: Nanos = Nanos::secs(600);
+pub const DURATION_MIN: Nanos = Nanos::secs(600);
 
 /// Runs a load over a pool under a policy.
 ///
@@ -70,11 +70,11 @@ pub fn place_and_record(
     record: Option<&mut Vec<Arrival>>,
 ) -> Result<Outcome, SimError> {
     let name = policy.name().to_owned();
-    let spaces: Vec<Space> = load.spaces(pool.extent);
+    let spaces: Vec<VolumeData> = load.volumes(pool.extent);
     let machine = Machine::new(pool, policy, &spaces, plan.seed)?;
     let mut run = PlaceRun::new(machine, plan);
     run.record = record;
-    run.go(load)?;
+    run.run(load)?;
     Ok(run.outcome(name, pool))
 }
 
@@ -92,11 +92,11 @@ struct Pending {
 #[derive(Default)]
 struct Clients {
     /// Number of clients so far.
-    known: usize,
+    count: usize,
     /// Clients about to send a request.
     idle: Vec<Client>,
     /// Clients in their think time, and their next action.
-    thinking: Vec<(Client, Next)>,
+    thinking: Vec<(Client, ClientAction)>,
 }
 
 struct PlaceRun<'p> {
@@ -105,8 +105,8 @@ struct PlaceRun<'p> {
     /// Start of the load.
     start: Nanos,
     /// Start of the measurement.
-    warm: Option<Nanos>,
-    end: Option<Nanos>,
+    measurement_start: Option<Nanos>,
+    measurement_end: Option<Nanos>,
     pending: Slab<Pending>,
     /// Requests that have arrived and that the engine has not accepted yet.
     waiting: VecDeque<(Arrival, Option<Client>)>,
@@ -117,17 +117,17 @@ struct PlaceRun<'p> {
     clients: Clients,
     arrived: u64,
     /// Measured requests that have not been answered.
-    owed: u64,
+    unanswered: u64,
     measured: u64,
     answered: u64,
     bytes: Bytes,
-    reads: Collected,
-    writes: Collected,
-    all: Collected,
-    window: Collected,
+    reads: ResponseHistogram,
+    writes: ResponseHistogram,
+    all: ResponseHistogram,
+    window: ResponseHistogram,
     windows: Vec<Window>,
     /// The load's own count of its work.
-    done: Option<u64>,
+    work_done: Option<u64>,
     at_start: Mark,
     at_warm: Mark,
     at_end: Mark,
@@ -141,8 +141,8 @@ struct Mark {
     /// Clients' commands that each device has completed.
     served: Vec<u64>,
     moved: Bytes,
-    judged: Estimate,
-    done: u64,
+    estimate: Estimate,
+    work_done: u64,
     at: Nanos,
 }
 
@@ -152,24 +152,24 @@ impl<'p> PlaceRun<'p> {
             start: machine.now(),
             machine,
             plan,
-            warm: None,
-            end: None,
+            measurement_start: None,
+            measurement_end: None,
             pending: Slab::new(),
             waiting: VecDeque::new(),
             record: None,
             next: None,
             clients: Clients::default(),
             arrived: 0,
-            owed: 0,
+            unanswered: 0,
             measured: 0,
             answered: 0,
             bytes: Bytes(0),
-            reads: Collected::new(),
-            writes: Collected::new(),
-            all: Collected::new(),
-            window: Collected::new(),
+            reads: ResponseHistogram::new(),
+            writes: ResponseHistogram::new(),
+            all: ResponseHistogram::new(),
+            window: ResponseHistogram::new(),
             windows: Vec::new(),
-            done: None,
+            work_done: None,
             at_start: Mark::default(),
             at_warm: Mark::default(),
             at_end: Mark::default(),
@@ -186,7 +186,7 @@ impl<'p> PlaceRun<'p> {
 
     /// Returns the time when `part` of `of` parts of the plan's duration have passed.
     fn due(&self, part: u64, of: u64) -> Nanos {
-        let time = (u128::from(self.plan.lasts.0) * u128::from(part)).div_ceil(u128::from(of.max(1)));
+        let time = (u128::from(self.plan.duration.0) * u128::from(part)).div_ceil(u128::from(of.max(1)));
         self.start + Nanos(time as u64)
     }
 
@@ -203,52 +203,54 @@ impl<'p> PlaceRun<'p> {
         }
     }
 
-    fn go(&mut self, load: &mut dyn Load) -> Result<(), SimError> {
+    fn run(&mut self, load: &mut dyn Load) -> Result<(), SimError> {
         loop {
-            self.look_at_the_clock();
-            match self.patience() {
-                Some(patience) if self.owed == 0 || self.machine.now() >= patience => return Ok(()),
+            self.update_phase();
+            match self.reply_deadline() {
+                Some(patience) if self.unanswered == 0 || self.machine.now() >= patience => return Ok(()),
                 Some(_) => {}
-                None => self.arrive(load),
+                None => self.take_arrivals(load),
             }
             self.submit_waiting();
             self.machine.pump();
             if self.collect()? {
                 continue;
             }
-            let to = self.until().ok_or(SimError::Stuck(self.machine.now()))?;
+            let to = self.next_wake_up().ok_or(SimError::Stuck(self.machine.now()))?;
             self.machine.advance(to)?;
         }
     }
 
     /// Begins and ends the measurement and the windows when they are due.
-    fn look_at_the_clock(&mut self) {
-        if self.warm.is_none() && self.is_warm() {
+    fn update_phase(&mut self) {
+        if self.measurement_start.is_none() && self.is_warm() {
             self.at_warm = self.mark();
-            self.warm = Some(self.machine.now());
+            self.measurement_start = Some(self.machine.now());
         }
-        if self.end.is_none() && self.is_past(self.windows.len() as u64 + 1, self.plan.windows.into()) {
+        if self.measurement_end.is_none()
+            && self.is_past(self.windows.len() as u64 + 1, self.plan.windows.into())
+        {
             self.end_window();
         }
-        if self.end.is_none() && self.is_past(1, 1) {
+        if self.measurement_end.is_none() && self.is_past(1, 1) {
             self.at_end = self.mark();
-            self.end = Some(self.machine.now());
+            self.measurement_end = Some(self.machine.now());
         }
     }
 
     /// Returns the time until which it waits for measured requests.
-    fn patience(&self) -> Option<Nanos> {
-        let (end, warm) = (self.end?, self.warm?);
+    fn reply_deadline(&self) -> Option<Nanos> {
+        let (end, warm) = (self.measurement_end?, self.measurement_start?);
         Some(end + (end - warm))
     }
 
     /// Returns the time by which the run must be advanced.
-    fn until(&self) -> Option<Nanos> {
+    fn next_wake_up(&self) -> Option<Nanos> {
         let now = self.machine.now();
         let later = |at: &Nanos| *at > now;
-        let mut until = self.machine.next().into_iter().chain(self.patience()).min();
+        let mut until = self.machine.next().into_iter().chain(self.reply_deadline()).min();
         let mut no_later_than = |at: Option<Nanos>| until = until.into_iter().chain(at).min();
-        if self.end.is_none() {
+        if self.measurement_end.is_none() {
             let window = self.due(self.windows.len() as u64 + 1, self.plan.windows.into());
             let warm = self.plan.warm_up.map_or(self.due(1, 3), |warm_up| self.start + warm_up);
             no_later_than([window, warm, self.due(1, 1)].into_iter().filter(later).min());
@@ -265,29 +267,29 @@ impl<'p> PlaceRun<'p> {
     }
 
     /// Takes the arrivals that are due from the load.
-    fn arrive(&mut self, load: &mut dyn Load) {
+    fn take_arrivals(&mut self, load: &mut dyn Load) {
         let now = self.since_start();
         match &self.plan.mode {
             Mode::Open => {
-                let mut next = self.next.take().unwrap_or_else(|| load.next(Nanos(0)));
+                let mut next = self.next.take().unwrap_or_else(|| load.next_arrival(Nanos(0)));
                 while next.at <= now && self.arrived < self.plan.requests {
-                    self.take(next, None);
-                    next = load.next(next.at);
+                    self.enqueue(next, None);
+                    next = load.next_arrival(next.at);
                 }
                 self.next = Some(next);
             }
             Mode::Closed(steps) => {
                 let depth =
                     steps.iter().take_while(|(at, _)| *at <= now).last().map_or(0, |(_, depth)| *depth);
-                self.ask_clients(load, depth);
+                self.poll_clients(load, depth);
             }
         }
     }
 
     /// Lets the first `depth` clients send requests, unless they have one in flight or are thinking.
-    fn ask_clients(&mut self, load: &mut dyn Load, depth: usize) {
+    fn poll_clients(&mut self, load: &mut dyn Load, depth: usize) {
         let now = self.since_start();
-        let Clients { known, idle, .. } = &mut self.clients;
+        let Clients { count: known, idle, .. } = &mut self.clients;
         idle.extend((*known..depth).map(Client));
         *known = depth.max(*known);
         let mut waited = true;
@@ -296,24 +298,26 @@ impl<'p> PlaceRun<'p> {
             let (asking, idle_still) = std::mem::take(idle).into_iter().partition(|client| client.0 < depth);
             *idle = idle_still;
             let asking: Vec<Client> = asking;
-            thinking.extend(asking.into_iter().map(|client| (client, load.next_of(client, now))));
-            waited = self.come(now);
+            thinking.extend(asking.into_iter().map(|client| (client, load.next_action(client, now))));
+            waited = self.wake_clients(now);
         }
-        self.done = load.done();
+        self.work_done = load.work_done();
     }
 
     /// Lets clients whose think time has passed continue; returns whether some only waited and must be asked
     /// again.
-    fn come(&mut self, now: Nanos) -> bool {
+    fn wake_clients(&mut self, now: Nanos) -> bool {
         let thinking = std::mem::take(&mut self.clients.thinking);
         let (come, still): (Vec<_>, Vec<_>) = thinking.into_iter().partition(|(_, next)| next.at() <= now);
         self.clients.thinking = still;
         let mut waited = false;
         for (client, next) in come {
             match next {
-                Next::Ask(arrival) if self.arrived < self.plan.requests => self.take(arrival, Some(client)),
-                Next::Ask(_) => {}
-                Next::Wait(_) => {
+                ClientAction::Send(arrival) if self.arrived < self.plan.requests => {
+                    self.enqueue(arrival, Some(client));
+                }
+                ClientAction::Send(_) => {}
+                ClientAction::Wait(_) => {
                     self.clients.idle.push(client);
                     waited = true;
                 }
@@ -322,16 +326,16 @@ impl<'p> PlaceRun<'p> {
         waited
     }
 
-    fn take(&mut self, arrival: Arrival, client: Option<Client>) {
+    fn enqueue(&mut self, arrival: Arrival, client: Option<Client>) {
         self.arrived += 1;
         let measured = u64::from(self.is_measured(arrival.at));
         self.measured += measured;
-        self.owed += measured;
+        self.unanswered += measured;
         self.waiting.push_back((arrival, client));
     }
 
     fn is_measured(&self, at: Nanos) -> bool {
-        self.warm.is_some_and(|warm| self.start + at >= warm)
+        self.measurement_start.is_some_and(|warm| self.start + at >= warm)
     }
 
     fn submit_waiting(&mut self) {
@@ -367,15 +371,15 @@ impl<'p> PlaceRun<'p> {
 
     fn answered(&mut self, request: &Pending, response: Nanos) {
         self.clients.idle.extend(request.client);
-        if self.end.is_none() {
+        if self.measurement_end.is_none() {
             self.window.add(response);
-            if self.warm.is_some() {
+            if self.measurement_start.is_some() {
                 self.answered += 1;
                 self.bytes += request.len;
             }
         }
         if request.measured {
-            self.owed -= 1;
+            self.unanswered -= 1;
             self.all.add(response);
             let direction = if request.op == Op::Read { &mut self.reads } else { &mut self.writes };
             direction.add(response);
@@ -384,12 +388,19 @@ impl<'p> PlaceRun<'p> {
 
     fn mark(&mut self) -> Mark {
         let at = self.machine.now();
-        self.machine.outside.meters.iter_mut().for_each(|meter| meter.pass(at));
+        self.machine.environment.meters.iter_mut().for_each(|meter| meter.advance(at));
         let moved = Bytes(self.machine.engine().mover_status().copied * BLOCK);
-        let served = self.machine.engine().served().collect();
-        let judged = self.machine.engine().judged();
-        let done = self.done.unwrap_or(0);
-        Mark { meters: self.machine.outside.meters.clone(), served, moved, judged, done, at }
+        let served = self.machine.engine().client_commands_completed().collect();
+        let judged = self.machine.engine().total_estimate();
+        let done = self.work_done.unwrap_or(0);
+        Mark {
+            meters: self.machine.environment.meters.clone(),
+            served,
+            moved,
+            estimate: judged,
+            work_done: done,
+            at,
+        }
     }
 
     fn end_window(&mut self) {
@@ -401,7 +412,7 @@ impl<'p> PlaceRun<'p> {
         self.windows.push(Window {
             start: self.at_window.at - self.start,
             rate: responses.count as f64 / time.as_secs_f64().max(1e-9),
-            work: (mark.done - self.at_window.done) as f64 / time.as_secs_f64().max(1e-9),
+            work: (mark.work_done - self.at_window.work_done) as f64 / time.as_secs_f64().max(1e-9),
             mean: responses.mean,
             p99: responses.p99,
             moved: mark.moved - self.at_window.moved,
@@ -420,7 +431,7 @@ impl<'p> PlaceRun<'p> {
         let (shares, loads) = (shares(&meters), loads(&meters, time));
         let served: Vec<_> =
             self.at_end.served.iter().zip(&self.at_warm.served).map(|(e, w)| e - w).collect();
-        let served = parts(&served);
+        let served = shares_of(&served);
         let status = self.machine.engine().status();
         let device = |(i, meter): (usize, &Meter)| DeviceOutcome {
             name: pool.devices[i].name.clone(),
@@ -440,16 +451,18 @@ impl<'p> PlaceRun<'p> {
             policy,
             measured: time,
             requests: self.measured,
-            unanswered: self.owed,
+            unanswered: self.unanswered,
             rate: self.answered as f64 / seconds,
             bytes_rate: self.bytes.0 as f64 / seconds,
-            work_rate: self.done.map(|_| (self.at_end.done - self.at_warm.done) as f64 / seconds),
+            work_rate: self
+                .work_done
+                .map(|_| (self.at_end.work_done - self.at_warm.work_done) as f64 / seconds),
             all: self.all.responses(),
             reads: self.reads.responses(),
             writes: self.writes.responses(),
             devices: meters.iter().enumerate().map(device).collect(),
             moved: self.at_end.moved - self.at_warm.moved,
-            estimate: estimate(self.at_end.judged.since(self.at_warm.judged)),
+            estimate: estimate(self.at_end.estimate.since(self.at_warm.estimate)),
             spread: status.spread,
             stops: status.moves.stops,
             windows: self.windows,

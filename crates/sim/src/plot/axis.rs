@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_numbers_as_people_write_them() {
+    fn tick_labels_are_round_numbers() {
         const MIB: f64 = 1_048_576.0;
         let linear = |to, unit| labels(&Axis::linear("", 0.0, to, unit)).join(" ");
         assert_eq!(linear(1.0, Unit::Plain), "0 0.2 0.4 0.6 0.8 1.0");

@@ -8,28 +8,28 @@ use std::fmt::Write as _;
 pub(super) const WIDTH: f64 = 800.0;
 const MARGIN: f64 = 16.0;
 const TITLE: f64 = 17.0;
-const WORDS: f64 = 13.0;
+const TEXT: f64 = 13.0;
 const TICKS: f64 = 12.0;
 /// Height of a line of text, as a multiple of the font size.
 const LINE: f64 = 1.35;
 
 const INK: &str = "#222222";
 const FRAME: &str = "#888888";
-const MESH: &str = "#e4e4e4";
+const GRID: &str = "#e4e4e4";
 /// Colours that remain distinguishable for colour-blind readers.
 const COLORS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6f4e37", "#666666"];
 
 /// Style of a line or a point.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Look {
+pub(super) struct Style {
     pub(super) color: &'static str,
     pub(super) opacity: f64,
     pub(super) width: f64,
     is_dashed: bool,
 }
 
-impl Look {
+impl Style {
     /// Returns the style of the series of this number.
     pub(super) fn of(number: usize) -> Self {
         let is_dashed = number / COLORS.len() % 2 == 1;
@@ -79,12 +79,12 @@ pub(super) enum Shape {
 /// A mark in a panel, at values of its axes.
 #[derive(Clone, Debug)]
 pub(super) enum Mark {
-    Line(Look, Vec<(f64, f64)>),
+    Line(Style, Vec<(f64, f64)>),
     /// A rectangle between two opposite corners.
-    Bar(Look, [(f64, f64); 2]),
-    Point(Look, Shape, (f64, f64)),
+    Bar(Style, [(f64, f64); 2]),
+    Point(Style, Shape, (f64, f64)),
     /// A label beside a point.
-    Name(Look, String, (f64, f64)),
+    Label(Style, String, (f64, f64)),
 }
 
 /// Axes and the marks between them.
@@ -93,7 +93,7 @@ pub(super) struct Panel {
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) height: f64,
-    pub(super) has_mesh: bool,
+    pub(super) has_grid: bool,
     pub(super) marks: Vec<Mark>,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Panel {
 #[derive(Clone, Debug)]
 pub(super) struct Sheet<'a> {
     pub(super) title: &'a str,
-    pub(super) legend: Vec<(Look, Shape, String)>,
+    pub(super) legend: Vec<(Style, Shape, String)>,
     pub(super) panels: Vec<Panel>,
 }
 
@@ -130,7 +130,7 @@ impl Svg {
     /// Starts a page with a title, on as many lines as needed.
     pub(super) fn titled(title: &str) -> Self {
         let mut svg = Self { body: String::new(), y: MARGIN };
-        for line in text::lines(title, TITLE, WIDTH - 2.0 * MARGIN) {
+        for line in text::wrap(title, TITLE, WIDTH - 2.0 * MARGIN) {
             svg.text((WIDTH / 2.0, svg.y + TITLE), "middle", TITLE, INK, &line);
             svg.y += TITLE * LINE;
         }
@@ -159,15 +159,15 @@ impl Svg {
     }
 
     /// Draws the legend, on as many lines as needed.
-    pub(super) fn legend(&mut self, entries: &[(Look, Shape, String)]) {
+    pub(super) fn legend(&mut self, entries: &[(Style, Shape, String)]) {
         let mut x = MARGIN;
         for (look, shape, name) in entries {
-            for (number, line) in text::lines(name, WORDS, WIDTH - 2.0 * MARGIN - 32.0).iter().enumerate() {
-                let width = 28.0 + text::width(line, WORDS) * 1.05 + 20.0;
+            for (number, line) in text::wrap(name, TEXT, WIDTH - 2.0 * MARGIN - 32.0).iter().enumerate() {
+                let width = 28.0 + text::width(line, TEXT) * 1.05 + 20.0;
                 if x > MARGIN && (x + width > WIDTH - MARGIN || number > 0) {
-                    (x, self.y) = (MARGIN, self.y + WORDS * LINE);
+                    (x, self.y) = (MARGIN, self.y + TEXT * LINE);
                 }
-                let middle = self.y + WORDS * 0.65;
+                let middle = self.y + TEXT * 0.65;
                 if number == 0 {
                     match shape {
                         Shape::Line => self.line(look, &[(x, middle), (x + 22.0, middle)]),
@@ -175,16 +175,16 @@ impl Svg {
                         _ => self.point(look, *shape, (x + 11.0, middle)),
                     }
                 }
-                self.text((x + 28.0, self.y + WORDS), "start", WORDS, INK, line);
+                self.text((x + 28.0, self.y + TEXT), "start", TEXT, INK, line);
                 x += width;
             }
         }
         if !entries.is_empty() {
-            self.y += WORDS * LINE + 4.0;
+            self.y += TEXT * LINE + 4.0;
         }
     }
 
-    pub(super) fn line(&mut self, look: &Look, points: &[(f64, f64)]) {
+    pub(super) fn line(&mut self, look: &Style, points: &[(f64, f64)]) {
         let mut path = String::new();
         for (x, y) in points {
             let _ = write!(path, "{x:.1},{y:.1} ");
@@ -192,7 +192,7 @@ impl Svg {
         let _ = writeln!(self.body, "<polyline points=\"{}\" {}/>", path.trim_end(), look.stroke());
     }
 
-    pub(super) fn bar(&mut self, look: &Look, (x, y): (f64, f64), (width, height): (f64, f64)) {
+    pub(super) fn bar(&mut self, look: &Style, (x, y): (f64, f64), (width, height): (f64, f64)) {
         let fill = look.fill();
         let _ = writeln!(
             self.body,
@@ -200,7 +200,7 @@ impl Svg {
         );
     }
 
-    pub(super) fn point(&mut self, look: &Look, shape: Shape, (x, y): (f64, f64)) {
+    pub(super) fn point(&mut self, look: &Style, shape: Shape, (x, y): (f64, f64)) {
         let drawn = match shape {
             Shape::Disc(radius) => {
                 format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" {}/>", look.fill())
@@ -221,13 +221,13 @@ impl Svg {
     }
 
     fn panel(&mut self, panel: &Panel, left: f64) {
-        self.text((MARGIN, self.y + WORDS), "start", WORDS, INK, &panel.y.name);
-        let (top, width, height) = (self.y + WORDS * LINE + 8.0, WIDTH - MARGIN * 2.0 - left, panel.height);
+        self.text((MARGIN, self.y + TEXT), "start", TEXT, INK, &panel.y.name);
+        let (top, width, height) = (self.y + TEXT * LINE + 8.0, WIDTH - MARGIN * 2.0 - left, panel.height);
         let x = |value: f64| left + panel.x.at(value) * width;
         let y = |value: f64| top + (1.0 - panel.y.at(value)) * height;
-        let mesh = Look::hairline(MESH);
+        let mesh = Style::hairline(GRID);
         for (at, label) in &panel.y.ticks {
-            if panel.has_mesh {
+            if panel.has_grid {
                 self.line(&mesh, &[(left, y(*at)), (left + width, y(*at))]);
             }
             self.text((left - 6.0, y(*at) + TICKS * 0.35), "end", TICKS, INK, label);
@@ -235,7 +235,7 @@ impl Svg {
         // Labels that would touch the previous one are left out.
         let mut free = f64::MIN;
         for (at, label) in &panel.x.ticks {
-            if panel.has_mesh {
+            if panel.has_grid {
                 self.line(&mesh, &[(x(*at), top), (x(*at), top + height)]);
             }
             let half = text::width(label, TICKS) * 0.55;
@@ -245,14 +245,14 @@ impl Svg {
             }
         }
         let end = top + height + TICKS * LINE;
-        self.text((left + width / 2.0, end + WORDS * LINE), "middle", WORDS, INK, &panel.x.name);
+        self.text((left + width / 2.0, end + TEXT * LINE), "middle", TEXT, INK, &panel.x.name);
         for mark in &panel.marks {
             self.mark(mark, &x, &y);
         }
-        let frame = Look::hairline(FRAME);
+        let frame = Style::hairline(FRAME);
         let corners = [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (0.0, 0.0)];
         self.line(&frame, &corners.map(|(across, down)| (left + across * width, top + down * height)));
-        self.y = end + WORDS * LINE + 16.0;
+        self.y = end + TEXT * LINE + 16.0;
     }
 
     fn mark(&mut self, mark: &Mark, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
@@ -270,8 +270,8 @@ impl Svg {
                 self.bar(look, (left, top), (x(to.0) - left, y(from.1) - top));
             }
             Mark::Point(look, shape, at) => self.point(look, *shape, (x(at.0), y(at.1))),
-            Mark::Name(look, name, at) => {
-                let (at, width) = ((x(at.0), y(at.1)), text::width(name, WORDS) * 1.05);
+            Mark::Label(look, name, at) => {
+                let (at, width) = ((x(at.0), y(at.1)), text::width(name, TEXT) * 1.05);
                 let (to, anchor) = match at.0 + 12.0 + width < WIDTH - MARGIN {
                     true => (at.0 + 12.0, "start"),
                     false => ((at.0 - 12.0).max(MARGIN + width), "end"),
@@ -279,7 +279,7 @@ impl Svg {
                 // A white edge keeps the label readable over other marks.
                 let edge = "<g paint-order=\"stroke\" stroke=\"#ffffff\" stroke-width=\"4\">\n";
                 self.body += edge;
-                self.text((to, at.1 - 8.0), anchor, WORDS, look.color, name);
+                self.text((to, at.1 - 8.0), anchor, TEXT, look.color, name);
                 self.body += "</g>\n";
             }
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::advise::{Cents, Judged, Years};
+use crate::advise::{Cents, SetFigures, Years};
 use weir_model::{Bytes, Nanos};
 
 fn window(second: u64, rate: f64) -> Window {
@@ -22,7 +22,7 @@ fn attribute(svg: &str, name: &str) -> Vec<f64> {
     values.filter_map(|value| value.parse().ok()).collect()
 }
 
-fn assert_nothing_is_cut(svg: &str) {
+fn assert_nothing_is_clipped(svg: &str) {
     let height = attribute(svg, "height")[0];
     let mut texts = 0;
     for text in svg.split("<text ").skip(1) {
@@ -42,7 +42,7 @@ fn assert_nothing_is_cut(svg: &str) {
 }
 
 #[test]
-fn a_line_is_broken_where_nothing_was_answered() {
+fn line_is_interrupted_in_windows_without_replies() {
     let windows = [10.0, 20.0, 0.0, 20.0, 10.0].iter().enumerate();
     let windows: Vec<_> = windows.map(|(at, rate)| window(at as u64, *rate)).collect();
     let outcome = Outcome { windows, ..Outcome::default() };
@@ -53,7 +53,7 @@ fn a_line_is_broken_where_nothing_was_answered() {
 }
 
 #[test]
-fn titles_labels_and_legends_are_not_cut_however_long() {
+fn long_titles_labels_and_legends_are_not_clipped() {
     let long = "a-trace-with-a-very-long-name-".repeat(9);
     let named = |policy: &str| Outcome {
         policy: policy.into(),
@@ -62,24 +62,24 @@ fn titles_labels_and_legends_are_not_cut_however_long() {
     };
     let outcomes = [named("adaptive"), named(&long), named("磁盘 & <b>"), named("stripe")];
     let drawn = svg(&long, &outcomes);
-    assert_nothing_is_cut(&drawn);
+    assert_nothing_is_clipped(&drawn);
     assert!(drawn.contains("磁盘 &amp; &lt;b&gt;"), "{drawn}");
-    let compared = Compared { what: long.clone(), published: Some(0.001), here: 900.0 };
-    let none = Compared { what: "nothing".into(), published: None, here: f64::NAN };
-    let drawn = compared_svg(&long, &[compared, none]);
-    assert_nothing_is_cut(&drawn);
+    let compared = RatioRow { quantity: long.clone(), published: Some(0.001), measured: 900.0 };
+    let none = RatioRow { quantity: "nothing".into(), published: None, measured: f64::NAN };
+    let drawn = ratios_svg(&long, &[compared, none]);
+    assert_nothing_is_clipped(&drawn);
     assert!(!drawn.contains("NaN") && !drawn.contains("nothing"), "{drawn}");
 }
 
 #[test]
-fn a_set_that_cannot_keep_up_is_drawn_apart_and_not_as_the_best() {
-    let judged = |price, mean| Judged {
+fn overloaded_sets_are_drawn_apart() {
+    let judged = |price, mean| SetFigures {
         price: Cents(price),
         mean: Nanos(mean),
         p99: Nanos(mean),
-        life: Years::UNWORN,
+        life: Years::UNLIMITED,
     };
-    let shown = |name: &str, price, simulated, keeps_up| Shown {
+    let shown = |name: &str, price, simulated, keeps_up| PlottedSet {
         name: name.into(),
         predicted: judged(price, 2_000_000),
         simulated: Some(judged(price, simulated)),
@@ -89,7 +89,7 @@ fn a_set_that_cannot_keep_up_is_drawn_apart_and_not_as_the_best() {
     };
     let sets = vec![shown("disk", 5_000, 0, false), shown("ssd + disk", 90_000, 1_000_000, true)];
     let drawn = Frontier { currency: "EUR".into(), sets }.svg("t");
-    assert_nothing_is_cut(&drawn);
+    assert_nothing_is_clipped(&drawn);
     // One cross in each panel of response times and one in the legend; in the panel of lives, the top would
     // be the best. One ring for the other set; the legend has two.
     assert_eq!(drawn.matches("<path ").count(), 3, "{drawn}");

@@ -9,9 +9,9 @@ const WIDTHS: [u16; 95] = [
     361, 618, 508, 786, 529, 510, 470, 380, 551, 380, 572,
 ];
 /// Width of other characters: enough for Latin, Greek and Cyrillic letters.
-const OTHER: u16 = 700;
+const OTHER_WIDTH: u16 = 700;
 /// Width of characters that fill a square.
-const SQUARE: u16 = 1000;
+const SQUARE_WIDTH: u16 = 1000;
 
 /// Returns the width of text at a font size. Fonts other than Noto Sans may need a little more.
 pub(super) fn width(text: &str, size: f64) -> f64 {
@@ -20,11 +20,11 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
 
 fn letter_width(letter: char) -> u16 {
     let printable = (letter as usize).checked_sub(usize::from(b' ')).and_then(|at| WIDTHS.get(at));
-    printable.copied().unwrap_or(if letter > '\u{2e80}' { SQUARE } else { OTHER })
+    printable.copied().unwrap_or(if letter > '\u{2e80}' { SQUARE_WIDTH } else { OTHER_WIDTH })
 }
 
 /// Breaks text into lines of whole words that are not wider than `most`; a longer word is broken.
-pub(super) fn lines(text: &str, size: f64, most: f64) -> Vec<String> {
+pub(super) fn wrap(text: &str, size: f64, most: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let fits = |line: &str, word: &str| width(line, size) + width(word, size) <= most;
@@ -55,11 +55,11 @@ mod tests {
 
     #[test]
     fn text_is_broken_into_lines_that_fit() {
-        assert_eq!(lines("some words and more", 10.0, 60.0), ["some words", "and more"]);
+        assert_eq!(wrap("some words and more", 10.0, 60.0), ["some words", "and more"]);
         let long = format!("{}.csv.gz: miss ratios", "x".repeat(300));
-        let broken = lines(&long, 17.0, 760.0);
+        let broken = wrap(&long, 17.0, 760.0);
         assert!(broken.len() > 2 && broken.iter().all(|line| width(line, 17.0) <= 760.0), "{broken:?}");
         assert_eq!(broken.concat().replace(' ', ""), long.replace(' ', ""));
-        assert!(lines("", 10.0, 60.0).is_empty());
+        assert!(wrap("", 10.0, 60.0).is_empty());
     }
 }

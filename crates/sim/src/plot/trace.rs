@@ -1,13 +1,13 @@
 //! Plots of a trace's characteristics.
 
 use super::axis::{Axis, Unit};
-use super::sheet::{Look, Mark, Panel, Shape, Sheet};
+use super::sheet::{Mark, Panel, Shape, Sheet, Style};
 use crate::analysis::{Curve, Spread, Timeline, TraceAnalysis};
 use weir_model::BLOCK;
 
 /// A plot.
 #[derive(Clone, Debug)]
-pub enum TracePicture<'a> {
+pub enum TracePlot<'a> {
     /// Miss ratios by cache size, up to a cache of this many blocks.
     MissRatios(&'a [Curve], u64),
     /// Accesses by time and address, on a logarithmic scale of darkness; the flag says whether the trace has
@@ -21,18 +21,18 @@ pub enum TracePicture<'a> {
 
 impl TraceAnalysis {
     /// Returns a plot of its miss-ratio curves.
-    pub fn miss_ratios(&self) -> TracePicture<'_> {
-        TracePicture::MissRatios(&self.analysis.curves, self.analysis.blocks)
+    pub fn miss_ratios(&self) -> TracePlot<'_> {
+        TracePlot::MissRatios(&self.analysis.curves, self.analysis.blocks)
     }
 
     /// Returns a plot of accesses by time and address.
-    pub fn hot_spots(&self) -> TracePicture<'_> {
-        TracePicture::HotSpots(&self.analysis.timeline, self.timed)
+    pub fn hot_spots(&self) -> TracePlot<'_> {
+        TracePlot::HotSpots(&self.analysis.timeline, self.timed)
     }
 
     /// Returns a plot of the footprint over time.
-    pub fn footprint(&self) -> TracePicture<'_> {
-        TracePicture::Footprint(&self.analysis.timeline, self.timed)
+    pub fn footprint(&self) -> TracePlot<'_> {
+        TracePlot::Footprint(&self.analysis.timeline, self.timed)
     }
 }
 
@@ -40,7 +40,7 @@ const HEIGHT: f64 = 320.0;
 /// Cache sizes that span more than this factor are drawn on a logarithmic axis.
 const WIDE_SPAN: f64 = 30.0;
 
-impl TracePicture<'_> {
+impl TracePlot<'_> {
     /// Draws the plot as SVG.
     pub fn svg(&self, title: &str) -> String {
         let (legend, panel) = match self {
@@ -53,10 +53,10 @@ impl TracePicture<'_> {
     }
 }
 
-type Legend = Vec<(Look, Shape, String)>;
+type Legend = Vec<(Style, Shape, String)>;
 
 fn panel(x: Axis, y: Axis, marks: Vec<Mark>) -> Panel {
-    Panel { x, y, height: HEIGHT, has_mesh: true, marks }
+    Panel { x, y, height: HEIGHT, has_grid: true, marks }
 }
 
 fn size(blocks: u64) -> f64 {
@@ -79,8 +79,8 @@ fn miss_ratios(curves: &[Curve], blocks: u64) -> (Legend, Panel) {
         let zero = (!is_wide).then_some((0.0, 1.0));
         let points = curve.points.iter().filter(|point| point.size_blocks > 0);
         let points = points.map(|point| (size(point.size_blocks), point.miss_ratio));
-        marks.push(Mark::Line(Look::of(number), zero.into_iter().chain(points).collect()));
-        legend.push((Look::of(number), Shape::Line, curve.policy.to_owned()));
+        marks.push(Mark::Line(Style::of(number), zero.into_iter().chain(points).collect()));
+        legend.push((Style::of(number), Shape::Line, curve.policy.to_owned()));
     }
     (legend, panel(x, Axis::linear("miss ratio", 0.0, 1.02, Unit::Plain), marks))
 }
@@ -99,7 +99,7 @@ fn footprint(timeline: &Timeline, timed: bool) -> Panel {
     let points: Vec<_> = std::iter::once((0.0, 0.0)).chain(ends).collect();
     let (end, most) = points.last().copied().unwrap_or_default();
     let y = Axis::linear("distinct blocks accessed so far", 0.0, most * 1.05, Unit::Bytes);
-    panel(clock(timed, end), y, vec![Mark::Line(Look::of(0), points)])
+    panel(clock(timed, end), y, vec![Mark::Line(Style::of(0), points)])
 }
 
 fn hot_spots(timeline: &Timeline, timed: bool) -> Panel {
@@ -112,13 +112,13 @@ fn hot_spots(timeline: &Timeline, timed: bool) -> Panel {
             // Even a single access is visible.
             let dark = 0.12 + 0.88 * (*accesses as f64).ln_1p() / most.ln_1p();
             let corners = [(time(window), place(region)), (time(window + 1), place(region + 1))];
-            Mark::Bar(Look::colored("#a0001e").opacity(dark), corners)
+            Mark::Bar(Style::colored("#a0001e").opacity(dark), corners)
         })
     });
     let name = format!("offset (darker: more accesses, up to {most:.0})");
     let y = Axis::linear(&name, place(0), place(regions.max(1)), Unit::Bytes);
     let marks = cells.collect();
-    Panel { has_mesh: false, ..panel(clock(timed, time(timeline.heat.len())), y, marks) }
+    Panel { has_grid: false, ..panel(clock(timed, time(timeline.heat.len())), y, marks) }
 }
 
 fn bars(unit: &str, spreads: &[(&str, &Spread)]) -> (Legend, Panel) {
@@ -141,7 +141,7 @@ fn bars(unit: &str, spreads: &[(&str, &Spread)]) -> (Legend, Panel) {
     let width = 0.9 / spreads.len().max(1) as f64;
     let (mut legend, mut marks) = (Vec::new(), Vec::new());
     for (number, (name, spread)) in spreads.iter().enumerate() {
-        let look = Look::of(number);
+        let look = Style::of(number);
         marks.extend(spread.buckets.iter().map(|bucket| {
             let left = 0.05 + width * number as f64;
             let at = |share: f64| power(bucket.from) * 2f64.powf(share);

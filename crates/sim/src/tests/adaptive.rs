@@ -9,7 +9,7 @@ const REQUEST: f64 = 4096.0;
 fn plan(seconds: u64, window: u64) -> Plan {
     Plan {
         mode: Mode::Open,
-        lasts: Nanos::secs(seconds),
+        duration: Nanos::secs(seconds),
         requests: u64::MAX,
         warm_up: None,
         windows: (seconds / window) as u32,
@@ -33,7 +33,7 @@ fn adaptive(pool: &PoolSpec, load: &str, plan: &Plan) -> Outcome {
 }
 
 #[test]
-fn it_settles_within_a_minute_of_a_change_of_load() {
+fn adaptive_settles_within_a_minute() {
     // The hot set changes half-way, and so does the share of reads.
     let load = "zipf theta=1.2 hot=1 reads=70% size=4KiB over=128MiB rate=60 for=300s / zipf theta=1.2 hot=2 reads=95% \
                 size=4KiB over=128MiB rate=60 for=300s";
@@ -50,7 +50,7 @@ fn it_settles_within_a_minute_of_a_change_of_load() {
 
 /// A pool of one device, or of identical devices, performs no worse than with a policy that moves nothing.
 #[test]
-fn where_there_is_nothing_to_gain_nothing_is_lost() {
+fn adaptive_costs_nothing_without_possible_gain() {
     let load = "zipf theta=1.1 reads=60% size=4KiB over=32MiB rate=60";
     for models in [&["hdd-7200"][..], &["ssd-nvme"], &["ssd-sata", "ssd-sata"], &["hdd-7200", "hdd-7200"]] {
         let mut alike = pool(1.3, 1.3);
@@ -63,7 +63,7 @@ fn where_there_is_nothing_to_gain_nothing_is_lost() {
 }
 
 #[test]
-fn it_does_not_swing_over_an_hour() {
+fn adaptive_does_not_oscillate_over_an_hour() {
     let load = "zipf theta=1.1 reads=80% size=4KiB over=16MiB rate=20";
     let outcome = adaptive(&pool(0.2, 1.2), load, &plan(3600, 60));
     let moved = moved(&outcome, 60.0);

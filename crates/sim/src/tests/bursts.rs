@@ -22,7 +22,7 @@ fn outcome(policy: &str, seed: u64) -> Outcome {
     let mut load = crate::load::parse(BURSTS, seed, size, time).expect("words that make sense");
     let plan = Plan {
         mode: Mode::Open,
-        lasts: Nanos::secs(400),
+        duration: Nanos::secs(400),
         requests: u64::MAX,
         warm_up: None,
         windows: 20,
@@ -32,7 +32,7 @@ fn outcome(policy: &str, seed: u64) -> Outcome {
 }
 
 #[test]
-fn what_leaves_the_fast_device_does_not_delay_a_burst_of_reads() {
+fn demotion_does_not_delay_read_bursts() {
     for seed in [1, 7] {
         let [ours, striped] = ["adaptive", "stripe"].map(|policy| outcome(policy, seed).all);
         let figures = [("mean", ours.mean, striped.mean), ("p99", ours.p99, striped.p99)];

@@ -10,7 +10,7 @@ const LOAD: &str = "uniform reads=0% size=4KiB over=1024MiB";
 fn plan(windows: u32) -> Plan {
     Plan {
         mode: closed(16),
-        lasts: Nanos::secs(5 * u64::from(windows)),
+        duration: Nanos::secs(5 * u64::from(windows)),
         requests: u64::MAX,
         warm_up: None,
         windows,
@@ -23,7 +23,7 @@ fn rates(outcome: &Outcome) -> Vec<f64> {
 }
 
 #[test]
-fn no_five_seconds_are_slower_than_the_disk_alone_would_be() {
+fn no_window_is_slower_than_the_disk_alone() {
     let mut devices = pool(0.3125, 1.375);
     devices.devices[0].model = "ssd-sata".into();
     let mut disk = devices.clone();

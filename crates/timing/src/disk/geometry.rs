@@ -42,7 +42,7 @@ pub(super) struct Track {
 }
 
 #[derive(Debug)]
-struct Span {
+struct ZoneLayout {
     first_sector: Sector,
     /// One past the last sector.
     end: Sector,
@@ -62,20 +62,20 @@ struct Span {
     group_step: u64,
     /// Addresses at which sectors are skipped, counted from the zone's beginning, and the total skipped up to
     /// there, ascending.
-    slips: Vec<(u64, u64)>,
+    skipped: Vec<(u64, u64)>,
 }
 
-impl Span {
+impl ZoneLayout {
     /// Returns the physical position of an address in the zone, in sectors, including defective ones.
     fn physical(&self, within: u64) -> u64 {
-        let passed = self.slips.partition_point(|slip| slip.0 <= within);
-        within + passed.checked_sub(1).map_or(0, |last| self.slips[last].1)
+        let passed = self.skipped.partition_point(|slip| slip.0 <= within);
+        within + passed.checked_sub(1).map_or(0, |last| self.skipped[last].1)
     }
 
     /// Returns the first address at or after a physical sector.
     fn address(&self, physical: u64) -> u64 {
         let (mut low, mut high) = (0, self.end - self.first_sector);
-        if self.slips.is_empty() {
+        if self.skipped.is_empty() {
             return physical.min(high);
         }
         while low < high {
@@ -93,7 +93,7 @@ pub(super) struct Geometry {
     surfaces: u64,
     /// Cylinders per leg of the serpentine.
     leg: u64,
-    spans: Vec<Span>,
+    spans: Vec<ZoneLayout>,
     sectors: Sector,
 }
 
@@ -121,15 +121,15 @@ impl Geometry {
             let end = scale((zone.first_cylinder + stroke) * surfaces);
             let first = if own { zone.first_cylinder * surfaces } else { tracks };
             if end > first {
-                geometry.push_span(zone, stroke, end - first, own);
+                geometry.push_zone(zone, stroke, end - first, own);
                 tracks = end;
             }
         }
-        geometry.fill_up(params, wanted);
+        geometry.extend_last_zone(params, wanted);
         geometry
     }
 
-    fn push_span(&mut self, zone: &Zone, stroke: u64, tracks: u64, own: bool) {
+    fn push_zone(&mut self, zone: &Zone, stroke: u64, tracks: u64, own: bool) {
         let group = self.leg * self.surfaces;
         let spt = zone.sectors_per_track.max(1);
         let of_a_turn = |sectors: f64| (sectors / spt as f64 * self.turn as f64).round().max(0.0) as u64;
@@ -140,7 +140,7 @@ impl Geometry {
             (last.first_track + last.tracks, last.begins + self.advance(last, used))
         });
         if let Some(offset) = zone.offset {
-            begins += self.rotation(Nanos(begins), Nanos(of_a_turn(offset) % self.turn)).0;
+            begins += self.rotational_delay(Nanos(begins), Nanos(of_a_turn(offset) % self.turn)).0;
         }
         let mut slips = Vec::new();
         let mut slipped = 0;
@@ -150,7 +150,7 @@ impl Geometry {
         }
         let lost = if own { zone.spare.max(slipped).min(tracks * spt - 1) } else { 0 };
         let sectors = tracks * spt - lost;
-        self.spans.push(Span {
+        self.spans.push(ZoneLayout {
             first_sector: self.sectors,
             end: self.sectors + sectors,
             first_track,
@@ -162,13 +162,13 @@ impl Geometry {
             begins,
             step: self.turn + track_skew,
             group_step: of_a_turn(zone.cylinder_skew).saturating_sub(track_skew),
-            slips,
+            skipped: slips,
         });
         self.sectors += sectors;
     }
 
     /// Extends the innermost zone by the few tracks that rounding has lost.
-    fn fill_up(&mut self, params: &DiskParams, wanted: u64) {
+    fn extend_last_zone(&mut self, params: &DiskParams, wanted: u64) {
         let missing = wanted.saturating_sub(self.sectors);
         let Some(zone) = params.zones.last().filter(|_| missing > 0) else { return };
         let stroke = params.cylinders.saturating_sub(zone.first_cylinder);
@@ -180,11 +180,11 @@ impl Geometry {
             }
             None => missing.div_ceil(spt),
         };
-        self.push_span(zone, stroke, tracks, false);
+        self.push_zone(zone, stroke, tracks, false);
     }
 
     /// Returns the advance of the sequential clock over `tracks` tracks from the zone's beginning.
-    fn advance(&self, span: &Span, tracks: u64) -> u64 {
+    fn advance(&self, span: &ZoneLayout, tracks: u64) -> u64 {
         tracks * span.step + tracks / (self.leg * self.surfaces) * span.group_step
     }
 
@@ -212,7 +212,7 @@ impl Geometry {
         (self.track(span, track), clock(angle), clock(angle + 1))
     }
 
-    fn track(&self, span: &Span, within: u64) -> Track {
+    fn track(&self, span: &ZoneLayout, within: u64) -> Track {
         let group = self.leg * self.surfaces;
         let (leg, step) = (within % group / self.leg, within % self.leg);
         let step = if leg % 2 == 0 { step } else { self.leg - 1 - step };
@@ -258,7 +258,7 @@ impl Geometry {
 
     /// Returns how long after `now` an angle arrives under the head.
     #[inline]
-    pub(super) fn rotation(&self, now: Nanos, angle: Nanos) -> Nanos {
+    pub(super) fn rotational_delay(&self, now: Nanos, angle: Nanos) -> Nanos {
         let here = self.angle(now);
         if angle >= here { angle - here } else { Nanos(angle.0 + self.turn - here.0) }
     }

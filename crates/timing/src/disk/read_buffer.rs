@@ -27,7 +27,7 @@ impl Stream {
         (self.anchor_clock + now.since(self.anchor_time)).min(self.limit_clock)
     }
     /// Returns when the room is used up and read-ahead stops.
-    pub(super) fn stops(&self) -> Nanos {
+    pub(super) fn end_time(&self) -> Nanos {
         self.time_at(self.limit_clock)
     }
 }
@@ -73,11 +73,11 @@ impl ReadBuffer {
         let limit = stream.limit.max((place.end + self.ahead).min(geometry.sectors()));
         let limit_clock = geometry.place_sectors(limit - 1, limit).ends;
         let mut next = Stream { begin: place.first, limit, limit_clock, ..stream };
-        if stream.stops() <= now && limit > stream.limit {
+        if stream.end_time() <= now && limit > stream.limit {
             // Read-ahead had stopped: the next sector has to come around again.
             let resume = geometry.place_sectors(stream.limit, stream.limit + 1);
             next.anchor_clock = resume.begins;
-            next.anchor_time = now + geometry.rotation(now, resume.angle);
+            next.anchor_time = now + geometry.rotational_delay(now, resume.angle);
         }
         self.stream = Some(next);
         true
@@ -89,18 +89,18 @@ impl ReadBuffer {
         let stream = self.stream.as_ref()?;
         let soon = from + Nanos(geometry.turn().0 / 2);
         let begun = stream.begin <= place.first && stream.time_at(place.begins) <= soon;
-        (begun && from <= stream.stops()).then(|| stream.time_at(place.ends).max(from))
+        (begun && from <= stream.end_time()).then(|| stream.time_at(place.ends).max(from))
     }
 
     /// Ends read-ahead at `now`, because the head moves: the sectors read become a segment.
     pub(super) fn stop(&mut self, geometry: &Geometry, now: Nanos) {
         let Some(stream) = self.stream.take() else { return };
         let end = geometry.sector_at(stream.reached(now)).min(stream.limit);
-        self.keep(stream.begin, end);
+        self.add_segment(stream.begin, end);
     }
 
     /// Adds a segment with these sectors.
-    pub(super) fn keep(&mut self, first: Sector, end: Sector) {
+    pub(super) fn add_segment(&mut self, first: Sector, end: Sector) {
         self.segments.push_back((first, end));
         if self.segments.len() > self.segments_max {
             self.segments.pop_front();

@@ -146,7 +146,7 @@ fn flush_is_not_starved_by_later_writes() {
 }
 
 #[test]
-fn fua_goes_to_the_media_and_a_protected_cache_keeps_it() {
+fn fua_waits_for_media_unless_cache_protected() {
     let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Volatile);
     assert!(one(&mut disk, Nanos(0), FUA, 30 << 30, Bytes(4096)) > Nanos::millis(3));
     let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Protected);
@@ -154,7 +154,7 @@ fn fua_goes_to_the_media_and_a_protected_cache_keeps_it() {
 }
 
 #[test]
-fn what_was_read_or_written_lately_is_served_from_the_buffer() {
+fn recent_data_is_served_from_buffer() {
     let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Volatile);
     let mut now = one(&mut disk, Nanos(0), READ, 1 << 30, Bytes::kib(64));
     now = one(&mut disk, now + Nanos::millis(1), READ, 50 << 30, Bytes::kib(64));
@@ -171,7 +171,7 @@ fn what_was_read_or_written_lately_is_served_from_the_buffer() {
 
 /// A distant command among an endless supply of near ones.
 #[test]
-fn the_scheduler_starves_nobody() {
+fn distant_command_is_not_starved() {
     let mut disk = Disk::new(hdd_15k(), Bytes::gib(64), WriteCache::Volatile);
     let mut random = 1u64;
     let mut near = || {

@@ -31,7 +31,7 @@ pub(super) struct DirtyRuns {
     /// Every run in `runs`, oldest first; entries whose stamp no longer matches are obsolete.
     order: VecDeque<(Stamp, Sector)>,
     /// The run being written to the media.
-    landing: Option<(Stamp, u64)>,
+    writing: Option<(Stamp, u64)>,
     last: Stamp,
 }
 
@@ -44,7 +44,7 @@ impl DirtyRuns {
             sectors: 0,
             runs: BTreeMap::new(),
             order: VecDeque::new(),
-            landing: None,
+            writing: None,
             last: Stamp(0),
         }
     }
@@ -56,7 +56,7 @@ impl DirtyRuns {
 
     /// Adds a write, if there is room; returns whether there was.
     pub(super) fn admit(&mut self, first: Sector, end: Sector) -> bool {
-        let room_for_a_run = self.runs.len() + usize::from(self.landing.is_some()) < self.runs_max;
+        let room_for_a_run = self.runs.len() + usize::from(self.writing.is_some()) < self.runs_max;
         let before = self.runs.range_mut(..=first).next_back();
         let joins = before.filter(|(start, run)| {
             run.end >= first && (end.max(run.end) - **start <= self.run_max || **start == first)
@@ -98,7 +98,7 @@ impl DirtyRuns {
     /// Starts writing a run to the media. Only one can be in progress.
     pub(super) fn start(&mut self, first: Sector) {
         if let Some(run) = self.runs.remove(&first) {
-            self.landing = Some((run.stamp, run.end - first));
+            self.writing = Some((run.stamp, run.end - first));
             while let Some((stamp, first)) = self.order.front() {
                 if self.runs.get(first).is_some_and(|run| run.stamp == *stamp) {
                     break;
@@ -109,8 +109,8 @@ impl DirtyRuns {
     }
 
     /// Completes the run started last: it is on the media.
-    pub(super) fn landed(&mut self) {
-        if let Some((_, sectors)) = self.landing.take() {
+    pub(super) fn finish_write(&mut self) {
+        if let Some((_, sectors)) = self.writing.take() {
             self.sectors -= sectors;
         }
     }
@@ -121,8 +121,8 @@ impl DirtyRuns {
     }
 
     /// Reports whether everything up to `stamp` is on the media.
-    pub(super) fn settled(&self, stamp: Stamp) -> bool {
-        let landing = self.landing.is_none_or(|(landing, _)| landing > stamp);
+    pub(super) fn is_on_media(&self, stamp: Stamp) -> bool {
+        let landing = self.writing.is_none_or(|(landing, _)| landing > stamp);
         landing && self.order.front().is_none_or(|(oldest, _)| *oldest > stamp)
     }
 
@@ -130,7 +130,7 @@ impl DirtyRuns {
         self.runs.is_empty()
     }
 
-    pub(super) fn half_full(&self) -> bool {
+    pub(super) fn is_half_full(&self) -> bool {
         self.sectors * 2 > self.sectors_max || self.runs.len() * 2 > self.runs_max
     }
 }

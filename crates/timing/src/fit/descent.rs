@@ -1,14 +1,14 @@
 //! Fits the controller's times, the link and the seek curve by coordinate descent.
 
-use super::{Sample, compare, of_kind, predict};
+use super::{Sample, compare, predict, select_times};
 use crate::WriteCache;
 use crate::disk::DiskParams;
 use weir_model::{Bytes, Nanos};
 
 /// Changes one parameter by a signed number of nanoseconds.
-type Vary = fn(&mut DiskParams, i64);
+type Adjust = fn(&mut DiskParams, i64);
 
-const VARIED: [Vary; 9] = [
+const ADJUSTMENTS: [Adjust; 9] = [
     |p, by| shift(&mut p.overheads.read_hit, by),
     |p, by| shift(&mut p.overheads.read_miss, by),
     |p, by| shift(&mut p.overheads.write, by),
@@ -43,7 +43,7 @@ pub(super) fn descend(params: &mut DiskParams, cache: WriteCache, samples: &[Sam
     let mut least = misfit(params, cache, samples);
     let mut step = STEPS.0;
     while step >= STEPS.1 {
-        for vary in VARIED {
+        for vary in ADJUSTMENTS {
             for by in [step, -step] {
                 loop {
                     let mut tried = params.clone();
@@ -63,10 +63,11 @@ pub(super) fn descend(params: &mut DiskParams, cache: WriteCache, samples: &[Sam
 /// Returns the objective to minimize: for reads and for writes, the distance between the distributions and
 /// the differences over the requests.
 fn misfit(params: &DiskParams, cache: WriteCache, samples: &[Sample]) -> f64 {
-    let times: Vec<Nanos> = samples.iter().map(|s| s.took).collect();
+    let times: Vec<Nanos> = samples.iter().map(|s| s.service_time).collect();
     let predicted = predict(params, cache, samples);
     let of = |reads| {
-        let accuracy = compare(&of_kind(samples, &times, reads), &of_kind(samples, &predicted, reads));
+        let accuracy =
+            compare(&select_times(samples, &times, reads), &select_times(samples, &predicted, reads));
         accuracy.distance + accuracy.error
     };
     of(true) + of(false)

@@ -14,7 +14,7 @@ use weir_model::{IoKind, Nanos};
 
 /// A time at which a known angle was under the head.
 #[derive(Clone, Copy, Debug)]
-struct Sighting {
+struct AngleObservation {
     /// Index of the sample.
     index: usize,
     zone: usize,
@@ -24,12 +24,12 @@ struct Sighting {
 }
 
 /// Number of later sightings in the same zone with which each is compared.
-const PARTNERS: usize = 12;
+const COMPARISONS_MAX: usize = 12;
 
 /// Sets the rotation time and the zones' offsets so that media transfers end when the samples say. Leaves
 /// them unchanged if there are too few samples.
 pub(super) fn align(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) {
-    let sightings = sightings(params, cache, samples);
+    let sightings = observations(params, cache, samples);
     let mut turn = params.turn.0 as f64;
     // Published rotation times are accurate to a few parts in a thousand.
     let mut reach = 0.004;
@@ -60,7 +60,7 @@ pub(super) fn align(params: &mut DiskParams, cache: WriteCache, samples: &[Sampl
 }
 
 /// Returns a sighting for every sample that waited for the media.
-fn sightings(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) -> Vec<Sighting> {
+fn observations(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) -> Vec<AngleObservation> {
     for zone in &mut params.zones {
         zone.offset.get_or_insert(0.0);
     }
@@ -68,23 +68,23 @@ fn sightings(params: &mut DiskParams, cache: WriteCache, samples: &[Sample]) -> 
     // With a write cache, writes do not wait for the media but reads do; without one, writes give the exact
     // end of the transfer.
     let reads = cache != WriteCache::None;
-    let waited = |sample: &Sample| sample.took.0 * 10 > params.turn.0 * 6;
+    let waited = |sample: &Sample| sample.service_time.0 * 10 > params.turn.0 * 6;
     let used = samples.iter().enumerate().filter(|(_, s)| (s.kind == IoKind::Read) == reads && waited(s));
     used.map(|(index, sample)| {
         let (zone, begins, ends) = disk.passes(sample.offset, sample.len);
         let link = duration(sample.len, params.link_rate);
-        let end = sample.at + sample.took;
+        let end = sample.at + sample.service_time;
         // Behind a slow link, the end gives the start of the transfer.
         let (time, clock) = if reads && link > ends - begins { (end - link, begins) } else { (end, ends) };
-        Sighting { index, zone, time: time.0 as f64, angle: clock.0 as f64 / params.turn.0 as f64 }
+        AngleObservation { index, zone, time: time.0 as f64, angle: clock.0 as f64 / params.turn.0 as f64 }
     })
     .collect()
 }
 
 /// Returns time and angle from each sighting to later ones in the same zone, at most `window` samples further
 /// on.
-fn pairs(sightings: &[Sighting], zones: usize, window: usize) -> Vec<(f64, f64)> {
-    let mut by_zone: Vec<Vec<Sighting>> = vec![Vec::new(); zones];
+fn pairs(sightings: &[AngleObservation], zones: usize, window: usize) -> Vec<(f64, f64)> {
+    let mut by_zone: Vec<Vec<AngleObservation>> = vec![Vec::new(); zones];
     for sighting in sightings {
         by_zone[sighting.zone].push(*sighting);
     }
@@ -93,7 +93,7 @@ fn pairs(sightings: &[Sighting], zones: usize, window: usize) -> Vec<(f64, f64)>
         for (i, a) in zone.iter().enumerate() {
             let near = zone[i + 1..].iter().take_while(|b| b.index - a.index <= window);
             // If there are many, evenly spaced ones are chosen.
-            let every = near.clone().count().div_ceil(PARTNERS).max(1);
+            let every = near.clone().count().div_ceil(COMPARISONS_MAX).max(1);
             let chosen = near.skip(every - 1).step_by(every);
             pairs.extend(chosen.map(|b| (b.time - a.time, b.angle - a.angle)));
         }

@@ -4,13 +4,16 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 #[test]
-fn a_trace_is_read_with_the_gaps_where_they_lie() {
+fn trace_gaps_are_parsed() {
     let text = "R Hit 8 4 1000.5 300\nW Miss 16 2 500 700.25\n";
     let at = |gap| parse(text, gap).unwrap().iter().map(|s| s.at.0).collect::<Vec<_>>();
     assert_eq!(at(Gap::Before), [300_000, 300_000 + 1_000_500 + 700_250]);
     assert_eq!(at(Gap::After), [0, 1_000_500 + 300_000]);
     let first = parse(text, Gap::After).unwrap()[0];
-    assert_eq!((first.offset, first.len, first.took), (DeviceOffset(4096), Bytes(2048), Nanos(1_000_500)));
+    assert_eq!(
+        (first.offset, first.len, first.service_time),
+        (DeviceOffset(4096), Bytes(2048), Nanos(1_000_500))
+    );
     for bad in ["X Hit 8 4 1 1", "R Hit 8 4 1", "R Hit -8 4 1 1", "R Hit 8 4 -1 1", "R Hit 8 4 NaN 1"] {
         assert_eq!(parse(&format!("{text}{bad}"), Gap::After), Err(BadLine(3)));
     }
@@ -36,7 +39,7 @@ fn accuracy_of_known_times() {
 /// Samples come from a model with parameters other than the published ones: the fit finds the rotation time
 /// and predicts samples it was not fitted to.
 #[test]
-fn a_fit_finds_the_drive_the_samples_are_from() {
+fn fit_recovers_sampled_parameters() {
     let published = disk("hp-c2247a").unwrap();
     let mut real = published.clone();
     real.turn = Nanos(11_130_000);
@@ -55,16 +58,16 @@ fn a_fit_finds_the_drive_the_samples_are_from() {
                 kind,
                 offset,
                 len: Bytes(rng.random_range(1..32) * SECTOR),
-                took: Nanos(0),
+                service_time: Nanos(0),
             }
         })
         .collect();
     let took = predict(&real, WriteCache::None, &samples);
-    samples.iter_mut().zip(took).for_each(|(sample, took)| sample.took = took);
+    samples.iter_mut().zip(took).for_each(|(sample, took)| sample.service_time = took);
     let (first, second) = samples.split_at(2_000);
     let fitted = fit(published, WriteCache::None, first);
     assert!(fitted.turn.0.abs_diff(real.turn.0) < 20, "{}", fitted.turn.0);
-    let times: Vec<Nanos> = second.iter().map(|s| s.took).collect();
+    let times: Vec<Nanos> = second.iter().map(|s| s.service_time).collect();
     let accuracy = compare(&times, &predict(&fitted, WriteCache::None, second));
     assert!(accuracy.distance < 0.02 && accuracy.rank > 0.95, "{accuracy:?}");
 }

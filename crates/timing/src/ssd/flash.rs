@@ -37,9 +37,9 @@ struct Die {
     /// When it has completed its reads.
     reads: Nanos,
     /// When its own work is done.
-    until: Nanos,
+    busy_until: Nanos,
     /// Duration of the last unit of its work, which represents all.
-    piece: Nanos,
+    unit: Nanos,
     /// Start and end of the last erase.
     erase: (Nanos, Nanos),
     /// Pages programmed since then.
@@ -96,14 +96,14 @@ impl Flash {
 impl Die {
     fn read(&mut self, now: Nanos, work: &Work) -> (Nanos, Nanos) {
         let begin = self.reads.max(now);
-        let waits = if self.until > begin { self.wait(begin, work.suspend) } else { Nanos(0) };
+        let waits = if self.busy_until > begin { self.wait(begin, work.suspend) } else { Nanos(0) };
         self.reads = begin + waits + work.read;
-        if self.until <= begin {
+        if self.busy_until <= begin {
             return (self.reads, Nanos(0));
         }
         // Waiting for a unit to end costs the die's own work no time.
         let lost = work.read + work.suspend.unwrap_or_default();
-        self.until += lost;
+        self.busy_until += lost;
         (self.reads, lost)
     }
 
@@ -113,20 +113,20 @@ impl Die {
         let left = if (from..until).contains(&now) {
             until - now
         } else {
-            Nanos((self.until - now).0 % self.piece.0.max(1))
+            Nanos((self.busy_until - now).0 % self.unit.0.max(1))
         };
         suspend.map_or(left, |suspend| suspend.min(left))
     }
 
     fn work(&mut self, now: Nanos, piece: Nanos) {
-        self.until = self.until.max(now).max(self.reads) + piece;
-        self.piece = piece;
+        self.busy_until = self.busy_until.max(now).max(self.reads) + piece;
+        self.unit = piece;
     }
 
     fn erase(&mut self, now: Nanos, takes: Nanos) {
-        let from = self.until.max(now);
-        self.until = from + takes;
-        self.erase = (from, self.until);
+        let from = self.busy_until.max(now);
+        self.busy_until = from + takes;
+        self.erase = (from, self.busy_until);
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_one_die_wait_for_one_another_and_rows_and_strides_meet_all_dies() {
+    fn reads_of_one_die_are_serial() {
         let mut flash = flash(8, None);
         assert_eq!([0, 0, 0].map(|page| flash.read(Nanos(0), page).0), [1, 2, 3].map(|n| Nanos(n * READ.0)));
         let later = Nanos::secs(1);
@@ -155,23 +155,23 @@ mod tests {
     }
 
     #[test]
-    fn a_read_waits_for_the_program_under_way_or_its_suspension_but_not_for_those_behind_it() {
+    fn read_waits_for_current_program_only() {
         for (suspend, wait) in [(None, Nanos::micros(300)), (Some(Nanos::micros(30)), Nanos::micros(30))] {
             let mut flash = flash(1, suspend);
             flash.program(Nanos(0), Bytes::kib(12), Nanos(0));
             let (end, lost) = flash.read(Nanos::micros(500), 0);
             assert_eq!(end, Nanos::micros(500) + wait + READ);
             assert_eq!(lost, READ + suspend.unwrap_or_default());
-            assert_eq!(flash.dies[0].until, Nanos(3 * PROGRAM.0) + lost);
+            assert_eq!(flash.dies[0].busy_until, Nanos(3 * PROGRAM.0) + lost);
         }
     }
 
     #[test]
-    fn full_blocks_are_followed_by_an_erase_and_pages_fill_up_before_they_are_programmed() {
+    fn full_pages_are_programmed_and_full_blocks_erased() {
         let mut flash = flash(2, None);
         (0..15).for_each(|_| flash.program(Nanos(0), Bytes::kib(2), Nanos(0)));
         assert_eq!(
-            [0, 1].map(|die: usize| flash.dies[die].until),
+            [0, 1].map(|die: usize| flash.dies[die].busy_until),
             [4, 3].map(|n| Nanos(n * PROGRAM.0) + if n == 4 { ERASE } else { Nanos(0) })
         );
         // In the middle of the erase.
@@ -180,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_random_write_costs_besides_is_one_dies_work() {
+    fn extra_cost_of_random_write_occupies_one_die() {
         let mut flash = flash(2, None);
         flash.program(Nanos(0), Bytes(512), Nanos::millis(3));
-        assert_eq!([0, 1].map(|die: usize| flash.dies[die].until), [Nanos::millis(6), Nanos(0)]);
+        assert_eq!([0, 1].map(|die: usize| flash.dies[die].busy_until), [Nanos::millis(6), Nanos(0)]);
     }
 }

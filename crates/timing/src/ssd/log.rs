@@ -10,7 +10,7 @@ const NONE: u32 = u32::MAX;
 
 /// Side effects of a page's write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Caused {
+pub(super) struct CollectionCost {
     /// Pages copied, each a read and a program.
     pub(super) copied: u32,
     /// Blocks erased.
@@ -25,15 +25,15 @@ pub(super) struct Log {
     /// Pages per block.
     block: u32,
     /// Flash page of each page of the drive; and the drive page of each page of the flash.
-    places: Vec<u32>,
+    locations: Vec<u32>,
     owners: Vec<u32>,
     /// Number of valid pages of each block.
     valid: Vec<u32>,
     /// Full blocks by their number of valid pages, and each block's index in its list.
     by_valid: Vec<Vec<u32>>,
-    at: Vec<u32>,
+    list_index: Vec<u32>,
     /// Lower bound of the number of valid pages of full blocks.
-    fewest: usize,
+    fewest_valid: usize,
     free: Vec<u32>,
     /// The page written next.
     next: u32,
@@ -49,26 +49,26 @@ impl Log {
         let blocks = in_use + 1 + RESERVE as u32;
         Self {
             block,
-            places: vec![NONE; pages as usize],
+            locations: vec![NONE; pages as usize],
             owners: vec![NONE; (blocks * block) as usize],
             valid: vec![0; blocks as usize],
             by_valid: vec![Vec::new(); block as usize + 1],
-            at: vec![NONE; blocks as usize],
-            fewest: 0,
+            list_index: vec![NONE; blocks as usize],
+            fewest_valid: 0,
             free: (1..blocks).rev().collect(),
             next: 0,
         }
     }
 
     /// Writes a page of the drive.
-    pub(super) fn write(&mut self, page: u64) -> Caused {
-        let page = (page % self.places.len().max(1) as u64) as u32;
-        let old = self.places[page as usize];
+    pub(super) fn write(&mut self, page: u64) -> CollectionCost {
+        let page = (page % self.locations.len().max(1) as u64) as u32;
+        let old = self.locations[page as usize];
         if old != NONE {
             self.invalidate(old);
         }
         self.append(page);
-        let mut caused = Caused::default();
+        let mut caused = CollectionCost::default();
         while self.free.len() < RESERVE {
             let Some(copied) = self.collect() else { break };
             caused.copied += copied;
@@ -78,13 +78,13 @@ impl Log {
     }
 
     fn append(&mut self, page: u32) {
-        self.places[page as usize] = self.next;
+        self.locations[page as usize] = self.next;
         self.owners[self.next as usize] = page;
         let block = self.next / self.block;
         self.valid[block as usize] += 1;
         self.next += 1;
         if self.next.is_multiple_of(self.block) {
-            self.list(block);
+            self.add_full_block(block);
             if let Some(free) = self.free.pop() {
                 self.next = free * self.block;
             }
@@ -94,43 +94,43 @@ impl Log {
     fn invalidate(&mut self, place: u32) {
         self.owners[place as usize] = NONE;
         let block = place / self.block;
-        let listed = self.at[block as usize] != NONE;
+        let listed = self.list_index[block as usize] != NONE;
         if listed {
-            self.unlist(block);
+            self.remove_full_block(block);
         }
         self.valid[block as usize] -= 1;
         if listed {
-            self.list(block);
+            self.add_full_block(block);
         }
     }
 
-    fn list(&mut self, block: u32) {
+    fn add_full_block(&mut self, block: u32) {
         let valid = self.valid[block as usize] as usize;
-        self.at[block as usize] = self.by_valid[valid].len() as u32;
+        self.list_index[block as usize] = self.by_valid[valid].len() as u32;
         self.by_valid[valid].push(block);
-        self.fewest = self.fewest.min(valid);
+        self.fewest_valid = self.fewest_valid.min(valid);
     }
 
-    fn unlist(&mut self, block: u32) {
+    fn remove_full_block(&mut self, block: u32) {
         let list = &mut self.by_valid[self.valid[block as usize] as usize];
-        let at = std::mem::replace(&mut self.at[block as usize], NONE);
+        let at = std::mem::replace(&mut self.list_index[block as usize], NONE);
         list.swap_remove(at as usize);
         if let Some(moved) = list.get(at as usize) {
-            self.at[*moved as usize] = at;
+            self.list_index[*moved as usize] = at;
         }
     }
 
     /// Copies the valid pages of the block with the fewest; returns their number. `None` if no space would be
     /// gained.
     fn collect(&mut self) -> Option<u32> {
-        while self.by_valid.get(self.fewest)?.is_empty() {
-            self.fewest += 1;
+        while self.by_valid.get(self.fewest_valid)?.is_empty() {
+            self.fewest_valid += 1;
         }
-        let victim = *self.by_valid[self.fewest].last()?;
+        let victim = *self.by_valid[self.fewest_valid].last()?;
         if self.valid[victim as usize] == self.block {
             return None;
         }
-        self.unlist(victim);
+        self.remove_full_block(victim);
         let pages = victim * self.block..(victim + 1) * self.block;
         let mut copied = 0;
         for place in pages {
@@ -178,7 +178,7 @@ mod tests {
     /// Uniform random writes against the exact mean field of greedy collection for infinitely many blocks;
     /// the few blocks here give half a percent less.
     #[test]
-    fn write_amplification_is_what_the_closed_form_says() {
+    fn write_amplification_matches_closed_form() {
         for (block, spare, exact) in [
             (64, 0.28, 1.9425),
             (64, 0.20, 2.5993),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_order_is_never_copied() {
+    fn sequential_writes_cause_no_copies() {
         let mut log = Log::new(1000, 10, 0.1);
         let caused: Vec<_> = (0..10_000).map(|page| log.write(page)).collect();
         assert_eq!(caused.iter().map(|c| c.copied).sum::<u32>(), 0);
@@ -214,7 +214,7 @@ mod tests {
                 written.insert((page % u64::from(pages)) as u32);
             }
             for page in 0..pages {
-                let place = log.places[page as usize];
+                let place = log.locations[page as usize];
                 prop_assert_eq!(place != NONE, written.contains(&page));
                 prop_assert!(place == NONE || log.owners[place as usize] == page);
             }

@@ -1,14 +1,14 @@
 //! Record parsers of the binary formats, whose numbers are little-endian.
 
-use super::{Line, Name, Parsed, Said, US, said};
-use crate::fields::Fault;
-use crate::record::BELOW;
+use super::{Line, LineMeaning, Name, Parsed, US, valid_request};
+use crate::fields::FieldError;
+use crate::record::VALID_RANGE;
 use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
 
 /// Reports an incomplete or invalid record; the start of the next one is then unknown.
-fn lost<'l>(bytes: &'l [u8], wanted: &'static str) -> (usize, Parsed<'l>) {
+fn invalid_record<'l>(bytes: &'l [u8], wanted: &'static str) -> (usize, Parsed<'l>) {
     let found = &bytes[..bytes.len().min(8)];
-    (bytes.len(), Err(Fault { column: 1, wanted, found }))
+    (bytes.len(), Err(FieldError { column: 1, wanted, found }))
 }
 
 /// Returns the number of 2, 4 or 8 bytes at `at`.
@@ -24,7 +24,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
 }
 
 fn record<'l>(len: usize, bytes: &'l [u8], line: Line<'l>) -> (usize, Parsed<'l>) {
-    (len, said(line, || Fault { column: 1, wanted: BELOW, found: &bytes[..len] }))
+    (len, valid_request(line, || FieldError { column: 1, wanted: VALID_RANGE, found: &bytes[..len] }))
 }
 
 // blktrace: `struct blk_io_trace` of Linux's blktrace_api.h, followed by data.
@@ -47,18 +47,18 @@ pub(super) fn is_blktrace(sample: &[u8]) -> bool {
 
 pub(super) fn blktrace(bytes: &[u8]) -> (usize, Parsed<'_>) {
     if bytes.len() < BLKTRACE {
-        return lost(bytes, "a whole event");
+        return invalid_record(bytes, "a whole event");
     }
     if number(bytes, 0, 4) != MAGIC {
-        return lost(bytes, "an event of blktrace, version 7, of a little-endian machine");
+        return invalid_record(bytes, "an event of blktrace, version 7, of a little-endian machine");
     }
     let len = BLKTRACE + number(bytes, 46, 2) as usize;
     if bytes.len() < len {
-        return lost(bytes, "a whole event");
+        return invalid_record(bytes, "a whole event");
     }
     let action = number(bytes, 28, 4);
     if action & 0xffff & !CGROUP != QUEUE || action & NOTIFY != 0 {
-        return (len, Ok(Said::Nothing));
+        return (len, Ok(LineMeaning::NoRequest));
     }
     let op = match action {
         _ if action & DISCARD != 0 => Op::Trim,
@@ -81,17 +81,17 @@ const VSCSI_1: usize = 32;
 const VSCSI_2: usize = 40;
 
 pub(super) fn is_vscsi_2(sample: &[u8]) -> bool {
-    all(sample, VSCSI_2, |_, record| number(record, 2, 2) >> 8 == 2)
+    all_records_match(sample, VSCSI_2, |_, record| number(record, 2, 2) >> 8 == 2)
 }
 
 pub(super) fn is_vscsi_1(sample: &[u8]) -> bool {
-    all(sample, VSCSI_1, |_, record| number(record, 14, 2) >> 8 == 1)
+    all_records_match(sample, VSCSI_1, |_, record| number(record, 14, 2) >> 8 == 1)
 }
 
 /// Parses `cmd: u16, version: u16, number: u32, len: u32, nSG: u32, lbn: u64, time: u64, response: u64`.
 pub(super) fn vscsi_2(bytes: &[u8]) -> (usize, Parsed<'_>) {
     if bytes.len() < VSCSI_2 {
-        return lost(bytes, "a whole record of 40 bytes");
+        return invalid_record(bytes, "a whole record of 40 bytes");
     }
     vscsi(
         VSCSI_2,
@@ -110,7 +110,7 @@ pub(super) fn vscsi_2_response(bytes: &[u8]) -> Option<Nanos> {
 /// Parses `number: u32, len: u32, nSG: u32, cmd: u16, version: u16, lbn: u64, time: u64`.
 pub(super) fn vscsi_1(bytes: &[u8]) -> (usize, Parsed<'_>) {
     if bytes.len() < VSCSI_1 {
-        return lost(bytes, "a whole record of 32 bytes");
+        return invalid_record(bytes, "a whole record of 32 bytes");
     }
     vscsi(
         VSCSI_1,
@@ -121,10 +121,10 @@ pub(super) fn vscsi_1(bytes: &[u8]) -> (usize, Parsed<'_>) {
 }
 
 fn vscsi(size: usize, bytes: &[u8], command: u64, [len, sector, time]: [u64; 3]) -> (usize, Parsed<'_>) {
-    let Some(op) = scsi(command) else { return (size, Ok(Said::Nothing)) };
+    let Some(op) = scsi(command) else { return (size, Ok(LineMeaning::NoRequest)) };
     let line = Line {
         at: Nanos(time.saturating_mul(US)),
-        disk: Name::Only,
+        disk: Name::SingleDisk,
         op,
         offset: VolumeOffset(sector.saturating_mul(SECTOR)),
         len: Bytes(len),
@@ -146,11 +146,11 @@ pub(super) const fn scsi(operation: u64) -> Option<Op> {
 
 const ORACLE: usize = 24;
 /// Object numbers that are hashes are reduced to a page number by this mask.
-const PAGES: u64 = (1 << 49) - 1;
+const PAGE_MASK: u64 = (1 << 49) - 1;
 
 pub(super) fn is_oracle(sample: &[u8]) -> bool {
     let mut last = 0;
-    all(sample, ORACLE, |at, record| {
+    all_records_match(sample, ORACLE, |at, record| {
         let (time, size, next) = (number(record, 0, 4), number(record, 12, 4), number(record, 16, 8) as i64);
         let is_one = time >= last && size > 0 && (next == -1 || next > at as i64);
         last = time;
@@ -160,13 +160,13 @@ pub(super) fn is_oracle(sample: &[u8]) -> bool {
 
 pub(super) fn oracle(bytes: &[u8]) -> (usize, Parsed<'_>) {
     if bytes.len() < ORACLE {
-        return lost(bytes, "a whole record of 24 bytes");
+        return invalid_record(bytes, "a whole record of 24 bytes");
     }
     let line = Line {
         at: Nanos(number(bytes, 0, 4) * super::S),
-        disk: Name::Only,
+        disk: Name::SingleDisk,
         op: Op::Read,
-        offset: VolumeOffset((number(bytes, 4, 8) & PAGES) * BLOCK),
+        offset: VolumeOffset((number(bytes, 4, 8) & PAGE_MASK) * BLOCK),
         len: Bytes(number(bytes, 12, 4)),
     };
     record(ORACLE, bytes, line)
@@ -176,7 +176,7 @@ pub(super) fn oracle(bytes: &[u8]) -> (usize, Parsed<'_>) {
 
 const PAGE_32: usize = 4;
 /// Maximum plausible page number: text read as numbers gives larger ones, and so does random data.
-const FAR_PAGE: u64 = 1 << 30;
+const PLAUSIBLE_PAGE_MAX: u64 = 1 << 30;
 
 /// Detects bare page numbers, which have no marker: no number is implausibly large, not all are equal, and
 /// they are not 64-bit numbers, of which every other half would be zero.
@@ -187,16 +187,16 @@ pub(super) fn is_pages_32(sample: &[u8]) -> bool {
         let half = pages().skip(odd).step_by(2);
         half.len() > 4 && half.clone().filter(|page| *page == 0).count() * 10 > half.len() * 9
     };
-    is_whole && pages().len() >= 2 && pages().all(|page| page < FAR_PAGE) && !zeros(0) && !zeros(1)
+    is_whole && pages().len() >= 2 && pages().all(|page| page < PLAUSIBLE_PAGE_MAX) && !zeros(0) && !zeros(1)
 }
 
 pub(super) fn pages_32(bytes: &[u8]) -> (usize, Parsed<'_>) {
     if bytes.len() < PAGE_32 {
-        return lost(bytes, "a whole number of 4 bytes");
+        return invalid_record(bytes, "a whole number of 4 bytes");
     }
     let line = Line {
         at: Nanos(0),
-        disk: Name::Only,
+        disk: Name::SingleDisk,
         op: Op::Read,
         offset: VolumeOffset(number(bytes, 0, PAGE_32) * BLOCK),
         len: Bytes(BLOCK),
@@ -205,7 +205,7 @@ pub(super) fn pages_32(bytes: &[u8]) -> (usize, Parsed<'_>) {
 }
 
 /// Reports whether all whole records of a sample, at least two or the only one, are valid.
-fn all(sample: &[u8], size: usize, mut is_one: impl FnMut(usize, &[u8]) -> bool) -> bool {
+fn all_records_match(sample: &[u8], size: usize, mut is_one: impl FnMut(usize, &[u8]) -> bool) -> bool {
     let records = sample.chunks_exact(size);
     let enough = records.len() > 1 || (records.len() == 1 && records.remainder().is_empty());
     enough && records.enumerate().all(|(at, record)| is_one(at, record))

@@ -1,8 +1,8 @@
 //! Line formats whose columns the user describes.
 
-use super::{Format, Line, MS, NS, Name, ONLY, Parsed, S, Shape, TICK, US, said};
+use super::{Encoding, Format, Line, MS, NS, Name, Parsed, S, SINGLE_DISK, TICK, US, valid_request};
 use crate::fields::{Fields, Separator};
-use crate::record::BELOW;
+use crate::record::VALID_RANGE;
 use std::borrow::Cow;
 use thiserror::Error;
 use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
@@ -26,7 +26,7 @@ enum Column {
     /// Operation as a word.
     Op,
     /// Operation as a digit: `read` for a read, the other of 0 and 1 for a write.
-    Figure {
+    OpDigit {
         read: u64,
     },
     /// Offset, in units of this many bytes.
@@ -50,8 +50,8 @@ const NAMES: [(&str, Column); 21] = [
     ("response_ns", Column::Response(NS)),
     ("response_100ns", Column::Response(TICK)),
     ("op", Column::Op),
-    ("read", Column::Figure { read: 1 }),
-    ("write", Column::Figure { read: 0 }),
+    ("read", Column::OpDigit { read: 1 }),
+    ("write", Column::OpDigit { read: 0 }),
     ("offset", Column::Offset(1)),
     ("sector", Column::Offset(SECTOR)),
     ("block", Column::Offset(BLOCK)),
@@ -83,7 +83,7 @@ const OPS: [(&[u8], Op); 12] = [
 pub enum DescriptionError {
     /// There is no format of that name.
     #[error("no format is called {name:?}; there are {known}, and csv:COLUMN,... for others")]
-    Unknown {
+    UnknownFormat {
         /// The given name.
         name: String,
         /// Names of all formats.
@@ -91,13 +91,13 @@ pub enum DescriptionError {
     },
     /// The kind before the colon is unknown.
     #[error("{kind:?} is no separator of columns; begin with csv: or blanks:")]
-    Kind {
+    UnknownKind {
         /// The given kind.
         kind: String,
     },
     /// A column name is unknown.
     #[error("{column:?} is no column; there are {known}")]
-    Column {
+    UnknownColumn {
         /// The given column.
         column: String,
         /// All column names.
@@ -105,7 +105,7 @@ pub enum DescriptionError {
     },
     /// Two columns have the same meaning.
     #[error("two columns of {name:?} say {what}; mark the column to ignore with -")]
-    Twice {
+    DuplicateMeaning {
         /// The description.
         name: String,
         /// The duplicate meaning.
@@ -113,7 +113,7 @@ pub enum DescriptionError {
     },
     /// No column has the position.
     #[error("no column of {name:?} gives the start of a request; name one of them offset, sector or block")]
-    Nowhere {
+    NoPosition {
         /// The description.
         name: String,
     },
@@ -121,11 +121,11 @@ pub enum DescriptionError {
 
 impl Column {
     /// Returns its meaning, if only one column may have it.
-    const fn says(self) -> Option<&'static str> {
+    const fn unique_meaning(self) -> Option<&'static str> {
         match self {
             Self::Time(_) => Some("when"),
             Self::Response(_) => Some("how long it took"),
-            Self::Op | Self::Figure { .. } => Some("what is done"),
+            Self::Op | Self::OpDigit { .. } => Some("what is done"),
             Self::Offset(_) => Some("where"),
             Self::Size(_) => Some("how much"),
             Self::Disk => Some("which disk"),
@@ -140,23 +140,25 @@ impl Columns {
         let separator = match kind {
             "csv" => Separator::Comma,
             "blanks" => Separator::Blanks,
-            _ => return Err(DescriptionError::Kind { kind: kind.into() }),
+            _ => return Err(DescriptionError::UnknownKind { kind: kind.into() }),
         };
         let column = |column: &str| {
             let column = column.trim();
             let found = NAMES.iter().find(|(name, _)| *name == column);
-            found.map(|(_, column)| *column).ok_or_else(|| DescriptionError::Column {
+            found.map(|(_, column)| *column).ok_or_else(|| DescriptionError::UnknownColumn {
                 column: column.into(),
                 known: NAMES.map(|(name, _)| name).join(", "),
             })
         };
         let columns = columns.split(',').map(column).collect::<Result<Vec<_>, _>>()?;
-        let says = |what| columns.iter().filter(|column| column.says() == Some(what)).count();
-        if let Some(what) = columns.iter().filter_map(|column| column.says()).find(|what| says(what) > 1) {
-            return Err(DescriptionError::Twice { name: name.into(), what });
+        let says = |what| columns.iter().filter(|column| column.unique_meaning() == Some(what)).count();
+        if let Some(what) =
+            columns.iter().filter_map(|column| column.unique_meaning()).find(|what| says(what) > 1)
+        {
+            return Err(DescriptionError::DuplicateMeaning { name: name.into(), what });
         }
         if says("where") == 0 {
-            return Err(DescriptionError::Nowhere { name: name.into() });
+            return Err(DescriptionError::NoPosition { name: name.into() });
         }
         let response = columns.iter().enumerate().find_map(|(at, column)| match column {
             Column::Response(unit) => Some((at, *unit)),
@@ -166,7 +168,7 @@ impl Columns {
             name: Cow::Owned(name.into()),
             about: "as described",
             timed: says("when") > 0,
-            shape: Shape::Columns(Self { separator, columns, response }),
+            encoding: Encoding::Columns(Self { separator, columns, response }),
             response: None,
         })
     }
@@ -175,7 +177,7 @@ impl Columns {
         self.columns.len()
     }
 
-    pub(crate) const fn tells_responses(&self) -> bool {
+    pub(crate) const fn has_response_times(&self) -> bool {
         self.response.is_some()
     }
 
@@ -188,13 +190,13 @@ impl Columns {
 
     /// Parses a line.
     pub(crate) fn parse<'l>(&self, fields: &mut Fields<'l>) -> Parsed<'l> {
-        let (mut at, mut disk, mut op) = (Nanos(0), ONLY, Op::Read);
+        let (mut at, mut disk, mut op) = (Nanos(0), SINGLE_DISK, Op::Read);
         let (mut offset, mut place, mut len) = (0, None, BLOCK);
         for column in &self.columns {
             match *column {
                 Column::Time(unit) => at = fields.time("a time", unit)?,
                 Column::Op => op = fields.word("read, write or trim, or the like", &OPS)?,
-                Column::Figure { read } => {
+                Column::OpDigit { read } => {
                     let figure = fields.word("0 or 1", &[(b"0", 0), (b"1", 1)])?;
                     op = if figure == read { Op::Read } else { Op::Write };
                 }
@@ -209,9 +211,9 @@ impl Columns {
             }
         }
         let line = Line { at, disk: Name::Text(disk), op, offset: VolumeOffset(offset), len: Bytes(len) };
-        said(line, || {
-            place.map_or(crate::fields::Fault { column: 1, wanted: BELOW, found: b"" }, |field| {
-                field.fault(BELOW)
+        valid_request(line, || {
+            place.map_or(crate::fields::FieldError { column: 1, wanted: VALID_RANGE, found: b"" }, |field| {
+                field.error(VALID_RANGE)
             })
         })
     }
@@ -222,11 +224,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_says_what_fields_are() {
+    fn description_maps_fields_to_columns() {
         let format = Format::named("csv:-,time_ms,disk,write,sector,sectors").expect("a format");
-        let Shape::Columns(columns) = &format.shape else { panic!("{format:?}") };
+        let Encoding::Columns(columns) = &format.encoding else { panic!("{format:?}") };
         let said = |text: &'static str| columns.parse(&mut Fields::new(text.as_bytes(), columns.separator));
-        let Ok(super::super::Said::Request(line)) = said("x,1.5,sda,1,8,16,whatever") else { panic!() };
+        let Ok(super::super::LineMeaning::Request(line)) = said("x,1.5,sda,1,8,16,whatever") else {
+            panic!()
+        };
         assert_eq!((line.at, line.op), (Nanos::micros(1500), Op::Write));
         assert_eq!((line.disk, line.offset, line.len), (Name::Text(b"sda"), VolumeOffset(4096), Bytes(8192)));
         let fault = said("x,1.5,sda,2,8,16").unwrap_err();
@@ -235,17 +239,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_a_read_of_a_block_at_no_time() {
+    fn absent_columns_take_defaults() {
         let format = Format::named("blanks:block").expect("a format");
         assert!(!format.timed);
-        let Shape::Columns(columns) = &format.shape else { panic!("{format:?}") };
+        let Encoding::Columns(columns) = &format.encoding else { panic!("{format:?}") };
         let said = columns.parse(&mut Fields::new(b" 7", columns.separator));
-        let Ok(super::super::Said::Request(line)) = said else { panic!("{said:?}") };
+        let Ok(super::super::LineMeaning::Request(line)) = said else { panic!("{said:?}") };
         assert_eq!((line.op, line.offset, line.len), (Op::Read, VolumeOffset(7 * BLOCK), Bytes(BLOCK)));
     }
 
     #[test]
-    fn a_wrong_description_is_refused_with_the_way_out() {
+    fn invalid_descriptions_name_the_alternatives() {
         let refused = |text| Format::named(text).unwrap_err().to_string();
         assert!(refused("msrx").contains("there are weir, msr,"));
         assert!(refused("tsv:offset").contains("begin with csv: or blanks:"));

@@ -2,11 +2,12 @@
 //! records.
 //!
 //! A format fits if it can parse all of the first lines. Of those that fit, the most plausible is chosen by a
-//! score of its requests ([`Requests::score`]), because numbers alone do not say whether they are bytes or
-//! sectors, milliseconds or nanoseconds. Formats without a name, with the same columns in other units or in
-//! another order, are candidates too ([`variants`]). If others are nearly as plausible, a note says so.
+//! score of its requests ([`Requests::score`]), because numbers alone do not say whether they are
+//! bytes or sectors, milliseconds or nanoseconds. Formats without a name, with the same columns in other
+//! units or in another order, are candidates too ([`variants`]). If others are nearly as plausible, a note
+//! says so.
 
-use super::{FORMATS, Format, Line, MS, Said, Shape, format};
+use super::{Encoding, FORMATS, Format, Line, LineMeaning, MS, format};
 use crate::chunk::MAGIC;
 use crate::fields::{Fields, Separator};
 use std::sync::LazyLock;
@@ -17,25 +18,25 @@ pub(crate) const SAMPLE: usize = 64 << 10;
 /// Number of lines that a format must parse entirely to fit.
 const FIRST_LINES: usize = 50;
 /// Number of lines whose requests are scored.
-const JUDGED_LINES: usize = 200;
+const SCORED_LINES: usize = 200;
 
 /// A format whose score is this close to the best one's counts as an alternative.
-const CLOSE: f64 = 2.5;
+const SCORE_MARGIN: f64 = 2.5;
 /// Bonus for a named format.
-const NAMED: f64 = 2.0;
+const NAMED_BONUS: f64 = 2.0;
 /// Formats that are only detected by their heading, because their lines are not distinctive. Others with a
 /// heading are also detected without it.
 const NEED_HEADING: [&str; 3] = ["fio-2", "fio-3", "hpl"];
 /// Formats in which not every line is a request.
-const EVENTS: [&str; 4] = ["vscsi", "blkev", "blkparse", "blkparse-issued"];
+const EVENT_FORMATS: [&str; 4] = ["vscsi", "blkev", "blkparse", "blkparse-issued"];
 /// Formats whose times have a fraction; without it only their requests' plausibility counts.
 const WITH_FRACTION: [&str; 2] = ["disksim", "ms-bytes"];
 /// Maximum plausible length of reads and writes. A trim may cover a whole disk.
-const LONGEST: u64 = 4 << 30;
+const PLAUSIBLE_LEN_MAX: u64 = 4 << 30;
 /// Penalty from which a note reports implausible sizes and offsets.
-const DOUBTFUL: f64 = 3.0;
+const DOUBT_PENALTY: f64 = 3.0;
 /// Maximum number of formats named in a note.
-const ALTERNATIVES: usize = 3;
+const ALTERNATIVES_MAX: usize = 3;
 
 /// Result of the detection.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ pub(crate) fn detect(sample: &[u8]) -> Option<Detected> {
         .split(|byte| *byte == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
         .filter(|line| !line.trim_ascii().is_empty())
-        .take(JUDGED_LINES)
+        .take(SCORED_LINES)
         .collect();
     if let Some(format) =
         lines.first().and_then(|first| FORMATS.iter().find(|format| format.is_heading(first)))
@@ -73,16 +74,16 @@ pub(crate) fn detect(sample: &[u8]) -> Option<Detected> {
         return Some(Detected::certain(format));
     }
     lines.retain(|line| !is_comment(line));
-    if let Some(heading) = lines.first().filter(|line| is_names(line)) {
+    if let Some(heading) = lines.first().filter(|line| is_column_heading(line)) {
         if let Some(format) = FORMATS.iter().find(|format| format.is_heading(heading)) {
             return Some(Detected::certain(format));
         }
-        if let Some(format) = described(heading) {
+        if let Some(format) = format_from_heading(heading) {
             return Some(Detected { format, note: None });
         }
         lines.remove(0);
     }
-    of_lines(&lines).or_else(|| of_bytes(sample))
+    from_lines(&lines).or_else(|| from_bytes(sample))
 }
 
 /// Reports whether a line is a comment.
@@ -92,7 +93,7 @@ pub(crate) fn is_comment(line: &[u8]) -> bool {
 }
 
 /// Reports whether a line looks like column names: several fields, none of which begins like a number.
-pub(crate) fn is_names(line: &[u8]) -> bool {
+pub(crate) fn is_column_heading(line: &[u8]) -> bool {
     let separator = if line.contains(&b',') { Separator::Comma } else { Separator::Blanks };
     let fields = fields_of(line, separator);
     let is_name = |field: &&[u8]| {
@@ -103,7 +104,7 @@ pub(crate) fn is_names(line: &[u8]) -> bool {
 }
 
 /// Returns the described format whose column names are those of a heading.
-fn described(heading: &[u8]) -> Option<Format> {
+fn format_from_heading(heading: &[u8]) -> Option<Format> {
     let (kind, separator) =
         if heading.contains(&b',') { ("csv", Separator::Comma) } else { ("blanks", Separator::Blanks) };
     let names: Vec<_> = fields_of(heading, separator)
@@ -123,7 +124,7 @@ fn fields_of(line: &[u8], separator: Separator) -> Vec<&[u8]> {
 }
 
 /// Returns the number of fields, if it is the same in all of the first lines.
-fn count_of_fields(lines: &[&[u8]], separator: Separator) -> Option<usize> {
+fn common_field_count(lines: &[&[u8]], separator: Separator) -> Option<usize> {
     let mut counts = lines.iter().take(FIRST_LINES).map(|line| fields_of(line, separator).len());
     let first = counts.next()?;
     counts.all(|count| count == first).then_some(first)
@@ -144,14 +145,14 @@ fn candidates(lines: &[&[u8]]) -> Vec<Candidate> {
     for format in FORMATS.iter().filter(|format| !NEED_HEADING.contains(&&*format.name)) {
         if let Some(requests) = Requests::read(format, lines) {
             let is_named = !WITH_FRACTION.contains(&&*format.name) || !requests.is_whole_millis();
-            let score = requests.score(format.timed) + if is_named { NAMED } else { 0.0 };
+            let score = requests.score(format.timed) + if is_named { NAMED_BONUS } else { 0.0 };
             all.push(Candidate { format: format.clone(), columns: None, requests, score });
         }
     }
-    let counts =
-        [Separator::Comma, Separator::Blanks].map(|separator| (separator, count_of_fields(lines, separator)));
-    let fits = |variant: &&Variant| match &variant.format.shape {
-        Shape::Columns(columns) => counts.contains(&(columns.separator, Some(columns.len()))),
+    let counts = [Separator::Comma, Separator::Blanks]
+        .map(|separator| (separator, common_field_count(lines, separator)));
+    let fits = |variant: &&Variant| match &variant.format.encoding {
+        Encoding::Columns(columns) => counts.contains(&(columns.separator, Some(columns.len()))),
         _ => false,
     };
     for variant in VARIANTS.iter().filter(fits) {
@@ -173,28 +174,29 @@ fn candidates(lines: &[&[u8]]) -> Vec<Candidate> {
     all
 }
 
-fn of_lines(lines: &[&[u8]]) -> Option<Detected> {
+fn from_lines(lines: &[&[u8]]) -> Option<Detected> {
     let all = candidates(lines);
     let (best, others) = all.split_first()?;
-    let is_close = |other: &&Candidate| best.score - other.score <= CLOSE || best.is_inverse(other);
+    let is_close = |other: &&Candidate| best.score - other.score <= SCORE_MARGIN || best.is_inverse(other);
     let others: Vec<_> = others.iter().filter(is_close).collect();
     let name = &best.format.name;
-    let is_doubtful = best.requests.sizes() + best.requests.places() > DOUBTFUL;
+    let is_doubtful = best.requests.size_score() + best.requests.range_score() > DOUBT_PENALTY;
     let note = if let [first, ..] = others[..] {
-        let but = if is_doubtful { format!(", but {}", best.requests.complaint()) } else { String::new() };
+        let but =
+            if is_doubtful { format!(", but {}", best.requests.implausibility()) } else { String::new() };
         Some(format!(
             "the format is ambiguous: took {}{but}; the first lines also fit {}; if that is what it is, say so, as in \
              --format {}",
-            best.described(),
-            best.beside(&others),
+            best.description(),
+            best.differences(&others),
             first.columns.as_deref().unwrap_or(&first.format.name)
         ))
     } else if is_doubtful {
         Some(format!(
             "the format is doubtful: took {name}, the only one that fits, but {}; if it is another, say --format",
-            best.requests.complaint()
+            best.requests.implausibility()
         ))
-    } else if matches!(best.format.shape, Shape::Columns(_)) {
+    } else if matches!(best.format.encoding, Encoding::Columns(_)) {
         Some(format!("no format with a name fits as well: took {name}; if it is another, say --format"))
     } else {
         None
@@ -204,7 +206,7 @@ fn of_lines(lines: &[&[u8]]) -> Option<Detected> {
 
 impl Candidate {
     /// Returns its name, with its columns.
-    fn described(&self) -> String {
+    fn description(&self) -> String {
         match &self.columns {
             Some(columns) if *columns != self.format.name => format!("{} ({columns})", self.format.name),
             _ => self.format.name.clone().into_owned(),
@@ -222,7 +224,7 @@ impl Candidate {
     }
 
     /// Names the columns in which others differ, or their names.
-    fn beside(&self, others: &[&Self]) -> String {
+    fn differences(&self, others: &[&Self]) -> String {
         let mut columns: Vec<(&str, Vec<&str>)> = Vec::new();
         let mut names = Vec::new();
         for other in others {
@@ -241,15 +243,15 @@ impl Candidate {
                 }
             }
         }
-        names.truncate(ALTERNATIVES);
+        names.truncate(ALTERNATIVES_MAX);
         let columns = columns.into_iter().map(|(own, theirs)| format!("{} for {own}", theirs.join(" or ")));
         columns.chain(names.into_iter().map(Into::into)).collect::<Vec<_>>().join(", ")
     }
 }
 
-fn of_bytes(sample: &[u8]) -> Option<Detected> {
-    let found = FORMATS.iter().find(|format| match &format.shape {
-        Shape::Records { known, .. } => known(sample),
+fn from_bytes(sample: &[u8]) -> Option<Detected> {
+    let found = FORMATS.iter().find(|format| match &format.encoding {
+        Encoding::Records { is_match: known, .. } => known(sample),
         _ => false,
     })?;
     let note = (&*found.name == super::PAGES_32).then(|| {
@@ -296,14 +298,14 @@ const LAYOUTS: [Layout; 21] = [
 ];
 
 const TIMES: [&str; 5] = ["time_ns", "time_us", "time_ms", "time_s", "time_100ns"];
-const PLACES: [(&str, &str, f64); 4] = [
+const RANGE_COLUMNS: [(&str, &str, f64); 4] = [
     ("offset", "size", 0.0),
     ("sector", "sectors", 0.0),
     ("sector", "size", -1.0),
     ("block", "blocks", -1.0),
 ];
 /// Most formats use 1 for a read.
-const FIGURES: [(&str, f64); 2] = [("read", 0.0), ("write", -1.5)];
+const OP_DIGITS: [(&str, f64); 2] = [("read", 0.0), ("write", -1.5)];
 
 /// A candidate without a name.
 struct Variant {
@@ -318,8 +320,8 @@ fn variants() -> Vec<Variant> {
     let mut all = Vec::new();
     for layout in &LAYOUTS {
         for time in TIMES {
-            for (offset, size, unusual) in PLACES {
-                for (figure, other) in FIGURES {
+            for (offset, size, unusual) in RANGE_COLUMNS {
+                for (figure, other) in OP_DIGITS {
                     if figure == "write" && !layout.columns.contains('F') {
                         continue;
                     }
@@ -351,15 +353,15 @@ fn tier(value: f64, tiers: &[(f64, f64)], beyond: f64) -> f64 {
 const MIB: f64 = (1 << 20) as f64;
 const TIB: f64 = (1u64 << 40) as f64;
 /// Costs by request size in bytes, for whole sectors.
-const SIZES: &[(f64, f64)] =
+const SIZE_COSTS: &[(f64, f64)] =
     &[(BLOCK as f64, 2.5), (MIB + 1.0, 0.0), (4.0 * MIB + 1.0, 2.0), (16.0 * MIB + 1.0, 4.0)];
 /// Costs by the end of the last request, in bytes.
-const ENDS: &[(f64, f64)] = &[(64.0 * TIB, 0.0), (1024.0 * TIB, 2.0)];
+const END_COSTS: &[(f64, f64)] = &[(64.0 * TIB, 0.0), (1024.0 * TIB, 2.0)];
 /// Costs by the mean time between two requests, in nanoseconds.
-const GAPS: &[(f64, f64)] =
+const GAP_COSTS: &[(f64, f64)] =
     &[(50.0, 5.0), (1e3, 3.5), (1e4, 2.2), (5e4, 0.8), (1e9, 0.0), (1e10, 1.5), (6e10, 2.2), (1e12, 3.5)];
 /// Costs by bytes per nanosecond, which are gigabytes per second.
-const RATES: &[(f64, f64)] = &[(20.0, 0.0), (200.0, 1.5), (20_000.0, 4.0)];
+const RATE_COSTS: &[(f64, f64)] = &[(20.0, 0.0), (200.0, 1.5), (20_000.0, 4.0)];
 
 /// A format's requests from a sample.
 #[derive(Debug, Default)]
@@ -374,15 +376,18 @@ impl Requests {
     fn read(format: &Format, lines: &[&[u8]]) -> Option<Self> {
         let mut found = Self::default();
         for (nth, line) in lines.iter().enumerate() {
-            let parsed = match &format.shape {
-                Shape::Lines { separator, parse, .. } => parse(&mut Fields::new(line, *separator)),
-                Shape::Columns(columns) => columns.parse(&mut Fields::new(line, columns.separator)),
-                Shape::Records { .. } | Shape::Chunks => return None,
+            let parsed = match &format.encoding {
+                Encoding::Lines { separator, parse, .. } => parse(&mut Fields::new(line, *separator)),
+                Encoding::Columns(columns) => columns.parse(&mut Fields::new(line, columns.separator)),
+                Encoding::Records { .. } | Encoding::Chunks => return None,
             };
             match parsed {
-                Ok(Said::Request(line) | Said::Then(line, _)) => found.push(&line),
-                Ok(Said::Nothing | Said::Wait(_)) if EVENTS.contains(&&*format.name) => {}
-                Ok(Said::Nothing | Said::Wait(_)) if !matches!(format.shape, Shape::Columns(_)) => {
+                Ok(LineMeaning::Request(line) | LineMeaning::RequestAndDelay(line, _)) => found.push(&line),
+                Ok(LineMeaning::NoRequest | LineMeaning::Delay(_))
+                    if EVENT_FORMATS.contains(&&*format.name) => {}
+                Ok(LineMeaning::NoRequest | LineMeaning::Delay(_))
+                    if !matches!(format.encoding, Encoding::Columns(_)) =>
+                {
                     found.empty += 1;
                 }
                 // A variant must have a request in every line.
@@ -390,7 +395,12 @@ impl Requests {
                 _ => {}
             }
         }
-        if found.all.iter().take(FIRST_LINES).any(|(_, op, _, len)| *op != Op::Trim && *len > LONGEST) {
+        if found
+            .all
+            .iter()
+            .take(FIRST_LINES)
+            .any(|(_, op, _, len)| *op != Op::Trim && *len > PLAUSIBLE_LEN_MAX)
+        {
             return None;
         }
         let is_arc = || format.name != "arc" || is_arc(lines);
@@ -399,7 +409,7 @@ impl Requests {
 
     /// Reports whether times are whole milliseconds without a date.
     fn is_whole_millis(&self) -> bool {
-        self.dates() == 0.0 && self.share(|request| request.0.0.is_multiple_of(MS)) > 0.99
+        self.date_bonus() == 0.0 && self.share(|request| request.0.0.is_multiple_of(MS)) > 0.99
     }
 
     fn push(&mut self, line: &Line<'_>) {
@@ -409,7 +419,10 @@ impl Requests {
     /// Returns the plausibility: 0 for typical requests, negative for unusual ones.
     fn score(&self, timed: bool) -> f64 {
         let empty = 8.0 * self.empty as f64 / (self.empty + self.all.len()).max(1) as f64;
-        -(empty + self.sizes() + self.places() + if timed { self.times() - self.dates() } else { 0.0 })
+        -(empty
+            + self.size_score()
+            + self.range_score()
+            + if timed { self.time_score() - self.date_bonus() } else { 0.0 })
     }
 
     /// Returns the share of requests that satisfy `is`.
@@ -417,14 +430,14 @@ impl Requests {
         self.all.iter().filter(|request| is(request)).count() as f64 / self.all.len().max(1) as f64
     }
 
-    fn sizes(&self) -> f64 {
+    fn size_score(&self) -> f64 {
         let unusual = |len: u64| {
-            if len.is_multiple_of(SECTOR) { tier(len as f64, SIZES, 8.0) } else { 8.0 }
+            if len.is_multiple_of(SECTOR) { tier(len as f64, SIZE_COSTS, 8.0) } else { 8.0 }
         };
         self.all.iter().map(|request| unusual(request.3)).sum::<f64>() / self.all.len().max(1) as f64
     }
 
-    fn places(&self) -> f64 {
+    fn range_score(&self) -> f64 {
         let unaligned = 6.0 * self.share(|request| !request.2.is_multiple_of(SECTOR));
         // If bytes are read as sectors, all are multiples of 512 sectors; if sectors of aligned requests are
         // read as blocks, of 8 blocks.
@@ -440,11 +453,11 @@ impl Requests {
             () => 0.0,
         };
         let end = self.all.iter().map(|request| request.2 + request.3).max().unwrap_or(0);
-        let far = tier(end as f64, ENDS, 5.0);
+        let far = tier(end as f64, END_COSTS, 5.0);
         unaligned + even + far
     }
 
-    fn times(&self) -> f64 {
+    fn time_score(&self) -> f64 {
         let steps = self.all.len().saturating_sub(1);
         if steps == 0 {
             return 0.0;
@@ -457,16 +470,16 @@ impl Requests {
         if duration == 0 {
             return back + if steps > 5 { 1.0 } else { 0.0 };
         }
-        let gap = tier(duration as f64 / steps as f64, GAPS, 5.0);
+        let gap = tier(duration as f64 / steps as f64, GAP_COSTS, 5.0);
         // A clock without a fraction is likely to have a smaller unit, unless it includes a date.
         let gap = if self.is_whole_millis() && steps > 3 { gap + 0.4 } else { gap };
         let bytes = self.all.iter().map(|request| request.3 as f64).sum::<f64>();
-        let rate = tier(bytes / duration as f64, RATES, 6.0);
+        let rate = tier(bytes / duration as f64, RATE_COSTS, 6.0);
         back + gap + rate
     }
 
     /// Returns the bonus of a clock with a plausible date: since 1970, or since 1601 as in Windows.
-    fn dates(&self) -> f64 {
+    fn date_bonus(&self) -> f64 {
         const YEAR: u64 = 31_556_952_000_000_000;
         let first = self.all.first().map_or(0, |request| request.0.0);
         let is_date = |year: u64| (year * YEAR..(year + 50) * YEAR).contains(&first);
@@ -474,7 +487,7 @@ impl Requests {
     }
 
     /// Returns what is implausible about sizes and offsets.
-    fn complaint(&self) -> &'static str {
+    fn implausibility(&self) -> &'static str {
         match () {
             () if self.share(|request| !request.3.is_multiple_of(SECTOR)) > 0.3 => {
                 "many sizes are no multiple of 512 bytes"
@@ -482,7 +495,7 @@ impl Requests {
             () if self.share(|request| !request.2.is_multiple_of(SECTOR)) > 0.3 => {
                 "many requests do not begin with a sector"
             }
-            () if self.sizes() > 2.0 => "its requests are of unusual sizes",
+            () if self.size_score() > 2.0 => "its requests are of unusual sizes",
             () => "its offsets are not plausible",
         }
     }

@@ -1,14 +1,14 @@
 //! Line parsers of the named text formats.
 
-use super::{MS, NS, ONLY, Parsed, S, Said, TICK, US, request};
-use crate::fields::{Fault, Fields, Number, Separator};
+use super::{LineMeaning, MS, NS, Parsed, S, SINGLE_DISK, TICK, US, request};
+use crate::fields::{FieldError, Fields, Number, Separator};
 use weir_model::{BLOCK, Nanos, Op, SECTOR};
 
 pub(super) fn msr<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let at = Nanos(fields.number("a time in ticks of 100 ns", TICK)?.value);
     let host = fields.next("a host's name")?;
     fields.number("a disk's number", 1)?;
-    let disk = fields.since(host);
+    let disk = fields.text_from(host);
     let op = fields.word("Read or Write", &[(b"Read", Op::Read), (b"Write", Op::Write)])?;
     let (offset, len) = (fields.number(OFFSET, 1)?, fields.number(SIZE, 1)?);
     request(at, disk, op, offset, len)
@@ -20,8 +20,8 @@ pub(super) fn vscsi<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let operation = fields.hex("a SCSI operation in hexadecimal")?;
     let len = fields.number(SIZE, 1)?;
     let offset = fields.number(SECTOR_NUMBER, SECTOR)?;
-    let Some(op) = super::binary::scsi(operation) else { return Ok(Said::Nothing) };
-    request(at, ONLY, op, offset, len)
+    let Some(op) = super::binary::scsi(operation) else { return Ok(LineMeaning::NoRequest) };
+    request(at, SINGLE_DISK, op, offset, len)
 }
 
 pub(super) fn systor<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
@@ -59,7 +59,7 @@ pub(super) fn replayed<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let (len, offset) = (fields.number(SIZE, 1)?, fields.number(OFFSET, 1)?);
     let at = fields.time("a time in milliseconds", MS)?;
     fields.number("how many bytes were done", 1)?;
-    request(at, ONLY, op, offset, len)
+    request(at, SINGLE_DISK, op, offset, len)
 }
 
 pub(super) fn mqsim<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
@@ -97,15 +97,15 @@ pub(super) fn disksim_validate<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     // Hit, Miss, or the kind of write.
     let kind = fields.next("a word like Hit or Miss")?;
     if !kind.text[0].is_ascii_alphabetic() {
-        return Err(kind.fault("a word like Hit or Miss"));
+        return Err(kind.error("a word like Hit or Miss"));
     }
     let (offset, len) = (sector(fields)?, sectors(fields)?);
     fields.time("a service time in microseconds", US)?;
     let gap = fields.time("a gap in microseconds", US)?;
     fields.end()?;
-    Ok(match request(Nanos(0), ONLY, op, offset, len)? {
-        Said::Request(line) => Said::Then(line, gap),
-        _ => Said::Wait(gap),
+    Ok(match request(Nanos(0), SINGLE_DISK, op, offset, len)? {
+        LineMeaning::Request(line) => LineMeaning::RequestAndDelay(line, gap),
+        _ => LineMeaning::Delay(gap),
     })
 }
 
@@ -150,20 +150,20 @@ pub(super) fn blkev<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let op = fields.word("read, write or discard", &words)?;
     let (offset, len) = (fields.number(OFFSET, 1)?, fields.number(SIZE, 1)?);
     let at = fields.time("a time in seconds", S)?;
-    if sent { request(at, ONLY, op, offset, len) } else { Ok(Said::Nothing) }
+    if sent { request(at, SINGLE_DISK, op, offset, len) } else { Ok(LineMeaning::NoRequest) }
 }
 
 pub(super) fn arc_pages<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let offset = fields.number("a page's number", BLOCK)?;
     let len = fields.number("1", BLOCK)?;
     if len.value != BLOCK {
-        return Err(len.field.fault("1"));
+        return Err(len.field.error("1"));
     }
     for _ in 0..2 {
         fields.word("0", &[(b"0", ())])?;
     }
     fields.end()?;
-    request(Nanos(0), ONLY, Op::Read, offset, len)
+    request(Nanos(0), SINGLE_DISK, Op::Read, offset, len)
 }
 
 pub(super) fn arc<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
@@ -171,7 +171,7 @@ pub(super) fn arc<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     fields.number("0", 1)?;
     fields.number("a request's number", 1)?;
     fields.end()?;
-    request(Nanos(0), ONLY, Op::Read, offset, len)
+    request(Nanos(0), SINGLE_DISK, Op::Read, offset, len)
 }
 
 /// Parses UMass's format: `ASU,LBA,size,opcode,timestamp`; further fields are ignored.
@@ -206,7 +206,7 @@ pub(super) fn blkparse_issued<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
 fn blkparse_events<'l>(fields: &mut Fields<'l>, wanted: &[u8]) -> Parsed<'l> {
     let device = fields.next(DEVICE)?;
     if device.text[0].is_ascii_alphabetic() {
-        return Ok(Said::Nothing);
+        return Ok(LineMeaning::NoRequest);
     }
     let is_device = |text: &[u8]| {
         let mut parts = text.split(|byte| *byte == b',');
@@ -214,30 +214,32 @@ fn blkparse_events<'l>(fields: &mut Fields<'l>, wanted: &[u8]) -> Parsed<'l> {
         parts.by_ref().take(2).filter(|part| is_number(part)).count() == 2 && parts.next().is_none()
     };
     if !is_device(device.text) {
-        return Err(device.fault(DEVICE));
+        return Err(device.error(DEVICE));
     }
     fields.number("a processor's number", 1)?;
     fields.number("an event's number", 1)?;
     let at = fields.time("a time in seconds", S)?;
     fields.number("a process's number", 1)?;
     if fields.next("an action")?.text != wanted {
-        return Ok(Said::Nothing);
+        return Ok(LineMeaning::NoRequest);
     }
     let kind = fields.next("what is done, like R or WS")?.text;
     let op = match kind {
         _ if kind.contains(&b'D') => Op::Trim,
         _ if kind.contains(&b'R') => Op::Read,
         _ if kind.contains(&b'W') => Op::Write,
-        _ => return Ok(Said::Nothing),
+        _ => return Ok(LineMeaning::NoRequest),
     };
     // A flush has no sectors.
     let offset = match sector(fields) {
-        Err(fault) if fault.found.is_empty() || fault.found.starts_with(b"[") => return Ok(Said::Nothing),
+        Err(fault) if fault.found.is_empty() || fault.found.starts_with(b"[") => {
+            return Ok(LineMeaning::NoRequest);
+        }
         offset => offset?,
     };
     // Passthrough commands have their bytes in parentheses instead.
     if fields.next("+").is_ok_and(|field| field.text != b"+") {
-        return Ok(Said::Nothing);
+        return Ok(LineMeaning::NoRequest);
     }
     let len = sectors(fields)?;
     request(at, device.text, op, offset, len)
@@ -275,8 +277,8 @@ fn fio_action<'l>(fields: &mut Fields<'l>, at: Nanos, file: &'l [u8]) -> Parsed<
         (b"close", Action::Nothing),
     ];
     match fields.word("read, write, trim, wait, sync, datasync, add, open or close", &words)? {
-        Action::Nothing => Ok(Said::Nothing),
-        Action::Wait => Ok(Said::Wait(Nanos(fields.number("a time in microseconds", US)?.value))),
+        Action::Nothing => Ok(LineMeaning::NoRequest),
+        Action::Wait => Ok(LineMeaning::Delay(Nanos(fields.number("a time in microseconds", US)?.value))),
         Action::Op(op) => {
             let (offset, len) = (fields.number(OFFSET, 1)?, fields.number(SIZE, 1)?);
             request(at, file, op, offset, len)
@@ -293,10 +295,10 @@ pub(super) fn fio_latency<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let op = fields.word("0 (read), 1 (write) or 2 (trim)", &words)?;
     let (len, offset) = (fields.number(SIZE, 1)?, fields.number(OFFSET, 1)?);
     if len.value < SECTOR {
-        return Err(len.field.fault("a size of at least 512 bytes"));
+        return Err(len.field.error("a size of at least 512 bytes"));
     }
     fields.next("a priority")?;
-    request(Nanos(done.saturating_sub(latency)), ONLY, op, offset, len)
+    request(Nanos(done.saturating_sub(latency)), SINGLE_DISK, op, offset, len)
 }
 
 const DEVICE: &str = "a device like 8,0";
@@ -307,10 +309,10 @@ const ONE_IS_READ: &str = "1 (read) or 0 (write)";
 const READ_WRITE: [(&[u8], Op); 2] = [(b"R", Op::Read), (b"W", Op::Write)];
 const ONE_READ: [(&[u8], Op); 2] = [(b"1", Op::Read), (b"0", Op::Write)];
 
-fn sector<'l>(fields: &mut Fields<'l>) -> Result<Number<'l>, Fault<'l>> {
+fn sector<'l>(fields: &mut Fields<'l>) -> Result<Number<'l>, FieldError<'l>> {
     fields.number(SECTOR_NUMBER, SECTOR)
 }
 
-fn sectors<'l>(fields: &mut Fields<'l>) -> Result<Number<'l>, Fault<'l>> {
+fn sectors<'l>(fields: &mut Fields<'l>) -> Result<Number<'l>, FieldError<'l>> {
     fields.number("a number of sectors", SECTOR)
 }

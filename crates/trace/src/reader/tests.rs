@@ -6,32 +6,32 @@ use std::io::{BufReader, Write as _};
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 
 /// Time, disk, operation, offset, length.
-type Told = (u64, u32, Op, u64, u64);
+type ExpectedRequest = (u64, u32, Op, u64, u64);
 
 /// Samples of all formats with the expected requests: `tests/samples/NAME.trace`, and a file beside it with a
 /// line per request.
-fn samples() -> Vec<(&'static str, Vec<u8>, Vec<Told>)> {
+fn samples() -> Vec<(&'static str, Vec<u8>, Vec<ExpectedRequest>)> {
     FORMATS.iter().map(|format| sample(&format.name)).collect()
 }
 
 /// Samples of the binary formats.
-fn binary_samples() -> Vec<(&'static str, Vec<u8>, Vec<Told>)> {
-    let is_binary = |format: &&Format| matches!(format.shape, Shape::Records { .. });
+fn binary_samples() -> Vec<(&'static str, Vec<u8>, Vec<ExpectedRequest>)> {
+    let is_binary = |format: &&Format| matches!(format.encoding, Encoding::Records { .. });
     FORMATS.iter().filter(is_binary).map(|format| sample(&format.name)).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test may read a file")]
-fn sample(name: &str) -> (&str, Vec<u8>, Vec<Told>) {
+fn sample(name: &str) -> (&str, Vec<u8>, Vec<ExpectedRequest>) {
     let file = |kind: &str| {
         let path = format!("{}/tests/samples/{name}.{kind}", env!("CARGO_MANIFEST_DIR"));
         std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}; every format has a sample"))
     };
     let expected = String::from_utf8(file("expected")).expect("text");
-    (name, file("trace"), expected.lines().map(told).collect())
+    (name, file("trace"), expected.lines().map(parse_expected).collect())
 }
 
 /// Parses `TIME DISK read|write|trim OFFSET LENGTH`, in nanoseconds and bytes.
-fn told(line: &str) -> Told {
+fn parse_expected(line: &str) -> ExpectedRequest {
     let fields: Vec<_> = line.split(' ').collect();
     let [at, disk, op, offset, len] = fields[..] else { panic!("{line:?}") };
     let op = match op {
@@ -48,12 +48,12 @@ fn read(bytes: &[u8]) -> Vec<Result<Record, TraceError>> {
     Reader::open("t", bytes, None).expect("a trace").collect()
 }
 
-fn record(&(at, disk, op, offset, len): &Told) -> Record {
+fn record(&(at, disk, op, offset, len): &ExpectedRequest) -> Record {
     Record { at: Nanos(at), disk: Disk(disk), op, offset: VolumeOffset(offset), len: Bytes(len) }
 }
 
 #[test]
-fn every_format_is_known_by_its_contents_and_read() {
+fn every_format_is_detected_and_read() {
     for (name, bytes, told) in samples() {
         let reader = Reader::open("t", &bytes[..], None).expect("a trace");
         assert_eq!(reader.format().name, name);
@@ -64,7 +64,7 @@ fn every_format_is_known_by_its_contents_and_read() {
 
 /// Every compression is recognised, however few bytes the input returns at a time.
 #[test]
-fn what_is_compressed_is_unpacked_and_small_pieces_are_put_together() {
+fn compressed_input_is_read_in_small_pieces() {
     for (name, bytes, told) in samples() {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(&bytes).expect("packed");
@@ -91,7 +91,7 @@ fn what_is_compressed_is_unpacked_and_small_pieces_are_put_together() {
 const XZ: &[u8] = include_bytes!("tests/mqsim.xz");
 
 #[test]
-fn xz_is_unpacked() {
+fn xz_is_decompressed() {
     for size in [1, 4096] {
         // The format is given, because these numbers could be sectors as well as bytes.
         let reader = Reader::open("t", BufReader::with_capacity(size, XZ), format("mqsim")).expect("a trace");
@@ -100,7 +100,10 @@ fn xz_is_unpacked() {
     }
     let half = &XZ[..XZ.len() / 2];
     let cut = Reader::open("t", half, None).map(|reader| Trace::load(reader, true).map(|_| ()));
-    assert!(matches!(cut, Err(TraceError::Cut { .. }) | Ok(Err(TraceError::Cut { .. }))), "{cut:?}");
+    assert!(
+        matches!(cut, Err(TraceError::Truncated { .. }) | Ok(Err(TraceError::Truncated { .. }))),
+        "{cut:?}"
+    );
 }
 
 #[test]
@@ -119,34 +122,34 @@ fn disks_have_the_names_the_trace_gives_them() {
 }
 
 #[test]
-fn one_disk_alone_is_read() {
+fn one_disk_can_be_selected() {
     for (name, bytes, told) in samples() {
         let all = || Reader::open("t", &bytes[..], None).expect("a trace");
         let mut first = all();
         let disk = first.next().map(|record| record.expect("a good line").disk).expect("a record");
         let alone = first.disk(disk).expect("a name");
-        let found: Vec<_> = all().only(alone).map(|record| record.expect("a good line")).collect();
+        let found: Vec<_> = all().select_disk(alone).map(|record| record.expect("a good line")).collect();
         let expected: Vec<_> = told.iter().filter(|told| told.1 == disk.0).map(record).collect();
         assert_eq!(found, expected, "{name}");
-        assert_eq!(all().only("another").count(), 0);
+        assert_eq!(all().select_disk("another").count(), 0);
     }
 }
 
 /// Batches equal the iterator's records for every selection and length of trace.
 #[test]
-fn batches_hold_what_the_iterator_gives() {
-    type Wanted = fn(Reader<'_>) -> Reader<'_>;
-    let wanted: [Wanted; 6] = [
+fn batches_equal_the_iterator() {
+    type Selection = fn(Reader<'_>) -> Reader<'_>;
+    let wanted: [Selection; 6] = [
         |reader| reader,
-        |reader| reader.only("0"),
-        |reader| reader.only("another"),
-        |reader| reader.within(Span { start: Nanos(1), end: Nanos(u64::MAX) }, None),
-        |reader| reader.numbered(1..3000, 0),
+        |reader| reader.select_disk("0"),
+        |reader| reader.select_disk("another"),
+        |reader| reader.select_span(Span { start: Nanos(1), end: Nanos(u64::MAX) }, None),
+        |reader| reader.select_numbers(1..3000, 0),
         |reader| reader.with_responses(),
     ];
     const WITH_RESPONSES: usize = 5;
     for (name, bytes, _) in samples() {
-        let is_binary = format(name).is_some_and(|f| matches!(f.shape, Shape::Records { .. }));
+        let is_binary = format(name).is_some_and(|f| matches!(f.encoding, Encoding::Records { .. }));
         for times in [1, 2000].into_iter().take(1 + usize::from(is_binary)) {
             let bytes = bytes.repeat(times);
             for (nth, want) in wanted.iter().enumerate() {
@@ -156,12 +159,12 @@ fn batches_hold_what_the_iterator_gives() {
                 let (mut found, mut batch) = (Vec::new(), Vec::new());
                 while let Some(next) = batches.next_batch(&mut batch) {
                     // A reader returns the response time of a single record.
-                    let is_told = nth == WITH_RESPONSES && is_binary && batches.format().tells_responses();
+                    let is_told = nth == WITH_RESPONSES && is_binary && batches.format().has_response_times();
                     assert!(!is_told || batch.len() <= 1, "{name}: {}", batch.len());
                     found.extend(batch.drain(..).map(Ok).chain(next.err().map(Err)));
                 }
                 assert_eq!(found, expected, "{name}, {times} times, wanted {nth}");
-                let counts = |reader: &Reader<'_>| (reader.lines(), reader.left_out(), reader.unwanted());
+                let counts = |reader: &Reader<'_>| (reader.lines(), reader.skipped(), reader.unselected());
                 assert_eq!(counts(&batches), counts(&one_by_one), "{name}, {times} times, wanted {nth}");
                 assert_eq!(batches.response(), one_by_one.response(), "{name}");
             }
@@ -170,11 +173,13 @@ fn batches_hold_what_the_iterator_gives() {
 }
 
 #[test]
-fn records_of_bytes_that_break_off_say_where() {
+fn truncated_binary_records_report_their_position() {
     for (name, bytes, told) in binary_samples() {
         let short = &bytes[..bytes.len() - 3];
         let trace = Trace::load(Reader::open("t", short, format(name)).expect("told"), false).expect("some");
-        let Some(TraceError::Cut { line, why, .. }) = &trace.tally.cut else { panic!("{:?}", trace.tally) };
+        let Some(TraceError::Truncated { line, why, .. }) = &trace.tally.truncation else {
+            panic!("{:?}", trace.tally)
+        };
         assert!(trace.records.len() <= told.len() && *line > 0, "{name}");
         assert!(why.contains("whole"), "{why}");
     }
@@ -190,9 +195,9 @@ fn records_of_bytes_that_break_off_say_where() {
 }
 
 /// An input that delivers more only after the previous bytes were consumed.
-struct Live(Option<Vec<u8>>);
+struct LiveInput(Option<Vec<u8>>);
 
-impl std::io::Read for Live {
+impl std::io::Read for LiveInput {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let bytes = self.0.take().expect("nothing more is needed yet");
         buffer[..bytes.len()].copy_from_slice(&bytes);
@@ -201,9 +206,9 @@ impl std::io::Read for Live {
 }
 
 #[test]
-fn a_record_is_given_when_it_has_come() {
+fn records_are_returned_as_they_arrive() {
     for (name, bytes, told) in binary_samples().into_iter().chain([sample("mqsim")]) {
-        let live = BufReader::new(Live(Some(bytes)));
+        let live = BufReader::new(LiveInput(Some(bytes)));
         let reader = Reader::open("t", live, format(name)).expect("told");
         let read: Vec<_> = reader.take(told.len()).map(|record| record.expect("good")).collect();
         assert_eq!(read, told.iter().map(record).collect::<Vec<_>>(), "{name}");
@@ -221,7 +226,7 @@ fn described_columns_may_have_a_heading() {
 }
 
 #[test]
-fn a_bad_line_is_named_by_line_and_column_and_the_next_one_is_read() {
+fn malformed_line_reports_position_and_reading_continues() {
     let read = read(b"version,time,op,size,lbn\n1,1000,28,4096,8\n1,1500,2a,5l2,17\n1,1700,28,512,0\n");
     assert_eq!(read.len(), 3);
     assert!(read[0].is_ok() && read[2].is_ok());
@@ -232,7 +237,7 @@ fn a_bad_line_is_named_by_line_and_column_and_the_next_one_is_read() {
 }
 
 #[test]
-fn what_comes_before_a_cut_is_counted_and_the_cut_is_said() {
+fn truncation_is_reported_after_valid_records() {
     let text: String = (0..20_000).map(|i| format!("{i}.000 0 {} 4096 1\n", i * 40_961)).collect();
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(text.as_bytes()).expect("packed");
@@ -241,45 +246,47 @@ fn what_comes_before_a_cut_is_counted_and_the_cut_is_said() {
     let trace = Trace::load(Reader::open("t", half, None).expect("a trace"), false).expect("half a trace");
     let records = trace.records.len() as u64;
     assert!((5_000..15_000).contains(&records), "{records}");
-    let Some(TraceError::Cut { line, .. }) = &trace.tally.cut else { panic!("{:?}", trace.tally) };
+    let Some(TraceError::Truncated { line, .. }) = &trace.tally.truncation else {
+        panic!("{:?}", trace.tally)
+    };
     assert_eq!(*line, records);
     assert!(Trace::load(Reader::open("t", half, None).expect("a trace"), true).is_err());
     // The same without gzip: a partial last line is a truncation, not a malformed line.
     let trace = Trace::load(Reader::open("t", &text.as_bytes()[..995], None).expect("a trace"), false);
     let tally = trace.expect("a trace").tally;
-    assert_eq!((tally.bad, tally.cut.is_some()), (0, true));
+    assert_eq!((tally.malformed, tally.truncation.is_some()), (0, true));
 }
 
 #[test]
-fn traces_are_in_order_of_time_from_zero() {
+fn loaded_traces_are_sorted_and_start_at_zero() {
     let text = "5.000 7 0 4096 1\n4.000 8 4096 4096 1\nx\n6.000 7 8192 4096 0\n";
     let reader = Reader::open("t", text.as_bytes(), format("ms-bytes")).expect("a trace");
     let trace = Trace::load(reader, false).expect("a trace");
     let times: Vec<_> = trace.records.iter().map(|r| (r.at, r.disk.0)).collect();
     assert_eq!(times, [(Nanos(0), 1), (Nanos::millis(1), 0), (Nanos::millis(2), 0)]);
     assert_eq!(trace.disks, ["7", "8"]);
-    assert_eq!((trace.tally.out_of_order, trace.tally.bad), (1, 1));
+    assert_eq!((trace.tally.out_of_order, trace.tally.malformed), (1, 1));
     assert_eq!(trace.duration(), Nanos::millis(2));
 }
 
 #[test]
-fn a_small_part_of_a_good_trace_with_some_bad_lines_is_good() {
+fn selection_with_few_malformed_lines_is_valid() {
     let lines = (0..50).map(|n| format!("{n}.000 {} 0 4096 1\n{}", n % 25, if n < 3 { "x\n" } else { "" }));
     let text: String = lines.collect();
     let open = || Reader::open("t", text.as_bytes(), format("ms-bytes")).expect("a trace");
     let span = |from, to| Span { start: Nanos::millis(from), end: Nanos::millis(to) };
-    for part in [open().within(span(30, 32), None), open().only("7")] {
+    for part in [open().select_span(span(30, 32), None), open().select_disk("7")] {
         let trace = Trace::load(part, false).expect("more good lines than bad ones");
-        assert_eq!((trace.records.len(), trace.tally.bad), (2, 3));
+        assert_eq!((trace.records.len(), trace.tally.malformed), (2, 3));
     }
-    let none = Trace::load(open().within(span(50, 60), None), false).unwrap_err();
-    assert_eq!(none, TraceError::NoneInSpan { trace: "t".into() });
-    let other = Trace::load(open().only("25"), false).unwrap_err();
+    let none = Trace::load(open().select_span(span(50, 60), None), false).unwrap_err();
+    assert_eq!(none, TraceError::EmptySelection { trace: "t".into() });
+    let other = Trace::load(open().select_disk("25"), false).unwrap_err();
     assert_eq!(other, TraceError::Empty { trace: "t".into() });
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_a_way_out() {
+fn invalid_traces_are_rejected_with_advice() {
     let refused = |bytes: &[u8]| Reader::open("t", bytes, None).unwrap_err().to_string();
     assert!(refused(b"").starts_with("t holds no request"));
     assert!(refused(b"\n \n").starts_with("t holds no request"));
@@ -290,7 +297,7 @@ fn what_is_no_trace_is_refused_with_a_way_out() {
     let heading = Reader::open("t", &b"version,time,op,size,lbn\n"[..], None).expect("a format");
     assert!(matches!(Trace::load(heading, false), Err(TraceError::Empty { .. })));
     let bad = Reader::open("t", &b"1 2 3\n4 5 6\n1.0 0 0 512 1\n"[..], format("ms-bytes")).expect("told");
-    assert!(matches!(Trace::load(bad, false), Err(TraceError::MostlyBad { bad: 2, lines: 3, .. })));
+    assert!(matches!(Trace::load(bad, false), Err(TraceError::MostlyMalformed { bad: 2, lines: 3, .. })));
     let long = [b"1.0 0 0 512 1\n".to_vec(), vec![b'7'; LINE_MAX + 2]].concat();
     let cut = read(&long).pop().expect("an error").unwrap_err();
     assert!(cut.to_string().contains("after line 1: the next line is longer"), "{cut}");
@@ -311,7 +318,7 @@ fn response_times_are_those_of_the_trace() {
     for (name, expected) in expected {
         let (_, bytes, _) = sample(name);
         let open = || Reader::open("t", &bytes[..], format(name)).expect("a trace");
-        assert_eq!(open().format().tells_responses(), name != "mqsim", "{name}");
+        assert_eq!(open().format().has_response_times(), name != "mqsim", "{name}");
         let responses = |mut reader: Reader<'_>| {
             let mut found = Vec::new();
             while let Some(record) = reader.next() {
@@ -338,7 +345,7 @@ fn response_times_are_those_of_the_trace() {
 /// The error for a compressed trace of 20,000 lines that is damaged or truncated names the last line, and the
 /// approximate byte of the file.
 #[test]
-fn a_damaged_packed_file_names_the_line_and_the_byte() {
+fn damaged_compressed_file_reports_line_and_byte() {
     let text: String =
         (0..20_000u64).map(|i| format!("{i}.000 0 {} 4096 1\n", i * i * 7919 % 1_000_003 * 4096)).collect();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
@@ -361,9 +368,9 @@ fn a_damaged_packed_file_names_the_line_and_the_byte() {
         for bytes in [&packed[..packed.len() * 3 / 4], &damaged] {
             let error = match Reader::open("t", bytes, None).and_then(|reader| Trace::load(reader, false)) {
                 Err(error) => error,
-                Ok(trace) => trace.tally.cut.unwrap_or_else(|| panic!("{name}: nothing is said")),
+                Ok(trace) => trace.tally.truncation.unwrap_or_else(|| panic!("{name}: nothing is said")),
             };
-            let TraceError::Cut { line, why, .. } = &error else { panic!("{name}: {error}") };
+            let TraceError::Truncated { line, why, .. } = &error else { panic!("{name}: {error}") };
             assert!(*line < 20_000, "{error}");
             let near = format!("the {name} data is damaged or cut short near byte ");
             let byte =
@@ -374,15 +381,15 @@ fn a_damaged_packed_file_names_the_line_and_the_byte() {
 }
 
 #[test]
-fn remarks_are_left_out() {
+fn comments_are_skipped() {
     let text = "# of a server\n0.000 0 0 4096 1\n// the second day\n1.000 0 4096 4096 1\n; end\n";
     let trace = Trace::load(Reader::open("t", text.as_bytes(), format("ms-bytes")).expect("told"), true);
     let tally = trace.expect("no bad line").tally;
-    assert_eq!((tally.left_out, tally.bad), (3, 0));
+    assert_eq!((tally.skipped, tally.malformed), (3, 0));
 }
 
 #[test]
-fn sizes_of_no_sector_and_doubts_are_noted() {
+fn odd_sizes_and_doubts_are_noted() {
     let text: String =
         (0..40).map(|n| format!("{n}.000 0 {} {} 1\n", n * 8, if n < 30 { 8 } else { 512 })).collect();
     let load = |format| {
@@ -404,7 +411,7 @@ proptest! {
     /// Any bytes, also behind the beginning of a valid format, give records or errors and an end, never a
     /// panic.
     #[test]
-    fn any_bytes_are_read_to_their_end(
+    fn arbitrary_bytes_are_read_to_the_end(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         known in 0..FORMATS.len() + 1,
     ) {

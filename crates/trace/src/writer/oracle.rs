@@ -13,11 +13,11 @@ const PAGE_BITS: u32 = 49;
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     first: Option<u64>,
-    requests: Vec<Asked>,
+    requests: Vec<OracleRequest>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct OracleRequest {
     /// Seconds since the first.
     at: u32,
     object: u64,
@@ -38,7 +38,7 @@ impl Oracle {
         let now = record.at.0 / Nanos::secs(1).0;
         let since = now.saturating_sub(*self.first.get_or_insert(now));
         let Ok(at) = u32::try_from(since) else { return false };
-        self.requests.push(Asked { at, object: disk << PAGE_BITS | page, size });
+        self.requests.push(OracleRequest { at, object: disk << PAGE_BITS | page, size });
         true
     }
 

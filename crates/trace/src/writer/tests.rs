@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use weir_model::{BLOCK, Bytes, VolumeOffset};
 
-fn written(format: &str, records: &[Record], disk: impl Fn(Disk) -> String) -> (Vec<u8>, Vec<Record>) {
+fn write_and_read(format: &str, records: &[Record], disk: impl Fn(Disk) -> String) -> (Vec<u8>, Vec<Record>) {
     let format = crate::format(format).expect("a format");
     let mut writer = Writer::new(format, Vec::new()).expect("begun");
     let mut told = Vec::new();
@@ -26,7 +26,7 @@ fn read(name: &str, bytes: &[u8], known: bool) -> (Vec<Record>, Vec<String>) {
 }
 
 /// Returns the time resolution of the format.
-fn grain(format: &str) -> u64 {
+fn time_resolution(format: &str) -> u64 {
     match format {
         "weir" | "spc" | "mqsim" | "systor" => 1,
         "msr" => 100,
@@ -61,17 +61,20 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
 proptest! {
     /// Every record that the format can represent is read back unchanged, and the others are reported.
     #[test]
-    fn what_is_written_is_read_again(records in records(), name in prop::sample::select(writable().collect::<Vec<_>>())) {
-        let (bytes, told) = written(name, &records, |disk| format!("host,{}", disk.0));
+    fn written_traces_are_read_back(
+        records in records(), name in prop::sample::select(writable().collect::<Vec<_>>()),
+    ) {
+        let (bytes, told) = write_and_read(name, &records, |disk| format!("host,{}", disk.0));
         let says_all = ["weir", "fio-2", "fio-3"].contains(&name);
         prop_assert!(told.len() == records.len() || !says_all);
         prop_assume!(!told.is_empty());
         let (found, disks) = read(name, &bytes, true);
         prop_assert_eq!(found.len(), told.len());
         // A trace with delays begins at zero, and so does one with 32-bit times.
-        let start = if ["fio-2", "oracle"].contains(&name) { told[0].at.0 / grain(name) * grain(name) } else { 0 };
+        let rounded = |time: u64| time / time_resolution(name) * time_resolution(name);
+        let start = if ["fio-2", "oracle"].contains(&name) { rounded(told[0].at.0) } else { 0 };
         for (found, told) in found.iter().zip(&told) {
-            prop_assert_eq!(found.at.0, told.at.0 / grain(name) * grain(name) - start, "{}", name);
+            prop_assert_eq!(found.at.0, rounded(told.at.0) - start, "{}", name);
             prop_assert_eq!((found.op, found.offset, found.len), (op(name, told), told.offset, told.len));
             let disk = &disks[found.disk.0 as usize];
             let number = told.disk.0.to_string();
@@ -83,7 +86,7 @@ proptest! {
 
 /// A trace that is written and read back with format detection has the same records.
 #[test]
-fn a_trace_converted_there_and_back_is_the_same() {
+fn conversion_round_trips() {
     let records: Vec<_> = (0..50_000u64)
         .map(|n| Record {
             at: Nanos(n * 1_234_000),
@@ -94,14 +97,14 @@ fn a_trace_converted_there_and_back_is_the_same() {
         })
         .collect();
     for name in writable() {
-        let (bytes, told) = written(name, &records, |_| "sda".into());
+        let (bytes, told) = write_and_read(name, &records, |_| "sda".into());
         assert_eq!(told.len(), records.len());
         let (found, _) = read(name, &bytes, false);
         // Formats with words or a heading are detected without doubt.
         let has_words = ["weir", "msr", "vscsi", "systor", "fio-2", "fio-3", "oracle"].contains(&name);
         let reader = Reader::open("t", &bytes[..], None).expect("a trace");
         assert!(!has_words || reader.note().is_none(), "{name}: {:?}", reader.note());
-        let at = |at: Nanos| Nanos(at.0 / grain(name) * grain(name));
+        let at = |at: Nanos| Nanos(at.0 / time_resolution(name) * time_resolution(name));
         let meant =
             records.iter().map(|record| Record { at: at(record.at), op: op(name, record), ..*record });
         assert_eq!(found, meant.collect::<Vec<_>>(), "{name}");
@@ -112,7 +115,7 @@ fn a_trace_converted_there_and_back_is_the_same() {
 }
 
 #[test]
-fn the_table_at_the_end_tells_where_each_chunk_is() {
+fn seek_table_locates_each_chunk() {
     let record = |n: u64| Record {
         at: Nanos(n << 40),
         disk: Disk(0),
@@ -121,13 +124,13 @@ fn the_table_at_the_end_tells_where_each_chunk_is() {
         len: Bytes(n + 1),
     };
     let records: Vec<_> = (0..40_000).map(record).collect();
-    let (bytes, _) = written("weir", &records, |_| "sda".into());
+    let (bytes, _) = write_and_read("weir", &records, |_| "sda".into());
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let end = bytes.len();
-    assert_eq!(word(end - 4), SEEKABLE as usize);
+    assert_eq!(word(end - 4), SEEKABLE_MAGIC as usize);
     let frames = word(end - 9);
     let table = end - 9 - 8 * frames;
-    assert_eq!((word(table - 8), word(table - 4)), (SKIPPABLE as usize, end - table));
+    assert_eq!((word(table - 8), word(table - 4)), (SKIPPABLE_MAGIC as usize, end - table));
     assert!(frames > 2);
     let mut at = 0;
     let (mut all, mut counts) = (Vec::new(), Vec::new());
@@ -137,22 +140,23 @@ fn the_table_at_the_end_tells_where_each_chunk_is() {
         assert_eq!(bytes.len(), len);
         let before = all.len();
         if len > 0 && frame > 0 {
-            crate::chunk::decode(&bytes[crate::chunk::HEAD..], &mut all, |_| Disk(0)).expect("a chunk alone");
+            crate::chunk::decode(&bytes[crate::chunk::LENGTH_FIELD_SIZE..], &mut all, |_| Disk(0))
+                .expect("a chunk alone");
             counts.push((all.len() - before) as u32);
         }
         at += packed;
     }
     // The last frame is skippable: the record counts of the chunks.
     let last = at - word(table + 8 * (frames - 1));
-    assert_eq!((word(last), word(last + 4)), (COUNTS as usize, at - last - SKIPPABLE_HEAD));
-    let told = zstd::decode_all(&bytes[last + SKIPPABLE_HEAD..at]).expect("numbers");
+    assert_eq!((word(last), word(last + 4)), (COUNTS_MAGIC as usize, at - last - SKIPPABLE_HEADER_LEN));
+    let told = zstd::decode_all(&bytes[last + SKIPPABLE_HEADER_LEN..at]).expect("numbers");
     let told: Vec<_> = told.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
     assert_eq!(told, counts);
     assert_eq!((at, all), (table - 8, records));
 }
 
 #[test]
-fn a_trace_that_was_damaged_or_cut_says_so() {
+fn damage_and_truncation_are_reported() {
     let records: Vec<_> = (0..60_000)
         .map(|n| Record {
             at: Nanos(n),
@@ -162,20 +166,23 @@ fn a_trace_that_was_damaged_or_cut_says_so() {
             len: Bytes(512),
         })
         .collect();
-    let (mut bytes, _) = written("weir", &records, |_| "sda".into());
+    let (mut bytes, _) = write_and_read("weir", &records, |_| "sda".into());
     let half = Trace::load(Reader::open("t", &bytes[..bytes.len() / 2], None).expect("half"), false);
-    assert!(half.expect("half").tally.cut.is_some());
+    assert!(half.expect("half").tally.truncation.is_some());
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
     let damaged = Trace::load(Reader::open("t", &bytes[..], None).expect("known"), false);
-    assert!(damaged.is_err() || damaged.is_ok_and(|trace| trace.tally.cut.is_some()), "a checksum tells");
+    assert!(
+        damaged.is_err() || damaged.is_ok_and(|trace| trace.tally.truncation.is_some()),
+        "a checksum tells"
+    );
 }
 
 #[test]
-fn what_was_flushed_can_be_read_though_more_follows_and_though_nothing_does() {
+fn flushed_records_can_be_read() {
     #[derive(Clone, Default)]
-    struct There(Rc<RefCell<Vec<u8>>>);
-    impl Write for There {
+    struct SharedBuffer(Rc<RefCell<Vec<u8>>>);
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.borrow_mut().write(bytes)
         }
@@ -191,7 +198,7 @@ fn what_was_flushed_can_be_read_though_more_follows_and_though_nothing_does() {
         len: Bytes(BLOCK),
     };
     for name in writable().filter(|name| *name != ORACLE) {
-        let there = There::default();
+        let there = SharedBuffer::default();
         let known = format(name).expect("a format");
         let mut writer = Writer::new(known, io::BufWriter::new(there.clone())).expect("begun");
         let places = || {
@@ -214,7 +221,7 @@ fn what_was_flushed_can_be_read_though_more_follows_and_though_nothing_does() {
 }
 
 #[test]
-fn what_is_only_read_is_refused_with_what_is_written() {
+fn read_only_formats_are_rejected_with_alternatives() {
     for format in FORMATS.iter().filter(|format| !writable().any(|name| name == format.name)) {
         let refused = Writer::new(format, Vec::new()).unwrap_err().to_string();
         assert!(refused.contains(&*format.name) && refused.contains("one of weir, msr,"), "{refused}");
@@ -222,7 +229,7 @@ fn what_is_only_read_is_refused_with_what_is_written() {
 }
 
 #[test]
-fn an_oracle_says_when_an_object_is_asked_for_next() {
+fn oracle_records_have_the_next_use() {
     let record = |disk, page: u64| Record {
         at: Nanos::secs(100),
         disk: Disk(disk),
@@ -231,19 +238,19 @@ fn an_oracle_says_when_an_object_is_asked_for_next() {
         len: Bytes(512),
     };
     let records = [record(0, 7), record(1, 7), record(0, 9), record(0, 7)];
-    let (bytes, told) = written("oracle", &records, |_| "sda".into());
+    let (bytes, told) = write_and_read("oracle", &records, |_| "sda".into());
     assert_eq!(told.len(), 4);
     let nexts: Vec<_> =
         bytes.chunks_exact(24).map(|one| i64::from_le_bytes(one[16..].try_into().unwrap())).collect();
     assert_eq!(nexts, [4, -1, -1, -1]);
     let (_, told) =
-        written("oracle", &[Record { offset: VolumeOffset(512), ..record(0, 0) }], |_| "sda".into());
+        write_and_read("oracle", &[Record { offset: VolumeOffset(512), ..record(0, 0) }], |_| "sda".into());
     assert!(told.is_empty());
 }
 
 /// The error for a damaged trace in weir's own format names the chunk and its position.
 #[test]
-fn a_damaged_chunk_is_named() {
+fn damaged_chunk_is_reported() {
     let record = |n: u64| Record {
         at: Nanos(n * 1000),
         disk: Disk(0),
@@ -251,13 +258,13 @@ fn a_damaged_chunk_is_named() {
         offset: VolumeOffset(n * n % 7919 * BLOCK),
         len: Bytes(BLOCK),
     };
-    let (bytes, _) = written("weir", &(0..40_000).map(record).collect::<Vec<_>>(), |_| "sda".into());
+    let (bytes, _) = write_and_read("weir", &(0..40_000).map(record).collect::<Vec<_>>(), |_| "sda".into());
     let mut plain = zstd::decode_all(&bytes[..]).expect("whole");
     let second = 8 + 4 + u32::from_le_bytes(plain[8..12].try_into().expect("4 bytes")) as usize;
     let cut = |bytes: &[u8]| {
         let trace =
             Trace::load(Reader::open("t", bytes, None).expect("a trace"), false).expect("the first chunk");
-        trace.tally.cut.expect("damage").to_string()
+        trace.tally.truncation.expect("damage").to_string()
     };
     let told = format!(
         "t breaks off after record 16384: in chunk 2, which begins at byte {second} of what is unpacked: "

@@ -14,7 +14,7 @@ static PAGES: LazyLock<[String; 2]> = LazyLock::new(|| {
 });
 
 #[test]
-fn the_pages_of_commands_say_what_help_says() {
+fn reference_pages_match_help() {
     let mut weir = Cli::command();
     weir.build();
     let options: Vec<_> = weir.get_arguments().filter(|option| option.is_global_set()).collect();

@@ -69,7 +69,7 @@ pub fn run(words: &[String], mut weir: Command) -> Result<(), Failure> {
     }
     weir.build();
     let command = find(&mut weir, words)?;
-    output::note(command.print_long_help().and_then(|()| std::io::stdout().flush()));
+    output::record_result(command.print_long_help().and_then(|()| std::io::stdout().flush()));
     Ok(())
 }
 

@@ -1,13 +1,14 @@
 //! Opens and locks the devices of a pool file and checks that they belong together.
 
-mod effect;
+mod explain;
+mod ineffective_keys;
 mod opening;
 mod recovery;
 mod size;
 
-pub(crate) use effect::{without_effect, without_effect_on};
-pub use opening::{Opening, expected};
-pub(crate) use size::{Resized, counted, without};
+pub(crate) use ineffective_keys::{ineffective_key_notes, ineffective_key_notes_for};
+pub use opening::{Opening, expected_recovery};
+pub(crate) use size::{ResizedDevice, rounded_and_exact, without_option};
 use size::{refuse_regrown, refuse_resized};
 
 use crate::args::Accept;
@@ -17,14 +18,14 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_device::{Device, DeviceError, DeviceOptions, Devices, ForgetOptions};
+use weir_device::{Device, DeviceError, DeviceOptions, Devices, LossyOptions};
 use weir_map::create::read_superblock;
-use weir_map::{MapError, OpenOptions, Superblock};
-use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet, Errno, IoError};
+use weir_map::{OpenOptions, Superblock};
+use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet};
 
 /// A pool file that was read and checked, and its path.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub struct PoolDescription {
     /// Contents of the pool file.
     pub file: PoolFile,
     /// Path of the pool file.
@@ -33,7 +34,7 @@ pub struct Described {
 
 /// The devices of a pool, open and locked.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedPool {
     /// Devices in the order of the pool file, which is the order of their ids.
     pub devices: Devices,
     /// Superblock of each device, in the same order.
@@ -42,7 +43,7 @@ pub struct Opened {
     pub options: OpenOptions,
 }
 
-impl Described {
+impl PoolDescription {
     /// Reads and checks a pool file.
     ///
     /// # Errors
@@ -71,7 +72,7 @@ impl Described {
     }
 
     /// Returns the path of the file that lies beside the pool file, with the same name and this extension.
-    pub fn beside(&self, extension: &str) -> PathBuf {
+    pub fn sibling_path(&self, extension: &str) -> PathBuf {
         self.path.with_extension(extension)
     }
 
@@ -81,12 +82,12 @@ impl Described {
     /// # Errors
     /// Fails if a device cannot be opened, is in use, or is named twice; the failure lists all such devices.
     pub fn open_to_create(&self, mut opened: impl FnMut(&Device)) -> Result<Devices, Failure> {
-        self.refuse_two_names()?;
+        self.refuse_duplicate_devices()?;
         let (mut devices, mut failed) = (Devices::new(), Vec::new());
         for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
             failed.extend(self.open_new(entry, id, &mut devices, &mut opened).err());
         }
-        match Failure::all(failed) {
+        match Failure::join(failed) {
             Some(failure) => Err(failure),
             None => Ok(devices),
         }
@@ -105,7 +106,7 @@ impl Described {
     ) -> Result<(), Failure> {
         let path = self.device_path(entry);
         let options = DeviceOptions { size: entry.size, ..options(entry, Duration::ZERO) };
-        devices.open(id, &path, &options).map_err(|error| not_usable(entry, error))?;
+        devices.open(id, &path, &options).map_err(|error| unusable_device_failure(entry, error))?;
         let Some(device) = devices.get(id) else { return Ok(()) };
         opened(device);
         match device.other_user() {
@@ -119,7 +120,7 @@ impl Described {
 
     /// Refuses two paths to one file or block device. Otherwise the second path would find the device locked
     /// by the first.
-    fn refuse_two_names(&self) -> Result<(), Failure> {
+    fn refuse_duplicate_devices(&self) -> Result<(), Failure> {
         let mut seen: Vec<(Identity, &str, PathBuf)> = Vec::new();
         for entry in &self.file.devices {
             let path = self.device_path(entry);
@@ -144,7 +145,7 @@ impl Described {
     /// # Errors
     /// Fails if no pool was created yet, or if a device belongs to another pool, is damaged, or has another
     /// size.
-    pub fn open_pool(&self, accept: &Accept, wait: Duration) -> Result<Opened, Failure> {
+    pub fn open_pool(&self, accept: &Accept, wait: Duration) -> Result<OpenedPool, Failure> {
         let without = self.ids(&accept.without)?;
         let (mut devices, absent) = self.open_present(without, wait)?;
         let mut superblocks = Vec::new();
@@ -164,7 +165,10 @@ impl Described {
                 )
             })?;
             let is_block = devices.get(id).is_some_and(Device::is_block);
-            refuse_resized(entry, &Resized { superblock: &superblock, now: size, path: &path, is_block })?;
+            refuse_resized(
+                entry,
+                &ResizedDevice { superblock: &superblock, current_size: size, path: &path, is_block },
+            )?;
             self.check(entry, &path, size, &superblock, superblocks.first())?;
             refuse_regrown(&path, &mut devices, &superblock)?;
             self.check_number(entry, id, &superblock)?;
@@ -173,14 +177,14 @@ impl Described {
         if superblocks.is_empty() && absent.iter().next().is_some() {
             let is_left_out = without.iter().any(|id| self.exists(id));
             return Err(if is_left_out {
-                self.metadata_absent(absent, DeviceSet::default())
+                self.metadata_absent_failure(absent, DeviceSet::default())
             } else {
-                self.none_exists()
+                self.no_device_failure()
             });
         }
         let options =
             OpenOptions { accept_rollback: accept.accept_rollback, without, ..OpenOptions::default() };
-        Ok(Opened { devices, superblocks, options })
+        Ok(OpenedPool { devices, superblocks, options })
     }
 
     /// Opens and locks the devices that exist and are not excluded by `--without`; also returns which are
@@ -190,7 +194,7 @@ impl Described {
         without: DeviceSet,
         wait: Duration,
     ) -> Result<(Devices, DeviceSet), Failure> {
-        self.refuse_two_names()?;
+        self.refuse_duplicate_devices()?;
         let (mut devices, mut absent) = (Devices::new(), DeviceSet::default());
         for (entry, id) in self.file.devices.iter().zip((0u8..).map(DeviceId)) {
             let path = self.device_path(entry);
@@ -204,8 +208,8 @@ impl Described {
     }
 
     /// Returns the failure for a pool none of whose devices exists; it names the first one.
-    pub(super) fn none_exists(&self) -> Failure {
-        does_not_exist(self.named(DeviceId(0)))
+    pub(super) fn no_device_failure(&self) -> Failure {
+        missing_device_failure(self.name_and_path(DeviceId(0)))
     }
 
     /// Returns whether anything exists at the path of a device.
@@ -220,11 +224,13 @@ impl Described {
     pub(crate) fn device(&self, name: &str) -> Result<(&DeviceEntry, DeviceId), Failure> {
         let id = self.ids(&[name.to_owned()])?.iter().next();
         let found = id.and_then(|id| Some((self.file.devices.get(id.index())?, id)));
-        found.ok_or_else(|| Failure::usage(format!("the pool has no device {name:?}"), self.known_names()))
+        found.ok_or_else(|| {
+            Failure::usage(format!("the pool has no device {name:?}"), self.known_devices_help())
+        })
     }
 
     /// Returns the help for a device that the pool does not have.
-    fn known_names(&self) -> String {
+    fn known_devices_help(&self) -> String {
         let names: Vec<_> = self.file.devices.iter().map(|entry| entry.name.as_str()).collect();
         format!("its devices are {}", names.join(", "))
     }
@@ -233,8 +239,9 @@ impl Described {
     fn ids(&self, names: &[String]) -> Result<DeviceSet, Failure> {
         let id = |name: &String| {
             let at = self.file.devices.iter().position(|entry| entry.name == *name);
-            at.map(|at| DeviceId(at as u8))
-                .ok_or_else(|| Failure::usage(format!("the pool has no device {name:?}"), self.known_names()))
+            at.map(|at| DeviceId(at as u8)).ok_or_else(|| {
+                Failure::usage(format!("the pool has no device {name:?}"), self.known_devices_help())
+            })
         };
         names.iter().map(id).collect()
     }
@@ -263,7 +270,7 @@ impl Described {
     }
 
     /// Returns the name and path of a device.
-    pub fn named(&self, device: DeviceId) -> String {
+    pub fn name_and_path(&self, device: DeviceId) -> String {
         let entry = self.file.devices.get(device.index());
         entry.map_or_else(
             || device.to_string(),
@@ -319,142 +326,6 @@ impl Described {
         }
         Ok(())
     }
-
-    /// Returns the failure for an error of the map, with the name and path of the device in place of its id.
-    pub fn explain(&self, error: MapError) -> Failure {
-        let kind = error.kind();
-        if let MapError::MetadataAbsent { absent, present } = error {
-            return self.metadata_absent(absent, present);
-        }
-        let is_absence = matches!(
-            error,
-            MapError::Absent { .. }
-                | MapError::MirrorAbsent { .. }
-                | MapError::Stale { .. }
-                | MapError::Split { .. }
-        );
-        let mut message = error.to_string();
-        for (entry, id) in self.file.devices.iter().zip(0u8..) {
-            let name = format!("{} ({})", entry.name, self.device_path(entry).display());
-            message = message.replace(&format!("device {} ", DeviceId(id)), &format!("device {name} "));
-            message = message.replace(&format!("device {}:", DeviceId(id)), &format!("device {name}:"));
-        }
-        // The message has a placeholder for the name of the device; the options apply to this device.
-        if let MapError::Absent { device }
-        | MapError::Replaced { device }
-        | MapError::HeldAlone { device, .. } = error
-        {
-            for command in ["--without", "weir pool replace"] {
-                let named = format!("{command} {}", self.name(device));
-                message = message.replace(&format!("{command} NAME"), &named);
-            }
-        }
-        if let MapError::Split { one, other } = error {
-            let either = format!("--without {} or --without {}", self.name(one), self.name(other));
-            message = message.replace("--without NAME", &either);
-        }
-        match error {
-            _ if is_absence => Failure::from_message(kind, &message),
-            MapError::Io { device, error, .. } => Failure::new(kind, message, self.way_round(device, error)),
-            // Opening tolerates everything that a repair can rewrite. If opening fails, a repair is not
-            // enough.
-            MapError::Damaged { .. } => Failure::new(
-                kind,
-                message,
-                "weir pool check shows all that is damaged; its --repair cannot bring this back: put the \
-                 metadata back from a dump (weir pool restore FILE), or restore the device from a backup",
-            ),
-            MapError::TooSmall { device, size, least } => Failure::new(
-                kind,
-                format!(
-                    "device {} has {}, too little: it needs at least {}",
-                    self.named(device),
-                    counted(size),
-                    counted(least)
-                ),
-                "raise its size, or use a larger device",
-            ),
-            MapError::Outdated { device, .. } => Failure::new(
-                kind,
-                message,
-                format!(
-                    "put its current file back, or go on without it: --without {} (data that it alone held reads \
-                     as EIO), or accept its older data for good: --accept-rollback",
-                    self.name(device)
-                ),
-            ),
-            MapError::OutdatedMetadata { .. } => Failure::new(
-                kind,
-                message,
-                "put its current file back, or accept the older state for good: --accept-rollback (the \
-                 volumes are then as its metadata says, and blocks written since may hold other data)",
-            ),
-            MapError::Mismatch(_) => Failure::new(
-                kind,
-                message,
-                "list exactly the devices of one pool, in the order in which it was created; weir pool check \
-                 says what it finds on each",
-            ),
-            _ => Failure::from_message(kind, &message),
-        }
-    }
-
-    /// Returns the failure for a pool none of whose present devices has the metadata.
-    fn metadata_absent(&self, absent: DeviceSet, present: DeviceSet) -> Failure {
-        let is_left_out = |device: &DeviceId| self.exists(*device);
-        let each = absent.iter().map(|device| match is_left_out(&device) {
-            true => format!("device {} is left out", self.named(device)),
-            false => format!("device {} does not exist", self.named(device)),
-        });
-        let each = each.collect::<Vec<_>>().join(", ");
-        let it = if absent.len() == 1 { "it" } else { "one of them" };
-        let found = match present.is_empty() {
-            true => String::new(),
-            false => {
-                let named = present.iter().map(|device| self.named(device)).collect::<Vec<_>>();
-                let (were, hold) = if named.len() == 1 { ("was", "holds") } else { ("were", "hold") };
-                format!("; found {were} device {}, which {hold} data only", named.join(", device "))
-            }
-        };
-        let left_out: Vec<_> = absent
-            .iter()
-            .filter(is_left_out)
-            .map(|device| format!("--without {}", self.name(device)))
-            .collect();
-        let help = match left_out.is_empty() {
-            false => format!(
-                "leave {} out; weir pool check says what is wrong with a device, and weir pool restore puts \
-                 its metadata back from a dump",
-                left_out.join(" and ")
-            ),
-            true => "bring it back, or correct its path in the pool file; without it nothing can be read, \
-                     and neither --without nor --accept-rollback helps. If it is lost for good, so is what \
-                     the pool held: make the pool anew with metadata = true for two devices, and restore \
-                     the volumes from a backup"
-                .into(),
-        };
-        let message = format!(
-            "{each}, and {it} has the pool's only metadata; the pool cannot be opened without it{found}"
-        );
-        Failure::refused(message, help)
-    }
-
-    /// Returns the help for a device that fails while the pool is opened.
-    fn way_round(&self, device: DeviceId, error: IoError) -> String {
-        if error == IoError::Os(Errno::EFBIG) {
-            return failure::RAISE_FILE_SIZE.to_owned();
-        }
-        let name = self.name(device);
-        let mut help =
-            "what the kernel's log says of it (dmesg) may help; try again once it works".to_owned();
-        if self.file.devices.len() > 1 {
-            help += &format!(
-                ", or go on without it, unless it has the pool's only metadata: --without {name} (data that \
-                 it alone holds then reads as EIO)"
-            );
-        }
-        help
-    }
 }
 
 /// The object that a path leads to.
@@ -496,7 +367,7 @@ fn resolve(mut path: PathBuf) -> PathBuf {
     path
 }
 
-fn does_not_exist(device: impl std::fmt::Display) -> Failure {
+fn missing_device_failure(device: impl std::fmt::Display) -> Failure {
     Failure::refused(
         format!("device {device} does not exist"),
         "if the pool was never created: weir pool create; if it was, bring the device back",
@@ -505,7 +376,7 @@ fn does_not_exist(device: impl std::fmt::Display) -> Failure {
 
 fn open(entry: &DeviceEntry, path: &Path, wait: Duration) -> Result<Device, Failure> {
     if !path.exists() {
-        return Err(does_not_exist(format_args!("{} ({})", entry.name, path.display())));
+        return Err(missing_device_failure(format_args!("{} ({})", entry.name, path.display())));
     }
     Ok(Device::open(path, &options(entry, wait))?)
 }
@@ -518,14 +389,14 @@ fn options(entry: &DeviceEntry, wait: Duration) -> DeviceOptions {
         volatile_cache: entry.volatile_cache.or(entry.fault.map(|_| true)),
         class: entry.class.or_else(|| class_of(entry.pace?)),
         pace: entry.pace.map(str::to_owned),
-        forget: forget(entry.fault),
-        fails_on_demand: entry.fault == Some(Fault::OnDemand),
+        lossy: lossy_options(entry.fault),
+        injects_faults: entry.fault == Some(Fault::OnDemand),
         ..DeviceOptions::default()
     }
 }
 
 /// Returns the failure for a device that cannot be opened for a new pool, with the name of the device.
-fn not_usable(entry: &DeviceEntry, error: DeviceError) -> Failure {
+fn unusable_device_failure(entry: &DeviceEntry, error: DeviceError) -> Failure {
     let is_nowhere = matches!(error, DeviceError::NoSuchDevice { .. } | DeviceError::Missing { .. });
     let failure = Failure::from(error);
     match is_nowhere {
@@ -538,13 +409,13 @@ fn not_usable(entry: &DeviceEntry, error: DeviceError) -> Failure {
 }
 
 /// Returns the options of the fault layer that forgets writes, if the device is to have it.
-fn forget(fault: Option<Fault>) -> Option<ForgetOptions> {
+fn lossy_options(fault: Option<Fault>) -> Option<LossyOptions> {
     let early_permille = match fault? {
         Fault::ForgetUnflushed => 0,
         Fault::ForgetSome => 300,
         Fault::OnDemand => return None,
     };
-    Some(ForgetOptions { early_permille, ..ForgetOptions::default() })
+    Some(LossyOptions { early_permille, ..LossyOptions::default() })
 }
 
 /// Returns the device class of a modelled drive.
@@ -560,10 +431,10 @@ fn class_of(pace: &str) -> Option<DeviceClass> {
 ///
 /// # Errors
 /// Fails if the operating system does not report the mode of a file.
-pub fn warn_of_readers(described: &Described, devices: &Devices) -> Result<(), Failure> {
+pub fn warn_of_readable_files(described: &PoolDescription, devices: &Devices) -> Result<(), Failure> {
     for (entry, id) in described.file.devices.iter().zip((0u8..).map(DeviceId)) {
         let Some(device) = devices.get(id) else { continue };
-        if let Some(mode) = device.open_to_others()? {
+        if let Some(mode) = device.permissions_for_others()? {
             let (name, path) = (&entry.name, device.path().display());
             tracing::warn!(
                 "device {name:?}: every user may read or write {path} (mode {mode:04o}); chmod 600 {path}"

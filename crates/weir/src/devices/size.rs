@@ -1,7 +1,7 @@
 //! Devices whose size has changed since they joined the pool, and files that exceed this process's file size
 //! limit.
 
-use super::Described;
+use super::PoolDescription;
 use crate::failure::{self, Failure};
 use crate::pool_file::DeviceEntry;
 use std::path::Path;
@@ -11,29 +11,33 @@ use weir_model::{Bytes, DeviceId, Store as _};
 
 /// A device whose size differs from the size with which it joined the pool.
 #[derive(Clone, Debug)]
-pub(crate) struct Resized<'a> {
+pub(crate) struct ResizedDevice<'a> {
     /// Superblock of the device.
     pub(crate) superblock: &'a Superblock,
     /// Present size.
-    pub(crate) now: Bytes,
+    pub(crate) current_size: Bytes,
     /// Path of the device.
     pub(crate) path: &'a Path,
     /// The device is a block device, not a file.
     pub(crate) is_block: bool,
 }
 
-impl Resized<'_> {
+impl ResizedDevice<'_> {
     /// Returns the present size and the size in the superblock, in words.
-    pub(crate) fn why(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let was = self.superblock.size;
-        format!("has {}, but had {} when it joined the pool", counted(self.now), counted(was))
+        format!(
+            "has {}, but had {} when it joined the pool",
+            rounded_and_exact(self.current_size),
+            rounded_and_exact(was)
+        )
     }
 
     /// Returns how to restore the size, and what data remain then.
     pub(crate) fn advice(&self) -> String {
         let Bytes(was) = self.superblock.size;
         let path = shell_word(self.path);
-        let (is_grown, without) = (self.now.0 > was, without(self.superblock));
+        let (is_grown, without) = (self.current_size.0 > was, without_option(self.superblock));
         let give_back = match (is_grown, self.is_block) {
             (true, false) => format!("cut it back: truncate -s {was} {path}"),
             (false, false) => format!("grow it back first (truncate -s {was} {path})"),
@@ -57,14 +61,14 @@ impl Resized<'_> {
 /// Returns the option that opens the pool without this device; `None` if the device has the only metadata. If
 /// the device has one of two copies of the metadata and no record says that the pool went on with the other
 /// copy alone, opening is refused even with this option; that refusal names what else is required.
-pub(crate) fn without(superblock: &Superblock) -> Option<String> {
+pub(crate) fn without_option(superblock: &Superblock) -> Option<String> {
     let has_only_metadata = superblock.is_metadata_member() && superblock.members.len() < 2;
     let name = &superblock.device_name;
     (!has_only_metadata).then(|| format!("--without {name} (data that it alone held reads as EIO)"))
 }
 
 /// Returns a size rounded to a unit and in bytes, since two different sizes may round to the same words.
-pub(crate) fn counted(size: Bytes) -> String {
+pub(crate) fn rounded_and_exact(size: Bytes) -> String {
     format!("{size} ({} bytes)", size.0)
 }
 
@@ -75,7 +79,7 @@ fn shell_word(path: &Path) -> String {
     if is_plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-impl Described {
+impl PoolDescription {
     /// Refuses device files that this process may not write up to their end, since writes would fail later.
     ///
     /// # Errors
@@ -88,23 +92,23 @@ impl Described {
             Some(Failure::environment(
                 format!(
                     "device {} has {}, and this process may write no file beyond {} (ulimit -f)",
-                    self.named(id),
-                    counted(device.size()),
-                    counted(limit)
+                    self.name_and_path(id),
+                    rounded_and_exact(device.size()),
+                    rounded_and_exact(limit)
                 ),
                 failure::RAISE_FILE_SIZE,
             ))
         });
-        Failure::all(too_large.collect()).map_or(Ok(()), Err)
+        Failure::join(too_large.collect()).map_or(Ok(()), Err)
     }
 }
 
 /// Refuses a device whose size differs from the size with which it joined the pool.
-pub(super) fn refuse_resized(entry: &DeviceEntry, device: &Resized<'_>) -> Result<(), Failure> {
-    if device.superblock.size == device.now {
+pub(super) fn refuse_resized(entry: &DeviceEntry, device: &ResizedDevice<'_>) -> Result<(), Failure> {
+    if device.superblock.size == device.current_size {
         return Ok(());
     }
-    let message = format!("device {} ({}) {}", entry.name, device.path.display(), device.why());
+    let message = format!("device {} ({}) {}", entry.name, device.path.display(), device.describe());
     Err(Failure::refused(message, device.advice()))
 }
 
@@ -118,7 +122,7 @@ pub(super) fn refuse_regrown(path: &Path, devices: &mut Devices, found: &Superbl
     if read.is_err() || page.iter().any(|byte| *byte != 0) {
         return Ok(());
     }
-    let without = without(found).map(|option| format!("go on without it: {option}, or, "));
+    let without = without_option(found).map(|option| format!("go on without it: {option}, or, "));
     let restore =
         if without.is_some() { "" } else { "; if its metadata is damaged then: weir pool restore FILE" };
     Err(Failure::refused(
@@ -156,22 +160,28 @@ mod tests {
     }
 
     fn advice(superblock: &Superblock, now: Bytes, is_block: bool) -> String {
-        Resized { superblock, now, path: Path::new("/a b/c.img"), is_block }.advice()
+        ResizedDevice { superblock, current_size: now, path: Path::new("/a b/c.img"), is_block }.advice()
     }
 
     #[test]
-    fn without_is_offered_only_where_the_metadata_is_elsewhere_too() {
+    fn without_is_offered_only_if_metadata_is_elsewhere() {
         let one = superblocks(&[0]);
-        assert_eq!(without(&one[0]), None);
-        assert_eq!(without(&one[1]).expect("a way"), "--without slow (data that it alone held reads as EIO)");
+        assert_eq!(without_option(&one[0]), None);
+        assert_eq!(
+            without_option(&one[1]).expect("a way"),
+            "--without slow (data that it alone held reads as EIO)"
+        );
         let two = superblocks(&[0, 1]);
-        assert_eq!(without(&two[0]).expect("a way"), "--without fast (data that it alone held reads as EIO)");
+        assert_eq!(
+            without_option(&two[0]).expect("a way"),
+            "--without fast (data that it alone held reads as EIO)"
+        );
         assert!(!advice(&one[0], Bytes::mib(8), false).contains("--without"));
         assert!(advice(&one[1], Bytes::mib(8), false).contains("--without slow"));
     }
 
     #[test]
-    fn the_way_back_has_exact_bytes() {
+    fn advice_has_exact_sizes() {
         let superblock = &superblocks(&[0])[1];
         let (was, one_more) = (superblock.size.0, Bytes(superblock.size.0 + 8));
         let grown = advice(superblock, one_more, false);
@@ -182,7 +192,8 @@ mod tests {
             "{shrunk}"
         );
         assert!(!advice(superblock, one_more, true).contains("truncate"), "no file");
-        let resized = Resized { superblock, now: one_more, path: Path::new("/c.img"), is_block: false };
-        assert!(resized.why().contains(&format!("({} bytes)", one_more.0)), "{}", resized.why());
+        let resized =
+            ResizedDevice { superblock, current_size: one_more, path: Path::new("/c.img"), is_block: false };
+        assert!(resized.describe().contains(&format!("({} bytes)", one_more.0)), "{}", resized.describe());
     }
 }

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_exactly() {
+    fn sizes_are_formatted_exactly() {
         let numbers = [0, 999, 1000, 1_234_567];
         assert_eq!(numbers.map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(exact(Bytes::gib(10)), "10 GiB (10,737,418,240 bytes)");

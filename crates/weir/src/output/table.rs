@@ -8,9 +8,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// Columns of text between two columns of a table.
 const GAP: usize = 2;
 /// Minimum width to which sentences are folded.
-const PROSE_LEAST: usize = 24;
+const PROSE_MIN: usize = 24;
 /// Minimum width to which names in the first column are shortened.
-const NAME_LEAST: usize = 12;
+const NAME_MIN: usize = 12;
 
 /// Where the table puts columns that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Table {
     /// The column that holds sentences.
     prose: Option<usize>,
     /// Columns that are removed before the others, in this order.
-    first_out: Vec<usize>,
+    removed_first: Vec<usize>,
     spill: Spill,
 }
 
@@ -59,7 +59,7 @@ impl Table {
             heading: heading.into_iter().map(|cell| text(&cell)).collect(),
             rows: rows.into_iter().map(|row| row.into_iter().map(|cell| text(&cell)).collect()).collect(),
             prose: None,
-            first_out: Vec::new(),
+            removed_first: Vec::new(),
             spill: Spill::Below,
         }
     }
@@ -78,9 +78,9 @@ impl Table {
 
     /// Declares columns that are removed before all others, in this order.
     #[must_use]
-    pub fn first_out(self, headings: &[&str]) -> Self {
+    pub fn removed_first(self, headings: &[&str]) -> Self {
         let first_out = headings.iter().filter_map(|heading| self.position(heading)).collect();
-        Self { first_out, ..self }
+        Self { removed_first: first_out, ..self }
     }
 
     /// Sets where columns go that do not fit.
@@ -125,12 +125,12 @@ impl Table {
         }
         if self.prose != Some(0) {
             layout.name =
-                (width / 3).max(NAME_LEAST).max(self.heading.first().map_or(0, |first| first.width()));
+                (width / 3).max(NAME_MIN).max(self.heading.first().map_or(0, |first| first.width()));
         }
         while !self.fits(&mut layout, width) {
             let shown = |column: &&usize| layout.columns.contains(column);
             let rightmost = || layout.columns[1..].iter().rev();
-            let out = self.first_out.iter().find(shown);
+            let out = self.removed_first.iter().find(shown);
             let out = out.or_else(|| rightmost().find(|column| self.prose != Some(**column)));
             let Some(out) = out.or_else(|| rightmost().next()).copied() else {
                 // A name alone may take the whole line.
@@ -141,13 +141,13 @@ impl Table {
         }
         // Names get the space that is left, so that they are shortened no more than necessary.
         if layout.columns.len() > 1 && layout.name < usize::MAX && layout.prose == usize::MAX {
-            layout.name = self.width(0, &layout) + width.saturating_sub(self.taken(&layout));
+            layout.name = self.width(0, &layout) + width.saturating_sub(self.total_width(&layout));
         }
         layout
     }
 
     /// Returns the total width of all columns, gaps included.
-    fn taken(&self, layout: &Layout) -> usize {
+    fn total_width(&self, layout: &Layout) -> usize {
         let gaps = GAP * (layout.columns.len().max(1) - 1);
         layout.columns.iter().map(|column| self.width(*column, layout)).sum::<usize>() + gaps
     }
@@ -155,14 +155,14 @@ impl Table {
     /// Returns whether the columns fit; sets the width of sentences if they must be folded.
     fn fits(&self, layout: &mut Layout, width: usize) -> bool {
         layout.prose = usize::MAX;
-        let all = self.taken(layout);
+        let all = self.total_width(layout);
         if all <= width {
             return true;
         }
         let Some(prose) = self.prose.filter(|prose| layout.columns.contains(prose)) else { return false };
         let left = (width + self.width(prose, layout)).saturating_sub(all);
         layout.prose = left;
-        left >= PROSE_LEAST && self.taken(layout) <= width
+        left >= PROSE_MIN && self.total_width(layout) <= width
     }
 
     /// Returns the width of a column.
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_goes_below_its_row() {
+    fn columns_that_do_not_fit_go_below_the_row() {
         let whole = "DEVICE  CLASS  USED     OF       READS              NOTES\n\
                      fast    ssd    1.5 GiB  100 GiB  123456 in 80.0 us  metadata, paced as nvm\n";
         assert_eq!(devices().text(Width::UNLIMITED), whole);
@@ -274,12 +274,12 @@ mod tests {
             "DEVICE  CLASS  USED     OF\n\
              fast    ssd    1.5 GiB  100 GiB\n  READS 123456 in 80.0 us\n  NOTES metadata, paced as nvm\n"
         );
-        let first_out = devices().first_out(&["CLASS"]).text(Width::columns(70));
+        let first_out = devices().removed_first(&["CLASS"]).text(Width::columns(70));
         assert!(first_out.starts_with("DEVICE  USED     OF "), "{first_out}");
     }
 
     #[test]
-    fn what_is_left_out_is_named() {
+    fn omitted_columns_are_named() {
         let text = devices().spill(Spill::LeftOut).text(Width::columns(48));
         assert!(text.ends_with("(--wide also shows READS, NOTES)\n"), "{text}");
     }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_columns_the_second_is_folded_and_names_stay_whole() {
+    fn sentences_are_folded_before_names_are_shortened() {
         let table =
             Table::new(["", ""], [["coefficient of variation of gaps", "1.00, where Poisson's is 1"]]);
         let text = table.prose_at(1).text(Width::columns(59));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_shortened_in_their_middle_and_that_is_said() {
+    fn long_names_are_shortened_in_the_middle_with_a_note() {
         let name = "nvme-SAMSUNG_MZVL21T0HCLR-00BL7_S64NNX0T123456-part1";
         let text = Table::new(["DEVICE", "USED", "OF"], [[name, "1 TiB", "2 TiB"]]).text(Width::columns(60));
         assert!(text.contains("1 TiB") && text.contains("-part1  1 TiB  2 TiB"), "{text}");

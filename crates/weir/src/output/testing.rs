@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use unicode_width::UnicodeWidthStr as _;
 
 /// A name that is longer than usual.
-pub(crate) const LONG: &str =
+pub(crate) const LONG_NAME: &str =
     "nvme-SAMSUNG_MZVL21T0HCLR-00BL7_S64NNX0T123456-part1-of-the-machine-in-the-cellar";
 
 /// Format of the trace that [`write_trace`] writes.

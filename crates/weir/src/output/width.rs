@@ -12,11 +12,11 @@ impl Width {
     /// No limit: output that a program reads must not depend on a terminal.
     pub const UNLIMITED: Self = Self(usize::MAX);
     /// Minimum width. Narrower terminals are treated as this wide, since no figure would fit.
-    const LEAST: usize = 20;
+    const MIN: usize = 20;
 
     /// Returns the width of a terminal with this number of columns.
     pub fn columns(columns: usize) -> Self {
-        Self(columns.max(Self::LEAST))
+        Self(columns.max(Self::MIN))
     }
 
     /// Returns the width of the terminal at standard output; unlimited if it is no terminal.
@@ -99,7 +99,7 @@ mod tests {
             )
         );
         assert_eq!(Width::UNLIMITED.fold(&text), text);
-        assert_eq!(Width::columns(0), Width::columns(Width::LEAST));
+        assert_eq!(Width::columns(0), Width::columns(Width::MIN));
     }
 
     #[test]

@@ -8,22 +8,22 @@ use std::path::Path;
 
 /// Why the control socket beside the pool file gives no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Control {
+enum ControlSocketState {
     /// The socket does not exist.
-    Gone,
+    Missing,
     /// No process listens on the socket.
-    Deaf,
+    NotListening,
     /// A process accepts the connection and closes it without an answer, or does not answer.
-    Silent,
+    Unresponsive,
 }
 
 /// Maximum number of reads of `/proc/locks`. The kernel returns it in parts, and a lock that is released
 /// between two of them hides another one.
-const LOOKS: usize = 8;
+const READS_MAX: usize = 8;
 
 /// Returns the failure that names the holder of `device`, and says what to do if `control` gives no answer.
 pub(super) fn explain(device: &Path, control: &Path) -> Failure {
-    let holder = (0..LOOKS).find_map(|_| holder(&std::fs::read_to_string("/proc/locks").ok()?, device));
+    let holder = (0..READS_MAX).find_map(|_| holder(&std::fs::read_to_string("/proc/locks").ok()?, device));
     let command = holder.and_then(command_line).map_or(String::new(), |command| format!(" ({command})"));
     let who = holder.map_or("another weir process".into(), |pid| format!("process {pid}{command}"));
     let stop = holder.map_or("stop that process".into(), |pid| format!("kill -TERM {pid}"));
@@ -37,18 +37,18 @@ pub(super) fn explain(device: &Path, control: &Path) -> Failure {
     }
     let at = control.display();
     let (why, help) = match control_state(control) {
-        Control::Gone => (
+        ControlSocketState::Missing => (
             format!("there is no control socket {at} to reach it through"),
             format!(
                 "if it serves another pool file, name that one with --pool; if it is another command, wait for \
                  it; if the socket was removed, restart the server: {stop}, then weir serve"
             ),
         ),
-        Control::Deaf => (
+        ControlSocketState::NotListening => (
             format!("nobody listens at the control socket {at}"),
             format!("a server that is starting or stopping takes a moment: try again; else {stop}"),
         ),
-        Control::Silent => (
+        ControlSocketState::Unresponsive => (
             format!("its server gives new sessions at the control socket {at} no answer"),
             format!(
                 "it takes no more sessions at a time, or is stopping: end sessions that are not needed (ss -xp \
@@ -60,11 +60,11 @@ pub(super) fn explain(device: &Path, control: &Path) -> Failure {
     Failure { locked: Some(device.to_owned()), ..Failure::refused(message, help) }
 }
 
-fn control_state(control: &Path) -> Control {
+fn control_state(control: &Path) -> ControlSocketState {
     match UnixStream::connect(control).map_err(|error| error.kind()) {
-        Err(io::ErrorKind::NotFound) => Control::Gone,
-        Ok(_) | Err(io::ErrorKind::WouldBlock) => Control::Silent,
-        Err(_) => Control::Deaf,
+        Err(io::ErrorKind::NotFound) => ControlSocketState::Missing,
+        Ok(_) | Err(io::ErrorKind::WouldBlock) => ControlSocketState::Unresponsive,
+        Err(_) => ControlSocketState::NotListening,
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_who_holds_a_file_and_nobody_else() {
+    fn finds_only_the_lock_holder() {
         let file = std::env::current_exe().expect("this program");
         let found = std::fs::metadata(&file).expect("it is a file");
         let at = |ino: u64| {

@@ -1,7 +1,7 @@
 //! An idle pool: the command itself opens, recovers and changes it, with one device command at a time.
 
 use crate::args::{Accept, policies};
-use crate::devices::{Described, Opened, Opening};
+use crate::devices::{OpenedPool, Opening, PoolDescription};
 use crate::failure::Failure;
 use crate::pool_file::DeviceEntry;
 use crate::progress;
@@ -20,21 +20,21 @@ const MEMORY: Bytes = Bytes::mib(32);
 
 /// An idle pool, held by this process.
 #[derive(Debug)]
-pub(crate) struct Idle {
+pub(crate) struct IdlePool {
     engine: Engine,
-    outside: Outside,
+    environment: IdleEnvironment,
     opening: Opening,
 }
 
 /// The devices of the pool, used with one command at a time.
 #[derive(Debug)]
-struct Outside {
+struct IdleEnvironment {
     devices: Devices,
     memory: HeapMemory,
     began: Instant,
 }
 
-impl Driver for Outside {
+impl Driver for IdleEnvironment {
     type Memory = HeapMemory;
     fn now(&self) -> Nanos {
         Nanos(self.began.elapsed().as_nanos() as u64)
@@ -43,30 +43,34 @@ impl Driver for Outside {
         &mut self.memory
     }
     fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
-        Some(self.devices.carry_out(&io, &mut self.memory))
+        Some(self.devices.execute(&io, &mut self.memory))
     }
 }
 
-impl Idle {
+impl IdlePool {
     /// Opens and recovers the pool, and waits up to `wait` for each device.
     ///
     /// # Errors
     /// Fails if devices are absent, belong to another pool, are in use, or are damaged.
-    pub(crate) fn open(described: &Described, accept: &Accept, wait: Duration) -> Result<Self, Failure> {
-        let Opened { mut devices, superblocks, options } = described.open_pool(accept, wait)?;
+    pub(crate) fn open(
+        described: &PoolDescription,
+        accept: &Accept,
+        wait: Duration,
+    ) -> Result<Self, Failure> {
+        let OpenedPool { mut devices, superblocks, options } = described.open_pool(accept, wait)?;
         let (opened, opening) = progress::during("opening the pool", || {
             Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &options))
         });
         let (mut map, recovery) = opened.map_err(|error| described.explain(error))?;
         tracing::debug!(?recovery, "the pool is open");
-        described.take_note(&mut map, &recovery);
+        described.report_recovery(&mut map, &recovery);
         let mut memory = HeapMemory::new(MEMORY);
         let policy = policy(described)?;
         let settings = settings(described, &devices);
         let options = Options { space: described.file.space.clone(), ..Options::default() };
         let mut engine = Engine::new(Nanos(0), map, policy, &settings, options, &mut memory)?;
-        give_policies(&mut engine, Nanos(0), described);
-        Ok(Self { engine, outside: Outside { devices, memory, began: Instant::now() }, opening })
+        set_volume_policies(&mut engine, Nanos(0), described);
+        Ok(Self { engine, environment: IdleEnvironment { devices, memory, began: Instant::now() }, opening })
     }
 
     /// Returns the engine for inspection.
@@ -75,8 +79,8 @@ impl Idle {
     }
 
     /// Makes the engine count which data lack a copy.
-    pub(crate) fn look_for_lacking(&mut self) {
-        self.engine.look_for_all_lacking();
+    pub(crate) fn count_missing_copies(&mut self) {
+        self.engine.find_missing_copies();
     }
 
     /// Returns where the block is that holds this byte of a volume, and why.
@@ -89,7 +93,7 @@ impl Idle {
 
     /// Returns the open device with this id.
     pub(crate) fn device(&self, id: DeviceId) -> Option<&weir_device::Device> {
-        self.outside.devices.get(id)
+        self.environment.devices.get(id)
     }
 
     /// Returns how long the opening took.
@@ -99,10 +103,10 @@ impl Idle {
 
     /// Executes a command and waits until it is durable.
     pub(crate) fn admin(&mut self, command: AdminCommand) -> AdminReply {
-        let now = self.outside.now();
+        let now = self.environment.now();
         self.engine.admin(now, AdminId(1), command);
         loop {
-            self.engine.pump(&mut self.outside);
+            self.engine.pump(&mut self.environment);
             if let Some(reply) = self.engine.next_admin_reply() {
                 return reply;
             }
@@ -112,10 +116,10 @@ impl Idle {
     /// Makes everything durable and releases the devices. Returns the device because of which that failed: it
     /// was removed, truncated or overwritten in the meantime.
     pub(crate) fn close(mut self) -> Option<DeviceId> {
-        let now = self.outside.now();
+        let now = self.environment.now();
         self.engine.begin_stop(now);
         while !self.engine.stopped() {
-            self.engine.pump(&mut self.outside);
+            self.engine.pump(&mut self.environment);
         }
         self.engine.damaged_device()
     }
@@ -125,9 +129,9 @@ impl Idle {
 ///
 /// # Errors
 /// Never fails for a checked pool file.
-pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Failure> {
+pub fn policy(described: &PoolDescription) -> Result<Box<dyn placement::Placement>, Failure> {
     let name = described.file.policy;
-    let choice = choice(described, name);
+    let choice = tuned_policy(described, name);
     Ok(choice
         .ok_or_else(|| {
             Failure::usage(
@@ -135,19 +139,19 @@ pub fn policy(described: &Described) -> Result<Box<dyn placement::Placement>, Fa
                 format!("there are {}", policies().join(", ")),
             )
         })?
-        .make())
+        .create())
 }
 
 /// Returns the policy with this name, with its tuning from the pool file.
-fn choice(described: &Described, name: &str) -> Option<placement::TunedPolicy> {
+fn tuned_policy(described: &PoolDescription, name: &str) -> Option<placement::TunedPolicy> {
     let settings = described.file.tuning.get(name).cloned().unwrap_or_default();
-    placement::known(name).map(|known| placement::TunedPolicy { known, settings })
+    placement::find_policy(name).map(|known| placement::TunedPolicy { info: known, settings })
 }
 
 /// Sets the policies that the pool file gives to volumes.
-pub fn give_policies(engine: &mut Engine, now: Nanos, described: &Described) {
+pub fn set_volume_policies(engine: &mut Engine, now: Nanos, described: &PoolDescription) {
     for (volume, policy) in &described.file.volumes {
-        engine.set_volume_policy(now, volume, choice(described, policy));
+        engine.set_volume_policy(now, volume, tuned_policy(described, policy));
     }
 }
 
@@ -156,7 +160,7 @@ pub fn give_policies(engine: &mut Engine, now: Nanos, described: &Described) {
 const BLOCK_DEVICE_VERIFIED: Nanos = Nanos::secs(10);
 
 /// Returns the settings that the engine needs for each device, by id; absent devices have the defaults.
-pub fn settings(described: &Described, devices: &Devices) -> Vec<DeviceSettings> {
+pub fn settings(described: &PoolDescription, devices: &Devices) -> Vec<DeviceSettings> {
     let settings = |(entry, id): (&DeviceEntry, DeviceId)| match devices.get(id) {
         Some(device) => DeviceSettings {
             volatile_cache: device.needs_flush(),
@@ -168,7 +172,7 @@ pub fn settings(described: &Described, devices: &Devices) -> Vec<DeviceSettings>
                 true => DurableWrites::OneCommand,
                 false => DurableWrites::WriteThenFlush,
             },
-            verified_within: Some(if device.is_block() { BLOCK_DEVICE_VERIFIED } else { Nanos(0) }),
+            verification_max_age: Some(if device.is_block() { BLOCK_DEVICE_VERIFIED } else { Nanos(0) }),
         },
         None => DeviceSettings::default(),
     };

@@ -4,7 +4,7 @@ mod device_lock;
 mod idle;
 
 use crate::args::Accept;
-use crate::devices::{Described, Opened};
+use crate::devices::{OpenedPool, PoolDescription};
 use crate::failure::Failure;
 use crate::output;
 use crate::status::{IDLE, Status, VolumePart};
@@ -16,17 +16,17 @@ use weir_model::ErrorKind;
 use weir_policy::placement::Settings;
 use weir_serve::control::{Answer, Request};
 
-pub(crate) use idle::Idle;
-pub use idle::{give_policies, policy, settings};
+pub(crate) use idle::IdlePool;
+pub use idle::{policy, set_volume_policies, settings};
 
 /// Extension of the control socket beside the pool file.
 pub const CONTROL: &str = "control";
 /// Time for which a command waits for devices that another process holds.
-const WAIT: Duration = Duration::from_secs(10);
+const DEVICE_WAIT: Duration = Duration::from_secs(10);
 /// Time in which a server must answer.
-const ANSWER: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two checks whether the process that holds the devices is a server.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Returns the status of the pool.
 ///
@@ -41,35 +41,35 @@ pub fn status(pool_file: &Path) -> Result<Status, Failure> {
 /// # Errors
 /// Fails if the pool cannot be opened.
 pub fn status_accepting(pool_file: &Path, accept: &Accept) -> Result<Status, Failure> {
-    let mut status = match on(pool_file, &Request::Status, accept)? {
+    let mut status = match execute(pool_file, &Request::Status, accept)? {
         Outcome::Served(Answer::Status(status)) => {
             serde_json::from_value::<Status>(status).map_err(|error| {
-                Failure::environment(format!("the server's status is not understood: {error}"), UPGRADE)
+                Failure::environment(format!("the server's status is not understood: {error}"), VERSION_HELP)
             })?
         }
-        Outcome::Served(answer) => return Err(unexpected(&answer)),
+        Outcome::Served(answer) => return Err(unexpected_answer_failure(&answer)),
         Outcome::Idle(status) => *status,
     };
-    status.compare(&Described::read(pool_file)?.file);
+    status.note_pending_settings(&PoolDescription::read(pool_file)?.file);
     Ok(status)
 }
 
 /// Returns the keys of a policy that the pool file tunes.
-pub(crate) fn tuning(described: &Described, policy: &str) -> BTreeMap<String, f64> {
-    let tuned = described.file.tuning.get(policy).into_iter().flat_map(Settings::given);
+pub(crate) fn tuning(described: &PoolDescription, policy: &str) -> BTreeMap<String, f64> {
+    let tuned = described.file.tuning.get(policy).into_iter().flat_map(Settings::overrides);
     tuned.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// Sends the server a request that only a server can execute; `instead` says what to write in the pool file
 /// if there is no server.
-pub(crate) fn tell_server(
-    described: &Described,
+pub(crate) fn require_server(
+    described: &PoolDescription,
     request: &Request,
     instead: impl Fn() -> String,
 ) -> Result<(), Failure> {
-    match ask(&described.beside(CONTROL), request)? {
+    match ask(&described.sibling_path(CONTROL), request)? {
         Some(Answer::Done) => Ok(()),
-        Some(answer) => Err(unexpected(&answer)),
+        Some(answer) => Err(unexpected_answer_failure(&answer)),
         None => Err(Failure::refused(
             format!("pool {} is not being served", described.file.name),
             format!("{} in {}", instead(), described.path.display()),
@@ -82,9 +82,9 @@ pub(crate) fn tell_server(
 /// # Errors
 /// Fails if the change is refused, or the pool cannot be opened.
 pub(crate) fn change(pool_file: &Path, request: &Request) -> Result<Vec<VolumePart>, Failure> {
-    match on(pool_file, request, &Accept::default())? {
+    match execute(pool_file, request, &Accept::default())? {
         Outcome::Served(Answer::Done) => Ok(status(pool_file)?.volumes),
-        Outcome::Served(answer) => Err(unexpected(&answer)),
+        Outcome::Served(answer) => Err(unexpected_answer_failure(&answer)),
         Outcome::Idle(status) => Ok(status.volumes),
     }
 }
@@ -98,58 +98,62 @@ enum Outcome {
     Idle(Box<Status>),
 }
 
-const UPGRADE: &str = "use the weir the server was started with, or restart the server";
+const VERSION_HELP: &str = "use the weir the server was started with, or restart the server";
 
 /// Executes a request through the server if there is one, else on the idle pool. A server may start or stop
 /// at any time, so both are tried as long as another process holds the devices.
-fn on(pool_file: &Path, request: &Request, accept: &Accept) -> Result<Outcome, Failure> {
-    let described = Described::read(pool_file)?;
-    let control = described.beside(CONTROL);
-    until_free(&described, |pause| {
+fn execute(pool_file: &Path, request: &Request, accept: &Accept) -> Result<Outcome, Failure> {
+    let described = PoolDescription::read(pool_file)?;
+    let control = described.sibling_path(CONTROL);
+    retry_until_unlocked(&described, |pause| {
         if let Some(answer) = ask(&control, request)? {
             return Ok(Outcome::Served(answer));
         }
-        let idle = Idle::open(&described, accept, pause)?;
-        Ok(Outcome::Idle(Box::new(on_idle(&described, idle, request)?)))
+        let idle = IdlePool::open(&described, accept, pause)?;
+        Ok(Outcome::Idle(Box::new(execute_on_idle(&described, idle, request)?)))
     })
 }
 
 /// Opens the devices of a pool for a new server, and waits until the previous server releases them.
 ///
 /// # Errors
-/// Fails if the pool is already being served, and as [`Described::open_pool`] does.
-pub fn open_to_serve(described: &Described, accept: &Accept) -> Result<Opened, Failure> {
-    until_free(described, |pause| {
+/// Fails if the pool is already being served, and as [`PoolDescription::open_pool`] does.
+pub fn open_to_serve(described: &PoolDescription, accept: &Accept) -> Result<OpenedPool, Failure> {
+    retry_until_unlocked(described, |pause| {
         refuse_served(described)?;
         described.open_pool(accept, pause)
     })
 }
 
-/// Retries `attempt` until no other process holds the devices or [`WAIT`] has passed, and reports the wait on
-/// standard error. Each attempt waits for a device as long as its argument says.
-pub(crate) fn until_free<T>(
-    described: &Described,
+/// Retries `attempt` until no other process holds the devices or [`DEVICE_WAIT`] has passed, and reports the
+/// wait on standard error. Each attempt waits for a device as long as its argument says.
+pub(crate) fn retry_until_unlocked<T>(
+    described: &PoolDescription,
     mut attempt: impl FnMut(Duration) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let began = Instant::now();
     let mut has_said_so = false;
     loop {
-        match attempt(PAUSE) {
-            Err(failure @ Failure { locked: Some(_), .. }) if began.elapsed() < WAIT => {
+        match attempt(RETRY_INTERVAL) {
+            Err(failure @ Failure { locked: Some(_), .. }) if began.elapsed() < DEVICE_WAIT => {
                 if !std::mem::replace(&mut has_said_so, true) {
-                    output::print_stderr(&format!("waiting up to {} s: {}", WAIT.as_secs(), failure.message));
+                    output::print_stderr(&format!(
+                        "waiting up to {} s: {}",
+                        DEVICE_WAIT.as_secs(),
+                        failure.message
+                    ));
                 }
             }
             Err(Failure { locked: Some(device), .. }) => {
-                return Err(device_lock::explain(&device, &described.beside(CONTROL)));
+                return Err(device_lock::explain(&device, &described.sibling_path(CONTROL)));
             }
             other => return other,
         }
     }
 }
 
-pub(crate) fn refuse_served(described: &Described) -> Result<(), Failure> {
-    if !weir_serve::control::answers(&described.beside(CONTROL), ANSWER) {
+pub(crate) fn refuse_served(described: &PoolDescription) -> Result<(), Failure> {
+    if !weir_serve::control::is_answering(&described.sibling_path(CONTROL), ANSWER_TIMEOUT) {
         return Ok(());
     }
     Err(Failure::refused(
@@ -163,9 +167,9 @@ pub(crate) fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, F
     match weir_serve::control::ask(control, request) {
         Ok(Answer::Failed { class, message }) => Err(Failure::from_message(class.into(), &message)),
         Ok(answer) => Ok(Some(answer)),
-        Err(error) if is_nobody(&error) => Ok(None),
+        Err(error) if is_server_absent(&error) => Ok(None),
         // The server is being killed. Any request but a status may already have been executed.
-        Err(error) if *request == Request::Status && has_gone_away(&error) => Ok(None),
+        Err(error) if *request == Request::Status && is_disconnected(&error) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
             Err(Failure::from_message(ErrorKind::Environment, &error.to_string()))
         }
@@ -174,22 +178,26 @@ pub(crate) fn ask(control: &Path, request: &Request) -> Result<Option<Answer>, F
 }
 
 /// Returns whether the error means that there is no server.
-pub(crate) fn is_nobody(error: &io::Error) -> bool {
+pub(crate) fn is_server_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn has_gone_away(error: &io::Error) -> bool {
+fn is_disconnected(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-pub(crate) fn unexpected(answer: &Answer) -> Failure {
-    Failure::environment(format!("the server answered {answer:?}"), UPGRADE)
+pub(crate) fn unexpected_answer_failure(answer: &Answer) -> Failure {
+    Failure::environment(format!("the server answered {answer:?}"), VERSION_HELP)
 }
 
-fn on_idle(described: &Described, mut idle: Idle, request: &Request) -> Result<Status, Failure> {
+fn execute_on_idle(
+    described: &PoolDescription,
+    mut idle: IdlePool,
+    request: &Request,
+) -> Result<Status, Failure> {
     let result = request.command().map(|command| idle.admin(command).result);
-    idle.look_for_lacking();
+    idle.count_missing_copies();
     let engine = idle.engine();
     let status = Status::new(IDLE, described, engine.map(), engine.status(), &[], idle.opening());
     let status = status.with_devices(|id| idle.device(id));
@@ -197,7 +205,10 @@ fn on_idle(described: &Described, mut idle: Idle, request: &Request) -> Result<S
     result.transpose()?;
     let failed = damaged.map(|device| {
         Failure::environment(
-            format!("device {} was removed, truncated or overwritten just now", described.named(device)),
+            format!(
+                "device {} was removed, truncated or overwritten just now",
+                described.name_and_path(device)
+            ),
             "what was changed may be gone with it: weir pool check says what is left",
         )
     });

@@ -18,8 +18,9 @@ pub(super) fn limits(root: &Keys<'_, '_>) -> Limits {
     limits.clients = clients.map_or(limits.clients, |n| n as u16);
     let per_address = keys.number("clients_per_address", count);
     limits.clients_per_address = per_address.map_or(limits.clients_per_address, |n| n as u16);
-    limits.handshake = keys.optional("handshake_timeout", timeout).unwrap_or(limits.handshake);
-    limits.control = keys.optional("control_timeout", timeout).unwrap_or(limits.control);
+    limits.handshake_timeout =
+        keys.optional("handshake_timeout", timeout).unwrap_or(limits.handshake_timeout);
+    limits.control_timeout = keys.optional("control_timeout", timeout).unwrap_or(limits.control_timeout);
     limits
 }
 
@@ -51,15 +52,15 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_settings_and_mistakes_say_what_is_allowed() {
+    fn limits_are_parsed_and_mistakes_name_the_allowed_values() {
         assert_eq!(limits_of(""), Ok(Limits::default()));
         let all =
             "clients = 4000\nclients_per_address = 10\nhandshake_timeout = \"5s\"\ncontrol_timeout = \"2m\"";
         let expected = Limits {
             clients: 4000,
             clients_per_address: 10,
-            handshake: Nanos::secs(5),
-            control: Nanos::secs(120),
+            handshake_timeout: Nanos::secs(5),
+            control_timeout: Nanos::secs(120),
             ..Limits::default()
         };
         assert_eq!(limits_of(all), Ok(expected));

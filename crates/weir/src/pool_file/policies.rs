@@ -3,7 +3,7 @@
 use super::table::{Keys, one_of};
 use super::{duration, size};
 use std::collections::BTreeMap;
-use weir_policy::placement::{ALL, Key, Settings, ValueKind, known};
+use weir_policy::placement::{ALL, Key, Settings, ValueKind, find_policy};
 
 /// Checks the name of a policy.
 ///
@@ -14,12 +14,12 @@ pub(super) fn name(text: &str) -> Result<&'static str, String> {
 }
 
 fn names() -> Vec<&'static str> {
-    ALL.iter().map(|known| known.name).collect()
+    ALL.iter().map(|info| info.name).collect()
 }
 
 /// Reads the `[policy.NAME]` tables.
 pub(super) fn tuning(root: &Keys<'_, '_>) -> BTreeMap<&'static str, Settings> {
-    let keys_of = |name| known(name).map_or(&[][..], |known| known.keys);
+    let keys_of = |name| find_policy(name).map_or(&[][..], |info| info.keys);
     let names_of = |name| keys_of(name).iter().map(|key| key.name).collect();
     let mut tuning = BTreeMap::new();
     for (name, table) in root.tables_by_name("policy", &names(), names_of) {
@@ -43,10 +43,10 @@ pub(super) fn of_volumes(root: &Keys<'_, '_>) -> BTreeMap<String, &'static str> 
 /// Reads the value of a key and checks its range.
 fn read(table: &Keys<'_, '_>, key: &Key) -> Option<f64> {
     match key.kind {
-        ValueKind::Number { least, most } => table.number(key.name, |number| {
+        ValueKind::Number { min: least, max: most } => table.number(key.name, |number| {
             if key.allows(number) { Ok(number) } else { Err(format!("a number from {least} to {most}")) }
         }),
-        ValueKind::Count { least, most } => table.number(key.name, |number| {
+        ValueKind::Count { min: least, max: most } => table.number(key.name, |number| {
             if key.allows(number) {
                 Ok(number)
             } else {
@@ -76,7 +76,7 @@ fn share(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use crate::pool_file::parse;
-    use weir_policy::placement::known;
+    use weir_policy::placement::find_policy;
 
     fn file(sections: &str) -> Result<super::BTreeMap<&'static str, super::Settings>, String> {
         let device = "[[device]]\nname = \"a\"\npath = \"a.img\"\n";
@@ -95,8 +95,8 @@ mod tests {
         );
         let tuning = tuning.expect("it is good");
         let value = |policy: &str, key: &str| {
-            let known = known(policy).and_then(|known| known.keys.iter().find(|k| k.name == key));
-            tuning[policy].get(known.expect("a key"))
+            let key = find_policy(policy).and_then(|info| info.keys.iter().find(|k| k.name == key));
+            tuning[policy].get(key.expect("a key"))
         };
         let asymmetry = ["delta", "minimum", "memory", "large_stay", "allocation", "tokens"];
         assert_eq!(asymmetry.map(|key| value("asymmetry", key)), [0.5, 8.0, 0.0001, 1.0, 2.0, 16.0]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_what_there_is() {
+    fn mistakes_list_the_alternatives() {
         let says = |sections: &str, parts: &[&str]| {
             let said = file(sections).expect_err("a mistake");
             assert!(parts.iter().all(|part| said.contains(part)), "{said}");

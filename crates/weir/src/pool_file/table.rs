@@ -12,16 +12,16 @@ use toml::de::{DeTable, DeValue};
 
 /// The mistakes found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Found(RefCell<Vec<Mistake>>);
+pub(crate) struct MistakeLog(RefCell<Vec<Mistake>>);
 
-impl Found {
+impl MistakeLog {
     /// Records a mistake.
-    pub(crate) fn note(&self, mistake: Mistake) {
+    pub(crate) fn record(&self, mistake: Mistake) {
         self.0.borrow_mut().push(mistake);
     }
 
     /// Returns the value read, or all mistakes in the order of the file if there are any.
-    pub(crate) fn or<T>(self, read: Option<T>) -> Result<T, Mistakes> {
+    pub(crate) fn into_result<T>(self, read: Option<T>) -> Result<T, Mistakes> {
         let mut found = self.0.into_inner();
         // Mistakes that concern the whole file come last.
         found.sort_by_key(|mistake| (mistake.line == 0, mistake.line, mistake.column));
@@ -38,13 +38,13 @@ pub(crate) fn document(text: &str) -> Result<Spanned<DeTable<'_>>, Mistakes> {
     if errors.is_empty() {
         return Ok(table);
     }
-    let found = Found::default();
+    let found = MistakeLog::default();
     for error in errors {
         let message = format!("not TOML: {}", error.message());
         let help = "write it as in docs/guide/pool-file.md";
-        found.note(mistake(text, error.span().unwrap_or(0..0), message, help));
+        found.record(mistake(text, error.span().unwrap_or(0..0), message, help));
     }
-    found.or(None)
+    found.into_result(None)
 }
 
 /// One table of the file. Its methods read keys; unknown keys are mistakes.
@@ -56,7 +56,7 @@ pub(crate) struct Keys<'t, 'i> {
     span: Range<usize>,
     /// Keys that are absent while the table has a similar unknown key; that mistake is already recorded.
     misspelt: Vec<&'static str>,
-    found: &'t Found,
+    mistakes: &'t MistakeLog,
 }
 
 impl<'t, 'i> Keys<'t, 'i> {
@@ -67,7 +67,7 @@ impl<'t, 'i> Keys<'t, 'i> {
         table: &'t DeTable<'i>,
         span: Range<usize>,
         known: &[&'static str],
-        found: &'t Found,
+        mistakes: &'t MistakeLog,
     ) -> Self {
         let title = title.into();
         let mut misspelt = Vec::new();
@@ -79,9 +79,9 @@ impl<'t, 'i> Keys<'t, 'i> {
                 _ => format!("{}its keys are {}", suggestion(given, known), known.join(", ")),
             };
             misspelt.extend(closest(given, known));
-            found.note(mistake(text, key.span(), message, &help));
+            mistakes.record(mistake(text, key.span(), message, &help));
         }
-        Self { text, title, table, span, misspelt, found }
+        Self { text, title, table, span, misspelt, mistakes }
     }
 
     /// Returns whether the table has this key, with any value, or a misspelling of it.
@@ -95,13 +95,13 @@ impl<'t, 'i> Keys<'t, 'i> {
             format!("begin it with a [{key}] section that has a name:\n\n  [{key}]\n  name = \"home\"");
         if !self.has(key) {
             let message = format!("{} has no [{key}] section", self.title);
-            return self.note(mistake(self.text, 0..0, message, &help));
+            return self.record(mistake(self.text, 0..0, message, &help));
         }
         let value = self.table.get(key)?;
         let Some(table) = value.get_ref().as_table() else {
-            return self.note(self.wrong_kind(key, value, &help));
+            return self.record(self.wrong_kind(key, value, &help));
         };
-        Some(Self::new(self.text, format!("[{key}]"), table, value.span(), known, self.found))
+        Some(Self::new(self.text, format!("[{key}]"), table, value.span(), known, self.mistakes))
     }
 
     /// Returns the table under `key`, if there is one.
@@ -120,17 +120,17 @@ impl<'t, 'i> Keys<'t, 'i> {
         let help = format!("write a [{key}.NAME] section, NAME one of {}", names.join(", "));
         let Some(value) = self.table.get(key) else { return Vec::new() };
         let Some(table) = value.get_ref().as_table() else {
-            self.found.note(self.wrong_kind(key, value, &help));
+            self.mistakes.record(self.wrong_kind(key, value, &help));
             return Vec::new();
         };
-        let outer = Self::new(self.text, format!("[{key}]"), table, value.span(), names, self.found);
+        let outer = Self::new(self.text, format!("[{key}]"), table, value.span(), names, self.mistakes);
         let given = names.iter().filter_map(|name| table.get(*name).map(|value| (*name, value)));
         let inner = given.filter_map(|(name, value)| {
             let Some(table) = value.get_ref().as_table() else {
-                return self.note(outer.wrong_kind(name, value, &help));
+                return self.record(outer.wrong_kind(name, value, &help));
             };
             let title = format!("[{key}.{name}]");
-            Some((name, Self::new(self.text, title, table, value.span(), &known(name), self.found)))
+            Some((name, Self::new(self.text, title, table, value.span(), &known(name), self.mistakes)))
         });
         inner.collect()
     }
@@ -146,7 +146,7 @@ impl<'t, 'i> Keys<'t, 'i> {
         let help = format!("write a [{key}.NAME] section");
         let Some(value) = self.table.get(key) else { return Vec::new() };
         let Some(table) = value.get_ref().as_table() else {
-            self.found.note(self.wrong_kind(key, value, &help));
+            self.mistakes.record(self.wrong_kind(key, value, &help));
             return Vec::new();
         };
         let inner = table.iter().filter_map(|(name, value)| {
@@ -156,14 +156,14 @@ impl<'t, 'i> Keys<'t, 'i> {
                 Err(allowed) => {
                     let message = format!("[{key}] has {text:?}");
                     let help = format!("a {key}'s name must be {allowed}");
-                    return self.note(mistake(self.text, name.span(), message, &help));
+                    return self.record(mistake(self.text, name.span(), message, &help));
                 }
             };
             let Some(table) = value.get_ref().as_table() else {
-                return self.note(self.wrong_kind(text, value, &help));
+                return self.record(self.wrong_kind(text, value, &help));
             };
             let title = format!("[{key}.{name}]");
-            Some((name, Self::new(self.text, title, table, value.span(), known, self.found)))
+            Some((name, Self::new(self.text, title, table, value.span(), known, self.mistakes)))
         });
         inner.collect()
     }
@@ -178,11 +178,11 @@ impl<'t, 'i> Keys<'t, 'i> {
         });
         let Some(Ok(number)) = number else {
             let help = format!("{key} must be {}, without quotes", allowed());
-            return self.note(self.wrong_kind(key, value, &help));
+            return self.record(self.wrong_kind(key, value, &help));
         };
         check(number).map(Some).unwrap_or_else(|allowed| {
             let message = format!("{}: {key} is {number}", self.title);
-            self.note(mistake(self.text, value.span(), message, &format!("{key} must be {allowed}")))
+            self.record(mistake(self.text, value.span(), message, &format!("{key} must be {allowed}")))
         })
     }
 
@@ -192,15 +192,15 @@ impl<'t, 'i> Keys<'t, 'i> {
         let help = format!("write one [[{key}]] section for each {key}");
         let Some(value) = self.table.get(key) else { return (!self.has(key)).then(Vec::new) };
         let Some(array) = value.get_ref().as_array() else {
-            return self.note(self.wrong_kind(key, value, &help));
+            return self.record(self.wrong_kind(key, value, &help));
         };
         let mut items = Vec::with_capacity(array.len());
         for (index, item) in array.iter().enumerate() {
             let Some(table) = item.get_ref().as_table() else {
-                return self.note(self.wrong_kind(key, item, &help));
+                return self.record(self.wrong_kind(key, item, &help));
             };
             let title = format!("[[{key}]] number {}", index + 1);
-            items.push(Self::new(self.text, title, table, item.span(), known, self.found));
+            items.push(Self::new(self.text, title, table, item.span(), known, self.mistakes));
         }
         Some(items)
     }
@@ -210,11 +210,11 @@ impl<'t, 'i> Keys<'t, 'i> {
         let value = self.table.get(key)?;
         let Some(text) = value.get_ref().as_str() else {
             let allowed = check("").err().unwrap_or_else(|| "text".into());
-            return self.note(self.wrong_kind(key, value, &format!("{key} must be {allowed}, in quotes")));
+            return self.record(self.wrong_kind(key, value, &format!("{key} must be {allowed}, in quotes")));
         };
         check(text).map(Some).unwrap_or_else(|allowed| {
             let message = format!("{}: {key} is {text:?}", self.title);
-            self.note(mistake(self.text, value.span(), message, &format!("{key} must be {allowed}")))
+            self.record(mistake(self.text, value.span(), message, &format!("{key} must be {allowed}")))
         })
     }
 
@@ -223,7 +223,7 @@ impl<'t, 'i> Keys<'t, 'i> {
         if !self.has(key) {
             let message = format!("{} has no {key}", self.title);
             let help = format!("add a line: {key} = \"...\"");
-            return self.note(mistake(self.text, self.span.clone(), message, &help));
+            return self.record(mistake(self.text, self.span.clone(), message, &help));
         }
         self.optional(key, check)
     }
@@ -238,19 +238,19 @@ impl<'t, 'i> Keys<'t, 'i> {
         let allowed = || check("", &[]).err().unwrap_or_else(|| "text".into());
         let help = || format!("{key} must be a list in brackets, each item {}, in quotes", allowed());
         let Some(array) = value.get_ref().as_array() else {
-            return self.note(self.wrong_kind(key, value, &help()));
+            return self.record(self.wrong_kind(key, value, &help()));
         };
         let mut items = Vec::with_capacity(array.len());
         for item in array.iter() {
             let Some(text) = item.get_ref().as_str() else {
-                return self.note(self.wrong_kind(key, item, &help()));
+                return self.record(self.wrong_kind(key, item, &help()));
             };
             match check(text, &items) {
                 Ok(item) => items.push(item),
                 Err(allowed) => {
                     let message = format!("{}: {key} has {text:?}", self.title);
                     let help = format!("each item must be {allowed}");
-                    self.found.note(mistake(self.text, item.span(), message, &help));
+                    self.mistakes.record(mistake(self.text, item.span(), message, &help));
                 }
             }
         }
@@ -262,19 +262,19 @@ impl<'t, 'i> Keys<'t, 'i> {
         let value = self.table.get(key)?;
         value.get_ref().as_bool().or_else(|| {
             let help = format!("{key} must be true or false, without quotes");
-            self.note(self.wrong_kind(key, value, &help))
+            self.record(self.wrong_kind(key, value, &help))
         })
     }
 
     /// Records that the value under `key`, valid by itself, conflicts with other values.
     pub(crate) fn refuse(&self, key: &str, message: &str, help: &str) {
         let span = self.table.get(key).map_or(self.span.clone(), Spanned::span);
-        self.found.note(mistake(self.text, span, format!("{}: {message}", self.title), help));
+        self.mistakes.record(mistake(self.text, span, format!("{}: {message}", self.title), help));
     }
 
     /// Records a mistake and returns `None` in place of a value.
-    fn note<T>(&self, mistake: Mistake) -> Option<T> {
-        self.found.note(mistake);
+    fn record<T>(&self, mistake: Mistake) -> Option<T> {
+        self.mistakes.record(mistake);
         None
     }
 

@@ -48,7 +48,7 @@ fn a_good_file_is_read() {
 }
 
 #[test]
-fn every_mistake_names_key_value_and_what_is_allowed() {
+fn mistakes_name_key_value_and_allowed_values() {
     check(
         "name = \"home\"",
         "nam = \"home\"",
@@ -103,7 +103,7 @@ fn every_mistake_names_key_value_and_what_is_allowed() {
 }
 
 #[test]
-fn all_mistakes_are_told_in_the_files_order() {
+fn mistakes_are_reported_in_file_order() {
     let text = r#"
 [pool]
 nam = "home"
@@ -167,7 +167,7 @@ fn a_misspelt_section_is_one_mistake() {
 }
 
 #[test]
-fn all_places_that_are_not_toml_are_told() {
+fn all_toml_errors_are_reported() {
     let said = mistake("[pool\nname = \"x\"\n\n[[device]]\nname = home\n");
     assert!(said.contains("line 1, ") && said.contains("line 5, "), "{said}");
 }
@@ -181,17 +181,17 @@ fn a_pool_needs_devices() {
 }
 
 #[test]
-fn what_a_full_pool_does_is_chosen() {
+fn full_pool_behaviour_is_parsed() {
     let rules =
         |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.space);
-    let (extra, quiet) = (Some(weir_engine::EXTRA_SPACE), Some(weir_engine::QUIET));
+    let (extra, quiet) = (Some(weir_engine::EXTRA_SPACE), Some(weir_engine::QUIET_PERIOD));
     assert_eq!(rules(""), Ok(SpaceRules { extra, quiet, ..SpaceRules::default() }));
     let given = rules("warn_at = [\"5%\", \"99 %\"]\nwhen_full = \"wait\"\nwait_at_most = \"5min\"\n");
-    let when_full = WhenFull::Wait { at_most: Nanos::secs(300) };
+    let when_full = WhenFull::Wait { timeout: Nanos::secs(300) };
     let warn_at = vec![Percent(5), Percent(99)];
     assert_eq!(given, Ok(SpaceRules { when_full, warn_at, extra, quiet }));
     let given = rules("warn_at = []\nwhen_full = \"wait\"\n");
-    let when_full = WhenFull::Wait { at_most: WAIT_DEFAULT };
+    let when_full = WhenFull::Wait { timeout: WAIT_DEFAULT };
     assert_eq!(given, Ok(SpaceRules { when_full, warn_at: vec![], extra, quiet }));
 }
 
@@ -199,9 +199,9 @@ fn what_a_full_pool_does_is_chosen() {
 fn moves_are_judged_unless_the_file_says_otherwise() {
     let moves =
         |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.moves);
-    assert_eq!(moves(""), Ok(Moves::Judged(Rules::default())));
-    assert_eq!(moves("moves = \"free\"\n"), Ok(Moves::Free(Rules::default())));
-    assert_eq!(moves("moves = \"never\"\n"), Ok(Moves::Never));
+    assert_eq!(moves(""), Ok(MoveControl::Judged(Rules::default())));
+    assert_eq!(moves("moves = \"free\"\n"), Ok(MoveControl::NeverPaused(Rules::default())));
+    assert_eq!(moves("moves = \"never\"\n"), Ok(MoveControl::Disabled));
     assert!(mistake(&GOOD.replacen("name", "moves = \"off\"\nname", 1)).contains("judged"));
 }
 
@@ -215,7 +215,7 @@ fn moves_have_a_share_of_devices_time() {
 }
 
 #[test]
-fn space_beyond_one_place_an_extent_is_bounded() {
+fn extra_space_limit_is_parsed() {
     let extra =
         |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.space.extra);
     assert_eq!(extra(""), Ok(Some(weir_engine::EXTRA_SPACE)));
@@ -226,7 +226,7 @@ fn space_beyond_one_place_an_extent_is_bounded() {
 }
 
 #[test]
-fn a_server_polls_as_long_as_it_is_told() {
+fn poll_time_is_parsed() {
     let poll = |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.poll);
     assert_eq!(poll(""), Ok(Poll::Auto));
     assert_eq!(poll("poll = \"auto\"\n"), Ok(Poll::Auto));
@@ -239,7 +239,7 @@ fn a_server_polls_as_long_as_it_is_told() {
 }
 
 #[test]
-fn an_extent_cache_holds_an_extent_at_least() {
+fn extent_cache_holds_at_least_one_extent() {
     let cache =
         |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.extent_cache);
     assert_eq!(cache(""), Ok(Bytes(0)));

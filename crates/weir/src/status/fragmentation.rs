@@ -24,9 +24,9 @@ pub struct FragmentationPart {
 impl From<Spread> for FragmentationPart {
     fn from(spread: Spread) -> Self {
         Self {
-            fragmented_extents: spread.in_pieces,
+            fragmented_extents: spread.fragmented,
             extra_bytes: spread.extra.get(),
-            extra_limit_bytes: spread.extra_most.map(Bytes::get),
+            extra_limit_bytes: spread.extra_limit.map(Bytes::get),
             redirects: spread.redirects,
         }
     }

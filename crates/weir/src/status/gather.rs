@@ -1,7 +1,7 @@
 //! Builds the status of a pool from the engine, the pool file and the devices.
 
 use super::{Commands, DevicePart, POOLS_POLICY, PoolPart, SERVED, Status, Traffic, VolumePart};
-use crate::devices::{self, Described, Opening};
+use crate::devices::{self, Opening, PoolDescription};
 use crate::pool_file::{DeviceEntry, PoolFile};
 use weir_device::{Device, PaceStats};
 use weir_engine::{DeviceState, DeviceStatus, PoolStatus, Remark, SpaceKind, VolumeInfo};
@@ -12,7 +12,7 @@ impl Status {
     /// Creates a status from the engine's status and from facts that only the pool file and the devices know.
     pub fn new(
         state: &str,
-        described: &Described,
+        described: &PoolDescription,
         map: &Map,
         engine: PoolStatus,
         paces: &[Option<PaceStats>],
@@ -45,7 +45,7 @@ impl Status {
             part.page_cache = device.is_refused_direct();
             part.open_file = device.removed_file().map(|path| path.display().to_string());
             part.removed |= part.open_file.is_some();
-            part.moved = device.misplaced().map(Into::into);
+            part.moved = device.moved().map(Into::into);
             // Devices are checked even if the engine had no reason to check them.
             match part.state.as_str() {
                 "lost" => {}
@@ -58,7 +58,7 @@ impl Status {
     }
 
     /// Records settings of the pool file that take effect when the next server starts.
-    pub fn compare(&mut self, file: &PoolFile) {
+    pub fn note_pending_settings(&mut self, file: &PoolFile) {
         let other = |is: &str, will_be: &str| (is != will_be).then(|| will_be.to_owned());
         self.pool.policy_after_restart = other(&self.pool.policy, file.policy);
         for volume in &mut self.volumes {
@@ -70,7 +70,7 @@ impl Status {
             let device = self.devices.get(id.index()).filter(|device| !device.absent)?;
             Some(device.metadata || device.metadata_stale)
         };
-        let without_effect = devices::without_effect_on(file, is_member);
+        let without_effect = devices::ineffective_key_notes_for(file, is_member);
         self.pool.configuration_warnings.extend(without_effect);
     }
 }
@@ -93,7 +93,7 @@ impl PoolPart {
             capacity_bytes: engine.devices.iter().map(|device| device.total.get()).sum(),
             used_bytes: engine.devices.iter().map(used).sum(),
             quarantined_bytes: engine.devices.iter().map(|device| device.releasing.get()).sum(),
-            provisioned_bytes: space.promised.get(),
+            provisioned_bytes: space.provisioned.get(),
             growth_bytes_per_second: space.fill_rate,
             full_in_ns: space.full_in.map(Nanos::get),
             warning_percent: space.warning.map(|at| at.0),
@@ -103,7 +103,7 @@ impl PoolPart {
             metadata_warning_percent: space.metadata_warning.map(|at| at.0),
             metadata_written_bytes: (engine.written.frames + engine.written.checkpoints).get(),
             data_written_bytes: engine.written.data.get(),
-            recovery_ns: devices::expected(map, opening).get(),
+            recovery_ns: devices::expected_recovery(map, opening).get(),
             metadata_capacity_bytes: page(engine.metadata.pages),
             metadata_used_bytes: page(engine.metadata.pages - engine.metadata.free),
             map_memory_bytes: engine.memory.total().get(),
@@ -124,9 +124,9 @@ impl DevicePart {
     fn new(entry: &DeviceEntry, superblock: &Superblock, device: &DeviceStatus) -> Self {
         let lost = match device.state {
             DeviceState::InUse => None,
-            DeviceState::Lost { why, for_ } => Some((why.to_string(), for_.get())),
+            DeviceState::Lost { reason: why, duration: for_ } => Some((why.to_string(), for_.get())),
         };
-        let damaged = matches!(device.state, DeviceState::Lost { why, .. } if why.is_damage());
+        let damaged = matches!(device.state, DeviceState::Lost { reason, .. } if reason.is_damage());
         let device_state = match lost {
             Some(_) => "lost",
             None if device.removed => "removed",
@@ -169,7 +169,7 @@ impl Traffic {
             idle_response_ns: device.idle_response.map(Nanos::get),
             in_doubt: device.doubtful > 0,
             overruns_share: pace.overrun_share(),
-            figures_invalid: !pace.valid(),
+            figures_invalid: !pace.is_valid(),
         }
     }
 }
@@ -185,7 +185,7 @@ impl From<VolumeInfo> for VolumePart {
             policy: volume.policy.map(str::to_owned),
             policy_after_restart: None,
             migration_estimate: volume.moves.map(Into::into),
-            degraded_bytes: (!volume.looking).then(|| volume.degraded.get()),
+            degraded_bytes: (!volume.scan_in_progress).then(|| volume.degraded.get()),
             file_system_metadata_bytes: volume.metadata.map(Bytes::get),
         }
     }

@@ -1,6 +1,6 @@
 //! The status of a pool as tables.
 
-use super::measures::responses_table;
+use super::parts::responses_table;
 use super::{Commands, DevicePart, POOLS_POLICY, PoolPart, Status, VolumePart};
 use crate::output::{Table, Width, table};
 use weir_model::{Bytes, Nanos};
@@ -60,7 +60,7 @@ impl PoolPart {
             size(self.provisioned_bytes)
         );
         if let Some(ns) = self.full_in_ns {
-            text += &format!("; full in about {} at the present rate", about(Nanos(ns)));
+            text += &format!("; full in about {} at the present rate", approximate_time(Nanos(ns)));
         }
         if self.waiting_writes > 0 {
             text += &format!("; {} parts of writes wait for space", self.waiting_writes);
@@ -69,7 +69,7 @@ impl PoolPart {
             "\nmetadata: {} of {} used; recovery would take about {}\n",
             size(self.metadata_used_bytes),
             size(self.metadata_capacity_bytes),
-            about(Nanos(self.recovery_ns))
+            approximate_time(Nanos(self.recovery_ns))
         );
         text += &self.fragmentation.human(self.used_bytes);
         let cache = &self.extent_cache;
@@ -86,7 +86,7 @@ impl PoolPart {
 }
 
 /// Formats a time approximately.
-fn about(time: Nanos) -> String {
+fn approximate_time(time: Nanos) -> String {
     let seconds = time.as_secs_f64();
     match seconds as u64 {
         0 => format!("{:.0} ms", (seconds * 1e3).max(1.0)),

@@ -9,7 +9,7 @@ use prometheus_client::registry::{Metric, Registry};
 use std::sync::atomic::AtomicU64;
 
 type Labels = Vec<(String, String)>;
-type Level = Gauge<f64, AtomicU64>;
+type FloatGauge = Gauge<f64, AtomicU64>;
 
 impl Status {
     /// Returns all metrics, each with the name of the pool in the label `pool`. The names are stable, as
@@ -77,14 +77,14 @@ impl Status {
             ),
             ("read_only", "1 if the pool refuses changes", f64::from(pool.read_only)),
         ] {
-            all.levels(name, help, [(None, value)]);
+            all.gauges(name, help, [(None, value)]);
         }
         let full_in = pool.full_in_ns.map(|ns| (None, seconds(ns)));
-        all.levels("full_in_seconds", "Time until the pool is full at the present rate", full_in);
+        all.gauges("full_in_seconds", "Time until the pool is full at the present rate", full_in);
         let estimate = pool.migration_estimate;
         let ratio = estimate.mean_ns as f64 / estimate.counterfactual_mean_ns.max(1) as f64;
         let known = (estimate.commands > 0).then_some((None, ratio));
-        all.levels("migration_cost_ratio", "Cost of commands to their cost without migration", known);
+        all.gauges("migration_cost_ratio", "Cost of commands to their cost without migration", known);
         for (name, help, value) in [
             ("refused_writes", "Parts of writes that failed for lack of space", pool.refused_writes),
             ("metadata_written_bytes", "Metadata written", pool.metadata_written_bytes),
@@ -96,7 +96,7 @@ impl Status {
                 pool.extent_cache.misses,
             ),
         ] {
-            all.counts(name, help, [(None, value)]);
+            all.counters(name, help, [(None, value)]);
         }
         self.client_metrics(all);
     }
@@ -110,55 +110,55 @@ impl Status {
             ("handshakes", "Connections that have not chosen a volume", clients.handshakes),
             ("control_sessions", "Connections to the control socket", clients.control_sessions),
         ] {
-            all.levels(name, help, [(None, value as f64)]);
+            all.gauges(name, help, [(None, value as f64)]);
         }
-        all.counts("clients_refused", "Clients refused beyond a limit", [(None, clients.refused)]);
+        all.counters("clients_refused", "Clients refused beyond a limit", [(None, clients.refused)]);
         let dropped = clients.handshakes_dropped;
-        all.counts("handshakes_dropped", "Handshakes that the server dropped", [(None, dropped)]);
+        all.counters("handshakes_dropped", "Handshakes that the server dropped", [(None, dropped)]);
     }
 
     fn device_metrics(&self, all: &mut Metrics) {
         let of = |name: &str| Some(("device", name.to_owned()));
         let lost = self.devices.iter().map(|d| (of(&d.name), f64::from(d.state == "lost")));
-        all.levels("device_lost", "1 if the device is lost and gets no more commands", lost);
+        all.gauges("device_lost", "1 if the device is lost and gets no more commands", lost);
         let removed = self.devices.iter().map(|d| (of(&d.name), f64::from(d.removed)));
-        all.levels(
+        all.gauges(
             "device_removed",
             "1 if the device's file was removed or replaced while it was served",
             removed,
         );
         let moved = self.devices.iter().map(|d| (of(&d.name), f64::from(d.moved.is_some())));
-        all.levels("device_moved", "1 if the device's path no longer leads to it", moved);
+        all.gauges("device_moved", "1 if the device's path no longer leads to it", moved);
         let damaged = self.devices.iter().map(|d| (of(&d.name), f64::from(d.damaged)));
-        all.levels(
+        all.gauges(
             "device_damaged",
             "1 if the device was truncated or overwritten while it was served",
             damaged,
         );
         let page_cache = self.devices.iter().map(|d| (of(&d.name), f64::from(d.page_cache)));
-        all.levels("device_page_cache", "1 if the device's file system refuses O_DIRECT", page_cache);
+        all.gauges("device_page_cache", "1 if the device's file system refuses O_DIRECT", page_cache);
         let sizes = |value: fn(&super::DevicePart) -> u64| {
             self.devices.iter().map(move |d| (of(&d.name), value(d) as f64))
         };
-        all.levels("device_capacity_bytes", "Capacity for data", sizes(|d| d.capacity_bytes));
-        all.levels("device_used_bytes", "Capacity for data in use", sizes(|d| d.used_bytes));
-        all.levels(
+        all.gauges("device_capacity_bytes", "Capacity for data", sizes(|d| d.capacity_bytes));
+        all.gauges("device_used_bytes", "Capacity for data in use", sizes(|d| d.used_bytes));
+        all.gauges(
             "device_blocks_in_doubt",
             "Blocks that lost their last write",
             sizes(|d| d.blocks_in_doubt),
         );
         let traffic = || self.devices.iter().filter_map(|d| Some((of(&d.name), d.traffic?)));
         let load = |value: fn(super::LoadPart) -> f64| traffic().map(move |(name, t)| (name, value(t.load)));
-        all.levels("device_busy_ratio", "Share of the time with a command in flight", load(|l| l.busy_share));
-        all.levels("device_queue_depth", "Mean number of commands in flight", load(|l| l.queue_depth));
+        all.gauges("device_busy_ratio", "Share of the time with a command in flight", load(|l| l.busy_share));
+        all.gauges("device_queue_depth", "Mean number of commands in flight", load(|l| l.queue_depth));
         let counts = |value: fn(super::Traffic) -> u64| traffic().map(move |(name, t)| (name, value(t)));
-        all.counts("device_reads", "Reads", counts(|t| t.reads.count));
-        all.counts("device_read_bytes", "Bytes read", counts(|t| t.reads.bytes));
-        all.counts("device_writes", "Writes", counts(|t| t.writes.count));
-        all.counts("device_written_bytes", "Bytes written", counts(|t| t.writes.bytes));
-        all.counts("device_flushes", "Flushes", counts(|t| t.flushes));
-        all.counts("device_failed", "Commands that failed", counts(|t| t.failed));
-        all.counts("device_no_space", "Writes that got no space below the device", counts(|t| t.no_space));
+        all.counters("device_reads", "Reads", counts(|t| t.reads.count));
+        all.counters("device_read_bytes", "Bytes read", counts(|t| t.reads.bytes));
+        all.counters("device_writes", "Writes", counts(|t| t.writes.count));
+        all.counters("device_written_bytes", "Bytes written", counts(|t| t.writes.bytes));
+        all.counters("device_flushes", "Flushes", counts(|t| t.flushes));
+        all.counters("device_failed", "Commands that failed", counts(|t| t.failed));
+        all.counters("device_no_space", "Writes that got no space below the device", counts(|t| t.no_space));
     }
 
     fn volume_metrics(&self, all: &mut Metrics) {
@@ -166,10 +166,10 @@ impl Status {
         let sizes = |value: fn(&super::VolumePart) -> u64| {
             self.volumes.iter().map(move |v| (of(&v.name), value(v) as f64))
         };
-        all.levels("volume_size_bytes", "Size that clients see", sizes(|v| v.size_bytes));
-        all.levels("volume_used_bytes", "Space that it occupies on the devices", sizes(|v| v.used_bytes));
+        all.gauges("volume_size_bytes", "Size that clients see", sizes(|v| v.size_bytes));
+        all.gauges("volume_used_bytes", "Space that it occupies on the devices", sizes(|v| v.used_bytes));
         let degraded = self.volumes.iter().filter_map(|v| Some((of(&v.name), v.degraded_bytes? as f64)));
-        all.levels("volume_degraded_bytes", "Space of the volume in extents that lack a copy", degraded);
+        all.gauges("volume_degraded_bytes", "Space of the volume in extents that lack a copy", degraded);
     }
 }
 
@@ -180,12 +180,12 @@ struct Metrics {
 }
 
 /// The label of a value besides the pool: its name and its value.
-type Of = Option<(&'static str, String)>;
+type ValueLabel = Option<(&'static str, String)>;
 
 impl Metrics {
     /// Registers gauges, whose values rise and fall.
-    fn levels(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Of, f64)>) {
-        let family = Family::<Labels, Level>::default();
+    fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (ValueLabel, f64)>) {
+        let family = Family::<Labels, FloatGauge>::default();
         for (of, value) in values {
             family.get_or_create(&self.labels(of)).set(value);
         }
@@ -194,7 +194,7 @@ impl Metrics {
 
     /// Registers counters, whose values only rise from the start of the server; their names get the suffix
     /// `_total`.
-    fn counts(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Of, u64)>) {
+    fn counters(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (ValueLabel, u64)>) {
         let family = Family::<Labels, Counter>::default();
         for (of, value) in values {
             family.get_or_create(&self.labels(of)).inc_by(value);
@@ -202,7 +202,7 @@ impl Metrics {
         self.register(name, help, family);
     }
 
-    fn labels(&self, of: Of) -> Labels {
+    fn labels(&self, of: ValueLabel) -> Labels {
         let pool = ("pool".to_owned(), self.pool.clone());
         std::iter::once(pool).chain(of.map(|(what, name)| (what.to_owned(), name))).collect()
     }
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_is_there_with_what_it_is_of() {
+    fn metrics_have_values_and_labels() {
         let pool = PoolPart {
             name: "home \"a\"".into(),
             used_bytes: 81,

@@ -4,7 +4,7 @@ use super::DevicePart;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use weir_device::{Misplaced, Removed, save_removed};
+use weir_device::{Moved, RemovedFile, save_removed};
 use weir_model::Bytes;
 
 /// Where a device is whose path no longer leads to it.
@@ -19,8 +19,8 @@ pub struct MovedPart {
     pub restore_command: Option<String>,
 }
 
-impl From<Misplaced> for MovedPart {
-    fn from(Misplaced { replaced, found_at, put_back }: Misplaced) -> Self {
+impl From<Moved> for MovedPart {
+    fn from(Moved { replaced, found_at, restore_command: put_back }: Moved) -> Self {
         Self { replaced, found_at, restore_command: put_back }
     }
 }
@@ -29,10 +29,10 @@ impl From<Misplaced> for MovedPart {
 pub(super) fn warning(devices: &[DevicePart]) -> Option<String> {
     let open = |device: &DevicePart| {
         let is_cut = device.current_size_bytes.is_some_and(|now| now < device.size_bytes);
-        device.open_file.clone().filter(|_| device.removed).map(|open| Removed {
+        device.open_file.clone().filter(|_| device.removed).map(|open| RemovedFile {
             path: device.path.clone(),
             open,
-            is_cut: is_cut || device.damaged,
+            is_truncated: is_cut || device.damaged,
         })
     };
     let removed: Vec<_> = devices.iter().filter_map(|device| Some((device, open(device)?))).collect();
@@ -48,14 +48,14 @@ pub(super) fn warning(devices: &[DevicePart]) -> Option<String> {
 
 impl DevicePart {
     /// Returns what to do if the next start will not find the device; `None` if it will.
-    pub(super) fn moved_away(&self) -> Option<String> {
+    pub(super) fn moved_advice(&self) -> Option<String> {
         let MovedPart { replaced, found_at, restore_command: put_back } = self.moved.clone()?;
-        let moved = Misplaced { replaced, found_at, put_back };
+        let moved = Moved { replaced, found_at, restore_command: put_back };
         Some(format!("device {}: {}", self.name, moved.advice(Path::new(&self.path))))
     }
 
     /// Returns what happened to durable data on the device and what to do; `None` if no data are damaged.
-    pub(super) fn damage(&self, devices: &[Self]) -> Option<String> {
+    pub(super) fn damage_advice(&self, devices: &[Self]) -> Option<String> {
         let why = self.lost_reason.as_ref().filter(|_| self.damaged)?;
         let now = self.current_size_bytes.map_or_else(|| "unknown".to_owned(), |now| Bytes(now).to_string());
         let (name, path) = (&self.name, &self.path);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_removed_devices_are_saved_and_what_was_cut_off_is_missing() {
+    fn save_commands_cover_removed_devices_and_note_truncation() {
         let device = |name: &str, removed, now| DevicePart {
             name: name.into(),
             path: format!("/{name}"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_device_is_done_without_only_if_another_one_has_metadata() {
+    fn damaged_device_is_excluded_only_if_metadata_is_elsewhere() {
         let device = |name: &str, metadata, damaged| DevicePart {
             name: name.into(),
             path: format!("/{name}"),
@@ -120,11 +120,11 @@ mod tests {
             ..DevicePart::default()
         };
         let alone = [device("a", true, true), device("b", false, false)];
-        let said = alone[0].damage(&alone).expect("it is damaged");
+        let said = alone[0].damage_advice(&alone).expect("it is damaged");
         assert!(!said.contains("--without") && said.contains("weir pool restore"), "{said}");
-        assert_eq!(alone[1].damage(&alone), None);
+        assert_eq!(alone[1].damage_advice(&alone), None);
         let mirrored = [device("a", true, true), device("b", true, false)];
-        let said = mirrored[0].damage(&mirrored).expect("it is damaged");
+        let said = mirrored[0].damage_advice(&mirrored).expect("it is damaged");
         assert!(said.contains("weir serve --without a"), "{said}");
     }
 }

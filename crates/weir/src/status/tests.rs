@@ -6,7 +6,7 @@ use crate::output::Width;
 use weir_model::{Bytes, Nanos};
 
 #[test]
-fn a_status_is_told_and_warned_about() {
+fn status_text_includes_warnings() {
     let reads = Commands { count: 100, bytes: 409_600, response_ns: Some(10_000) };
     let traffic =
         Traffic { reads, overruns_share: 0.05, figures_invalid: true, no_space: 2, ..Traffic::default() };
@@ -20,7 +20,7 @@ fn a_status_is_told_and_warned_about() {
         blocks_in_doubt: 3,
         ..DevicePart::default()
     };
-    let migration_estimate = measures::MigrationEstimate {
+    let migration_estimate = parts::MigrationEstimate {
         stopped_ns: Some(90_000_000_000),
         stops: 1,
         commands: 400,

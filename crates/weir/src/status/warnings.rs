@@ -8,8 +8,8 @@ impl Status {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.pool.warnings();
         warnings.extend(removed::warning(&self.devices));
-        warnings.extend(self.devices.iter().filter_map(DevicePart::moved_away));
-        warnings.extend(self.devices.iter().filter_map(|device| device.damage(&self.devices)));
+        warnings.extend(self.devices.iter().filter_map(DevicePart::moved_advice));
+        warnings.extend(self.devices.iter().filter_map(|device| device.damage_advice(&self.devices)));
         warnings.extend(self.devices.iter().filter(|device| device.page_cache).map(|device| {
             format!(
                 "device {} ({}): its file system refuses O_DIRECT, so its data goes through the page cache; a write \
@@ -32,7 +32,7 @@ impl Status {
         }));
         let late = self.overrun();
         if !late.is_empty() {
-            warnings.push(format!("figures invalid: {}; {OVERRUN_WHY}", late.join(", ")));
+            warnings.push(format!("figures invalid: {}; {OVERRUN_EXPLANATION}", late.join(", ")));
         }
         warnings
     }
@@ -48,7 +48,7 @@ impl Status {
 }
 
 /// Explains why [`Status::overrun`] names a device.
-pub const OVERRUN_WHY: &str = "the share of commands answered later than by the modelled drive \
+pub const OVERRUN_EXPLANATION: &str = "the share of commands answered later than by the modelled drive \
      (more than 1 %, and by more than 5 % of its time in all): this machine is too slow or too busy, \
      or the files are not in memory";
 

@@ -27,7 +27,7 @@ fn set<'a>(told: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn advice_has_a_pick_a_picture_and_a_pool_file_that_is_one() {
+fn advice_has_a_pick_a_plot_and_a_valid_pool_file() {
     let pool = folder();
     std::fs::write(pool.path("list.toml"), LIST).expect("written");
     let arguments = ["advise", "t", "--devices", "list.toml", "--active", "500GB"];
@@ -72,7 +72,7 @@ fn advice_has_a_pick_a_picture_and_a_pool_file_that_is_one() {
 }
 
 #[test]
-fn limits_decide_what_is_bought() {
+fn limits_determine_the_pick() {
     let pool = folder();
     std::fs::write(pool.path("list.toml"), LIST).expect("written");
     let told = |more: &[&str]| {
@@ -130,7 +130,7 @@ fn the_list_that_comes_with_weir_can_be_printed_edited_and_used() {
 
 /// Some memory and an SSD cost more than one SSD, and less than two.
 #[test]
-fn two_fast_kinds_are_bought_where_they_are_best() {
+fn two_fast_kinds_are_picked_if_best() {
     let pool = folder();
     let list = "currency = \"EUR\"\n\
         [[device]]\nname = \"memory\"\nsize = \"25GB\"\nprice = 20\nmodel = \"nvm\"\n\
@@ -176,7 +176,7 @@ fn a_trace_without_times_is_given_a_rate() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_rejected() {
     let pool = folder();
     std::fs::write(pool.path("bad.toml"), LIST.replace("100GB", "100")).expect("written");
     std::fs::write(pool.path("odd.toml"), LIST.replace("ssd-sata", "punch-cards")).expect("written");

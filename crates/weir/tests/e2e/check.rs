@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 const CLEAN: i32 = 0;
 const REPAIRED: i32 = 1;
-const LEFT: i32 = 4;
+const UNREPAIRED: i32 = 4;
 const OPERATIONAL: i32 = 8;
 const USAGE: i32 = 16;
 const PAGE: usize = 4096;
@@ -115,12 +115,12 @@ fn mistakes_of_the_user_have_fscks_exit_code() {
 }
 
 #[test]
-fn a_damaged_superblock_copy_is_written_anew_from_the_other() {
+fn damaged_superblock_copy_is_rewritten_from_the_other() {
     let pool = pool();
     for (device, at) in [("fast.img", 0), ("slow.img", (1 << 30) - PAGE as u64)] {
         flip(&pool, device, at + 130);
         let (code, document) = check(&pool, &[]);
-        assert_eq!((code, severities(&document)), (LEFT, vec!["spare"]), "{document:#}");
+        assert_eq!((code, severities(&document)), (UNREPAIRED, vec!["spare"]), "{document:#}");
         assert_eq!(document["findings"][0]["offset_bytes"], at, "{document:#}");
         assert!(device.starts_with(document["findings"][0]["device"].as_str().expect("a name")));
         let (code, document) = check(&pool, &["--repair"]);
@@ -131,25 +131,25 @@ fn a_damaged_superblock_copy_is_written_anew_from_the_other() {
 }
 
 #[test]
-fn a_device_without_any_good_superblock_is_damage_and_is_not_guessed_at() {
+fn device_without_superblock_is_damaged_and_not_repaired() {
     let pool = pool();
     for at in [0, (1 << 30) - PAGE as u64] {
         flip(&pool, "slow.img", at + 130);
     }
     for more in [&[][..], &["--repair"]] {
         let (code, document) = check(&pool, more);
-        assert_eq!((code, severities(&document)), (LEFT, vec!["damage"; 2]), "{document:#}");
+        assert_eq!((code, severities(&document)), (UNREPAIRED, vec!["damage"; 2]), "{document:#}");
         assert_eq!(document["findings"][0]["repairable"], false, "{document:#}");
     }
 }
 
 #[test]
-fn a_damaged_root_is_written_anew() {
+fn damaged_root_is_rewritten() {
     let pool = pool();
     for at in ROOTS {
         flip(&pool, "fast.img", at + 50);
         let (code, document) = check(&pool, &[]);
-        assert_eq!((code, severities(&document)), (LEFT, vec!["spare"]), "{document:#}");
+        assert_eq!((code, severities(&document)), (UNREPAIRED, vec!["spare"]), "{document:#}");
         assert_eq!(check(&pool, &["--repair"]).0, REPAIRED);
         assert_eq!(check(&pool, &[]).0, CLEAN);
     }
@@ -158,7 +158,7 @@ fn a_damaged_root_is_written_anew() {
 }
 
 #[test]
-fn what_one_metadata_member_lacks_is_taken_from_the_other() {
+fn metadata_is_repaired_from_the_other_member() {
     let pool = Pool::described("fast", "256MiB", "slow", "1GiB", "metadata = true").create("disk", "1GiB");
     let server = pool.serve();
     let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
@@ -173,7 +173,7 @@ fn what_one_metadata_member_lacks_is_taken_from_the_other() {
         let file = std::fs::File::options().write(true).open(pool.path(device)).expect("the device");
         (16..200u64).for_each(|page| file.write_all_at(&[0x5a; PAGE], page * 4096).expect("it is damaged"));
         let (code, document) = check(&pool, &[]);
-        assert_eq!(code, LEFT, "{document:#}");
+        assert_eq!(code, UNREPAIRED, "{document:#}");
         assert!(severities(&document).iter().all(|severity| *severity == "spare"), "{document:#}");
         let (code, document) = check(&pool, &["--repair"]);
         assert_eq!(code, REPAIRED, "{document:#}");
@@ -198,7 +198,7 @@ fn what_one_metadata_member_lacks_is_taken_from_the_other() {
 
 /// A missing device is not damage, whether or not it has metadata of the pool.
 #[test]
-fn what_is_missing_could_not_be_checked() {
+fn absent_devices_are_reported_unchecked() {
     let pool = pool();
     for device in ["fast.img", "slow.img"] {
         std::fs::rename(pool.path(device), pool.path("away.img")).expect("it is taken away");
@@ -216,7 +216,7 @@ fn what_is_missing_could_not_be_checked() {
 
 /// A file that was truncated and has grown again holds zeros, which are no second copy of anything.
 #[test]
-fn a_device_that_was_cut_off_is_no_copy_again() {
+fn truncated_device_is_not_used_as_copy() {
     const SIZE: u64 = 64 << 20;
     for copies in ["1", "2"] {
         let device = |name: &str| {
@@ -239,13 +239,13 @@ fn a_device_that_was_cut_off_is_no_copy_again() {
         let file = std::fs::File::options().write(true).open(pool.path("two.img")).expect("the device");
         file.set_len(4 << 20).and_then(|()| file.set_len(SIZE)).expect("it is cut off, and grows");
         let (code, document) = check(&pool, &[]);
-        assert_eq!((code, severities(&document).contains(&"spare")), (LEFT, true), "{document:#}");
+        assert_eq!((code, severities(&document).contains(&"spare")), (UNREPAIRED, true), "{document:#}");
         let (code, document) = check(&pool, &["--repair"]);
         if copies == "1" {
             assert_eq!(code, REPAIRED, "{document:#}");
             continue;
         }
-        assert_eq!(code, LEFT, "{document:#}");
+        assert_eq!(code, UNREPAIRED, "{document:#}");
         let said = pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 3);
         assert!(said.contains("--without two"), "{said}");
         let server = pool.serve_with(&["--without", "two", "--accept-rollback"]);
@@ -260,7 +260,7 @@ fn a_device_that_was_cut_off_is_no_copy_again() {
 
 /// Damages every metadata page in turn: the check reports the damage, or no data depends on the page.
 #[test]
-fn no_damage_to_a_metadata_page_goes_unseen() {
+fn damage_to_any_metadata_page_is_detected() {
     let pool = pool();
     // After this opening, the two roots share the pages that have not changed since.
     pool.run(["volume", "list"]);
@@ -275,11 +275,11 @@ fn no_damage_to_a_metadata_page_goes_unseen() {
         flip(&pool, "fast.img", at + 100);
         let (code, document) = check(&pool, &[]);
         seen += u32::from(!severities(&document).is_empty());
-        if code == LEFT && severities(&document).contains(&"damage") {
+        if code == UNREPAIRED && severities(&document).contains(&"damage") {
             damage += 1;
             // Opening also refuses the pool, and the check attempts no repair.
             assert_eq!(pool.weir(["volume", "list"]).status.code(), Some(4));
-            assert_eq!(check(&pool, &["--repair"]).0, LEFT);
+            assert_eq!(check(&pool, &["--repair"]).0, UNREPAIRED);
         }
         flip(&pool, "fast.img", at + 100);
         assert_eq!(reported(&pool), 0, "page at {at} is whole again");
@@ -314,7 +314,7 @@ fn with_data_device(is_used: bool) -> Pool {
 
 /// After a pool has run without a device, the data on that device is unchecked, unless it holds none.
 #[test]
-fn what_is_on_a_device_that_is_absent_on_record_was_not_checked() {
+fn data_on_recorded_absent_device_is_unchecked() {
     for is_used in [false, true] {
         let pool = with_data_device(is_used);
         std::fs::rename(pool.path("two.img"), pool.path("away.img")).expect("it is taken away");
@@ -329,7 +329,7 @@ fn what_is_on_a_device_that_is_absent_on_record_was_not_checked() {
 /// A truncated file is damaged, and the check reports nothing else about it, even if another device is
 /// unchecked.
 #[test]
-fn a_device_that_is_shorter_is_damaged_though_another_is_missing() {
+fn shorter_device_is_damaged_even_if_another_is_absent() {
     for is_missing in [false, true] {
         let pool = with_data_device(true);
         let file = std::fs::File::options().write(true).open(pool.path("one.img")).expect("the device");
@@ -339,7 +339,7 @@ fn a_device_that_is_shorter_is_damaged_though_another_is_missing() {
         }
         for options in [&[][..], &["--repair"]] {
             let (code, document) = check(&pool, options);
-            assert_eq!(code, LEFT, "{document:#}");
+            assert_eq!(code, UNREPAIRED, "{document:#}");
             assert!(!severities(&document).contains(&"spare"), "{document:#}");
             assert!(severities(&document).contains(&"damage"), "{document:#}");
             assert_eq!(document["unchecked"].as_array().map(Vec::len), Some(usize::from(is_missing)));
@@ -350,7 +350,7 @@ fn a_device_that_is_shorter_is_damaged_though_another_is_missing() {
 /// The check reports what a repair did even if the pool does not open afterwards, and does not suggest the
 /// repair again.
 #[test]
-fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
+fn partial_repair_reports_repairs_and_advice() {
     let text =
         "[pool]\nname = \"test\"\n\n[[device]]\nname = \"fast\"\npath = \"fast.img\"\nsize = \"256MiB\"\n";
     let pool = Pool::from_text(text).create("disk", "128MiB");
@@ -381,7 +381,7 @@ fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
     }
     let output = pool.weir(["pool", "check", "--repair"]);
     let said = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(output.status.code(), Some(LEFT), "{said}");
+    assert_eq!(output.status.code(), Some(UNREPAIRED), "{said}");
     for part in [
         "repaired: 1 superblock copies rewritten",
         "not repaired: the pool does not open: device fast",
@@ -395,7 +395,7 @@ fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
         "{said}"
     );
     let (code, document) = check(&pool, &["--repair"]);
-    assert_eq!((code, &document["repaired"]["superblocks"]), (LEFT, &Value::from(0)), "{document:#}");
+    assert_eq!((code, &document["repaired"]["superblocks"]), (UNREPAIRED, &Value::from(0)), "{document:#}");
     assert!(
         document["repaired"]["obstacle"].as_str().is_some_and(|why| why.contains("journal")),
         "{document:#}"
@@ -411,7 +411,7 @@ fn a_repair_that_cannot_mend_all_says_what_it_did_and_what_helps() {
 
 /// The suggested command gives the size in bytes, and it works.
 #[test]
-fn a_device_whose_size_changed_is_given_it_back_as_it_is_told() {
+fn advice_restores_the_size_of_a_resized_device() {
     let pool = with_data_device(true);
     for (name, now) in
         [("two", (64 << 20) + 4096), ("two", 63 << 20), ("one", (64 << 20) + 4096), ("one", 63 << 20)]
@@ -429,7 +429,7 @@ fn a_device_whose_size_changed_is_given_it_back_as_it_is_told() {
         assert!(!said.contains("--without one"), "it has the only metadata: {said}");
         let (code, document) = check(&pool, &["--repair"]);
         let help = document["findings"][0]["help"].as_str().unwrap_or_default();
-        assert!(code == LEFT && help.contains(&command), "{document:#}");
+        assert!(code == UNREPAIRED && help.contains(&command), "{document:#}");
         file.set_len(64 << 20).expect("its size");
         assert_eq!(check(&pool, &["--repair"]).0, if is_grown { CLEAN } else { REPAIRED });
         pool.run(["volume", "list"]);
@@ -454,7 +454,7 @@ fn a_pool_is_not_opened_without_its_only_metadata() {
 
 /// The location of the metadata was fixed when the pool was created.
 #[test]
-fn keys_that_have_no_effect_any_more_are_told() {
+fn ineffective_keys_are_reported() {
     let pool = with_data_device(false);
     let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
     std::fs::write(pool.path("pool.toml"), text.replace("metadata = false", "metadata = true"))

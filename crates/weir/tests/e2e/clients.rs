@@ -5,7 +5,7 @@ use std::path::Path;
 use weir_model::{Rng, Seed};
 
 /// Creates a file of data with holes, as large as the volume.
-fn patchy_file(path: &Path, size: u64) {
+fn sparse_file(path: &Path, size: u64) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create(path).expect("the file is made");
     file.set_len(size).expect("the file is as long as the volume");
@@ -47,13 +47,13 @@ fn nbdinfo_sees_the_exports_and_what_they_can_do() {
 }
 
 #[test]
-fn nbdcopy_goes_in_and_comes_out_the_same() {
+fn nbdcopy_round_trips() {
     if !installed(&["nbdcopy", "cmp"]) {
         return;
     }
     let pool = Pool::small().create("disk", "256MiB");
     let (input, output) = (pool.path("in.raw"), pool.path("out.raw"));
-    patchy_file(&input, 256 << 20);
+    sparse_file(&input, 256 << 20);
     let server = pool.serve();
     client("nbdcopy", [input.as_os_str(), pool.uri("disk").as_ref()]);
     client("nbdcopy", [pool.uri("disk").as_ref(), output.as_os_str()]);
@@ -73,7 +73,7 @@ fn qemu_img_converts_compares_and_checks() {
     }
     let pool = Pool::small().create("disk", "128MiB");
     let (raw, qcow) = (pool.path("in.raw"), pool.path("out.qcow2"));
-    patchy_file(&raw, 128 << 20);
+    sparse_file(&raw, 128 << 20);
     let (raw, qcow, uri) = (raw.to_str().expect("utf-8"), qcow.to_str().expect("utf-8"), pool.uri("disk"));
     let _server = pool.serve();
     client("qemu-img", ["convert", "-n", "-f", "raw", "-O", "raw", raw, &uri]);
@@ -94,7 +94,7 @@ fn qemu_img_converts_compares_and_checks() {
 }
 
 #[test]
-fn qemu_io_writes_patterns_of_any_alignment_and_finds_them() {
+fn qemu_io_verifies_patterns_of_any_alignment() {
     if !installed(&["qemu-io"]) {
         return;
     }

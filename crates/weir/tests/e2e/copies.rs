@@ -29,7 +29,7 @@ fn wait_until_whole(pool: &Pool) {
 }
 
 #[test]
-fn everything_is_read_after_a_kill_without_any_one_of_the_devices() {
+fn data_survives_a_kill_and_the_loss_of_any_device() {
     for lost in ["one", "two", "three"] {
         let pool = pool_of(&[("one", true), ("two", true), ("three", false)]);
         pool.run(["pool", "create"]);
@@ -69,7 +69,7 @@ fn everything_is_read_after_a_kill_without_any_one_of_the_devices() {
 }
 
 #[test]
-fn two_copies_are_refused_with_the_way_out_where_they_would_not_help() {
+fn two_copies_need_two_devices() {
     let create = ["volume", "create", "disk", "--size", "1GiB", "--copies", "2"];
     let pool = pool_of(&[("one", true)]);
     pool.run(["pool", "create"]);
@@ -87,7 +87,7 @@ fn lose(pool: &Pool, name: &str) {
 }
 
 #[test]
-fn a_blank_device_takes_the_place_of_any_that_is_gone() {
+fn lost_device_can_be_replaced_by_a_blank_one() {
     for lost in ["one", "two", "three"] {
         let pool = pool_of(&[("one", true), ("two", true), ("three", false)]);
         pool.run(["pool", "create"]);
@@ -158,7 +158,7 @@ fn a_blank_device_takes_the_place_of_any_that_is_gone() {
 }
 
 #[test]
-fn a_device_is_not_replaced_while_it_alone_has_data_nor_by_one_that_does_not_do() {
+fn unsafe_replacements_are_rejected() {
     let pool = pool_of(&[("one", true), ("two", true), ("three", false)]);
     pool.run(["pool", "create"]);
     pool.run(["volume", "create", "once", "--size", "1GiB"]);

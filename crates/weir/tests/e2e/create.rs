@@ -10,7 +10,7 @@ const FAST: u64 = 256 << 20;
 const SLOW: u64 = 1 << 30;
 
 #[track_caller]
-fn says(said: &str, parts: &[&str]) {
+fn assert_contains(said: &str, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "{part:?} should be in:\n{said}");
     }
@@ -26,7 +26,7 @@ fn file(pool: &Pool, name: &str, size: u64, at: u64, bytes: &[u8]) -> std::fs::F
 }
 
 #[test]
-fn whatever_is_not_blank_is_named_and_refused() {
+fn occupied_devices_are_named_and_rejected() {
     let random: Vec<u8> = (0..4096u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let cases: [(u64, &[u8], &str); 13] = [
         (257, b"ustar\x0000", "a tar archive"),
@@ -48,7 +48,7 @@ fn whatever_is_not_blank_is_named_and_refused() {
         let slow = file(&pool, "slow.img", SLOW, at, bytes);
         let said = pool.refused(&["pool", "create"], REFUSED);
         let message = format!("device \"slow\": {} holds {holds}", pool.path("slow.img").display());
-        says(&said, &[&message, "help: choose another device, or pass --force to overwrite it"]);
+        assert_contains(&said, &[&message, "help: choose another device, or pass --force to overwrite it"]);
         let mut after = vec![0; bytes.len()];
         slow.read_exact_at(&mut after, at).expect("it is read");
         assert_eq!(after, bytes, "{holds}: it is as it was");
@@ -57,12 +57,12 @@ fn whatever_is_not_blank_is_named_and_refused() {
 }
 
 #[test]
-fn real_archives_images_and_databases_are_refused_and_taken_with_force() {
+fn real_file_formats_are_rejected_unless_forced() {
     if !installed(&["tar", "qemu-img", "sqlite3"]) {
         return;
     }
-    type Make<'m> = &'m dyn Fn(&str);
-    let made: [(&str, Make<'_>); 3] = [
+    type MakeFile<'m> = &'m dyn Fn(&str);
+    let made: [(&str, MakeFile<'_>); 3] = [
         ("a tar archive", &|path| {
             client("tar", ["-cf", path, "-C", env!("CARGO_MANIFEST_DIR"), "Cargo.toml"]);
         }),
@@ -78,17 +78,17 @@ fn real_archives_images_and_databases_are_refused_and_taken_with_force() {
         let path = pool.path("slow.img");
         make(path.to_str().expect("utf-8"));
         std::fs::File::options().write(true).open(&path).and_then(|it| it.set_len(SLOW)).expect("its size");
-        says(&pool.refused(&["pool", "create"], REFUSED), &["slow.img", holds, "--force"]);
+        assert_contains(&pool.refused(&["pool", "create"], REFUSED), &["slow.img", holds, "--force"]);
         pool.run(["pool", "create", "--force"]);
     }
 }
 
 #[test]
-fn all_occupied_devices_are_told_at_once_and_none_is_changed() {
+fn all_occupied_devices_are_reported_and_unchanged() {
     let pool = Pool::small();
     let (fast, slow) = (file(&pool, "fast.img", FAST, 77, b"a"), file(&pool, "slow.img", SLOW, 99, b"b"));
     let said = pool.refused(&["pool", "create"], REFUSED);
-    says(
+    assert_contains(
         &said,
         &[
             "fast.img holds data that is not zero at offset 77",
@@ -104,7 +104,7 @@ fn all_occupied_devices_are_told_at_once_and_none_is_changed() {
 }
 
 #[test]
-fn zeros_and_holes_are_taken_without_force() {
+fn zeros_and_holes_are_accepted_without_force() {
     let pool = Pool::small();
     file(&pool, "fast.img", FAST, 0, &vec![0; FAST as usize]);
     file(&pool, "slow.img", SLOW, 0, &[]);
@@ -120,17 +120,17 @@ fn a_create_that_fails_leaves_files_as_they_were() {
     let third = "\n[[device]]\nname = \"third\"\npath = \"third.img\"\n";
     std::fs::write(pool.path("pool.toml"), text + third).expect("a third device");
     file(&pool, "third.img", FAST, 0, b"mine");
-    says(&pool.refused(&["pool", "create"], REFUSED), &["third.img"]);
+    assert_contains(&pool.refused(&["pool", "create"], REFUSED), &["third.img"]);
     assert!(!pool.path("fast.img").exists(), "it was made and is removed again");
     assert_eq!(std::fs::metadata(pool.path("slow.img")).expect("it stays").len(), 0, "empty as before");
     std::fs::remove_file(pool.path("third.img")).expect("removed");
-    says(&pool.refused(&["pool", "create"], USAGE), &["third.img", "add `size`"]);
+    assert_contains(&pool.refused(&["pool", "create"], USAGE), &["third.img", "add `size`"]);
     assert!(!pool.path("fast.img").exists());
     assert_eq!(std::fs::metadata(pool.path("slow.img")).expect("it stays").len(), 0, "empty as before");
 }
 
 #[test]
-fn all_devices_that_cannot_be_used_are_told_at_once() {
+fn all_unusable_devices_are_reported_at_once() {
     let pool = Pool::from_text(
         "[pool]\nname = \"x\"\n\
          [[device]]\nname = \"good\"\npath = \"good.img\"\nsize = \"64MiB\"\n\
@@ -139,7 +139,7 @@ fn all_devices_that_cannot_be_used_are_told_at_once() {
          [[device]]\nname = \"absent\"\npath = \"absent.img\"\n",
     );
     let refused = pool.refused(&["pool", "create"], USAGE);
-    says(
+    assert_contains(
         &refused,
         &["\"typo\"", "/dev/weir-typo", "\"kernel\"", "/proc/weir-typo", "\"absent\"", "add `size`"],
     );
@@ -147,12 +147,12 @@ fn all_devices_that_cannot_be_used_are_told_at_once() {
 }
 
 #[test]
-fn a_file_that_does_not_exist_yet_is_named_once() {
+fn one_file_under_two_names_is_rejected() {
     let pool = Pool::small();
     let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
     let text = text.replace("1GiB", "256MiB").replace("slow.img", "./fast.img");
     std::fs::write(pool.path("pool.toml"), text).expect("the same file twice");
-    says(
+    assert_contains(
         &pool.refused(&["pool", "create"], USAGE),
         &["\"fast\" and \"slow\" are the same device", "fast.img"],
     );
@@ -162,7 +162,7 @@ fn a_file_that_does_not_exist_yet_is_named_once() {
     std::fs::hard_link(pool.path("fast.img"), pool.path("link.img")).expect("a link");
     let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
     std::fs::write(pool.path("pool.toml"), text.replace("./fast.img", "link.img")).expect("a hard link");
-    says(&pool.refused(&["pool", "create"], USAGE), &["are the same device", "link.img"]);
+    assert_contains(&pool.refused(&["pool", "create"], USAGE), &["are the same device", "link.img"]);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_mistyped_device_does_not_become_a_file_in_memory() {
         ));
         for force in [&["pool", "create"][..], &["pool", "create", "--force"]] {
             let said = pool.refused(force, USAGE);
-            says(&said, &["device \"fast\": ", path, "does not exist", "lsblk"]);
+            assert_contains(&said, &["device \"fast\": ", path, "does not exist", "lsblk"]);
             assert!(!said.contains("size"), "a size is no way out:\n{said}");
         }
         assert!(!Path::new(path).exists(), "{path} was made");
@@ -203,7 +203,7 @@ fn nothing_is_written_among_the_kernels_files() {
 }
 
 #[test]
-fn a_picture_does_not_replace_what_is_none() {
+fn plot_does_not_replace_other_files() {
     let pool = Pool::small();
     pool.run(["trace", "generate", "zipf over=16MiB for=1s", "--out", "t.csv"]);
     let text = std::fs::read(pool.path("pool.toml")).expect("the pool file");
@@ -212,7 +212,10 @@ fn a_picture_does_not_replace_what_is_none() {
         &["trace", "analyze", "t.csv", "--html", "pool.toml"],
     ];
     for command in commands {
-        says(&pool.refused(command, REFUSED), &["pool.toml exists and is no ", "name another file"]);
+        assert_contains(
+            &pool.refused(command, REFUSED),
+            &["pool.toml exists and is no ", "name another file"],
+        );
         assert_eq!(std::fs::read(pool.path("pool.toml")).expect("it stays"), text);
     }
     for _ in 0..2 {
@@ -236,7 +239,7 @@ fn a_dump_is_not_restored_over_another_file_system() {
     let mut before = vec![0; 1 << 20];
     slow.read_exact_at(&mut before, 0).expect("it is read");
     let said = pool.refused(&["pool", "restore", "--accept-rollback", "saved"], REFUSED);
-    says(&said, &["device \"slow\": ", "slow.img holds an ext4 file system", "wipefs -a"]);
+    assert_contains(&said, &["device \"slow\": ", "slow.img holds an ext4 file system", "wipefs -a"]);
     let mut after = vec![0; 1 << 20];
     slow.read_exact_at(&mut after, 0).expect("it is read");
     assert!(before == after, "not a byte was written");

@@ -116,27 +116,27 @@ fn run_page(name: &str, script: &str) {
 }
 
 #[test]
-fn of_the_guide() {
+fn commands_of_the_guide_succeed() {
     run("guide");
 }
 
 #[test]
-fn of_the_how_to_pages() {
+fn commands_of_the_how_to_pages_succeed() {
     run("howto");
 }
 
 #[test]
-fn of_the_policies() {
+fn commands_of_the_policy_pages_succeed() {
     run("policies");
 }
 
 #[test]
-fn of_the_reference() {
+fn commands_of_the_reference_succeed() {
     run("reference");
 }
 
 #[test]
-fn blocks_of_commands_are_told_apart() {
+fn command_blocks_are_distinguished() {
     let page = "```sh\na\nb\n```\n```sh norun it takes hours\nc\n```\n```toml\nd\n```\n```sh\ne\n```\n";
     assert_eq!(commands(page), ("a\nb\ne\n".into(), vec!["sh norun it takes hours".into()]));
 }

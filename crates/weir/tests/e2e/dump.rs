@@ -72,7 +72,7 @@ fn restoring_a_pool_that_has_not_changed_changes_nothing() {
 }
 
 #[test]
-fn going_back_to_an_older_state_must_be_asked_for() {
+fn rollback_requires_an_option() {
     let pool = saved_pool();
     let (server, mut nbd) = client(&pool);
     // The first write overwrites, in place, data that the dump records, so nothing moves; the second one
@@ -97,7 +97,7 @@ fn going_back_to_an_older_state_must_be_asked_for() {
 }
 
 #[test]
-fn a_dump_that_is_not_whole_or_not_the_pool_s_is_refused() {
+fn incomplete_or_foreign_dumps_are_rejected() {
     let pool = saved_pool();
     let whole = std::fs::read(pool.path("saved")).expect("the dump");
     let try_bytes = |bytes: &[u8], code: i32, part: &str| {

@@ -12,7 +12,7 @@ const ENVIRONMENT: i32 = 5;
 const LIMIT: u64 = 64 << 20;
 
 #[track_caller]
-fn says(output: &Output, code: i32, parts: &[&str]) -> String {
+fn assert_failure(output: &Output, code: i32, parts: &[&str]) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{said}");
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -37,9 +37,13 @@ fn limited(pool: &Pool, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_limit_on_file_sizes_ends_nothing_without_a_word() {
+fn file_size_limit_is_reported() {
     let pool = Pool::small();
-    says(&limited(&pool, &["pool", "create"]), ENVIRONMENT, &["fast.img", "File too large", "ulimit -f"]);
+    assert_failure(
+        &limited(&pool, &["pool", "create"]),
+        ENVIRONMENT,
+        &["fast.img", "File too large", "ulimit -f"],
+    );
     assert!(!pool.path("fast.img").exists() && !pool.path("slow.img").exists(), "as they were");
     // Existing files are not touched, even where the limit allows it.
     for (name, size) in [("fast.img", 256 << 20), ("slow.img", 1 << 30)] {
@@ -47,7 +51,7 @@ fn a_limit_on_file_sizes_ends_nothing_without_a_word() {
         file.set_len(size).and_then(|()| file.write_all_at(b"mine", 0)).expect("it is written");
     }
     let parts = ["device fast", "(268435456 bytes)", "may write no file beyond", "ulimit -f"];
-    says(&limited(&pool, &["pool", "create", "--force"]), ENVIRONMENT, &parts);
+    assert_failure(&limited(&pool, &["pool", "create", "--force"]), ENVIRONMENT, &parts);
     for name in ["fast.img", "slow.img"] {
         let mut start = [0; 8192];
         let file = File::open(pool.path(name)).expect("the file");
@@ -55,13 +59,13 @@ fn a_limit_on_file_sizes_ends_nothing_without_a_word() {
         assert!(start.starts_with(b"mine") && start[4..].iter().all(|byte| *byte == 0), "{name}");
     }
     pool.run(["pool", "create", "--force"]);
-    says(&limited(&pool, &["serve", "--nbd", "unix:nbd.sock"]), ENVIRONMENT, &parts);
+    assert_failure(&limited(&pool, &["serve", "--nbd", "unix:nbd.sock"]), ENVIRONMENT, &parts);
     let created = limited(&pool, &["volume", "create", "disk", "--size", "1GiB"]);
     assert!(created.status.code().is_some(), "a signal ended it: {}", created.status);
 }
 
 #[test]
-fn a_server_that_may_write_no_further_fails_writes_and_goes_on() {
+fn server_continues_at_the_file_size_limit() {
     let pool = Pool::described("one", "256MiB", "two", "256MiB", "").create("disk", "384MiB");
     let server = pool.serve();
     let pid = i32::try_from(server.pid()).ok().and_then(Pid::from_raw);
@@ -75,7 +79,7 @@ fn a_server_that_may_write_no_further_fails_writes_and_goes_on() {
 }
 
 #[test]
-fn a_server_that_is_stopped_is_named_with_the_command_that_has_it_go_on() {
+fn stopped_server_is_named_with_the_command_to_continue_it() {
     let pool = Pool::small().create("disk", "64MiB");
     let server = pool.serve();
     server.signal("STOP");
@@ -87,26 +91,30 @@ fn a_server_that_is_stopped_is_named_with_the_command_that_has_it_go_on() {
         let serve = scope.spawn(|| pool.weir(["serve", "--nbd", "unix:other.sock"]));
         for asked in [status, list] {
             let output = asked.join().expect("it ends");
-            says(&output, ENVIRONMENT, &["does not answer", "it is stopped (state T)", &go_on]);
+            assert_failure(&output, ENVIRONMENT, &["does not answer", "it is stopped (state T)", &go_on]);
         }
         let output = serve.join().expect("it ends");
-        says(&output, REFUSED, &["which is stopped (state T) and does not answer", &go_on]);
+        assert_failure(&output, REFUSED, &["which is stopped (state T) and does not answer", &go_on]);
     });
     server.signal("CONT");
     server.stop("TERM");
 }
 
 #[test]
-fn where_no_socket_can_be_is_told_with_the_way_out_and_nothing_else() {
+fn impossible_socket_paths_are_reported_with_advice() {
     let pool = Pool::small().create("disk", "64MiB");
     let nowhere = pool.weir(["serve", "--nbd", "unix:nowhere/x.sock"]);
-    says(&nowhere, ENVIRONMENT, &["cannot listen at nowhere/x.sock", "make the folder nowhere first"]);
+    assert_failure(
+        &nowhere,
+        ENVIRONMENT,
+        &["cannot listen at nowhere/x.sock", "make the folder nowhere first"],
+    );
     // The name is too long for a control socket beside it. The server already listens for clients when it
     // finds that out.
     let name = format!("{}.toml", "long".repeat(40));
     std::fs::copy(pool.path("pool.toml"), pool.path(&name)).expect("another pool file");
     let output = pool.weir(["--pool", &name, "serve", "--nbd", "unix:nbd.sock"]);
-    let said = says(&output, ENVIRONMENT, &["cannot listen at", "107 bytes"]);
+    let said = assert_failure(&output, ENVIRONMENT, &["cannot listen at", "107 bytes"]);
     assert!(!said.contains("could not be accepted"), "nobody came: {said}");
     assert!(!pool.socket().exists());
 }

@@ -7,30 +7,30 @@ use weir::pool_file::POLICY_DEFAULT;
 use weir_model::{Rng, Seed};
 
 /// Size of the data that is overwritten in each round while the pool is full, and must survive all rounds.
-const KEPT: u64 = 8 << 20;
+const KEPT_SIZE: u64 = 8 << 20;
 /// Size of fio's own part, which fio overwrites and verifies while the pool is full.
-const FIO: u64 = 8 << 20;
+const FIO_SIZE: u64 = 8 << 20;
 /// Size of the data written until no space is left, then trimmed.
-const FLOOD: u64 = 1 << 30;
+const FLOOD_SIZE: u64 = 1 << 30;
 const FLOOD_AT: u64 = 64 << 20;
 const BLOCK: usize = 4096;
 const ENOSPC: i32 = 28;
 
 #[test]
-fn a_full_pool_refuses_new_data_and_nothing_else() {
+fn full_pool_rejects_only_new_data() {
     // The test compares the used space to the byte, so no data may be in two places.
     rounds(std::env::var("WEIR_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3), "hierarchy");
 }
 
 #[test]
-fn a_full_pool_with_copies_and_slots_is_full_of_data_and_refuses_nothing_else() {
+fn full_pool_with_copies_rejects_only_new_data() {
     rounds(3, POLICY_DEFAULT);
     rounds(2, "hystor");
 }
 
 #[test]
 #[ignore = "takes minutes: 100 rounds of the test above"]
-fn a_pool_that_was_full_a_hundred_times_has_lost_nothing() {
+fn pool_survives_being_full_a_hundred_times() {
     rounds(100, "hierarchy");
 }
 
@@ -47,10 +47,14 @@ fn rounds(rounds: u64, policy: &str) {
     let text = std::fs::read_to_string(pool.path("pool.toml")).expect("the pool file");
     let text = text.replace("[pool]", &format!("[pool]\npolicy = \"{policy}\""));
     std::fs::write(pool.path("pool.toml"), text).expect("the pool file is written");
-    let mut stamps = vec![0; (KEPT / BLOCK as u64) as usize];
+    let mut stamps = vec![0; (KEPT_SIZE / BLOCK as u64) as usize];
     let mut server = pool.serve();
     let fill = format!("--offset={FLOOD_AT}");
-    fio(&pool, &["--name=lay-out", "--rw=write", "--bs=64k", &format!("--offset={KEPT}")], Ends::Well);
+    fio(
+        &pool,
+        &["--name=lay-out", "--rw=write", "--bs=64k", &format!("--offset={KEPT_SIZE}")],
+        ExpectedEnd::Success,
+    );
     for round in 1..=rounds {
         let mut client = Client::connect(&pool.socket(), "disk").expect("the server answers");
         if round == 1 {
@@ -58,10 +62,14 @@ fn rounds(rounds: u64, policy: &str) {
         }
         let (rw, seed) =
             (["--rw=write", "--rw=randwrite"][(round % 2) as usize], format!("--randseed={round}"));
-        fio(&pool, &["--name=flood", rw, "--bs=64k", &fill, &format!("--size={FLOOD}"), &seed], Ends::Full);
+        fio(
+            &pool,
+            &["--name=flood", rw, "--bs=64k", &fill, &format!("--size={FLOOD_SIZE}"), &seed],
+            ExpectedEnd::NoSpace,
+        );
         let full = &pool.json(&["pool", "status"])["pool"]["full"];
         assert!(full == "data" || !exact && full.is_null(), "full of {full}");
-        let fresh = FLOOD_AT + FLOOD;
+        let fresh = FLOOD_AT + FLOOD_SIZE;
         if exact {
             let refused = client.write(fresh, &[1; BLOCK]).expect_err("there is no space");
             assert_eq!(refused.raw_os_error(), Some(ENOSPC));
@@ -70,12 +78,16 @@ fn rounds(rounds: u64, policy: &str) {
         overwrite(&mut client, &mut stamps, round, |_| rng.below(4) == 0);
         let verify =
             ["--rw=randwrite", "--bs=4k", "--verify=crc32c", "--verify_state_save=0", "--fsync=32", &seed];
-        fio(&pool, &[&["--name=overwrite", &format!("--offset={KEPT}")], &verify[..]].concat(), Ends::Well);
+        fio(
+            &pool,
+            &[&["--name=overwrite", &format!("--offset={KEPT_SIZE}")], &verify[..]].concat(),
+            ExpectedEnd::Success,
+        );
 
         // One half is trimmed in one request, the other in many, down to single blocks of whole extents.
-        let (half, step) = (FLOOD / 2, 512 << 10);
+        let (half, step) = (FLOOD_SIZE / 2, 512 << 10);
         client.ask(Command::Trim, 0, FLOOD_AT, half as u32, &[]).expect("a trim");
-        for at in (FLOOD_AT + half..FLOOD_AT + FLOOD).step_by(step as usize) {
+        for at in (FLOOD_AT + half..FLOOD_AT + FLOOD_SIZE).step_by(step as usize) {
             client.ask(Command::Trim, 0, at, BLOCK as u32, &[]).expect("a trim of one block");
             client.ask(Command::Trim, 0, at, step as u32, &[]).expect("a trim");
         }
@@ -104,7 +116,7 @@ fn restarted(pool: &Pool, server: Server, round: u64, exact: bool) -> Server {
     }
     pool.run(["pool", "check"]);
     let used = &pool.json(&["pool", "status"])["pool"]["used_bytes"];
-    let kept = (KEPT + FIO).div_ceil(128 << 10) * (128 << 10);
+    let kept = (KEPT_SIZE + FIO_SIZE).div_ceil(128 << 10) * (128 << 10);
     assert!(
         used.as_u64() == Some(kept) || !exact && used.as_u64() >= Some(kept),
         "what was trimmed was given back"
@@ -114,17 +126,17 @@ fn restarted(pool: &Pool, server: Server, round: u64, exact: bool) -> Server {
 
 /// How a run of fio ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
-    Well,
+enum ExpectedEnd {
+    Success,
     /// With ENOSPC.
-    Full,
+    NoSpace,
 }
 
-fn fio(pool: &Pool, more: &[&str], ends: Ends) {
-    let (uri, size) = (format!("--uri={}", pool.uri("disk")), format!("--size={FIO}"));
+fn fio(pool: &Pool, more: &[&str], ends: ExpectedEnd) {
+    let (uri, size) = (format!("--uri={}", pool.uri("disk")), format!("--size={FIO_SIZE}"));
     let common = ["--ioengine=nbd", &uri, "--iodepth=16", &size];
     let arguments = more[..1].iter().chain(&common).chain(&more[1..]);
-    if ends == Ends::Well {
+    if ends == ExpectedEnd::Success {
         client("fio", arguments);
         return;
     }
@@ -153,11 +165,11 @@ fn verify_kept(client: &mut Client, stamps: &[u64]) {
     }
 }
 
-const ROOM: &str = "\n[[device]]\nname = \"only\"\npath = \"only.img\"\nsize = \"16MiB\"\n";
+const ONE_DEVICE: &str = "\n[[device]]\nname = \"only\"\npath = \"only.img\"\nsize = \"16MiB\"\n";
 
-fn patient(wait_at_most: &str) -> Pool {
+fn waiting_pool(wait_at_most: &str) -> Pool {
     let rules = format!("when_full = \"wait\"\nwait_at_most = \"{wait_at_most}\"\n");
-    Pool::from_text(&format!("[pool]\nname = \"test\"\n{rules}{ROOM}")).create("disk", "1GiB")
+    Pool::from_text(&format!("[pool]\nname = \"test\"\n{rules}{ONE_DEVICE}")).create("disk", "1GiB")
 }
 
 /// Fills the pool from the start; returns the first offset for which there was no space.
@@ -167,8 +179,8 @@ fn fill(client: &mut Client) -> u64 {
 }
 
 #[test]
-fn a_write_that_waits_gets_the_space_somebody_frees() {
-    let pool = patient("60s");
+fn waiting_write_gets_freed_space() {
+    let pool = waiting_pool("60s");
     let server = pool.serve();
     let extents = pool.json(&["pool", "status"])["pool"]["capacity_bytes"].as_u64().expect("a number") >> 17;
     let mut writer = Client::connect(&pool.socket(), "disk").expect("the server answers");
@@ -190,8 +202,8 @@ fn a_write_that_waits_gets_the_space_somebody_frees() {
 }
 
 #[test]
-fn a_write_that_waits_in_vain_is_refused_and_so_is_one_when_the_server_stops() {
-    let pool = patient("100ms");
+fn waiting_writes_fail_on_timeout_and_stop() {
+    let pool = waiting_pool("100ms");
     let server = pool.serve();
     let mut client = Client::connect(&pool.socket(), "disk").expect("the server answers");
     let end = fill(&mut client);
@@ -210,9 +222,10 @@ fn a_write_that_waits_in_vain_is_refused_and_so_is_one_when_the_server_stops() {
 }
 
 #[test]
-fn a_pool_that_fills_up_warns_in_status_and_log() {
+fn filling_pool_warns_in_status_and_log() {
     let rules = "warn_at = [\"25%\", \"50%\"]\n";
-    let pool = Pool::from_text(&format!("[pool]\nname = \"test\"\n{rules}{ROOM}")).create("disk", "1GiB");
+    let pool =
+        Pool::from_text(&format!("[pool]\nname = \"test\"\n{rules}{ONE_DEVICE}")).create("disk", "1GiB");
     let server = pool.serve();
     let before = pool.json(&["pool", "status"]);
     assert_eq!((&before["pool"]["warning_percent"], &before["pool"]["full"]), (&().into(), &().into()));

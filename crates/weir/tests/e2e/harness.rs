@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time in which a server must end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A pool file in a temporary folder of its own.
 pub(crate) struct Pool {
@@ -171,7 +171,7 @@ impl Server {
 
     /// Waits until the server ends, which must be with this exit code, and returns its log.
     #[track_caller]
-    pub(crate) fn fails(mut self, code: i32) -> String {
+    pub(crate) fn expect_exit(mut self, code: i32) -> String {
         let status = self.end();
         assert_eq!(status.code(), Some(code), "the server said:\n{}", self.log());
         self.log()
@@ -183,7 +183,7 @@ impl Server {
         loop {
             match self.child.try_wait().expect("the server can be waited for") {
                 Some(status) => return status,
-                None if asked.elapsed() > PATIENCE => panic!("the server does not stop:\n{}", self.log()),
+                None if asked.elapsed() > STOP_TIMEOUT => panic!("the server does not stop:\n{}", self.log()),
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 const TREE: u64 = 1 << 30;
 
 #[test]
-fn a_file_system_of_a_gibibyte_goes_in_and_comes_out_sound() {
+fn file_system_image_of_one_gibibyte_round_trips() {
     if !installed(&["mkfs.ext4", "e2fsck", "nbdcopy", "qemu-img", "cmp"]) {
         return;
     }

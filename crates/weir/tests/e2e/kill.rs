@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use weir_model::{BLOCK, Bytes, Rng, SECTOR, Seed, VolumeOffset};
-use weir_world::{Answer, Change, Oracle, Place, Stop, Ticket};
+use weir_world::{Answer, Change, Oracle, Place, StopKind, Ticket};
 
 /// Name, size and hardening of each volume.
 const VOLUMES: [(&str, Bytes, &str); 2] =
@@ -29,29 +29,29 @@ const DEPTH: u64 = 16;
 const READ_MAX: u64 = 4 << 20;
 
 /// Length of each read in a scan of a whole volume.
-const LOOK: u64 = 1 << 20;
+const SCAN_LEN: u64 = 1 << 20;
 
 /// Rounds on each pool that is drawn at random.
 const ROUNDS_EACH: u64 = 3;
 
 #[test]
-fn what_was_promised_survives_kills() {
+fn durable_data_survives_kills() {
     // The kernel has the written data, and no device loses it.
-    kills("hierarchy", "", Stop::Kill);
+    kills("hierarchy", "", StopKind::Kill);
 }
 
 #[test]
-fn what_was_promised_survives_kills_over_devices_that_forget_the_rest() {
-    kills("hierarchy", "fault = \"forget-unflushed\"", Stop::PowerCut);
+fn durable_data_survives_loss_of_all_unflushed_writes() {
+    kills("hierarchy", "fault = \"forget-unflushed\"", StopKind::PowerLoss);
 }
 
 #[test]
-fn what_was_promised_survives_kills_over_devices_that_forget_some_of_the_rest() {
-    kills("stripe", "metadata = true\nfault = \"forget-some\"", Stop::PowerCut);
+fn durable_data_survives_loss_of_some_unflushed_writes() {
+    kills("stripe", "metadata = true\nfault = \"forget-some\"", StopKind::PowerLoss);
 }
 
 #[test]
-fn what_was_promised_survives_kills_of_any_pool() {
+fn durable_data_survives_kills_of_random_pools() {
     let (mut rng, mut counts) = (seeded(), Counts::default());
     let mut left = rounds();
     while left > 0 {
@@ -59,7 +59,7 @@ fn what_was_promised_survives_kills_of_any_pool() {
         let here = left.min(ROUNDS_EACH);
         left -= here;
         println!("{plan:?}");
-        Live::new(plan).rounds(here, &mut rng, &mut counts);
+        PoolUnderTest::new(plan).rounds(here, &mut rng, &mut counts);
     }
     println!("{} rounds: {counts:?}", rounds());
 }
@@ -76,10 +76,10 @@ fn seeded() -> Rng {
 }
 
 /// Runs the rounds on a pool whose devices lose, when the server is killed, the writes that `how` says.
-fn kills(policy: &'static str, device_options: &str, how: Stop) {
+fn kills(policy: &'static str, device_options: &str, how: StopKind) {
     let mut rng = seeded();
     let plan = Plan::fixed(policy, device_options, how);
-    Live::new(plan).rounds(rounds(), &mut rng, &mut Counts::default());
+    PoolUnderTest::new(plan).rounds(rounds(), &mut rng, &mut Counts::default());
 }
 
 /// Counts of answers.
@@ -91,7 +91,7 @@ struct Counts {
 }
 
 /// A pool that is served and killed, and the oracle of what may be read from it.
-struct Live {
+struct PoolUnderTest {
     pool: Pool,
     plan: Plan,
     oracle: Mutex<Oracle>,
@@ -104,7 +104,7 @@ struct Live {
     failures: AtomicU64,
 }
 
-impl Live {
+impl PoolUnderTest {
     fn new(plan: Plan) -> Self {
         let pool = Pool::from_text(&plan.pool_file());
         pool.run(["pool", "create"]);
@@ -158,21 +158,21 @@ impl Live {
             let workers: Vec<_> = workers
                 .map(|volume| {
                     let (mut rng, looks) = (rng.fork(), rng.chance(0.3));
-                    scope.spawn(move || self.until_it_ends(|| self.work(volume, &mut rng, looks)))
+                    scope.spawn(move || self.repeat_until_killed(|| self.work(volume, &mut rng, looks)))
                 })
                 .collect();
-            self.let_work(rng);
+            self.run_clients(rng);
             self.ending.store(true, Ordering::SeqCst);
             server.kill();
             workers.into_iter().for_each(|worker| worker.join().expect("every answer is admissible"));
         });
-        self.plan.mend(&self.pool);
-        self.oracle().crash(self.plan.how);
+        self.plan.heal(&self.pool);
+        self.oracle().crash(self.plan.stop);
         self.pool.run(["pool", "check"]);
     }
 
     /// Lets the clients work until the kill, and makes devices fail in the meantime if the plan says so.
-    fn let_work(&self, rng: &mut Rng) {
+    fn run_clients(&self, rng: &mut Rng) {
         let some_time = |rng: &mut Rng| {
             std::thread::sleep(Duration::from_millis(5 + rng.below(600)));
         };
@@ -181,20 +181,20 @@ impl Live {
             self.failed.store(true, Ordering::SeqCst);
             self.plan.fail(&self.pool, rng);
             std::thread::sleep(Duration::from_millis(1 + rng.below(100)));
-            self.plan.mend(&self.pool);
+            self.plan.heal(&self.pool);
             some_time(rng);
         }
     }
 
     fn kill(&self, server: Server) {
         server.kill();
-        self.oracle().crash(self.plan.how);
+        self.oracle().crash(self.plan.stop);
     }
 
     fn serve(&self) -> Server {
         let server = self.pool.serve();
         // Opening a pool makes the present data durable.
-        self.oracle().settled();
+        self.oracle().make_all_durable();
         self.ending.store(false, Ordering::SeqCst);
         self.failed.store(false, Ordering::SeqCst);
         server
@@ -204,18 +204,18 @@ impl Live {
     fn restart(&self) {
         let server = self.serve();
         for volume in 0..VOLUMES.len() {
-            self.until_it_ends(|| self.connected(volume, &mut Rng::new(Seed(0)), |c| c.look()));
+            self.repeat_until_killed(|| self.connected(volume, &mut Rng::new(Seed(0)), |c| c.scan()));
             let mut oracle = self.oracle();
             let promised = oracle.flush(volume);
             oracle.flushed(promised);
         }
         server.stop("TERM");
-        self.oracle().crash(self.plan.how);
+        self.oracle().crash(self.plan.stop);
     }
 
     /// Repeats work on new connections until the server is killed. Where a device fails, a connection may end
     /// earlier, since a simple reply that has begun cannot report an error.
-    fn until_it_ends(&self, mut work: impl FnMut() -> io::Result<()>) {
+    fn repeat_until_killed(&self, mut work: impl FnMut() -> io::Result<()>) {
         while let Err(error) = work() {
             if self.ending.load(Ordering::SeqCst) {
                 return;
@@ -227,7 +227,7 @@ impl Live {
     fn work(&self, volume: usize, rng: &mut Rng, looks: bool) -> io::Result<()> {
         self.connected(volume, rng, |connection| {
             if looks {
-                connection.look()?;
+                connection.scan()?;
             }
             loop {
                 connection.some_requests()?;
@@ -245,7 +245,7 @@ impl Live {
         let (socket, name) = (self.pool.socket(), VOLUMES[volume].0);
         let structured = rng.chance(0.4);
         let client = if structured { Client::connect_structured } else { Client::connect }(&socket, name)?;
-        let (replies, flight) = (client.replies()?, Flight::default());
+        let (replies, flight) = (client.replies()?, InFlight::default());
         std::thread::scope(|scope| {
             let (rng, flight) = (rng.fork(), &flight);
             let receiver = scope.spawn(move || self.receive(replies, flight));
@@ -258,8 +258,8 @@ impl Live {
     }
 
     /// Receives answers until the connection ends.
-    fn receive(&self, mut replies: Replies, flight: &Flight) {
-        let _end = EndOfFlight(flight);
+    fn receive(&self, mut replies: Replies, flight: &InFlight) {
+        let _end = ReceiverGuard(flight);
         loop {
             let expected = |cookie| {
                 let requests = flight.requests();
@@ -305,13 +305,13 @@ impl Live {
 
 /// The requests in flight on one connection.
 #[derive(Default)]
-struct Flight {
+struct InFlight {
     requests: Mutex<HashMap<u64, Request>>,
     changed: Condvar,
     ended: AtomicBool,
 }
 
-impl Flight {
+impl InFlight {
     fn requests(&self) -> MutexGuard<'_, HashMap<u64, Request>> {
         self.requests.lock().expect("nothing fails that holds it")
     }
@@ -330,9 +330,9 @@ impl Flight {
 }
 
 /// Tells the sender that the receiver has ended, even if it panics.
-struct EndOfFlight<'a>(&'a Flight);
+struct ReceiverGuard<'a>(&'a InFlight);
 
-impl Drop for EndOfFlight<'_> {
+impl Drop for ReceiverGuard<'_> {
     fn drop(&mut self) {
         // The lock ensures that no sender is between its check and its wait.
         let _requests = self.0.requests.lock();
@@ -343,11 +343,11 @@ impl Drop for EndOfFlight<'_> {
 
 /// The sending side of the connection of one client.
 struct Connection<'a> {
-    live: &'a Live,
+    live: &'a PoolUnderTest,
     client: Client,
     volume: usize,
     rng: Rng,
-    flight: &'a Flight,
+    flight: &'a InFlight,
 }
 
 /// A request in flight.
@@ -360,10 +360,10 @@ struct Request {
 
 impl Connection<'_> {
     /// Reads the whole volume.
-    fn look(&mut self) -> io::Result<()> {
+    fn scan(&mut self) -> io::Result<()> {
         let size = VOLUMES[self.volume].1.0;
-        for at in (0..size).step_by(LOOK as usize) {
-            let place = self.place(at, LOOK.min(size - at));
+        for at in (0..size).step_by(SCAN_LEN as usize) {
+            let place = self.place(at, SCAN_LEN.min(size - at));
             self.send(Command::Read, 0, place)?;
             self.flight.wait_below(DEPTH)?;
         }
@@ -374,12 +374,12 @@ impl Connection<'_> {
         let most = 1 + self.rng.below(DEPTH);
         for _ in 0..most {
             self.flight.wait_below(most)?;
-            self.ask()?;
+            self.send_random()?;
         }
         self.flight.wait_below(1 + self.rng.below(most))
     }
 
-    fn ask(&mut self) -> io::Result<()> {
+    fn send_random(&mut self) -> io::Result<()> {
         let command = match self.rng.below(100) {
             0..55 => Command::Write,
             55..80 => Command::Read,
@@ -389,7 +389,7 @@ impl Connection<'_> {
         };
         let place = match command {
             Command::Flush => self.place(0, 0),
-            _ => self.anywhere(command),
+            _ => self.draw_place(command),
         };
         let changes = matches!(command, Command::Write | Command::Trim | Command::WriteZeroes);
         let fua = if changes && self.rng.chance(0.1) { FUA } else { 0 };
@@ -402,7 +402,7 @@ impl Connection<'_> {
     }
 
     /// Draws a place: often among the same few blocks, often whole blocks, at times a whole extent.
-    fn anywhere(&mut self, command: Command) -> Place {
+    fn draw_place(&mut self, command: Command) -> Place {
         let rng = &mut self.rng;
         let grain = if rng.chance(0.5) { BLOCK } else { SECTOR };
         let longest = match command {

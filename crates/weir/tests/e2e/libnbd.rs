@@ -44,7 +44,7 @@ fn pool() -> Pool {
 }
 
 #[test]
-fn libnbd_reads_what_it_wrote_whatever_is_in_flight() {
+fn libnbd_reads_its_writes_with_requests_in_flight() {
     if !installed() {
         return;
     }

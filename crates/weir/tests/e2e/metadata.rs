@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Returns the 4 KiB blocks of the primary superblock and descriptors, the bitmaps and the inode tables, from
 /// the output of dumpe2fs.
-fn as_dumpe2fs_says(said: &str, block: u64) -> BTreeSet<u64> {
+fn dumpe2fs_blocks(said: &str, block: u64) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let mut note = |text: &str| {
         let number = text.split(|c: char| !c.is_ascii_digit() && c != '-').next().unwrap_or_default();
@@ -35,7 +35,7 @@ fn as_dumpe2fs_says(said: &str, block: u64) -> BTreeSet<u64> {
 }
 
 #[test]
-fn metadata_is_found_where_e2fsprogs_put_it() {
+fn file_system_metadata_matches_e2fsprogs() {
     if !installed(&["mke2fs", "dumpe2fs", "nbdcopy"]) {
         return;
     }
@@ -60,7 +60,7 @@ fn metadata_is_found_where_e2fsprogs_put_it() {
         let image = image.to_str().expect("utf-8");
         client("mke2fs", [&["-q", "-F"], how, &[image, "768M"]].concat());
         let said = client("dumpe2fs", [image]);
-        expected.push((name, as_dumpe2fs_says(&said, block).len() as u64 * 4096));
+        expected.push((name, dumpe2fs_blocks(&said, block).len() as u64 * 4096));
         client("nbdcopy", [image, &pool.uri(name)]);
     }
     expected.sort_unstable();

@@ -35,7 +35,7 @@ fn members(pool: &Pool) -> Vec<String> {
 }
 
 #[test]
-fn either_copy_of_the_metadata_is_enough_and_none_is_taken_silently() {
+fn either_metadata_copy_suffices_if_accepted() {
     let pool = mirrored();
     let server = pool.serve();
     let mut client = Client::connect(&pool.socket(), "disk").expect("a client");
@@ -88,7 +88,7 @@ fn either_copy_of_the_metadata_is_enough_and_none_is_taken_silently() {
 }
 
 #[test]
-fn a_device_without_metadata_can_be_done_without_if_that_is_said() {
+fn absent_data_device_can_be_accepted() {
     let pool = mirrored();
     lose(&pool, "three");
     let said = pool.refused(&["pool", "status"], REFUSED);
@@ -104,7 +104,7 @@ fn a_device_without_metadata_can_be_done_without_if_that_is_said() {
 }
 
 #[test]
-fn a_member_that_cannot_be_written_at_the_start_is_named_and_can_be_done_without() {
+fn unwritable_metadata_member_is_named_and_can_be_excluded() {
     let device = |name: &str| {
         format!(
             "\n[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"64MiB\"\nmetadata = true\n\

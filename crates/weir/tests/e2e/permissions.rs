@@ -27,7 +27,7 @@ fn mode(pool: &Pool, name: &str) -> u32 {
 }
 
 #[test]
-fn what_holds_data_is_for_its_owner_only_whatever_the_umask_is() {
+fn data_files_are_private_with_any_umask() {
     let pool = Pool::small();
     weir_unmasked(&pool, &["pool", "create"]);
     weir_unmasked(&pool, &["pool", "dump", "saved"]);
@@ -38,7 +38,7 @@ fn what_holds_data_is_for_its_owner_only_whatever_the_umask_is() {
 }
 
 #[test]
-fn a_socket_is_shared_as_it_is_told() {
+fn socket_permissions_follow_the_options() {
     let pool = Pool::small().create("disk", "1GiB");
     let group = std::fs::metadata(pool.path("pool.toml")).expect("it is there").gid();
     let shared = format!("unix:shared.sock,mode=0660,group={group}");
@@ -53,7 +53,7 @@ fn a_socket_is_shared_as_it_is_told() {
 }
 
 #[test]
-fn a_socket_for_nobody_known_is_refused() {
+fn unknown_socket_owner_is_rejected() {
     let pool = Pool::small().create("disk", "1GiB");
     for (options, says) in [
         ("group=no-such-group", "there is no group \"no-such-group\""),
@@ -68,7 +68,7 @@ fn a_socket_for_nobody_known_is_refused() {
 }
 
 #[test]
-fn a_server_without_an_address_listens_where_its_help_says() {
+fn default_address_is_the_documented_one() {
     let pool = Pool::small().create("disk", "1GiB");
     std::fs::rename(pool.path("pool.toml"), pool.path("home.toml")).expect("renamed");
     let help = pool.run(["serve", "--help"]);
@@ -94,7 +94,7 @@ fn a_server_without_an_address_listens_where_its_help_says() {
 }
 
 #[test]
-fn device_files_and_addresses_that_are_open_to_others_are_warned_of() {
+fn device_files_and_addresses_open_to_others_cause_warnings() {
     let pool = Pool::small().create("disk", "1GiB");
     let server = pool.serve_with(&["--nbd", "127.0.0.1:0", "--nbd", "[::1]:0"]);
     let quiet = server.log();

@@ -75,7 +75,7 @@ fn requests(pool: &Pool, trace: &str) -> Vec<(String, String, u64, u64)> {
 }
 
 #[test]
-fn exactly_what_clients_ask_for_is_recorded() {
+fn recording_has_exactly_the_clients_requests() {
     let pool = Pool::small().create("disk", "64MiB");
     pool.run(["volume", "create", "other", "--size", "64MiB"]);
     pool.run(["volume", "create", "third", "--size", "64MiB"]);
@@ -125,7 +125,7 @@ fn exactly_what_clients_ask_for_is_recorded() {
 }
 
 #[test]
-fn a_recording_ends_by_itself_with_the_server_and_with_the_disk() {
+fn recording_ends_with_the_server_or_a_full_disk() {
     let pool = Pool::small().create("disk", "64MiB");
     let said = pool.refused(&["trace", "record", "disk", "--out", "t"], REFUSED);
     assert!(said.contains("is not being served"), "{said}");
@@ -170,7 +170,7 @@ fn a_recording_ends_by_itself_with_the_server_and_with_the_disk() {
 }
 
 #[test]
-fn what_came_is_there_though_the_recorder_is_killed() {
+fn recorded_requests_survive_a_killed_recorder() {
     let pool = Pool::small().create("disk", "64MiB");
     let server = pool.serve();
     let mut client = Client::connect(&pool.socket(), "disk").expect("connected");
@@ -193,7 +193,7 @@ fn what_came_is_there_though_the_recorder_is_killed() {
 }
 
 /// Waits until a file exists.
-fn comes(pool: &Pool, name: &str) -> bool {
+fn wait_for_file(pool: &Pool, name: &str) -> bool {
     let is_there = |_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         pool.path(name).exists()
@@ -203,7 +203,7 @@ fn comes(pool: &Pool, name: &str) -> bool {
 
 /// A script stands in for blktrace: it prints events until it is told to end.
 #[test]
-fn a_device_is_recorded_by_driving_blktrace() {
+fn device_is_recorded_with_blktrace() {
     let pool = Pool::from_text("");
     let script = |name: &str, text: &str| {
         let path = pool.path("bin").join(name);
@@ -224,7 +224,7 @@ fn a_device_is_recorded_by_driving_blktrace() {
         &format!("trap 'exit 0' TERM; echo \"$@\" >arguments; cat {sample}; while :; do sleep 0.05; done"),
     );
     let recorder = Recorder::of(&pool, record());
-    assert!(comes(&pool, "arguments"), "it starts");
+    assert!(wait_for_file(&pool, "arguments"), "it starts");
     let told = json(&recorder.interrupt());
     assert_eq!((&told["requests"], &told["disks"][0]), (&3.into(), &"/dev/some".into()), "{told}");
     assert_eq!(
@@ -267,14 +267,14 @@ fn blktrace_ends_when_its_recorder_is_killed() {
     weir.args(["trace", "record", "--device", "/dev/some", "--out", "t"]);
     weir.env("PATH", format!("{}:/usr/bin:/bin", pool.path("bin").display()));
     let mut recorder = Recorder::of(&pool, weir);
-    assert!(comes(&pool, "ready"), "it starts");
+    assert!(wait_for_file(&pool, "ready"), "it starts");
     recorder.child.kill().expect("killed");
     recorder.child.wait().expect("dead");
-    assert!(comes(&pool, "ended"), "it was told to end");
+    assert!(wait_for_file(&pool, "ended"), "it was told to end");
 }
 
 #[test]
-fn a_volume_is_named_once() {
+fn duplicate_volumes_are_rejected() {
     let pool = Pool::small().create("disk", "64MiB");
     let said = pool.refused(&["trace", "record", "disk", "disk", "--out", "t"], USAGE);
     assert!(said.contains("volume disk is named twice") && said.contains("name it once"), "{said}");

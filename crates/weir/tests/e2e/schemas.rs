@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::sync::LazyLock;
-use weir::commands::schemas::{DOCUMENTS, ERROR, of};
+use weir::commands::schemas::{DOCUMENTS, ERROR, for_command};
 
 static VALIDATORS: LazyLock<BTreeMap<&str, Validator>> = LazyLock::new(|| {
     let validator = |schema| jsonschema::draft202012::new(&schema).expect("a schema");
@@ -40,7 +40,7 @@ pub(crate) fn validate_as(command: &str, document: &[u8]) -> String {
     let document: serde_json::Value = serde_json::from_slice(document)
         .unwrap_or_else(|error| panic!("weir {command}: one JSON document, but {error}:\n{text}"));
     let is_error = document.get("error").is_some();
-    let schema = if is_error { &ERROR } else { of(command).expect("a command with a document") };
+    let schema = if is_error { &ERROR } else { for_command(command).expect("a command with a document") };
     let errors = VALIDATORS[schema.name].iter_errors(&document);
     let errors: Vec<_> = errors.map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(errors.is_empty(), "weir {command} is not as {}.json says: {errors:#?}\n{text}", schema.name);
@@ -76,7 +76,7 @@ const SERVED: &[&str] = &[
 ];
 const STOPPED: &[&str] =
     &["pool dump saved", "pool check", "pool check --repair", "pool restore saved --accept-rollback"];
-const OTHERS: &[&str] = &[
+const OTHER_COMMANDS: &[&str] = &[
     "trace formats",
     "trace generate uniform+reads=70%+over=4MiB+rate=100+for=10s --out t.weirtrace",
     "trace convert t.weirtrace t.csv --to msr",
@@ -110,7 +110,7 @@ fn run(pool: &Pool, commands: &[&str], used: &mut BTreeSet<String>) {
 
 /// `demo` needs fio and a minute; a unit test validates its document.
 #[test]
-fn the_document_of_every_command_is_as_its_schema_says() {
+fn documents_of_all_commands_match_their_schemas() {
     let pool = Pool::from_text(DEVICES);
     let mut used = BTreeSet::from(["demo".to_owned()]);
     run(&pool, IDLE, &mut used);
@@ -126,7 +126,7 @@ fn the_document_of_every_command_is_as_its_schema_says() {
     client.disconnect();
     server.stop("TERM");
     run(&pool, STOPPED, &mut used);
-    run(&pool, OTHERS, &mut used);
+    run(&pool, OTHER_COMMANDS, &mut used);
     let all = DOCUMENTS.iter().flat_map(|document| {
         document.commands.iter().chain((document.name == ERROR.name).then_some(&ERROR.name))
     });
@@ -134,7 +134,7 @@ fn the_document_of_every_command_is_as_its_schema_says() {
 }
 
 #[test]
-fn a_document_that_is_not_as_its_schema_says_is_noticed() {
+fn schema_violations_are_detected() {
     let validator = &VALIDATORS[ERROR.name];
     let good = serde_json::json!({ "error": { "class": "usage", "message": "no", "help": "" } });
     assert!(validator.is_valid(&good));

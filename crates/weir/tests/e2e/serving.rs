@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 #[test]
-fn a_stop_keeps_what_was_not_flushed() {
+fn stop_makes_unflushed_writes_durable() {
     let pool = Pool::small().create("disk", "1GiB");
     for (round, signal) in ["TERM", "INT"].into_iter().enumerate() {
         let server = pool.serve();
@@ -27,7 +27,7 @@ fn a_stop_keeps_what_was_not_flushed() {
 }
 
 #[test]
-fn a_volume_may_have_a_policy_of_its_own_for_as_long_as_the_server_runs() {
+fn volume_policy_lasts_until_the_server_ends() {
     let pool = Pool::small().create("disk", "1GiB");
     let policy = |of: &serde_json::Value| of["volumes"][0]["policy"].as_str().map(str::to_owned);
     pool.refused(&["volume", "set", "disk", "--policy", "stripe"], 3);
@@ -87,7 +87,7 @@ fn commands_work_on_a_served_pool_and_clients_see_it_at_once() {
 }
 
 #[test]
-fn fua_and_the_client_s_errors() {
+fn fua_is_accepted_and_client_errors_have_their_codes() {
     let pool = Pool::small().create("disk", "64MiB");
     let _server = pool.serve();
     let mut client = Client::connect(&pool.socket(), "disk").expect("the server answers");
@@ -108,7 +108,7 @@ mod libc_errno {
 }
 
 #[test]
-fn a_full_pool_says_so_and_has_a_way_back() {
+fn full_pool_reports_enospc_and_recovers() {
     let text =
         "[pool]\nname = \"full\"\n\n[[device]]\nname = \"only\"\npath = \"only.img\"\nsize = \"64MiB\"\n";
     let pool = Pool::from_text(text).create("disk", "1GiB");
@@ -133,7 +133,7 @@ fn a_full_pool_says_so_and_has_a_way_back() {
 }
 
 #[test]
-fn hostile_clients_disturb_nobody() {
+fn hostile_clients_do_not_disturb_others() {
     let pool = Pool::small().create("disk", "256MiB");
     let server = pool.serve();
     let mut good = Client::connect(&pool.socket(), "disk").expect("the server answers");
@@ -180,7 +180,7 @@ fn hostile_clients_disturb_nobody() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_stops_nobody() {
+fn client_that_reads_nothing_does_not_block_others() {
     let pool = Pool::small().create("disk", "1GiB");
     let server = pool.serve();
     let mut greedy = Client::connect(&pool.socket(), "disk").expect("the server answers");

@@ -53,7 +53,7 @@ fn a_trace_is_replayed_under_several_policies() {
 }
 
 #[test]
-fn a_load_is_made_up_of_words_and_scaled() {
+fn synthetic_load_is_parsed_and_scaled() {
     let told = pool().json(&[
         "sim",
         "place",
@@ -71,7 +71,7 @@ fn a_load_is_made_up_of_words_and_scaled() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_rejected() {
     let pool = pool();
     std::fs::write(pool.path("t.trace"), "hello, world\n").expect("written");
     std::fs::write(pool.path("pages"), "1 1 0 0\n2 1 0 0\n").expect("written");

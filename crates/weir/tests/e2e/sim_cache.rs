@@ -52,7 +52,7 @@ fn policies_admissions_and_sizes_are_compared() {
 }
 
 #[test]
-fn writes_go_where_they_are_told() {
+fn write_modes_direct_the_writes() {
     let folder = folder();
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
     let run = |mode: &[&str]| {
@@ -66,7 +66,7 @@ fn writes_go_where_they_are_told() {
 }
 
 #[test]
-fn blocks_are_as_large_as_told() {
+fn block_size_is_respected() {
     let folder = folder();
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
     let arguments = ["sim", "cache", "t.trace", "--block-size", "8KiB", "--size", "100%,1blk,16KiB"];
@@ -82,7 +82,7 @@ fn blocks_are_as_large_as_told() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_rejected() {
     let folder = folder();
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
     std::fs::write(folder.path("bad"), "hello, world\n").expect("written");

@@ -38,12 +38,12 @@ const SWEEP: [&str; 11] = [
 ];
 const RESULTS: usize = 2 * 7 * 2 * 4;
 
-fn kept() -> Vec<&'static str> {
+fn sweep_arguments() -> Vec<&'static str> {
     [&SWEEP[..], &["--out", "kept.jsonl"]].concat()
 }
 
 /// Returns the results without their CPU times.
-fn counted(told: &serde_json::Value) -> Vec<serde_json::Value> {
+fn without_cpu_times(told: &serde_json::Value) -> Vec<serde_json::Value> {
     let mut results = told["results"].as_array().expect("results").clone();
     for result in &mut results {
         result["cpu_seconds"].take();
@@ -58,45 +58,45 @@ fn lines(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_kept_is_not_done_again() {
+fn kept_results_are_reused() {
     let folder = folder(300);
     let file = folder.path("kept.jsonl");
     let plain = folder.json(&SWEEP);
     assert_eq!(plain["traces"].as_array().map(Vec::len), Some(2), "{plain}");
-    let whole = folder.json(&kept());
-    assert_eq!(counted(&whole), counted(&plain));
+    let whole = folder.json(&sweep_arguments());
+    assert_eq!(without_cpu_times(&whole), without_cpu_times(&plain));
     let all = lines(&file);
     assert_eq!(all.len(), RESULTS);
 
     // The whole line remains as it is, times included; the torn and the missing line are computed again.
     let torn = all[..RESULTS - 2].join("\n") + "\n" + &all[RESULTS - 2][..100];
     std::fs::write(&file, &torn).expect("written");
-    let resumed = folder.json(&kept());
-    assert_eq!(counted(&resumed), counted(&plain));
+    let resumed = folder.json(&sweep_arguments());
+    assert_eq!(without_cpu_times(&resumed), without_cpu_times(&plain));
     let again = lines(&file);
     assert_eq!((again.len(), &again[..RESULTS - 2]), (RESULTS, &all[..RESULTS - 2]));
 
     // Nothing is missing, so nothing is added, and the answer equals that of the file to the last digit.
-    assert_eq!(folder.json(&kept()), resumed);
+    assert_eq!(folder.json(&sweep_arguments()), resumed);
     assert_eq!(lines(&file), again);
 
     // Another block size, another write mode, and another trace of the same name have other results.
-    folder.json(&[&kept()[..], &["--block-size", "8KiB"]].concat());
-    folder.json(&[&kept()[..], &["--write-mode", "around"]].concat());
+    folder.json(&[&sweep_arguments()[..], &["--block-size", "8KiB"]].concat());
+    folder.json(&[&sweep_arguments()[..], &["--write-mode", "around"]].concat());
     assert_eq!(lines(&file).len(), 3 * RESULTS);
     std::fs::copy(folder.path("a.trace"), folder.path("b.trace")).expect("copied");
-    let same = folder.json(&kept());
+    let same = folder.json(&sweep_arguments());
     assert_eq!(lines(&file).len(), 3 * RESULTS, "what the file holds counts, not its name");
     let (first, second) = (&same["results"][0], &same["results"][RESULTS / 2]);
     assert_eq!((&first["misses"], &second["trace"]), (&second["misses"], &"b.trace".into()));
 }
 
 #[test]
-fn a_run_that_was_killed_goes_on_where_it_was() {
+fn killed_run_is_resumed() {
     let folder = folder(20_000);
     let file = folder.path("kept.jsonl");
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(kept())
+        .args(sweep_arguments())
         .current_dir(folder.folder.path())
         .stdout(Stdio::null())
         .spawn()
@@ -111,39 +111,40 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     let text = std::fs::read_to_string(&file).expect("text");
     let whole: Vec<_> = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
     assert!(whole.len() > 2, "{text}");
-    let resumed = folder.json(&kept());
+    let resumed = folder.json(&sweep_arguments());
     let all = lines(&file);
     assert_eq!(all.len(), RESULTS);
     assert!(whole.iter().zip(&all).all(|(before, after)| before.trim_end() == after), "what was whole stays");
-    assert_eq!(counted(&resumed), counted(&folder.json(&SWEEP)));
+    assert_eq!(without_cpu_times(&resumed), without_cpu_times(&folder.json(&SWEEP)));
 }
 
 /// The file is as it may be after a power loss: a part was never written and reads as zeros.
 #[test]
-fn a_damaged_end_is_taken_off_and_done_again() {
+fn damaged_end_is_truncated_and_recomputed() {
     let folder = folder(300);
     let file = folder.path("kept.jsonl");
-    let whole = folder.json(&kept());
+    let whole = folder.json(&sweep_arguments());
     let all = lines(&file);
     let mut bytes = std::fs::read(&file).expect("bytes");
     let second = all[0].len() + 1;
     bytes[second + 5..second + 300].fill(0);
     std::fs::write(&file, &bytes).expect("written");
     let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
-    let output = weir.args(kept()).arg("--json").current_dir(folder.folder.path()).output().expect("ran");
+    let output =
+        weir.args(sweep_arguments()).arg("--json").current_dir(folder.folder.path()).output().expect("ran");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("are taken off, 1 results are kept"), "{said}");
     crate::schemas::validate_as("sim cache", &output.stdout);
     let again = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((counted(&again), lines(&file).len()), (counted(&whole), RESULTS));
+    assert_eq!((without_cpu_times(&again), lines(&file).len()), (without_cpu_times(&whole), RESULTS));
 }
 
 #[test]
-fn other_files_are_left_alone() {
+fn other_files_are_not_overwritten() {
     let folder = folder(3);
     for (content, line) in [("my notes", 1), ("{\"a\":1}\nmore", 1), ("\n", 1), ("\0\0", 1), ("a\0", 1)] {
         std::fs::write(folder.path("kept.jsonl"), content).expect("written");
-        let said = folder.refused(&kept(), USAGE);
+        let said = folder.refused(&sweep_arguments(), USAGE);
         assert!(said.contains(&format!("line {line} of kept.jsonl is no result")), "{said}");
         let after = std::fs::read_to_string(folder.path("kept.jsonl")).expect("text");
         assert_eq!(after, content);
@@ -155,16 +156,16 @@ fn other_files_are_left_alone() {
 }
 
 #[test]
-fn one_process_adds_results_at_a_time() {
+fn results_file_is_locked() {
     let folder = folder(3);
     let file = std::fs::File::create(folder.path("kept.jsonl")).expect("made");
     file.lock().expect("locked");
-    let said = folder.refused(&kept(), REFUSED);
+    let said = folder.refused(&sweep_arguments(), REFUSED);
     assert!(said.contains("another process adds results to kept.jsonl"), "{said}");
 }
 
 #[test]
-fn results_are_not_kept_in_what_has_no_end() {
+fn results_file_must_be_a_regular_file() {
     let folder = folder(3);
     let said = folder.refused(&["sim", "cache", "a.trace", "--out", "/dev/full"], REFUSED);
     assert!(said.contains("/dev/full is not a regular file") && said.contains("name a file"), "{said}");

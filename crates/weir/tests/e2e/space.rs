@@ -32,7 +32,7 @@ fn small() -> Pool {
 }
 
 #[test]
-fn figures_and_warnings_follow_what_happens_at_once() {
+fn status_follows_space_changes_at_once() {
     let pool = small();
     let server = pool.serve();
     let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
@@ -60,7 +60,7 @@ fn said(pool: &Pool) -> String {
 }
 
 #[test]
-fn space_kept_by_write_zeroes_is_kept_when_what_was_written_there_is_trimmed_in_pieces() {
+fn space_guaranteed_by_write_zeroes_survives_partial_trims() {
     let pool = small();
     let server = pool.serve();
     let mut client = Client::connect(&pool.socket(), "disk").expect("it serves");
@@ -83,7 +83,7 @@ fn space_kept_by_write_zeroes_is_kept_when_what_was_written_there_is_trimmed_in_
 }
 
 #[test]
-fn a_policy_that_ends_with_the_server_is_shown_as_such() {
+fn temporary_policy_is_shown_as_temporary() {
     let pool = small();
     let server = pool.serve();
     let before = pool.json(&["pool", "status"]);
@@ -111,7 +111,7 @@ fn a_policy_that_ends_with_the_server_is_shown_as_such() {
 
 /// The usage and `--help` of `volume set` agree.
 #[test]
-fn volume_set_takes_what_its_usage_says() {
+fn volume_set_accepts_its_documented_options() {
     let pool = small();
     let said = pool.refused(&["volume", "set", "disk"], 2);
     assert!(said.contains("--hardening"), "{said}");

@@ -49,7 +49,7 @@ fn what_fio_records_is_converted_and_replayed_by_fio() {
 }
 
 #[test]
-fn a_trace_goes_through_pipes_and_is_packed() {
+fn traces_pass_through_pipes_and_compression() {
     let pool = pool();
     let text = "0 0 4096 512 1\n1000 1 8192 512 0\n2000 0 16 8 1\n";
     std::fs::write(pool.path("t"), text).expect("written");
@@ -72,7 +72,7 @@ fn a_trace_goes_through_pipes_and_is_packed() {
 }
 
 #[test]
-fn what_is_made_up_is_the_same_again_and_goes_to_every_format_and_back() {
+fn generated_traces_are_deterministic_and_convert_to_all_formats() {
     let pool = pool();
     let words =
         "hotcold hits=90% over=64MiB rate=2000 for=2s & scan reads=0% at=64MiB over=16MiB rate=100 for=2s";
@@ -135,7 +135,7 @@ fn said_by(format: &str, text: &str) -> String {
 }
 
 #[test]
-fn what_cannot_be_made_up_is_refused() {
+fn invalid_synthetic_loads_are_rejected() {
     let pool = pool();
     let says = |arguments: &[&str], code: i32, part: &str| {
         let said = pool.refused(&[&["trace", "generate"], arguments].concat(), code);
@@ -151,7 +151,7 @@ fn what_cannot_be_made_up_is_refused() {
 }
 
 #[test]
-fn a_trace_is_analysed_as_a_page_a_document_and_pictures() {
+fn analysis_has_a_page_a_document_and_plots() {
     let pool = pool();
     let words = "hotcold part=10% hits=90% reads=75% over=64MiB rate=2000 for=20s & scan size=64KiB over=64MiB rate=100 for=20s";
     pool.run(["trace", "generate", words, "--out", "a<b>.trace"]);
@@ -203,7 +203,7 @@ fn a_trace_is_analysed_as_a_page_a_document_and_pictures() {
 }
 
 #[test]
-fn a_trace_of_many_blocks_is_analysed_by_some_of_them() {
+fn large_traces_are_analysed_by_sampling() {
     let pool = pool();
     pool.run(["trace", "generate", "zipf", "over=256MiB", "--requests", "100000", "--out", "t"]);
     let told =
@@ -248,7 +248,7 @@ fn one_disk_of_a_trace_is_analysed_alone() {
 }
 
 #[test]
-fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
+fn failed_conversion_leaves_no_file() {
     let pool = pool();
     std::fs::write(pool.path("text"), "hello, world\n").expect("written");
     std::fs::write(pool.path("bad"), "0 0 8 8 1\n1 0 8 x 1\n2 0 8 8 0\n").expect("written");
@@ -314,7 +314,7 @@ fn requests_are_found_by_number() {
 }
 
 #[test]
-fn disks_that_a_format_does_not_tell_apart_are_told_of() {
+fn merged_disks_are_reported() {
     let pool = pool();
     std::fs::write(pool.path("t"), "0 0 0 8 1\n1 1 0 8 0\n").expect("written");
     let note = |to: &str| {
@@ -345,7 +345,7 @@ fn disks_that_a_format_does_not_tell_apart_are_told_of() {
 }
 
 #[test]
-fn a_part_of_a_trace_is_read_alone() {
+fn part_of_a_trace_can_be_selected() {
     let pool = pool();
     let text: String =
         (0..60_000u64).map(|n| format!("{} 0 {} 8 1\n", 5_000_000 + n * 1_000_000, n * 8)).collect();
@@ -370,7 +370,7 @@ fn a_part_of_a_trace_is_read_alone() {
 }
 
 #[test]
-fn hot_regions_side_by_side_are_told_apart() {
+fn adjacent_hot_regions_are_distinguished() {
     let pool = pool();
     let mut trace = String::new();
     for (at, mib) in [11_379_u64, 11_380, 11_381].into_iter().cycle().take(30).enumerate() {
@@ -397,7 +397,7 @@ fn requests_at_one_time_have_no_rate() {
 }
 
 #[test]
-fn a_picture_is_drawn_with_what_is_to_be_said_of_the_trace() {
+fn plot_reports_notes_on_the_trace() {
     let pool = pool();
     let lines: String = (0..99).map(|at| format!("{}.125 0 {} 8 {}\n", at * 7, at * 64, at % 2)).collect();
     std::fs::write(pool.path("t"), &lines).expect("written");
@@ -413,7 +413,7 @@ fn a_picture_is_drawn_with_what_is_to_be_said_of_the_trace() {
 }
 
 #[test]
-fn a_damaged_packed_trace_is_told_where_it_is_damaged() {
+fn damage_in_compressed_trace_is_located() {
     let pool = pool();
     let line = |at: u64| format!("{at}.5 0 {} 8 1\n", at * 7_919 % 100_000 * 8);
     std::fs::write(pool.path("t"), (0..3000).map(line).collect::<String>()).expect("written");
@@ -436,7 +436,7 @@ fn a_damaged_packed_trace_is_told_where_it_is_damaged() {
 }
 
 #[test]
-fn a_trace_that_is_interrupted_leaves_nothing_behind() {
+fn interrupted_conversion_leaves_no_file() {
     let pool = Pool::small();
     let load = "uniform over=1GiB rate=100000 for=100h";
     for (signal, file) in [("-INT", "a.csv"), ("-TERM", "b.csv")] {

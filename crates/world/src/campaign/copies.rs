@@ -1,22 +1,27 @@
 //! Draws crashes of copies of the pool at random, from a random stream of their own, so that a history is the
 //! same with and without copies.
 
-use super::{History, again, weighted};
+use super::{History, draw_recovery_crashes, weighted};
 use crate::driver::{Crash, HistoryStep};
-use crate::net::Act;
-use crate::{Rng, Seed, Stop};
+use crate::net::NetAction;
+use crate::{Rng, Seed, StopKind};
 
 /// Inserts a copy's crash after each request with this probability.
-pub(crate) fn among(steps: &mut Vec<HistoryStep>, seed: Seed, chance: f64) {
+pub(crate) fn insert_copy_crashes(steps: &mut Vec<HistoryStep>, seed: Seed, chance: f64) {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(40) ^ 2));
     for step in std::mem::take(steps) {
-        let asks = asks(&step);
+        let asks = is_request(&step);
         steps.push(step);
         if asks && rng.chance(chance) {
             let most = weighted(&mut rng, &[(1, 1), (6, 20), (2, 200)]);
             let after = rng.below(most);
-            let again = again(&mut rng, Stop::PowerCut);
-            steps.push(HistoryStep::CrashCopy(Crash { after, how: Stop::PowerCut, rot: None, again }));
+            let again = draw_recovery_crashes(&mut rng, StopKind::PowerLoss);
+            steps.push(HistoryStep::CrashCopy(Crash {
+                after,
+                kind: StopKind::PowerLoss,
+                rot: None,
+                recovery_crashes: again,
+            }));
         }
     }
 }
@@ -29,16 +34,16 @@ impl History {
         self.steps.retain(|step| !matches!(step, HistoryStep::CrashCopy(_)));
         let count =
             |what: fn(&HistoryStep) -> bool| self.steps.iter().filter(|step| what(step)).count() as f64;
-        let (asks, crashes) = (count(asks), count(|step| matches!(step, HistoryStep::Crash(_))));
+        let (asks, crashes) = (count(is_request), count(|step| matches!(step, HistoryStep::Crash(_))));
         let seed = self.setup.seed;
-        among(&mut self.steps, seed, copies as f64 * crashes / asks.max(1.0));
+        insert_copy_crashes(&mut self.steps, seed, copies as f64 * crashes / asks.max(1.0));
         self
     }
 }
 
 /// Reports whether the step is a client's request.
-const fn asks(step: &HistoryStep) -> bool {
-    matches!(step, HistoryStep::Ask(_) | HistoryStep::Net(Act::Ask(..)))
+const fn is_request(step: &HistoryStep) -> bool {
+    matches!(step, HistoryStep::Request(_) | HistoryStep::Net(NetAction::Request(..)))
 }
 
 #[cfg(test)]
@@ -47,8 +52,8 @@ mod tests {
     use crate::campaign::{History, HistoryKind};
 
     #[test]
-    fn a_history_is_the_same_with_copies_and_without() {
-        let kind = HistoryKind::crashing(3, 60);
+    fn copies_do_not_change_the_history() {
+        let kind = HistoryKind::with_crashes(3, 60);
         let with = History::new(Seed(5), &HistoryKind { copies: 20, ..kind });
         let mut without = with.clone();
         without.steps.retain(|step| !matches!(step, HistoryStep::CrashCopy(_)));
@@ -62,8 +67,8 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_drawn_anew_and_nothing_else() {
-        let history = History::new(Seed(5), &HistoryKind::crashing(10, 60));
+    fn redrawing_copies_changes_nothing_else() {
+        let history = History::new(Seed(5), &HistoryKind::with_crashes(10, 60));
         let more = history.clone().with_copies(30);
         let count = |history: &History| {
             history.steps.iter().filter(|step| matches!(step, HistoryStep::CrashCopy(_))).count()

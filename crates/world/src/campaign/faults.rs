@@ -6,22 +6,22 @@ use crate::{Fault, Kinds, Rng};
 use weir_model::{BLOCK, Bytes, DeviceOffset, Errno, Nanos};
 
 /// Draws the length of a clock jump.
-pub(crate) fn leap(rng: &mut Rng) -> Nanos {
+pub(crate) fn draw_clock_jump(rng: &mut Rng) -> Nanos {
     Nanos::micros(pick(rng, &[1_000, 1_000_000, 3_100_000, 10_500_000, 100_000_000]))
 }
 
 /// Draws misdirected or dropped writes.
-pub(crate) fn astray(rng: &mut Rng) -> Fault {
-    Fault::Astray {
+pub(crate) fn draw_misdirection(rng: &mut Rng) -> Fault {
+    Fault::Misdirect {
         range: DeviceOffset(0)..DeviceOffset(u64::MAX),
-        further: if rng.chance(0.5) { Some(Bytes(between(rng, 1, 200) * BLOCK)) } else { None },
+        shift: if rng.chance(0.5) { Some(Bytes(between(rng, 1, 200) * BLOCK)) } else { None },
         chance: pick(rng, &[0.1, 1.0]),
         times: between(rng, 1, 3),
     }
 }
 
 /// Draws a step that makes a device fail. Failing flushes matter most on devices that hold the map.
-pub(crate) fn breaking(rng: &mut Rng) -> HistoryStep {
+pub(crate) fn draw_device_failure(rng: &mut Rng) -> HistoryStep {
     let fault = fault(rng);
     let of_flushes = Kinds { flushes: true, ..Kinds::default() };
     let devices = match &fault {
@@ -32,7 +32,7 @@ pub(crate) fn breaking(rng: &mut Rng) -> HistoryStep {
 }
 
 /// Draws a few read errors.
-pub(super) fn unreadable(rng: &mut Rng) -> Fault {
+pub(super) fn draw_read_errors(rng: &mut Rng) -> Fault {
     Fault::Errors {
         kinds: Kinds { reads: true, ..Kinds::default() },
         range: DeviceOffset(0)..DeviceOffset(u64::MAX),
@@ -55,7 +55,7 @@ fn fault(rng: &mut Rng) -> Fault {
             Fault::Truncate { keep: (soon.0 / 4000 % 1000) as u16, regrow: (soon.0 / 1000).is_multiple_of(4) }
         }
         3 => Fault::Vanish { at: soon },
-        4 => Fault::Full { room: Bytes(rng.below(64) * BLOCK) },
+        4 => Fault::Full { space: Bytes(rng.below(64) * BLOCK) },
         _ => {
             // Flushes are rare, so they fail more often, half of them permanently: a device that holds the
             // map is given up after the first failure.

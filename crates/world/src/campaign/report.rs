@@ -1,12 +1,12 @@
 //! Describes a failure in readable form.
 
-use super::{History, Shrunk};
+use super::{History, ShrunkHistory};
 use std::fmt;
 
-impl fmt::Display for Shrunk {
+impl fmt::Display for ShrunkHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.failure)?;
-        write!(f, "after {} attempts to leave things out:\n{}", self.tried, self.history)
+        write!(f, "after {} attempts to leave things out:\n{}", self.attempts, self.history)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{DeviceSpec, Pace, Rng, Seed};
 use weir_engine::{DurableWrites, FlushRules, Percent, WhenFull};
 use weir_map::Hardening;
 use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Planted, SECTOR};
-use weir_policy::harm::{Moves, Rules};
+use weir_policy::harm::{MoveControl, Rules};
 
 /// Maximum number of extents of a wide volume, and of a device under it.
 const WIDE: u64 = 600;
@@ -14,13 +14,13 @@ const WIDE: u64 = 600;
 /// Draws tiny devices under over-provisioned volumes, so that space runs out, and a short journal, so that it
 /// wraps around often.
 pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
-    let (crowd, wide) = (kind.crowded, kind.wide);
-    let kib = match (wide, kind.large) {
+    let (crowd, wide) = (kind.crowded, kind.many_extents);
+    let kib = match (wide, kind.large_extents) {
         (true, _) => 64,
         (_, true) => weighted(rng, &[(5, 512), (3, 1024), (1, 2048), (1, 4096)]),
         _ => weighted(rng, &[(16, 64), (3, 128), (1, 256)]),
     };
-    let most = if kind.large { 3 } else { 10 };
+    let most = if kind.large_extents { 3 } else { 10 };
     let bytes = kib << 10;
     let devices = if crowd { kind.devices_min } else { between(rng, kind.devices_min, kind.devices_min + 2) };
     let many = wide && rng.chance(0.5);
@@ -66,12 +66,12 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
             (true, _) => Bytes(bytes),
             _ if many => Bytes(between(rng, 1, 3) * bytes),
             _ if wide => Bytes(between(rng, WIDE / 2, WIDE) * bytes),
-            _ if kind.large => Bytes(between(rng, 1, 2) * bytes + rng.below(bytes / BLOCK) * BLOCK),
+            _ if kind.large_extents => Bytes(between(rng, 1, 2) * bytes + rng.below(bytes / BLOCK) * BLOCK),
             // Often one that ends within an extent.
             (false, 0) => Bytes(between(rng, 1, 6) * bytes + rng.below(bytes / BLOCK) * BLOCK),
             (false, _) => Bytes(between(rng, 1, 8) * bytes),
         };
-        let cut = if kind.odd { odd.below(BLOCK / SECTOR) * SECTOR } else { 0 };
+        let cut = if kind.odd_sizes { odd.below(BLOCK / SECTOR) * SECTOR } else { 0 };
         let size = size - Bytes(cut);
         let hardening = pick(rng, &[Hardening::Flush, Hardening::Flush, Hardening::Write]);
         let copies = if apart.chance(chance) { 2 } else { 1 };
@@ -90,11 +90,11 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
     let quiet = weighted(&mut spread, &[(2, None), (1, Some(Nanos::micros(micros)))]);
     let flushes = flushes(&mut Rng::new(Seed(seed.0.rotate_left(16))));
     let mut files = Rng::new(Seed(seed.0.rotate_left(48)));
-    let patience = WhenFull::Wait { at_most: Nanos::micros(between(rng, 1, 50_000)) };
+    let patience = WhenFull::Wait { timeout: Nanos::micros(between(rng, 1, 50_000)) };
     Setup {
         seed,
         extent: ExtentSize::new(Bytes(bytes)).expect("a power of two from 64 KiB to 4 MiB"),
-        policy: in_two_copies(policy(rng), seed).to_owned(),
+        policy: maybe_duplexed(policy(rng), seed).to_owned(),
         devices: (0..devices).map(|number| device(rng, number)).collect(),
         journal_pages,
         meta_pages,
@@ -122,7 +122,7 @@ pub(crate) fn setup(rng: &mut Rng, seed: Seed, kind: &HistoryKind) -> Setup {
 
 /// Draws the rules for moves. Usually moves continue whatever their effect, so that there are many; sometimes
 /// they are stopped all the time and begin again.
-fn moves(rng: &mut Rng) -> Moves {
+fn moves(rng: &mut Rng) -> MoveControl {
     let rules = Rules {
         sample: 1,
         window: Nanos::millis(between(rng, 1, 20)),
@@ -132,7 +132,14 @@ fn moves(rng: &mut Rng) -> Moves {
         pause: Nanos::millis(between(rng, 1, 50)),
         longest_pause: Nanos::millis(200),
     };
-    weighted(rng, &[(4, Moves::Free(Rules::default())), (1, Moves::default()), (1, Moves::Judged(rules))])
+    weighted(
+        rng,
+        &[
+            (4, MoveControl::NeverPaused(Rules::default())),
+            (1, MoveControl::default()),
+            (1, MoveControl::Judged(rules)),
+        ],
+    )
 }
 
 /// Draws the flush rules: half of the time the defaults, otherwise most devices are flushed outside of
@@ -140,7 +147,11 @@ fn moves(rng: &mut Rng) -> Moves {
 fn flushes(rng: &mut Rng) -> FlushRules {
     let slow = pick(rng, &[Nanos(0), Nanos::micros(300), Nanos::millis(1)]);
     let patience = pick(rng, &[Nanos(0), Nanos::millis(2), Nanos::millis(50), Nanos::secs(30)]);
-    if rng.chance(0.5) { FlushRules::default() } else { FlushRules { slow, patience } }
+    if rng.chance(0.5) {
+        FlushRules::default()
+    } else {
+        FlushRules { slow_threshold: slow, slow_flush_interval: patience }
+    }
 }
 
 /// Draws a policy, often the one that exercises everything.
@@ -151,7 +162,7 @@ pub(super) fn policy(rng: &mut Rng) -> &'static str {
 
 /// Makes half of the pools of `hystor`, and one in eight of the others, keep two copies of dirty data. It has
 /// a random stream of its own.
-fn in_two_copies(policy: &'static str, seed: Seed) -> &'static str {
+fn maybe_duplexed(policy: &'static str, seed: Seed) -> &'static str {
     let mut rng = Rng::new(Seed(seed.0.rotate_left(16)));
     let chance = if policy == "hystor" { 0.5 } else { 0.125 };
     if rng.chance(chance) { "hystor-twice" } else { policy }

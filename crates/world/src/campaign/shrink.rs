@@ -5,19 +5,19 @@ use crate::driver::{Failure, HistoryStep};
 
 /// A shrunk history with its failure.
 #[derive(Debug)]
-pub struct Shrunk {
+pub struct ShrunkHistory {
     /// The remaining history.
     pub history: History,
     /// The failure in which it now ends.
     pub failure: Failure,
     /// Number of histories tried.
-    pub tried: u64,
+    pub attempts: u64,
 }
 
 /// Removes steps from a failing history as long as it still fails: first many at a time, then one by one. Any
-/// failure counts, not only one of the original kind. Stops when `go_on`, which is called before each
-/// attempt, returns false. Returns `None` if the history does not fail.
-pub fn shrink(history: &History, mut go_on: impl FnMut() -> bool) -> Option<Shrunk> {
+/// failure counts, not only one of the original kind. Stops when `should_continue`, which is called before
+/// each attempt, returns false. Returns `None` if the history does not fail.
+pub fn shrink(history: &History, mut should_continue: impl FnMut() -> bool) -> Option<ShrunkHistory> {
     let (failure, steps) = history.run().failure?;
     let mut best = History { steps: history.steps[..steps].to_vec(), ..history.clone() };
     let mut failure = failure;
@@ -34,7 +34,7 @@ pub fn shrink(history: &History, mut go_on: impl FnMut() -> bool) -> Option<Shru
     loop {
         let mut smaller = false;
         let mut at = 0;
-        while at < best.steps.len() && go_on() {
+        while at < best.steps.len() && should_continue() {
             let end = (at + size).min(best.steps.len());
             let steps: Vec<HistoryStep> =
                 best.steps[..at].iter().chain(&best.steps[end..]).cloned().collect();
@@ -45,8 +45,8 @@ pub fn shrink(history: &History, mut go_on: impl FnMut() -> bool) -> Option<Shru
                 at += size;
             }
         }
-        if size == 1 && !smaller || !go_on() {
-            return Some(Shrunk { history: best, failure, tried });
+        if size == 1 && !smaller || !should_continue() {
+            return Some(ShrunkHistory { history: best, failure, attempts: tried });
         }
         if !smaller {
             size = size.div_ceil(2);

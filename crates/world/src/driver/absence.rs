@@ -7,12 +7,12 @@
 //! The copy must refuse to open until the loss is accepted, and must open then. Without the device, every
 //! block of volumes with two copies reads correctly, and everything can be written. Then a blank device
 //! replaces it, and, on another copy, the device returns as it was when it was lost: the pool opens, and
-//! redundancy is restored [soon](super::audit::RESTORED_WITHIN). If the device holds metadata, it also
+//! redundancy is restored [soon](super::audit::RESTORE_TIMEOUT). If the device holds metadata, it also
 //! returns alone: a pool that continued without it must not be confused with its contents.
 
 use super::lifecycle::open_pool;
-use super::{Crash, Driver, Failure, Health, Lose, Opened, UnderWay};
-use crate::{Seed, Stop, Storage, World};
+use super::{Crash, DeviceLoss, Driver, Failure, Health, InFlightRequest, OpenEngine};
+use crate::{Seed, StopKind, Storage, World};
 use weir_map::{MapError, OpenOptions};
 use weir_model::{DeviceId, DeviceSet, Op, RequestError};
 
@@ -34,21 +34,21 @@ impl Absence {
 
 impl Driver {
     /// Tests on a copy of the pool what happens without one of its devices.
-    pub(super) fn lose(&mut self, lose: &Lose) -> Result<(), Failure> {
+    pub(super) fn test_loss(&mut self, lose: &DeviceLoss) -> Result<(), Failure> {
         self.audit()?;
         if !self.is_auditable() {
             return Ok(());
         }
-        let Some(pool) = self.look()? else { return Ok(()) };
+        let Some(pool) = self.read_pool()? else { return Ok(()) };
         let redundant = self.redundant(&pool);
         let lost = DeviceId((lose.device % self.setup.devices.len()) as u8);
         let gone: DeviceSet = [lost].into_iter().collect();
-        let mut world = self.copy_of_the_world()?;
-        world.stop(Stop::PowerCut);
+        let mut world = self.copy_world()?;
+        world.stop(StopKind::PowerLoss);
         let Some(device) = world.storage(lost) else { return Ok(()) };
         let left = std::mem::replace(device, device.blank());
         // It must not open by mistake.
-        self.is_refused(&mut world, Absence::of(gone, false), |error| match error {
+        self.check_refused(&mut world, Absence::of(gone, false), |error| match error {
             MapError::MirrorAbsent { device } | MapError::Absent { device } => *device == lost,
             MapError::MetadataAbsent { absent, .. } => absent.contains(lost),
             _ => false,
@@ -58,12 +58,12 @@ impl Driver {
             return Ok(());
         }
         let mut copy = self.copy(world, Absence::of(gone, true), redundant)?;
-        copy.go_on_without(lose)?;
-        self.statistics.replacements += u64::from(copy.is_replaced(lost, &left)?);
-        let went_on = copy.copy_of_the_world()?;
-        copy.returns(lost, &left)?;
+        copy.continue_without(lose)?;
+        self.statistics.replacements += u64::from(copy.test_replacement(lost, &left)?);
+        let went_on = copy.copy_world()?;
+        copy.test_return(lost, &left)?;
         if self.members().any(|member| member == lost) {
-            self.returns_alone(went_on, lost, &left)?;
+            self.test_return_alone(went_on, lost, &left)?;
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl Driver {
             return Ok(());
         }
         let lost = DeviceId((self.checks / 4 % 2) as u8);
-        let mut world = self.copy_of_the_world()?;
+        let mut world = self.copy_world()?;
         if let Some(device) = world.storage(lost) {
             *device = device.blank();
         }
@@ -93,60 +93,60 @@ impl Driver {
     }
 
     /// Uses the pool without the device, and opens it again without it; its absence is recorded by then.
-    fn go_on_without(&mut self, lose: &Lose) -> Result<(), Failure> {
+    fn continue_without(&mut self, lose: &DeviceLoss) -> Result<(), Failure> {
         self.check()?;
-        lose.asks.iter().try_for_each(|ask| self.ask(*ask))?;
+        lose.requests.iter().try_for_each(|ask| self.submit_request(*ask))?;
         self.check()?;
         self.absence.accepted = false;
-        self.crash(&Crash::at_once())?;
+        self.crash(&Crash::power_loss_now())?;
         self.check()
     }
 
     /// Replaces the missing device by a blank one; then data that was on two devices is on two devices again.
     /// Returns false if that was not possible, because only the lost device has data of a volume that was not
     /// in two locations.
-    fn is_replaced(&mut self, lost: DeviceId, left: &Storage) -> Result<bool, Failure> {
-        let mut world = self.copy_of_the_world()?;
-        world.stop(Stop::PowerCut);
+    fn test_replacement(&mut self, lost: DeviceId, left: &Storage) -> Result<bool, Failure> {
+        let mut world = self.copy_world()?;
+        world.stop(StopKind::PowerLoss);
         let mut found = Vec::new();
         for (device, spec) in (0..).map(DeviceId).zip(&self.setup.devices).filter(|(id, _)| *id != lost) {
             found.extend(weir_map::create::read_superblock(&mut world, device, spec.size)?);
         }
         let options = OpenOptions { planted: self.setup.planted, ..OpenOptions::default() };
-        match weir_map::replace_laid_out(&mut world, &found, &self.layout[lost.index()], &options) {
+        match weir_map::replace_with_layout(&mut world, &found, &self.layout[lost.index()], &options) {
             Ok(_) => {}
-            Err(MapError::HeldAlone { volume, .. }) if self.may_be_held_alone(&volume) => return Ok(false),
+            Err(MapError::OnlyCopy { volume, .. }) if self.may_be_only_copy(&volume) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
         let mut copy = self.copy(world, Absence::default(), Vec::new())?;
         copy.check()?;
         copy.audit()?;
         // The lost device must no longer be accepted in place of the new one.
-        let mut world = copy.copy_of_the_world()?;
-        world.stop(Stop::PowerCut);
+        let mut world = copy.copy_world()?;
+        world.stop(StopKind::PowerLoss);
         if let Some(storage) = world.storage(lost) {
             *storage = left.clone();
         }
         let is_right = |error: &MapError| matches!(error, MapError::Replaced { device } if *device == lost);
-        self.is_refused(&mut world, Absence::default(), is_right)?;
+        self.check_refused(&mut world, Absence::default(), is_right)?;
         Ok(true)
     }
 
     /// Reports whether a device may have been the only one with data of the volume of this name.
-    fn may_be_held_alone(&self, name: &str) -> bool {
+    fn may_be_only_copy(&self, name: &str) -> bool {
         let volume = self.volumes.iter().position(|volume| volume.name == name);
         volume.is_some_and(|volume| !self.redundant.get(volume).copied().unwrap_or(false))
     }
 
     /// Lets the device return as it was when it was lost.
-    fn returns(&mut self, device: DeviceId, left: &Storage) -> Result<(), Failure> {
+    fn test_return(&mut self, device: DeviceId, left: &Storage) -> Result<(), Failure> {
         if let Some(storage) = self.world.storage(device) {
             *storage = left.clone();
         }
         (self.absence, self.redundant) = (Absence::default(), Vec::new());
-        self.crash(&Crash::at_once())?;
-        if self.health != Health::Whole {
-            return Err(Failure::NotWhole(device));
+        self.crash(&Crash::power_loss_now())?;
+        if self.health != Health::Healthy {
+            return Err(Failure::DeviceUnused(device));
         }
         self.check()?;
         self.audit()
@@ -155,55 +155,62 @@ impl Driver {
     /// Lets a member return without the one with which the pool continued. Devices that recorded the change
     /// of members refuse it. If none does, it may continue alone with the operator's consent, and never joins
     /// the others again.
-    fn returns_alone(&mut self, mut world: World, member: DeviceId, left: &Storage) -> Result<(), Failure> {
+    fn test_return_alone(
+        &mut self,
+        mut world: World,
+        member: DeviceId,
+        left: &Storage,
+    ) -> Result<(), Failure> {
         if let Some(storage) = world.storage(member) {
             *storage = left.clone();
         }
-        world.stop(Stop::PowerCut);
+        world.stop(StopKind::PowerLoss);
         let other: DeviceSet = self.members().filter(|other| *other != member).collect();
         let all = || (0..self.setup.devices.len() as u8).map(DeviceId);
         if all().any(|device| device != member && !other.contains(device)) {
-            self.is_refused(&mut world, Absence::of(other, true), |e| matches!(e, MapError::Stale { .. }))?;
+            self.check_refused(&mut world, Absence::of(other, true), |e| {
+                matches!(e, MapError::Stale { .. })
+            })?;
         }
         let others: DeviceSet = all().filter(|device| *device != member).collect();
-        self.is_refused(&mut world, Absence::of(others, false), |error| {
+        self.check_refused(&mut world, Absence::of(others, false), |error| {
             matches!(error, MapError::MirrorAbsent { .. } | MapError::Absent { .. })
         })?;
         let mut alone = self.copy(world, Absence::of(others, true), Vec::new())?;
         alone.check()?;
         let mut world = alone.world;
-        world.stop(Stop::PowerCut);
-        let is_split = |error: &MapError| matches!(error, MapError::Split { .. } | MapError::Stale { .. });
-        self.is_refused(&mut world, Absence::default(), is_split)
+        world.stop(StopKind::PowerLoss);
+        let is_split = |error: &MapError| matches!(error, MapError::Diverged { .. } | MapError::Stale { .. });
+        self.check_refused(&mut world, Absence::default(), is_split)
     }
 
     /// Opens a pool like this one in another world.
     fn copy(&mut self, mut world: World, absence: Absence, redundant: Vec<bool>) -> Result<Self, Failure> {
         let engine = open_pool(&mut world, &self.setup, false, absence)?;
-        let mut copy = self.copied(world, Opened::of(engine));
-        copy.oracle.crash(Stop::PowerCut);
+        let mut copy = self.copy_into(world, OpenEngine::of(engine));
+        copy.oracle.crash(StopKind::PowerLoss);
         (copy.absence, copy.redundant, copy.has_moved) = (absence, redundant, true);
         (copy.replacing, copy.hardening, copy.commands) = (None, None, None);
-        copy.note_absence();
+        copy.mark_missing_as_failing();
         copy.apply_policies();
         Ok(copy)
     }
 
     /// Makes the missing devices count as failing, for every request.
-    pub(super) fn note_absence(&mut self) {
+    pub(super) fn mark_missing_as_failing(&mut self) {
         if !self.absence.devices.is_empty() {
             self.health = Health::Broken;
             self.failing = self.failing.or(self.absence.devices);
         }
     }
 
-    fn copy_of_the_world(&mut self) -> Result<World, Failure> {
+    fn copy_world(&mut self) -> Result<World, Failure> {
         let seed = Seed(self.world.seed().0 ^ self.world.now().0.rotate_left(20));
         Ok(self.world.copy(seed, self.setup.memory, &self.setup.devices)?)
     }
 
     /// Checks that the pool does not open this way, for an accepted reason.
-    fn is_refused(
+    fn check_refused(
         &self,
         world: &mut World,
         absence: Absence,
@@ -218,7 +225,7 @@ impl Driver {
 
     /// Reports whether a request must succeed whichever devices are missing: each block of its volume was in
     /// two locations.
-    pub(super) fn is_promised(&self, request: &UnderWay, error: RequestError) -> bool {
+    pub(super) fn must_succeed(&self, request: &InFlightRequest, error: RequestError) -> bool {
         let redundant = self.redundant.get(request.ask.volume).copied().unwrap_or(false);
         redundant && (error != RequestError::NoSpace || matches!(request.ask.op, Op::Read | Op::Flush))
     }

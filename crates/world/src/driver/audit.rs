@@ -4,21 +4,21 @@
 //! pages from the raw bytes. Then the oracle judges every copy of every block, both copies of each superblock
 //! must be equal, and each root of each metadata member must lead to the same pool.
 
-use super::{Ask, Driver, Failure, Health, Volume};
-use crate::ondisk::{self, Extent, PAGE, Pool, Raw};
-use crate::{Answer, Place, Spoilt, World};
+use super::{Driver, Failure, Health, RequestSpec, Volume};
+use crate::ondisk::{self, DeviceReader, Extent, PAGE, Pool};
+use crate::{Answer, DamagedSectors, Place, World};
 use std::collections::BTreeSet;
 use weir_map::Hardening;
 use weir_model::{Bytes, DeviceId, DeviceOffset, Nanos, Op, SECTOR, VolumeId, VolumeOffset};
-use weir_policy::harm::Moves;
+use weir_policy::harm::MoveControl;
 
 /// Time within which every block of a volume with two copies is in two locations again, with idle clients,
 /// healthy devices and free space. The engine retries every five seconds if it could not proceed, and copies
 /// two extents at a time, which takes a second on the slowest device; the pools here have a few dozen.
-pub(super) const RESTORED_WITHIN: Nanos = Nanos::secs(60);
+pub(super) const RESTORE_TIMEOUT: Nanos = Nanos::secs(60);
 
 /// Interval of the checks meanwhile.
-const LOOK_EVERY: Nanos = Nanos::millis(500);
+const CHECK_INTERVAL: Nanos = Nanos::millis(500);
 
 /// One in this many checks of a history reads the devices; with volumes of two copies, which could differ
 /// unnoticed, one in two.
@@ -28,9 +28,9 @@ const CHECKS: u64 = 8;
 const PROBES: u64 = 4;
 
 /// The live bytes of a world's devices, including their caches.
-struct Live<'a>(&'a mut World);
+struct LiveBytes<'a>(&'a mut World);
 
-impl Raw for Live<'_> {
+impl DeviceReader for LiveBytes<'_> {
     fn read(&mut self, device: u8, at: u64, bytes: &mut [u8]) {
         if let Some(storage) = self.0.storage(DeviceId(device)) {
             storage.read(DeviceOffset(at), bytes);
@@ -44,54 +44,60 @@ impl Driver {
     pub(super) fn audit(&mut self) -> Result<(), Failure> {
         self.drain()?;
         for volume in 0..self.volumes.len() {
-            self.ask(Ask { volume, op: Op::Flush, offset: VolumeOffset(0), len: Bytes(0), fua: false })?;
+            self.submit_request(RequestSpec {
+                volume,
+                op: Op::Flush,
+                offset: VolumeOffset(0),
+                len: Bytes(0),
+                fua: false,
+            })?;
         }
         self.drain()?;
-        let until = self.world.now() + RESTORED_WITHIN;
+        let until = self.world.now() + RESTORE_TIMEOUT;
         while self.is_auditable() {
-            let Some(pool) = self.look()? else { return Ok(()) };
-            let Some(lacking) = self.lacking(&pool) else {
+            let Some(pool) = self.read_pool()? else { return Ok(()) };
+            let Some(lacking) = self.find_single_copy(&pool) else {
                 self.statistics.audits += 1;
                 self.judge(&pool)?;
                 return self.judge_buffered(&pool);
             };
             if self.world.now() >= until {
-                return Err(Failure::NotRedundant { lacking, within: RESTORED_WITHIN });
+                return Err(Failure::NotRedundant { lacking, within: RESTORE_TIMEOUT });
             }
             self.statistics.restored += 1;
-            self.pass(LOOK_EVERY)?;
+            self.advance_by(CHECK_INTERVAL)?;
         }
         Ok(())
     }
 
     /// Audits the devices after some of the checks in which all volumes were read and flushed. Changes
     /// nothing.
-    pub(super) fn audit_now_and_then(&mut self) -> Result<(), Failure> {
+    pub(super) fn audit_sometimes(&mut self) -> Result<(), Failure> {
         self.checks += 1;
         let has_copies = self.setup.volumes.iter().any(|volume| volume.copies > 1);
         if !self.checks.is_multiple_of(if has_copies { 2 } else { CHECKS }) || !self.is_auditable() {
             return Ok(());
         }
-        let Some(pool) = self.look()? else { return Ok(()) };
+        let Some(pool) = self.read_pool()? else { return Ok(()) };
         self.statistics.audits += 1;
         self.judge(&pool)
     }
 
     /// Reports whether the devices are healthy and hold what was written.
     pub(super) fn is_auditable(&mut self) -> bool {
-        self.replacing.is_none() && self.is_auditable_but_for_commands()
+        self.replacing.is_none() && self.is_auditable_ignoring_commands()
     }
 
     /// Does the same, while commands may be in flight.
-    pub(super) fn is_auditable_but_for_commands(&mut self) -> bool {
-        self.health == Health::Whole
-            && !self.astray
+    pub(super) fn is_auditable_ignoring_commands(&mut self) -> bool {
+        self.health == Health::Healthy
+            && !self.may_misdirect
             && self.truncated.is_empty()
-            && self.spoilt_metadata().is_empty()
+            && self.damaged_metadata().is_empty()
     }
 
     /// Checks the roots of a crashed copy before some of its openings.
-    pub(super) fn audit_roots_now_and_then(&mut self) -> Result<(), Failure> {
+    pub(super) fn audit_roots_sometimes(&mut self) -> Result<(), Failure> {
         if self.has_sound_roots && self.checks % CHECKS == CHECKS / 2 { self.audit_roots() } else { Ok(()) }
     }
 
@@ -100,7 +106,7 @@ impl Driver {
     /// needed.
     pub(super) fn audit_roots(&mut self) -> Result<(), Failure> {
         let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
-        let raw = &mut Live(&mut self.world);
+        let raw = &mut LiveBytes(&mut self.world);
         let mut devices = Vec::new();
         for (device, size) in sizes {
             let [first, second] = ondisk::superblocks(raw, device, size);
@@ -115,43 +121,43 @@ impl Driver {
             let pools = pools.collect::<Result<Vec<_>, _>>()?;
             let what = match &pools[..] {
                 [] => "that device {} has no root",
-                [one, other] if !one.says_the_same(other) => "the pools that the roots of device {} lead to",
+                [one, other] if !one.is_equivalent(other) => "the pools that the roots of device {} lead to",
                 _ => continue,
             };
-            return Err(Failure::Unlike(what.replace("{}", &member.device.to_string())));
+            return Err(Failure::StateMismatch(what.replace("{}", &member.device.to_string())));
         }
         self.statistics.audits += 1;
         Ok(())
     }
 
     /// Reports whether any superblock says that the pool has continued without a device.
-    pub(super) fn has_left_behind(&mut self) -> bool {
+    pub(super) fn has_continued_without_device(&mut self) -> bool {
         let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
-        let raw = &mut Live(&mut self.world);
+        let raw = &mut LiveBytes(&mut self.world);
         let mut copies = sizes.into_iter().flat_map(|(device, size)| ondisk::superblocks(raw, device, size));
         copies.any(|copy| copy.is_ok_and(|superblock| !superblock.missing.is_empty()))
     }
 
     /// Reads the pool from the devices: it must be the same from every member and root. Returns `None` if
     /// commands may stay in flight indefinitely: their writes are not on the devices yet.
-    pub(super) fn look(&mut self) -> Result<Option<Pool>, Failure> {
-        if !self.let_commands_end()? {
+    pub(super) fn read_pool(&mut self) -> Result<Option<Pool>, Failure> {
+        if !self.wait_for_commands()? {
             return Ok(None);
         }
         let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
-        let raw = &mut Live(&mut self.world);
+        let raw = &mut LiveBytes(&mut self.world);
         let mut devices = Vec::new();
         for (device, size) in sizes {
             let [first, second] = ondisk::superblocks(raw, device, size);
             let (first, second) = (first?, second?);
             if first != second {
-                return Err(Failure::Unlike(format!("the superblocks of device {device}")));
+                return Err(Failure::StateMismatch(format!("the superblocks of device {device}")));
             }
             devices.push(first);
         }
         let says = |sb: &ondisk::Superblock| (sb.generation, sb.missing.clone(), sb.abandoned.clone());
         if devices.iter().any(|sb| says(sb) != says(&devices[0]) || !sb.missing.is_empty()) {
-            return Err(Failure::Unlike("what superblocks say of missing devices".to_owned()));
+            return Err(Failure::StateMismatch("what superblocks say of missing devices".to_owned()));
         }
         let mut pools: Vec<Pool> = Vec::new();
         for member in devices.iter().filter(|sb| sb.is_member) {
@@ -159,23 +165,24 @@ impl Driver {
                 pools.push(ondisk::read(raw, &devices, member.device, &root?)?);
             }
         }
-        let newest = pools.pop().ok_or_else(|| Failure::Unlike("no device has metadata".to_owned()))?;
-        match pools.iter().find(|pool| !pool.says_the_same(&newest)) {
-            Some(_) => Err(Failure::Unlike("the pools that roots and members lead to".to_owned())),
+        let newest =
+            pools.pop().ok_or_else(|| Failure::StateMismatch("no device has metadata".to_owned()))?;
+        match pools.iter().find(|pool| !pool.is_equivalent(&newest)) {
+            Some(_) => Err(Failure::StateMismatch("the pools that roots and members lead to".to_owned())),
             None => Ok(Some(newest)),
         }
     }
 
     /// Checks every copy of every block against the oracle.
     fn judge(&mut self, pool: &Pool) -> Result<(), Failure> {
-        let mut known: BTreeSet<u32> = pool.leaving.iter().copied().collect();
+        let mut known: BTreeSet<u32> = pool.removing.iter().copied().collect();
         for number in 0..self.volumes.len() {
             known.insert(self.volumes[number].id.0);
             self.judge_volume(number, pool)?;
         }
         match pool.volumes.iter().find(|(id, _)| !known.contains(id)) {
             Some((id, volume)) => {
-                Err(Failure::Unlike(format!("the volumes: {id}, {:?}, is nobody's", volume.name)))
+                Err(Failure::StateMismatch(format!("the volumes: {id}, {:?}, is nobody's", volume.name)))
             }
             None => Ok(()),
         }
@@ -183,10 +190,12 @@ impl Driver {
 
     fn judge_volume(&mut self, number: usize, pool: &Pool) -> Result<(), Failure> {
         let Volume { id, name, spec } = &self.volumes[number];
-        let found = found(pool, *id)?;
+        let found = find_volume(pool, *id)?;
         let says = (&found.name, found.size, found.copies, found.hardened);
         if says != (name, spec.size.0, spec.copies, spec.hardening == Hardening::Write) {
-            return Err(Failure::Unlike(format!("volume {name:?}, of which the devices say {says:?}")));
+            return Err(Failure::StateMismatch(format!(
+                "volume {name:?}, of which the devices say {says:?}"
+            )));
         }
         let (size, extent) = (spec.size.0, self.setup.extent.bytes().0);
         let nothing = Extent::default();
@@ -201,12 +210,12 @@ impl Driver {
     /// Checks that the oracle admits the first copy, and that every other one is equal.
     fn judge_extent(&mut self, place: Place, stored: &Extent) -> Result<(), Failure> {
         let mut bytes = vec![0; place.len.0.next_multiple_of(PAGE) as usize];
-        let mut spoilt = Spoilt::default();
-        for block in stored.held() {
+        let mut spoilt = DamagedSectors::default();
+        for block in stored.stored_blocks() {
             let start = u64::from(block) * PAGE;
             let here = start as usize..(start + PAGE) as usize;
             if here.end > bytes.len() {
-                return Err(Failure::Unlike(format!(
+                return Err(Failure::StateMismatch(format!(
                     "volume {}, which holds blocks behind its end",
                     place.volume
                 )));
@@ -215,7 +224,7 @@ impl Driver {
             for (holder, at) in stored.holders(block) {
                 let Some(storage) = self.world.storage(DeviceId(holder.device)) else { continue };
                 let at = DeviceOffset(at);
-                let marks = storage.spoilt(at, Bytes(PAGE));
+                let marks = storage.damaged_sectors(at, Bytes(PAGE));
                 match first {
                     None => {
                         storage.read(at, &mut bytes[here.clone()]);
@@ -237,21 +246,26 @@ impl Driver {
         }
         let ticket = self.oracle.read(place);
         let answer = Answer::Bytes(&bytes[..place.len.0 as usize]);
-        let same = self.oracle.read_but(ticket, answer, &spoilt);
-        let ask =
-            Ask { volume: place.volume, op: Op::Read, offset: place.offset, len: place.len, fua: false };
+        let same = self.oracle.read_done_except(ticket, answer, &spoilt);
+        let ask = RequestSpec {
+            volume: place.volume,
+            op: Op::Read,
+            offset: place.offset,
+            len: place.len,
+            fua: false,
+        };
         same.map_err(|difference| Failure::Stored { ask, difference })
     }
 
     /// Returns an extent of a volume with two copies with a block in one location only, although there is
     /// space for another one.
-    fn lacking(&self, pool: &Pool) -> Option<String> {
+    fn find_single_copy(&self, pool: &Pool) -> Option<String> {
         let used = used(pool);
         let has_space = |device: &weir_map::Superblock| {
             let of_device = used.iter().filter(|(on, _)| *on == device.device.0).count();
             (of_device as u64) < device.data_extents.into()
         };
-        let has_room = self.engine.map().has_metadata_room();
+        let has_room = self.engine.map().has_metadata_space();
         for Volume { id, name, .. } in self.volumes.iter().filter(|volume| volume.spec.copies > 1) {
             let Some(found) = pool.volumes.get(&id.0) else { continue };
             for (index, extent) in found.extents.iter().filter(|(_, extent)| !is_redundant(extent)) {
@@ -290,32 +304,32 @@ impl Driver {
         // including those of other volumes, have given an extent its maximum number of locations. The same
         // holds while moves may be stopped: then writes are in place, wherever that is, as
         // docs/policies/moves.md says.
-        let free = matches!(self.setup.moves, Moves::Free(_));
+        let free = matches!(self.setup.moves, MoveControl::NeverPaused(_));
         let alone = volumes.len() == self.volumes.len();
         if volumes.is_empty() || !alone || !free || self.has_moved || any_is_full(&self.layout, before) {
             return Ok(());
         }
         // Policies report what they lack after one of their rounds.
-        self.pass(Nanos::secs(1))?;
-        if self.lacks_second() {
+        self.advance_by(Nanos::secs(1))?;
+        if self.lacks_second_device() {
             return Ok(());
         }
         for volume in &volumes {
             for index in 0..PROBES {
                 let (offset, len) = (VolumeOffset(index * extent), Bytes(PAGE));
-                self.ask(Ask { volume: *volume, op: Op::Write, offset, len, fua: true })?;
+                self.submit_request(RequestSpec { volume: *volume, op: Op::Write, offset, len, fua: true })?;
             }
         }
         self.drain()?;
-        if !self.is_auditable() || self.lacks_second() {
+        if !self.is_auditable() || self.lacks_second_device() {
             return Ok(());
         }
-        let Some(after) = self.look()? else { return Ok(()) };
+        let Some(after) = self.read_pool()? else { return Ok(()) };
         if any_is_full(&self.layout, &after) {
             return Ok(());
         }
         for volume in volumes.into_iter().map(|number| &self.volumes[number]) {
-            let (before, after) = (found(before, volume.id)?, found(&after, volume.id)?);
+            let (before, after) = (find_volume(before, volume.id)?, find_volume(&after, volume.id)?);
             let single =
                 |volume: &ondisk::Volume, index| volume.extents.get(&index).is_some_and(is_buffered_once);
             if let Some(extent) = (0..PROBES).find(|index| single(after, *index) && !single(before, *index)) {
@@ -326,7 +340,7 @@ impl Driver {
     }
 
     /// Reports whether the policy says that there is no second device to buffer on.
-    fn lacks_second(&self) -> bool {
+    fn lacks_second_device(&self) -> bool {
         self.engine.status().remarks.iter().any(|remark| remark.text.contains("buffer_copies"))
     }
 }
@@ -337,13 +351,15 @@ fn is_buffered_once(extent: &Extent) -> bool {
     holders.len() == 1 && !holders[0].whole
 }
 
-fn found(pool: &Pool, id: VolumeId) -> Result<&ondisk::Volume, Failure> {
-    pool.volumes.get(&id.0).ok_or_else(|| Failure::Unlike(format!("the volumes: {} is not there", id.0)))
+fn find_volume(pool: &Pool, id: VolumeId) -> Result<&ondisk::Volume, Failure> {
+    pool.volumes
+        .get(&id.0)
+        .ok_or_else(|| Failure::StateMismatch(format!("the volumes: {} is not there", id.0)))
 }
 
 /// Reports whether each block is in whole locations of two devices.
 fn is_redundant(extent: &Extent) -> bool {
-    let held = extent.held();
+    let held = extent.stored_blocks();
     let complete = |place: &&ondisk::Place| place.whole && place.blocks.keys().eq(&held);
     let on: BTreeSet<u8> = extent.places.iter().filter(complete).map(|place| place.device).collect();
     held.is_empty() || on.len() > 1

@@ -6,7 +6,7 @@
 //! After a crash, the state of a name is that after some number of its commands, which include all
 //! acknowledged ones.
 
-use super::{Ask, Crash, Driver, Failure, Health, Volume, VolumeSpec};
+use super::{Crash, Driver, Failure, Health, RequestSpec, Volume, VolumeSpec};
 use crate::Ticket;
 use std::collections::BTreeMap;
 use weir_engine::{AdminCommand, AdminError, AdminId, AdminReply};
@@ -18,11 +18,11 @@ const SPARE: Bytes = Bytes::kib(256);
 
 /// A command of an operator. Volumes are given by index, modulo their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum OperatorCommand {
     /// Remove a volume, even while clients use it.
     Remove(usize),
     /// Create the successor of a volume whose removal was requested.
-    Succeed(usize),
+    CreateSuccessor(usize),
     /// Create another volume with the name of this one.
     SameName(usize),
     /// Set when the volume's map is durable; its successor's, once that was requested.
@@ -37,14 +37,14 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Submission {
     /// A command of an operator.
-    Order(Order),
+    Command(OperatorCommand),
     /// A request of a client.
-    Ask(Ask),
+    Request(RequestSpec),
 }
 
 /// The volume that bears a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bearer {
+enum NameOwner {
     Nothing,
     /// The volume that had it when the commands began.
     First,
@@ -53,15 +53,15 @@ enum Bearer {
 
 /// The sequence of states of something, of which a crash leaves one.
 #[derive(Clone, Debug)]
-struct Course<T> {
+struct StateSequence<T> {
     states: Vec<T>,
     /// Index of the first state that a crash may leave.
-    done: usize,
+    acknowledged: usize,
 }
 
-impl<T: Copy + PartialEq> Course<T> {
+impl<T: Copy + PartialEq> StateSequence<T> {
     fn from(state: T) -> Self {
-        Self { states: vec![state], done: 0 }
+        Self { states: vec![state], acknowledged: 0 }
     }
 
     /// Adds the state after a command; returns its index.
@@ -72,7 +72,7 @@ impl<T: Copy + PartialEq> Course<T> {
 
     /// Handles the acknowledgement of a step.
     fn acknowledge(&mut self, step: usize) {
-        self.done = self.done.max(step);
+        self.acknowledged = self.acknowledged.max(step);
     }
 
     fn last(&self) -> T {
@@ -80,44 +80,44 @@ impl<T: Copy + PartialEq> Course<T> {
     }
 
     fn allows(&self, found: T) -> bool {
-        self.states[self.done..].contains(&found)
+        self.states[self.acknowledged..].contains(&found)
     }
 }
 
 /// The required answer to a command.
 #[derive(Clone, Debug)]
-enum Due {
+enum ExpectedAnswer {
     Named(String, usize),
     Removed(String, usize),
     Hardened(String, usize),
     Exists,
     NotFound,
-    NoRoom,
+    NoSpace,
 }
 
 /// Facts that only the engine knows when a command is given.
-struct Known {
+struct EngineFacts {
     /// A volume of the name exists. A volume being created can be addressed once its creation is durable, and
     /// the name of one being removed is free once its removal is: possibly before they are acknowledged.
-    is_there: bool,
-    /// The metadata area has room for another volume; [`metadata_room`](super::metadata_room) checks that
+    exists: bool,
+    /// The metadata area has room for another volume; [`metadata_space`](super::metadata_space) checks that
     /// this is denied only for good reason.
-    has_room: bool,
+    has_space: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Pending {
     id: AdminId,
     what: String,
-    due: Due,
+    expected: ExpectedAnswer,
 }
 
 /// Commands in flight, and their effects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Commands {
     pending: Vec<Pending>,
-    names: BTreeMap<String, Course<Bearer>>,
-    hardening: BTreeMap<String, Course<Hardening>>,
+    names: BTreeMap<String, StateSequence<NameOwner>>,
+    hardening: BTreeMap<String, StateSequence<Hardening>>,
     /// By volume, the name of its successor.
     successors: BTreeMap<usize, String>,
     /// By volume, when its removal was requested.
@@ -126,8 +126,8 @@ pub(super) struct Commands {
 
 impl Commands {
     fn of(volumes: &[Volume]) -> Self {
-        let named = |volume: &Volume| (volume.name.clone(), Course::from(Bearer::First));
-        let hard = |volume: &Volume| (volume.name.clone(), Course::from(volume.spec.hardening));
+        let named = |volume: &Volume| (volume.name.clone(), StateSequence::from(NameOwner::First));
+        let hard = |volume: &Volume| (volume.name.clone(), StateSequence::from(volume.spec.hardening));
         Self {
             names: volumes.iter().map(named).collect(),
             hardening: volumes.iter().map(hard).collect(),
@@ -135,61 +135,71 @@ impl Commands {
         }
     }
 
-    fn bearer(&self, name: &str) -> Bearer {
-        self.names.get(name).map_or(Bearer::Nothing, Course::last)
+    fn bearer(&self, name: &str) -> NameOwner {
+        self.names.get(name).map_or(NameOwner::Nothing, StateSequence::last)
     }
 
     /// Reports whether a volume of this name is being removed.
-    fn is_leaving(&self, name: &str) -> bool {
-        self.pending.iter().any(|pending| matches!(&pending.due, Due::Removed(of, _) if of == name))
+    fn is_being_removed(&self, name: &str) -> bool {
+        self.pending
+            .iter()
+            .any(|pending| matches!(&pending.expected, ExpectedAnswer::Removed(of, _) if of == name))
     }
 
-    fn go_to(&mut self, name: &str, bearer: Bearer) -> usize {
-        self.names.entry(name.to_owned()).or_insert_with(|| Course::from(Bearer::Nothing)).push(bearer)
+    fn push_owner(&mut self, name: &str, bearer: NameOwner) -> usize {
+        self.names
+            .entry(name.to_owned())
+            .or_insert_with(|| StateSequence::from(NameOwner::Nothing))
+            .push(bearer)
     }
 
     /// Reports whether a volume of this name is being created.
-    fn is_coming(&self, name: &str) -> bool {
-        self.pending.iter().any(|pending| matches!(&pending.due, Due::Named(of, _) if of == name))
+    fn is_being_created(&self, name: &str) -> bool {
+        self.pending
+            .iter()
+            .any(|pending| matches!(&pending.expected, ExpectedAnswer::Named(of, _) if of == name))
     }
 
     /// Returns the required answer to a command that is given now.
-    fn foresee(&mut self, command: &AdminCommand, known: &Known) -> Due {
+    fn expected_answer(&mut self, command: &AdminCommand, known: &EngineFacts) -> ExpectedAnswer {
         match command {
             AdminCommand::CreateVolume { name, .. }
-                if self.bearer(name) != Bearer::Nothing || (self.is_leaving(name) && known.is_there) =>
+                if self.bearer(name) != NameOwner::Nothing
+                    || (self.is_being_removed(name) && known.exists) =>
             {
-                Due::Exists
+                ExpectedAnswer::Exists
             }
-            AdminCommand::CreateVolume { .. } if !known.has_room => Due::NoRoom,
+            AdminCommand::CreateVolume { .. } if !known.has_space => ExpectedAnswer::NoSpace,
             AdminCommand::CreateVolume { name, hardening, .. } => {
-                self.hardening.insert(name.clone(), Course::from(*hardening));
-                Due::Named(name.clone(), self.go_to(name, Bearer::Another))
+                self.hardening.insert(name.clone(), StateSequence::from(*hardening));
+                ExpectedAnswer::Named(name.clone(), self.push_owner(name, NameOwner::Another))
             }
             AdminCommand::RemoveVolume { name } | AdminCommand::SetHardening { name, .. }
-                if self.bearer(name) == Bearer::Nothing || (self.is_coming(name) && !known.is_there) =>
+                if self.bearer(name) == NameOwner::Nothing
+                    || (self.is_being_created(name) && !known.exists) =>
             {
-                Due::NotFound
+                ExpectedAnswer::NotFound
             }
             AdminCommand::RemoveVolume { name } => {
-                Due::Removed(name.clone(), self.go_to(name, Bearer::Nothing))
+                ExpectedAnswer::Removed(name.clone(), self.push_owner(name, NameOwner::Nothing))
             }
             AdminCommand::SetHardening { name, hardening } => {
-                let course = self.hardening.entry(name.clone()).or_insert_with(|| Course::from(*hardening));
-                Due::Hardened(name.clone(), course.push(*hardening))
+                let course =
+                    self.hardening.entry(name.clone()).or_insert_with(|| StateSequence::from(*hardening));
+                ExpectedAnswer::Hardened(name.clone(), course.push(*hardening))
             }
         }
     }
 
     /// Handles the successful answer to a command.
-    fn acknowledge(&mut self, due: &Due) {
+    fn acknowledge(&mut self, due: &ExpectedAnswer) {
         let (name, step) = match due {
-            Due::Named(name, step) | Due::Removed(name, step) => (name, *step),
-            Due::Hardened(name, step) => {
+            ExpectedAnswer::Named(name, step) | ExpectedAnswer::Removed(name, step) => (name, *step),
+            ExpectedAnswer::Hardened(name, step) => {
                 let course = self.hardening.get_mut(name);
                 return course.into_iter().for_each(|course| course.acknowledge(*step));
             }
-            Due::Exists | Due::NotFound | Due::NoRoom => return,
+            ExpectedAnswer::Exists | ExpectedAnswer::NotFound | ExpectedAnswer::NoSpace => return,
         };
         self.names.get_mut(name).into_iter().for_each(|course| course.acknowledge(step));
     }
@@ -201,52 +211,56 @@ impl Driver {
     pub(super) fn submit_all(&mut self, all: &[Submission]) -> Result<(), Failure> {
         self.commands = Some(Commands::of(&self.volumes));
         let submitted = all.iter().try_for_each(|submission| match submission {
-            Submission::Order(order) => self.give_order(*order),
-            Submission::Ask(ask) => self.ask(*ask),
+            Submission::Command(order) => self.submit_operator_command(*order),
+            Submission::Request(ask) => self.submit_request(*ask),
         });
         match submitted.and_then(|()| self.end_commands()) {
             Err(Failure::Admin { error: AdminError::Failed(_) | AdminError::Damaged(_), .. })
                 if self.health == Health::Broken =>
             {
-                Err(self.armed.now(&Crash::at_once()))
+                Err(self.pending_crash.crash_now(&Crash::power_loss_now()))
             }
             other => other,
         }
     }
 
-    fn give_order(&mut self, order: Order) -> Result<(), Failure> {
+    fn submit_operator_command(&mut self, order: OperatorCommand) -> Result<(), Failure> {
         let of = |volume: usize| volume % self.volumes.len();
         let Some(commands) = &self.commands else { return Ok(()) };
         let command = match order {
-            Order::Remove(volume) => {
+            OperatorCommand::Remove(volume) => {
                 let name = self.volumes[of(volume)].name.clone();
-                if commands.bearer(&name) == Bearer::First {
+                if commands.bearer(&name) == NameOwner::First {
                     return self.begin_removal(of(volume));
                 }
                 AdminCommand::RemoveVolume { name }
             }
-            Order::Succeed(volume) => match commands.successors.get(&of(volume)) {
+            OperatorCommand::CreateSuccessor(volume) => match commands.successors.get(&of(volume)) {
                 Some(name) => create(name, &self.volumes[of(volume)].spec),
                 None => return Ok(()),
             },
-            Order::SameName(volume) => create(&self.volumes[of(volume)].name, &self.volumes[of(volume)].spec),
-            Order::Harden(volume, hardening) => {
+            OperatorCommand::SameName(volume) => {
+                create(&self.volumes[of(volume)].name, &self.volumes[of(volume)].spec)
+            }
+            OperatorCommand::Harden(volume, hardening) => {
                 let volume = of(volume);
                 if hardening == Hardening::Flush {
                     self.oracle.first_writes_are_not_durable(volume);
                 }
                 let successor = commands.successors.get(&volume);
-                let successor = successor.filter(|name| commands.bearer(name) != Bearer::Nothing);
+                let successor = successor.filter(|name| commands.bearer(name) != NameOwner::Nothing);
                 let name = successor.unwrap_or(&self.volumes[volume].name).clone();
                 AdminCommand::SetHardening { name, hardening }
             }
-            Order::MakeSpare(number) => {
+            OperatorCommand::MakeSpare(number) => {
                 let spec = VolumeSpec { size: SPARE, hardening: Hardening::Flush, copies: 1, policy: None };
                 create(&format!("spare{number}"), &spec)
             }
-            Order::RemoveSpare(number) => AdminCommand::RemoveVolume { name: format!("spare{number}") },
+            OperatorCommand::RemoveSpare(number) => {
+                AdminCommand::RemoveVolume { name: format!("spare{number}") }
+            }
         };
-        self.give(command)
+        self.submit_when_ready(command)
     }
 
     /// Requests the removal of a volume: no request submitted from now on may be executed.
@@ -261,42 +275,45 @@ impl Driver {
             commands.successors.insert(volume, new);
             commands.removed.insert(volume, latest);
         }
-        self.give(AdminCommand::RemoveVolume { name })
+        self.submit_when_ready(AdminCommand::RemoveVolume { name })
     }
 
     /// Gives a command, after handling the answers to earlier ones.
-    fn give(&mut self, command: AdminCommand) -> Result<(), Failure> {
-        self.hear_answers()?;
+    fn submit_when_ready(&mut self, command: AdminCommand) -> Result<(), Failure> {
+        self.check_answers()?;
         let Some(commands) = &self.commands else { return Ok(()) };
         if let AdminCommand::CreateVolume { name, .. } = &command {
-            let is_known = commands.bearer(name) != Bearer::Nothing || commands.is_leaving(name);
+            let is_known = commands.bearer(name) != NameOwner::Nothing || commands.is_being_removed(name);
             // Its removal had begun before a crash, and is continuing.
             if !is_known && self.engine.map().catalogue().by_name(name).is_some() {
                 return Ok(());
             }
         }
-        self.give_foreseen(command)
+        self.submit_with_expectation(command)
     }
 
     /// Checks answers to commands against the required ones.
-    fn hear_answers(&mut self) -> Result<(), Failure> {
+    fn check_answers(&mut self) -> Result<(), Failure> {
         while let Some(AdminReply { id, result }) = self.engine.next_admin_reply() {
             self.idle_events = 0;
             let Some(commands) = &mut self.commands else { return Ok(()) };
             let at = commands.pending.iter().position(|pending| pending.id == id);
             let Some(at) = at else { return Err(Failure::StrayAnswer(id)) };
-            let Pending { what, due, .. } = commands.pending.remove(at);
+            let Pending { what, expected: due, .. } = commands.pending.remove(at);
             match (&due, result) {
-                (Due::Exists, Err(AdminError::Exists(_)))
-                | (Due::NotFound, Err(AdminError::NotFound(_)))
-                | (Due::NoRoom, Err(AdminError::Failed(RequestError::NoSpace))) => {}
-                (Due::Exists | Due::NotFound | Due::NoRoom, Ok(_)) => {
-                    return Err(Failure::Done { command: what });
+                (ExpectedAnswer::Exists, Err(AdminError::Exists(_)))
+                | (ExpectedAnswer::NotFound, Err(AdminError::NotFound(_)))
+                | (ExpectedAnswer::NoSpace, Err(AdminError::Failed(RequestError::NoSpace))) => {}
+                (ExpectedAnswer::Exists | ExpectedAnswer::NotFound | ExpectedAnswer::NoSpace, Ok(_)) => {
+                    return Err(Failure::NotRefused { command: what });
                 }
                 (_, Err(error)) => return Err(Failure::Admin { command: what, error }),
-                (Due::Named(..) | Due::Removed(..) | Due::Hardened(..), Ok(_)) => commands.acknowledge(&due),
+                (
+                    ExpectedAnswer::Named(..) | ExpectedAnswer::Removed(..) | ExpectedAnswer::Hardened(..),
+                    Ok(_),
+                ) => commands.acknowledge(&due),
             }
-            if let Due::Removed(name, _) = &due {
+            if let ExpectedAnswer::Removed(name, _) = &due {
                 self.check_drained(name)?;
             }
         }
@@ -307,9 +324,9 @@ impl Driver {
     /// do.
     fn check_drained(&self, name: &str) -> Result<(), Failure> {
         let Some(volume) = self.volumes.iter().position(|volume| volume.name == name) else { return Ok(()) };
-        let mut left = self.under_way.values().map(|request| request.ask);
+        let mut left = self.in_flight.values().map(|request| request.ask);
         match left.find(|ask| ask.volume == volume && ask.op != Op::Flush) {
-            Some(ask) => Err(Failure::RemovedUnder { ask }),
+            Some(ask) => Err(Failure::RemovedWhileInUse { ask }),
             None => Ok(()),
         }
     }
@@ -322,25 +339,28 @@ impl Driver {
     }
 
     /// Registers a command with its required answer, and gives it.
-    fn give_foreseen(&mut self, command: AdminCommand) -> Result<(), Failure> {
+    fn submit_with_expectation(&mut self, command: AdminCommand) -> Result<(), Failure> {
         let Some(commands) = &mut self.commands else { return Ok(()) };
         let (AdminCommand::CreateVolume { name, .. }
         | AdminCommand::RemoveVolume { name }
         | AdminCommand::SetHardening { name, .. }) = &command;
         let map = self.engine.map();
         let is_there = map.catalogue().by_name(name).is_some();
-        let due = commands.foresee(&command, &Known { is_there, has_room: map.has_metadata_room() });
+        let due = commands.expected_answer(
+            &command,
+            &EngineFacts { exists: is_there, has_space: map.has_metadata_space() },
+        );
         let (id, what) = (AdminId(self.admins + 1), format!("{command:?}"));
-        commands.pending.push(Pending { id, what, due });
-        self.command(command)?;
-        self.hear_answers()
+        commands.pending.push(Pending { id, what, expected: due });
+        self.submit_command(command)?;
+        self.check_answers()
     }
 
     /// Checks the answer to a request to a volume that is being removed. No request submitted after the
     /// removal may be executed.
     pub(super) fn check_removal(
         &self,
-        ask: Ask,
+        ask: RequestSpec,
         ticket: Ticket,
         error: Option<RequestError>,
     ) -> Result<(), Failure> {
@@ -352,7 +372,7 @@ impl Driver {
 
     fn wait_for_answers(&mut self) -> Result<(), Failure> {
         loop {
-            self.hear_answers()?;
+            self.check_answers()?;
             let pending = self.commands.as_ref().and_then(|commands| commands.pending.first());
             let Some(Pending { what, .. }) = pending else { return Ok(()) };
             let what = what.clone();
@@ -367,7 +387,7 @@ impl Driver {
     fn end_commands(&mut self) -> Result<(), Failure> {
         self.wait_for_answers()?;
         let Some(commands) = &self.commands else { return Ok(()) };
-        let missing = |(_, name): &(&usize, &String)| commands.bearer(name) == Bearer::Nothing;
+        let missing = |(_, name): &(&usize, &String)| commands.bearer(name) == NameOwner::Nothing;
         let missing: Vec<_> =
             commands.successors.iter().filter(missing).map(|(v, n)| (*v, n.clone())).collect();
         for (volume, name) in missing {
@@ -377,16 +397,16 @@ impl Driver {
         let successors =
             self.commands.as_ref().map(|commands| commands.successors.clone()).unwrap_or_default();
         for (volume, name) in successors {
-            while self.under_way.values().any(|request| request.ask.volume == volume) {
+            while self.in_flight.values().any(|request| request.ask.volume == volume) {
                 self.wait(1)?;
             }
-            self.succeeded_by(volume, name)?;
+            self.adopt_successor(volume, name)?;
         }
-        self.learn_hardening();
+        self.adopt_hardening();
         let is_spare = |name: &String| self.volumes.iter().all(|volume| volume.name != *name);
         let spare: Vec<_> = self.engine.volumes().map(|volume| volume.name).filter(is_spare).collect();
         for name in spare {
-            self.give(AdminCommand::RemoveVolume { name })?;
+            self.submit_when_ready(AdminCommand::RemoveVolume { name })?;
         }
         self.wait_for_answers()?;
         self.commands = None;
@@ -397,23 +417,23 @@ impl Driver {
     fn create_missing(&mut self, volume: usize, name: &str) -> Result<(), Failure> {
         let command = create(name, &self.volumes[volume].spec);
         let give = |driver: &mut Self| {
-            driver.give_foreseen(command.clone())?;
+            driver.submit_with_expectation(command.clone())?;
             let bearer = driver.commands.as_ref().map(|commands| commands.bearer(name));
-            Ok(bearer != Some(Bearer::Nothing))
+            Ok(bearer != Some(NameOwner::Nothing))
         };
         if give(self)? {
             return Ok(());
         }
-        if self.health != Health::Whole {
+        if self.health != Health::Healthy {
             let error = AdminError::Failed(RequestError::NoSpace);
             return Err(Failure::Admin { command: format!("{command:?}"), error });
         }
         self.wait_for_answers()?;
-        self.make_metadata_room(give)
+        self.free_metadata_space(give)
     }
 
     /// Replaces a volume by its successor.
-    fn succeeded_by(&mut self, volume: usize, name: String) -> Result<(), Failure> {
+    fn adopt_successor(&mut self, volume: usize, name: String) -> Result<(), Failure> {
         let Some(found) = self.engine.volumes().find(|found| found.name == name) else {
             return Err(Failure::Volumes { found: "no successor".to_owned(), expected: name });
         };
@@ -424,15 +444,15 @@ impl Driver {
         if let Some(commands) = &mut self.commands {
             commands.successors.remove(&volume);
             commands.removed.remove(&volume);
-            commands.names.insert(name, Course::from(Bearer::First));
+            commands.names.insert(name, StateSequence::from(NameOwner::First));
         }
         Ok(())
     }
 
     /// Adopts the hardening of all volumes, after all commands that change it have ended.
-    fn learn_hardening(&mut self) {
+    fn adopt_hardening(&mut self) {
         let Some(commands) = &self.commands else { return };
-        let last = |name: &String| commands.hardening.get(name).map(Course::last);
+        let last = |name: &String| commands.hardening.get(name).map(StateSequence::last);
         let all: Vec<_> = self.volumes.iter().map(|volume| last(&volume.name)).collect();
         for (volume, hardening) in all.into_iter().enumerate() {
             hardening.into_iter().for_each(|hardening| self.hardened(volume, hardening));
@@ -448,9 +468,9 @@ impl Driver {
             let volume = found.iter().find(|volume| volume.name == *name);
             let own = self.volumes.iter().find(|volume| volume.name == *name).map(|volume| volume.id);
             let bearer = match volume {
-                None => Bearer::Nothing,
-                Some(volume) if own == Some(volume.id) => Bearer::First,
-                Some(_) => Bearer::Another,
+                None => NameOwner::Nothing,
+                Some(volume) if own == Some(volume.id) => NameOwner::First,
+                Some(_) => NameOwner::Another,
             };
             if !course.allows(bearer) {
                 let (found, expected) = (format!("{name}: {bearer:?}"), format!("{course:?}"));
@@ -464,16 +484,16 @@ impl Driver {
         }
         let mut left = Commands::of(&self.volumes);
         for volume in &found {
-            left.hardening.insert(volume.name.clone(), Course::from(volume.hardening));
-            left.names.entry(volume.name.clone()).or_insert_with(|| Course::from(Bearer::Another));
+            left.hardening.insert(volume.name.clone(), StateSequence::from(volume.hardening));
+            left.names.entry(volume.name.clone()).or_insert_with(|| StateSequence::from(NameOwner::Another));
         }
         let is_gone = |volume: &Volume| found.iter().all(|found| found.id != volume.id);
         for (volume, name) in commands.successors {
             if is_gone(&self.volumes[volume]) {
                 let old = self.volumes[volume].name.clone();
                 let other = found.iter().any(|found| found.name == old);
-                let bearer = if other { Bearer::Another } else { Bearer::Nothing };
-                left.names.insert(old, Course::from(bearer));
+                let bearer = if other { NameOwner::Another } else { NameOwner::Nothing };
+                left.names.insert(old, StateSequence::from(bearer));
                 left.successors.insert(volume, name);
             }
         }
@@ -482,7 +502,7 @@ impl Driver {
             Err(Failure::Admin { error: AdminError::Failed(_) | AdminError::Damaged(_), .. })
                 if self.health == Health::Broken =>
             {
-                self.crash(&Crash::at_once())
+                self.crash(&Crash::power_loss_now())
             }
             other => other,
         }

@@ -7,9 +7,9 @@
 //! any other crash. Nothing of that affects the original pool: its history is the same with and without
 //! copies.
 
-use super::{Absence, Armed, Crash, Driver, Failure, Health, Setup, Volume};
+use super::{Absence, Crash, Driver, Failure, Health, PendingCrash, Setup, Volume};
 use crate::world::Buffers;
-use crate::{Oracle, Seed, Statistics, Stop, Trait, World};
+use crate::{Oracle, Seed, Statistics, StopKind, Trait, World};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::{Deref, DerefMut};
 use weir_engine::{Activity, Engine};
@@ -18,15 +18,15 @@ use weir_model::rng::mix;
 use weir_model::{Bytes, DeviceSet};
 
 /// The engine of an open pool; `None` for a copy that is not open yet.
-pub(super) struct Opened(Option<Engine>);
+pub(super) struct OpenEngine(Option<Engine>);
 
-impl Opened {
+impl OpenEngine {
     pub(super) const fn of(engine: Engine) -> Self {
         Self(Some(engine))
     }
 }
 
-impl Deref for Opened {
+impl Deref for OpenEngine {
     type Target = Engine;
 
     fn deref(&self) -> &Engine {
@@ -34,7 +34,7 @@ impl Deref for Opened {
     }
 }
 
-impl DerefMut for Opened {
+impl DerefMut for OpenEngine {
     fn deref_mut(&mut self) -> &mut Engine {
         self.0.as_mut().expect("the pool is open")
     }
@@ -44,10 +44,10 @@ impl DerefMut for Opened {
 #[derive(Default)]
 pub(crate) struct Copies {
     /// Pending crashes with the number of events until they come.
-    armed: Vec<(u64, Crash)>,
+    pending: Vec<(u64, Crash)>,
     /// Pending crashes that come as soon as the engine is doing this.
-    armed_for: Vec<(Activity, Crash)>,
-    taken: u64,
+    pending_activities: Vec<(Activity, Crash)>,
+    copies_made: u64,
     digest: u64,
     /// Buffers of the previous copy.
     buffers: Option<Buffers>,
@@ -56,34 +56,34 @@ pub(crate) struct Copies {
 impl Copies {
     /// Arms a crash that occurs after the number of events it specifies.
     pub(crate) fn arm(&mut self, crash: &Crash) {
-        self.armed.push((crash.after, crash.clone()));
+        self.pending.push((crash.after, crash.clone()));
     }
 
     /// Arms a crash that occurs as soon as the engine is doing this.
     pub(crate) fn arm_for(&mut self, activity: Activity, crash: &Crash) {
-        self.armed_for.push((activity, crash.clone()));
+        self.pending_activities.push((activity, crash.clone()));
     }
 
     /// Cancels crashes armed for a moment that has not come.
     pub(super) fn disarm(&mut self) {
-        self.armed_for.clear();
+        self.pending_activities.clear();
     }
 
     /// Counts an event.
-    pub(crate) fn burn(&mut self) {
-        self.armed.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(1));
+    pub(crate) fn count_event(&mut self) {
+        self.pending.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(1));
     }
 
     /// Takes a crash that is due.
-    pub(crate) fn due(&mut self) -> Option<Crash> {
-        let at = self.armed.iter().position(|(left, _)| *left == 0)?;
-        Some(self.armed.swap_remove(at).1)
+    pub(crate) fn take_due(&mut self) -> Option<Crash> {
+        let at = self.pending.iter().position(|(left, _)| *left == 0)?;
+        Some(self.pending.swap_remove(at).1)
     }
 
     /// Returns the seed of the next copy, in a world of this digest.
     pub(crate) fn seed(&mut self, digest: u64) -> Seed {
-        self.taken += 1;
-        Seed(mix(digest ^ self.taken))
+        self.copies_made += 1;
+        Seed(mix(digest ^ self.copies_made))
     }
 
     /// Returns the buffers for the next copy.
@@ -98,28 +98,29 @@ impl Copies {
 
     /// Opens the pool of a copy after its power has failed, and checks everything that must be there. Adds
     /// the copy's statistics to `statistics`.
-    pub(crate) fn try_out(
+    pub(crate) fn check_recovery(
         &mut self,
         copy: Driver,
         crash: &Crash,
         statistics: &mut Statistics,
     ) -> Result<(), Failure> {
-        self.try_out_once(copy, crash, statistics).map_err(|failure| Failure::InCopy(Box::new(failure)))
+        self.check_recovery_once(copy, crash, statistics)
+            .map_err(|failure| Failure::InCopy(Box::new(failure)))
     }
 
-    fn try_out_once(
+    fn check_recovery_once(
         &mut self,
         mut copy: Driver,
         crash: &Crash,
         statistics: &mut Statistics,
     ) -> Result<(), Failure> {
-        copy.checks = self.taken;
-        copy.audit_roots_now_and_then()?;
-        if copy.was_broken && self.taken % 4 == 1 {
+        copy.checks = self.copies_made;
+        copy.audit_roots_sometimes()?;
+        if copy.was_broken && self.copies_made % 4 == 1 {
             copy.try_other_member()?;
         }
         copy.recover(crash)?;
-        if copy.statistics.excepted + copy.statistics.noticed == 0 {
+        if copy.statistics.pools_abandoned + copy.statistics.damage_detected == 0 {
             copy.check()?;
         }
         self.digest = mix(self.digest ^ copy.digest());
@@ -135,15 +136,15 @@ impl Copies {
 impl Driver {
     /// Crashes the copies that are due.
     pub(super) fn crash_copies(&mut self) -> Result<(), Failure> {
-        while let Some(crash) = self.copies.due() {
+        while let Some(crash) = self.copies.take_due() {
             self.crash_copy(&crash)?;
         }
-        if self.copies.armed_for.is_empty() {
+        if self.copies.pending_activities.is_empty() {
             return Ok(());
         }
         let is_now = |(activity, _): &(Activity, Crash)| self.engine.is_doing(*activity);
-        if let Some(at) = self.copies.armed_for.iter().position(is_now) {
-            let (_, crash) = self.copies.armed_for.swap_remove(at);
+        if let Some(at) = self.copies.pending_activities.iter().position(is_now) {
+            let (_, crash) = self.copies.pending_activities.swap_remove(at);
             self.crash_copy(&crash)?;
         }
         Ok(())
@@ -153,44 +154,45 @@ impl Driver {
     /// Does nothing while metadata may be damaged, or if a device was truncated: after such a crash no
     /// guarantee could be checked.
     fn crash_copy(&mut self, crash: &Crash) -> Result<(), Failure> {
-        let is_promised = self.health != Health::Dead && self.truncated.is_empty() && !self.deceives();
+        let is_promised =
+            self.health != Health::Dead && self.truncated.is_empty() && !self.has_silent_faults();
         if !is_promised || !self.absence.devices.is_empty() {
             return Ok(());
         }
         let seed = self.copies.seed(self.world.digest());
         let buffers = self.copies.buffers(self.setup.memory);
         let world = self.world.copy_without_power(seed, buffers, &self.setup.devices)?;
-        self.note_crash(Stop::PowerCut);
-        let is_auditable = self.is_auditable_but_for_commands();
-        let mut copy = self.copied(world, Opened(None));
+        self.note_crash(StopKind::PowerLoss);
+        let is_auditable = self.is_auditable_ignoring_commands();
+        let mut copy = self.copy_into(world, OpenEngine(None));
         let members: DeviceSet = self.members().collect();
         let others_are_well = self.failing.without(members).is_empty();
         (copy.has_sound_roots, copy.was_broken) =
             (is_auditable, self.health == Health::Broken && others_are_well);
-        self.copies.try_out(copy, crash, &mut self.statistics)
+        self.copies.check_recovery(copy, crash, &mut self.statistics)
     }
 
     /// Creates a pool like this one in another world, with nothing in flight.
-    pub(super) fn copied(&self, world: World, engine: Opened) -> Self {
+    pub(super) fn copy_into(&self, world: World, engine: OpenEngine) -> Self {
         let (volumes, layout) = (self.volumes.clone(), self.layout.clone());
         Self {
             engine,
-            kept: self.kept.clone(),
+            reserved_extents: self.reserved_extents.clone(),
             requests: self.requests,
             admins: self.admins,
             names: self.names,
             has_moved: self.has_moved,
-            deceived: self.deceived,
+            had_silent_failure: self.had_silent_failure,
             replacing: self.replacing.clone(),
             is_serving: false,
             commands: self.commands.clone(),
             hardening: self.hardening,
-            ..Self::unopened(self.setup.clone(), world, self.oracle.clone(), volumes, layout)
+            ..Self::new_unopened(self.setup.clone(), world, self.oracle.clone(), volumes, layout)
         }
     }
 
-    /// Creates a pool that is not open, to be [tried out](Copies::try_out).
-    pub(crate) fn unopened(
+    /// Creates a pool that is not open, to be [tried out](Copies::check_recovery).
+    pub(crate) fn new_unopened(
         setup: Setup,
         world: World,
         oracle: Oracle,
@@ -198,38 +200,38 @@ impl Driver {
         layout: Vec<Superblock>,
     ) -> Self {
         Self {
-            room: layout.iter().map(|superblock| u64::from(superblock.data_extents)).sum(),
+            data_extents: layout.iter().map(|superblock| u64::from(superblock.data_extents)).sum(),
             traits: Trait::of(&setup),
             setup,
             world,
-            engine: Opened(None),
+            engine: OpenEngine(None),
             oracle,
             volumes,
             layout,
-            kept: FxHashSet::default(),
-            kept_space: super::kept::Kept::default(),
+            reserved_extents: FxHashSet::default(),
+            space_guarantees: super::space_guarantees::SpaceGuarantees::default(),
             requests: 0,
             admins: 0,
             names: 0,
             has_moved: true,
-            deceived: false,
+            had_silent_failure: false,
             replacing: None,
             is_serving: false,
             commands: None,
             hardening: None,
             absence: Absence::default(),
             redundant: Vec::new(),
-            gone: Vec::new(),
-            health: Health::Whole,
+            replaced_volumes: Vec::new(),
+            health: Health::Healthy,
             failing: DeviceSet::default(),
             truncated: Vec::new(),
             unreadable: DeviceSet::default(),
-            under_way: FxHashMap::default(),
+            in_flight: FxHashMap::default(),
             done: Vec::new(),
-            armed: Armed::default(),
+            pending_crash: PendingCrash::default(),
             copies: Copies::default(),
             jump: None,
-            astray: false,
+            may_misdirect: false,
             checks: 0,
             has_sound_roots: false,
             was_broken: false,

@@ -1,6 +1,6 @@
 //! Failures of a history.
 
-use super::Ask;
+use super::RequestSpec;
 use crate::{Difference, UnknownModel};
 use thiserror::Error;
 use weir_engine::{AdminError, AdminId, StartError};
@@ -12,7 +12,7 @@ use weir_model::{Bytes, DeviceId, DeviceSet, Nanos, RequestError, RequestId, Vol
 pub enum Failure {
     /// The pending crash occurs: the current step ends here. It never leaves the driver.
     #[error("a crash was due")]
-    Cut,
+    CrashDue,
     /// A failure after a crash of a copy of the pool.
     #[error("in a copy of the pool that crashed: {0}")]
     InCopy(Box<Failure>),
@@ -23,7 +23,7 @@ pub enum Failure {
     #[error("{ask:?}: {difference}")]
     Difference {
         /// The read.
-        ask: Ask,
+        ask: RequestSpec,
         /// The difference between expected and actual data.
         difference: Box<Difference>,
     },
@@ -31,7 +31,7 @@ pub enum Failure {
     #[error("{ask:?} failed: {error}")]
     Refused {
         /// The request.
-        ask: Ask,
+        ask: RequestSpec,
         /// The error.
         error: RequestError,
     },
@@ -39,7 +39,7 @@ pub enum Failure {
     #[error("{ask:?} was acknowledged though device {device} had been truncated before it was asked for")]
     Truncated {
         /// The request.
-        ask: Ask,
+        ask: RequestSpec,
         /// The device.
         device: DeviceId,
     },
@@ -47,7 +47,7 @@ pub enum Failure {
     #[error("{ask:?} was told there is no space: at most {needed} of {room} extents can be in use")]
     SpaceLeft {
         /// The request.
-        ask: Ask,
+        ask: RequestSpec,
         /// Number of extents that may hold data.
         needed: u64,
         /// Number of extents available.
@@ -69,7 +69,7 @@ pub enum Failure {
         /// Number of requests.
         left: usize,
         /// One of them.
-        oldest: Option<Ask>,
+        oldest: Option<RequestSpec>,
         /// When it was submitted.
         since: Nanos,
     },
@@ -81,7 +81,7 @@ pub enum Failure {
     Check(Box<weir_map::check::Report>),
     /// The offline check and the opening of a pool with damaged metadata disagree.
     #[error("the pool {}, but the check finds: {}", if *opened { "opens" } else { "does not open" }, findings(report))]
-    NotForetold {
+    CheckMismatch {
         /// Whether it opened.
         opened: bool,
         /// The earlier report of the check.
@@ -103,7 +103,7 @@ pub enum Failure {
     },
     /// A volume was refused although the metadata area has room for it.
     #[error("a volume is refused, though at most {needed} of {room} pages for metadata are needed")]
-    MetadataRoomLeft {
+    MetadataSpaceLeft {
         /// Number of pages that may be needed.
         needed: u64,
         /// Number of pages available.
@@ -120,21 +120,21 @@ pub enum Failure {
     StrayAnswer(AdminId),
     /// A command was executed that must be refused.
     #[error("{command} was carried out")]
-    Done {
+    NotRefused {
         /// The command.
         command: String,
     },
     /// A volume was removed while a request to it was in flight.
     #[error("a volume was removed while this was under way: {ask:?}")]
-    RemovedUnder {
+    RemovedWhileInUse {
         /// The request.
-        ask: Ask,
+        ask: RequestSpec,
     },
     /// A request was executed, or failed for another reason, after the removal of its volume was requested.
     #[error("{ask:?} was answered as if its volume were not being removed")]
     AfterRemoval {
         /// The request.
-        ask: Ask,
+        ask: RequestSpec,
     },
     /// No request is in flight, but the engine stays busy without completing anything.
     #[error("the engine is busy without end: {0}")]
@@ -163,12 +163,12 @@ pub enum Failure {
     OnDisk(#[from] crate::ondisk::Defect),
     /// Copies that must be equal differ.
     #[error("on the devices differ {0}")]
-    Unlike(String),
+    StateMismatch(String),
     /// The devices hold data of a volume that no order of the requests explains.
     #[error("stored on the devices, for {ask:?}: {difference}")]
     Stored {
         /// A read of the examined range.
-        ask: Ask,
+        ask: RequestSpec,
         /// The difference between expected and actual data.
         difference: Box<Difference>,
     },
@@ -203,7 +203,7 @@ pub enum Failure {
     OpenedWithout(DeviceSet),
     /// A device has returned, and the pool does not use it.
     #[error("device {0} is back, and something still fails")]
-    NotWhole(DeviceId),
+    DeviceUnused(DeviceId),
     /// The engine does not report the block status at this offset of a volume.
     #[error("no block status at {0}")]
     NoStatus(VolumeOffset),

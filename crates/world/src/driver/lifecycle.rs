@@ -3,11 +3,12 @@
 use super::absence::Absence;
 use super::rot;
 use super::{
-    Again, Ask, Crash, Driver, Failure, Health, Opened, Replace, Replacing, Setup, Volume, VolumeSpec,
+    Crash, Driver, Failure, Health, OpenEngine, PendingReplacement, RecoveryCrash, Replacement, RequestSpec,
+    Setup, Volume, VolumeSpec,
 };
-use crate::{Answer, DeviceSpec, Moment, Oracle, Place, Stop, Strike, Ticket, World};
+use crate::{Answer, DeviceSpec, FaultKind, Moment, Oracle, Place, StopKind, Ticket, World};
 use weir_engine::{Activity, AdminCommand, AdminId, DeviceSettings, Engine, Options, SpaceRules};
-use weir_map::{Found, Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
+use weir_map::{ExtentState, Hardening, Location, MapError, OpenOptions, PoolId, Superblock, Value, Whole};
 use weir_model::{
     BLOCK, Bytes, DeviceClass, DeviceId, DeviceOffset, DeviceSet, ExtentKey, Nanos, Op, PlaceKind, Seed,
     VolumeOffset,
@@ -30,10 +31,10 @@ impl Driver {
         for volume in 0..self.volumes.len() {
             for at in (0..self.volumes[volume].spec.size.0).step_by(CHECK.0 as usize) {
                 let offset = VolumeOffset(at);
-                self.ask(Ask { volume, op: Op::Read, offset, len: CHECK, fua: false })?;
+                self.submit_request(RequestSpec { volume, op: Op::Read, offset, len: CHECK, fua: false })?;
             }
             let (offset, len) = (VolumeOffset(0), Bytes(0));
-            self.ask(Ask { volume, op: Op::Flush, offset, len, fua: false })?;
+            self.submit_request(RequestSpec { volume, op: Op::Flush, offset, len, fua: false })?;
         }
         self.drain()?;
         for volume in 0..self.volumes.len() {
@@ -41,7 +42,7 @@ impl Driver {
             self.check_usage(volume)?;
         }
         self.check_space()?;
-        self.audit_now_and_then()
+        self.audit_sometimes()
     }
 
     /// Checks that reported holes read as zeros.
@@ -55,7 +56,7 @@ impl Driver {
             }
             for run in runs.drain(..) {
                 if run.kind != weir_engine::RunKind::Data {
-                    let ask = Ask { volume, op: Op::Read, offset: at, len: run.len, fua: false };
+                    let ask = RequestSpec { volume, op: Op::Read, offset: at, len: run.len, fua: false };
                     let ticket = self.oracle.read(Place { volume, offset: at, len: run.len });
                     let same = self.oracle.read_done(ticket, Answer::Zeros);
                     same.map_err(|difference| Failure::Difference { ask, difference })?;
@@ -69,7 +70,7 @@ impl Driver {
     /// Checks that all space is either owned or free.
     fn check_space(&mut self) -> Result<(), Failure> {
         // Freed space is quarantined until earlier commands, including a checkpoint's, have ended.
-        if !self.let_commands_end()? {
+        if !self.wait_for_commands()? {
             return Ok(());
         }
         let (map, extent) = (self.engine.map(), self.setup.extent.bytes().0);
@@ -77,7 +78,7 @@ impl Driver {
         // Space whose release is not durable is still owned.
         let taken = spaces.map(|space| u64::from(space.extents() - space.free())).sum::<u64>() * extent;
         let owned = map.owned_extents() * extent;
-        if taken == owned || self.health != Health::Whole {
+        if taken == owned || self.health != Health::Healthy {
             return Ok(());
         }
         Err(Failure::Leak { taken: Bytes(taken), owned: Bytes(owned) })
@@ -94,28 +95,28 @@ impl Driver {
                 return Err(Failure::NeverStops);
             }
         }
-        let whole = self.health == Health::Whole;
+        let whole = self.health == Health::Healthy;
         for volume in (0..self.volumes.len()).filter(|_| whole) {
             let promised = self.oracle.flush(volume);
             self.oracle.flushed(promised);
         }
-        self.world.stop(Stop::PowerCut);
-        self.oracle.crash(Stop::PowerCut);
-        if self.tail_is_spoilt() || !self.truncated.is_empty() {
-            return self.except();
+        self.world.stop(StopKind::PowerLoss);
+        self.oracle.crash(StopKind::PowerLoss);
+        if self.is_tail_damaged() || !self.truncated.is_empty() {
+            return self.abandon_pool();
         }
         self.open()
     }
 
     /// Stops everything abruptly; then opens the pool, possibly in several attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
-        self.note_crash(crash.how);
+        self.note_crash(crash.kind);
         self.recover(crash)
     }
 
     /// Records what the pool is doing when it crashes.
-    pub(super) fn note_crash(&mut self, how: Stop) {
-        self.struck(strike(how));
+    pub(super) fn note_crash(&mut self, how: StopKind) {
+        self.record_fault(fault_kind(how));
         let checkpoint = [Activity::CheckpointPages, Activity::CheckpointFlush, Activity::CheckpointRoot];
         let in_checkpoint = checkpoint.into_iter().any(|activity| self.engine.is_doing(activity));
         self.statistics.in_checkpoint += u64::from(in_checkpoint);
@@ -124,74 +125,74 @@ impl Driver {
 
     /// Stops everything and opens the pool.
     pub(super) fn recover(&mut self, crash: &Crash) -> Result<(), Failure> {
-        self.stop(crash.how);
+        self.stop(crash.kind);
         if !self.truncated.is_empty() {
-            return self.except();
+            return self.abandon_pool();
         }
-        let mut damaged = !self.spoilt_metadata().is_empty();
+        let mut damaged = !self.damaged_metadata().is_empty();
         self.check_metadata(damaged)?;
-        if self.tail_is_spoilt() {
-            return self.except();
+        if self.is_tail_damaged() {
+            return self.abandon_pool();
         }
-        if let Some(rot) = crash.rot.filter(|_| crash.how == Stop::PowerCut) {
+        if let Some(rot) = crash.rot.filter(|_| crash.kind == StopKind::PowerLoss) {
             // With one member left behind and another that rots, no guarantee could be checked.
-            if !self.has_left_behind() {
+            if !self.has_continued_without_device() {
                 self.rot(rot)?;
             }
         }
-        for Again { write, how } in &crash.again {
+        for RecoveryCrash { write, kind: how } in &crash.recovery_crashes {
             // An opening that starts from the older root may overwrite damaged pages of the newest root
             // before it writes a root of its own: then no sector is damaged any more, but the newest root is
             // still invalid.
-            damaged |= !self.spoilt_metadata().is_empty();
+            damaged |= !self.damaged_metadata().is_empty();
             self.world.stop_at_store_write(Some(*write), *how);
             let lenient = self.health == Health::Broken;
             let opened = open_pool(&mut self.world, &self.setup, lenient, self.absence);
             self.world.stop_at_store_write(None, *how);
-            self.note_strikes_in_recovery();
+            self.record_recovery_faults();
             match opened {
-                Err(failure) if !self.world.is_dark() && self.health == Health::Whole => {
-                    return self.refused_to_open(failure);
+                Err(failure) if !self.world.has_stopped() && self.health == Health::Healthy => {
+                    return self.handle_refused_open(failure);
                 }
                 _ => {}
             }
-            if self.world.is_dark() {
+            if self.world.has_stopped() {
                 self.statistics.in_recovery += 1;
-                self.note_in_recovery(strike(*how));
+                self.record_recovery_fault(fault_kind(*how));
             }
             self.stop(*how);
             self.check_metadata(damaged)?;
             // Opening writes, too, and these writes may have been misdirected to the position of the last
             // frame.
-            if self.tail_is_spoilt() {
-                return self.except();
+            if self.is_tail_damaged() {
+                return self.abandon_pool();
             }
         }
         self.open()
     }
 
     /// Replaces a pool whose damage cannot be noticed, and which may be older than it should be.
-    fn except(&mut self) -> Result<(), Failure> {
-        self.statistics.excepted += 1;
-        self.begin_anew()
+    fn abandon_pool(&mut self) -> Result<(), Failure> {
+        self.statistics.pools_abandoned += 1;
+        self.recreate_pool()
     }
 
-    fn note_strikes_in_recovery(&mut self) {
-        for (device, strike) in self.world.struck() {
-            self.note_in_recovery(strike);
+    fn record_recovery_faults(&mut self) {
+        for (device, strike) in self.world.take_faults() {
+            self.record_recovery_fault(strike);
             if !strike.is_silent() {
                 self.failing.insert(device);
             }
         }
     }
 
-    fn note_in_recovery(&mut self, strike: Strike) {
-        self.note_hit(strike, Moment::Recovery);
+    fn record_recovery_fault(&mut self, strike: FaultKind) {
+        self.record_hit(strike, Moment::Recovery);
     }
 
     /// Checks that the metadata is as a crash may leave it, unless it was `damaged` before.
     fn check_metadata(&mut self, damaged: bool) -> Result<(), Failure> {
-        if damaged || self.health != Health::Whole || !self.spoilt_metadata().is_empty() {
+        if damaged || self.health != Health::Healthy || !self.damaged_metadata().is_empty() {
             return Ok(());
         }
         let sizes: Vec<_> = self.setup.devices.iter().map(|device| Some(device.size)).collect();
@@ -201,7 +202,7 @@ impl Driver {
 
     fn open(&mut self) -> Result<(), Failure> {
         match self.reopen() {
-            Err(failure) => return self.refused_to_open(failure),
+            Err(failure) => return self.handle_refused_open(failure),
             Ok(()) if self.health == Health::Dead => return Ok(()),
             Ok(()) => {}
         }
@@ -214,30 +215,30 @@ impl Driver {
 
     /// Opens the pool. With broken devices this may take several attempts, or be impossible.
     fn reopen(&mut self) -> Result<(), Failure> {
-        let mut foretold = self.foretell();
+        let mut foretold = self.predict_open();
         for _ in 0..OPEN_ATTEMPTS {
             let lenient = self.health == Health::Broken;
             let opened = open_pool(&mut self.world, &self.setup, lenient, self.absence);
-            self.note_strikes_in_recovery();
-            foretold.take().map_or(Ok(()), |report| rot::as_foretold(report, opened.is_ok()))?;
+            self.record_recovery_faults();
+            foretold.take().map_or(Ok(()), |report| rot::check_prediction(report, opened.is_ok()))?;
             match opened {
                 Ok(engine) => {
-                    self.engine = Opened::of(engine);
+                    self.engine = OpenEngine::of(engine);
                     self.is_serving = true;
                     self.apply_policies();
                     // A device that lost what a failed flush should have kept cannot be used to verify it.
-                    if self.health == Health::Whole {
-                        self.oracle.settled();
+                    if self.health == Health::Healthy {
+                        self.oracle.make_all_durable();
                     }
                     return Ok(());
                 }
                 Err(Failure::Open(error)) if self.may_fail_to_open(&error) => {
                     // The server is started again: data that could not be flushed can still be read.
-                    self.world.stop(Stop::Kill);
-                    self.world.recall_unflushed();
-                    self.oracle.crash(Stop::Kill);
-                    if self.tail_is_spoilt() {
-                        return self.except();
+                    self.world.stop(StopKind::Kill);
+                    self.world.requeue_failed_writes();
+                    self.oracle.crash(StopKind::Kill);
+                    if self.is_tail_damaged() {
+                        return self.abandon_pool();
                     }
                 }
                 Err(failure) => return Err(failure),
@@ -250,7 +251,7 @@ impl Driver {
     /// Reports whether the pool may fail to open with this error: devices fail, and not only the missing
     /// ones.
     fn may_fail_to_open(&self, error: &MapError) -> bool {
-        self.health == Health::Broken && self.absence.devices.is_empty() && is_of_devices(error)
+        self.health == Health::Broken && self.absence.devices.is_empty() && is_device_error(error)
     }
 
     /// Sets the volumes' own policies, which the engine does not store.
@@ -277,26 +278,26 @@ impl Driver {
 
     /// Replaces a volume by a new one of the same size. With failing devices this may not complete: then a
     /// power loss repairs the devices.
-    pub(super) fn replace(&mut self, replace: &Replace) -> Result<(), Failure> {
+    pub(super) fn replace(&mut self, replace: &Replacement) -> Result<(), Failure> {
         match self.try_to_replace(replace.volume % self.volumes.len(), &replace.meanwhile) {
             Err(Failure::Admin { .. }) if self.health == Health::Broken => {
-                Err(self.armed.now(&Crash::at_once()))
+                Err(self.pending_crash.crash_now(&Crash::power_loss_now()))
             }
             other => other,
         }
     }
 
-    fn try_to_replace(&mut self, volume: usize, meanwhile: &[Ask]) -> Result<(), Failure> {
-        while self.under_way.values().any(|request| request.ask.volume == volume) {
+    fn try_to_replace(&mut self, volume: usize, meanwhile: &[RequestSpec]) -> Result<(), Failure> {
+        while self.in_flight.values().any(|request| request.ask.volume == volume) {
             self.wait(1)?;
         }
         let (old, spec) = (self.volumes[volume].name.clone(), self.volumes[volume].spec);
         self.names += 1;
         let new = format!("volume{volume}-{}", self.names);
-        self.replacing = Some(Replacing { volume, new: new.clone(), removed: false });
-        let removal = self.command(AdminCommand::RemoveVolume { name: old })?;
-        self.ask_others(volume, meanwhile)?;
-        self.end_of(&removal)?;
+        self.replacing = Some(PendingReplacement { volume, new: new.clone(), removed: false });
+        let removal = self.submit_command(AdminCommand::RemoveVolume { name: old })?;
+        self.submit_to_others(volume, meanwhile)?;
+        self.wait_for_command(&removal)?;
         if let Some(replacing) = &mut self.replacing {
             replacing.removed = true;
         }
@@ -305,31 +306,31 @@ impl Driver {
     }
 
     /// Submits requests to all volumes but one.
-    fn ask_others(&mut self, but: usize, asks: &[Ask]) -> Result<(), Failure> {
+    fn submit_to_others(&mut self, but: usize, asks: &[RequestSpec]) -> Result<(), Failure> {
         let volumes = self.volumes.len();
         let mut asks = asks.iter().filter(|_| volumes > 1);
         asks.try_for_each(|ask| {
             let own = ask.volume % volumes == but;
-            self.ask(Ask { volume: ask.volume + usize::from(own), ..*ask })
+            self.submit_request(RequestSpec { volume: ask.volume + usize::from(own), ..*ask })
         })
     }
 
     pub(super) fn replaced(&mut self, volume: usize, new: Volume) {
-        if let Some(oldest) = self.under_way.values().map(|request| request.ticket).min() {
-            self.gone.retain(|(at, _)| *at >= oldest);
-            self.gone.push((self.oracle.latest(), self.extents_held(volume, oldest)));
+        if let Some(oldest) = self.in_flight.values().map(|request| request.ticket).min() {
+            self.replaced_volumes.retain(|(at, _)| *at >= oldest);
+            self.replaced_volumes.push((self.oracle.latest(), self.extents_used(volume, oldest)));
         }
         self.volumes[volume] = new;
-        self.oracle.blank(volume);
-        self.kept.retain(|(kept, _)| *kept != volume);
-        self.kept_space.forget_volume(volume);
+        self.oracle.reset_volume(volume);
+        self.reserved_extents.retain(|(kept, _)| *kept != volume);
+        self.space_guarantees.forget_volume(volume);
         self.replacing = None;
     }
 
     /// Settles the replacement of a volume that a crash has interrupted: the volume is unchanged, or removed,
     /// or the new one exists.
     fn settle_replacement(&mut self) -> Result<(), Failure> {
-        let Some(Replacing { volume, new, removed }) = self.replacing.take() else { return Ok(()) };
+        let Some(PendingReplacement { volume, new, removed }) = self.replacing.take() else { return Ok(()) };
         let (old, spec) = (self.volumes[volume].name.clone(), self.volumes[volume].spec);
         let found = self.engine.volumes().find(|v| v.name == new || v.name == old);
         match found {
@@ -340,10 +341,10 @@ impl Driver {
             // It was not removed yet.
             Some(_) => {}
             None => {
-                self.replacing = Some(Replacing { volume, new: new.clone(), removed: true });
+                self.replacing = Some(PendingReplacement { volume, new: new.clone(), removed: true });
                 match self.create_successor(volume, &new, spec) {
                     Ok(()) => {}
-                    Err(_) if self.health == Health::Broken => return self.crash(&Crash::at_once()),
+                    Err(_) if self.health == Health::Broken => return self.crash(&Crash::power_loss_now()),
                     Err(failure) => return Err(failure),
                 }
             }
@@ -392,16 +393,16 @@ impl Driver {
                 driver.replaced(volume, created);
                 Ok(true)
             }
-            Err(failure) if driver.is_refused_for_room(&failure) => Ok(false),
+            Err(failure) if driver.is_refused_for_space(&failure) => Ok(false),
             Err(failure) => Err(failure),
         };
-        if create(self)? { Ok(()) } else { self.make_metadata_room(create) }
+        if create(self)? { Ok(()) } else { self.free_metadata_space(create) }
     }
 
     /// Gives a command.
-    pub(super) fn command(&mut self, command: AdminCommand) -> Result<Given, Failure> {
+    pub(super) fn submit_command(&mut self, command: AdminCommand) -> Result<SubmittedCommand, Failure> {
         self.admins += 1;
-        let given = Given { id: AdminId(self.admins), what: format!("{command:?}") };
+        let given = SubmittedCommand { id: AdminId(self.admins), what: format!("{command:?}") };
         self.engine.admin(self.world.now(), given.id, command);
         self.pump()?;
         Ok(given)
@@ -409,12 +410,12 @@ impl Driver {
 
     /// Executes a command and waits for its end.
     pub(super) fn admin(&mut self, command: AdminCommand) -> Result<(), Failure> {
-        let given = self.command(command)?;
-        self.end_of(&given)
+        let given = self.submit_command(command)?;
+        self.wait_for_command(&given)
     }
 
     /// Waits for the end of a command.
-    fn end_of(&mut self, given: &Given) -> Result<(), Failure> {
+    fn wait_for_command(&mut self, given: &SubmittedCommand) -> Result<(), Failure> {
         loop {
             while let Some(reply) = self.engine.next_admin_reply() {
                 if reply.id == given.id {
@@ -432,20 +433,21 @@ impl Driver {
     /// Returns an upper bound of the number of extents that had to hold data at any time since a request was
     /// submitted.
     pub(super) fn extents_needed(&self, since: Ticket) -> u64 {
-        let held = (0..self.volumes.len()).map(|volume| self.extents_held(volume, since));
-        let gone = self.gone.iter().filter(|(at, _)| *at >= since).map(|(_, extents)| *extents);
+        let held = (0..self.volumes.len()).map(|volume| self.extents_used(volume, since));
+        let gone = self.replaced_volumes.iter().filter(|(at, _)| *at >= since).map(|(_, extents)| *extents);
         held.chain(gone).sum()
     }
 
     /// Returns one volume's share of that. Data rewritten while its device was lost is in two locations, each
     /// of which has blocks that the other lacks.
-    fn extents_held(&self, volume: usize, since: Ticket) -> u64 {
+    fn extents_used(&self, volume: usize, since: Ticket) -> u64 {
         let (extent, size) = (self.setup.extent.bytes(), self.volumes[volume].spec.size);
         let copies = u64::from(self.volumes[volume].spec.copies);
         let held = |start: u64| {
             let len = Bytes(extent.0.min(size.0 - start));
             let place = Place { volume, offset: VolumeOffset(start), len };
-            let may_hold = self.kept.contains(&(volume, start)) || self.oracle.may_hold_data(place, since);
+            let may_hold =
+                self.reserved_extents.contains(&(volume, start)) || self.oracle.may_hold_data(place, since);
             let needed = if may_hold { copies } else { 0 };
             needed.max(self.whole_places(volume, VolumeOffset(start)))
         };
@@ -455,26 +457,26 @@ impl Driver {
     /// Returns the number of whole locations of an extent that has a record.
     fn whole_places(&self, volume: usize, at: VolumeOffset) -> u64 {
         let key = ExtentKey { volume: self.volumes[volume].id, index: self.setup.extent.index(at) };
-        let Found::Record(record) = self.engine.map().find(key) else { return 0 };
+        let ExtentState::Record(record) = self.engine.map().find(key) else { return 0 };
         record.places.iter().filter(|place| place.at.id().kind == PlaceKind::Whole).count() as u64
     }
 }
 
-const fn strike(how: Stop) -> Strike {
+const fn fault_kind(how: StopKind) -> FaultKind {
     match how {
-        Stop::Kill => Strike::Kill,
-        Stop::PowerCut => Strike::PowerCut,
+        StopKind::Kill => FaultKind::Kill,
+        StopKind::PowerLoss => FaultKind::PowerLoss,
     }
 }
 
 /// A command of the operator.
-pub(super) struct Given {
+pub(super) struct SubmittedCommand {
     id: AdminId,
     what: String,
 }
 
 /// Reports whether a pool may fail to open with this error because of failing devices.
-pub(crate) fn is_of_devices(error: &MapError) -> bool {
+pub(crate) fn is_device_error(error: &MapError) -> bool {
     use MapError::{Absent, Io, MetadataAbsent, MirrorAbsent, Mismatch, Stale};
     matches!(
         error,
@@ -517,7 +519,7 @@ pub(crate) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superb
             abandoned: DeviceSet::default(),
             damaged: DeviceSet::default(),
             damaged_since: 0,
-            joined: Vec::new(),
+            join_generations: Vec::new(),
         };
         if member {
             let behind = superblock.pages_at().0 + setup.meta_pages * BLOCK;
@@ -528,7 +530,7 @@ pub(crate) fn create_pool(world: &mut World, setup: &Setup) -> Result<Vec<Superb
         superblock
     };
     let superblocks: Vec<_> = (0..).zip(&setup.devices).map(superblock).collect();
-    weir_map::create::create_laid_out(world, &superblocks)?;
+    weir_map::create::create_with_layout(world, &superblocks)?;
     Ok(superblocks)
 }
 
@@ -558,13 +560,13 @@ pub(crate) fn open_pool(
     }
     let (map, _) = weir_map::open(world, &superblocks, &options)?;
     let policy = for_tests(&setup.policy);
-    let policy = policy.ok_or_else(|| Failure::UnknownPolicy(setup.policy.clone()))?.make();
+    let policy = policy.ok_or_else(|| Failure::UnknownPolicy(setup.policy.clone()))?.create();
     let settings = |spec: &DeviceSpec| DeviceSettings {
         volatile_cache: spec.write_cache,
         sector: spec.sector,
         deadline: setup.deadline,
         durable_writes: setup.durable_writes,
-        verified_within: setup.verified.then_some(Nanos(0)),
+        verification_max_age: setup.verified.then_some(Nanos(0)),
     };
     let settings: Vec<_> = setup.devices.iter().map(settings).collect();
     let options = Options {

@@ -7,7 +7,7 @@
 
 use super::lifecycle::{POOL, open_pool};
 use super::{Driver, Failure, Health};
-use crate::{Rng, Seed, Stop, Storage, Strike, World};
+use crate::{FaultKind, Rng, Seed, StopKind, Storage, World};
 use std::ops::Range;
 use weir_map::check::{Report, Severity};
 use weir_map::journal::{FRAME_MAX, Frame};
@@ -20,44 +20,44 @@ impl Driver {
     /// Flips a bit while the power is off. If the pool does not open then, the bit is restored.
     pub(super) fn rot(&mut self, pick: u64) -> Result<(), Failure> {
         let rotten = rot(&mut self.world, &self.layout, self.setup.mirrored, pick);
-        let Some(Rotten { device, at, bits, of_metadata }) = rotten else { return Ok(()) };
-        self.deceived = true;
-        if self.tail_is_spoilt() {
-            self.put_right(device, at, bits);
+        let Some(BitFlip { device, at, bits, in_metadata: of_metadata }) = rotten else { return Ok(()) };
+        self.had_silent_failure = true;
+        if self.is_tail_damaged() {
+            self.restore_bits(device, at, bits);
             return Ok(());
         }
-        self.struck(if of_metadata { Strike::MetadataRot } else { Strike::DataRot });
-        if of_metadata { self.open_rotten(device, at, bits) } else { Ok(()) }
+        self.record_fault(if of_metadata { FaultKind::MetadataRot } else { FaultKind::DataRot });
+        if of_metadata { self.open_damaged(device, at, bits) } else { Ok(()) }
     }
 
-    fn put_right(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) {
+    fn restore_bits(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) {
         if let Some(storage) = self.world.storage(device) {
-            storage.put_right(at, bits);
+            storage.restore_bits(at, bits);
         }
     }
 
-    fn open_rotten(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) -> Result<(), Failure> {
-        let foretold = self.foretell();
+    fn open_damaged(&mut self, device: DeviceId, at: DeviceOffset, bits: u8) -> Result<(), Failure> {
+        let foretold = self.predict_open();
         let opened = open_pool(&mut self.world, &self.setup, false, self.absence);
-        foretold.map_or(Ok(()), |report| as_foretold(report, opened.is_ok()))?;
+        foretold.map_or(Ok(()), |report| check_prediction(report, opened.is_ok()))?;
         match opened {
             Ok(_) => {
                 self.audit_roots()?;
-                self.statistics.survived += 1;
+                self.statistics.damage_tolerated += 1;
             }
             Err(failure) if self.may_refuse(&failure) => {
-                self.statistics.noticed += 1;
-                self.put_right(device, at, bits);
+                self.statistics.damage_detected += 1;
+                self.restore_bits(device, at, bits);
             }
             Err(failure) => return Err(failure),
         }
-        self.world.stop(Stop::PowerCut);
+        self.world.stop(StopKind::PowerLoss);
         Ok(())
     }
 
     /// Runs the offline check on damaged metadata, to predict what opening finds.
-    pub(super) fn foretell(&mut self) -> Option<Box<Report>> {
-        if self.health != Health::Whole || self.spoilt_metadata().is_empty() {
+    pub(super) fn predict_open(&mut self) -> Option<Box<Report>> {
+        if self.health != Health::Healthy || self.damaged_metadata().is_empty() {
             return None;
         }
         let sizes: Vec<_> = self.setup.devices.iter().map(|device| Some(device.size)).collect();
@@ -66,25 +66,25 @@ impl Driver {
 
     /// Handles a pool that does not open. That is correct if metadata without a second copy was damaged; the
     /// pool is then created anew.
-    pub(super) fn refused_to_open(&mut self, failure: Failure) -> Result<(), Failure> {
+    pub(super) fn handle_refused_open(&mut self, failure: Failure) -> Result<(), Failure> {
         if !self.may_refuse(&failure) {
             return Err(failure);
         }
-        self.statistics.noticed += 1;
-        self.begin_anew()
+        self.statistics.damage_detected += 1;
+        self.recreate_pool()
     }
 
     fn may_refuse(&mut self, failure: &Failure) -> bool {
-        let says_so = is_of_damage(failure);
-        let spoilt = self.spoilt_metadata();
+        let says_so = is_damage_error(failure);
+        let spoilt = self.damaged_metadata();
         let unharmed = self.members().find(|member| !spoilt.contains(*member));
-        says_so && (!spoilt.is_empty() && unharmed.is_none() || self.has_nameless_device())
+        says_so && (!spoilt.is_empty() && unharmed.is_none() || self.has_unidentified_device())
     }
 
     /// Reports whether some device, not necessarily one that holds the map, has both copies of its superblock
     /// damaged.
-    fn has_nameless_device(&mut self) -> bool {
-        has_nameless_device(&mut self.world, &self.layout)
+    fn has_unidentified_device(&mut self) -> bool {
+        has_unidentified_device(&mut self.world, &self.layout)
     }
 
     /// Returns the devices that hold the map.
@@ -93,13 +93,13 @@ impl Driver {
     }
 
     /// Returns the devices whose metadata, including superblocks, differs from what was written.
-    pub(super) fn spoilt_metadata(&mut self) -> DeviceSet {
-        spoilt_metadata(&mut self.world, &self.layout)
+    pub(super) fn damaged_metadata(&mut self) -> DeviceSet {
+        damaged_metadata(&mut self.world, &self.layout)
     }
 
     /// Reports whether the next frame of the only journal may have existed, and been damaged.
-    pub(super) fn tail_is_spoilt(&mut self) -> bool {
-        if self.setup.mirrored || self.spoilt_metadata().is_empty() {
+    pub(super) fn is_tail_damaged(&mut self) -> bool {
+        if self.setup.mirrored || self.damaged_metadata().is_empty() {
             return false;
         }
         let superblock = &self.layout[0];
@@ -109,7 +109,7 @@ impl Driver {
         storage.read(JOURNAL_AT, &mut bytes);
         let Some(root) = newest_root(storage) else { return false };
         let blocks = self.setup.extent.blocks();
-        let next = end_of(&bytes, root.journal, blocks);
+        let next = last_frame_end(&bytes, root.journal, blocks);
         // A frame is written when the one before it is durable, so a missing frame with later ones is
         // noticed.
         let is_later = |frame: &Frame| {
@@ -123,33 +123,33 @@ impl Driver {
             return false;
         }
         let is_spoilt = |range: Range<u64>| {
-            storage.is_spoilt(JOURNAL_AT + Bytes(range.start)..JOURNAL_AT + Bytes(range.end))
+            storage.is_damaged(JOURNAL_AT + Bytes(range.start)..JOURNAL_AT + Bytes(range.end))
         };
         // A frame that did not fit before the end is at the start.
-        [next.offset, 0].into_iter().any(|at| is_spoilt(claimed(&bytes, at)))
+        [next.offset, 0].into_iter().any(|at| is_spoilt(frame_range(&bytes, at)))
     }
 
     /// Replaces a pool that is known to be lost by a new one.
-    pub(super) fn begin_anew(&mut self) -> Result<(), Failure> {
+    pub(super) fn recreate_pool(&mut self) -> Result<(), Failure> {
         let (statistics, digest) = (std::mem::take(&mut self.statistics), self.world.digest());
         let copies = std::mem::take(&mut self.copies);
         *self = Self::new(self.setup.clone())?;
         (self.statistics, self.copies) = (statistics, copies);
-        self.world.note(digest);
+        self.world.add_to_digest(digest);
         Ok(())
     }
 }
 
 /// A flipped bit.
-pub(crate) struct Rotten {
+pub(crate) struct BitFlip {
     device: DeviceId,
     at: DeviceOffset,
     bits: u8,
-    pub(crate) of_metadata: bool,
+    pub(crate) in_metadata: bool,
 }
 
 /// Flips a bit on a device: in its metadata, or in its data. Returns `None` if nothing was written there.
-pub(crate) fn rot(world: &mut World, layout: &[Superblock], mirrored: bool, pick: u64) -> Option<Rotten> {
+pub(crate) fn rot(world: &mut World, layout: &[Superblock], mirrored: bool, pick: u64) -> Option<BitFlip> {
     let mut rng = Rng::new(Seed(pick));
     let of_metadata = rng.chance(0.5);
     let device = match of_metadata {
@@ -166,14 +166,14 @@ pub(crate) fn rot(world: &mut World, layout: &[Superblock], mirrored: bool, pick
     let storage = world.storage(device)?;
     let range = if of_metadata { part_of_metadata(&mut rng, superblock, range) } else { range };
     let mut pages = storage.written_pages(range);
-    pages.retain(|page| !storage.is_spoilt(*page..*page + Bytes(BLOCK)));
+    pages.retain(|page| !storage.is_damaged(*page..*page + Bytes(BLOCK)));
     if pages.is_empty() {
         return None;
     }
     let page = pages[rng.below(pages.len() as u64) as usize];
     let (at, bits) = (page + Bytes(rng.below(BLOCK)), 1 << rng.below(8));
     storage.rot(at, bits);
-    Some(Rotten { device, at, bits, of_metadata })
+    Some(BitFlip { device, at, bits, in_metadata: of_metadata })
 }
 
 /// Picks a part of the metadata: superblock and roots, journal, and map are equally likely, however long they
@@ -188,7 +188,7 @@ fn part_of_metadata(rng: &mut Rng, superblock: &Superblock, all: Range<DeviceOff
 }
 
 /// Returns the range of a device in which writes may be misdirected.
-pub(crate) fn astray_range(superblock: &Superblock, mirrored: bool) -> Range<DeviceOffset> {
+pub(crate) fn misdirection_range(superblock: &Superblock, mirrored: bool) -> Range<DeviceOffset> {
     // One of two members stays intact: the pool opens whatever happens to the other one.
     if mirrored && superblock.device == DeviceId(0) {
         superblock.data_at..Superblock::second_at(superblock.size)
@@ -198,13 +198,13 @@ pub(crate) fn astray_range(superblock: &Superblock, mirrored: bool) -> Range<Dev
 }
 
 /// Returns the devices whose metadata, including superblocks, differs from what was written.
-pub(crate) fn spoilt_metadata(world: &mut World, layout: &[Superblock]) -> DeviceSet {
+pub(crate) fn damaged_metadata(world: &mut World, layout: &[Superblock]) -> DeviceSet {
     let mut spoilt = DeviceSet::default();
     for superblock in layout {
         let Superblock { device, data_at, size, .. } = *superblock;
         let Some(storage) = world.storage(device) else { continue };
         let second = Superblock::second_at(size)..DeviceOffset(size.0);
-        if storage.is_spoilt(DeviceOffset(0)..data_at) || storage.is_spoilt(second) {
+        if storage.is_damaged(DeviceOffset(0)..data_at) || storage.is_damaged(second) {
             spoilt.insert(device);
         }
     }
@@ -213,24 +213,24 @@ pub(crate) fn spoilt_metadata(world: &mut World, layout: &[Superblock]) -> Devic
 
 /// Reports whether some device, not necessarily one that holds the map, has both copies of its superblock
 /// damaged.
-pub(crate) fn has_nameless_device(world: &mut World, layout: &[Superblock]) -> bool {
+pub(crate) fn has_unidentified_device(world: &mut World, layout: &[Superblock]) -> bool {
     layout.iter().any(|superblock| {
         let copies = [DeviceOffset(0), Superblock::second_at(superblock.size)];
         let storage = world.storage(superblock.device);
-        storage.is_some_and(|s| copies.iter().all(|at| s.is_spoilt(*at..*at + Bytes(BLOCK))))
+        storage.is_some_and(|s| copies.iter().all(|at| s.is_damaged(*at..*at + Bytes(BLOCK))))
     })
 }
 
 /// Reports whether this is an error with which a pool with damaged metadata may refuse to open.
-pub(crate) const fn is_of_damage(failure: &Failure) -> bool {
+pub(crate) const fn is_damage_error(failure: &Failure) -> bool {
     use MapError::{Damaged, MetadataAbsent, Mismatch, Unknown};
     matches!(failure, Failure::Open(Damaged { .. } | Unknown { .. } | MetadataAbsent { .. } | Mismatch(_)))
 }
 
 /// Checks that a pool opens if and only if the offline check found no damage without an intact copy.
-pub(crate) fn as_foretold(report: Box<Report>, opened: bool) -> Result<(), Failure> {
-    let is_damaged = report.worst() == Some(Severity::Damage);
-    if is_damaged == opened { Err(Failure::NotForetold { opened, report }) } else { Ok(()) }
+pub(crate) fn check_prediction(report: Box<Report>, opened: bool) -> Result<(), Failure> {
+    let is_damaged = report.worst_severity() == Some(Severity::Damage);
+    if is_damaged == opened { Err(Failure::CheckMismatch { opened, report }) } else { Ok(()) }
 }
 
 /// Returns the root with which opening begins. One that was misdirected to the other slot does not count.
@@ -244,7 +244,7 @@ fn newest_root(storage: &Storage) -> Option<Root> {
 }
 
 /// Returns the position after the last frame from a position on.
-fn end_of(ring: &[u8], mut at: JournalPosition, blocks: u16) -> JournalPosition {
+fn last_frame_end(ring: &[u8], mut at: JournalPosition, blocks: u16) -> JournalPosition {
     let follows = |frame: &Frame, at: &JournalPosition| {
         (frame.journal, frame.sequence, frame.chain) == (at.journal, at.sequence, at.chain)
     };
@@ -260,7 +260,7 @@ fn end_of(ring: &[u8], mut at: JournalPosition, blocks: u16) -> JournalPosition 
 }
 
 /// Returns the bytes of a frame at this position: as many as its header says, if that can be read.
-fn claimed(ring: &[u8], at: u64) -> Range<u64> {
+fn frame_range(ring: &[u8], at: u64) -> Range<u64> {
     const MAGIC: &[u8] = b"wJF1";
     const LENGTH_AT: usize = 48;
     let page = &ring[at as usize..][..PAGE];

@@ -1,8 +1,8 @@
 //! The steps of a history as plain data, so that a history can be printed, shrunk and repeated.
 
 use super::Submission;
-use crate::net::Act;
-use crate::{Fault, Stop};
+use crate::net::NetAction;
+use crate::{Fault, StopKind};
 use std::fmt;
 use weir_engine::Activity;
 use weir_map::Hardening;
@@ -12,7 +12,7 @@ use weir_model::{Bytes, Nanos, Op, VolumeOffset};
 #[derive(Clone, PartialEq)]
 pub enum HistoryStep {
     /// Submit a request; earlier ones continue.
-    Ask(Ask),
+    Request(RequestSpec),
     /// Let time pass until this many requests are answered, or none is in flight.
     Wait(usize),
     /// Let this much time pass, whatever the state of the requests in flight.
@@ -25,10 +25,10 @@ pub enum HistoryStep {
         time: Nanos,
     },
     /// Wait for the requests of a volume's clients, remove the volume and create another one in its place.
-    Replace(Replace),
+    Replace(Replacement),
     /// Give several operator commands, one after the other without waiting, while clients send requests; then
     /// wait for them.
-    Tell(Vec<Submission>),
+    Submit(Vec<Submission>),
     /// Stop the engine and the devices in whatever state, and open the pool again. A pending crash comes at
     /// once when the next one is reached.
     Crash(Crash),
@@ -47,16 +47,16 @@ pub enum HistoryStep {
     /// Audit the devices: redundancy is complete, or soon is.
     Audit,
     /// Test on a copy of the pool what happens without one of its devices.
-    Lose(Lose),
+    Lose(DeviceLoss),
     /// Change a setting while clients continue.
-    Tune(Tune),
+    Tune(SettingChange),
     /// An action of a client or operator of a served pool; no effect without a server.
-    Net(Act),
+    Net(NetAction),
 }
 
 /// A setting to change; volumes are given by index, modulo their number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Tune {
+pub enum SettingChange {
     /// The pool's placement policy.
     PoolPolicy(&'static str),
     /// A volume's own policy; `None` removes it.
@@ -67,16 +67,16 @@ pub enum Tune {
 
 /// The permanent loss of a device in a copy of the pool, and its return.
 #[derive(Clone, PartialEq)]
-pub struct Lose {
+pub struct DeviceLoss {
     /// Index of the device, modulo the number of devices.
     pub device: usize,
     /// Requests of clients while it is missing.
-    pub asks: Vec<Ask>,
+    pub requests: Vec<RequestSpec>,
 }
 
 /// A client's request.
 #[derive(Clone, Copy, PartialEq)]
-pub struct Ask {
+pub struct RequestSpec {
     /// Index of the volume, modulo the number of volumes.
     pub volume: usize,
     /// Operation.
@@ -91,12 +91,12 @@ pub struct Ask {
 
 /// The replacement of a volume by another one.
 #[derive(Clone, PartialEq)]
-pub struct Replace {
+pub struct Replacement {
     /// Index of the volume, modulo the number of volumes.
     pub volume: usize,
     /// Requests of clients of the other volumes once the removal has begun. Requests for this volume go to
     /// the next one; with a single volume there are none.
-    pub meanwhile: Vec<Ask>,
+    pub meanwhile: Vec<RequestSpec>,
 }
 
 /// An abrupt stop with everything in flight.
@@ -105,50 +105,50 @@ pub struct Crash {
     /// Number of events until then, while the following steps continue; 0 means at once.
     pub after: u64,
     /// What the devices keep.
-    pub how: Stop,
+    pub kind: StopKind,
     /// Selects bits that flip before the pool is opened, for power losses only.
     pub rot: Option<u64>,
     /// Further stops while the pool is opened.
-    pub again: Vec<Again>,
+    pub recovery_crashes: Vec<RecoveryCrash>,
 }
 
 /// An abrupt stop while the pool is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Again {
+pub struct RecoveryCrash {
     /// Number of the blocking write at which it occurs; if there are fewer, it occurs once the pool is open.
     pub write: u64,
     /// What the devices keep.
-    pub how: Stop,
+    pub kind: StopKind,
 }
 
-const fn word(how: Stop) -> &'static str {
+const fn word(how: StopKind) -> &'static str {
     match how {
-        Stop::Kill => "kill",
-        Stop::PowerCut => "power cut",
+        StopKind::Kill => "kill",
+        StopKind::PowerLoss => "power cut",
     }
 }
 
 impl Crash {
     /// Makes a power loss that occurs now.
     #[must_use]
-    pub const fn at_once() -> Self {
-        Self { after: 0, how: Stop::PowerCut, rot: None, again: Vec::new() }
+    pub const fn power_loss_now() -> Self {
+        Self { after: 0, kind: StopKind::PowerLoss, rot: None, recovery_crashes: Vec::new() }
     }
 }
 
 impl fmt::Debug for HistoryStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ask(ask) => ask.fmt(f),
+            Self::Request(ask) => ask.fmt(f),
             Self::Wait(answers) => write!(f, "wait for {answers}"),
             Self::Pass(time) => write!(f, "let {} ns pass", time.0),
             Self::Jump { after: 0, time } => write!(f, "the clock jumps by {} ns", time.0),
             Self::Jump { after, time } => write!(f, "the clock jumps by {} ns after {after} events", time.0),
-            Self::Replace(Replace { volume, meanwhile }) => {
+            Self::Replace(Replacement { volume, meanwhile }) => {
                 write!(f, "replace volume {volume}")?;
                 meanwhile.iter().try_for_each(|ask| write!(f, "; meanwhile {ask:?}"))
             }
-            Self::Tell(all) => write!(f, "at once: {all:?}"),
+            Self::Submit(all) => write!(f, "at once: {all:?}"),
             Self::Break(device, fault) => write!(f, "device {device}: {fault:?}"),
             Self::Crash(crash) => crash.fmt(f),
             Self::CrashCopy(crash) => write!(f, "in a copy of the pool: {crash:?}"),
@@ -159,7 +159,7 @@ impl fmt::Debug for HistoryStep {
             Self::Check => f.write_str("check"),
             Self::Audit => f.write_str("audit"),
             Self::Tune(tune) => tune.fmt(f),
-            Self::Lose(Lose { device, asks }) => {
+            Self::Lose(DeviceLoss { device, requests: asks }) => {
                 write!(f, "lose device {device} in a copy of the pool")?;
                 asks.iter().try_for_each(|ask| write!(f, "; meanwhile {ask:?}"))
             }
@@ -170,7 +170,7 @@ impl fmt::Debug for HistoryStep {
 
 impl fmt::Debug for Crash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { after, how, rot, again } = self;
+        let Self { after, kind: how, rot, recovery_crashes: again } = self;
         f.write_str(word(*how))?;
         if *after > 0 {
             write!(f, " after {after} events")?;
@@ -178,13 +178,13 @@ impl fmt::Debug for Crash {
         if let Some(rot) = rot {
             write!(f, ", bit rot {rot}")?;
         }
-        again
-            .iter()
-            .try_for_each(|Again { write, how }| write!(f, ", {} at write {write} of opening", word(*how)))
+        again.iter().try_for_each(|RecoveryCrash { write, kind: how }| {
+            write!(f, ", {} at write {write} of opening", word(*how))
+        })
     }
 }
 
-impl fmt::Debug for Ask {
+impl fmt::Debug for RequestSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.op {
             Op::Read => "read",

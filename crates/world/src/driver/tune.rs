@@ -1,22 +1,22 @@
 //! Changes of an operator during use: policies, and when a volume's map is durable.
 
-use super::{Crash, Driver, Failure, Health, Tune};
+use super::{Crash, Driver, Failure, Health, SettingChange};
 use weir_engine::AdminCommand;
 use weir_map::Hardening;
 use weir_policy::placement::for_tests;
 
 impl Driver {
-    pub(super) fn tune(&mut self, tune: &Tune) -> Result<(), Failure> {
+    pub(super) fn tune(&mut self, tune: &SettingChange) -> Result<(), Failure> {
         let now = self.world.now();
         match *tune {
-            Tune::PoolPolicy(policy) => {
+            SettingChange::PoolPolicy(policy) => {
                 let choice = for_tests(policy).ok_or_else(|| Failure::UnknownPolicy(policy.to_owned()))?;
-                self.engine.set_policy(now, choice.make());
+                self.engine.set_policy(now, choice.create());
                 policy.clone_into(&mut self.setup.policy);
                 self.has_moved = true;
                 self.pump()
             }
-            Tune::VolumePolicy(volume, policy) => {
+            SettingChange::VolumePolicy(volume, policy) => {
                 let volume = volume % self.volumes.len();
                 let volume = &mut self.volumes[volume];
                 volume.spec.policy = policy;
@@ -24,7 +24,9 @@ impl Driver {
                 self.has_moved = true;
                 self.pump()
             }
-            Tune::Hardening(volume, hardening) => self.harden(volume % self.volumes.len(), hardening),
+            SettingChange::Hardening(volume, hardening) => {
+                self.harden(volume % self.volumes.len(), hardening)
+            }
         }
     }
 
@@ -39,7 +41,7 @@ impl Driver {
         match self.admin(AdminCommand::SetHardening { name, hardening }) {
             Ok(()) => {}
             Err(Failure::Admin { .. }) if self.health == Health::Broken => {
-                return Err(self.armed.now(&Crash::at_once()));
+                return Err(self.pending_crash.crash_now(&Crash::power_loss_now()));
             }
             Err(failure) => return Err(failure),
         }

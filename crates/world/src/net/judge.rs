@@ -4,9 +4,9 @@
 //! failed a command since it was last repaired, and the request needed that device, or concerned data that
 //! the device may have lost.
 
-use crate::driver::Ask;
-use crate::driver::errors::{Holders, are_well, holders};
-use crate::driver::kept::{Kept, Shape};
+use crate::driver::RequestSpec;
+use crate::driver::errors::{Holders, all_available, holders};
+use crate::driver::space_guarantees::{SpaceGuarantees, VolumeShape};
 use crate::net::nbd::{EIO, ENOSPC, ESHUTDOWN};
 use crate::{Oracle, Place, Ticket};
 use weir_engine::Engine;
@@ -18,9 +18,9 @@ pub(super) struct Faults {
     /// True if one of them may fail.
     pub(super) is_broken: bool,
     /// True if writes may be misdirected.
-    pub(super) astray: bool,
+    pub(super) may_misdirect: bool,
     /// True if a device has ever failed silently.
-    pub(super) deceived: bool,
+    pub(super) had_silent_failure: bool,
     /// Devices that have failed a command.
     pub(super) failing: DeviceSet,
     /// Additional time for which slow devices may delay an operator's change.
@@ -31,8 +31,8 @@ pub(super) struct Faults {
 pub(super) struct Judge<'a> {
     pub(super) oracle: &'a mut Oracle,
     /// Space guaranteed to writes.
-    pub(super) kept: &'a mut Kept,
-    pub(super) shape: Shape,
+    pub(super) space_guarantees: &'a mut SpaceGuarantees,
+    pub(super) shape: VolumeShape,
     pub(super) faults: &'a Faults,
     pub(super) engine: Option<&'a Engine>,
     /// Name of the client's volume.
@@ -43,7 +43,7 @@ pub(super) struct Judge<'a> {
 
 impl Judge<'_> {
     /// Returns the devices that hold the blocks of a read, while devices may fail.
-    pub(super) fn holders(&self, read: &Ask) -> Option<Holders> {
+    pub(super) fn holders(&self, read: &RequestSpec) -> Option<Holders> {
         if !self.faults.is_broken || read.op != Op::Read {
             return None;
         }
@@ -53,30 +53,36 @@ impl Judge<'_> {
     }
 
     /// Registers a request that is sent.
-    pub(super) fn begun(&mut self, ask: &Ask, ticket: Ticket) {
-        self.kept.begun(ask, ticket, self.shape);
-        if self.faults.is_broken || self.faults.deceived {
-            self.kept.promise_nothing();
+    pub(super) fn register_request(&mut self, ask: &RequestSpec, ticket: Ticket) {
+        self.space_guarantees.register_request(ask, ticket, self.shape);
+        if self.faults.is_broken || self.faults.had_silent_failure {
+            self.space_guarantees.void_pending_guarantees();
         }
     }
 
     /// Registers the reply to a request.
-    pub(super) fn ended(&mut self, ask: &Ask, ticket: Ticket, succeeded: bool) {
+    pub(super) fn register_reply(&mut self, ask: &RequestSpec, ticket: Ticket, succeeded: bool) {
         let now = self.oracle.latest();
         if succeeded {
-            self.kept.succeeded(ask, ticket, now, self.shape);
+            self.space_guarantees.succeeded(ask, ticket, now, self.shape);
         }
-        self.kept.ended(ticket, now);
+        self.space_guarantees.register_end(ticket, now);
     }
 
     /// Reports whether a request may be answered with this error. `before` is the set of devices that held
     /// the blocks of a read when it was sent.
-    pub(super) fn admits(&self, ask: &Ask, ticket: Ticket, before: Option<&Holders>, error: u32) -> bool {
+    pub(super) fn admits(
+        &self,
+        ask: &RequestSpec,
+        ticket: Ticket,
+        before: Option<&Holders>,
+        error: u32,
+    ) -> bool {
         let fails = !self.faults.failing.is_empty();
         match (error, ask.op) {
-            (ENOSPC, op) => op.changes() && !self.kept.is_promised(ask, ticket, self.shape),
+            (ENOSPC, op) => op.changes() && !self.space_guarantees.is_guaranteed(ask, ticket, self.shape),
             (EIO, Op::Read) => fails && self.may_fail_to_read(ask, ticket, before),
-            (EIO, Op::Flush) => fails && self.oracle.may_owe(ask.volume),
+            (EIO, Op::Flush) => fails && self.oracle.may_report_loss(ask.volume),
             (EIO, _) => fails,
             (ESHUTDOWN, op) => {
                 op != Op::Read && self.members.iter().all(|member| self.faults.failing.contains(member))
@@ -86,12 +92,17 @@ impl Judge<'_> {
     }
 
     /// Reports whether a read may fail: a block may be in doubt, or may have been on failing devices only.
-    pub(super) fn may_fail_to_read(&self, ask: &Ask, ticket: Ticket, before: Option<&Holders>) -> bool {
+    pub(super) fn may_fail_to_read(
+        &self,
+        ask: &RequestSpec,
+        ticket: Ticket,
+        before: Option<&Holders>,
+    ) -> bool {
         let place = Place { volume: ask.volume, offset: ask.offset, len: ask.len };
         if self.faults.failing.is_empty() {
             return false;
         }
-        let are_well = |h: Option<&Holders>| h.is_some_and(|h| are_well(h, self.faults.failing));
+        let are_well = |h: Option<&Holders>| h.is_some_and(|h| all_available(h, self.faults.failing));
         self.oracle.may_be_in_doubt(place, ticket)
             || !self.oracle.is_unchanged(self.extents_of(place), ticket)
             || !are_well(before)

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 /// Why the stream cannot be followed any more.
-pub(super) type Lost = String;
+pub(super) type StreamError = String;
 
 pub(super) const READ: u16 = 0;
 pub(super) const WRITE: u16 = 1;
@@ -54,11 +54,11 @@ pub(super) struct Reply {
 struct Expected {
     kind: u16,
     /// True if its data must come in one chunk.
-    whole: bool,
+    in_one_chunk: bool,
     offset: u64,
     data: Vec<u8>,
     /// Parts of the data that have arrived: start and end, from the request's start.
-    have: BTreeMap<u32, u32>,
+    received: BTreeMap<u32, u32>,
     error: Option<u32>,
     runs: Vec<(u32, u32)>,
 }
@@ -67,9 +67,9 @@ struct Expected {
 #[derive(Debug, Default)]
 pub(super) struct Transmission {
     is_structured: bool,
-    /// Received bytes; the first `understood` of them are parsed.
+    /// Received bytes; the first `parsed` of them are parsed.
     bytes: Vec<u8>,
-    understood: usize,
+    parsed: usize,
     expected: BTreeMap<u64, Expected>,
 }
 
@@ -87,31 +87,34 @@ impl Fields<'_> {
 impl Transmission {
     /// Creates a parser; `bytes` followed the handshake.
     pub(super) fn new(is_structured: bool, bytes: Vec<u8>) -> Self {
-        Self { is_structured, bytes, understood: 0, expected: BTreeMap::new() }
+        Self { is_structured, bytes, parsed: 0, expected: BTreeMap::new() }
     }
 
     /// Registers a request that is sent.
     pub(super) fn expect(&mut self, flags: u16, kind: u16, cookie: u64, offset: u64, len: u32) {
         let data = if kind == READ { vec![0; len as usize] } else { Vec::new() };
         let (have, runs, whole) = (BTreeMap::new(), Vec::new(), flags & DF != 0);
-        self.expected.insert(cookie, Expected { kind, whole, offset, data, have, error: None, runs });
+        self.expected.insert(
+            cookie,
+            Expected { kind, in_one_chunk: whole, offset, data, received: have, error: None, runs },
+        );
     }
 
     /// Adds received bytes.
-    pub(super) fn hear(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..std::mem::take(&mut self.understood));
+    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.parsed));
         self.bytes.extend(bytes);
     }
 
     /// Reports whether the received bytes end at a message boundary.
     pub(super) fn is_between_messages(&self) -> bool {
-        self.bytes.len() == self.understood
+        self.bytes.len() == self.parsed
     }
 
     /// Returns the next complete reply.
-    pub(super) fn next(&mut self) -> Result<Option<Reply>, Lost> {
+    pub(super) fn next(&mut self) -> Result<Option<Reply>, StreamError> {
         loop {
-            let mut fields = Fields(&self.bytes[self.understood..]);
+            let mut fields = Fields(&self.bytes[self.parsed..]);
             let Some(magic) = fields.number(4) else { return Ok(None) };
             let (used, answered) = match magic {
                 0x6744_6698 => match self.simple()? {
@@ -124,7 +127,7 @@ impl Transmission {
                 },
                 _ => return Err(format!("{magic:#010x} is the start of no reply")),
             };
-            self.understood += used;
+            self.parsed += used;
             if let Some((cookie, expected)) = answered.and_then(|cookie| self.expected.remove_entry(&cookie))
             {
                 let Expected { data, error, runs, .. } = expected;
@@ -134,8 +137,8 @@ impl Transmission {
     }
 
     /// Parses a simple reply, if it is complete: its length and cookie.
-    fn simple(&mut self) -> Result<Option<(usize, u64)>, Lost> {
-        let mut fields = Fields(&self.bytes[self.understood + 4..]);
+    fn simple(&mut self) -> Result<Option<(usize, u64)>, StreamError> {
+        let mut fields = Fields(&self.bytes[self.parsed + 4..]);
         let (Some(error), Some(cookie)) = (fields.number(4), fields.number(8)) else { return Ok(None) };
         let Some(expected) = self.expected.get_mut(&cookie) else {
             return Err(format!("a simple reply to {cookie:#x}, which is no request"));
@@ -154,8 +157,8 @@ impl Transmission {
     }
 
     /// Parses a chunk, if it is complete: its length, and the cookie if it is the last one.
-    fn chunk(&mut self) -> Result<Option<(usize, Option<u64>)>, Lost> {
-        let mut fields = Fields(&self.bytes[self.understood + 4..]);
+    fn chunk(&mut self) -> Result<Option<(usize, Option<u64>)>, StreamError> {
+        let mut fields = Fields(&self.bytes[self.parsed + 4..]);
         let (Some(flags), Some(kind), Some(cookie), Some(len)) =
             (fields.number(2), fields.number(2), fields.number(8), fields.number(4))
         else {
@@ -174,23 +177,23 @@ impl Transmission {
             _ => return Err(format!("a chunk with flags {flags:#x}")),
         };
         let fault = |what: &str| format!("a chunk of kind {kind:#x} for {cookie:#x}: {what}");
-        expected.take(kind as u16, body).map_err(|what| fault(&what))?;
+        expected.handle_chunk(kind as u16, body).map_err(|what| fault(&what))?;
         if is_last {
-            expected.check_whole().map_err(|what| fault(&what))?;
+            expected.check_complete().map_err(|what| fault(&what))?;
         }
         Ok(Some((20 + len as usize, is_last.then_some(cookie))))
     }
 }
 
 impl Expected {
-    fn take(&mut self, kind: u16, body: &[u8]) -> Result<(), Lost> {
+    fn handle_chunk(&mut self, kind: u16, body: &[u8]) -> Result<(), StreamError> {
         let mut fields = Fields(body);
         let mut number = |len| fields.number(len).ok_or_else(|| "too short".to_owned());
         match (kind, self.kind) {
             (0, _) if body.is_empty() => Ok(()),
             (1, READ) => {
                 let at = number(8)?;
-                let from = self.note(at, fields.0.len() as u64)?;
+                let from = self.note_received(at, fields.0.len() as u64)?;
                 self.data[from..from + fields.0.len()].copy_from_slice(fields.0);
                 Ok(())
             }
@@ -199,7 +202,7 @@ impl Expected {
                 if !fields.0.is_empty() {
                     return Err("too long".to_owned());
                 }
-                self.note(at, len).map(drop)
+                self.note_received(at, len).map(drop)
             }
             (5, BLOCK_STATUS) => {
                 let context = number(4)?;
@@ -225,27 +228,27 @@ impl Expected {
     }
 
     /// Notes that a part of the data has arrived; returns its position.
-    fn note(&mut self, at: u64, len: u64) -> Result<usize, Lost> {
+    fn note_received(&mut self, at: u64, len: u64) -> Result<usize, StreamError> {
         let wrong = || Err(format!("{len} bytes at {at} of {} at {}", self.data.len(), self.offset));
         let Some(from) = at.checked_sub(self.offset) else { return wrong() };
         if len == 0 || from + len > self.data.len() as u64 {
             return wrong();
         }
         let (from, to) = (from as u32, (from + len) as u32);
-        let before = self.have.range(..to).next_back();
+        let before = self.received.range(..to).next_back();
         if before.is_some_and(|(_, end)| *end > from) {
             return Err(format!("{len} bytes at {at} once more"));
         }
-        self.have.insert(from, to);
-        if self.whole && self.have.len() > 1 {
+        self.received.insert(from, to);
+        if self.in_one_chunk && self.received.len() > 1 {
             return Err("a part, and the data was to come whole".to_owned());
         }
         Ok(from as usize)
     }
 
     /// Checks that no data is missing.
-    fn check_whole(&self) -> Result<(), Lost> {
-        let have: u32 = self.have.iter().map(|(from, to)| to - from).sum();
+    fn check_complete(&self) -> Result<(), StreamError> {
+        let have: u32 = self.received.iter().map(|(from, to)| to - from).sum();
         if self.error.is_none() && have as usize != self.data.len() {
             return Err(format!("the last one, with {have} bytes of {}", self.data.len()));
         }

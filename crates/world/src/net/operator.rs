@@ -1,6 +1,6 @@
 //! A simulated operator at the control socket: one JSON document a line, each answered by one.
 
-use super::sockets::{Got, Sockets, Wire};
+use super::sockets::{ReceiveResult, SocketProfile, Sockets};
 use serde_json::Value;
 use std::collections::VecDeque;
 use weir_map::Hardening;
@@ -8,7 +8,7 @@ use weir_model::{ConnId, Nanos, Peer, VolumeOffset};
 
 /// An order of the operator. Volumes are given by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum OperatorRequest {
     /// Query the status.
     Status,
     /// Explain a block's location.
@@ -18,7 +18,7 @@ pub enum Order {
     /// Switch the pool's policy.
     Policy(&'static str),
     /// Give a volume a policy of its own, or the pool's.
-    OwnPolicy(usize, Option<&'static str>),
+    VolumePolicy(usize, Option<&'static str>),
     /// Replace a volume by another one, after its clients have disconnected.
     Replace(usize),
     /// Remove a volume that clients use.
@@ -35,11 +35,11 @@ pub enum Order {
 
 /// A request that was sent, which determines the check of its answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum SentRequest {
     Status,
     Explain {
         volume: String,
-        may_lack: bool,
+        volume_may_vanish: bool,
     },
     Harden(usize, Hardening),
     Policy,
@@ -47,12 +47,12 @@ pub(super) enum Asked {
     Create(usize),
     RemoveUsed(usize),
     /// Creation (true) or removal of a volume beside the others.
-    Side(String, bool),
+    SideVolume(String, bool),
     Stop,
     Garbage,
 }
 
-impl Asked {
+impl SentRequest {
     /// Reports whether it changes the pool durably.
     pub(super) const fn is_change(&self) -> bool {
         matches!(self, Self::Harden(..) | Self::Remove(_) | Self::RemoveUsed(_) | Self::Create(_))
@@ -62,66 +62,73 @@ impl Asked {
 /// The operator; it has a connection while there is something to request.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
-    pub(super) orders: VecDeque<Order>,
+    pub(super) orders: VecDeque<OperatorRequest>,
     conn: Option<ConnId>,
     out: Vec<u8>,
     line: Vec<u8>,
-    asked: Option<Asked>,
-    pub(super) moved: Nanos,
+    sent: Option<SentRequest>,
+    pub(super) last_progress: Nanos,
     /// It sends nothing before this time.
-    pub(super) rests_until: Nanos,
+    pub(super) pauses_until: Nanos,
     /// True if the clock jumped since it connected: the server may consider it silent.
-    slept: bool,
+    clock_jumped: bool,
 }
 
 impl Operator {
     /// Reports whether it waits for an answer.
-    pub(super) const fn is_asking(&self) -> bool {
-        self.asked.is_some()
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.sent.is_some()
     }
 
     /// Reports whether it has waited longer than this for an answer.
     pub(super) fn is_late(&self, now: Nanos, than: Nanos) -> bool {
-        self.is_asking() && now.since(self.moved) > than
+        self.is_waiting() && now.since(self.last_progress) > than
     }
 
     /// Handles a jump of the clock to `now`.
-    pub(super) fn wakes_up(&mut self, now: Nanos) {
-        self.moved = now;
-        self.slept |= self.conn.is_some();
+    pub(super) fn note_clock_jump(&mut self, now: Nanos) {
+        self.last_progress = now;
+        self.clock_jumped |= self.conn.is_some();
     }
 
     /// Notes that there are so many control sessions that the server may evict this one.
     pub(super) const fn note_crowd(&mut self) {
-        self.slept |= self.conn.is_some();
+        self.clock_jumped |= self.conn.is_some();
     }
 
     /// Reports whether the server may have closed its connection before it was answered.
-    pub(super) const fn may_be_cut_off(&self) -> bool {
-        self.slept
+    pub(super) const fn may_be_disconnected(&self) -> bool {
+        self.clock_jumped
     }
 
-    pub(super) const fn asked(&self) -> Option<&Asked> {
-        self.asked.as_ref()
+    pub(super) const fn sent(&self) -> Option<&SentRequest> {
+        self.sent.as_ref()
     }
 
     /// Sends a line; returns false if the server does not listen.
-    pub(super) fn ask(&mut self, line: &str, asked: Asked, now: Nanos, sockets: &mut Sockets) -> bool {
+    pub(super) fn send_request(
+        &mut self,
+        line: &str,
+        asked: SentRequest,
+        now: Nanos,
+        sockets: &mut Sockets,
+    ) -> bool {
         if self.conn.is_none() {
-            let wire = Wire { to_server: 4096, to_client: 700, delay: Nanos::micros(3), part: 100 };
+            let wire =
+                SocketProfile { to_server: 4096, to_client: 700, delay: Nanos::micros(3), transfer_max: 100 };
             self.conn = sockets.connect(&wire, Peer::Process(1), true);
         }
         self.out = [line.as_bytes(), b"\n"].concat();
-        self.asked = self.conn.map(|_| asked);
-        self.moved = now;
+        self.sent = self.conn.map(|_| asked);
+        self.last_progress = now;
         self.conn.is_some()
     }
 
     /// Returns the time of its next action, if nothing else happens.
     pub(super) fn next(&self, now: Nanos, sockets: &Sockets) -> Option<Nanos> {
-        let sends = self.conn.filter(|conn| !self.out.is_empty() && sockets.has_room(*conn)).map(|_| now);
+        let sends = self.conn.filter(|conn| !self.out.is_empty() && sockets.is_writable(*conn)).map(|_| now);
         let receives = self.conn.and_then(|conn| sockets.readable(conn));
-        let begins = (self.asked.is_none() && !self.orders.is_empty()).then_some(self.rests_until.max(now));
+        let begins = (self.sent.is_none() && !self.orders.is_empty()).then_some(self.pauses_until.max(now));
         [sends, receives, begins].into_iter().flatten().min()
     }
 
@@ -130,38 +137,38 @@ impl Operator {
         &mut self,
         now: Nanos,
         sockets: &mut Sockets,
-    ) -> Result<Option<(Asked, Value)>, String> {
+    ) -> Result<Option<(SentRequest, Value)>, String> {
         let Some(conn) = self.conn else { return Ok(None) };
         if let Some(sent) = sockets.put(conn, &self.out).filter(|sent| *sent > 0) {
             self.out.drain(..sent);
-            self.moved = now;
+            self.last_progress = now;
         }
         match sockets.take(conn, 512) {
-            Got::Bytes(bytes) => {
+            ReceiveResult::Bytes(bytes) => {
                 self.line.extend(bytes);
-                self.moved = now;
+                self.last_progress = now;
             }
-            Got::Nothing => {}
-            Got::End if self.asked.is_none() => self.leave(sockets),
-            Got::End => return Err(format!("{:?} is not answered", self.asked)),
+            ReceiveResult::Nothing => {}
+            ReceiveResult::End if self.sent.is_none() => self.disconnect(sockets),
+            ReceiveResult::End => return Err(format!("{:?} is not answered", self.sent)),
         }
         let Some(end) = self.line.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
         let line: Vec<u8> = self.line.drain(..=end).collect();
         let text = String::from_utf8_lossy(&line);
-        let Some(asked) = self.asked.take() else { return Err(format!("{text:?} answers nothing")) };
+        let Some(asked) = self.sent.take() else { return Err(format!("{text:?} answers nothing")) };
         let answer =
             serde_json::from_slice(&line).map_err(|error| format!("{text:?} is no answer: {error}"))?;
         if self.orders.is_empty() {
-            self.leave(sockets);
+            self.disconnect(sockets);
         }
         Ok(Some((asked, answer)))
     }
 
     /// Closes its connection.
-    pub(super) fn leave(&mut self, sockets: &mut Sockets) {
-        self.conn.take().into_iter().for_each(|conn| sockets.leave(conn));
+    pub(super) fn disconnect(&mut self, sockets: &mut Sockets) {
+        self.conn.take().into_iter().for_each(|conn| sockets.close_client(conn));
         self.out.clear();
         self.line.clear();
-        self.slept = false;
+        self.clock_jumped = false;
     }
 }

@@ -24,13 +24,13 @@ impl Pipe {
     }
 
     /// Returns how many bytes it accepts now.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn space(&self) -> usize {
         if self.has_ended { 0 } else { self.capacity.saturating_sub(self.bytes.len()) }
     }
 
     /// Sends as many of the bytes as fit; returns how many.
     pub(super) fn put(&mut self, now: Nanos, bytes: &[u8]) -> usize {
-        let len = bytes.len().min(self.room());
+        let len = bytes.len().min(self.space());
         if len > 0 {
             self.bytes.extend(&bytes[..len]);
             self.in_flight.push_back((now + self.delay, len));
@@ -90,16 +90,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_arrive_in_order_late_and_no_more_than_fit() {
+    fn bytes_arrive_in_order_after_delay() {
         let mut pipe = Pipe::new(4, Nanos(10));
-        assert_eq!((pipe.put(Nanos(0), b"abcdef"), pipe.room()), (4, 0));
+        assert_eq!((pipe.put(Nanos(0), b"abcdef"), pipe.space()), (4, 0));
         assert_eq!((pipe.available(), pipe.next()), (0, Some(Nanos(10))));
         pipe.arrive(Nanos(10));
         let mut bytes = [0; 3];
-        assert_eq!((pipe.take(&mut bytes), &bytes, pipe.room()), (3, b"abc", 3));
+        assert_eq!((pipe.take(&mut bytes), &bytes, pipe.space()), (3, b"abc", 3));
         assert_eq!(pipe.put(Nanos(11), b"ef"), 2);
         pipe.end();
-        assert_eq!((pipe.room(), pipe.put(Nanos(12), b"g")), (0, 0));
+        assert_eq!((pipe.space(), pipe.put(Nanos(12), b"g")), (0, 0));
         assert_eq!((pipe.take(&mut bytes), bytes[0]), (1, b'd'));
         assert!(!pipe.is_over());
         pipe.arrive(Nanos(21));

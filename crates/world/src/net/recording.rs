@@ -1,12 +1,12 @@
 //! A recording of client requests, checked against the actual requests.
 
-use super::sockets::{Got, Sockets, Wire};
+use super::sockets::{ReceiveResult, SocketProfile, Sockets};
 use crate::Ticket;
 use weir_model::{ConnId, Nanos, Op, Peer};
-use weir_session::recording::{Frames, Heard, Recorded};
+use weir_session::recording::{Frames, RecordedRequest, RecordingState};
 
 /// A request in the form of a recording; the volume is given by its index.
-pub(super) type Key = (usize, Op, u64, u64);
+pub(super) type RequestKey = (usize, Op, u64, u64);
 
 /// Returns how a recording represents an operation.
 pub(super) const fn recorded_as(op: Op) -> Op {
@@ -18,7 +18,7 @@ pub(super) const fn recorded_as(op: Op) -> Op {
 }
 
 /// Part of the server's message while another recording is active.
-const NOT_OVER: &str = "are being recorded already";
+const ALREADY_RECORDING: &str = "are being recorded already";
 
 /// An active recording.
 #[derive(Debug)]
@@ -29,29 +29,29 @@ pub(super) struct Recording {
     /// Indices of the volumes, in the order in which they were named.
     volumes: Vec<usize>,
     /// Volumes that have been replaced since: requests to them are not recorded.
-    gone: Vec<usize>,
+    replaced: Vec<usize>,
     has_begun: bool,
     /// True if it follows another recording whose connection the server may not have seen closed.
     is_next: bool,
     /// True if its end was requested.
     is_ending: bool,
     frames: Frames,
-    recorded: Vec<Key>,
+    recorded: Vec<RequestKey>,
     /// Requests since it began that are not answered.
-    open: Vec<(Ticket, Key)>,
+    unanswered: Vec<(Ticket, RequestKey)>,
     /// Requests since it began that were answered before its end was requested.
-    due: Vec<Key>,
+    expected: Vec<RequestKey>,
     /// True if the server may consider it silent, or evict it in favour of others.
     pub(super) may_fail: bool,
 }
 
 /// State of a recording.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum RecordingProgress {
     /// It continues.
-    On(Box<Recording>),
+    Active(Box<Recording>),
     /// It has ended completely.
-    Whole(Box<Recording>),
+    Complete(Box<Recording>),
     /// It never began, or the server may have ended it.
     Refused,
 }
@@ -64,7 +64,8 @@ impl Recording {
         is_next: bool,
         sockets: &mut Sockets,
     ) -> Option<Box<Self>> {
-        let wire = Wire { to_server: 4096, to_client: 3000, delay: Nanos::micros(5), part: 700 };
+        let wire =
+            SocketProfile { to_server: 4096, to_client: 3000, delay: Nanos::micros(5), transfer_max: 700 };
         let conn = sockets.connect(&wire, Peer::Process(2), true)?;
         let out = format!("{}\n", serde_json::json!({"do": "record", "volumes": names})).into_bytes();
         Some(Box::new(Self {
@@ -72,14 +73,14 @@ impl Recording {
             out,
             line: Vec::new(),
             volumes,
-            gone: Vec::new(),
+            replaced: Vec::new(),
             has_begun: false,
             is_next,
             is_ending: false,
             frames: Frames::default(),
             recorded: Vec::new(),
-            open: Vec::new(),
-            due: Vec::new(),
+            unanswered: Vec::new(),
+            expected: Vec::new(),
             may_fail: false,
         }))
     }
@@ -105,93 +106,96 @@ impl Recording {
 
     /// Notes that a volume is replaced by another one.
     pub(super) fn forget(&mut self, volume: usize) {
-        self.gone.push(volume);
-        self.open.retain(|(_, key)| key.0 != volume);
+        self.replaced.push(volume);
+        self.unanswered.retain(|(_, key)| key.0 != volume);
     }
 
     /// Notes a request that a client begins.
-    pub(super) fn asked(&mut self, ticket: Ticket, key: Key) {
-        if self.can_end() && self.volumes.contains(&key.0) && !self.gone.contains(&key.0) {
-            self.open.push((ticket, key));
+    pub(super) fn note_request(&mut self, ticket: Ticket, key: RequestKey) {
+        if self.can_end() && self.volumes.contains(&key.0) && !self.replaced.contains(&key.0) {
+            self.unanswered.push((ticket, key));
         }
     }
 
     /// Notes that a client's request was answered.
-    pub(super) fn answered(&mut self, ticket: Ticket) {
-        if let Some(at) = self.open.iter().position(|(open, _)| *open == ticket) {
-            let (_, key) = self.open.swap_remove(at);
+    pub(super) fn note_reply(&mut self, ticket: Ticket) {
+        if let Some(at) = self.unanswered.iter().position(|(open, _)| *open == ticket) {
+            let (_, key) = self.unanswered.swap_remove(at);
             if !self.is_ending {
-                self.due.push(key);
+                self.expected.push(key);
             }
         }
     }
 
     /// Returns the time of its next action, if nothing else happens.
     pub(super) fn next(&self, now: Nanos, sockets: &Sockets) -> Option<Nanos> {
-        let sends = (!self.out.is_empty() && sockets.has_room(self.conn)).then_some(now);
+        let sends = (!self.out.is_empty() && sockets.is_writable(self.conn)).then_some(now);
         [sends, sockets.readable(self.conn)].into_iter().flatten().min()
     }
 
     /// Sends and receives.
-    pub(super) fn turn(mut self: Box<Self>, sockets: &mut Sockets) -> Result<Turn, String> {
+    pub(super) fn turn(mut self: Box<Self>, sockets: &mut Sockets) -> Result<RecordingProgress, String> {
         if let Some(sent) = sockets.put(self.conn, &self.out) {
             self.out.drain(..sent);
         }
         match sockets.take(self.conn, 4096) {
-            Got::Bytes(bytes) => self.line.extend(&bytes),
-            Got::Nothing => {}
-            Got::End if self.may_fail => {
-                sockets.leave(self.conn);
-                return Ok(Turn::Refused);
+            ReceiveResult::Bytes(bytes) => self.line.extend(&bytes),
+            ReceiveResult::Nothing => {}
+            ReceiveResult::End if self.may_fail => {
+                sockets.close_client(self.conn);
+                return Ok(RecordingProgress::Refused);
             }
-            Got::End => return Err("a recording ends before its last frame".to_owned()),
+            ReceiveResult::End => return Err("a recording ends before its last frame".to_owned()),
         }
         if !self.has_begun {
             let Some(end) = self.line.iter().position(|byte| *byte == b'\n') else {
-                return Ok(Turn::On(self));
+                return Ok(RecordingProgress::Active(self));
             };
             let line: Vec<u8> = self.line.drain(..=end).collect();
             match &*String::from_utf8_lossy(&line) {
                 "\"recording\"\n" => self.has_begun = true,
                 // The volume was removed, or the server has not noticed yet that the previous recording's
                 // client has disconnected.
-                refused if refused.contains("\"usage\"") || (self.is_next && refused.contains(NOT_OVER)) => {
-                    sockets.leave(self.conn);
-                    return Ok(Turn::Refused);
+                refused
+                    if refused.contains("\"usage\"")
+                        || (self.is_next && refused.contains(ALREADY_RECORDING)) =>
+                {
+                    sockets.close_client(self.conn);
+                    return Ok(RecordingProgress::Refused);
                 }
                 other => return Err(format!("a recording is answered with {other:?}")),
             }
         }
         self.frames.push(&std::mem::take(&mut self.line));
         let (volumes, recorded) = (&self.volumes, &mut self.recorded);
-        let mut take = |request: Recorded| {
+        let mut take = |request: RecordedRequest| {
             let volume = volumes.get(usize::from(request.volume)).copied().unwrap_or(usize::MAX);
             recorded.push((volume, request.op, request.offset.0, request.len.0));
         };
         match self.frames.take(&mut take).map_err(|bad| bad.to_string())? {
-            Heard::Whole => {
-                sockets.leave(self.conn);
-                Ok(Turn::Whole(self))
+            RecordingState::Complete => {
+                sockets.close_client(self.conn);
+                Ok(RecordingProgress::Complete(self))
             }
-            Heard::More | Heard::Broken => Ok(Turn::On(self)),
+            RecordingState::Active | RecordingState::Truncated => Ok(RecordingProgress::Active(self)),
         }
     }
 
     /// Checks that the recorded requests are among `asked`, all client requests since the server began, and
     /// that none is missing.
-    pub(super) fn check(mut self, asked: &[Key]) -> Result<(), String> {
+    pub(super) fn check(mut self, asked: &[RequestKey]) -> Result<(), String> {
         let mut asked = asked.to_vec();
         asked.sort_unstable_by_key(sort_key);
         self.recorded.sort_unstable_by_key(sort_key);
-        self.due.sort_unstable_by_key(sort_key);
+        self.expected.sort_unstable_by_key(sort_key);
         // Strangers read as much as they may at once.
-        let is_strange = |key: &&Key| key.1 == Op::Read && key.2 == 0 && key.3 == 256 << 10;
+        let is_strange = |key: &&RequestKey| key.1 == Op::Read && key.2 == 0 && key.3 == 256 << 10;
         if self.frames.dropped > 0 {
             return Err(format!("{} requests were not recorded", self.frames.dropped));
         }
-        let lacking = first_lacking(&self.due, &self.recorded);
+        let lacking = first_missing(&self.expected, &self.recorded);
         let strange = self.recorded.iter().filter(|key| !is_strange(key)).copied().collect::<Vec<_>>();
-        match (lacking, first_lacking(&strange, &asked)) {
+        match (lacking, first_missing(&strange, &asked)) {
             (Some(key), _) => Err(format!("{key:?} was asked for, and is not in the recording")),
             (_, Some(key)) => Err(format!("{key:?} is in the recording, and was not asked for")),
             (None, None) => Ok(()),
@@ -199,7 +203,7 @@ impl Recording {
     }
 }
 
-fn sort_key(key: &Key) -> (usize, u8, u64, u64) {
+fn sort_key(key: &RequestKey) -> (usize, u8, u64, u64) {
     let op = match key.1 {
         Op::Read => 0,
         Op::Write => 1,
@@ -209,7 +213,7 @@ fn sort_key(key: &Key) -> (usize, u8, u64, u64) {
 }
 
 /// Returns the first entry of one list that the other lacks, counting duplicates; both are sorted.
-fn first_lacking(these: &[Key], those: &[Key]) -> Option<Key> {
+fn first_missing(these: &[RequestKey], those: &[RequestKey]) -> Option<RequestKey> {
     let mut those = those.iter();
     these.iter().find(|key| !those.by_ref().any(|other| other == *key)).copied()
 }

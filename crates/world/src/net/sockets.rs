@@ -9,12 +9,12 @@
 use super::pipe::Pipe;
 use crate::{Rng, Seed, WorldMemory};
 use std::collections::VecDeque;
-use weir_model::{Buffer, ConnId, Errno, Fill, Io, IoError, Memory, Nanos, Peer};
+use weir_model::{Buffer, ConnId, Errno, Io, IoError, Memory, Nanos, Peer, ReceiveMode};
 use weir_session::Port;
 
 /// Characteristics of a connection's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wire {
+pub struct SocketProfile {
     /// Maximum number of bytes in flight to the server.
     pub to_server: usize,
     /// Maximum number of bytes in flight to the client.
@@ -22,7 +22,7 @@ pub struct Wire {
     /// Delay of each byte.
     pub delay: Nanos,
     /// Maximum number of bytes that move at once; more in four rounds of five.
-    pub part: usize,
+    pub transfer_max: usize,
 }
 
 /// A report to the server.
@@ -36,7 +36,7 @@ pub(super) enum Report {
 
 /// A client's result of a receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Got {
+pub(super) enum ReceiveResult {
     /// These bytes, at least one.
     Bytes(Vec<u8>),
     /// Nothing yet.
@@ -51,13 +51,13 @@ struct Transfer {
     parts: Vec<Buffer>,
     len: usize,
     moved: usize,
-    fill: Fill,
+    fill: ReceiveMode,
     due: Nanos,
     is_cancelled: bool,
 }
 
 impl Transfer {
-    fn new(parts: &[Buffer], fill: Fill, due: Nanos) -> Self {
+    fn new(parts: &[Buffer], fill: ReceiveMode, due: Nanos) -> Self {
         let len = parts.iter().map(|part| part.len as usize).sum();
         Self { parts: parts.to_vec(), len, moved: 0, fill, due, is_cancelled: false }
     }
@@ -81,7 +81,7 @@ struct Socket {
     id: ConnId,
     peer: Peer,
     is_control: bool,
-    part: usize,
+    transfer_max: usize,
     to_server: Pipe,
     to_client: Pipe,
     recv: Option<Transfer>,
@@ -90,7 +90,7 @@ struct Socket {
     /// True if the client has closed its end, or its sending side.
     hung_up: bool,
     /// True if the client has closed its end.
-    client_is_gone: bool,
+    client_closed: bool,
     /// True if the client closed its end before it had received everything: the server's next receive fails.
     is_reset: bool,
 }
@@ -131,7 +131,7 @@ impl Sockets {
 
     /// Connects a client, to the control socket or the NBD socket; returns `None` if the server does not
     /// listen.
-    pub(super) fn connect(&mut self, wire: &Wire, peer: Peer, is_control: bool) -> Option<ConnId> {
+    pub(super) fn connect(&mut self, wire: &SocketProfile, peer: Peer, is_control: bool) -> Option<ConnId> {
         if !self.listens {
             return None;
         }
@@ -146,14 +146,14 @@ impl Sockets {
             id,
             peer,
             is_control,
-            part: wire.part.max(1),
+            transfer_max: wire.transfer_max.max(1),
             to_server: Pipe::new(wire.to_server, wire.delay),
             to_client: Pipe::new(wire.to_client, wire.delay),
             recv: None,
             send: None,
             stage: Stage::Queued,
             hung_up: false,
-            client_is_gone: false,
+            client_closed: false,
             is_reset: false,
         });
         Some(id)
@@ -168,20 +168,20 @@ impl Sockets {
     }
 
     /// Reports whether the client can send, or learns that it cannot.
-    pub(super) fn has_room(&self, conn: ConnId) -> bool {
-        self.peek(conn).is_none_or(|socket| socket.stage == Stage::Closed || socket.to_server.room() > 0)
+    pub(super) fn is_writable(&self, conn: ConnId) -> bool {
+        self.peek(conn).is_none_or(|socket| socket.stage == Stage::Closed || socket.to_server.space() > 0)
     }
 
     /// Receives at most `most` bytes for the client.
-    pub(super) fn take(&mut self, conn: ConnId, most: usize) -> Got {
+    pub(super) fn take(&mut self, conn: ConnId, most: usize) -> ReceiveResult {
         let now = self.now;
-        let Some(socket) = self.get(conn) else { return Got::End };
+        let Some(socket) = self.get(conn) else { return ReceiveResult::End };
         socket.to_client.arrive(now);
         let mut bytes = vec![0; most.min(socket.to_client.available())];
         match socket.to_client.take(&mut bytes) {
-            0 if socket.to_client.is_over() => Got::End,
-            0 => Got::Nothing,
-            _ => Got::Bytes(bytes),
+            0 if socket.to_client.is_over() => ReceiveResult::End,
+            0 => ReceiveResult::Nothing,
+            _ => ReceiveResult::Bytes(bytes),
         }
     }
 
@@ -202,13 +202,13 @@ impl Sockets {
 
     /// Closes the client's end. The server can still receive its data, unless the client left something
     /// unreceived: then the connection may be reset.
-    pub(super) fn leave(&mut self, conn: ConnId) {
+    pub(super) fn close_client(&mut self, conn: ConnId) {
         let reset = self.rng.chance(0.5);
         let Some(socket) = self.get(conn) else { return };
         socket.to_server.end();
-        (socket.hung_up, socket.client_is_gone) = (true, true);
+        (socket.hung_up, socket.client_closed) = (true, true);
         socket.is_reset = reset && !socket.to_client.is_empty();
-        self.forget_if_over(conn.index());
+        self.remove_if_closed(conn.index());
     }
 
     fn get(&mut self, conn: ConnId) -> Option<&mut Socket> {
@@ -223,9 +223,9 @@ impl Sockets {
         self.get(conn).filter(|socket| socket.stage == Stage::Open)
     }
 
-    fn forget_if_over(&mut self, index: usize) {
+    fn remove_if_closed(&mut self, index: usize) {
         let is_over =
-            |s: &mut Socket| s.client_is_gone && (s.stage == Stage::Closed || s.stage == Stage::Queued);
+            |s: &mut Socket| s.client_closed && (s.stage == Stage::Closed || s.stage == Stage::Queued);
         if let Some(slot) = self.slots.get_mut(index) {
             slot.take_if(is_over);
         }
@@ -251,7 +251,7 @@ impl Sockets {
     }
 
     /// Describes the connections.
-    pub(super) fn left(&self) -> String {
+    pub(super) fn describe_connections(&self) -> String {
         format!("{:?}", self.slots.iter().flatten().collect::<Vec<_>>())
     }
 
@@ -286,7 +286,7 @@ impl Sockets {
                 let Socket { id, peer, is_control, .. } = *socket;
                 reports.push(Report::Accepted { conn: id, peer, control: is_control });
             }
-            self.forget_if_over(index);
+            self.remove_if_closed(index);
         }
     }
 }
@@ -299,7 +299,7 @@ impl Socket {
         let recv = self.recv.as_ref().filter(|recv| {
             recv.is_cancelled || self.is_reset || self.to_server.available() > 0 || self.to_server.is_over()
         });
-        let send = self.send.as_ref().filter(|_| self.to_client.room() > 0 || self.client_is_gone);
+        let send = self.send.as_ref().filter(|_| self.to_client.space() > 0 || self.client_closed);
         let arrives = self.recv.as_ref().and_then(|_| self.to_server.next());
         [recv.map(|recv| recv.due), send.map(|send| send.due), arrives].into_iter().flatten().min()
     }
@@ -337,7 +337,7 @@ impl Socket {
 
     /// Returns how many of `most` bytes move now.
     fn part(&self, most: usize, rng: &mut Rng) -> usize {
-        let part = if rng.below(5) == 0 { 1 + rng.below(self.part as u64) as usize } else { most };
+        let part = if rng.below(5) == 0 { 1 + rng.below(self.transfer_max as u64) as usize } else { most };
         part.min(most)
     }
 
@@ -366,8 +366,8 @@ impl Socket {
         }
         transfer.due = again;
         let done = match transfer.fill {
-            Fill::Some => transfer.moved > 0,
-            Fill::Whole => transfer.moved == transfer.len,
+            ReceiveMode::Any => transfer.moved > 0,
+            ReceiveMode::Full => transfer.moved == transfer.len,
         };
         match transfer.moved {
             moved if done || self.to_server.is_over() => Some(Ok(moved)),
@@ -383,11 +383,11 @@ impl Socket {
         rng: &mut Rng,
         memory: &WorldMemory,
     ) -> Option<Result<(), IoError>> {
-        if self.client_is_gone {
+        if self.client_closed {
             return Some(Err(IoError::Os(Errno::EPIPE)));
         }
         let transfer = self.send.as_ref()?;
-        let mut most = self.part((transfer.len - transfer.moved).min(self.to_client.room()), rng);
+        let mut most = self.part((transfer.len - transfer.moved).min(self.to_client.space()), rng);
         let transfer = self.send.as_mut()?;
         while most > 0
             && let Some(from) = transfer.rest(most)
@@ -418,7 +418,7 @@ impl Socket {
 }
 
 impl Port for Sockets {
-    fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: Fill) {
+    fn recv(&mut self, conn: ConnId, into: &[Buffer], fill: ReceiveMode) {
         let due = self.now + self.pause();
         if let Some(socket) = self.open(conn) {
             assert!(socket.recv.is_none(), "one receive at a time");
@@ -437,7 +437,7 @@ impl Port for Sockets {
         let due = self.now + self.pause();
         if let Some(socket) = self.open(conn) {
             assert!(socket.send.is_none(), "one send at a time");
-            socket.send = Some(Transfer::new(parts, Fill::Whole, due));
+            socket.send = Some(Transfer::new(parts, ReceiveMode::Full, due));
         }
     }
 
@@ -448,7 +448,7 @@ impl Port for Sockets {
         }
     }
 
-    fn hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
+    fn poll_hung_up(&mut self, conns: &[ConnId], gone: &mut Vec<ConnId>) {
         let hung_up = |conn: &&ConnId| self.peek(**conn).is_some_and(|socket| socket.hung_up);
         gone.extend(conns.iter().filter(hung_up));
     }

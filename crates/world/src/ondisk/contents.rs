@@ -4,7 +4,7 @@ use super::fields::{Fields, u64_at};
 use super::layout::{
     CATALOGUE, Identity, MAP, Pointer, RECORDS, Root, Superblock, TABLE, chain, metadata_page,
 };
-use super::{Defect, Extent, PAGE, Place, Pool, Raw, Volume};
+use super::{Defect, DeviceReader, Extent, PAGE, Place, Pool, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pointers per table page.
@@ -62,7 +62,7 @@ impl Contents {
     /// Resolves every word and record to locations on devices.
     pub(super) fn into_pool(self, devices: &[Superblock], sequence: u64) -> Result<Pool, Defect> {
         let mut pool = Pool { sequence, volumes: self.volumes, ..Pool::default() };
-        pool.leaving = self.intents.into_values().collect();
+        pool.removing = self.intents.into_values().collect();
         for (id, volume) in &mut pool.volumes {
             for (index, (word, since)) in self.words.get(id).into_iter().flatten() {
                 let what = || Defect {
@@ -154,17 +154,21 @@ fn record(devices: &[Superblock], body: &[u8], word: u64) -> Result<Extent, Defe
         });
     }
     if flags & 2 != 0 {
-        extent.intended = bitmap(&mut fields, blocks)?;
+        extent.write_intents = bitmap(&mut fields, blocks)?;
     }
     if fields.is_empty() { Ok(extent) } else { Err(fields.defect("there is more than its fields")) }
 }
 
 /// Loads everything reachable from a root.
-pub(super) fn load(raw: &mut dyn Raw, superblock: &Superblock, root: &Root) -> Result<Contents, Defect> {
+pub(super) fn load(
+    raw: &mut dyn DeviceReader,
+    superblock: &Superblock,
+    root: &Root,
+) -> Result<Contents, Defect> {
     let mut contents = Contents::default();
     let pages = table(raw, superblock, root.pages, 0)?;
     let groups = table(raw, superblock, root.records, 1 << 63)?;
-    for (group, pointer) in (0..).zip(&groups).filter(|(_, pointer)| !pointer.is_nothing()) {
+    for (group, pointer) in (0..).zip(&groups).filter(|(_, pointer)| !pointer.is_null()) {
         let identity = Identity { kind: RECORDS, object: group, what: "record page" };
         let bytes = chain(raw, superblock, *pointer, identity)?;
         let at = superblock.page_at(pointer.number);
@@ -175,7 +179,7 @@ pub(super) fn load(raw: &mut dyn Raw, superblock: &Superblock, root: &Root) -> R
             contents.set_record(id, fields.take(len.into())?, 0);
         }
     }
-    if root.catalogue.is_nothing() {
+    if root.catalogue.is_null() {
         return Ok(contents);
     }
     let identity = Identity { kind: CATALOGUE, object: 0, what: "catalogue" };
@@ -207,7 +211,7 @@ pub(super) fn load(raw: &mut dyn Raw, superblock: &Superblock, root: &Root) -> R
 
 /// Loads the pointers of a table, by id. `top_bit` marks the objects of its pages.
 fn table(
-    raw: &mut dyn Raw,
+    raw: &mut dyn DeviceReader,
     superblock: &Superblock,
     (ids, top): (u64, Pointer),
     top_bit: u64,
@@ -222,7 +226,7 @@ fn table(
         let mut below = Vec::new();
         for (index, pointer) in (0..).zip(&pointers) {
             let here = (counts[level - 1] - index * FANOUT).min(FANOUT);
-            if pointer.is_nothing() {
+            if pointer.is_null() {
                 below.extend((0..here).map(|_| *pointer));
                 continue;
             }
@@ -243,7 +247,7 @@ fn table(
 
 /// The map of a volume while it is loaded.
 struct Tree<'a> {
-    raw: &'a mut dyn Raw,
+    raw: &'a mut dyn DeviceReader,
     superblock: &'a Superblock,
     pages: &'a [Pointer],
     volume: u32,

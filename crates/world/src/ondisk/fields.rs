@@ -1,6 +1,6 @@
 //! Little-endian fields of records, and their checksums.
 
-use super::{Defect, PAGE, Raw};
+use super::{Defect, DeviceReader, PAGE};
 
 /// Computes the CRC-32C of bytes with the four bytes at `field` taken as zero.
 pub(super) fn crc(bytes: &[u8], field: usize) -> u32 {
@@ -26,7 +26,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     number::<8>(bytes, at)
 }
 
-pub(super) fn page(raw: &mut dyn Raw, device: u8, at: u64) -> Vec<u8> {
+pub(super) fn page(raw: &mut dyn DeviceReader, device: u8, at: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGE as usize];
     raw.read(device, at, &mut bytes);
     bytes
@@ -36,12 +36,12 @@ pub(super) fn page(raw: &mut dyn Raw, device: u8, at: u64) -> Vec<u8> {
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
     /// The structure they belong to, for errors.
-    of: (u8, &'static str, u64),
+    structure: (u8, &'static str, u64),
 }
 
 impl<'a> Fields<'a> {
     pub(super) const fn new(bytes: &'a [u8], device: u8, what: &'static str, at: u64) -> Self {
-        Self { bytes, of: (device, what, at) }
+        Self { bytes, structure: (device, what, at) }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn defect(&self, why: impl Into<String>) -> Defect {
-        let (device, what, at) = self.of;
+        let (device, what, at) = self.structure;
         Defect { device, what, at, why: why.into() }
     }
 

@@ -3,11 +3,11 @@
 use super::contents::Contents;
 use super::fields::{Fields, crc, u32_at, u64_at};
 use super::layout::{JOURNAL_AT, Root, Superblock};
-use super::{Defect, PAGE, Raw};
+use super::{Defect, DeviceReader, PAGE};
 
 const MAGIC: &[u8] = b"wJF1";
 const HEADER: usize = 64;
-const LONGEST: usize = 256 << 10;
+const FRAME_MAX: usize = 256 << 10;
 
 /// Expected position of the next frame.
 struct Position {
@@ -18,7 +18,7 @@ struct Position {
 
 /// Applies the frames since the root; returns the sequence that the next frame would have.
 pub(super) fn replay(
-    raw: &mut dyn Raw,
+    raw: &mut dyn DeviceReader,
     superblock: &Superblock,
     root: &Root,
     contents: &mut Contents,
@@ -29,8 +29,9 @@ pub(super) fn replay(
     loop {
         // A frame that does not fit before the ring's end is at its start.
         let places = [position.offset % ring.len() as u64, 0];
-        let follows =
-            |at: &u64| whole(&ring[*at as usize..]).filter(|f| is_next(f, superblock, root, &position));
+        let follows = |at: &u64| {
+            verified_frame(&ring[*at as usize..]).filter(|f| is_next(f, superblock, root, &position))
+        };
         let Some((at, frame)) = places.into_iter().find_map(|at| Some((at, follows(&at)?))) else {
             break;
         };
@@ -40,17 +41,17 @@ pub(super) fn replay(
         let (offset, chain) = ((at + stored) % ring.len() as u64, u32_at(frame, 4));
         position = Position { offset, sequence: position.sequence + 1, chain };
     }
-    nothing_missing(&ring, superblock, root, position.sequence)?;
+    check_no_gap(&ring, superblock, root, position.sequence)?;
     Ok(position.sequence)
 }
 
 /// Returns the frame at the start of the bytes, if it verifies.
-fn whole(bytes: &[u8]) -> Option<&[u8]> {
+fn verified_frame(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.len() < HEADER || !bytes.starts_with(MAGIC) {
         return None;
     }
     let length = u32_at(bytes, 48) as usize;
-    let frame = bytes.get(..length).filter(|_| (HEADER..=LONGEST).contains(&length))?;
+    let frame = bytes.get(..length).filter(|_| (HEADER..=FRAME_MAX).contains(&length))?;
     (u32_at(frame, 4) == crc(frame, 4)).then_some(frame)
 }
 
@@ -66,9 +67,9 @@ fn is_next(frame: &[u8], superblock: &Superblock, root: &Root, position: &Positi
 
 /// Checks that no later frame of this journal refers to a missing one as durable, and that no frame is of a
 /// later journal.
-fn nothing_missing(ring: &[u8], superblock: &Superblock, root: &Root, next: u64) -> Result<(), Defect> {
+fn check_no_gap(ring: &[u8], superblock: &Superblock, root: &Root, next: u64) -> Result<(), Defect> {
     for at in (0..ring.len()).step_by(PAGE as usize) {
-        let Some(frame) = whole(&ring[at..]).filter(|frame| frame[8..24] == superblock.pool) else {
+        let Some(frame) = verified_frame(&ring[at..]).filter(|frame| frame[8..24] == superblock.pool) else {
             continue;
         };
         let (journal, durable, incarnation) = (u64_at(frame, 24), u64_at(frame, 40), u32_at(frame, 56));

@@ -1,14 +1,14 @@
 //! Superblocks, roots and page headers.
 
 use super::fields::{crc, page, u32_at, u64_at};
-use super::{Defect, PAGE, Raw};
+use super::{Defect, DeviceReader, PAGE};
 
 const SUPERBLOCK_MAGIC: &[u8] = b"weirSB01";
 const ROOT_MAGIC: &[u8] = b"weirRT01";
 const ROOTS_AT: [u64; 2] = [64 << 10, 128 << 10];
 pub(super) const JOURNAL_AT: u64 = 192 << 10;
 /// "All ones": no page.
-pub(super) const NOTHING: u64 = u64::MAX;
+pub(super) const NULL_PAGE: u64 = u64::MAX;
 
 /// A superblock: a device's description of itself and its pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ fn set_bits(bytes: &[u8]) -> Vec<u8> {
 }
 
 impl Superblock {
-    pub(super) fn read(raw: &mut dyn Raw, device: u8, at: u64) -> Result<Self, Defect> {
+    pub(super) fn read(raw: &mut dyn DeviceReader, device: u8, at: u64) -> Result<Self, Defect> {
         let bytes = page(raw, device, at);
         let defect = |why: String| Defect { device, what: "superblock", at, why };
         if !bytes.starts_with(SUPERBLOCK_MAGIC) {
@@ -114,8 +114,8 @@ impl Pointer {
         Self { number: u64_at(bytes, at), sequence: u64_at(bytes, at + 8) }
     }
 
-    pub(super) const fn is_nothing(self) -> bool {
-        self.number == NOTHING
+    pub(super) const fn is_null(self) -> bool {
+        self.number == NULL_PAGE
     }
 }
 
@@ -135,7 +135,11 @@ pub struct Root {
 }
 
 impl Root {
-    pub(super) fn read(raw: &mut dyn Raw, superblock: &Superblock, slot: usize) -> Result<Self, Defect> {
+    pub(super) fn read(
+        raw: &mut dyn DeviceReader,
+        superblock: &Superblock,
+        slot: usize,
+    ) -> Result<Self, Defect> {
         let (device, at) = (superblock.device, ROOTS_AT[slot]);
         let bytes = page(raw, device, at);
         let defect = |why: &str| Defect { device, what: "root", at, why: why.into() };
@@ -188,7 +192,7 @@ pub(super) struct Page {
 
 /// Reads a metadata page, which must match its pointer.
 pub(super) fn metadata_page(
-    raw: &mut dyn Raw,
+    raw: &mut dyn DeviceReader,
     superblock: &Superblock,
     pointer: Pointer,
     identity: Identity,
@@ -216,14 +220,14 @@ pub(super) fn metadata_page(
 
 /// Reads the bytes of an object that is a chain of pages.
 pub(super) fn chain(
-    raw: &mut dyn Raw,
+    raw: &mut dyn DeviceReader,
     superblock: &Superblock,
     pointer: Pointer,
     identity: Identity,
 ) -> Result<Vec<u8>, Defect> {
     let (mut bytes, mut next) = (Vec::new(), pointer.number);
     for _ in 0..=superblock.meta_pages {
-        if next == NOTHING {
+        if next == NULL_PAGE {
             return Ok(bytes);
         }
         let page = metadata_page(raw, superblock, Pointer { number: next, ..pointer }, identity)?;

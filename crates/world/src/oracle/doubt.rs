@@ -12,21 +12,21 @@ impl Oracle {
         let end = place.offset.0 + place.len.0;
         (start..end).step_by(BLOCK as usize).any(|start| {
             let block = Place { offset: VolumeOffset(start), len: Bytes(BLOCK), ..place };
-            self.failed.iter().any(|failed| failed.overlaps(block)) || self.is_unsure(block, since)
+            self.failed.iter().any(|failed| failed.overlaps(block)) || self.may_be_lost(block, since)
         })
     }
 
     /// Reports whether a block may be lost with a change that no flush has covered. Devices lose whole
     /// blocks: a durable change is lost together with an earlier one in other sectors, or in the same, unless
     /// it covers the block.
-    fn is_unsure(&self, block: Place, since: Ticket) -> bool {
+    fn may_be_lost(&self, block: Place, since: Ticket) -> bool {
         let (volume, sectors) = (&self.volumes[block.volume], block.sectors());
         let sectors = &volume[sectors.start..sectors.end.min(volume.len())];
-        let over = |c: &Candidate| c.buried && c.over < since.0;
+        let over = |c: &Candidate| c.is_unrecoverable && c.superseded < since.0;
         if sectors.iter().flatten().any(|c| !c.durable && !over(c)) {
             return true;
         }
-        let unflushed = self.unflushed.iter().chain(&self.forsaken);
+        let unflushed = self.unflushed.iter().chain(&self.failed_flush_changes);
         let last = unflushed.filter(|change| change.place.overlaps(block)).map(|change| change.acked).max();
         last.is_some_and(|last| {
             let later = |c: &&Candidate| c.durable && c.ticket.0 > last && c.acked < since.0;
@@ -50,9 +50,9 @@ impl Oracle {
     /// Reports whether a flush of the volume may find that changes were lost: not if there were none since
     /// the last flush that covered them all, and none has failed.
     #[must_use]
-    pub fn may_owe(&self, volume: usize) -> bool {
-        self.told.contains(&volume)
-            || self.unheard.contains_key(&volume)
+    pub fn may_report_loss(&self, volume: usize) -> bool {
+        self.failed_flush_volumes.contains(&volume)
+            || self.unseen_flushes.contains_key(&volume)
             || self.unsettled.contains(&volume)
             || self.failed.iter().any(|failed| failed.volume == volume)
     }
@@ -61,7 +61,7 @@ impl Oracle {
     /// have been acknowledged after this one was submitted, and are still to be flushed.
     pub(super) fn note_settled(&mut self, volume: usize, flush: Ticket) {
         let under_way = self.changes.values().any(|change| change.place.volume == volume && !change.trim);
-        let later = self.forsaken.iter().filter(|change| change.acked >= flush.0);
+        let later = self.failed_flush_changes.iter().filter(|change| change.acked >= flush.0);
         let unflushed =
             self.unflushed.iter().chain(later).any(|change| change.place.volume == volume && !change.trim);
         if !under_way && !unflushed {
@@ -72,7 +72,7 @@ impl Oracle {
 
 /// Handles a read, submitted at `read`, that has returned the data of a failed write: from now on a flush
 /// covers that write.
-pub(super) fn failed_change_shown(
+pub(super) fn failed_write_visible(
     sector: &mut Sector,
     found: &Found,
     read: Ticket,

@@ -37,7 +37,7 @@ fn sees_zeros(oracle: &mut Oracle) -> bool {
 }
 
 #[test]
-fn a_trim_of_the_part_of_a_block_that_a_volume_ends_with_clears_nothing() {
+fn trim_of_partial_last_block_clears_nothing() {
     let tail = Place { offset: VolumeOffset(BLOCK + SECTOR), len: Bytes(SECTOR), ..WHOLE };
     let mut oracle = Oracle::new(&[Bytes(BLOCK + 2 * SECTOR)]);
     let ticket = oracle.change(tail, Change::Write, true);
@@ -51,7 +51,7 @@ fn a_trim_of_the_part_of_a_block_that_a_volume_ends_with_clears_nothing() {
 }
 
 #[test]
-fn what_was_overwritten_is_not_read_again() {
+fn overwritten_data_is_not_read_again() {
     let mut oracle = oracle();
     let old = write(&mut oracle);
     let new = write(&mut oracle);
@@ -61,7 +61,7 @@ fn what_was_overwritten_is_not_read_again() {
 }
 
 #[test]
-fn of_two_concurrent_writes_either_may_be_last_until_one_is_read() {
+fn concurrent_writes_are_ordered_by_first_read() {
     let mut oracle = oracle();
     let (a, b) = (oracle.change(WHOLE, Change::Write, false), oracle.change(WHOLE, Change::Write, false));
     oracle.changed(b);
@@ -73,7 +73,7 @@ fn of_two_concurrent_writes_either_may_be_last_until_one_is_read() {
 }
 
 #[test]
-fn a_read_beside_a_write_may_see_either() {
+fn concurrent_read_sees_old_or_new() {
     let mut oracle = oracle();
     let old = write(&mut oracle);
     let new = oracle.change(WHOLE, Change::Write, false);
@@ -84,17 +84,17 @@ fn a_read_beside_a_write_may_see_either() {
 }
 
 #[test]
-fn a_crash_takes_unflushed_writes_or_leaves_them_but_does_not_waver() {
+fn crash_outcome_of_unflushed_write_is_stable() {
     let mut oracle = oracle();
     let old = write(&mut oracle);
     flush(&mut oracle);
     let new = write(&mut oracle);
     assert!(sees(&mut oracle, new));
-    oracle.crash(Stop::PowerCut);
+    oracle.crash(StopKind::PowerLoss);
     assert!(!sees_zeros(&mut oracle), "the flush promised this write");
     assert!(sees(&mut oracle, old));
     assert!(!sees(&mut oracle, new), "once read it does not change without a write");
-    oracle.crash(Stop::PowerCut);
+    oracle.crash(StopKind::PowerLoss);
     assert!(!sees(&mut oracle, new), "another crash changes nothing");
 }
 
@@ -105,53 +105,53 @@ fn a_flush_covers_only_what_was_acknowledged_before_it() {
     let ticket = oracle.flush(0);
     oracle.changed(late);
     oracle.flushed(ticket);
-    oracle.crash(Stop::PowerCut);
+    oracle.crash(StopKind::PowerLoss);
     assert!(sees_zeros(&mut oracle));
 }
 
 #[test]
-fn fua_survives_and_a_failed_write_may_do_either() {
+fn fua_survives_and_failed_write_may_survive() {
     let mut oracle = oracle();
     let ticket = oracle.change(WHOLE, Change::Write, true);
     oracle.changed(ticket);
     let failed = oracle.change(WHOLE, Change::Write, true);
     oracle.change_failed(failed);
-    oracle.crash(Stop::PowerCut);
+    oracle.crash(StopKind::PowerLoss);
     assert!(!sees_zeros(&mut oracle));
     assert!(sees(&mut oracle, failed));
     assert!(!sees(&mut oracle, ticket));
 }
 
 #[test]
-fn what_a_kill_left_is_durable_once_settled_and_shown() {
+fn data_read_after_kill_is_durable() {
     for settled in [false, true] {
         let mut oracle = oracle();
         let old = write(&mut oracle);
         flush(&mut oracle);
         let new = write(&mut oracle);
-        oracle.crash(Stop::Kill);
+        oracle.crash(StopKind::Kill);
         if settled {
-            oracle.settled();
+            oracle.make_all_durable();
         }
         assert!(sees(&mut oracle, new));
-        oracle.crash(Stop::PowerCut);
+        oracle.crash(StopKind::PowerLoss);
         assert_eq!(sees(&mut oracle, old), !settled);
     }
 }
 
 #[test]
-fn a_first_write_is_durable_where_that_is_promised() {
+fn first_write_is_durable_if_guaranteed() {
     for promised in [false, true] {
         let mut oracle = oracle();
         if promised {
             oracle.first_writes_are_durable(0);
         }
         let first = write(&mut oracle);
-        oracle.crash(Stop::PowerCut);
+        oracle.crash(StopKind::PowerLoss);
         assert_eq!(sees_zeros(&mut oracle), !promised);
         // An overwrite has no special guarantee.
         write(&mut oracle);
-        oracle.crash(Stop::PowerCut);
+        oracle.crash(StopKind::PowerLoss);
         assert_eq!(sees(&mut oracle, first), promised);
     }
 }
@@ -167,7 +167,7 @@ fn a_trim_takes_effect_by_the_next_flush() {
     assert!(sees_zeros(&mut oracle));
     flush(&mut oracle);
     assert!(!sees(&mut oracle, data));
-    oracle.crash(Stop::PowerCut);
+    oracle.crash(StopKind::PowerLoss);
     assert!(!sees(&mut oracle, data));
     assert!(sees_zeros(&mut oracle));
 }
@@ -188,7 +188,7 @@ fn misplaced_and_torn_sectors_are_recognised() {
 }
 
 /// Makes a durable change.
-fn at_once(oracle: &mut Oracle, place: Place, change: Change) {
+fn change_durably(oracle: &mut Oracle, place: Place, change: Change) {
     let ticket = oracle.change(place, change, true);
     oracle.changed(ticket);
 }
@@ -196,37 +196,37 @@ fn at_once(oracle: &mut Oracle, place: Place, change: Change) {
 const PART: Place = Place { len: Bytes(2 * SECTOR), ..WHOLE };
 
 #[test]
-fn zeros_written_over_a_part_of_a_block_take_space_until_the_whole_is_cleared() {
+fn partial_zeroes_take_space_until_block_cleared() {
     let mut oracle = oracle();
     let takes_space = |oracle: &mut Oracle| {
         let now = oracle.read(WHOLE);
         oracle.may_hold_data(WHOLE, now)
     };
     assert!(!takes_space(&mut oracle));
-    at_once(&mut oracle, PART, Change::Write);
-    at_once(&mut oracle, PART, Change::Zero);
+    change_durably(&mut oracle, PART, Change::Write);
+    change_durably(&mut oracle, PART, Change::Zero);
     assert!(sees_zeros(&mut oracle) && takes_space(&mut oracle));
-    oracle.crash(Stop::PowerCut);
+    oracle.crash(StopKind::PowerLoss);
     assert!(sees_zeros(&mut oracle) && takes_space(&mut oracle));
-    at_once(&mut oracle, WHOLE, Change::Zero);
+    change_durably(&mut oracle, WHOLE, Change::Zero);
     assert!(!takes_space(&mut oracle));
 }
 
 #[test]
-fn a_block_is_in_doubt_until_all_of_it_is_durable_at_once() {
+fn block_in_doubt_until_wholly_durable() {
     for fails in [false, true] {
         let mut oracle = oracle();
         let lost = oracle.change(PART, Change::Write, false);
         oracle.changed(lost);
         // A device loses the whole block, whatever else was written to it.
-        at_once(&mut oracle, PART, Change::Write);
+        change_durably(&mut oracle, PART, Change::Write);
         if fails {
             let ticket = oracle.flush(0);
             oracle.flush_failed(ticket);
         }
         let early = oracle.read(WHOLE);
         assert!(oracle.may_be_in_doubt(WHOLE, early));
-        at_once(&mut oracle, WHOLE, Change::Write);
+        change_durably(&mut oracle, WHOLE, Change::Write);
         assert!(oracle.may_be_in_doubt(WHOLE, early), "it was when that read was submitted");
         let late = oracle.read(WHOLE);
         assert!(!oracle.may_be_in_doubt(WHOLE, late));
@@ -234,12 +234,12 @@ fn a_block_is_in_doubt_until_all_of_it_is_durable_at_once() {
 }
 
 #[test]
-fn a_flush_leaves_nothing_in_doubt_but_what_an_earlier_one_lost() {
+fn flush_clears_doubt_except_earlier_loss() {
     for fails in [false, true] {
         let mut oracle = oracle();
         let part = oracle.change(PART, Change::Write, false);
         oracle.changed(part);
-        at_once(&mut oracle, PART, Change::Write);
+        change_durably(&mut oracle, PART, Change::Write);
         if fails {
             let ticket = oracle.flush(0);
             oracle.flush_failed(ticket);
@@ -251,52 +251,52 @@ fn a_flush_leaves_nothing_in_doubt_but_what_an_earlier_one_lost() {
 }
 
 #[test]
-fn a_write_that_was_given_up_may_come_late_but_not_after_a_later_one() {
+fn abandoned_write_never_follows_later_write() {
     let mut oracle = oracle();
     let lost = oracle.change(WHOLE, Change::Write, false);
     // Its client has not reconnected: the change may take effect after another client's write, even after
     // that was read.
     let other = write(&mut oracle);
     assert!(sees(&mut oracle, other));
-    oracle.given_up(lost);
+    oracle.abandon_change(lost);
     assert!(sees(&mut oracle, other), "it need not have come yet");
     let early = oracle.read(WHOLE);
     let new = write(&mut oracle);
     assert!(sees(&mut oracle, new));
     assert!(!sees(&mut oracle, lost), "too late");
     assert!(sees_at(&mut oracle, early, lost), "that read began before the later write");
-    oracle.crash(Stop::PowerCut);
+    oracle.crash(StopKind::PowerLoss);
     assert!(sees(&mut oracle, lost), "nothing was flushed");
 }
 
 #[test]
-fn what_follows_a_write_that_was_given_up_and_is_durable_buries_it() {
+fn durable_write_supersedes_abandoned_write() {
     let mut oracle = oracle();
     let lost = oracle.change(WHOLE, Change::Write, false);
-    oracle.given_up(lost);
+    oracle.abandon_change(lost);
     let new = write(&mut oracle);
     flush(&mut oracle);
-    oracle.crash(Stop::PowerCut);
+    oracle.crash(StopKind::PowerLoss);
     assert!(!sees(&mut oracle, lost));
     assert!(sees(&mut oracle, new));
 }
 
 #[test]
-fn zeros_that_are_shown_are_judged_where_they_are_and_nowhere_else() {
+fn reported_zeros_are_checked_in_place() {
     let mut oracle = oracle();
     let half = Place { len: Bytes(BLOCK / 2), ..WHOLE };
     let ticket = oracle.change(half, Change::Write, false);
     oracle.changed(ticket);
     let status = |oracle: &mut Oracle, sectors: std::ops::Range<u64>| {
         let read = oracle.read(WHOLE);
-        oracle.zeros_shown(read, &[sectors]).is_ok()
+        oracle.zeros_reported(read, &[sectors]).is_ok()
     };
     assert!(status(&mut oracle, 4..8));
     assert!(!status(&mut oracle, 3..8));
 }
 
 #[test]
-fn a_volume_that_ceases_to_promise_more_does_so_for_what_is_under_way() {
+fn reduced_guarantee_applies_to_in_flight_writes() {
     let mut oracle = oracle();
     oracle.first_writes_are_durable(0);
     let kept = write(&mut oracle);
@@ -304,7 +304,7 @@ fn a_volume_that_ceases_to_promise_more_does_so_for_what_is_under_way() {
     let under_way = oracle.change(next, Change::Write, false);
     oracle.first_writes_need_a_flush(0);
     oracle.changed(under_way);
-    oracle.crash(Stop::PowerCut);
+    oracle.crash(StopKind::PowerLoss);
     assert!(sees(&mut oracle, kept) && !sees_zeros(&mut oracle));
     let read = oracle.read(next);
     assert!(oracle.read_done(read, Answer::Zeros).is_ok());

@@ -1,6 +1,6 @@
 //! Traits of a pool: the third dimension of coverage, beside what happened and when.
 
-use super::{Moment, Statistics, Strike};
+use super::{FaultKind, Moment, Statistics};
 use crate::driver::Setup;
 use std::fmt;
 use weir_map::Hardening;
@@ -66,9 +66,8 @@ impl Trait {
             Self::TwoCopies => setup.volumes.iter().any(|volume| volume.copies > 1),
             Self::Duplexed => policies.any(|policy| policy == "hystor-twice"),
             Self::MirroredMap => setup.mirrored,
-            Self::Moves => {
-                policies.any(|policy| weir_policy::placement::known(policy).is_none_or(|known| known.moves))
-            }
+            Self::Moves => policies
+                .any(|policy| weir_policy::placement::find_policy(policy).is_none_or(|known| known.moves)),
             Self::Hardened => setup.volumes.iter().any(|volume| volume.hardening == Hardening::Write),
             Self::Crowded => {
                 let promised =
@@ -89,8 +88,8 @@ impl Statistics {
     /// Returns at how many of the possible moments this has happened to such a pool, and the number of
     /// possible moments.
     #[must_use]
-    pub fn moments_met(&self, strike: Strike, of: Trait) -> (usize, usize) {
-        let possible = || Moment::all().filter(move |moment| strike.never_at(*moment).is_none());
+    pub fn moments_covered(&self, strike: FaultKind, of: Trait) -> (usize, usize) {
+        let possible = || Moment::all().filter(move |moment| strike.impossible_at(*moment).is_none());
         let met = possible().filter(|moment| self.triples.contains_key(&(strike, *moment, of)));
         (met.count(), possible().count())
     }

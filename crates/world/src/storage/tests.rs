@@ -17,9 +17,9 @@ enum Step {
     Flush,
     FailFlush,
     /// The writes given up by a failed flush are in the cache again.
-    Recall,
-    Cut {
-        under_way: u64,
+    Requeue,
+    PowerLoss {
+        in_flight: u64,
     },
 }
 
@@ -29,8 +29,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(at, sectors, a, b)| Step::Write { at, sectors: sectors.min(SECTORS - at), fua: a && b }),
         2 => Just(Step::Flush),
         1 => Just(Step::FailFlush),
-        1 => Just(Step::Recall),
-        1 => (0..SECTORS).prop_map(|under_way| Step::Cut { under_way }),
+        1 => Just(Step::Requeue),
+        1 => (0..SECTORS).prop_map(|in_flight| Step::PowerLoss { in_flight }),
     ]
 }
 
@@ -43,17 +43,19 @@ fn read(storage: &Storage, sector: u64) -> u8 {
 
 /// One sector of the naive implementation: the newest value, and all possible values after a power loss.
 #[derive(Clone)]
-struct Twin {
+struct SectorModel {
     live: u8,
     durable: Vec<(u8, bool)>,
 }
 
 proptest! {
     #[test]
-    fn a_cut_leaves_only_what_it_may(steps in prop::collection::vec(step(), 1..60), seed in any::<u64>()) {
+    fn power_loss_leaves_only_allowed_data(
+        steps in prop::collection::vec(step(), 1..60), seed in any::<u64>(),
+    ) {
         let mut storage = Storage::new(Bytes(SECTORS * SECTOR), true);
         let mut rng = Rng::new(Seed(seed));
-        let mut twin = vec![Twin { live: 0, durable: vec![(0, true)] }; SECTORS as usize];
+        let mut twin = vec![SectorModel { live: 0, durable: vec![(0, true)] }; SECTORS as usize];
         let mut value = 0;
         for step in steps {
             value += 1;
@@ -80,23 +82,25 @@ proptest! {
                     }
                 }
                 Step::FailFlush => {
-                    storage.forsake();
+                    storage.fail_flush();
                     for sector in &mut twin {
                         sector.durable[1..].iter_mut().for_each(|d| d.1 = false);
                     }
                 }
-                Step::Recall => {
-                    storage.recall();
+                Step::Requeue => {
+                    storage.requeue_failed_writes();
                     twin.iter_mut().flat_map(|sector| &mut sector.durable).for_each(|d| d.1 = true);
                 }
-                Step::Cut { under_way } => {
+                Step::PowerLoss { in_flight } => {
                     let bytes = vec![value; SECTOR as usize].into_boxed_slice();
-                    storage.power_cut(vec![Write::under_way(DeviceOffset(under_way * SECTOR), bytes, Spoilt::default())], &mut rng);
-                    twin[under_way as usize].durable.push((value, true));
+                    let at = DeviceOffset(in_flight * SECTOR);
+                    let write = Write::in_flight(at, bytes, DamagedSectors::default());
+                    storage.lose_power(vec![write], &mut rng);
+                    twin[in_flight as usize].durable.push((value, true));
                     for (number, sector) in twin.iter_mut().enumerate() {
                         let found = read(&storage, number as u64);
                         prop_assert!(sector.durable.iter().any(|d| d.0 == found), "sector {}", number);
-                        *sector = Twin { live: found, durable: vec![(found, true)] };
+                        *sector = SectorModel { live: found, durable: vec![(found, true)] };
                     }
                 }
             }
@@ -131,7 +135,7 @@ fn without_a_cache_every_write_is_durable() {
 }
 
 #[test]
-fn what_does_not_lie_on_the_device_is_refused() {
+fn out_of_range_access_is_refused() {
     let storage = Storage::new(Bytes(4096), true);
     assert_eq!(storage.check(DeviceOffset(0), Bytes(4096)), Ok(()));
     assert_eq!(storage.check(DeviceOffset(512), Bytes(4096)), Err(IoError::Short));
@@ -140,13 +144,13 @@ fn what_does_not_lie_on_the_device_is_refused() {
 }
 
 #[test]
-fn what_was_cut_off_does_not_come_back_with_a_cut() {
+fn truncated_data_stays_lost_after_power_loss() {
     let mut storage = Storage::new(Bytes(SECTORS * SECTOR), true);
     storage.write(DeviceOffset(0), &[7; (SECTORS * SECTOR) as usize], true);
     storage.truncate(Bytes(5 * SECTOR));
     storage.regrow();
     storage.write(DeviceOffset(20 * SECTOR), &[0; SECTOR as usize], false);
-    storage.power_cut(Vec::new(), &mut Rng::new(Seed(1)));
+    storage.lose_power(Vec::new(), &mut Rng::new(Seed(1)));
     let found: Vec<u8> = (0..SECTORS).map(|sector| read(&storage, sector)).collect();
     assert!(
         found[..5].iter().all(|byte| *byte == 7) && found[5..].iter().all(|byte| *byte == 0),

@@ -30,7 +30,7 @@ impl Position {
 }
 
 /// Maximum length of a failure's description, in bytes: some quote a whole page.
-const SAID_MAX: usize = 300;
+const DESCRIPTION_MAX: usize = 300;
 
 /// Runs histories until one fails or the processor time is up, and prints a line: the next seed, the time,
 /// the crashes, and, for a failure, the mix and a description.
@@ -45,7 +45,7 @@ pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
         crashes += outcome.statistics.crashes;
         let failure = outcome.failure.map(|(failure, _)| failure.to_string().replace(['\n', '\t'], " "));
         if let Some(mut failure) = failure {
-            failure.truncate(failure.floor_char_boundary(SAID_MAX));
+            failure.truncate(failure.floor_char_boundary(DESCRIPTION_MAX));
             let by = name(args.mix.of(Seed(seed)));
             println!(
                 "{}\t{}\t{crashes}\t{by}\tseed {seed}: {failure}",
@@ -102,7 +102,7 @@ pub(super) fn find(
     let never_ends = |child: &Child| spent_by(child.id()).is_some_and(|spent| spent > time + HISTORY_MAX);
     let Some((_, out)) = wait(child, never_ends) else {
         let (by, how) = (format!("campaign, {mix_name}"), "a history that does not end".to_owned());
-        return Some(Found { by, after: until, crashes: None, how });
+        return Some(Found { by, time: until, crashes: None, symptom: how });
     };
     let mut fields = out.trim_end().splitn(5, '\t');
     let (seed, spent, crashes) = (fields.next()?, fields.next()?, fields.next()?);
@@ -110,5 +110,5 @@ pub(super) fn find(
     position.spent += Duration::try_from_secs_f64(spent.parse().ok()?).ok()?;
     position.crashes += crashes.parse::<u64>().ok()?;
     let (by, how) = (format!("campaign, {}", fields.next()?), fields.next()?.to_owned());
-    Some(Found { by, after: position.spent, crashes: Some(position.crashes), how })
+    Some(Found { by, time: position.spent, crashes: Some(position.crashes), symptom: how })
 }

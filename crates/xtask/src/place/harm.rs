@@ -5,12 +5,12 @@ use super::loads::Row;
 use std::fmt::Write as _;
 use std::path::Path;
 use weir_model::Nanos;
-use weir_policy::harm::{Moves, Rules};
+use weir_policy::harm::{MoveControl, Rules};
 use weir_policy::placement::by_name;
 use weir_sim::Outcome;
 
 /// Estimate and measurement of one policy on one load.
-pub(super) struct Checked {
+pub(super) struct EstimateCheck {
     load: &'static str,
     policy: &'static str,
     /// Ratio of the times with moves to those without: estimated, and measured.
@@ -31,17 +31,17 @@ pub(super) fn check(
     policy: &'static str,
     traces: &Path,
     short: bool,
-) -> Result<Checked, String> {
+) -> Result<EstimateCheck, String> {
     let rules = Rules::default();
     let run = |moves| run(row, policy, traces, short, moves);
-    let (free, never) = (run(Moves::Free(rules))?, run(Moves::Never)?);
-    let judged = run(Moves::Judged(rules))?;
+    let (free, never) = (run(MoveControl::NeverPaused(rules))?, run(MoveControl::Disabled)?);
+    let judged = run(MoveControl::Judged(rules))?;
     let time = |outcome: &Outcome| match row.clients {
         0 => outcome.all.mean,
         clients => Nanos::from_secs_f64(clients as f64 / outcome.rate.max(1e-9)),
     };
     let times = [time(&free), time(&never)];
-    Ok(Checked {
+    Ok(EstimateCheck {
         load: row.name,
         policy,
         estimated: free.estimate.map(|it| it.mean.0 as f64 / it.without.0.max(1) as f64),
@@ -51,9 +51,9 @@ pub(super) fn check(
     })
 }
 
-fn run(row: &Row, policy: &str, traces: &Path, short: bool, moves: Moves) -> Result<Outcome, String> {
+fn run(row: &Row, policy: &str, traces: &Path, short: bool, moves: MoveControl) -> Result<Outcome, String> {
     let loaded = row.load(traces)?;
-    let mut load = loaded.fresh()?;
+    let mut load = loaded.new_load()?;
     let plan = row.plan(&*load, short);
     let mut pool = row.pool();
     pool.moves = moves;
@@ -62,7 +62,7 @@ fn run(row: &Row, policy: &str, traces: &Path, short: bool, moves: Moves) -> Res
 }
 
 /// Formats all results as a table.
-pub(super) fn table(all: &[Checked]) -> String {
+pub(super) fn table(all: &[EstimateCheck]) -> String {
     let mut text = String::from(
         "| load | policy | with moves | without | really | estimated | same side | stopped |\n\
          |---|---|---|---|---|---|---|---|\n",

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use weir_model::{Bytes, ExtentSize, Nanos, Seed};
-use weir_policy::harm::Moves;
-use weir_sim::place::run::LEAST;
+use weir_policy::harm::MoveControl;
+use weir_sim::place::run::DURATION_MIN;
 use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Plan, PoolSpec, Replay};
 use weir_trace::{Reader, Trace};
 
@@ -52,9 +52,9 @@ enum Source {
 use Source::{Synthetic, Trace as Recorded};
 
 /// A current SSD and disk.
-const TODAY: [&str; 2] = ["ssd-sata", "hdd-7200"];
+const CURRENT_DEVICES: [&str; 2] = ["ssd-sata", "hdd-7200"];
 /// The devices of the papers.
-const PAPERS: [&str; 2] = ["intel-x25-m-g2", "hdd-15k"];
+const PAPER_DEVICES: [&str; 2] = ["intel-x25-m-g2", "hdd-15k"];
 /// Persistent memory and a current disk; the third device is between them.
 const MEMORY: [&str; 2] = ["nvm", "hdd-7200"];
 /// An SSD and a disk with limits on commands per second, and equal response times for single commands.
@@ -68,7 +68,7 @@ const fn row(name: &'static str, source: Source, clients: usize, about: &'static
         about,
         source,
         clients,
-        models: TODAY,
+        models: CURRENT_DEVICES,
         fast: 0.1,
         third: None,
         slow_first: false,
@@ -127,7 +127,7 @@ pub(super) const ROWS: &[Row] = &[
         "a server's volume, two reads for three writes",
     ),
     Row {
-        models: PAPERS,
+        models: PAPER_DEVICES,
         fast: 0.25,
         ..row(
             "workstation",
@@ -195,7 +195,7 @@ pub(super) const ROWS: &[Row] = &[
         "a scan beside reads and writes by Zipf's law",
     ),
     Row {
-        models: PAPERS,
+        models: PAPER_DEVICES,
         saturates: true,
         ..row(
             "saturated-writes",
@@ -323,7 +323,7 @@ impl Row {
     }
 
     /// Describes its devices: those with room for a part of the data, and those with room for all of it.
-    pub(super) fn devices_in_words(&self) -> [String; 2] {
+    pub(super) fn describe_devices(&self) -> [String; 2] {
         let (all, part): (Vec<_>, Vec<_>) = self.devices().into_iter().partition(|device| device.2 >= 1.0);
         let part: Vec<_> =
             part.iter().map(|(_, model, share)| format!("{model}, {:.0} %", share * 100.0)).collect();
@@ -347,7 +347,7 @@ impl Row {
             devices,
             mover_share: weir_engine::MOVER_SHARE,
             extent_cache: Bytes(0),
-            moves: Moves::default(),
+            moves: MoveControl::default(),
         }
     }
 
@@ -372,14 +372,14 @@ impl Row {
     /// minute.
     pub(super) fn plan(&self, load: &dyn Load, short: bool) -> Plan {
         let mode = if self.clients == 0 { Mode::Open } else { Mode::Closed(vec![(Nanos(0), self.clients)]) };
-        let whole = load.lasts().0.max(1);
+        let whole = load.duration().0.max(1);
         let lasts = match (&mode, short) {
             (_, true) => Nanos::secs(60),
-            (Mode::Open, false) => Nanos(whole * LEAST.0.div_ceil(whole)),
-            (Mode::Closed(_), false) => LEAST,
+            (Mode::Open, false) => Nanos(whole * DURATION_MIN.0.div_ceil(whole)),
+            (Mode::Closed(_), false) => DURATION_MIN,
         };
         let requests = if mode == Mode::Open { u64::MAX } else { REQUESTS };
-        Plan { mode, lasts, requests, warm_up: None, windows: 30, seed: SEED }
+        Plan { mode, duration: lasts, requests, warm_up: None, windows: 30, seed: SEED }
     }
 }
 
@@ -388,7 +388,7 @@ impl Loaded {
     ///
     /// # Errors
     /// Fails if its words are invalid.
-    pub(super) fn fresh(&self) -> Result<Box<dyn Load>, String> {
+    pub(super) fn new_load(&self) -> Result<Box<dyn Load>, String> {
         match self {
             Self::Trace(trace, stretch) => Ok(Box::new(Replay::new((**trace).clone(), *stretch))),
             Self::Synthetic(words) => weir_sim::load::parse(words, SEED.0, weir_sim::units::size, time)
@@ -408,14 +408,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_have_names_of_their_own_and_words_that_make_sense() {
+    fn rows_are_unique_and_described() {
         for (i, row) in ROWS.iter().enumerate() {
             assert!(ROWS[..i].iter().all(|other| other.name != row.name), "{} twice", row.name);
             assert!((0.05..=0.25).contains(&row.fast), "{}", row.name);
             if let Synthetic(words) = row.source {
-                let load = Loaded::Synthetic(words).fresh().expect("words that make sense");
-                assert_eq!(row.plan(&*load, true).lasts, Nanos::secs(60));
-                assert!(row.plan(&*load, false).lasts >= LEAST, "{}", row.name);
+                let load = Loaded::Synthetic(words).new_load().expect("words that make sense");
+                assert_eq!(row.plan(&*load, true).duration, Nanos::secs(60));
+                assert!(row.plan(&*load, false).duration >= DURATION_MIN, "{}", row.name);
             }
         }
     }

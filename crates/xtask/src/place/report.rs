@@ -81,7 +81,7 @@ impl fmt::Display for Figures {
 
 /// Returns how much worse the judged policy is than the best of these, for each figure; negative if it is
 /// better.
-fn behind<'a>(row: &Row, known: &Known, others: impl Iterator<Item = &'a str>) -> Option<Vec<f64>> {
+fn distance_to_best<'a>(row: &Row, known: &Known, others: impl Iterator<Item = &'a str>) -> Option<Vec<f64>> {
     let of = |policy: &str| known.get(&(row.name.to_owned(), policy.to_owned())).map(|f| f.judged(row));
     let ours = of(JUDGED)?;
     let others: Vec<_> = others.filter_map(of).collect();
@@ -90,10 +90,10 @@ fn behind<'a>(row: &Row, known: &Known, others: impl Iterator<Item = &'a str>) -
 }
 
 /// Describes the bounds of the rows that are violated.
-pub(super) fn broken(rows: &[&Row], known: &Known) -> Vec<String> {
+pub(super) fn violated_bounds(rows: &[&Row], known: &Known) -> Vec<String> {
     let broken = |row: &&Row| {
         let (other, bound) = row.bound?;
-        let far = behind(row, known, std::iter::once(other))?;
+        let far = distance_to_best(row, known, std::iter::once(other))?;
         let worst = 1.0 + far.into_iter().fold(f64::NEG_INFINITY, f64::max);
         let name = row.name;
         (worst > bound)
@@ -131,7 +131,8 @@ pub(super) fn costs(rows: &[&Row], known: &Known) -> String {
             (Some(ours), Some(least)) => format!("{:.2} times", ours / least),
             _ => "-".to_owned(),
         };
-        let distance = behind(row, known, std::iter::once(STATIC)).map_or_else(|| "-".to_owned(), percent);
+        let distance =
+            distance_to_best(row, known, std::iter::once(STATIC)).map_or_else(|| "-".to_owned(), percent);
         let replayed = of(STATIC).map_or_else(|| "-".to_owned(), |figures| figures.cell(row));
         let costs = policies.iter().copied().chain([STATIC, DYNAMIC]).map(told);
         let cells = std::iter::once(row.name.to_owned()).chain(costs);
@@ -159,8 +160,8 @@ pub(super) fn table(rows: &[&Row], known: &Known) -> String {
             figures.map_or_else(|| "-".to_owned(), |figures| figures.cell(row))
         };
         let others = || policies.iter().copied().filter(|policy| *policy != JUDGED);
-        let distance = behind(row, known, others()).map_or_else(|| "-".to_owned(), percent);
-        let classic = behind(row, known, CLASSIC.into_iter()).filter(|_| row.saturates);
+        let distance = distance_to_best(row, known, others()).map_or_else(|| "-".to_owned(), percent);
+        let classic = distance_to_best(row, known, CLASSIC.into_iter()).filter(|_| row.saturates);
         let classic =
             classic.map_or_else(|| "-".to_owned(), |far| format!("{:.2} times", 1.0 / (1.0 + far[0])));
         let cells = std::iter::once(row.name.to_owned()).chain(policies.iter().map(told));
@@ -210,7 +211,7 @@ pub(super) fn record(path: &Path, rows: &[&Row], table: &str) -> Result<(), Stri
     let (before, after) = parts.ok_or_else(|| format!("{} lacks {BEGIN} or {END}", path.display()))?;
     let mut list = String::new();
     for row in rows {
-        let [fast, slow] = row.devices_in_words();
+        let [fast, slow] = row.describe_devices();
         let how = if row.clients == 0 { "open".to_owned() } else { format!("{} clients", row.clients) };
         let _always_fits = writeln!(list, "| `{}` | {} | {how} | {fast} | {slow} |", row.name, row.about);
     }
@@ -272,27 +273,28 @@ mod tests {
         known.insert(name(open, "mirror"), Figures { unanswered: 0.1, ..figures(0.5, 1.0) });
         known.insert(name(closed, JUDGED), figures(1.0, 300.0));
         known.insert(name(closed, "hystor"), figures(1.0, 100.0));
-        let far = |row| behind(row, &known, ["stripe", "mirror", "hystor"].into_iter()).expect("figures");
+        let far =
+            |row| distance_to_best(row, &known, ["stripe", "mirror", "hystor"].into_iter()).expect("figures");
         assert!(far(open).iter().all(|far| (far - 0.1).abs() < 1e-9), "{:?}", far(open));
         assert!((far(closed)[0] + 2.0 / 3.0).abs() < 1e-9);
         assert!(table(&[open, closed], &known).contains("3.00 times"));
     }
 
     #[test]
-    fn a_bound_holds_or_is_told() {
+    fn violated_bound_is_reported() {
         let row = ROWS.iter().find(|row| row.bound.is_some()).expect("a row with a bound");
         let (other, bound) = row.bound.expect("a bound");
         let name = |policy: &str| (row.name.to_owned(), policy.to_owned());
         let mut known = Known::from([(name(JUDGED), figures(bound, 1.0))]);
-        assert!(broken(&[row], &known).is_empty(), "there is nothing to compare with");
+        assert!(violated_bounds(&[row], &known).is_empty(), "there is nothing to compare with");
         known.insert(name(other), figures(1.001, 1.0));
-        assert!(broken(&[row], &known).is_empty());
+        assert!(violated_bounds(&[row], &known).is_empty());
         known.insert(name(other), Figures { p99: 1.9, ..figures(1.001, 1.0) });
-        assert_eq!(broken(&[row], &known).len(), 1, "one figure is enough");
+        assert_eq!(violated_bounds(&[row], &known).len(), 1, "one figure is enough");
     }
 
     #[test]
-    fn figures_are_kept() {
+    fn figures_survive_write_and_read() {
         let path = std::env::temp_dir().join(format!("weir-place-{}", std::process::id()));
         let known = Known::from([(("a".to_owned(), "b".to_owned()), figures(0.125, 3.5))]);
         write(&path, &known).expect("written");

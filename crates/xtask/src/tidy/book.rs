@@ -15,7 +15,7 @@ const LINES: usize = 300;
 /// Maximum width of a line of prose, in characters.
 const WIDTH: usize = 100;
 /// Markdown outside the book whose links are checked as well.
-const OTHERS: [&str; 6] = [
+const OTHER_FILES: [&str; 6] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -39,7 +39,7 @@ struct Page {
     lines: usize,
 }
 
-/// Checks every page, and the files of [`OTHERS`].
+/// Checks every page, and the files of [`OTHER_FILES`].
 pub(super) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let mut pages = BTreeMap::new();
     let files = walkdir::WalkDir::new(root.join(BOOK)).sort_by_file_name();
@@ -49,7 +49,7 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>, String> {
             pages.insert(path, Page::read(&source::read(entry.path())?));
         }
     }
-    for name in OTHERS {
+    for name in OTHER_FILES {
         pages.insert(name.into(), Page::read(&source::read(&root.join(name))?));
     }
     let mut findings = contents(&pages);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_listed_once_and_links_lead_somewhere() {
+    fn unlisted_pages_and_broken_links_are_found() {
         let summary = "- [One](guide/one.md)\n- [Two](two.md)\n";
         let one = "# One\n\n## `weir pool`: it's 1\n\n[up](../two.md#a-place) [here](#weir-pool-its-1)\n";
         let two = "# Two\n\n<a id=\"a-place\"></a>There.\n";
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_commands_say_whether_they_run() {
+    fn code_blocks_need_known_info_strings() {
         let fences = ["sh", "sh guest", "sh norun names a real device", "toml"];
         let page = fences.map(|info| format!("```{info}\nx\n```\n")).concat();
         assert!(Page::read(&page).shape(Path::new("docs/a.md")).is_empty());

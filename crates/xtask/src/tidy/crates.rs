@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Every crate with its direct dependencies; each crate follows its dependencies.
-const NEEDS: [(&str, &[&str]); 14] = [
+const DEPENDENCIES: [(&str, &[&str]); 14] = [
     ("model", &[]),
     ("policy", &["model"]),
     ("map", &["model"]),
@@ -22,7 +22,7 @@ const NEEDS: [(&str, &[&str]); 14] = [
     ("xtask", &["engine", "model", "policy", "sim", "trace", "world"]),
 ];
 
-const DRAWN_IN: &str = "ARCHITECTURE.md";
+const DRAWING_FILE: &str = "ARCHITECTURE.md";
 const BEGIN: &str = "<!-- crates: made by cargo xtask tidy --write -->\n";
 const END: &str = "<!-- end of crates -->\n";
 
@@ -31,18 +31,20 @@ pub(super) fn check(root: &Path, write: bool) -> Result<Vec<Finding>, String> {
     for name in crate_names(root)? {
         let folder = folder(&name);
         let manifest = source::read(&root.join(&folder).join("Cargo.toml"))?;
-        let found = needed(&manifest).map_err(|error| format!("{folder}/Cargo.toml: {error}"))?;
+        let found =
+            workspace_dependencies(&manifest).map_err(|error| format!("{folder}/Cargo.toml: {error}"))?;
         findings.extend(differences(&name, &found));
     }
-    let text = source::read(&root.join(DRAWN_IN))?;
-    let (before, rest) = text.split_once(BEGIN).ok_or(format!("{DRAWN_IN} has no {BEGIN}"))?;
-    let (_, after) = rest.split_once(END).ok_or(format!("{DRAWN_IN} has no {END}"))?;
+    let text = source::read(&root.join(DRAWING_FILE))?;
+    let (before, rest) = text.split_once(BEGIN).ok_or(format!("{DRAWING_FILE} has no {BEGIN}"))?;
+    let (_, after) = rest.split_once(END).ok_or(format!("{DRAWING_FILE} has no {END}"))?;
     let expected = format!("{before}{BEGIN}{}{END}{after}", drawing());
     if expected != text && write {
-        std::fs::write(root.join(DRAWN_IN), expected).map_err(|error| format!("{DRAWN_IN}: {error}"))?;
+        std::fs::write(root.join(DRAWING_FILE), expected)
+            .map_err(|error| format!("{DRAWING_FILE}: {error}"))?;
     } else if expected != text {
         let what = "the drawing of the crates is not up to date: cargo xtask tidy --write";
-        findings.push(Finding::new(DRAWN_IN, 0, what));
+        findings.push(Finding::new(DRAWING_FILE, 0, what));
     }
     Ok(findings)
 }
@@ -61,7 +63,7 @@ fn crate_names(root: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Returns the workspace crates in a manifest's dependencies, without those for tests.
-fn needed(manifest: &str) -> Result<BTreeSet<String>, toml::de::Error> {
+fn workspace_dependencies(manifest: &str) -> Result<BTreeSet<String>, toml::de::Error> {
     let manifest: toml::Table = toml::from_str(manifest)?;
     let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
     let names = dependencies.into_iter().flat_map(|table| table.keys());
@@ -70,7 +72,7 @@ fn needed(manifest: &str) -> Result<BTreeSet<String>, toml::de::Error> {
 
 fn differences(name: &str, found: &BTreeSet<String>) -> Vec<Finding> {
     let path = format!("{}/Cargo.toml", folder(name));
-    let Some((_, needs)) = NEEDS.iter().find(|(of, _)| *of == name) else {
+    let Some((_, needs)) = DEPENDENCIES.iter().find(|(of, _)| *of == name) else {
         return vec![Finding::new(path, 0, format!("{name} is not in the table of crates"))];
     };
     let needs: BTreeSet<_> = needs.iter().map(|need| (*need).to_owned()).collect();
@@ -84,26 +86,27 @@ fn differences(name: &str, found: &BTreeSet<String>) -> Vec<Finding> {
 /// Draws the crates layer by layer from above; the direct dependencies of each are in brackets, which imply
 /// those further below.
 fn drawing() -> String {
-    let needs: BTreeMap<_, _> = NEEDS.into_iter().collect();
+    let needs: BTreeMap<_, _> = DEPENDENCIES.into_iter().collect();
     let mut floors: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (name, direct) in NEEDS {
-        let implied: BTreeSet<_> = direct.iter().flat_map(|need| below(&needs, need)).collect();
+    for (name, direct) in DEPENDENCIES {
+        let implied: BTreeSet<_> =
+            direct.iter().flat_map(|need| transitive_dependencies(&needs, need)).collect();
         let shown: Vec<_> = direct.iter().filter(|need| !implied.contains(*need)).copied().collect();
         let line = if shown.is_empty() { name.to_owned() } else { format!("{name} ({})", shown.join(", ")) };
-        floors.entry(floor(&needs, name)).or_default().push(line);
+        floors.entry(layer(&needs, name)).or_default().push(line);
     }
     let lines = floors.into_iter().rev().map(|(floor, crates)| format!("{floor}  {}\n", crates.join("   ")));
     format!("```text\n{}```\n", lines.collect::<String>())
 }
 
-fn below<'a>(needs: &BTreeMap<&'a str, &'a [&'a str]>, name: &str) -> BTreeSet<&'a str> {
+fn transitive_dependencies<'a>(needs: &BTreeMap<&'a str, &'a [&'a str]>, name: &str) -> BTreeSet<&'a str> {
     let direct = needs.get(name).copied().unwrap_or_default();
-    direct.iter().flat_map(|need| below(needs, need).into_iter().chain([*need])).collect()
+    direct.iter().flat_map(|need| transitive_dependencies(needs, need).into_iter().chain([*need])).collect()
 }
 
-fn floor(needs: &BTreeMap<&str, &[&str]>, name: &str) -> usize {
+fn layer(needs: &BTreeMap<&str, &[&str]>, name: &str) -> usize {
     let direct = needs.get(name).copied().unwrap_or_default();
-    direct.iter().map(|need| floor(needs, need) + 1).max().unwrap_or(0)
+    direct.iter().map(|need| layer(needs, need) + 1).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -111,19 +114,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_arrow_of_the_table_goes_down() {
-        for (at, (name, needs)) in NEEDS.iter().enumerate() {
-            let before: Vec<_> = NEEDS[..at].iter().map(|(name, _)| name).collect();
+    fn dependency_table_is_in_order() {
+        for (at, (name, needs)) in DEPENDENCIES.iter().enumerate() {
+            let before: Vec<_> = DEPENDENCIES[..at].iter().map(|(name, _)| name).collect();
             assert!(needs.iter().all(|need| before.contains(&need)), "{name} needs what comes after it");
             assert!(needs.is_sorted(), "{name}");
         }
     }
 
     #[test]
-    fn an_arrow_that_is_not_in_the_table_is_a_finding_and_so_is_one_that_is_gone() {
+    fn undeclared_and_unused_dependencies_are_found() {
         let manifest =
             "[dependencies]\nweir-model.workspace = true\nslab = \"1\"\n[dev-dependencies]\nweir-sim = \"1\"";
-        let found = needed(manifest).expect("a manifest");
+        let found = workspace_dependencies(manifest).expect("a manifest");
         assert_eq!(differences("map", &found), []);
         assert_eq!(differences("model", &found).len(), 1);
         assert_eq!(differences("engine", &found).len(), 2);

@@ -21,19 +21,19 @@ pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Finding>, Str
     for page in errors_index::PAGES {
         index += &source::read(&root.join(page))?;
     }
-    let index = words(&index);
+    let index = plain_text(&index);
     let mut findings = Vec::new();
     for source in sources.iter().filter(|source| source.is_of_library()) {
         for (line, message) in messages(source) {
             let mut say = |what: String| findings.push(Finding::new(&source.path, line, what));
-            if let Some(what) = manners(&message) {
+            if let Some(what) = style_violation(&message) {
                 say(format!("{message:?} {what}"));
             }
-            let listed = listed(&message);
-            let is_seen = !INTERNAL.contains(&source.of.as_str());
+            let listed = index_form(&message);
+            let is_seen = !INTERNAL.contains(&source.crate_folder.as_str());
             let has_text = listed.chars().any(char::is_alphabetic);
             let is_excepted = errors_index::UNLISTED.iter().any(|(text, _)| *text == listed);
-            if is_seen && has_text && !is_excepted && !index.contains(&words(&listed)) {
+            if is_seen && has_text && !is_excepted && !index.contains(&plain_text(&listed)) {
                 say(format!("{listed:?} is in none of {}", errors_index::PAGES.join(", ")));
             }
         }
@@ -42,7 +42,7 @@ pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Finding>, Str
 }
 
 /// What is wrong with the way a message begins or ends.
-fn manners(message: &str) -> Option<&'static str> {
+fn style_violation(message: &str) -> Option<&'static str> {
     let first = message.chars().next().unwrap_or_default();
     if first.is_uppercase() && !NAMES.iter().any(|name| message.starts_with(name)) {
         return Some("begins with a capital letter");
@@ -51,7 +51,7 @@ fn manners(message: &str) -> Option<&'static str> {
 }
 
 /// A message as the index has it: `...` for each value, and not the way out.
-fn listed(message: &str) -> String {
+fn index_form(message: &str) -> String {
     let (mut text, mut depth) = (String::new(), 0);
     for letter in message.chars() {
         match letter {
@@ -68,19 +68,19 @@ fn listed(message: &str) -> String {
 }
 
 /// A text without the breaks of its lines, and without the marks of code in a table.
-fn words(text: &str) -> String {
+fn plain_text(text: &str) -> String {
     text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The messages of a file, with their lines.
 fn messages(source: &Source) -> BTreeMap<usize, String> {
-    let mut found = Messages { of_program: source.of == "weir", found: BTreeMap::new() };
+    let mut found = Messages { is_program: source.crate_folder == "weir", found: BTreeMap::new() };
     found.visit_file(&source.syntax);
     found.found
 }
 
 struct Messages {
-    of_program: bool,
+    is_program: bool,
     found: BTreeMap<usize, String>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Visit<'a> for Messages {
     }
 
     fn visit_expr_call(&mut self, call: &'a ExprCall) {
-        if self.of_program && is_failure(&call.func) {
+        if self.is_program && is_failure(&call.func) {
             let text = call.args.iter().find_map(|argument| match argument {
                 Expr::Lit(literal) => match &literal.lit {
                     Lit::Str(text) => Some(text.clone()),
@@ -165,18 +165,20 @@ mod tests {
 
     #[test]
     fn messages_are_compared_without_values_and_way_out() {
-        assert_eq!(listed("device {} ({size}): {}; do that"), "device ... (...): ...");
-        assert_eq!(words("| a `b`\n c |"), "| a b c |");
+        assert_eq!(index_form("device {} ({size}): {}; do that"), "device ... (...): ...");
+        assert_eq!(plain_text("| a `b`\n c |"), "| a b c |");
     }
 
     #[test]
     fn messages_begin_small_and_end_without_a_stop() {
         assert_eq!(
-            (manners("a file is gone"), manners("{x} is gone"), manners("NBD fails")),
+            (style_violation("a file is gone"), style_violation("{x} is gone"), style_violation("NBD fails")),
             (None, None, None)
         );
         assert!(
-            manners("A file is gone").is_some() && manners("is it so?").is_some() && manners("so.").is_some()
+            style_violation("A file is gone").is_some()
+                && style_violation("is it so?").is_some()
+                && style_violation("so.").is_some()
         );
     }
 }

@@ -6,29 +6,29 @@ use std::path::Path;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
-const FUNCTION: usize = 80;
-const FILE: usize = 600;
+const FUNCTION_LINES_MAX: usize = 80;
+const FILE_LINES_MAX: usize = 600;
 
 pub(super) fn check(sources: &[Source], exceptions: &Exceptions) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (mut files, mut functions) = (vec![0; exceptions.files.len()], vec![0; exceptions.functions.len()]);
     for source in sources {
         let lines = source.text.lines().count();
-        if lines > FILE {
+        if lines > FILE_LINES_MAX {
             match exceptions.files.iter().position(|file| file.path == source.path) {
                 Some(at) => files[at] = lines,
                 None => {
-                    let what = format!("{lines} lines, more than {FILE}");
+                    let what = format!("{lines} lines, more than {FILE_LINES_MAX}");
                     findings.push(Finding::new(&source.path, 0, what));
                 }
             }
         }
-        for Long { name, line, lines } in long_functions(source) {
+        for FunctionLength { name, line, lines } in long_functions(source) {
             let excepted = exceptions.functions.iter().position(|f| f.path == source.path && f.name == name);
             match excepted {
                 Some(at) => functions[at] = lines,
                 None => {
-                    let what = format!("{name} has {lines} lines, more than {FUNCTION}");
+                    let what = format!("{name} has {lines} lines, more than {FUNCTION_LINES_MAX}");
                     findings.push(Finding::new(&source.path, line, what));
                 }
             }
@@ -46,26 +46,26 @@ pub(super) fn check(sources: &[Source], exceptions: &Exceptions) -> Vec<Finding>
     findings
 }
 
-struct Long {
+struct FunctionLength {
     name: String,
     line: usize,
     lines: usize,
 }
 
-fn long_functions(source: &Source) -> Vec<Long> {
+fn long_functions(source: &Source) -> Vec<FunctionLength> {
     let mut functions = Functions(Vec::new());
     functions.visit_file(&source.syntax);
     functions.0
 }
 
-struct Functions(Vec<Long>);
+struct Functions(Vec<FunctionLength>);
 
 impl Functions {
     fn note(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let (first, last) = (signature.span().start().line, block.span().end().line);
         let lines = last + 1 - first;
-        if lines > FUNCTION {
-            self.0.push(Long { name: signature.ident.to_string(), line: first, lines });
+        if lines > FUNCTION_LINES_MAX {
+            self.0.push(FunctionLength { name: signature.ident.to_string(), line: first, lines });
         }
     }
 }
@@ -98,16 +98,16 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_more_than_a_screen_is_found() {
+    fn long_function_is_found() {
         let found = |lines| check(&[source(lines)], &Exceptions::default()).len();
-        assert_eq!((found(FUNCTION), found(FUNCTION + 1)), (0, 1));
+        assert_eq!((found(FUNCTION_LINES_MAX), found(FUNCTION_LINES_MAX + 1)), (0, 1));
         // The source has two more lines around the function.
-        assert_eq!((found(FILE - 2), found(FILE - 1)), (1, 2));
+        assert_eq!((found(FILE_LINES_MAX - 2), found(FILE_LINES_MAX - 1)), (1, 2));
     }
 
     #[test]
-    fn an_exception_holds_for_just_so_many_lines() {
-        let lines = FILE + 10;
+    fn exception_must_match_exact_length() {
+        let lines = FILE_LINES_MAX + 10;
         for (allowed, findings) in [(lines, 0), (lines + 1, 1), (lines - 1, 1)] {
             let (path, why) = (std::path::PathBuf::from("crates/one/src/lib.rs"), String::new());
             let function =

@@ -9,21 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::Visit;
 
 /// Dependencies on sibling modules, by module.
-pub(super) type Needs = BTreeMap<String, BTreeSet<String>>;
+pub(super) type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns the dependencies between sibling modules, by their parent: `weir` for those directly below the
 /// root of the crate `weir`, `weir::commands` for those in its module `commands`.
-pub(super) fn needs(sources: &[Source]) -> BTreeMap<String, Needs> {
-    let mut all: BTreeMap<String, Needs> = BTreeMap::new();
+pub(super) fn dependencies(sources: &[Source]) -> BTreeMap<String, Dependencies> {
+    let mut all: BTreeMap<String, Dependencies> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.is_of_library()) {
         let module = source.module();
-        let parent = |at: usize| [std::slice::from_ref(&source.of), &module[..at]].concat().join("::");
+        let parent =
+            |at: usize| [std::slice::from_ref(&source.crate_folder), &module[..at]].concat().join("::");
         for (at, name) in module.iter().enumerate() {
             all.entry(parent(at)).or_default().entry(name.clone()).or_default();
         }
-        let mut paths = Paths { module: module.clone(), named: BTreeSet::new() };
+        let mut paths = Paths { module: module.clone(), referenced: BTreeSet::new() };
         paths.visit_file(&source.syntax);
-        for named in paths.named {
+        for named in paths.referenced {
             // The dependency is at the level where the two paths differ.
             let at = module.iter().zip(&named).take_while(|(here, there)| here == there).count();
             if let (Some(here), Some(there)) = (module.get(at), named.get(at)) {
@@ -44,7 +45,7 @@ struct Paths {
     /// Module of the file, and the inline modules being visited.
     module: Vec<String>,
     /// Named paths, from the crate's root.
-    named: BTreeSet<Vec<String>>,
+    referenced: BTreeSet<Vec<String>>,
 }
 
 impl Paths {
@@ -58,7 +59,7 @@ impl Paths {
             }
             _ => return,
         };
-        self.named.insert(from_root);
+        self.referenced.insert(from_root);
     }
 
     fn note_tree(&mut self, before: &[String], tree: &syn::UseTree) {

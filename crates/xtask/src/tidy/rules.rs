@@ -17,7 +17,7 @@ pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Finding>, Str
     }
     for source in sources {
         for (number, line) in (1..).zip(source.text.lines()) {
-            let named = line.trim_start().strip_prefix("//").map(named).unwrap_or_default();
+            let named = line.trim_start().strip_prefix("//").map(referenced_rules).unwrap_or_default();
             for rule in named.into_iter().filter(|rule| !(1..=rules).contains(rule)) {
                 findings.push(Finding::new(&source.path, number, format!("{RULES} has no rule {rule}")));
             }
@@ -54,7 +54,7 @@ fn paths(line: &str) -> impl Iterator<Item = String> {
 }
 
 /// Returns the rules that a comment refers to.
-fn named(comment: &str) -> Vec<usize> {
+fn referenced_rules(comment: &str) -> Vec<usize> {
     let after = comment.split("ule ").skip(1);
     let digits = after.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
     digits.filter_map(|digits| digits.parse().ok()).collect()
@@ -71,7 +71,7 @@ mod tests {
         let line = "*Where:* `map/src/{a,b}.rs`, `map/src/check/` and `rest`.";
         assert_eq!(paths(line).collect::<Vec<_>>(), ["map/src/a.rs", "map/src/b.rs", "map/src/check/"]);
         assert_eq!(
-            named(" Rule 3 of docs/internals/invariants.md, as (rule 12) and the rule of three"),
+            referenced_rules(" Rule 3 of docs/internals/invariants.md, as (rule 12) and the rule of three"),
             [3, 12]
         );
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// A Rust file of a crate.
 pub(super) struct Source {
     /// Folder of its crate.
-    pub of: String,
+    pub crate_folder: String,
     /// Path within the repository.
     pub path: PathBuf,
     pub text: String,
@@ -16,7 +16,7 @@ impl Source {
     /// Creates a source from its text; also for tests.
     pub(super) fn new(of: &str, path: &str, text: &str) -> Result<Self, String> {
         let syntax = syn::parse_file(text).map_err(|error| format!("{path}: {error}"))?;
-        Ok(Self { of: of.to_owned(), path: path.into(), text: text.to_owned(), syntax })
+        Ok(Self { crate_folder: of.to_owned(), path: path.into(), text: text.to_owned(), syntax })
     }
 
     /// Reports whether it is part of the crate itself, not of its tests, benchmarks or examples.

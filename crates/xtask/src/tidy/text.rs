@@ -9,7 +9,7 @@ const WIDTH: usize = 110;
 
 /// Phrases that refer to sources outside the repository, or to rules without a number. A comment should name
 /// the paper and its section, or the number of a rule of `docs/internals/invariants.md`.
-const ELSEWHERE: [(&str, &str); 3] = [
+const EXTERNAL_REFERENCES: [(&str, &str); 3] = [
     ("mechanisms", "give the paper and its section"),
     ("the seed gives", "give the paper and its section"),
     ("safety rule", "give the rule's number in docs/internals/invariants.md: (rule N)"),
@@ -21,14 +21,14 @@ pub(super) fn check(sources: &[Source], exceptions: &Exceptions) -> Vec<Finding>
     for source in sources {
         for (number, line) in (1..).zip(source.text.lines()) {
             if line.chars().count() > WIDTH {
-                *wide.entry(source.of.clone()).or_insert(0) += 1;
+                *wide.entry(source.crate_folder.clone()).or_insert(0) += 1;
             }
             let Some(comment) = comment(line) else { continue };
             if comment.starts_with('…') || comment.starts_with("...") {
-                *ellipses.entry(source.of.clone()).or_insert(0) += 1;
+                *ellipses.entry(source.crate_folder.clone()).or_insert(0) += 1;
             }
             let lower = comment.to_lowercase();
-            for (phrase, instead) in ELSEWHERE.iter().filter(|(phrase, _)| lower.contains(phrase)) {
+            for (phrase, instead) in EXTERNAL_REFERENCES.iter().filter(|(phrase, _)| lower.contains(phrase)) {
                 findings.push(Finding::new(&source.path, number, format!("\"{phrase}\": {instead}")));
             }
         }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_follow_is_found_and_what_only_looks_like_it_is_not() {
+    fn external_references_are_found() {
         let wide = format!("// {}\nfn f() {{}}", "x".repeat(WIDTH));
         for text in [
             "/// … and more.\nfn f() {}",
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_that_is_larger_than_it_has_to_be_is_a_finding() {
+    fn oversized_exception_is_a_finding() {
         let source = Source::new("one", "crates/one/src/lib.rs", "// … so.\nfn f() {}").expect("it parses");
         for (allowed, findings) in [(0, 1), (1, 0), (2, 1)] {
             let ellipses = [("one".to_owned(), allowed)].into();

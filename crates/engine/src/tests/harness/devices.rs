@@ -40,12 +40,12 @@ pub(crate) struct Devices {
     pub(crate) broken: Vec<(DeviceId, IoKind, IoError)>,
     /// Devices whose files were removed: reported once, when their last page is read.
     pub(crate) removed: Vec<DeviceId>,
-    removals_told: Vec<DeviceId>,
+    reported_removals: Vec<DeviceId>,
     /// Devices that do not answer; a kind of command whose next one is not answered; and the commands
     /// delayed.
     pub(crate) hanging: Vec<DeviceId>,
-    pub(crate) holding: Option<IoKind>,
-    pub(crate) held: Vec<Io>,
+    pub(crate) delay_next: Option<IoKind>,
+    pub(crate) delayed: Vec<Io>,
     pub(super) now: Nanos,
     /// Whether a command has arrived.
     pub(super) is_asked: bool,
@@ -62,10 +62,10 @@ impl Driver for Devices {
     fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
         self.is_asked = true;
         self.log.push(io);
-        let holds = self.holding == Some(io.kind);
+        let holds = self.delay_next == Some(io.kind);
         if holds || self.hanging.contains(&io.device) {
-            self.holding.take_if(|_| holds);
-            self.held.push(io);
+            self.delay_next.take_if(|_| holds);
+            self.delayed.push(io);
             return None;
         }
         Some(self.carry_out(io))
@@ -81,10 +81,10 @@ impl Devices {
             failing: VecDeque::new(),
             broken: Vec::new(),
             removed: Vec::new(),
-            removals_told: Vec::new(),
+            reported_removals: Vec::new(),
             hanging: Vec::new(),
-            holding: None,
-            held: Vec::new(),
+            delay_next: None,
+            delayed: Vec::new(),
             now: Nanos(1),
             is_asked: false,
         }
@@ -101,11 +101,11 @@ impl Devices {
             return Err(*error);
         }
         let is_tail = io.kind == IoKind::Read && io.at.0 + BLOCK == DEVICE_SIZE;
-        if is_tail && self.removed.contains(&io.device) && !self.removals_told.contains(&io.device) {
-            self.removals_told.push(io.device);
+        if is_tail && self.removed.contains(&io.device) && !self.reported_removals.contains(&io.device) {
+            self.reported_removals.push(io.device);
             return Err(IoError::Removed);
         }
-        self.disks.carry_out(&io, &mut self.memory)
+        self.disks.execute(&io, &mut self.memory)
     }
 }
 

@@ -24,17 +24,17 @@ fn sample() -> Superblock {
         abandoned: [DeviceId(2)].into_iter().collect(),
         damaged: [DeviceId(2)].into_iter().collect(),
         damaged_since: 2,
-        joined: vec![0, 7, 0],
+        join_generations: vec![0, 7, 0],
     }
 }
 
 #[test]
-fn survives_the_disk() {
+fn superblock_round_trips() {
     assert_eq!(Superblock::decode(&sample().encode()[..]), Reading::Good(Box::new(sample())));
 }
 
 #[test]
-fn foreign_damaged_and_newer_are_told_apart() {
+fn foreign_damaged_and_newer_are_distinguished() {
     assert_eq!(Superblock::decode(&[0; PAGE]), Reading::Absent);
     assert_eq!(Superblock::decode(b"short"), Reading::Absent);
     let mut damaged = sample().encode();
@@ -51,19 +51,19 @@ fn foreign_damaged_and_newer_are_told_apart() {
 }
 
 #[test]
-fn a_layout_that_cannot_be_is_damage() {
+fn impossible_layout_is_damage() {
     let mut wrong = sample();
     wrong.data_extents = 100_000;
     assert_eq!(Superblock::decode(&wrong.encode()[..]), Reading::Damaged);
 }
 
 #[test]
-fn the_newer_good_copy_counts() {
+fn newer_valid_copy_is_selected() {
     let old = Reading::Good(Box::new(sample()));
     let mut newer = sample();
     newer.generation = 4;
     let new = Reading::Good(Box::new(newer.clone()));
-    let choose = |a, b| Superblock::newer(DeviceId(1), a, b);
+    let choose = |a, b| Superblock::select_newer(DeviceId(1), a, b);
     assert_eq!(choose(old.clone(), new.clone()).unwrap(), Some(newer.clone()));
     assert_eq!(choose(Reading::Damaged, new).unwrap(), Some(newer));
     assert_eq!(choose(Reading::Absent, Reading::Absent).unwrap(), None);
@@ -72,7 +72,10 @@ fn the_newer_good_copy_counts() {
 
 proptest! {
     #[test]
-    fn any_page_is_read_without_harm(mut page in prop::collection::vec(any::<u8>(), PAGE), fix in any::<bool>()) {
+    fn arbitrary_page_never_panics(
+        mut page in prop::collection::vec(any::<u8>(), PAGE),
+        fix in any::<bool>(),
+    ) {
         page[..8].copy_from_slice(&MAGIC);
         if fix {
             page[12..40].fill(0);
@@ -101,7 +104,7 @@ impl weir_model::Store for Unreadable {
 }
 
 #[test]
-fn one_copy_that_can_be_read_is_enough() {
+fn one_readable_copy_suffices() {
     let size = sample().size;
     let copies = [DeviceOffset(0), Superblock::second_at(size)];
     for bad in copies {

@@ -38,7 +38,7 @@ pub(crate) fn any_record(blocks: u16) -> impl Strategy<Value = Record> {
     )
         .prop_map(|(places, keep, copies, references, intent)| Record {
             places: places.into(),
-            keep,
+            space_reserved: keep,
             copies,
             references,
             intent,
@@ -47,7 +47,7 @@ pub(crate) fn any_record(blocks: u16) -> impl Strategy<Value = Record> {
 
 proptest! {
     #[test]
-    fn records_survive_the_disk(
+    fn records_round_trip(
         (blocks, record) in (4u32..=10).prop_flat_map(|log| (Just(1u16 << log), any_record(1 << log))),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Some(record) = Record::decode(32, &bytes) {
             let mut again = Vec::new();
             record.encode(32, &mut again);
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn words_are_what_they_encode(word in any::<u64>()) {
+    fn words_round_trip(word in any::<u64>()) {
         if let Some(decoded) = Word::decode(word) {
             prop_assert_eq!(decoded.encode(), word);
         }
@@ -77,24 +77,24 @@ proptest! {
 }
 
 #[test]
-fn the_canonical_value_is_the_simplest() {
+fn canonical_value_is_simplest() {
     let at = Whole { device: DeviceId(1), extent: DeviceExtent(7) };
-    let value = |valid| Value::Record(Record::one(at, valid));
+    let value = |valid| Value::Record(Record::single_place(at, valid));
     assert_eq!(value(BlockSet::all(32)).canonical(32), Value::Direct(at));
     assert_eq!(value(BlockSet::none(32)).canonical(32), Value::Empty);
-    let mut kept = Record::one(at, BlockSet::none(32));
-    kept.keep = true;
+    let mut kept = Record::single_place(at, BlockSet::none(32));
+    kept.space_reserved = true;
     assert_eq!(Value::Record(kept.clone()).canonical(32), Value::Record(kept));
 }
 
 /// A direct entry becomes a record again by [`Record::one`]: a record with any other property must stay a
 /// record.
 #[test]
-fn a_direct_entry_loses_nothing_a_record_says() {
+fn record_with_properties_stays_record() {
     let at = Whole { device: DeviceId(1), extent: DeviceExtent(7) };
-    let full = Record::one(at, BlockSet::all(32));
+    let full = Record::single_place(at, BlockSet::all(32));
     let says_more = [
-        Record { keep: true, ..full.clone() },
+        Record { space_reserved: true, ..full.clone() },
         Record { copies: 2, ..full.clone() },
         Record { references: 2, ..full.clone() },
         Record { intent: Some(BlockSet::all(32)), ..full.clone() },
@@ -105,17 +105,18 @@ fn a_direct_entry_loses_nothing_a_record_says() {
         assert_eq!(value.clone().canonical_place(32), value, "{record:?}");
     }
     // This fails to compile when a field is added, so that the test is extended.
-    let Record { places: _, keep: _, copies: _, references: _, intent: _ } = full;
+    let Record { places: _, space_reserved: _, copies: _, references: _, intent: _ } = full;
 }
 
 #[test]
-fn clearing_a_fine_place_gives_up_exactly_its_slots() {
+fn clearing_fine_place_releases_its_slots() {
     let mut valid = BlockSet::none(32);
     valid.insert(BlockRange { first: 2, count: 4 });
     let slot = |block| Slot { extent: DeviceExtent(9), block };
     let slots = (2..6).map(slot).collect();
     let place = Place { at: Location::Fine { device: DeviceId(0), slots }, valid };
-    let mut record = Record::one(Whole { device: DeviceId(0), extent: DeviceExtent(0) }, BlockSet::none(32));
+    let mut record =
+        Record::single_place(Whole { device: DeviceId(0), extent: DeviceExtent(0) }, BlockSet::none(32));
     record.places[0] = place;
     let mut released = Released::new();
     record.clear(BlockRange { first: 3, count: 2 }, &mut released);

@@ -24,20 +24,20 @@ fn filled(counts: &[usize], ring_pages: usize) -> (Vec<u8>, Journal, JournalPosi
         let deltas: Vec<_> = (0..count as u64).map(|i| delta(n + i)).collect();
         n += count as u64;
         assert!(builder.add(&deltas, 32));
-        while !journal.has_room(builder.stored_len()) {
-            journal.root_durable(journal.head());
+        while !journal.has_space(builder.stored_len()) {
+            journal.mark_root_durable(journal.head());
             from = journal.position();
             since.clear();
         }
         let offset = journal.append(&mut builder, &mut out) as usize;
         ring[offset..offset + out.len()].copy_from_slice(&out);
-        journal.all_durable();
+        journal.mark_all_durable();
         since.push(deltas);
     }
     (ring, journal, from, since)
 }
 
-fn replayed(ring: &[u8], from: JournalPosition) -> (Vec<Vec<Delta>>, JournalPosition, End) {
+fn replayed(ring: &[u8], from: JournalPosition) -> (Vec<Vec<Delta>>, JournalPosition, ReplayEnd) {
     let mut found = Vec::new();
     let (at, end) = replay(&[ring.to_vec()], from, POOL, 32, Planted::for_tests(), |f| found.push(f.deltas));
     (found, at, end)
@@ -45,18 +45,18 @@ fn replayed(ring: &[u8], from: JournalPosition) -> (Vec<Vec<Delta>>, JournalPosi
 
 proptest! {
     #[test]
-    fn what_was_written_since_the_root_is_replayed(
+    fn frames_since_root_are_replayed(
         counts in prop::collection::vec(1usize..1500, 1..80),
         ring_pages in 20usize..60,
     ) {
         let (ring, journal, from, since) = filled(&counts, ring_pages);
         let (found, at, end) = replayed(&ring, from);
         prop_assert_eq!(&found, &since);
-        prop_assert_eq!((at, end), (journal.position(), End::Tail));
+        prop_assert_eq!((at, end), (journal.position(), ReplayEnd::Tail));
     }
 
     #[test]
-    fn a_damaged_frame_ends_replay_and_is_told_from_a_torn_tail(
+    fn damaged_frame_is_distinguished_from_torn_tail(
         counts in prop::collection::vec(1usize..400, 3..20),
         victim in any::<prop::sample::Index>(),
         bit in any::<prop::sample::Index>(),
@@ -77,19 +77,19 @@ proptest! {
         prop_assert!(stored > 0 && stopped.sequence == victim as u64 + 1);
         // The last frame looks torn; the last frame says that one before it was durable.
         let last = victim + 1 == since.len();
-        prop_assert_eq!(matches!(end, End::Tail), last);
+        prop_assert_eq!(matches!(end, ReplayEnd::Tail), last);
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm(mut ring in prop::collection::vec(any::<u8>(), PAGE * 2)) {
+    fn arbitrary_ring_never_panics(mut ring in prop::collection::vec(any::<u8>(), PAGE * 2)) {
         ring[..4].copy_from_slice(&MAGIC);
         let from = JournalPosition { journal: 0, ..FIRST };
-        prop_assert_eq!(replayed(&ring, from).2, End::Tail);
+        prop_assert_eq!(replayed(&ring, from).2, ReplayEnd::Tail);
     }
 }
 
 #[test]
-fn a_frame_of_another_journal_is_not_replayed() {
+fn foreign_journal_frame_is_not_replayed() {
     let (ring, _, from, _) = filled(&[3, 3], 20);
     let other = JournalPosition { journal: from.journal + 1, ..from };
     let stale = JournalPosition { incarnation: from.incarnation + 1, ..from };
@@ -100,7 +100,7 @@ fn a_frame_of_another_journal_is_not_replayed() {
 }
 
 #[test]
-fn a_later_journal_supersedes_this_one_unless_its_history_was_given_up() {
+fn later_journal_supersedes_unless_rolled_back() {
     for (incarnation, counts) in [(1, false), (2, true), (3, true)] {
         let later = JournalPosition { journal: FIRST.journal + 1, incarnation, ..FIRST };
         let mut journal = Journal::new(POOL, Bytes(20 * PAGE as u64), later, Planted::for_tests());
@@ -108,14 +108,14 @@ fn a_later_journal_supersedes_this_one_unless_its_history_was_given_up() {
         assert!(builder.add(&[delta(0)], 32));
         journal.append(&mut builder, &mut ring);
         ring.resize(20 * PAGE, 0);
-        let superseded = End::Superseded { journal: later.journal, offset: 0 };
-        let expected = if counts { superseded } else { End::Tail };
+        let superseded = ReplayEnd::Superseded { journal: later.journal, offset: 0 };
+        let expected = if counts { superseded } else { ReplayEnd::Tail };
         assert_eq!(replayed(&ring, FIRST).2, expected, "incarnation {incarnation} beside {FIRST:?}");
     }
 }
 
 #[test]
-fn of_two_copies_of_the_ring_each_frame_is_taken_from_where_it_is_whole() {
+fn replay_takes_each_frame_from_intact_copy() {
     let (ring, journal, from, since) = filled(&[3, 3, 3, 3], 20);
     let (mut a, mut b) = (ring.clone(), ring);
     a[PAGE + 70] ^= 1;
@@ -123,8 +123,8 @@ fn of_two_copies_of_the_ring_each_frame_is_taken_from_where_it_is_whole() {
     let mut found = Vec::new();
     let (at, end) =
         replay(&[a.clone(), b.clone()], from, POOL, 32, Planted::for_tests(), |f| found.push(f.deltas));
-    assert_eq!((found, at, end), (since, journal.position(), End::Tail));
+    assert_eq!((found, at, end), (since, journal.position(), ReplayEnd::Tail));
     b[PAGE + 70] ^= 1;
     let (at, end) = replay(&[a, b], from, POOL, 32, Planted::for_tests(), |_| {});
-    assert_eq!((at.sequence, end), (2, End::Damaged { sequence: 2, offset: PAGE as u64 }));
+    assert_eq!((at.sequence, end), (2, ReplayEnd::Damaged { sequence: 2, offset: PAGE as u64 }));
 }

@@ -4,7 +4,7 @@ mod frequency;
 
 pub(super) use frequency::{WTinyLfu, WTinyLfuLibCacheSim};
 
-use crate::eviction::{Block, Eviction, Insertion, Room, Use};
+use crate::eviction::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 /// Removes a block from a queue. Returns whether it was there.
 pub(super) fn take(queue: &mut Vec<Block>, block: Block) -> bool {
@@ -12,7 +12,7 @@ pub(super) fn take(queue: &mut Vec<Block>, block: Block) -> bool {
     at.map(|at| queue.remove(at)).is_some()
 }
 
-fn told(leaving: Option<Block>) -> Insertion {
+fn insertion_result(leaving: Option<Block>) -> Insertion {
     leaving.map_or(Insertion::Added, Insertion::Replaced)
 }
 
@@ -22,13 +22,13 @@ macro_rules! queue {
     ($name:ident, $renews:expr) => {
         pub(super) struct $name(usize, Vec<Block>);
         impl $name {
-            pub(super) fn new(room: Room) -> Self {
-                Self(room.capacity as usize, Vec::new())
+            pub(super) fn new(size: CacheSize) -> Self {
+                Self(size.capacity as usize, Vec::new())
             }
         }
         impl Eviction for $name {
-            fn hit(&mut self, block: Block, used: Use) -> bool {
-                let renews: fn(Use) -> bool = $renews;
+            fn hit(&mut self, block: Block, used: AccessKind) -> bool {
+                let renews: fn(AccessKind) -> bool = $renews;
                 let is_in = self.1.contains(&block);
                 if is_in && renews(used) {
                     take(&mut self.1, block);
@@ -43,7 +43,7 @@ macro_rules! queue {
                 }
                 self.1.drain(..usize::from(leaving.is_some()));
                 self.1.push(block);
-                told(leaving)
+                insertion_result(leaving)
             }
             fn remove(&mut self, block: Block) -> bool {
                 take(&mut self.1, block)
@@ -54,18 +54,18 @@ macro_rules! queue {
 
 queue!(Fifo, |_| false);
 queue!(Lru, |_| true);
-queue!(Lrw, |used| used == Use::Write);
+queue!(Lrw, |used| used == AccessKind::Write);
 
 pub(super) struct Clock(usize, Vec<(Block, bool)>);
 
 impl Clock {
-    pub(super) fn new(room: Room) -> Self {
-        Self(room.capacity as usize, Vec::new())
+    pub(super) fn new(size: CacheSize) -> Self {
+        Self(size.capacity as usize, Vec::new())
     }
 }
 
 impl Eviction for Clock {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let entry = self.1.iter_mut().find(|entry| entry.0 == block);
         entry.map(|entry| entry.1 = true).is_some()
     }
@@ -83,7 +83,7 @@ impl Eviction for Clock {
             self.1.remove(0);
         }
         self.1.push((block, false));
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         let before = self.1.len();
@@ -99,13 +99,13 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
-    pub(super) fn new(room: Room) -> Self {
-        Self { capacity: room.capacity as usize, queue: Vec::new(), hand: 0 }
+    pub(super) fn new(size: CacheSize) -> Self {
+        Self { capacity: size.capacity as usize, queue: Vec::new(), hand: 0 }
     }
 }
 
 impl Eviction for Sieve {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let entry = self.queue.iter_mut().find(|entry| entry.0 == block);
         entry.map(|entry| entry.1 = true).is_some()
     }
@@ -123,7 +123,7 @@ impl Eviction for Sieve {
             self.remove(self.queue[self.hand].0);
         }
         self.queue.push((block, false));
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         let Some(at) = self.queue.iter().position(|entry| entry.0 == block) else { return false };
@@ -146,13 +146,13 @@ pub(super) struct Lfu {
 }
 
 impl Lfu {
-    pub(super) fn new(room: Room) -> Self {
-        Self { capacity: room.capacity as usize, entries: Vec::new(), now: 0 }
+    pub(super) fn new(size: CacheSize) -> Self {
+        Self { capacity: size.capacity as usize, entries: Vec::new(), now: 0 }
     }
 }
 
 impl Eviction for Lfu {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         self.now += 1;
         let now = self.now;
         let entry = self.entries.iter_mut().find(|entry| entry.0 == block);
@@ -169,7 +169,7 @@ impl Eviction for Lfu {
             self.entries.retain(|entry| Some(entry.0) != leaving);
         }
         self.entries.push((block, 1, self.now));
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         let before = self.entries.len();
@@ -184,8 +184,8 @@ pub(super) struct Slru {
 }
 
 impl Slru {
-    pub(super) fn new(room: Room) -> Self {
-        Self { capacity: room.capacity as usize, segments: Default::default() }
+    pub(super) fn new(size: CacheSize) -> Self {
+        Self { capacity: size.capacity as usize, segments: Default::default() }
     }
     fn most(&self, segment: usize) -> usize {
         let quarter = self.capacity / 4;
@@ -194,7 +194,7 @@ impl Slru {
 }
 
 impl Eviction for Slru {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let Some(mut at) = self.segments.iter().position(|segment| segment.contains(&block)) else {
             return false;
         };
@@ -219,7 +219,7 @@ impl Eviction for Slru {
         }
         let at = (0..4).find(|at| self.segments[*at].len() < self.most(*at)).unwrap_or(0);
         self.segments[at].push(block);
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         self.segments.iter_mut().any(|segment| take(segment, block))
@@ -242,14 +242,14 @@ pub(super) struct TwoQ {
 }
 
 impl TwoQ {
-    pub(super) fn new(room: Room) -> Self {
-        let capacity = room.capacity as usize;
+    pub(super) fn new(size: CacheSize) -> Self {
+        let capacity = size.capacity as usize;
         Self { capacity, a1in: Vec::new(), a1out: Vec::new(), am: Vec::new() }
     }
 }
 
 impl Eviction for TwoQ {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         if take(&mut self.am, block) {
             self.am.push(block);
             return true;
@@ -279,7 +279,7 @@ impl Eviction for TwoQ {
         } else {
             self.a1in.push(block);
         }
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         take(&mut self.a1in, block) || take(&mut self.am, block)
@@ -296,14 +296,14 @@ pub(super) struct Arc {
 }
 
 impl Arc {
-    pub(super) fn new(room: Room) -> Self {
+    pub(super) fn new(size: CacheSize) -> Self {
         let [t1, t2, b1, b2] = Default::default();
-        Self { capacity: room.capacity as usize, p: 0.0, t1, t2, b1, b2 }
+        Self { capacity: size.capacity as usize, p: 0.0, t1, t2, b1, b2 }
     }
 }
 
 impl Eviction for Arc {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let is_in = take(&mut self.t1, block) || take(&mut self.t2, block);
         if is_in {
             self.t2.push(block);
@@ -355,7 +355,7 @@ impl Eviction for Arc {
         } else {
             self.t2.push(block);
         }
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         take(&mut self.t1, block) || take(&mut self.t2, block)
@@ -370,9 +370,9 @@ pub(super) struct S3Fifo {
 }
 
 impl S3Fifo {
-    pub(super) fn new(room: Room) -> Self {
+    pub(super) fn new(size: CacheSize) -> Self {
         let (small, main, ghost) = Default::default();
-        Self { capacity: room.capacity as usize, small, main, ghost }
+        Self { capacity: size.capacity as usize, small, main, ghost }
     }
     fn candidate(&mut self) -> Block {
         let most_main = self.capacity - self.capacity / 10;
@@ -397,7 +397,7 @@ impl S3Fifo {
 }
 
 impl Eviction for S3Fifo {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let entry = self.small.iter_mut().chain(&mut self.main).find(|entry| entry.0 == block);
         entry.map(|entry| entry.1 += 1).is_some()
     }
@@ -422,7 +422,7 @@ impl Eviction for S3Fifo {
         } else {
             self.small.push((block, 0));
         }
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         let before = self.small.len() + self.main.len();
@@ -443,8 +443,8 @@ pub(super) struct Lirs {
 }
 
 impl Lirs {
-    pub(super) fn new(room: Room) -> Self {
-        let capacity = room.capacity as usize;
+    pub(super) fn new(size: CacheSize) -> Self {
+        let capacity = size.capacity as usize;
         let [stack, lir, queue, left] = Default::default();
         Self { capacity, most_lir: capacity - (capacity / 100).max(1), stack, lir, queue, left }
     }
@@ -470,7 +470,7 @@ impl Lirs {
             self.queue.push(bottom);
         }
     }
-    fn put_on_top(&mut self, block: Block) -> bool {
+    fn move_to_top(&mut self, block: Block) -> bool {
         let was_in = take(&mut self.stack, block);
         self.stack.push(block);
         was_in
@@ -478,12 +478,12 @@ impl Lirs {
 }
 
 impl Eviction for Lirs {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let is_in_queue = self.queue.contains(&block);
         if !self.lir.contains(&block) && !is_in_queue {
             return false;
         }
-        let was_in_stack = self.put_on_top(block);
+        let was_in_stack = self.move_to_top(block);
         if is_in_queue {
             take(&mut self.queue, block);
             if was_in_stack {
@@ -510,7 +510,7 @@ impl Eviction for Lirs {
             }
         }
         let remembered = take(&mut self.left, block);
-        self.put_on_top(block);
+        self.move_to_top(block);
         if remembered || self.lir.len() < self.most_lir {
             self.make_lir(block);
             self.prune();
@@ -520,7 +520,7 @@ impl Eviction for Lirs {
                 self.prune();
             }
         }
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         let was_lir = take(&mut self.lir, block);
@@ -541,22 +541,22 @@ pub(super) struct Belady<'t> {
 }
 
 impl<'t> Belady<'t> {
-    pub(super) fn new(room: Room, accesses: &'t [Block]) -> Self {
-        Self { capacity: room.capacity as usize, accesses, now: 0, queue: Vec::new() }
+    pub(super) fn new(size: CacheSize, accesses: &'t [Block]) -> Self {
+        Self { capacity: size.capacity as usize, accesses, now: 0, queue: Vec::new() }
     }
     /// Returns the distance to the next use of a block, from the access before the present one; the present
     /// one does not count.
-    fn until(&self, block: Block) -> usize {
+    fn next_use_distance(&self, block: Block) -> usize {
         let later = self.accesses.iter().skip(self.now + 1).position(|other| *other == block);
         later.unwrap_or(usize::MAX)
     }
 }
 
 impl Eviction for Belady<'_> {
-    fn reach(&mut self, access: u32) {
+    fn advance_to(&mut self, access: u32) {
         self.now = access as usize;
     }
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let is_in = take(&mut self.queue, block);
         if is_in {
             self.queue.push(block);
@@ -566,14 +566,14 @@ impl Eviction for Belady<'_> {
     fn insert(&mut self, block: Block, may_replace: impl FnOnce(Block) -> bool) -> Insertion {
         let mut leaving = None;
         if self.queue.len() == self.capacity {
-            leaving = self.queue.iter().copied().max_by_key(|block| self.until(*block));
+            leaving = self.queue.iter().copied().max_by_key(|block| self.next_use_distance(*block));
             if !leaving.is_none_or(may_replace) {
                 return Insertion::Refused;
             }
             leaving.map(|leaving| take(&mut self.queue, leaving));
         }
         self.queue.push(block);
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         take(&mut self.queue, block)

@@ -47,13 +47,13 @@ fn trace() -> Vec<Block> {
     blocks
 }
 
-fn counts<E: Eviction>(new: impl Fn(Room) -> E) -> [usize; 6] {
+fn counts<E: Eviction>(new: impl Fn(CacheSize) -> E) -> [usize; 6] {
     let trace = trace();
-    SIZES.map(|capacity| misses(new(Room { blocks: BLOCKS, capacity }), &trace))
+    SIZES.map(|capacity| misses(new(CacheSize { blocks: BLOCKS, capacity }), &trace))
 }
 
 #[test]
-fn misses_are_those_of_libcachesim() {
+fn misses_match_libcachesim() {
     assert_eq!(counts(Fifo::new), expected("fifo"));
     assert_eq!(counts(Lru::new), expected("lru"));
     assert_eq!(counts(Clock::new), expected("clock"));
@@ -63,13 +63,13 @@ fn misses_are_those_of_libcachesim() {
     assert_eq!(counts(Arc::new), expected("arc"));
     assert_eq!(counts(WTinyLfuLibCacheSim::new), expected("wtinylfu-libcachesim"));
     let trace = trace();
-    let future = Future::new(&trace, BLOCKS);
+    let future = NextUses::new(&trace, BLOCKS);
     assert_eq!(counts(|room| Belady::new(room, &trace, &future)), expected("belady"));
 }
 
 /// Where four equal segments take the whole capacity, there is no difference.
 #[test]
-fn slru_differs_from_libcachesim_only_by_what_four_segments_leave_over() {
+fn slru_differs_only_by_rounding() {
     let (ours, theirs) = (counts(Slru::new), expected("slru"));
     for ((size, ours), theirs) in SIZES.into_iter().zip(ours).zip(theirs) {
         assert!(size % 4 != 0 || ours == theirs, "{size} blocks: {ours}, not {theirs}");
@@ -79,7 +79,7 @@ fn slru_differs_from_libcachesim_only_by_what_four_segments_leave_over() {
 }
 
 #[test]
-fn lirs_differs_from_libcachesim_only_in_hits_outside_of_the_stack() {
+fn lirs_differs_only_outside_stack() {
     assert_eq!(counts(|room| LirsTwin::new(room, true)), expected("lirs"));
     let ours = counts(Lirs::new);
     assert_eq!(counts(|room| LirsTwin::new(room, false)), ours);
@@ -88,7 +88,7 @@ fn lirs_differs_from_libcachesim_only_in_hits_outside_of_the_stack() {
 
 /// The publication's counts, which are not libCacheSim's: pinned, so that a change is noticed.
 #[test]
-fn wtinylfu_of_the_publication_keeps_its_counts() {
+fn published_wtinylfu_misses_are_stable() {
     assert_eq!(counts(WTinyLfu::new), W_TINY_LFU);
 }
 
@@ -104,13 +104,13 @@ struct SlruTwin {
 }
 
 impl SlruTwin {
-    fn new(room: Room) -> Self {
-        Self { capacity: room.capacity as usize, segments: Default::default() }
+    fn new(size: CacheSize) -> Self {
+        Self { capacity: size.capacity as usize, segments: Default::default() }
     }
 }
 
 impl Eviction for SlruTwin {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         let most = self.capacity / 4;
         let Some(at) = self.segments.iter().position(|segment| segment.contains(&block)) else {
             return false;
@@ -154,23 +154,23 @@ struct LirsTwin {
     queue: Vec<Block>,
     /// Blocks in the stack as if they were in the cache, though they are not in the queue: there the hit
     /// block may leave by its own hit.
-    astray: Vec<Block>,
+    orphaned: Vec<Block>,
     left: Vec<Block>,
 }
 
 impl LirsTwin {
-    fn new(room: Room, is_reference: bool) -> Self {
-        let capacity = room.capacity as usize;
+    fn new(size: CacheSize, is_reference: bool) -> Self {
+        let capacity = size.capacity as usize;
         let [stack, lir, queue, astray, left] = Default::default();
         let most_hir = (capacity / 100).max(1);
-        Self { capacity, most_hir, is_reference, stack, lir, queue, astray, left }
+        Self { capacity, most_hir, is_reference, stack, lir, queue, orphaned: astray, left }
     }
 
     fn prune(&mut self) {
         while self.stack.first().is_some_and(|bottom| !self.lir.contains(bottom)) {
             let bottom = self.stack.remove(0);
             take(&mut self.left, bottom);
-            take(&mut self.astray, bottom);
+            take(&mut self.orphaned, bottom);
         }
     }
 
@@ -208,12 +208,12 @@ impl LirsTwin {
 }
 
 impl Eviction for LirsTwin {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         if take(&mut self.stack, block) {
             self.stack.push(block);
             if self.lir.contains(&block) {
                 self.prune();
-            } else if take(&mut self.queue, block) || take(&mut self.astray, block) {
+            } else if take(&mut self.queue, block) || take(&mut self.orphaned, block) {
                 self.make_lir(block);
                 self.prune();
             } else {
@@ -225,7 +225,7 @@ impl Eviction for LirsTwin {
                 self.evict_lir();
             }
             if !self.queue.contains(&block) {
-                self.astray.push(block);
+                self.orphaned.push(block);
             }
             self.stack.push(block);
         } else {

@@ -1,20 +1,20 @@
 //! The measured cost of an access on a device.
 
-use super::super::{DeviceView, Moment, SizeClass, Traffic};
-use super::fast::Fast;
+use super::super::{DeviceView, PolicyContext, SizeClass, Traffic};
+use super::fast::FastDevices;
 use weir_model::{Bytes, Nanos};
 
 /// The minimum cost of a write on a device, in idle reads of it: a write answered from a cache takes the
 /// device's time later.
-const LATER: f64 = 0.5;
+const WRITE_COST_MIN: f64 = 0.5;
 
 /// The factor by which the counts of writes and flushes decay per round.
-const STILL: f64 = 0.98;
+const COUNT_DECAY: f64 = 0.98;
 
 /// The weight of a round in the long-term queue depth: five seconds. Over a hundred accesses, which take a
 /// tenth of a second on some devices, two devices that share a load have the longer queue in turn, and data
 /// moved because of that would soon move back.
-const LONG: f64 = 0.02;
+const LONG_TERM_WEIGHT: f64 = 0.02;
 
 /// The number of rows of prices, by direction and size.
 const ROWS: usize = 2 * SizeClass::COUNT;
@@ -22,29 +22,29 @@ const ROWS: usize = 2 * SizeClass::COUNT;
 /// State of the devices that goes beyond their views.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Costs {
-    devices: Vec<Costed>,
+    devices: Vec<DeviceCost>,
     /// Recent writes to all devices, and flushes; parallel flushes count once.
     writes: f64,
     flushes: f64,
     /// A write's share of a flush, computed from these.
     flush_each: f64,
     /// The rows of prices computed since the last measurement, and the number of that measurement.
-    made: u16,
-    measured: u64,
+    valid_rows: u16,
+    measurement: u64,
 }
 
 /// State of one device.
 #[derive(Clone, Copy, Debug, Default)]
-struct Costed {
+struct DeviceCost {
     /// Whether it is a fast one.
     fast: bool,
     /// The mean of its commands in flight, recent and long-term.
-    usual: f64,
-    long: f64,
+    mean_in_flight: f64,
+    long_term_in_flight: f64,
     /// The service time of a read, in seconds.
     service: f64,
     /// The writes and flushes completed at the last round.
-    seen: [u64; 2],
+    last_completed: [u64; 2],
     /// Prices by direction and size.
     prices: [Price; ROWS],
 }
@@ -53,9 +53,9 @@ struct Costed {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Price {
     /// The response time per command in the queue.
-    each: f64,
+    per_command: f64,
     /// The minimum response time.
-    least: f64,
+    minimum: f64,
     /// A write's share of the flush it makes necessary.
     flush: f64,
 }
@@ -65,9 +65,9 @@ impl Price {
     /// with more or fewer commands is scaled to them, so that it does not become stale when a device gets no
     /// more requests.
     #[inline]
-    fn behind(self, commands: f64) -> f64 {
-        let response = self.each * (commands + 1.0);
-        if response < self.least { self.least } else { response }
+    fn response_behind(self, commands: f64) -> f64 {
+        let response = self.per_command * (commands + 1.0);
+        if response < self.minimum { self.minimum } else { response }
     }
 }
 
@@ -75,7 +75,7 @@ impl Price {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prices<'a> {
     devices: &'a [DeviceView],
-    costed: &'a [Costed],
+    costs: &'a [DeviceCost],
     row: usize,
 }
 
@@ -92,12 +92,12 @@ fn by_size(traffic: &Traffic, len: Bytes) -> Option<(f64, f64)> {
 
 /// Returns the service time of a read, in seconds.
 fn service(device: &DeviceView) -> f64 {
-    if device.idle == Nanos::MAX { idle(device) } else { device.service().as_secs_f64() }
+    if device.idle_response == Nanos::MAX { idle(device) } else { device.service().as_secs_f64() }
 }
 
 /// Returns the idle read response in seconds; that of a disk if it is unknown.
 fn idle(device: &DeviceView) -> f64 {
-    if device.idle == Nanos::MAX { 0.01 } else { device.idle.as_secs_f64() }
+    if device.idle_response == Nanos::MAX { 0.01 } else { device.idle_response.as_secs_f64() }
 }
 
 impl Costs {
@@ -106,33 +106,33 @@ impl Costs {
     #[inline]
     pub(super) fn note(
         &mut self,
-        moment: &Moment<'_>,
-        fast: Fast,
+        context: &PolicyContext<'_>,
+        fast: FastDevices,
         write: bool,
         len: Bytes,
         part: f64,
     ) -> f64 {
-        let row = self.row(moment, fast, write, len);
+        let row = self.row(context, fast, write, len);
         let mut saving = Saving::default();
-        for (costed, device) in self.devices.iter_mut().zip(moment.devices) {
-            costed.usual += 0.01 * (f64::from(device.in_flight) - costed.usual);
-            saving.see(device, costed, row, part);
+        for (costed, device) in self.devices.iter_mut().zip(context.devices) {
+            costed.mean_in_flight += 0.01 * (f64::from(device.in_flight) - costed.mean_in_flight);
+            saving.add_device(device, costed, row, part);
         }
         saving.get()
     }
 
     /// Adjusts the state to the number of devices.
     #[inline(always)]
-    fn know(&mut self, devices: &[DeviceView]) {
+    fn resize(&mut self, devices: &[DeviceView]) {
         if self.devices.len() != devices.len() {
-            self.devices.resize(devices.len(), Costed::default());
+            self.devices.resize(devices.len(), DeviceCost::default());
             self.forget();
         }
     }
 
     /// Invalidates the rows computed from measurements.
     pub(super) fn forget(&mut self) {
-        self.made = 0;
+        self.valid_rows = 0;
     }
 
     /// Returns the prices of accesses of this length, given the fast devices. Cost: a comparison, except for
@@ -140,28 +140,28 @@ impl Costs {
     #[inline]
     pub(super) fn prices<'a>(
         &'a mut self,
-        moment: &Moment<'a>,
-        fast: Fast,
+        context: &PolicyContext<'a>,
+        fast: FastDevices,
         write: bool,
         len: Bytes,
     ) -> Prices<'a> {
-        let row = self.row(moment, fast, write, len);
-        Prices { devices: moment.devices, costed: &self.devices, row }
+        let row = self.row(context, fast, write, len);
+        Prices { devices: context.devices, costs: &self.devices, row }
     }
 
     /// Returns the row of accesses of this length, computing it if it is out of date.
     #[inline]
-    fn row(&mut self, moment: &Moment<'_>, fast: Fast, write: bool, len: Bytes) -> usize {
-        self.know(moment.devices);
+    fn row(&mut self, context: &PolicyContext<'_>, fast: FastDevices, write: bool, len: Bytes) -> usize {
+        self.resize(context.devices);
         let row = SizeClass::of(len).index() + if write { SizeClass::COUNT } else { 0 };
-        if self.measured != moment.measured {
-            (self.measured, self.made) = (moment.measured, 0);
+        if self.measurement != context.measured {
+            (self.measurement, self.valid_rows) = (context.measured, 0);
         }
-        if self.made >> row & 1 == 0 {
-            self.look(moment.devices, fast, row, write, len);
+        if self.valid_rows >> row & 1 == 0 {
+            self.compute_row(context.devices, fast, row, write, len);
         }
         debug_assert!(
-            self.is_as_measured(moment.devices, row, write, len),
+            self.is_row_current(context.devices, row, write, len),
             "prices of an earlier measurement"
         );
         row
@@ -169,18 +169,25 @@ impl Costs {
 
     /// Computes a row.
     #[inline(never)]
-    fn look(&mut self, devices: &[DeviceView], fast: Fast, row: usize, write: bool, len: Bytes) {
-        self.made |= 1 << row;
+    fn compute_row(
+        &mut self,
+        devices: &[DeviceView],
+        fast: FastDevices,
+        row: usize,
+        write: bool,
+        len: Bytes,
+    ) {
+        self.valid_rows |= 1 << row;
         for (at, device) in devices.iter().enumerate() {
             let price = self.price(device, write, len);
             let costed = &mut self.devices[at];
-            (costed.fast, costed.service) = (fast.has(device.id), service(device).max(1e-9));
+            (costed.fast, costed.service) = (fast.contains(device.id), service(device).max(1e-9));
             costed.prices[row] = price;
         }
     }
 
     /// Whether recomputing a row would not change it.
-    fn is_as_measured(&self, devices: &[DeviceView], row: usize, write: bool, len: Bytes) -> bool {
+    fn is_row_current(&self, devices: &[DeviceView], row: usize, write: bool, len: Bytes) -> bool {
         let mut all = self.devices.iter().zip(devices);
         all.all(|(costed, device)| costed.prices[row] == self.price(device, write, len))
     }
@@ -189,18 +196,18 @@ impl Costs {
     /// averaged over the accesses since the last round if these are [noted](Self::note), else taken at this
     /// moment.
     pub(super) fn round(&mut self, devices: &[DeviceView], are_noted: bool) {
-        self.know(devices);
+        self.resize(devices);
         let (mut writes, mut flushes) = (0, 0);
         for (costed, device) in self.devices.iter_mut().zip(devices) {
             let now = [device.writes.count, device.flushes];
-            writes += now[0] - costed.seen[0];
-            flushes = flushes.max(now[1] - costed.seen[1]);
-            costed.seen = now;
-            let commands = if are_noted { costed.usual } else { f64::from(device.in_flight) };
-            costed.long += LONG * (commands - costed.long);
+            writes += now[0] - costed.last_completed[0];
+            flushes = flushes.max(now[1] - costed.last_completed[1]);
+            costed.last_completed = now;
+            let commands = if are_noted { costed.mean_in_flight } else { f64::from(device.in_flight) };
+            costed.long_term_in_flight += LONG_TERM_WEIGHT * (commands - costed.long_term_in_flight);
         }
-        self.writes = STILL * self.writes + writes as f64;
-        self.flushes = STILL * self.flushes + flushes as f64;
+        self.writes = COUNT_DECAY * self.writes + writes as f64;
+        self.flushes = COUNT_DECAY * self.flushes + flushes as f64;
         self.flush_each = self.flushes / self.writes.max(self.flushes).max(1.0);
         self.forget();
     }
@@ -212,23 +219,23 @@ impl Costs {
             by_size(traffic, len).map_or((0.0, idle), |(mean, depth)| (mean / depth.max(1.0), 0.0));
         if write {
             let flush = self.flush_each * device.flush.seconds().unwrap_or(0.0);
-            Price { each, least: least.max(LATER * idle), flush }
+            Price { per_command: each, minimum: least.max(WRITE_COST_MIN * idle), flush }
         } else {
-            Price { each, least, flush: 0.0 }
+            Price { per_command: each, minimum: least, flush: 0.0 }
         }
     }
 
     /// Returns the long-term mean of the device's commands in flight.
     pub(super) fn in_flight_for_long(&self, device: &DeviceView) -> f64 {
-        self.devices.get(device.id.index()).map_or(0.0, |costed| costed.long)
+        self.devices.get(device.id.index()).map_or(0.0, |costed| costed.long_term_in_flight)
     }
 
     /// Returns the usual expected response time in seconds, including a write's share of a flush, from the
     /// measurements of this moment.
     pub(super) fn response(&self, device: &DeviceView, write: bool, len: Bytes) -> f64 {
-        let usual = self.devices.get(device.id.index()).map_or(0.0, |costed| costed.usual);
+        let usual = self.devices.get(device.id.index()).map_or(0.0, |costed| costed.mean_in_flight);
         let price = self.price(device, write, len);
-        price.behind(usual) + price.flush
+        price.response_behind(usual) + price.flush
     }
 }
 
@@ -236,52 +243,52 @@ impl Prices<'_> {
     /// Returns the usual expected response time in seconds, including a write's share of a flush.
     #[inline]
     pub(super) fn response(&self, device: &DeviceView) -> f64 {
-        self.behind(device, self.costed[device.id.index()].usual)
+        self.response_behind(device, self.costs[device.id.index()].mean_in_flight)
     }
 
     /// Returns the expected response time with the present commands in flight.
     #[inline]
-    pub(super) fn now(&self, device: &DeviceView) -> f64 {
-        self.behind(device, f64::from(device.in_flight))
+    pub(super) fn current_response(&self, device: &DeviceView) -> f64 {
+        self.response_behind(device, f64::from(device.in_flight))
     }
 
     /// Returns the expected response time with the long-term queue.
     #[inline]
-    fn long(&self, device: &DeviceView) -> f64 {
-        self.behind(device, self.costed[device.id.index()].long)
+    fn long_term_response(&self, device: &DeviceView) -> f64 {
+        self.response_behind(device, self.costs[device.id.index()].long_term_in_flight)
     }
 
     /// Returns the expected response time behind this many commands.
     #[inline]
-    fn behind(&self, device: &DeviceView, commands: f64) -> f64 {
-        let price = self.costed[device.id.index()].prices[self.row];
-        price.behind(commands) + price.flush
+    fn response_behind(&self, device: &DeviceView, commands: f64) -> f64 {
+        let price = self.costs[device.id.index()].prices[self.row];
+        price.response_behind(commands) + price.flush
     }
 
     /// Whether this device's long-term response is below this fraction of the other one's.
     #[inline]
     pub(super) fn is_sooner(&self, device: &DeviceView, part: f64, other: &DeviceView) -> bool {
-        self.long(device) < part * self.long(other)
+        self.long_term_response(device) < part * self.long_term_response(other)
     }
 
     /// Whether the long-term response of some device that is not fast is below this fraction of that of this
     /// fast one.
     #[inline]
     pub(super) fn is_sooner_elsewhere(&self, holder: &DeviceView, part: f64) -> bool {
-        let limit = part * self.long(holder);
-        let mut all = self.devices.iter().zip(self.costed);
-        all.any(|(d, costed)| !costed.fast && d.has_room() && self.long(d) < limit)
+        let limit = part * self.long_term_response(holder);
+        let mut all = self.devices.iter().zip(self.costs);
+        all.any(|(d, costed)| !costed.fast && d.has_space() && self.long_term_response(d) < limit)
     }
 
     /// Whether the long-term response of a fast device is below this fraction of that of all others.
     #[inline]
     pub(super) fn is_sooner_on_fast(&self, part: f64) -> bool {
         let (mut fast, mut slow) = (f64::INFINITY, f64::INFINITY);
-        for (device, costed) in self.devices.iter().zip(self.costed) {
-            let takes = self.long(device);
+        for (device, costed) in self.devices.iter().zip(self.costs) {
+            let takes = self.long_term_response(device);
             if costed.fast {
                 fast = fast.min(takes);
-            } else if device.usable {
+            } else if device.is_usable {
                 slow = slow.min(takes);
             }
         }
@@ -293,8 +300,8 @@ impl Prices<'_> {
     #[inline]
     pub(super) fn saving(&self, part: f64) -> f64 {
         let mut saving = Saving::default();
-        for (device, costed) in self.devices.iter().zip(self.costed) {
-            saving.see(device, costed, self.row, part);
+        for (device, costed) in self.devices.iter().zip(self.costs) {
+            saving.add_device(device, costed, self.row, part);
         }
         saving.get()
     }
@@ -317,13 +324,13 @@ impl Default for Saving {
 
 impl Saving {
     #[inline(always)]
-    fn see(&mut self, device: &DeviceView, costed: &Costed, row: usize, part: f64) {
+    fn add_device(&mut self, device: &DeviceView, costed: &DeviceCost, row: usize, part: f64) {
         let price = costed.prices[row];
         // Every write counts fully for the flush.
-        let cost = part * price.behind(costed.usual) + price.flush;
+        let cost = part * price.response_behind(costed.mean_in_flight) + price.flush;
         if costed.fast {
             self.fast = if cost < self.fast { cost } else { self.fast };
-        } else if device.usable && cost < self.slow {
+        } else if device.is_usable && cost < self.slow {
             (self.slow, self.service) = (cost, costed.service);
         }
     }

@@ -1,45 +1,46 @@
 //! The explanation of a block's placement: its worth, and the price of space.
 
 use super::super::explain::percent;
-use super::super::{DeviceView, Moment, Question, Reasons};
-use super::heat::{Cut, ONE};
+use super::super::{DeviceView, PolicyContext, Question, Reasons};
+use super::heat::{PartLayout, UNIT_WORTH};
 use super::promoter::copy_cost;
-use super::{Adaptive, SOONER};
+use super::{Adaptive, SOONER_FRACTION};
 use weir_model::{BLOCK, BlockRange, Bytes, Nanos};
 
 /// Formats a worth in reads of the slow device saved.
 fn saved(worth: u16) -> String {
-    format!("{:.2} reads of the slow device saved", f64::from(worth) / f64::from(ONE))
+    format!("{:.2} reads of the slow device saved", f64::from(worth) / f64::from(UNIT_WORTH))
 }
 
 impl Adaptive {
-    pub(super) fn reasons(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+    pub(super) fn reasons(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
         if self.tiers.fast().is_empty() {
-            match moment.devices.len() {
+            match context.devices.len() {
                 1 => reasons.fast_is_unknown(),
                 _ => {
                     reasons.figure("fast device", "none: no device is clearly faster than another one");
                     reasons.moves_if("a device turns out to be clearly faster than the one that holds it");
                 }
             }
-            reasons.idle_reads(moment.devices, about);
+            reasons.idle_reads(context.devices, about);
             return reasons;
         }
-        let cut = Cut::new(moment.extent.blocks());
+        let cut = PartLayout::new(context.extent.blocks());
         let parts = cut.parts(BlockRange { first: about.block, count: 1 });
         let heat = self.worth.table.peek(about.key).unwrap_or_default();
-        reasons.figure("worth of the block of late", saved(heat.most(parts)));
-        reasons.figure("worth of a block of the extent, on average", saved(heat.mean()));
-        let names: Vec<_> = self.tiers.fast().these(moment.devices).map(|d| about.name(d.id)).collect();
+        reasons.figure("worth of the block of late", saved(heat.max_worth(parts)));
+        reasons.figure("worth of a block of the extent, on average", saved(heat.mean_worth()));
+        let names: Vec<_> =
+            self.tiers.fast().fast_devices(context.devices).map(|d| about.name(d.id)).collect();
         let name = names.join(" and ");
         reasons.figure(format_args!("price of space on {name}"), saved(self.worth.price()));
         reasons.figure(
             format_args!("space taken on {name}"),
-            percent(self.tiers.fast().fill(moment.devices, cut)),
+            percent(self.tiers.fast().fill(context.devices, cut)),
         );
-        self.explain_responses(&mut reasons, moment.devices, about);
-        self.explain_moves(&mut reasons, moment.devices, about, &name);
+        self.explain_responses(&mut reasons, context.devices, about);
+        self.explain_moves(&mut reasons, context.devices, about, &name);
         reasons
     }
 
@@ -59,11 +60,11 @@ impl Adaptive {
             reasons.moves_if(format_args!(
                 "it leaves {name} when more than {:.0} % of the space there are taken and it is worth no more than the \
                  price",
-                100.0 * self.headroom.full()
+                100.0 * self.headroom.eviction_start()
             ));
             reasons.moves_if(format_args!(
                 "it leaves {name} when it is asked for and would be answered in less than {:.0} % of the time elsewhere",
-                100.0 * SOONER
+                100.0 * SOONER_FRACTION
             ));
         } else {
             reasons.moves_if(format_args!(

@@ -9,7 +9,7 @@ use weir_model::{BlockRange, Bytes, ExtentKey};
 /// The number of parts of an extent: for extents of 128 KiB, its blocks.
 pub(super) const PARTS: u16 = 32;
 /// The worth of an access that saves the time of one read of the slow device.
-pub(super) const ONE: u16 = 256;
+pub(super) const UNIT_WORTH: u16 = 256;
 
 /// The histogram of worth has this many buckets per power of two, from `WORTH_MIN` on.
 const OCTAVE: usize = 4;
@@ -23,7 +23,7 @@ fn bucket(worth: u16) -> Option<usize> {
 }
 
 /// Returns the minimum worth of a bucket.
-fn least(bucket: usize) -> u16 {
+fn bucket_min(bucket: usize) -> u16 {
     let worth = (OCTAVE + bucket % OCTAVE) << (bucket / OCTAVE + 1);
     worth.min(usize::from(u16::MAX)) as u16
 }
@@ -53,7 +53,7 @@ pub(super) struct Heat {
     pub(super) resident: Mask,
     /// Parts written in this epoch or the last.
     pub(super) written: Mask,
-    written_now: Mask,
+    written_this_epoch: Mask,
     /// Parts read in this epoch, and those of them read again.
     read: Mask,
     reread: Mask,
@@ -75,23 +75,23 @@ impl Heat {
     fn forget(&mut self, epoch: u32) {
         let epochs = (epoch - self.epoch).min(15);
         self.epoch = epoch;
-        self.written = if epochs == 1 { self.written_now } else { 0 };
-        (self.written_now, self.read, self.reread) = (0, 0, 0);
+        self.written = if epochs == 1 { self.written_this_epoch } else { 0 };
+        (self.written_this_epoch, self.read, self.reread) = (0, 0, 0);
         self.worth.iter_mut().for_each(|worth| *worth >>= epochs);
     }
 
     /// Returns the maximum worth of these parts.
-    pub(super) fn most(&self, parts: Mask) -> u16 {
+    pub(super) fn max_worth(&self, parts: Mask) -> u16 {
         bits(parts).map(|part| self.worth[part as usize]).max().unwrap_or(0)
     }
 
     /// Returns the mean worth of a part.
-    pub(super) fn mean(&self) -> u16 {
+    pub(super) fn mean_worth(&self) -> u16 {
         (self.worth.iter().map(|worth| u32::from(*worth)).sum::<u32>() / u32::from(PARTS)) as u16
     }
 
     /// Returns those of these parts that are worth no more than `price`.
-    pub(super) fn cheap(&self, parts: Mask, price: u16) -> Mask {
+    pub(super) fn parts_below(&self, parts: Mask, price: u16) -> Mask {
         bits(parts).filter(|part| self.worth[*part as usize] <= price).fold(0, |mask, part| mask | 1 << part)
     }
 }
@@ -104,35 +104,35 @@ fn bits(mask: Mask) -> impl Iterator<Item = u32> {
 
 /// The memory of an entry in the set of extents on the fast device, in bytes: a B-tree's nodes are at least
 /// half full.
-const RESIDENT: usize = 40;
+const RESIDENT_MEMORY: usize = 40;
 /// The maximum memory of a known extent, in bytes.
-const EACH: usize = Lru::<ExtentKey, Heat>::BYTES_MOST + RESIDENT;
+const EXTENT_MEMORY: usize = Lru::<ExtentKey, Heat>::ENTRY_BYTES_MAX + RESIDENT_MEMORY;
 /// The maximum number of extents on the fast device that are passed over when an extent must be forgotten.
-const CHANCES: usize = 16;
+const SKIP_MAX: usize = 16;
 
 /// The division of extents into parts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
+pub(super) struct PartLayout {
     /// The blocks of a part: a power of two.
-    pub(super) each: u16,
+    pub(super) part_blocks: u16,
     /// The blocks of an extent.
-    all: u16,
+    extent_blocks: u16,
 }
 
-impl Cut {
+impl PartLayout {
     #[inline]
     pub(super) fn new(blocks: u16) -> Self {
-        Self { each: blocks.div_ceil(PARTS).next_power_of_two(), all: blocks }
+        Self { part_blocks: blocks.div_ceil(PARTS).next_power_of_two(), extent_blocks: blocks }
     }
 
     /// Returns the number of parts of an extent.
     pub(super) fn count(self) -> u16 {
-        self.all.div_ceil(self.each)
+        self.extent_blocks.div_ceil(self.part_blocks)
     }
 
     /// Returns the fraction of the devices' space in use, 0 to 1.
     pub(super) fn fill<'d>(self, devices: impl IntoIterator<Item = &'d DeviceView>) -> f64 {
-        let blocks = |extents: u32| f64::from(extents) * f64::from(self.all);
+        let blocks = |extents: u32| f64::from(extents) * f64::from(self.extent_blocks);
         let (mut free, mut all) = (0.0, 0.0);
         for device in devices {
             free += blocks(device.free) + f64::from(device.slots);
@@ -144,7 +144,7 @@ impl Cut {
     /// Returns the parts that these blocks are in.
     #[inline]
     pub(super) fn parts(self, blocks: BlockRange) -> Mask {
-        let part = |block: u16| (block >> self.each.trailing_zeros()).min(PARTS - 1);
+        let part = |block: u16| (block >> self.part_blocks.trailing_zeros()).min(PARTS - 1);
         if blocks.count <= 1 {
             return Mask::from(blocks.count) << part(blocks.first);
         }
@@ -153,23 +153,23 @@ impl Cut {
     }
 
     /// Returns the parts all of whose blocks are among these.
-    pub(super) fn within(self, blocks: BlockRange) -> Mask {
+    pub(super) fn parts_within(self, blocks: BlockRange) -> Mask {
         let outside =
             |first: u16, end: u16| self.parts(BlockRange { first, count: end.saturating_sub(first) });
-        self.parts(blocks) & !outside(0, blocks.first) & !outside(blocks.end(), self.all)
+        self.parts(blocks) & !outside(0, blocks.first) & !outside(blocks.end(), self.extent_blocks)
     }
 
     /// Returns all parts of an extent.
     pub(super) fn all(self) -> Mask {
-        self.parts(BlockRange { first: 0, count: self.all })
+        self.parts(BlockRange { first: 0, count: self.extent_blocks })
     }
 
     /// Returns the blocks of the first run of adjacent parts in a mask, and the mask of these parts.
     pub(super) fn first_run(self, parts: Mask) -> Option<(BlockRange, Mask)> {
         let first = bits(parts).next()?;
         let count = (parts >> first).trailing_ones();
-        let from = first as u16 * self.each;
-        let to = ((first + count) as u16 * self.each).min(self.all);
+        let from = first as u16 * self.part_blocks;
+        let to = ((first + count) as u16 * self.part_blocks).min(self.extent_blocks);
         let blocks = BlockRange { first: from, count: to.saturating_sub(from) };
         (blocks.count > 0).then(|| (blocks, self.parts(blocks)))
     }
@@ -178,7 +178,7 @@ impl Cut {
 /// The state of all known extents: the most recently accessed, as many as memory permits, with preference to
 /// those on the fast device.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+pub(super) struct HeatTable {
     heat: Lru<ExtentKey, Heat>,
     /// Extents with parts on the fast device, in home order.
     resident: BTreeSet<ExtentKey>,
@@ -189,21 +189,21 @@ pub(super) struct Table {
     worths: [u32; BUCKETS],
     /// Parts read for the first time in an epoch, and those of them read again in it; earlier epochs count
     /// half.
-    read_once: f64,
-    read_again: f64,
+    first_reads: f64,
+    rereads: f64,
 }
 
-impl Table {
+impl HeatTable {
     pub(super) fn new(extents: usize) -> Self {
         let (heat, resident) = (Lru::new(extents), BTreeSet::new());
-        Self { heat, resident, epoch: 0, accesses: 0, worths: [0; BUCKETS], read_once: 0.0, read_again: 0.0 }
+        Self { heat, resident, epoch: 0, accesses: 0, worths: [0; BUCKETS], first_reads: 0.0, rereads: 0.0 }
     }
 
     /// Limits the memory to this, or to the need of `least` extents.
     pub(super) fn set_memory(&mut self, memory: Bytes, least: usize) {
-        let most = (memory.0 as usize / EACH).max(least);
-        if most != self.heat.most() {
-            for (key, heat) in self.heat.set_most(most) {
+        let most = (memory.0 as usize / EXTENT_MEMORY).max(least);
+        if most != self.heat.capacity() {
+            for (key, heat) in self.heat.set_capacity(most) {
                 self.forget(key, heat);
             }
         }
@@ -212,13 +212,13 @@ impl Table {
     /// Returns the maximum of memory it has used, in bytes.
     #[cfg(test)]
     pub(super) fn memory(&self) -> Bytes {
-        Bytes(self.heat.memory().0 + (self.resident.len() * RESIDENT) as u64)
+        Bytes(self.heat.memory().0 + (self.resident.len() * RESIDENT_MEMORY) as u64)
     }
 
     /// If the table is full, makes sure that the least recently accessed extent is one to forget: one on the
     /// fast device only if none of the next few is elsewhere.
-    fn spare_residents(&mut self) {
-        for _ in 0..if self.heat.len() < self.heat.most() { 0 } else { CHANCES } {
+    fn prefer_residents(&mut self) {
+        for _ in 0..if self.heat.len() < self.heat.capacity() { 0 } else { SKIP_MAX } {
             let oldest = self.heat.iter_oldest().next().filter(|(key, _)| self.resident.contains(key));
             let Some((key, _)) = oldest else { return };
             self.heat.touch(key);
@@ -243,15 +243,15 @@ impl Table {
 
     /// Begins a new epoch after this many accesses, if it `may`: the state counts half from then on. Returns
     /// whether it did.
-    pub(super) fn pass(&mut self, accesses: u64, may: bool) -> bool {
+    pub(super) fn advance_epoch(&mut self, accesses: u64, may: bool) -> bool {
         let over = may && self.accesses >= accesses;
         if over {
             self.epoch += 1;
             self.accesses = 0;
             self.worths.rotate_left(OCTAVE);
             self.worths[BUCKETS - OCTAVE..].fill(0);
-            self.read_once /= 2.0;
-            self.read_again /= 2.0;
+            self.first_reads /= 2.0;
+            self.rereads /= 2.0;
         }
         over
     }
@@ -263,7 +263,7 @@ impl Table {
         let mut left = parts;
         for (bucket, count) in self.worths.iter().enumerate().rev() {
             if *count > left {
-                return (least(bucket), least(bucket + 1) - 1);
+                return (bucket_min(bucket), bucket_min(bucket + 1) - 1);
             }
             left -= count;
         }
@@ -271,8 +271,8 @@ impl Table {
     }
 
     /// Returns the fraction of parts read once in an epoch that are read again in it.
-    pub(super) fn reread(&self) -> f64 {
-        self.read_again / self.read_once.max(1.0)
+    pub(super) fn reread_fraction(&self) -> f64 {
+        self.rereads / self.first_reads.max(1.0)
     }
 
     /// Returns the up-to-date state of an extent, creating it if necessary.
@@ -290,7 +290,7 @@ impl Table {
     /// Adds an extent.
     #[inline(never)]
     fn add(&mut self, key: ExtentKey) {
-        self.spare_residents();
+        self.prefer_residents();
         let fresh = Heat { epoch: self.epoch, ..Heat::default() };
         if let Some((gone, heat)) = self.heat.insert(key, fresh) {
             self.forget(gone, heat);
@@ -301,7 +301,7 @@ impl Table {
     pub(super) fn note(&mut self, key: ExtentKey, parts: Mask, worth: u16, write: bool) -> &Heat {
         self.accesses += u64::from(count(parts));
         self.entry(key);
-        let Self { heat, worths, read_once, read_again, .. } = self;
+        let Self { heat, worths, first_reads: read_once, rereads: read_again, .. } = self;
         let heat = heat.newest_mut().unwrap_or_else(|| unreachable!("it is there now"));
         for part in bits(if worth > 0 { parts } else { 0 }) {
             let all = &mut heat.worth[part as usize];
@@ -315,7 +315,7 @@ impl Table {
         }
         if write {
             heat.written |= parts;
-            heat.written_now |= parts;
+            heat.written_this_epoch |= parts;
         } else {
             let (once, again) = (parts & !heat.read, parts & heat.read & !heat.reread);
             if once | again != 0 {

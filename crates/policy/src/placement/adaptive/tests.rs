@@ -2,10 +2,10 @@
 
 use super::super::MeasuredCommand;
 use super::super::testing::{Pool, device, fine, key, whole};
-use super::headroom::BRIM;
-use super::heat::{Mask, ONE, PARTS, Table};
-use super::promoter::COPIES;
-use super::worth::MEMORY;
+use super::headroom::FILL_LIMIT;
+use super::heat::{HeatTable, Mask, PARTS, UNIT_WORTH};
+use super::promoter::COPIES_PER_ROUND;
+use super::worth::MEMORY_DIVISOR;
 use super::*;
 use proptest::prelude::*;
 use weir_model::{BlockRange, Bytes, ExtentKey, PlaceId};
@@ -23,7 +23,7 @@ fn policy() -> Adaptive {
 }
 
 /// Updates the fast device's free space; slots are divided from the minimum number of extents.
-fn count_room(pool: &mut Pool) {
+fn update_free_space(pool: &mut Pool) {
     let wholes = pool.map.0.values().filter(|places| places.contains_key(&whole(0))).count() as u32;
     let (slots, device) = (slots(pool), &mut pool.devices[0]);
     let cut = slots.div_ceil(32);
@@ -34,12 +34,12 @@ fn count_room(pool: &mut Pool) {
 /// Runs rounds until no action is requested, or this many.
 fn settle(pool: &mut Pool, policy: &mut Adaptive, rounds: u32) -> usize {
     let mut moved = 0;
-    count_room(pool);
+    update_free_space(pool);
     for _ in 0..rounds {
         pool.now += ROUND;
         let actions = pool.round(policy);
         pool.act(&actions);
-        count_room(pool);
+        update_free_space(pool);
         moved += actions.len();
     }
     moved
@@ -62,18 +62,18 @@ fn new_data_goes_to_the_fast_device_until_it_is_nearly_full() {
 
 /// The test accesses twice as many extents as the pool has, half of the pool's in slots of the fast device.
 #[test]
-fn what_is_known_takes_a_thousandth_of_the_pool_and_what_is_there_stays_known() {
+fn table_memory_is_bounded_and_keeps_residents() {
     let extents = 1u64 << 16;
     let space = Bytes(extents * weir_model::ExtentSize::DEFAULT.bytes().0);
-    let mut table = Table::new(8);
-    table.set_memory(Bytes(space.0 / MEMORY), 8);
+    let mut table = HeatTable::new(8);
+    table.set_memory(Bytes(space.0 / MEMORY_DIVISOR), 8);
     for index in 0..2 * extents {
-        table.note(key(index), 1, ONE, false);
+        table.note(key(index), 1, UNIT_WORTH, false);
         if index < extents / 2 {
             table.set_resident(key(index), 1, false);
         }
         if index % 256 == 0 {
-            assert!(table.memory().0 <= space.0 / MEMORY, "{} of {space}", table.memory());
+            assert!(table.memory().0 <= space.0 / MEMORY_DIVISOR, "{} of {space}", table.memory());
         }
     }
     let known = (0..2 * extents).filter(|index| table.peek(key(*index)).is_some()).count() as u64;
@@ -81,13 +81,13 @@ fn what_is_known_takes_a_thousandth_of_the_pool_and_what_is_there_stays_known() 
     assert!(table.residents() as u64 > extents / 2 * 9 / 10, "{}", table.residents());
     // An extent that is forgotten is forgotten completely.
     (0..extents).for_each(|index| table.set_resident(key(index), 1, false));
-    assert!(table.memory().0 <= space.0 / MEMORY);
+    assert!(table.memory().0 <= space.0 / MEMORY_DIVISOR);
     let there = (0..extents).filter(|index| table.peek(key(*index)).is_some_and(|heat| heat.resident != 0));
     assert_eq!(table.residents(), there.count());
 }
 
 #[test]
-fn what_is_read_again_and_again_is_copied() {
+fn rereads_are_copied() {
     let (mut pool, mut policy) = (pool(), policy());
     settle(&mut pool, &mut policy, 4);
     pool.read(&mut policy, 7, 3, Bytes::kib(4));
@@ -99,7 +99,7 @@ fn what_is_read_again_and_again_is_copied() {
 }
 
 #[test]
-fn what_is_written_too_is_moved() {
+fn written_data_is_moved() {
     let (mut pool, mut policy) = (pool(), policy());
     // At first the write finds no space there.
     pool.devices[0].free = 1;
@@ -116,12 +116,12 @@ fn small_writes_go_to_the_fast_device_and_scans_do_not() {
     let (mut pool, mut policy) = (pool(), policy());
     assert_eq!(pool.write(&mut policy, 7, 3, Bytes::kib(4)), WriteTo::Fine(DeviceId(0)));
     let scan = Access { run: Bytes::mib(64), ..pool.access(8, Op::Write, Bytes::kib(128)) };
-    pool.ask(|moment| policy.accessed(moment, &scan));
-    assert_eq!(pool.ask(|moment| policy.write_to(moment, &scan)).0, WriteTo::InPlace);
+    pool.ask(|context| policy.accessed(context, &scan));
+    assert_eq!(pool.ask(|context| policy.write_to(context, &scan)).0, WriteTo::InPlace);
 }
 
 #[test]
-fn slots_that_are_there_are_room_though_no_extent_is_free() {
+fn free_slots_count_as_space() {
     let (mut pool, mut policy) = (pool(), policy());
     pool.devices[0].free = 0;
     assert_eq!(pool.write(&mut policy, 7, 3, Bytes::kib(4)), WriteTo::InPlace);
@@ -130,7 +130,7 @@ fn slots_that_are_there_are_room_though_no_extent_is_free() {
 }
 
 #[test]
-fn nothing_goes_to_a_device_that_answers_no_sooner() {
+fn slower_device_gets_nothing() {
     let (mut pool, mut policy) = (pool(), policy());
     for _ in 0..1000 {
         pool.devices[0].note(&MeasuredCommand::new(true, Bytes::kib(4), 1, Nanos::millis(20), Nanos(0)));
@@ -142,7 +142,7 @@ fn nothing_goes_to_a_device_that_answers_no_sooner() {
 }
 
 /// Creates the pool with a fast device that takes this many milliseconds per block; the other one takes 8.
-fn slowed(milliseconds: u64) -> Pool {
+fn pool_with_slow_ssd(milliseconds: u64) -> Pool {
     let mut pool = pool();
     for write in (0..2000).map(|i| i % 2 == 0) {
         let takes = Nanos::millis(milliseconds);
@@ -154,13 +154,13 @@ fn slowed(milliseconds: u64) -> Pool {
 #[test]
 fn nothing_moves_while_responses_are_alike() {
     for (takes, copied) in [(5, true), (7, false), (9, false)] {
-        let (mut pool, mut policy) = (slowed(takes), policy());
+        let (mut pool, mut policy) = (pool_with_slow_ssd(takes), policy());
         (0..10).for_each(|_| pool.read(&mut policy, 7, 3, Bytes::kib(4)));
         settle(&mut pool, &mut policy, 2);
         assert_eq!(pool.map.0[&key(7)].contains_key(&fine(0)), copied, "{takes} ms");
     }
     for (takes, copied) in [(7, None), (9, None), (12, Some(1 << 3))] {
-        let (mut pool, mut policy) = (slowed(takes), policy());
+        let (mut pool, mut policy) = (pool_with_slow_ssd(takes), policy());
         pool.map.put(300, whole(0));
         pool.read(&mut policy, 300, 3, Bytes::kib(4));
         settle(&mut pool, &mut policy, 2);
@@ -170,8 +170,8 @@ fn nothing_moves_while_responses_are_alike() {
 }
 
 #[test]
-fn a_queue_of_the_moment_sends_no_write_elsewhere_and_one_that_stays_does() {
-    let (mut pool, mut policy) = (slowed(1), policy());
+fn only_lasting_queue_redirects_writes() {
+    let (mut pool, mut policy) = (pool_with_slow_ssd(1), policy());
     pool.write(&mut policy, 7, 3, Bytes::kib(4));
     pool.map.put(7, fine(0));
     pool.devices[0].in_flight = 32;
@@ -186,7 +186,7 @@ fn a_queue_of_the_moment_sends_no_write_elsewhere_and_one_that_stays_does() {
 
 /// The load changes: the newly hot set replaces the old one, and then nothing moves any more.
 #[test]
-fn it_settles() {
+fn changed_load_converges() {
     let (mut pool, mut policy) = (pool(), policy());
     // Two hot sets, each nearly as large as the fast device.
     for set in [0, 128] {
@@ -207,7 +207,7 @@ fn it_settles() {
 }
 
 #[test]
-fn what_an_earlier_policy_left_can_leave() {
+fn earlier_policy_copies_are_evicted() {
     let (mut pool, mut policy) = (pool(), policy());
     (0..32).for_each(|extent| pool.map.put(extent, whole(0)));
     (0..30).for_each(|extent| pool.read(&mut policy, extent, 3, Bytes::kib(4)));
@@ -216,13 +216,13 @@ fn what_an_earlier_policy_left_can_leave() {
     settle(&mut pool, &mut policy, 2000);
     let left = (0..32).filter(|extent| pool.map.places(key(*extent)).is_on(DeviceId(0))).count();
     assert!((26..=29).contains(&left), "{left}");
-    pool.devices[0].usable = false;
+    pool.devices[0].is_usable = false;
     assert_eq!(settle(&mut pool, &mut policy, 1), 0, "there is no other");
 }
 
 /// In a burst no more leaves the fast device than writes need, and the rest once the disk has time.
 #[test]
-fn in_a_burst_only_what_writes_need_leaves() {
+fn burst_evicts_only_for_writes() {
     let (mut pool, mut policy) = (pool(), policy());
     let there =
         |pool: &Pool| (0..32).filter(|extent| pool.map.places(key(*extent)).is_on(DeviceId(0))).count();
@@ -240,7 +240,7 @@ fn in_a_burst_only_what_writes_need_leaves() {
 
 /// Two fast devices are filled as one, the one that answers sooner first; an extent's parts stay together.
 #[test]
-fn several_fast_devices_are_one() {
+fn fast_devices_fill_together() {
     let mut pool = Pool::new(vec![device(0, 32, 100), device(1, 1024, 8000), device(2, 32, 110)]);
     (0..256).for_each(|extent| pool.map.put(extent, whole(1)));
     let mut policy = policy();
@@ -260,7 +260,7 @@ fn several_fast_devices_are_one() {
         "beside its others"
     );
     assert_eq!(pool.write(&mut policy, 70, 4, Bytes::kib(4)), WriteTo::Fine(DeviceId(0)));
-    pool.devices[0].usable = false;
+    pool.devices[0].is_usable = false;
     assert_eq!(
         pool.write(&mut policy, 71, 4, Bytes::kib(4)),
         WriteTo::Fine(DeviceId(2)),
@@ -273,7 +273,9 @@ proptest! {
     /// Under random requests the policy never fills the fast device beyond its limit, counts the space in use
     /// correctly, and loses no block.
     #[test]
-    fn it_keeps_to_its_room(steps in prop::collection::vec((0u64..256, 0u16..32, 1u16..33, 0u8..4, 1u8..6), 1..200)) {
+    fn fill_limit_is_respected(
+        steps in prop::collection::vec((0u64..256, 0u16..32, 1u16..33, 0u8..4, 1u8..6), 1..200),
+    ) {
         let (mut pool, mut policy) = (pool(), policy());
         for (extent, first, count, what, times) in steps {
             let count = count.min(32 - first);
@@ -284,10 +286,11 @@ proptest! {
                     1 | 2 => pool.read(&mut policy, extent, first, bytes),
                     _ => { settle(&mut pool, &mut policy, 1); }
                 }
-                count_room(&mut pool);
+                update_free_space(&mut pool);
             }
             // Endless requests get no more than the brim, plus the blocks of one write.
-            prop_assert!(slots(&pool) <= (BRIM * 32.0 * 32.0) as u32 + 32 + 32 * COPIES as u32);
+            let limit = (FILL_LIMIT * 32.0 * 32.0) as u32 + 32 + 32 * COPIES_PER_ROUND as u32;
+            prop_assert!(slots(&pool) <= limit);
         }
         settle(&mut pool, &mut policy, 20);
         for extent in 0..256 {
@@ -302,19 +305,20 @@ proptest! {
 
     /// Compares with a naive twin of everything known, part by part, whatever is forgotten.
     #[test]
-    fn the_worthiest_are_as_many_as_have_room(
+    fn worthiest_parts_fit_space(
         steps in prop::collection::vec((0u64..12, any::<Mask>(), 0u16..2000, 0u8..8), 1..200),
         room in 0u32..400,
     ) {
-        let mut table = Table::new(8);
+        let mut table = HeatTable::new(8);
         for (extent, parts, worth, what) in steps {
             match what {
-                0 => { table.pass(0, true); }
+                0 => { table.advance_epoch(0, true); }
                 _ => { table.note(key(extent), parts, worth, what == 1); }
             }
         }
         let known = (0..12).filter_map(|extent| table.peek(key(extent)));
-        let worths: Vec<u16> = known.flat_map(|heat| (0..PARTS).map(move |part| heat.most(1 << part))).collect();
+        let worths = known.flat_map(|heat| (0..PARTS).map(move |part| heat.max_worth(1 << part)));
+        let worths: Vec<u16> = worths.collect();
         let (least, more_than) = table.worthiest(room);
         let worthier = |than: u16| worths.iter().filter(|worth| **worth > than).count() as u32;
         if more_than > 0 {
@@ -328,16 +332,16 @@ proptest! {
 
     /// Compares with a naive twin: blocks one by one.
     #[test]
-    fn parts_are_cut_as_blocks_fall(blocks in 1u16..300, first in 0u16..300, count in 0u16..300) {
-        let cut = Cut::new(blocks);
+    fn parts_match_block_model(blocks in 1u16..300, first in 0u16..300, count in 0u16..300) {
+        let cut = PartLayout::new(blocks);
         let range = BlockRange { first: first % blocks, count: count.min(blocks - first % blocks) };
         let (mut touched, mut outside) = (0u32, 0u32);
         for block in 0..blocks {
-            let part = 1 << (block / cut.each);
+            let part = 1 << (block / cut.part_blocks);
             if (range.first..range.end()).contains(&block) { touched |= part } else { outside |= part }
         }
         prop_assert_eq!(cut.parts(range), touched);
-        prop_assert_eq!(cut.within(range), touched & !outside);
+        prop_assert_eq!(cut.parts_within(range), touched & !outside);
         let mut left = touched;
         let mut seen = 0;
         while let Some((run, mask)) = cut.first_run(left) {
@@ -352,7 +356,7 @@ proptest! {
 
 /// Three devices answer alike, and their measurements vary.
 #[test]
-fn between_devices_that_are_alike_nothing_is_redirected_or_copied() {
+fn equal_devices_cause_no_copies() {
     for seed in 0..8 {
         let mut random = weir_model::Rng::new(weir_model::Seed(seed));
         let mut pool = Pool::new((0..3).map(|id| device(id, 1024, 80 + u64::from(id) * 15)).collect());
@@ -394,7 +398,7 @@ fn between_devices_that_are_alike_nothing_is_redirected_or_copied() {
 
 /// A device that has been far busier than the others for seconds gets no new extents until that is over.
 #[test]
-fn new_extents_go_past_a_device_that_is_far_busier_for_long() {
+fn busy_device_gets_no_new_extents() {
     let mut pool = Pool::new((0..3).map(|id| device(id, 1024, 80)).collect());
     let mut policy = policy();
     let chosen = |pool: &mut Pool, policy: &mut Adaptive, seconds: u64, busy: u32| {
@@ -413,7 +417,7 @@ fn new_extents_go_past_a_device_that_is_far_busier_for_long() {
 
 /// Copies requested for a fast device are not made on the next one, which may have the blocks already.
 #[test]
-fn what_was_wanted_on_the_fast_device_is_forgotten_with_it() {
+fn requests_expire_with_fast_device() {
     let mut pool = Pool::new(vec![device(0, 32, 100), device(1, 1024, 2500), device(2, 1024, 8000)]);
     (0..600).for_each(|extent| pool.map.put(extent, whole(2)));
     (600..608).for_each(|extent| pool.map.put(extent, whole(1)));
@@ -424,12 +428,12 @@ fn what_was_wanted_on_the_fast_device_is_forgotten_with_it() {
     for extent in 600..608 {
         (0..4).for_each(|_| pool.read(&mut policy, extent, 3, Bytes::kib(4)));
     }
-    pool.devices[0].usable = false;
+    pool.devices[0].is_usable = false;
     assert_eq!(pool.round(&mut policy), [], "all of it is on the device that is the fast one now");
 }
 
 #[test]
-fn new_data_asks_for_no_room() {
+fn new_data_requests_no_space() {
     let (mut pool, mut policy) = (pool(), policy());
     (0..32).for_each(|extent| pool.map.put(extent, whole(0)));
     settle(&mut pool, &mut policy, 4);
@@ -438,7 +442,7 @@ fn new_data_asks_for_no_room() {
 }
 
 #[test]
-fn what_was_not_asked_to_leave_for_want_of_a_queue_stays_known() {
+fn failed_eviction_stays_resident() {
     let (mut pool, mut policy) = (pool(), policy());
     pool.round(&mut policy);
     // Every other block, none of it worth anything any more.
@@ -446,10 +450,10 @@ fn what_was_not_asked_to_leave_for_want_of_a_queue_stays_known() {
         pool.map.0.get_mut(&key(extent)).expect("it is there").insert(fine(0), 0x5555_5555);
         policy.worth.table.set_resident(key(extent), 0x5555_5555, false);
     }
-    policy.headroom.want();
+    policy.headroom.request_space();
     (pool.devices[0].free, pool.devices[0].slots) = (0, 0);
     let mut actions = Vec::new();
-    let mut moment = Moment {
+    let mut context = PolicyContext {
         now: Nanos::secs(1),
         devices: &pool.devices,
         measured: 1000,
@@ -459,7 +463,7 @@ fn what_was_not_asked_to_leave_for_want_of_a_queue_stays_known() {
         actions: &mut actions,
         actions_max: 5,
     };
-    policy.round(&mut moment);
+    policy.round(&mut context);
     assert_eq!(actions.len(), 5);
     pool.act(&actions);
     let known = (0..40)
@@ -468,7 +472,7 @@ fn what_was_not_asked_to_leave_for_want_of_a_queue_stays_known() {
 }
 
 #[test]
-fn what_comes_to_the_fast_device_later_is_found_as_well() {
+fn inventory_finds_later_copies() {
     let (mut pool, mut policy) = (pool(), policy());
     settle(&mut pool, &mut policy, 10);
     // The volume's own policy has put them there.

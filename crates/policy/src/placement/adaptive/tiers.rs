@@ -1,24 +1,24 @@
 //! The set of fast devices, kept until measurements disagree.
 
-use super::super::Moment;
-use super::fast::Fast;
-use super::loaded::UnderLoad;
+use super::super::PolicyContext;
+use super::fast::FastDevices;
+use super::load_comparison::LoadComparison;
 
 /// The fast devices, and the measurements that may change them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tiers {
-    fast: Fast,
+    fast: FastDevices,
     /// Whether the speed of all devices is measured.
-    certain: bool,
+    is_measured: bool,
     /// The measurement after which they were last selected.
-    looked: Option<u64>,
-    load: UnderLoad,
+    selected_at: Option<u64>,
+    load: LoadComparison,
 }
 
 impl Tiers {
     /// Returns the fast devices; none if the devices are alike.
     #[inline]
-    pub(super) fn fast(&self) -> Fast {
+    pub(super) fn fast(&self) -> FastDevices {
         self.fast
     }
 
@@ -26,29 +26,29 @@ impl Tiers {
     /// the selection stays while they are usable and load does not contradict it. Returns whether it has
     /// changed.
     #[inline]
-    pub(super) fn look(&mut self, moment: &Moment<'_>) -> bool {
-        self.looked != Some(moment.measured) && self.look_again(moment)
+    pub(super) fn reselect(&mut self, context: &PolicyContext<'_>) -> bool {
+        self.selected_at != Some(context.measured) && self.select_again(context)
     }
 
     #[inline(never)]
-    fn look_again(&mut self, moment: &Moment<'_>) -> bool {
-        self.looked = Some(moment.measured);
-        if self.certain && self.fast.are_usable(moment.devices) {
+    fn select_again(&mut self, context: &PolicyContext<'_>) -> bool {
+        self.selected_at = Some(context.measured);
+        if self.is_measured && self.fast.are_usable(context.devices) {
             return false;
         }
-        self.certain = Fast::is_certain(moment.devices);
-        self.replace(Fast::of(moment.devices))
+        self.is_measured = FastDevices::is_certain(context.devices);
+        self.replace(FastDevices::select(context.devices))
     }
 
     /// Updates the selection from measurements under load, once per round. Returns whether it has changed.
-    pub(super) fn round(&mut self, moment: &Moment<'_>) -> bool {
-        match self.load.round(moment.now, moment.devices, self.fast) {
+    pub(super) fn round(&mut self, context: &PolicyContext<'_>) -> bool {
+        match self.load.round(context.now, context.devices, self.fast) {
             Some(fast) => self.replace(fast),
             None => false,
         }
     }
 
-    fn replace(&mut self, fast: Fast) -> bool {
+    fn replace(&mut self, fast: FastDevices) -> bool {
         std::mem::replace(&mut self.fast, fast) != fast
     }
 }

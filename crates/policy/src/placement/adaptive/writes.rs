@@ -1,44 +1,50 @@
 //! Targets of writes.
 
-use super::super::{Access, DeviceView, Moment, WriteTo};
-use super::SOONER;
+use super::super::{Access, DeviceView, PolicyContext, WriteTo};
+use super::SOONER_FRACTION;
 use super::cost::Prices;
 use super::evictor::Evictor;
-use super::fast::Fast;
-use super::headroom::{BRIM, Headroom};
-use super::heat::{Cut, ONE};
+use super::fast::FastDevices;
+use super::headroom::{FILL_LIMIT, Headroom};
+use super::heat::{PartLayout, UNIT_WORTH};
 use super::worth::{self, Worth};
 
 /// The minimum worth of an access for a write to go to the fast device.
-const LEAST: u16 = ONE / 16;
+const REDIRECT_WORTH_MIN: u16 = UNIT_WORTH / 16;
 
 /// Returns the device, among those that are not fast, that answers writes soonest at this moment, and its
 /// response.
-fn slow<'d>(fast: Fast, devices: &'d [DeviceView], costs: &Prices<'_>) -> Option<(&'d DeviceView, f64)> {
-    let others = fast.others(devices).filter(|d| d.usable).map(|d| (d, costs.now(d)));
+fn soonest_slow_device<'d>(
+    fast: FastDevices,
+    devices: &'d [DeviceView],
+    costs: &Prices<'_>,
+) -> Option<(&'d DeviceView, f64)> {
+    let others = fast.other_devices(devices).filter(|d| d.is_usable).map(|d| (d, costs.current_response(d)));
     others.min_by(|(_, a), (_, b)| a.total_cmp(b))
 }
 
 /// Returns the target of a write of blocks that this fast device has.
-pub(super) fn over(
-    moment: &Moment<'_>,
-    fast: Fast,
+pub(super) fn overwrite_target(
+    context: &PolicyContext<'_>,
+    fast: FastDevices,
     worth: &mut Worth,
     access: &Access,
     holder: &DeviceView,
 ) -> WriteTo {
-    let cut = Cut::new(moment.extent.blocks());
+    let cut = PartLayout::new(context.extent.blocks());
     let parts = cut.parts(access.blocks);
     let Some(heat) = worth.table.latest(access.key) else { return WriteTo::InPlace };
     let (whole, resident) = (heat.whole, heat.resident);
-    let costs = worth.costs.prices(moment, fast, true, access.bytes);
-    let Some((slow, takes)) = slow(fast, moment.devices, &costs) else {
+    let costs = worth.costs.prices(context, fast, true, access.bytes);
+    let Some((slow, takes)) = soonest_slow_device(fast, context.devices, &costs) else {
         return WriteTo::InPlace;
     };
-    if takes < SOONER * costs.now(holder) && costs.is_sooner(slow, SOONER, holder) {
+    if takes < SOONER_FRACTION * costs.current_response(holder)
+        && costs.is_sooner(slow, SOONER_FRACTION, holder)
+    {
         // The fast device is overloaded: blocks that would be moved off it are written elsewhere.
         if !whole {
-            worth.table.set_resident(access.key, resident & !cut.within(access.blocks), false);
+            worth.table.set_resident(access.key, resident & !cut.parts_within(access.blocks), false);
         }
         return WriteTo::Whole(slow.id);
     }
@@ -52,36 +58,38 @@ pub(super) fn over(
 }
 
 /// Returns the target of a write of blocks that no fast device has. `own` is its worth, if known.
-pub(super) fn anew(
-    moment: &Moment<'_>,
-    fast: Fast,
+pub(super) fn new_write_target(
+    context: &PolicyContext<'_>,
+    fast: FastDevices,
     (worth, headroom): (&mut Worth, &mut Headroom),
     evictor: &Evictor,
     access: &Access,
     own: Option<u16>,
 ) -> WriteTo {
-    let cut = Cut::new(moment.extent.blocks());
+    let cut = PartLayout::new(context.extent.blocks());
     let (parts, price) = (cut.parts(access.blocks), worth.price());
     let Some(heat) = worth.table.latest(access.key).filter(|heat| !heat.whole) else {
         return WriteTo::InPlace;
     };
-    let costs = worth.costs.prices(moment, fast, true, access.bytes);
-    let own = own.unwrap_or_else(|| worth::worth(costs.saving(worth::share(access)), parts));
-    let (of_access, resident) = (heat.most(parts).max(own), heat.resident);
-    if of_access < LEAST {
+    let costs = worth.costs.prices(context, fast, true, access.bytes);
+    let own = own.unwrap_or_else(|| worth::worth(costs.saving(worth::run_share(access)), parts));
+    let (of_access, resident) = (heat.max_worth(parts).max(own), heat.resident);
+    if of_access < REDIRECT_WORTH_MIN {
         return WriteTo::InPlace;
     }
-    let to = fast.with_room(moment.devices, cut, BRIM, &access.places, |d: &DeviceView| costs.now(d));
+    let to = fast.with_space(context.devices, cut, FILL_LIMIT, &access.places, |d: &DeviceView| {
+        costs.current_response(d)
+    });
     // Merely buffered blocks are written back later, as long as the others have time for it.
-    let part = if evictor.is_evicting() || to.is_none() { 1.0 } else { headroom.busy() };
+    let part = if evictor.is_evicting() || to.is_none() { 1.0 } else { headroom.utilization() };
     let worthy = of_access >= (part * f64::from(price)) as u16;
     if worthy && access.places.device().is_some() {
-        headroom.ask(parts.count_ones());
+        headroom.request_parts(parts.count_ones());
     }
-    let (Some((_, takes)), Some(to)) = (slow(fast, moment.devices, &costs), to) else {
+    let (Some((_, takes)), Some(to)) = (soonest_slow_device(fast, context.devices, &costs), to) else {
         return WriteTo::InPlace;
     };
-    if !worthy || takes < costs.now(to) {
+    if !worthy || takes < costs.current_response(to) {
         return WriteTo::InPlace;
     }
     worth.table.set_resident(access.key, resident | parts, false);

@@ -46,15 +46,15 @@ pub(super) struct Areas {
     dirty: u64,
     /// Buffered extents with dirty blocks, by home address, and the position of the scrubber.
     dirty_order: BTreeSet<ExtentKey>,
-    at: ExtentKey,
+    scrub_position: ExtentKey,
     /// Extents requested to be scrubbed, and the number of rounds since.
-    asked: BTreeMap<ExtentKey, u8>,
+    requested: BTreeMap<ExtentKey, u8>,
 }
 
 /// The number of rounds after which an extent that is still dirty is requested again.
-const PATIENCE: u8 = 20;
+const RETRY_ROUNDS: u8 = 20;
 /// The number of extents examined for a clean one.
-const LOOKS: usize = 256;
+const CLEAN_SCAN_MAX: usize = 256;
 
 impl Default for Areas {
     fn default() -> Self {
@@ -66,8 +66,8 @@ impl Default for Areas {
             buffered_blocks: 0,
             dirty: 0,
             dirty_order: BTreeSet::new(),
-            at: ExtentKey::default(),
-            asked: BTreeMap::new(),
+            scrub_position: ExtentKey::default(),
+            requested: BTreeMap::new(),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Areas {
         self.dirty
     }
 
-    pub(super) fn knows(&self, key: ExtentKey) -> bool {
+    pub(super) fn contains(&self, key: ExtentKey) -> bool {
         self.is_resident(key) || self.buffered.get(&key).is_some()
     }
 
@@ -116,11 +116,11 @@ impl Areas {
             self.dirty -= u64::from(old.dirty);
         }
         self.dirty_order.remove(&key);
-        self.asked.remove(&key);
+        self.requested.remove(&key);
     }
 
     /// Puts the extent in the remap area.
-    pub(super) fn remapped(&mut self, key: ExtentKey, extent: Extent) {
+    pub(super) fn add_resident(&mut self, key: ExtentKey, extent: Extent) {
         if let Some(known) = self.residents.touch(key) {
             self.resident_blocks = self.resident_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
             *known = extent;
@@ -132,7 +132,7 @@ impl Areas {
     }
 
     /// Puts the extent in the write-back area.
-    pub(super) fn buffered(&mut self, key: ExtentKey, extent: Extent) {
+    pub(super) fn add_buffered(&mut self, key: ExtentKey, extent: Extent) {
         if let Some(known) = self.buffered.touch(key).filter(|known| known.dirty > 0 && extent.dirty > 0) {
             // The extent keeps its position among the dirty ones, and its scrub request.
             self.buffered_blocks = self.buffered_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
@@ -140,7 +140,7 @@ impl Areas {
             *known = extent;
             return;
         }
-        let asked = self.asked.get(&key).copied();
+        let asked = self.requested.get(&key).copied();
         self.forget(key);
         self.buffered.insert(key, extent);
         self.buffered_blocks += u64::from(extent.blocks);
@@ -148,13 +148,13 @@ impl Areas {
         if extent.dirty > 0 {
             self.dirty_order.insert(key);
             if let Some(rounds) = asked {
-                self.asked.insert(key, rounds);
+                self.requested.insert(key, rounds);
             }
         }
     }
 
     /// Updates the counts of a buffered extent from the map; its position in the list stays.
-    pub(super) fn saw(&mut self, key: ExtentKey, extent: Extent) {
+    pub(super) fn update(&mut self, key: ExtentKey, extent: Extent) {
         let Some(known) = self.buffered.get_mut(&key) else { return };
         let old = std::mem::replace(known, extent);
         self.buffered_blocks = self.buffered_blocks + u64::from(extent.blocks) - u64::from(old.blocks);
@@ -176,33 +176,33 @@ impl Areas {
 
     /// Returns the least recently used clean extent of the write-back area, if it is among the oldest.
     pub(super) fn oldest_clean(&self) -> Option<ExtentKey> {
-        self.buffered.iter_oldest().take(LOOKS).find(|(_, e)| e.dirty == 0).map(|(key, _)| key)
+        self.buffered.iter_oldest().take(CLEAN_SCAN_MAX).find(|(_, e)| e.dirty == 0).map(|(key, _)| key)
     }
 
     /// Updates the extents requested to be scrubbed from the map.
-    pub(super) fn look_at_asked(&mut self, mut places: impl FnMut(ExtentKey) -> Extent) {
-        for (key, rounds) in std::mem::take(&mut self.asked) {
+    pub(super) fn refresh_requested(&mut self, mut places: impl FnMut(ExtentKey) -> Extent) {
+        for (key, rounds) in std::mem::take(&mut self.requested) {
             let extent = places(key);
-            self.saw(key, extent);
-            if extent.dirty > 0 && rounds < PATIENCE {
-                self.asked.insert(key, rounds + 1);
+            self.update(key, extent);
+            if extent.dirty > 0 && rounds < RETRY_ROUNDS {
+                self.requested.insert(key, rounds + 1);
             }
         }
     }
 
     /// Returns the dirty blocks without those of extents requested to be scrubbed.
-    pub(super) fn dirty_not_asked(&self) -> u64 {
-        let asked = self.asked.keys().filter_map(|key| self.buffered.get(key));
+    pub(super) fn dirty_unrequested(&self) -> u64 {
+        let asked = self.requested.keys().filter_map(|key| self.buffered.get(key));
         self.dirty.saturating_sub(asked.map(|e| u64::from(e.dirty)).sum())
     }
 
     /// Returns the next extent to scrub, in home order, cyclically; it counts as requested.
     pub(super) fn next_dirty(&mut self) -> Option<ExtentKey> {
-        let free = |key: &&ExtentKey| !self.asked.contains_key(*key);
-        let next = self.dirty_order.range(self.at..).find(free);
-        let key = *next.or_else(|| self.dirty_order.range(..self.at).find(free))?;
-        self.at = ExtentKey { index: weir_model::ExtentIndex(key.index.0 + 1), ..key };
-        self.asked.insert(key, 0);
+        let free = |key: &&ExtentKey| !self.requested.contains_key(*key);
+        let next = self.dirty_order.range(self.scrub_position..).find(free);
+        let key = *next.or_else(|| self.dirty_order.range(..self.scrub_position).find(free))?;
+        self.scrub_position = ExtentKey { index: weir_model::ExtentIndex(key.index.0 + 1), ..key };
+        self.requested.insert(key, 0);
         Some(key)
     }
 }

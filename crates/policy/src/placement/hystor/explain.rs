@@ -1,30 +1,30 @@
 //! The explanation of a block's placement, in the paper's terms.
 
-use super::super::{DeviceView, Moment, Question, ReadFrom, Reasons};
+use super::super::{DeviceView, PolicyContext, Question, ReadFrom, Reasons};
 use super::{Hystor, first_block};
-use crate::block_table::{BlockOf, Flags};
+use crate::block_table::{BlockAddress, Flags};
 use weir_model::{BLOCK, Bytes};
 
 impl Hystor {
-    pub(super) fn reasons(&self, moment: &Moment<'_>, about: &Question<'_>) -> Reasons {
+    pub(super) fn reasons(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
-        let block = first_block(about.key, moment.extent.blocks()) + u64::from(about.block);
-        let at = BlockOf { volume: about.key.volume, block };
+        let block = first_block(about.key, context.extent.blocks()) + u64::from(about.block);
+        let at = BlockAddress { volume: about.key.volume, block };
         reasons.figure("counter of the block", self.table.counter(at));
         if self.table.has(at, Flags::METADATA) {
             reasons.figure("what clients call it", "metadata");
         }
-        let area = match (self.areas.is_resident(about.key), self.areas.knows(about.key)) {
+        let area = match (self.areas.is_resident(about.key), self.areas.contains(about.key)) {
             (true, _) => "remap area",
             (_, true) => "write-back area",
             _ => "none",
         };
         reasons.figure("area of the extent", area);
-        let Some(fast) = self.fast.and_then(|id| moment.device(id)) else {
+        let Some(fast) = self.fast.and_then(|id| context.device(id)) else {
             reasons.fast_is_unknown();
             return reasons;
         };
-        self.explain_areas(&mut reasons, moment, fast);
+        self.explain_areas(&mut reasons, context, fast);
         let name = about.name(fast.id);
         match area {
             "remap area" => reasons.moves_if(format_args!(
@@ -40,7 +40,7 @@ impl Hystor {
                 reasons.moves_if(format_args!(
                     "it is copied to {name} if its counter is among the highest when the costly blocks are named next, \
                      in {}",
-                    self.next_period.since(moment.now)
+                    self.next_period.since(context.now)
                 ));
                 reasons.moves_if(format_args!(
                     "a write of at most {} to it goes to {name} while the write-back area has room",
@@ -52,8 +52,8 @@ impl Hystor {
     }
 
     /// Adds the fill of the areas.
-    fn explain_areas(&self, reasons: &mut Reasons, moment: &Moment<'_>, fast: &DeviceView) {
-        let quota = self.quota(moment.devices, fast, moment.extent.blocks());
+    fn explain_areas(&self, reasons: &mut Reasons, context: &PolicyContext<'_>, fast: &DeviceView) {
+        let quota = self.quota(context.devices, fast, context.extent.blocks());
         let of = |blocks: u64, all: u64| format!("{} of {}", Bytes(blocks * BLOCK), Bytes(all * BLOCK));
         reasons.figure("remap area", of(self.areas.resident_blocks(), quota.remap));
         reasons.figure("write-back area", of(self.areas.buffered_blocks(), quota.write_back));
@@ -63,7 +63,7 @@ impl Hystor {
             ReadFrom::Soonest => "where they are answered sooner",
         };
         reasons.figure("reads of what is in an area go to", hits);
-        if self.twice {
+        if self.duplexed {
             reasons.figure("copies of what is dirty", if self.second.is_some() { 2 } else { 1 });
         }
     }

@@ -47,14 +47,14 @@ fn blocks_read_often_by_small_requests_are_copied() {
     assert_eq!(pool.round(&mut policy), []);
     // Its home is kept: a clean copy is simply dropped, and written blocks are moved home.
     pool.write(&mut policy, 3, 7, Bytes::kib(4));
-    assert_eq!(pool.map.places(key(3)).place(to).map(|p| p.alone), Some(1));
-    pool.ask(|moment| policy.evict(moment, DeviceId(0)));
-    let (_, actions) = pool.ask(|moment| policy.evict(moment, DeviceId(0)));
+    assert_eq!(pool.map.places(key(3)).place(to).map(|p| p.sole), Some(1));
+    pool.ask(|context| policy.evict(context, DeviceId(0)));
+    let (_, actions) = pool.ask(|context| policy.evict(context, DeviceId(0)));
     assert_eq!(actions, [Action::Move { key: key(3), blocks: range(0, 32), to: whole(2) }]);
 }
 
 #[test]
-fn a_period_changes_a_part_of_the_area_and_the_bottom_of_the_list_makes_room() {
+fn period_replaces_part_of_area() {
     // 128 blocks, of which a tenth changes.
     let (mut pool, mut policy) = (pool(), hystor(&[(&SPACE, 0.5), (&WRITE_BACK, 0.0)]));
     pool.round(&mut policy);
@@ -69,7 +69,7 @@ fn a_period_changes_a_part_of_the_area_and_the_bottom_of_the_list_makes_room() {
         for _ in 0..20 {
             let actions = pool.round(&mut policy);
             pool.act(&actions);
-            pool.now += TICK;
+            pool.now += ROUND;
         }
         let after = policy.areas.resident_blocks();
         assert!(after <= before + 12, "period {period}: {before} to {after}");
@@ -84,20 +84,20 @@ fn metadata_is_remapped_at_first_sight() {
     let mut access = pool.access_at(2, 4, Op::Read, Bytes::kib(8));
     access.hint = Hint::Metadata;
     let copy = [Action::Copy { key: key(2), blocks: range(4, 2), to: fine(0) }];
-    assert_eq!(pool.ask(|moment| policy.accessed(moment, &access)).1, copy);
+    assert_eq!(pool.ask(|context| policy.accessed(context, &access)).1, copy);
     pool.act(&copy);
     let mut again = pool.access_at(2, 4, Op::Read, Bytes::kib(8));
     again.hint = Hint::Metadata;
-    assert_eq!(pool.ask(|moment| policy.accessed(moment, &again)).1, []);
+    assert_eq!(pool.ask(|context| policy.accessed(context, &again)).1, []);
     access.op = Op::Write;
-    assert_eq!(pool.ask(|moment| policy.write_to(moment, &access)).0, WriteTo::Fine(DeviceId(0)));
+    assert_eq!(pool.ask(|context| policy.write_to(context, &access)).0, WriteTo::Fine(DeviceId(0)));
     access.hint = Hint::None;
     access.blocks.first = 9;
-    assert_eq!(pool.ask(|moment| policy.write_to(moment, &access)).0, WriteTo::InPlace, "other blocks");
+    assert_eq!(pool.ask(|context| policy.write_to(context, &access)).0, WriteTo::InPlace, "other blocks");
 }
 
 #[test]
-fn writes_are_buffered_while_there_is_room_and_scrubbed_between_the_watermarks_in_home_order() {
+fn writes_are_buffered_and_scrubbed_in_order() {
     let (mut pool, mut policy) = (pool(), hystor(HALF));
     pool.round(&mut policy);
     // 64 blocks of write-back area: six extents of ten blocks, unordered.
@@ -139,7 +139,7 @@ fn first_writes_are_buffered_and_get_a_home_when_scrubbed() {
 }
 
 #[test]
-fn without_a_second_device_or_room_everything_is_in_place() {
+fn no_space_writes_in_place() {
     let mut alone = Pool::new(vec![device(0, 8, 100)]);
     let mut policy = hystor(HALF);
     assert_eq!(alone.write(&mut policy, 0, 0, Bytes::kib(4)), WriteTo::InPlace);
@@ -148,13 +148,13 @@ fn without_a_second_device_or_room_everything_is_in_place() {
     pool.devices[0].free = 0;
     assert_eq!(pool.write(&mut policy, 0, 0, Bytes::kib(4)), WriteTo::InPlace);
     pool.devices[0].free = 8;
-    pool.devices[0].usable = false;
+    pool.devices[0].is_usable = false;
     let mut policy = hystor(HALF);
     assert_eq!(pool.write(&mut policy, 0, 0, Bytes::kib(4)), WriteTo::Fine(DeviceId(1)), "the next fastest");
 }
 
 #[test]
-fn what_an_earlier_policy_left_is_found() {
+fn earlier_policy_copies_are_adopted() {
     let (mut pool, mut policy) = (pool(), hystor(HALF));
     pool.act(&[Action::Copy { key: key(4), blocks: range(0, 3), to: fine(0) }]);
     pool.act(&[Action::Move { key: key(6), blocks: range(0, 5), to: fine(0) }]);
@@ -172,18 +172,18 @@ fn two_fast() -> Pool {
 }
 
 /// Like [`HALF`], with two copies.
-const TWICE: &[(&Key, f64)] = &[(&SPACE, 0.5), (&WRITE_BACK, 0.5), (&COPIES, 2.0)];
-const BOTH: WriteTo = WriteTo::FineDuplexed([DeviceId(0), DeviceId(1)]);
+const DUPLEXED: &[(&Key, f64)] = &[(&SPACE, 0.5), (&WRITE_BACK, 0.5), (&COPIES, 2.0)];
+const BOTH_FAST_DEVICES: WriteTo = WriteTo::FineDuplexed([DeviceId(0), DeviceId(1)]);
 
 #[test]
-fn dirty_blocks_are_on_two_fast_devices_until_they_are_home() {
-    let (mut pool, mut policy) = (two_fast(), hystor(TWICE));
+fn dirty_blocks_are_duplexed_until_destaged() {
+    let (mut pool, mut policy) = (two_fast(), hystor(DUPLEXED));
     pool.round(&mut policy);
     assert_eq!(policy.remark(), None);
     for extent in [9, 2, 7, 0, 5] {
-        assert_eq!(pool.write(&mut policy, extent, 0, Bytes::kib(40)), BOTH);
+        assert_eq!(pool.write(&mut policy, extent, 0, Bytes::kib(40)), BOTH_FAST_DEVICES);
     }
-    assert_eq!(pool.write(&mut policy, 20, 0, Bytes::kib(4)), BOTH, "its first write");
+    assert_eq!(pool.write(&mut policy, 20, 0, Bytes::kib(4)), BOTH_FAST_DEVICES, "its first write");
     assert_eq!((policy.areas.dirty(), policy.areas.buffered_blocks()), (51, 51), "counted once");
     let actions = pool.round(&mut policy);
     assert_eq!(actions[0], Action::Copy { key: key(0), blocks: range(0, 32), to: whole(2) });
@@ -198,32 +198,32 @@ fn dirty_blocks_are_on_two_fast_devices_until_they_are_home() {
         [fine(0), fine(1)].map(|id| pool.map.places(key(i)).place(id).map_or(0, |p| p.of_extent))
     };
     assert_eq!((held(&pool, 0), held(&pool, 7)), ([10, 0], [10, 10]));
-    assert_eq!(pool.write(&mut policy, 0, 1, Bytes::kib(4)), BOTH);
+    assert_eq!(pool.write(&mut policy, 0, 1, Bytes::kib(4)), BOTH_FAST_DEVICES);
     assert_eq!(held(&pool, 0), [10, 1]);
     // The second device is lost: one copy is left, and the policy reports it.
-    pool.devices[1].usable = false;
+    pool.devices[1].is_usable = false;
     pool.round(&mut policy);
     assert_eq!(pool.write(&mut policy, 1, 0, Bytes::kib(4)), WriteTo::Fine(DeviceId(0)));
-    assert_eq!(policy.remark(), Some(copies::LACKS));
+    assert_eq!(policy.remark(), Some(copies::NO_SECOND_DEVICE));
 }
 
 #[test]
-fn nothing_is_buffered_in_one_copy_before_the_devices_are_measured() {
-    let (mut pool, mut policy) = (two_fast(), hystor(TWICE));
-    let measured: Vec<_> = pool.devices.iter().map(|device| device.idle).collect();
-    pool.devices[1..].iter_mut().for_each(|device| device.idle = Nanos::MAX);
+fn unmeasured_devices_buffer_nothing() {
+    let (mut pool, mut policy) = (two_fast(), hystor(DUPLEXED));
+    let measured: Vec<_> = pool.devices.iter().map(|device| device.idle_response).collect();
+    pool.devices[1..].iter_mut().for_each(|device| device.idle_response = Nanos::MAX);
     pool.round(&mut policy);
     pool.act(&[Action::Copy { key: key(4), blocks: range(0, 8), to: fine(0) }]);
     let home = WriteTo::Whole(DeviceId(2));
     assert_eq!(pool.write(&mut policy, 4, 0, Bytes::kib(4)), home, "not over the clean copy");
     assert_eq!(pool.write(&mut policy, 30, 0, Bytes::kib(4)), WriteTo::InPlace, "there is no home yet");
-    pool.devices.iter_mut().zip(measured).for_each(|(device, idle)| device.idle = idle);
-    assert_eq!(pool.write(&mut policy, 0, 0, Bytes::kib(4)), BOTH);
+    pool.devices.iter_mut().zip(measured).for_each(|(device, idle)| device.idle_response = idle);
+    assert_eq!(pool.write(&mut policy, 0, 0, Bytes::kib(4)), BOTH_FAST_DEVICES);
 }
 
 #[test]
-fn a_write_that_is_not_buffered_is_not_over_a_clean_copy() {
-    let (mut pool, mut policy) = (two_fast(), hystor(&[TWICE, &[(&BUFFER, 8192.0)]].concat()));
+fn unbuffered_write_skips_clean_copy() {
+    let (mut pool, mut policy) = (two_fast(), hystor(&[DUPLEXED, &[(&BUFFER, 8192.0)]].concat()));
     pool.round(&mut policy);
     pool.act(&[Action::Copy { key: key(4), blocks: range(0, 8), to: fine(0) }]);
     let home = WriteTo::Whole(DeviceId(2));
@@ -236,15 +236,15 @@ fn a_write_that_is_not_buffered_is_not_over_a_clean_copy() {
     pool.devices[1].free = 0;
     assert_eq!(pool.write(&mut policy, 4, 0, Bytes::kib(4)), home, "no room for the second copy");
     let access = pool.access(30, Op::Write, Bytes::kib(4));
-    let (to, _) = pool.ask(|moment| policy.allocate(moment, &access));
+    let (to, _) = pool.ask(|context| policy.allocate(context, &access));
     assert!(to.is_some_and(|to| to >= DeviceId(2)), "homes are on the slow ones");
 }
 
 #[test]
-fn a_second_device_is_fast_if_it_is_nearer_to_the_first_than_to_the_slowest() {
+fn second_device_must_be_fast() {
     let second = |idle: &[u64]| {
         let devices = idle.iter().enumerate().map(|(i, idle)| device(i as u8, 8, *idle));
-        let (mut pool, mut policy) = (Pool::new(devices.collect()), hystor(TWICE));
+        let (mut pool, mut policy) = (Pool::new(devices.collect()), hystor(DUPLEXED));
         pool.round(&mut policy);
         assert_eq!(policy.remark().is_some(), policy.second.is_none());
         policy.second
@@ -266,7 +266,7 @@ proptest! {
     /// If all actions are executed, the policy's counts of its areas match the map, and both areas stay
     /// within their quotas, except for the blocks that one extent may add.
     #[test]
-    fn what_it_believes_is_what_there_is(
+    fn counts_match_map(
         steps in prop::collection::vec((0u8..8, 0u64..16, 0u16..32, 1u64..9), 1..200),
         metadata: bool,
     ) {
@@ -279,7 +279,7 @@ proptest! {
                 5 if metadata => {
                     let mut access = pool.access_at(extent, first, Op::Read, bytes);
                     access.hint = Hint::Metadata;
-                    let (_, actions) = pool.ask(|moment| policy.accessed(moment, &access));
+                    let (_, actions) = pool.ask(|context| policy.accessed(context, &access));
                     pool.act(&actions);
                 }
                 _ => {
@@ -298,14 +298,14 @@ proptest! {
         // In quiet periods, dirty blocks stay below the high watermark, except for the blocks that one extent
         // may add: a write in place can make clean blocks of it dirty, which is noticed at the next look.
         for _ in 0..40 {
-            pool.now += TICK;
+            pool.now += ROUND;
             let actions = pool.round(&mut policy);
             pool.act(&actions);
         }
         let dirty: u64 = (0..16)
             .filter(|i| !policy.areas.is_resident(key(*i)))
             .filter_map(|i| pool.map.places(key(i)).place(fine(0)))
-            .map(|p| u64::from(p.alone))
+            .map(|p| u64::from(p.sole))
             .sum();
         prop_assert!(dirty <= 48 + 32, "{dirty}");
     }
@@ -313,10 +313,10 @@ proptest! {
     /// If all actions are executed, dirty blocks are in two places at any time, and in quiet periods clean
     /// ones in one.
     #[test]
-    fn no_dirty_block_is_on_one_fast_device(
+    fn every_dirty_block_is_duplexed(
         steps in prop::collection::vec((0u8..8, 0u64..20, 0u16..32, 1u64..9), 1..200),
     ) {
-        let (mut pool, mut policy) = (two_fast(), hystor(TWICE));
+        let (mut pool, mut policy) = (two_fast(), hystor(DUPLEXED));
         for (what, extent, first, count) in steps {
             let bytes = Bytes(count.min(32 - u64::from(first)) * 4096);
             match what {
@@ -330,7 +330,7 @@ proptest! {
             }
             for i in 0..20 {
                 let places = pool.map.places(key(i));
-                let alone = places.as_slice().iter().filter(|p| p.id.kind == PlaceKind::Fine).map(|p| p.alone);
+                let alone = places.as_slice().iter().filter(|p| p.id.kind == PlaceKind::Fine).map(|p| p.sole);
                 prop_assert_eq!(alone.sum::<u16>(), 0, "of extent {}", i);
             }
         }
@@ -338,7 +338,7 @@ proptest! {
 }
 
 #[test]
-fn reads_of_what_is_in_an_area_go_there_unless_load_is_to_be_looked_at() {
+fn reads_prefer_areas_unless_soonest() {
     assert_eq!(hystor(&[]).read_from(), ReadFrom::Slots, "as published");
     assert_eq!(hystor(&[(&READS, SOONEST as f64)]).read_from(), ReadFrom::Soonest);
 }

@@ -3,26 +3,26 @@ use super::*;
 use weir_model::{Bytes, Hint};
 
 #[test]
-fn metadata_goes_to_the_fast_device_and_all_else_to_the_slow_one() {
+fn metadata_goes_to_fast_device() {
     let mut pool = Pool::new(vec![device(0, 64, 5000), device(1, 64, 100)]);
     pool.map.put(0, whole(0));
     let mut policy = MetadataOnFast;
     let mut access = pool.access_at(0, 4, Op::Write, Bytes::kib(8));
-    assert_eq!(pool.ask(|moment| policy.allocate(moment, &access)).0, Some(DeviceId(0)));
-    assert_eq!(pool.ask(|moment| policy.write_to(moment, &access)).0, WriteTo::InPlace);
+    assert_eq!(pool.ask(|context| policy.allocate(context, &access)).0, Some(DeviceId(0)));
+    assert_eq!(pool.ask(|context| policy.write_to(context, &access)).0, WriteTo::InPlace);
     access.hint = Hint::Metadata;
-    assert_eq!(pool.ask(|moment| policy.write_to(moment, &access)).0, WriteTo::Fine(DeviceId(1)));
+    assert_eq!(pool.ask(|context| policy.write_to(context, &access)).0, WriteTo::Fine(DeviceId(1)));
     access.op = Op::Read;
-    let (_, actions) = pool.ask(|moment| policy.accessed(moment, &access));
+    let (_, actions) = pool.ask(|context| policy.accessed(context, &access));
     assert_eq!(actions, [Action::Move { key: key(0), blocks: access.blocks, to: fine(1) }]);
     pool.act(&actions);
     let mut again = pool.access_at(0, 4, Op::Read, Bytes::kib(8));
     again.hint = Hint::Metadata;
-    assert_eq!(pool.ask(|moment| policy.accessed(moment, &again)).1, [], "it is there");
+    assert_eq!(pool.ask(|context| policy.accessed(context, &again)).1, [], "it is there");
 }
 
 #[test]
-fn without_another_device_or_room_on_it_nothing_moves() {
+fn no_space_moves_nothing() {
     for devices in
         [vec![device(0, 64, 100)], vec![device(0, 64, 5000), DeviceView { free: 0, ..device(1, 64, 100) }]]
     {
@@ -30,8 +30,8 @@ fn without_another_device_or_room_on_it_nothing_moves() {
         pool.map.put(0, whole(0));
         let mut access = pool.access_at(0, 4, Op::Read, Bytes::kib(8));
         access.hint = Hint::Metadata;
-        assert_eq!(pool.ask(|moment| MetadataOnFast.accessed(moment, &access)).1, []);
-        assert_eq!(pool.ask(|moment| MetadataOnFast.write_to(moment, &access)).0, WriteTo::InPlace);
-        assert_eq!(pool.ask(|moment| MetadataOnFast.allocate(moment, &access)).0, Some(DeviceId(0)));
+        assert_eq!(pool.ask(|context| MetadataOnFast.accessed(context, &access)).1, []);
+        assert_eq!(pool.ask(|context| MetadataOnFast.write_to(context, &access)).0, WriteTo::InPlace);
+        assert_eq!(pool.ask(|context| MetadataOnFast.allocate(context, &access)).0, Some(DeviceId(0)));
     }
 }

@@ -2,7 +2,7 @@
 //! and clients, not time.
 
 use super::*;
-use weir_session::admission::HANDSHAKES;
+use weir_session::admission::HANDSHAKES_MAX;
 use weir_session::turns::Cost;
 
 impl Running {
@@ -25,39 +25,39 @@ impl Running {
     }
 }
 
-fn works(client: &mut Client, cookie: u64) {
+fn check_client(client: &mut Client, cookie: u64) {
     client.send(&write(cookie, 8192, &pattern(cookie, 10_000)));
-    assert_eq!(client.hear(), Said::Simple { cookie, error: 0 });
+    assert_eq!(client.receive(), ServerMessage::Simple { cookie, error: 0 });
 }
 
 #[test]
-fn handshakes_give_way_to_newer_ones_and_clients_never_do() {
-    everywhere(Limits { clients: 2, ..Limits::default() }, |server| {
+fn newest_handshake_evicts_oldest_but_no_client() {
+    run_on_all_rings(Limits { clients: 2, ..Limits::default() }, |server| {
         let mut first = server.client();
         let half_open: Vec<_> =
-            (0..HANDSHAKES + 50).map(|_| UnixStream::connect(server.path("nbd")).unwrap()).collect();
+            (0..HANDSHAKES_MAX + 50).map(|_| UnixStream::connect(server.path("nbd")).unwrap()).collect();
         let mut second = server.client();
-        works(&mut first, 1);
-        works(&mut second, 2);
-        let counts = server.await_counts(|counts| counts[1] <= u64::from(HANDSHAKES));
+        check_client(&mut first, 1);
+        check_client(&mut second, 2);
+        let counts = server.await_counts(|counts| counts[1] <= u64::from(HANDSHAKES_MAX));
         assert_eq!((counts[0], counts[3]), (2, 0), "{counts:?}");
         assert!(server.try_client().is_err(), "there are two");
         drop(half_open);
         drop(second);
         server.await_counts(|counts| counts[..2] == [1, 0]);
         let mut third = server.client();
-        works(&mut third, 3);
-        works(&mut first, 4);
+        check_client(&mut third, 3);
+        check_client(&mut first, 4);
         assert_eq!(server.counts()[3], 1);
     });
 }
 
 #[test]
-fn clients_that_ask_nothing_rest_and_wake() {
-    everywhere(Limits { rest: Nanos::millis(5), ..Limits::default() }, |server| {
+fn idle_clients_are_parked_and_resumed() {
+    run_on_all_rings(Limits { idle_timeout: Nanos::millis(5), ..Limits::default() }, |server| {
         let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
         for round in 0..3 {
-            clients.iter_mut().for_each(|client| works(client, round));
+            clients.iter_mut().for_each(|client| check_client(client, round));
             server.await_counts(|counts| counts[..3] == [20, 0, 20]);
         }
         drop(clients);
@@ -66,8 +66,8 @@ fn clients_that_ask_nothing_rest_and_wake() {
 }
 
 #[test]
-fn control_sessions_that_ask_nothing_give_way() {
-    everywhere(Limits::default(), |server| {
+fn idle_control_sessions_are_evicted() {
+    run_on_all_rings(Limits::default(), |server| {
         let connect = || UnixStream::connect(server.path("control")).unwrap();
         let mut silent: Vec<_> = (0..100).map(|_| connect()).collect();
         for session in &mut silent {
@@ -82,8 +82,8 @@ fn control_sessions_that_ask_nothing_give_way() {
 }
 
 #[test]
-fn control_sessions_that_are_silent_or_take_no_answer_are_closed() {
-    everywhere(Limits { control: Nanos::millis(20), ..Limits::default() }, |server| {
+fn unresponsive_control_sessions_are_closed() {
+    run_on_all_rings(Limits { control_timeout: Nanos::millis(20), ..Limits::default() }, |server| {
         let connect = || UnixStream::connect(server.path("control")).unwrap();
         let (silent, mut half, mut deaf) = (connect(), connect(), connect());
         half.write_all(b"{\"do\":\"sta").unwrap();
@@ -103,8 +103,8 @@ fn control_sessions_that_are_silent_or_take_no_answer_are_closed() {
 }
 
 #[test]
-fn whoever_records_and_takes_nothing_makes_room_for_others() {
-    everywhere(Limits { control: Nanos::millis(50), ..Limits::default() }, |server| {
+fn stalled_recorders_are_evicted() {
+    run_on_all_rings(Limits { control_timeout: Nanos::millis(50), ..Limits::default() }, |server| {
         let mut deaf = UnixStream::connect(server.path("control")).unwrap();
         deaf.write_all(b"{\"do\":\"record\",\"volumes\":[\"ram\"]}\n").unwrap();
         let mut client = server.client();
@@ -116,7 +116,7 @@ fn whoever_records_and_takes_nothing_makes_room_for_others() {
             assert!(matches!(answer, Answer::Failed { class: Class::Refused, .. }), "{answer:?}");
             for _ in 0..1000 {
                 client.send(&request(command::TRIM, 0, cookie, 4096, 4096));
-                assert_eq!(client.hear(), Said::Simple { cookie, error: 0 });
+                assert_eq!(client.receive(), ServerMessage::Simple { cookie, error: 0 });
                 cookie += 1;
             }
         }
@@ -124,14 +124,14 @@ fn whoever_records_and_takes_nothing_makes_room_for_others() {
 }
 
 /// A server whose turns the test drives.
-struct Turned {
+struct SteppedServer {
     _folder: tempfile::TempDir,
     server: Server<Ram>,
     events: Vec<Event>,
     clients: Vec<UnixStream>,
 }
 
-impl Turned {
+impl SteppedServer {
     /// Creates a server with `count` clients past the handshake.
     fn with_clients(count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -140,13 +140,13 @@ impl Turned {
         let reactor = Reactor::new(&ReactorOptions::default(), Devices::default(), &arena).unwrap();
         let describe = Box::new(|_: &Ram, _: &Reactor, _: &ClientCounts| serde_json::Value::Null);
         let mut server =
-            Server::new(reactor, arena, Ram::new(Bytes::mib(1)).remembering(), &limits, describe);
+            Server::new(reactor, arena, Ram::new(Bytes::mib(1)).with_recording(), &limits, describe);
         let path = folder.path().join("nbd");
         server.listen(&Listen::private(path.clone())).unwrap();
         let mut turned = Self { _folder: folder, server, events: Vec::new(), clients: Vec::new() };
         for _ in 0..count {
             let mut stream = UnixStream::connect(&path).unwrap();
-            stream.write_all(&hello(false)).unwrap();
+            stream.write_all(&encode_handshake(false)).unwrap();
             let wanted = turned.clients.len() as u64 + 1;
             turned.clients.push(stream);
             while turned.server.session.counts().clients < wanted {
@@ -160,7 +160,7 @@ impl Turned {
         let server = &mut self.server;
         server.wait(&mut self.events);
         for event in self.events.drain(..) {
-            server.take(event);
+            server.handle_event(event);
         }
         server.turn();
     }
@@ -169,8 +169,8 @@ impl Turned {
 /// Twenty connections have a hundred flushes each in their sockets; one more requests 32 blocks. All belong
 /// to one party, which is the worst case.
 #[test]
-fn a_flood_of_flushes_has_its_turns_and_no_more() {
-    let mut turned = Turned::with_clients(21);
+fn flush_flood_is_bounded_per_turn() {
+    let mut turned = SteppedServer::with_clients(21);
     let (good, flood) = turned.clients.split_last_mut().unwrap();
     for client in flood {
         (0..100).for_each(|cookie| client.write_all(&request(command::FLUSH, 0, cookie, 0, 0)).unwrap());
@@ -191,8 +191,8 @@ fn a_flood_of_flushes_has_its_turns_and_no_more() {
 /// The server receives from other clients during a flood: the flood's own sends, which complete at once, must
 /// not keep it from polling for arrivals.
 #[test]
-fn a_client_is_heard_amid_a_flood() {
-    let mut turned = Turned::with_clients(3);
+fn client_is_served_during_flood() {
+    let mut turned = SteppedServer::with_clients(3);
     for client in &mut turned.clients[..2] {
         let flood: Vec<u8> = (0..1000).flat_map(|cookie| request(command::FLUSH, 0, cookie, 0, 0)).collect();
         client.write_all(&flood).unwrap();
@@ -203,7 +203,7 @@ fn a_client_is_heard_amid_a_flood() {
     for round in 0..20 {
         let before = turned.server.session.volumes().submitted().len();
         turned.clients[2].write_all(&request(command::READ, 0, round, 0, 4096)).unwrap();
-        let asked = |turned: &Turned| {
+        let asked = |turned: &SteppedServer| {
             turned.server.session.volumes().submitted()[before..].iter().position(|(_, op)| *op == Op::Read)
         };
         let mut turns = 0;
@@ -221,7 +221,7 @@ fn a_client_is_heard_amid_a_flood() {
 /// The engine runs after one turn's worth of requests, however many clients have requests.
 #[test]
 fn one_turn_is_bounded_for_all_clients_together() {
-    let mut turned = Turned::with_clients(10);
+    let mut turned = SteppedServer::with_clients(10);
     for client in &mut turned.clients {
         (0..100).for_each(|cookie| client.write_all(&request(command::READ, 0, cookie, 0, 4096)).unwrap());
     }

@@ -4,9 +4,9 @@ use super::*;
 use weir_model::{DeviceId, Planted, Reply, RequestError};
 
 #[test]
-fn a_change_of_which_a_part_was_lost_before_the_rest_was_done_fails() {
-    let wire = Wire::ready(Bytes(4 * MIB), true);
-    let mut wire = Wire { connection: wire.connection.with(Planted::for_tests()), ..wire };
+fn partly_lost_write_fails() {
+    let wire = TestConnection::after_handshake(Bytes(4 * MIB), true);
+    let mut wire = TestConnection { connection: wire.connection.with_mutants(Planted::for_tests()), ..wire };
     let long = write(1, 0, &pattern(1, 300 << 10));
     let (first, rest) = long.split_at(260 << 10);
     wire.send(first);
@@ -15,15 +15,16 @@ fn a_change_of_which_a_part_was_lost_before_the_rest_was_done_fails() {
     wire.send(rest);
     // No part of this write can have been lost.
     wire.send(&write(2, 0, &pattern(2, 300 << 10)));
-    let answers = [Said::Simple { cookie: 1, error: 5 }, Said::Simple { cookie: 2, error: 0 }];
-    assert_eq!(said(&wire.output), answers);
-    wire.end();
+    let answers =
+        [ServerMessage::Simple { cookie: 1, error: 5 }, ServerMessage::Simple { cookie: 2, error: 0 }];
+    assert_eq!(decode_messages(&wire.output), answers);
+    wire.close();
 }
 
 #[test]
-fn a_flush_that_failed_is_told() {
-    let wire = Wire::ready(Bytes(4 * MIB), true);
-    let mut wire = Wire { connection: wire.connection.with(Planted::for_tests()), ..wire };
+fn failed_flush_is_reported() {
+    let wire = TestConnection::after_handshake(Bytes(4 * MIB), true);
+    let mut wire = TestConnection { connection: wire.connection.with_mutants(Planted::for_tests()), ..wire };
     wire.input.extend(request(command::FLUSH, 0, 1, 0, 0));
     wire.receive();
     let exports = wire.ram.exports();
@@ -37,24 +38,27 @@ fn a_flush_that_failed_is_told() {
     let result = Err(RequestError::FlushFailed(DeviceId(0)));
     wire.connection.reply(Reply { id: flush.id, result, buffer: None, response: Nanos(0) }, &mut wire.memory);
     wire.turn();
-    assert_eq!(said(&wire.output), [Said::Simple { cookie: 1, error: 5 }]);
-    wire.end();
+    assert_eq!(decode_messages(&wire.output), [ServerMessage::Simple { cookie: 1, error: 5 }]);
+    wire.close();
 }
 
 #[test]
-fn failures_are_told_where_they_happened_and_the_rest_goes_on() {
+fn failures_are_reported_at_their_offset() {
     let mut ram = Ram::new(Bytes(4 * MIB));
-    ram.break_at(MIB + 5000);
-    let mut wire = Wire::ready_on(ram, true);
+    ram.fail_block(MIB + 5000);
+    let mut wire = TestConnection::after_handshake_on(ram, true);
     wire.send(&request(command::READ, 0, 1, MIB - (256 << 10), 512 << 10));
     wire.send(&write(2, MIB, &pattern(5, 1 << 20)));
     wire.send(&request(command::WRITE_ZEROES, 0, 3, MIB, 8192));
     wire.send(&request(command::READ, 0, 4, 0, 512));
-    let all = said(&wire.output);
-    assert_eq!(all.iter().filter(|said| matches!(said, Said::Error { cookie: 1, .. })).count(), 1);
-    assert!(all.contains(&Said::Error { cookie: 1, done: true, error: 5, at: Some(MIB) }), "{all:?}");
-    assert!(all.contains(&Said::Simple { cookie: 2, error: 5 }));
-    assert!(all.contains(&Said::Simple { cookie: 3, error: 5 }));
-    assert!(all.contains(&Said::Hole { cookie: 4, done: true, offset: 0, len: 512 }));
-    wire.end();
+    let all = decode_messages(&wire.output);
+    assert_eq!(all.iter().filter(|said| matches!(said, ServerMessage::Error { cookie: 1, .. })).count(), 1);
+    assert!(
+        all.contains(&ServerMessage::Error { cookie: 1, is_last: true, error: 5, at: Some(MIB) }),
+        "{all:?}"
+    );
+    assert!(all.contains(&ServerMessage::Simple { cookie: 2, error: 5 }));
+    assert!(all.contains(&ServerMessage::Simple { cookie: 3, error: 5 }));
+    assert!(all.contains(&ServerMessage::Hole { cookie: 4, is_last: true, offset: 0, len: 512 }));
+    wire.close();
 }

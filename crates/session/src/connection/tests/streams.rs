@@ -2,7 +2,7 @@
 //! replies, slow sends. An independent parser reads each client's stream.
 
 use super::super::*;
-use crate::client::{hello, request};
+use crate::client::{encode_handshake, request};
 use crate::nbd::wire::{command, flag};
 use crate::ram::Ram;
 use crate::volumes::Volumes;
@@ -18,7 +18,7 @@ const FIXED: usize = 2 << 20;
 const BUFFERED: u32 = 1 << 20;
 
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct TestRequest {
     pub(super) kind: u16,
     pub(super) flags: u16,
     /// Offset within the client's region.
@@ -31,12 +31,12 @@ pub(super) struct Plan {
     pub(super) structured: bool,
     /// True if the client closes its sending side after the last request.
     pub(super) half_closes: bool,
-    pub(super) asks: Vec<Ask>,
+    pub(super) requests: Vec<TestRequest>,
     /// A block that cannot be read.
     pub(super) broken: Option<usize>,
 }
 
-fn asks() -> impl Strategy<Value = Vec<Ask>> {
+fn requests() -> impl Strategy<Value = Vec<TestRequest>> {
     let kind = prop_oneof![
         8 => Just(command::READ),
         3 => Just(command::WRITE),
@@ -54,20 +54,20 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
         let len = (sectors as usize * 512).min(REGION - from);
         let offset = from + at.index((REGION - from - len) / 512 + 1) * 512;
         if kind == command::FLUSH {
-            return Ask { kind, flags: 0, offset: 0, len: 0 };
+            return TestRequest { kind, flags: 0, offset: 0, len: 0 };
         }
-        Ask { kind, flags, offset, len: len as u32 }
+        TestRequest { kind, flags, offset, len: len as u32 }
     });
     prop::collection::vec(ask, 1..40)
 }
 
 fn plans() -> impl Strategy<Value = Vec<Plan>> {
     let broken = prop_oneof![3 => Just(None), 1 => (0..FIXED / 4096).prop_map(Some)];
-    let plan = (prop::bool::weighted(0.35), any::<bool>(), asks(), broken);
+    let plan = (prop::bool::weighted(0.35), any::<bool>(), requests(), broken);
     let plan = plan.prop_map(|(structured, half_closes, asks, broken)| Plan {
         structured,
         half_closes,
-        asks,
+        requests: asks,
         broken,
     });
     prop::collection::vec(plan, 1..4)
@@ -99,35 +99,35 @@ pub(super) struct Client {
     input: Vec<u8>,
     arrived: usize,
     closed: bool,
-    hungry: bool,
+    wants_bytes: bool,
     /// The send in flight, and the number of bytes of it that the client has.
     sending: Vec<Buffer>,
-    taken: usize,
+    acknowledged: usize,
     output: Vec<u8>,
 }
 
-pub(super) struct World {
+pub(super) struct Simulation {
     ram: Ram,
     pub(super) memory: HeapMemory,
     free: Bytes,
     credit: Credit,
     pub(super) clients: Vec<Client>,
     /// Requests that the engine has executed and not answered.
-    pub(super) done: Vec<Done>,
+    pub(super) executed: Vec<ExecutedRequest>,
     /// Requests that the engine has received.
     ops: Vec<Op>,
     random: u64,
 }
 
 /// A request that the engine has executed.
-pub(super) struct Done {
+pub(super) struct ExecutedRequest {
     pub(super) client: usize,
     /// Offset within the client's region.
     pub(super) offset: usize,
     pub(super) reply: Reply,
 }
 
-impl World {
+impl Simulation {
     pub(super) fn new(plans: Vec<Plan>, each: Bytes, spare: Bytes, seed: u64) -> Self {
         let count = plans.len();
         let mut ram = Ram::new(Bytes((count * REGION) as u64));
@@ -152,7 +152,7 @@ impl World {
         ram.replies().clear();
         let clients = (0..).zip(plans).map(|(number, plan)| {
             let base = number * REGION;
-            plan.broken.into_iter().for_each(|block| ram.break_at((base + block * 4096) as u64));
+            plan.broken.into_iter().for_each(|block| ram.fail_block((base + block * 4096) as u64));
             let input = stream(&plan, base);
             let connection = Connection::new(number as u32, &credit, &mut memory).unwrap();
             Client {
@@ -161,18 +161,18 @@ impl World {
                 input,
                 arrived: 0,
                 closed: false,
-                hungry: false,
+                wants_bytes: false,
                 sending: Vec::new(),
-                taken: 0,
+                acknowledged: 0,
                 output: Vec::new(),
             }
         });
         let clients = clients.collect();
-        Self { ram, memory, free, credit, clients, done: Vec::new(), ops: Vec::new(), random: seed }
+        Self { ram, memory, free, credit, clients, executed: Vec::new(), ops: Vec::new(), random: seed }
     }
 
     /// Returns a random number below `end` (SplitMix64).
-    fn below(&mut self, end: usize) -> usize {
+    fn random_below(&mut self, end: usize) -> usize {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -183,24 +183,24 @@ impl World {
     /// Runs random events, then every kind of event in turn until nothing happens any more.
     fn run(&mut self) {
         for _ in 0..200 * self.clients.len() {
-            let client = self.below(self.clients.len());
-            match self.below(6) {
+            let client = self.random_below(self.clients.len());
+            match self.random_below(6) {
                 0 => {
-                    let most = if self.below(2) == 0 { 1 + self.below(200) } else { 1 << 20 };
+                    let most = if self.random_below(2) == 0 { 1 + self.random_below(200) } else { 1 << 20 };
                     self.receive(client, most);
                 }
                 1 | 2 => {
-                    let steps = 1 + self.below(20);
+                    let steps = 1 + self.random_below(20);
                     self.step(client, steps);
                 }
                 3 => {
-                    for _ in 0..1 + self.below(4) {
+                    for _ in 0..1 + self.random_below(4) {
                         self.reply(|_| false);
                     }
                 }
                 4 => _ = self.gather(client),
                 _ => {
-                    let most = if self.below(2) == 0 { 1 + self.below(5000) } else { 1 << 20 };
+                    let most = if self.random_below(2) == 0 { 1 + self.random_below(5000) } else { 1 << 20 };
                     self.send(client, most);
                 }
             }
@@ -209,7 +209,7 @@ impl World {
     }
 
     /// Runs all events until nothing happens any more, except replies of the engine that `keeps` holds back.
-    pub(super) fn settle(&mut self, keeps: impl Fn(&Done) -> bool) {
+    pub(super) fn settle(&mut self, keeps: impl Fn(&ExecutedRequest) -> bool) {
         let mut quiet = false;
         while !std::mem::replace(&mut quiet, true) {
             for client in 0..self.clients.len() {
@@ -225,11 +225,11 @@ impl World {
     fn receive(&mut self, client: usize, most: usize) -> bool {
         let client = &mut self.clients[client];
         let rest = client.input.len() - client.arrived;
-        if !client.hungry || client.closed || (rest == 0 && !client.plan.half_closes) {
+        if !client.wants_bytes || client.closed || (rest == 0 && !client.plan.half_closes) {
             return false;
         }
         let Some(room) = client.connection.receive(&mut self.memory) else { return false };
-        client.hungry = false;
+        client.wants_bytes = false;
         let mut got = 0;
         for &part in room.parts() {
             let len = (rest - got).min(part.len as usize).min(most - got);
@@ -250,7 +250,7 @@ impl World {
         let exports = self.ram.exports();
         let client = &mut self.clients[number];
         for done in 0..most {
-            if client.hungry {
+            if client.wants_bytes {
                 return done > 0;
             }
             match client.connection.step(&exports, &self.credit, &mut self.memory) {
@@ -259,26 +259,31 @@ impl World {
                     self.ops.push(request.op);
                     self.ram.submit(Nanos(0), request, &mut self.memory);
                     let replies = self.ram.replies().drain(..);
-                    self.done.extend(replies.map(|reply| Done { client: number, offset, reply }));
+                    self.executed.extend(replies.map(|reply| ExecutedRequest {
+                        client: number,
+                        offset,
+                        reply,
+                    }));
                 }
                 Step::Receive => {
-                    client.hungry = true;
+                    client.wants_bytes = true;
                     return true;
                 }
                 Step::Negotiated => {}
-                Step::Wait | Step::Over => return done > 0,
+                Step::Wait | Step::Finished => return done > 0,
             }
         }
         true
     }
 
-    fn reply(&mut self, keeps: impl Fn(&Done) -> bool) -> bool {
-        let ready: Vec<usize> = (0..self.done.len()).filter(|&index| !keeps(&self.done[index])).collect();
+    fn reply(&mut self, keeps: impl Fn(&ExecutedRequest) -> bool) -> bool {
+        let ready: Vec<usize> =
+            (0..self.executed.len()).filter(|&index| !keeps(&self.executed[index])).collect();
         if ready.is_empty() {
             return false;
         }
-        let index = ready[self.below(ready.len())];
-        let done = self.done.swap_remove(index);
+        let index = ready[self.random_below(ready.len())];
+        let done = self.executed.swap_remove(index);
         self.clients[done.client].connection.reply(done.reply, &mut self.memory);
         true
     }
@@ -290,7 +295,7 @@ impl World {
         }
         let ram = &self.ram;
         client.sending = client.connection.gather(&mut self.memory, |of, runs| ram.runs(of, runs)).to_vec();
-        client.taken = 0;
+        client.acknowledged = 0;
         !client.sending.is_empty()
     }
 
@@ -301,14 +306,14 @@ impl World {
         if len == 0 {
             return false;
         }
-        let (from, to) = (client.taken, client.taken.saturating_add(most).min(len));
+        let (from, to) = (client.acknowledged, client.acknowledged.saturating_add(most).min(len));
         let mut at = 0;
         for &part in &client.sending {
             let here = from.clamp(at, at + part.len as usize) - at..to.clamp(at, at + part.len as usize) - at;
             client.output.extend_from_slice(&self.memory.bytes(part)[here]);
             at += part.len as usize;
         }
-        client.taken = to;
+        client.acknowledged = to;
         if to == len {
             client.sending.clear();
             client.connection.sent(&mut self.memory);
@@ -319,35 +324,35 @@ impl World {
     /// Checks that every client has its answers and that no memory is leaked. With `scarce` memory a failure
     /// may end a connection that would otherwise get an error reply.
     pub(super) fn check(mut self, scarce: bool) {
-        assert!(self.done.is_empty());
+        assert!(self.executed.is_empty());
         (0..self.clients.len()).for_each(|number| self.check_client(number, scarce));
-        self.end();
+        self.disconnect_all();
     }
 
     /// Like [`Self::check`], except for one client whose connection has ended.
     pub(super) fn check_others(mut self, ended: usize) {
-        assert!(self.clients[ended].connection.is_over());
+        assert!(self.clients[ended].connection.is_finished());
         (0..self.clients.len()).filter(|&number| number != ended).for_each(|n| self.check_client(n, false));
-        self.end();
+        self.disconnect_all();
     }
 
     /// Returns the number of matching requests that the engine has received.
-    pub(super) fn asked(&self, which: impl Fn(Op) -> bool) -> usize {
+    pub(super) fn request_count(&self, which: impl Fn(Op) -> bool) -> usize {
         self.ops.iter().filter(|&&op| which(op)).count()
     }
 
     fn check_client(&self, number: usize, scarce: bool) {
         let client = &self.clients[number];
-        let over = client.connection.is_over();
+        let over = client.connection.is_finished();
         let expected = expected(&client.plan, number);
         // A reply that has begun cannot report a failure: the connection ends.
-        let cannot_be_told = |(ask, expected): (&Ask, &(u32, Vec<u8>))| {
+        let cannot_be_told = |(ask, expected): (&TestRequest, &(u32, Vec<u8>))| {
             !client.plan.structured && expected.0 == 5 && (scarce || ask.len > BUFFERED)
         };
-        let may_be_cut = over && client.plan.asks.iter().zip(&expected).any(cannot_be_told);
+        let may_be_cut = over && client.plan.requests.iter().zip(&expected).any(cannot_be_told);
         let answers = client.answers(may_be_cut);
         for (cookie, (answer, expected)) in answers.iter().zip(&expected).enumerate() {
-            let ask = &client.plan.asks[cookie];
+            let ask = &client.plan.requests[cookie];
             match answer {
                 Some(answer) => assert!(
                     answer == expected,
@@ -363,10 +368,10 @@ impl World {
         assert_eq!(over, client.closed || answers.contains(&None), "client {number}");
     }
 
-    fn end(&mut self) {
+    fn disconnect_all(&mut self) {
         for client in self.clients.drain(..) {
             let mut connection = client.connection;
-            connection.kill();
+            connection.abort();
             if !client.sending.is_empty() {
                 connection.sent(&mut self.memory);
             }
@@ -393,8 +398,8 @@ fn put(ram: &mut Ram, memory: &mut HeapMemory, at: u64, buffer: Buffer) {
 
 /// Returns all bytes that the client sends.
 fn stream(plan: &Plan, base: usize) -> Vec<u8> {
-    let mut bytes = hello(plan.structured);
-    for (cookie, ask) in (0..).zip(&plan.asks) {
+    let mut bytes = encode_handshake(plan.structured);
+    for (cookie, ask) in (0..).zip(&plan.requests) {
         let offset = if ask.kind == command::FLUSH { 0 } else { base + ask.offset };
         bytes.extend(request(ask.kind, ask.flags, cookie, offset as u64, ask.len));
         if ask.kind == command::WRITE {
@@ -409,7 +414,7 @@ fn stream(plan: &Plan, base: usize) -> Vec<u8> {
 /// Returns the expected error and data of every request.
 fn expected(plan: &Plan, client: usize) -> Vec<(u32, Vec<u8>)> {
     let mut region = initial(client);
-    let answer = |(cookie, ask): (u64, &Ask)| {
+    let answer = |(cookie, ask): (u64, &TestRequest)| {
         let range = ask.offset..ask.offset + ask.len as usize;
         let broken = plan.broken.map_or(0..0, |block| block * 4096..block * 4096 + 4096);
         match ask.kind {
@@ -429,7 +434,7 @@ fn expected(plan: &Plan, client: usize) -> Vec<(u32, Vec<u8>)> {
         }
         (0, vec![])
     };
-    (0..).zip(&plan.asks).map(answer).collect()
+    (0..).zip(&plan.requests).map(answer).collect()
 }
 
 fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
@@ -445,7 +450,7 @@ impl Client {
     /// Decodes the replies as an independent client does: byte by byte, as the protocol specifies. A stream
     /// that is `cut` may end anywhere.
     pub(super) fn answers(&self, cut: bool) -> Vec<Option<(u32, Vec<u8>)>> {
-        let (asks, base) = (&self.plan.asks, self.connection.number as usize * REGION);
+        let (asks, base) = (&self.plan.requests, self.connection.number as usize * REGION);
         let rest = self.transmission();
         assert!(cut || rest.is_some(), "the stream ends within the handshake");
         let mut rest = rest.unwrap_or_default();
@@ -465,7 +470,7 @@ impl Client {
 /// Decodes one message; returns its length, or `None` if it is incomplete.
 fn message(
     rest: &[u8],
-    asks: &[Ask],
+    asks: &[TestRequest],
     base: usize,
     partial: &mut [Option<(u32, Vec<u8>)>],
     answers: &mut [Option<(u32, Vec<u8>)>],
@@ -538,14 +543,14 @@ proptest! {
     /// Each client can follow its stream, finds the right bytes, and gets every reply, whatever the requests,
     /// the order of the engine's replies and the pace of the sockets.
     #[test]
-    fn every_stream_can_be_followed(
+    fn every_stream_is_decodable(
         plans in plans(),
         each in prop_oneof![Just(Bytes::kib(256)), Just(Bytes::kib(300)), Just(Bytes::mib(2)), Just(Bytes::mib(16))],
         spare in prop_oneof![Just(Bytes(0)), Just(Bytes::mib(1)), Just(Bytes::mib(64))],
         seed: u64,
     ) {
         let scarce = each < Bytes::mib(16) || spare < Bytes::mib(64);
-        let mut world = World::new(plans, each, spare, seed);
+        let mut world = Simulation::new(plans, each, spare, seed);
         world.run();
         world.check(scarce);
     }

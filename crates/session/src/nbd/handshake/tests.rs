@@ -66,7 +66,7 @@ impl History {
 }
 
 #[test]
-fn the_greeting_is_as_the_protocol_says() {
+fn greeting_matches_protocol() {
     assert_eq!(&greeting(), b"NBDMAGICIHAVEOPT\x00\x03");
 }
 
@@ -88,16 +88,17 @@ fn go_describes_the_export_and_starts() {
             (answer::ACK, vec![]),
         ]
     );
-    let agreed = Agreed { volume: VolumeId(2), size: Bytes::gib(2), structured: false, allocation: false };
+    let agreed =
+        NegotiatedExport { volume: VolumeId(2), size: Bytes::gib(2), structured: false, allocation: false };
     assert_eq!(step, Step::Start(16 + 17, agreed));
 }
 
 #[test]
-fn export_name_pads_for_clients_that_did_not_ask_otherwise() {
+fn export_name_pads_by_default() {
     for (flags, len) in [(1, 10 + 124), (3, 10)] {
         let mut history = History::new(flags);
         let (_, step) = history.option(option::EXPORT_NAME, b"home");
-        assert!(matches!(step, Step::Start(20, Agreed { volume: VolumeId(1), .. })));
+        assert!(matches!(step, Step::Start(20, NegotiatedExport { volume: VolumeId(1), .. })));
         assert_eq!(history.out.len(), len);
         assert_eq!(&history.out[..10], &[0, 0, 0, 0, 4, 0, 0, 0, 0x09, 0x6d]);
     }
@@ -105,7 +106,7 @@ fn export_name_pads_for_clients_that_did_not_ask_otherwise() {
 }
 
 #[test]
-fn the_empty_name_is_the_only_export_if_there_is_one() {
+fn empty_name_selects_only_export() {
     let mut history = History::new(3);
     assert_eq!(history.option(option::INFO, &go("", &[])).0[0].0, answer::ERR_UNKNOWN);
     history.exports.truncate(1);
@@ -143,7 +144,7 @@ fn contexts_need_structured_replies_and_a_matching_export() {
 }
 
 #[test]
-fn contexts_are_listed_by_name_by_space_or_all() {
+fn contexts_are_listed_by_query() {
     let mut history = History::new(3);
     history.option(option::STRUCTURED_REPLY, &[]);
     let found = [(answer::META_CONTEXT, b"\0\0\0\0base:allocation".to_vec()), (answer::ACK, vec![])];
@@ -157,7 +158,7 @@ fn contexts_are_listed_by_name_by_space_or_all() {
 }
 
 #[test]
-fn malformed_options_are_refused_and_the_handshake_goes_on() {
+fn malformed_options_are_refused() {
     let mut history = History::new(3);
     let mut long = go("home", &[1]);
     long.push(0);
@@ -180,7 +181,7 @@ fn malformed_options_are_refused_and_the_handshake_goes_on() {
 }
 
 #[test]
-fn what_is_not_the_protocol_ends_the_connection() {
+fn protocol_violation_ends_connection() {
     let mut out = Vec::new();
     assert_eq!(Handshake::default().step(&[0, 0, 0, 7], &exports(), &mut out), Step::End);
     assert_eq!(History::new(3).feed(b"GET / HTTP/1.1\r\n"), Step::End);

@@ -1,8 +1,8 @@
 use super::*;
 use weir_model::{DeviceId, DeviceOffset, Errno, VolumeId};
 
-const AGREED: Agreed =
-    Agreed { volume: VolumeId(3), size: Bytes::mib(64), structured: true, allocation: true };
+const AGREED: NegotiatedExport =
+    NegotiatedExport { volume: VolumeId(3), size: Bytes::mib(64), structured: true, allocation: true };
 
 fn request(kind: u16, flags: u16, offset: u64, len: u32) -> Result<Command, Fault> {
     let header = Header { flags, kind, cookie: 7, offset: VolumeOffset(offset), len };
@@ -10,7 +10,7 @@ fn request(kind: u16, flags: u16, offset: u64, len: u32) -> Result<Command, Faul
 }
 
 const fn engine(op: Op, fua: bool, whole: bool) -> Result<Command, Fault> {
-    Ok(Command::Engine { op, fua, whole })
+    Ok(Command::Engine { op, fua, single_chunk: whole })
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_header_is_28_bytes_with_a_magic_number() {
 }
 
 #[test]
-fn commands_carry_the_flags_they_may() {
+fn commands_accept_only_their_flags() {
     assert_eq!(request(command::READ, flag::FUA, 0, 4096), engine(Op::Read, false, false));
     assert_eq!(request(command::READ, flag::DF, 0, 4096), engine(Op::Read, false, true));
     assert_eq!(request(command::WRITE, flag::FUA, 512, 512), engine(Op::Write, true, false));
@@ -40,12 +40,15 @@ fn commands_carry_the_flags_they_may() {
     assert_eq!(request(command::TRIM, 0, 0, 64 << 20), engine(Op::Trim, false, false));
     let zeroes = engine(Op::WriteZeroes { no_hole: true }, false, false);
     assert_eq!(request(command::WRITE_ZEROES, flag::NO_HOLE | flag::FAST_ZERO, 0, 512), zeroes);
-    assert_eq!(request(command::BLOCK_STATUS, flag::REQ_ONE, 0, 512), Ok(Command::BlockStatus { one: true }));
+    assert_eq!(
+        request(command::BLOCK_STATUS, flag::REQ_ONE, 0, 512),
+        Ok(Command::BlockStatus { single_descriptor: true })
+    );
     assert_eq!(request(command::DISC, 0, 0, 0), Ok(Command::Disconnect));
     assert_eq!(request(command::WRITE, flag::FUA, 513, 3), engine(Op::Write, true, false));
     for kind in [command::READ, command::WRITE, command::TRIM, command::WRITE_ZEROES] {
         for at in [0, 3, 64 << 20] {
-            assert_eq!(request(kind, 0, at, 0), Ok(Command::Nothing), "as qemu-nbd does");
+            assert_eq!(request(kind, 0, at, 0), Ok(Command::NoOp), "as qemu-nbd does");
         }
     }
     for (kind, flags) in [
@@ -61,10 +64,10 @@ fn commands_carry_the_flags_they_may() {
 }
 
 #[test]
-fn faults_have_the_numbers_clients_expect() {
+fn faults_map_to_nbd_errors() {
     let number = |kind, offset, len| match request(kind, 0, offset, len) {
         Ok(ok) => panic!("{ok:?}"),
-        Err(fault) => fault.number(kind),
+        Err(fault) => fault.error_code(kind),
     };
     let end = 64 << 20;
     assert_eq!(number(command::BLOCK_STATUS, 0, 0), 22);
@@ -74,25 +77,25 @@ fn faults_have_the_numbers_clients_expect() {
     assert_eq!(number(command::WRITE_ZEROES, u64::MAX - 511, 512), 28);
     assert_eq!(number(command::TRIM, u64::MAX - 511, 1024), 22);
     assert_eq!(number(command::READ, 0, (32 << 20) + 512), 22);
-    let too_long = request(command::READ, flag::DF, 0, WHOLE_MAX + 512);
-    assert_eq!(too_long.map_err(|fault| fault.number(command::READ)), Err(75));
-    assert_eq!(Fault::from(RequestError::ReadOnly).number(command::FLUSH), 108);
+    let too_long = request(command::READ, flag::DF, 0, SINGLE_CHUNK_MAX + 512);
+    assert_eq!(too_long.map_err(|fault| fault.error_code(command::READ)), Err(75));
+    assert_eq!(Fault::from(RequestError::ReadOnly).error_code(command::FLUSH), 108);
     let failed = |kind, error| {
         let (device, at, len) = (DeviceId(0), DeviceOffset(0), Bytes(4096));
         Fault::from(RequestError::Io { device, kind, at, len, error })
     };
     let full = failed(IoKind::Write { fua: false }, IoError::Os(Errno::ENOSPC));
-    assert_eq!(full.number(command::WRITE), 28);
-    assert_eq!(full.number(command::WRITE_ZEROES), 28);
-    assert_eq!(full.number(command::FLUSH), 5);
+    assert_eq!(full.error_code(command::WRITE), 28);
+    assert_eq!(full.error_code(command::WRITE_ZEROES), 28);
+    assert_eq!(full.error_code(command::FLUSH), 5);
     let lost = failed(IoKind::Write { fua: true }, IoError::Os(Errno::ENOSPC));
-    assert_eq!(lost.number(command::WRITE), 5, "it may be an earlier write that was lost");
-    assert_eq!(failed(IoKind::Read, IoError::Os(Errno::ENOSPC)).number(command::WRITE), 5);
-    assert_eq!(failed(IoKind::Write { fua: false }, IoError::Os(Errno::EIO)).number(command::WRITE), 5);
+    assert_eq!(lost.error_code(command::WRITE), 5, "it may be an earlier write that was lost");
+    assert_eq!(failed(IoKind::Read, IoError::Os(Errno::ENOSPC)).error_code(command::WRITE), 5);
+    assert_eq!(failed(IoKind::Write { fua: false }, IoError::Os(Errno::EIO)).error_code(command::WRITE), 5);
 }
 
 #[test]
-fn replies_are_laid_out_as_the_protocol_says() {
+fn replies_match_protocol_layout() {
     let cookie = u64::from_be_bytes(*b"cookie!!");
     assert_eq!(&simple_reply(cookie, 5), b"\x67\x44\x66\x98\x00\x00\x00\x05cookie!!");
     assert_eq!(

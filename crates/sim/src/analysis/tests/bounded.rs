@@ -2,7 +2,7 @@
 //! results.
 
 use super::*;
-use crate::analysis::spots::{Regions, shares};
+use crate::analysis::popularity::{Regions, shares};
 
 fn bounded(records: &[Record], blocks: u32) -> Analysis {
     let mut analyzer = Analyzer::new(Settings { blocks, ..Settings::default() });
@@ -18,7 +18,7 @@ fn keys(record: &Record) -> impl Iterator<Item = u64> {
 
 /// A naive fixed-size SHARDS, with a list as its stack.
 #[derive(Default)]
-struct Twin {
+struct NaiveShards {
     halvings: u32,
     stack: Vec<u64>,
     /// By block: the number of accesses, whether it was read and written, and the time of the last one,
@@ -31,13 +31,13 @@ struct Twin {
     after: [u64; 4],
 }
 
-impl Twin {
-    fn is_kept(&self, key: u64) -> bool {
+impl NaiveShards {
+    fn is_tracked(&self, key: u64) -> bool {
         u128::from(super::super::sample::hash(key)) < 1 << (64 - self.halvings)
     }
 
     fn access(&mut self, key: u64, at: u64, is_write: bool, most: usize) {
-        if !self.is_kept(key) {
+        if !self.is_tracked(key) {
             return;
         }
         let weight = 1 << self.halvings;
@@ -55,7 +55,7 @@ impl Twin {
         *last = at * 2 + u64::from(is_write);
         while self.stack.len() > most {
             self.halvings += 1;
-            let gone: Vec<_> = self.stack.iter().copied().filter(|key| !self.is_kept(*key)).collect();
+            let gone: Vec<_> = self.stack.iter().copied().filter(|key| !self.is_tracked(*key)).collect();
             self.stack.retain(|key| !gone.contains(key));
             self.blocks.retain(|key, _| !gone.contains(key));
         }
@@ -64,9 +64,9 @@ impl Twin {
 
 proptest! {
     #[test]
-    fn of_many_blocks_some_stand_for_all(records in records(), most in 4u32..400) {
+    fn bounded_analysis_matches_naive_shards(records in records(), most in 4u32..400) {
         let found = bounded(&records, most);
-        let mut twin = Twin::default();
+        let mut twin = NaiveShards::default();
         for record in &records {
             let is_write = record.op == Op::Write;
             keys(record).for_each(|key| twin.access(key, record.at.0, is_write, most as usize));
@@ -94,7 +94,7 @@ proptest! {
 
     /// Figures that do not depend on blocks are exact, however few blocks are tracked.
     #[test]
-    fn what_is_counted_by_request_is_exact(records in records(), most in 4u32..100) {
+    fn per_request_figures_are_exact(records in records(), most in 4u32..100) {
         let (some, all) = (bounded(&records, most), bounded(&records, u32::MAX));
         let requests = |of: &Analysis| (of.reads.requests, of.reads.bytes, of.writes.requests, of.accesses);
         prop_assert_eq!(requests(&some), requests(&all));
@@ -105,7 +105,7 @@ proptest! {
 
     /// No region is counted too high, and none misses more accesses than stated, which is few.
     #[test]
-    fn regions_miss_at_most_what_they_say(
+    fn region_undercount_is_an_upper_bound(
         accesses in prop::collection::vec((0u64..60, 0u64..60, 1u64..600), 1..400),
         most in 2usize..40,
     ) {
@@ -132,7 +132,7 @@ proptest! {
 
 /// Errors of figures from one block of sixteen are as large as stated.
 #[test]
-fn figures_from_some_blocks_are_near_those_from_all() {
+fn sampled_figures_approximate_exact_figures() {
     let mut random = weir_model::Rng::new(weir_model::Seed(5));
     let mut draw = || {
         let share = random.word() as f64 / 2f64.powi(64);
@@ -171,10 +171,10 @@ fn figures_from_some_blocks_are_near_those_from_all() {
 
 /// A few blocks with more accesses than fit: the sample ends there, and says so.
 #[test]
-fn a_sample_that_has_no_room_ends() {
+fn full_sample_stops() {
     let sampled = |sampling| {
         let mut sampler = Sampler::new(sampling);
-        (0..(1u64 << 23) + 500).for_each(|n| sampler.take(n % 3, Use::Read));
+        (0..(1u64 << 23) + 500).for_each(|n| sampler.take(n % 3, AccessKind::Read));
         sampler.finish()
     };
     let sample = sampled(Sampling::default());

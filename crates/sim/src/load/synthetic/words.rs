@@ -1,6 +1,6 @@
 //! Parses a phase of a synthetic load from its words.
 
-use super::{PATTERNS, Pattern, Phase, Scatter};
+use super::{PATTERNS, Pattern, Phase, RankPermutation};
 use rand_distr::Zipf;
 use weir_model::{BLOCK, Bytes, Nanos, SECTOR, VolumeOffset};
 
@@ -18,7 +18,7 @@ const STREAMS_MAX: u32 = 1024;
 /// Maximum number of pieces of a scan.
 const PIECES_MAX: u64 = 1_000_000;
 
-const AT: &str = "whole sectors of 512 bytes, up to 64TiB";
+const VALID_OFFSET: &str = "whole sectors of 512 bytes, up to 64TiB";
 
 const KEYS: &str =
     "theta, hot, part, hits, run, streams, pieces, gap, reads, size, writes, over, at, rate, for, think";
@@ -35,7 +35,7 @@ pub(super) fn phase(
 ) -> Result<Phase, Mistake> {
     let mut words = text.split_ascii_whitespace();
     let pattern = words.next().unwrap_or_default();
-    known(pattern, is_first)?;
+    check_pattern(pattern, is_first)?;
     let (mut theta, mut hot, mut streams, mut gap) = (1.1, Some(0), 1, Bytes::kib(64));
     let (mut part, mut hits) = (0.2, 0.8);
     let mut pieces = None;
@@ -46,10 +46,10 @@ pub(super) fn phase(
         sizes,
         write_sizes: None,
         run: 1,
-        over,
+        data_size: over,
         at: VolumeOffset(0),
         rate: 1000.0,
-        lasts: Nanos::secs(600),
+        duration: Nanos::secs(600),
     };
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -82,20 +82,20 @@ pub(super) fn phase(
             "over" => {
                 let over = size(value).map_err(|allowed| wrong(&allowed))?;
                 let fits = (BLOCK..=OVER_MAX.0).contains(&over.0);
-                phase.over = Some(over).filter(|_| fits).ok_or_else(|| wrong("from 4KiB to 64TiB"))?;
+                phase.data_size = Some(over).filter(|_| fits).ok_or_else(|| wrong("from 4KiB to 64TiB"))?;
             }
             "at" => {
                 let at = size(value).map_err(|allowed| wrong(&allowed))?;
                 let fits = at <= OVER_MAX && at.0.is_multiple_of(SECTOR);
-                phase.at = fits.then_some(VolumeOffset(at.0)).ok_or_else(|| wrong(AT))?;
+                phase.at = fits.then_some(VolumeOffset(at.0)).ok_or_else(|| wrong(VALID_OFFSET))?;
             }
             "rate" => phase.rate = number(value, 0.01, 1e7).ok_or_else(|| wrong("from 0.01 to 10000000"))?,
-            "for" => phase.lasts = time(value).map_err(|allowed| wrong(&allowed))?,
+            "for" => phase.duration = time(value).map_err(|allowed| wrong(&allowed))?,
             _ => return Err(format!("a load has no {key:?}; there are {KEYS}")),
         }
     }
     let blocks = phase.blocks();
-    let scatter = || hot.map_or(Scatter::in_order(blocks), |hot| Scatter::new(blocks, hot));
+    let scatter = || hot.map_or(RankPermutation::in_order(blocks), |hot| RankPermutation::new(blocks, hot));
     phase.pattern = match pattern {
         "zipf" => Pattern::Zipf { law: law(theta, blocks)?, blocks: scatter() },
         "hotcold" if blocks > 1 => {
@@ -104,7 +104,7 @@ pub(super) fn phase(
             Pattern::HotCold { hot, hits, blocks: scatter() }
         }
         "scan" => match pieces {
-            Some(pieces) => in_pieces(&phase, pieces, streams)?,
+            Some(pieces) => pieces_pattern(&phase, pieces, streams)?,
             None => Pattern::Scan(streams),
         },
         "sweep" => Pattern::Sweep(gap),
@@ -114,7 +114,7 @@ pub(super) fn phase(
 }
 
 /// Refuses a first word with which no phase begins.
-fn known(pattern: &str, is_first: bool) -> Result<(), Mistake> {
+fn check_pattern(pattern: &str, is_first: bool) -> Result<(), Mistake> {
     // For input such as `rate=1000/s`: the text after the slash is the next phase.
     let after = if is_first { "" } else { "; a slash begins the next phase, and no unit" };
     match PATTERNS.contains(&pattern) {
@@ -127,7 +127,7 @@ fn known(pattern: &str, is_first: bool) -> Result<(), Mistake> {
 }
 
 /// Returns a scan in pieces, if the piece size is valid.
-fn in_pieces(phase: &Phase, pieces: Bytes, streams: usize) -> Result<Pattern, Mistake> {
+fn pieces_pattern(phase: &Phase, pieces: Bytes, streams: usize) -> Result<Pattern, Mistake> {
     let whole = match (&phase.sizes[..], &phase.write_sizes) {
         ([(size, _)], None) => size.0 > 0 && pieces >= *size && pieces.0.is_multiple_of(size.0),
         _ => false,
@@ -137,7 +137,7 @@ fn in_pieces(phase: &Phase, pieces: Bytes, streams: usize) -> Result<Pattern, Mi
             "pieces= in a load: it must be a whole number of requests of one size, in one stream".into()
         );
     }
-    if phase.over.0 / pieces.0 >= PIECES_MAX {
+    if phase.data_size.0 / pieces.0 >= PIECES_MAX {
         return Err("pieces= in a load: there are more than 1000000; make them larger".into());
     }
     Ok(Pattern::Pieces(pieces))

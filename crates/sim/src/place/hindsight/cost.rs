@@ -6,16 +6,16 @@ use weir_timing::drives::Drive;
 use weir_timing::occupancy;
 
 /// Lengths at which service times are measured.
-const SHORT: Bytes = Bytes::kib(4);
-const LONG: Bytes = Bytes::kib(256);
+const SHORT_LEN: Bytes = Bytes::kib(4);
+const LONG_LEN: Bytes = Bytes::kib(256);
 
 /// Cost of a device's commands in one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CommandCost {
     /// Seconds per command.
-    pub command: f64,
+    pub per_command: f64,
     /// Seconds per byte.
-    pub byte: f64,
+    pub per_byte: f64,
 }
 
 /// Cost of a device's commands.
@@ -31,14 +31,14 @@ impl CommandCost {
     /// Fits the model to [`occupancy`] at two lengths, on a drive of this size.
     fn of(drive: &Drive, size: Bytes, kind: IoKind) -> Self {
         let tried = |len| occupancy(&mut *drive.timing(size, drive.cache), size, kind, len).as_secs_f64();
-        let (short, long) = (tried(SHORT), tried(LONG));
-        let byte = ((long - short) / (LONG.0 - SHORT.0) as f64).max(0.0);
-        Self { command: (short - byte * SHORT.0 as f64).max(0.0), byte }
+        let (short, long) = (tried(SHORT_LEN), tried(LONG_LEN));
+        let byte = ((long - short) / (LONG_LEN.0 - SHORT_LEN.0) as f64).max(0.0);
+        Self { per_command: (short - byte * SHORT_LEN.0 as f64).max(0.0), per_byte: byte }
     }
 
     /// Returns the cost, in seconds, of this many commands with this many bytes in total.
     pub fn of_all(&self, commands: u64, bytes: Bytes) -> f64 {
-        self.command * commands as f64 + self.byte * bytes.0 as f64
+        self.per_command * commands as f64 + self.per_byte * bytes.0 as f64
     }
 }
 

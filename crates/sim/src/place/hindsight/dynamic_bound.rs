@@ -14,7 +14,7 @@
 //! linear program has an integral solution: Belady's rule, with costs.
 
 use super::cost::DeviceCost;
-use super::events::{Access, Event, Events, Filled};
+use super::events::{Access, Event, Events, FilledBlocks};
 
 /// Maximum number of devices.
 pub(super) const DEVICES_MAX: usize = 4;
@@ -39,7 +39,7 @@ impl Tier {
             Access::Write => self.cost.write,
             Access::Clear => return 0.0,
         };
-        of.command / f64::from(event.blocks) + of.byte * f64::from(event.bytes)
+        of.per_command / f64::from(event.blocks) + of.per_byte * f64::from(event.bytes)
     }
 }
 
@@ -52,14 +52,14 @@ pub(super) struct Effort {
 }
 
 /// Returns the bound, in seconds.
-pub(super) fn bound(events: &Events, filled: &Filled<'_>, tiers: &[Tier], effort: Effort) -> f64 {
+pub(super) fn bound(events: &Events, filled: &FilledBlocks<'_>, tiers: &[Tier], effort: Effort) -> f64 {
     if events.requests == 0 {
         return 0.0;
     }
     let periods = Periods::new(effort.periods, events.requests);
-    let courses = Courses::new(tiers, filled, periods);
+    let courses = PathSearch::new(tiers, filled, periods);
     let mut prices = Prices::new(tiers.len(), periods);
-    let (mut best, mut used) = courses.all(events, filled, &prices);
+    let (mut best, mut used) = courses.cheapest_paths(events, filled, &prices);
     let first = first_price(events, tiers);
     prices.set_all(tiers, first);
     for round in 0..effort.rounds {
@@ -67,7 +67,7 @@ pub(super) fn bound(events: &Events, filled: &Filled<'_>, tiers: &[Tier], effort
             prices.adjust(tiers, &used, STEP / (1.0 + f64::from(round) / 4.0));
         }
         let cost;
-        (cost, used) = courses.all(events, filled, &prices);
+        (cost, used) = courses.cheapest_paths(events, filled, &prices);
         best = best.max(cost - prices.of_space(tiers));
     }
     best
@@ -108,7 +108,7 @@ impl Periods {
     }
 
     /// Returns the period of a request; the end belongs to the last period.
-    fn of(self, at: u32) -> u32 {
+    fn period_of(self, at: u32) -> u32 {
         (at >> self.shift).min(self.count - 1)
     }
 }
@@ -118,13 +118,13 @@ struct Prices {
     periods: Periods,
     by_device: Vec<Vec<f64>>,
     /// Sum of the prices over all requests before each period.
-    before: Vec<Vec<f64>>,
+    prefix_sums: Vec<Vec<f64>>,
 }
 
 impl Prices {
     fn new(devices: usize, periods: Periods) -> Self {
         let none = vec![vec![0.0; periods.count as usize + 1]; devices];
-        Self { periods, by_device: none.clone(), before: none }
+        Self { periods, by_device: none.clone(), prefix_sums: none }
     }
 
     fn set_all(&mut self, tiers: &[Tier], price: f64) {
@@ -135,7 +135,7 @@ impl Prices {
     }
 
     fn sum_up(&mut self) {
-        for (prices, before) in self.by_device.iter().zip(&mut self.before) {
+        for (prices, before) in self.by_device.iter().zip(&mut self.prefix_sums) {
             for period in 0..self.periods.count {
                 let len = f64::from(self.periods.start(period + 1) - self.periods.start(period));
                 before[period as usize + 1] = before[period as usize] + prices[period as usize] * len;
@@ -144,10 +144,10 @@ impl Prices {
     }
 
     /// Returns the sum of the prices up to a request.
-    fn up_to(&self, device: usize, at: u32) -> f64 {
-        let period = self.periods.of(at);
+    fn sum_until(&self, device: usize, at: u32) -> f64 {
+        let period = self.periods.period_of(at);
         let within = f64::from(at - self.periods.start(period));
-        self.before[device][period as usize] + within * self.by_device[device][period as usize]
+        self.prefix_sums[device][period as usize] + within * self.by_device[device][period as usize]
     }
 
     /// Returns the price of all available space.
@@ -155,7 +155,7 @@ impl Prices {
         let of = |(before, tier): (&Vec<f64>, &Tier)| {
             tier.capacity.map_or(0.0, |blocks| blocks as f64 * before.last().copied().unwrap_or(0.0))
         };
-        self.before.iter().zip(tiers).map(of).sum()
+        self.prefix_sums.iter().zip(tiers).map(of).sum()
     }
 
     /// Raises prices where demand exceeds the space and lowers them elsewhere.
@@ -177,24 +177,28 @@ impl Prices {
 struct Used {
     periods: Periods,
     /// Contributions of stays that begin or end within a period, by device and period.
-    parts: Vec<Vec<f64>>,
+    partial_stays: Vec<Vec<f64>>,
     /// Stays that cover whole periods: the difference to the number in the period before.
-    more: Vec<Vec<i64>>,
+    stay_changes: Vec<Vec<i64>>,
 }
 
 impl Used {
     fn new(devices: usize, periods: Periods) -> Self {
         let count = periods.count as usize + 1;
-        Self { periods, parts: vec![vec![0.0; count]; devices], more: vec![vec![0; count]; devices] }
+        Self {
+            periods,
+            partial_stays: vec![vec![0.0; count]; devices],
+            stay_changes: vec![vec![0; count]; devices],
+        }
     }
 
     /// Returns the used space by period.
     fn of(&self, device: usize) -> impl Iterator<Item = f64> {
-        let whole = self.more[device].iter().scan(0, |count, more| {
+        let whole = self.stay_changes[device].iter().scan(0, |count, more| {
             *count += more;
             Some(*count as f64)
         });
-        (0..self.periods.count).zip(whole).zip(&self.parts[device]).map(|((period, whole), part)| {
+        (0..self.periods.count).zip(whole).zip(&self.partial_stays[device]).map(|((period, whole), part)| {
             whole * f64::from(self.periods.start(period + 1) - self.periods.start(period)) + part
         })
     }
@@ -203,9 +207,9 @@ impl Used {
         if from >= to {
             return;
         }
-        let (first, last) = (self.periods.of(from), self.periods.of(to));
-        for device in (0..self.parts.len()).filter(|device| set >> device & 1 == 1) {
-            let (parts, more) = (&mut self.parts[device], &mut self.more[device]);
+        let (first, last) = (self.periods.period_of(from), self.periods.period_of(to));
+        for device in (0..self.partial_stays.len()).filter(|device| set >> device & 1 == 1) {
+            let (parts, more) = (&mut self.partial_stays[device], &mut self.stay_changes[device]);
             if first == last {
                 parts[first as usize] += f64::from(to - from);
                 continue;
@@ -219,7 +223,7 @@ impl Used {
 }
 
 /// Costs of moves, and the conditions under which they can pay.
-struct Courses<'a> {
+struct PathSearch<'a> {
     tiers: &'a [Tier],
     periods: Periods,
     /// Number of sets of devices.
@@ -230,20 +234,21 @@ struct Courses<'a> {
     copy_from: [f64; SETS],
     /// True with several scarce devices: a block may then move between two of its accesses, when prices
     /// change.
-    changes_between: bool,
+    moves_while_idle: bool,
 }
 
 /// Previous set of a block, by its current set.
-type From = [u8; SETS];
+type PreviousSets = [u8; SETS];
 
-impl<'a> Courses<'a> {
-    fn new(tiers: &'a [Tier], filled: &Filled<'_>, periods: Periods) -> Self {
+impl<'a> PathSearch<'a> {
+    fn new(tiers: &'a [Tier], filled: &FilledBlocks<'_>, periods: Periods) -> Self {
         let sets = 1 << tiers.len();
         let (extent, block) = (filled.extent.bytes().0 as f64, filled.block.0 as f64);
-        let write = |tier: &Tier| tier.cost.write.command * block / extent + tier.cost.write.byte * block;
+        let write =
+            |tier: &Tier| tier.cost.write.per_command * block / extent + tier.cost.write.per_byte * block;
         let mut copy_from = [f64::INFINITY; SETS];
         for (set, least) in copy_from.iter_mut().enumerate().take(sets).skip(1) {
-            let bytes = |(_, tier): (usize, &Tier)| tier.cost.read.byte * block;
+            let bytes = |(_, tier): (usize, &Tier)| tier.cost.read.per_byte * block;
             *least = members(tiers, set).map(bytes).fold(f64::INFINITY, f64::min);
         }
         Self {
@@ -252,29 +257,29 @@ impl<'a> Courses<'a> {
             sets,
             copy_to: tiers.iter().map(write).collect(),
             copy_from,
-            changes_between: tiers.iter().filter(|tier| tier.capacity.is_some()).count() > 1,
+            moves_while_idle: tiers.iter().filter(|tier| tier.capacity.is_some()).count() > 1,
         }
     }
 
     /// Returns the cost of the cheapest courses, including prices, and the space they use.
-    fn all(&self, events: &Events, filled: &Filled<'_>, prices: &Prices) -> (f64, Used) {
+    fn cheapest_paths(&self, events: &Events, filled: &FilledBlocks<'_>, prices: &Prices) -> (f64, Used) {
         let mut used = Used::new(self.tiers.len(), self.periods);
         let mut cost = 0.0;
         let mut trail = Vec::new();
         for block in events.by_block() {
-            let holds = block.first().is_some_and(|event| filled.holds(event.id));
-            cost += self.one(block, holds, prices, &mut trail, &mut used);
+            let holds = block.first().is_some_and(|event| filled.contains(event.id));
+            cost += self.cheapest_path(block, holds, prices, &mut trail, &mut used);
         }
         (cost, used)
     }
 
     /// Finds the cheapest course of one block.
-    fn one(
+    fn cheapest_path(
         &self,
         events: &[Event],
         holds_data: bool,
         prices: &Prices,
-        trail: &mut Vec<(u32, From)>,
+        trail: &mut Vec<(u32, PreviousSets)>,
         used: &mut Used,
     ) -> f64 {
         trail.clear();
@@ -288,14 +293,14 @@ impl<'a> Courses<'a> {
         }
         let mut now = 0;
         for event in events {
-            self.pass(&mut costs, &mut now, event.at, prices, trail);
+            self.advance(&mut costs, &mut now, event.at, prices, trail);
             trail.push((now, self.serve(&mut costs, event)));
-            self.pass(&mut costs, &mut now, event.at + 1, prices, trail);
-            let mut from = same();
+            self.advance(&mut costs, &mut now, event.at + 1, prices, trail);
+            let mut from = identity();
             self.copy_and_drop(&mut costs, &mut from, &[0.0; SETS]);
             trail.push((now, from));
         }
-        self.pass(&mut costs, &mut now, self.periods.requests, prices, trail);
+        self.advance(&mut costs, &mut now, self.periods.requests, prices, trail);
         let least = |a: &usize, b: &usize| costs[*a].total_cmp(&costs[*b]);
         let last = (0..self.sets).min_by(least).unwrap_or(0);
         let (mut set, mut end) = (last, now);
@@ -308,38 +313,38 @@ impl<'a> Courses<'a> {
     }
 
     /// Lets the time pass until a request.
-    fn pass(
+    fn advance(
         &self,
         costs: &mut [f64; SETS],
         now: &mut u32,
         to: u32,
         prices: &Prices,
-        trail: &mut Vec<(u32, From)>,
+        trail: &mut Vec<(u32, PreviousSets)>,
     ) {
-        while self.changes_between && self.periods.start(self.periods.of(*now) + 1) < to {
-            let border = self.periods.start(self.periods.of(*now) + 1);
-            self.stay(costs, *now, border, prices);
-            let mut from = same();
+        while self.moves_while_idle && self.periods.start(self.periods.period_of(*now) + 1) < to {
+            let border = self.periods.start(self.periods.period_of(*now) + 1);
+            self.add_space_price(costs, *now, border, prices);
+            let mut from = identity();
             self.copy_and_drop(costs, &mut from, &self.copy_from);
             trail.push((border, from));
             *now = border;
         }
         if *now < to {
-            self.stay(costs, *now, to, prices);
+            self.add_space_price(costs, *now, to, prices);
             *now = to;
         }
     }
 
-    fn stay(&self, costs: &mut [f64; SETS], from: u32, to: u32, prices: &Prices) {
+    fn add_space_price(&self, costs: &mut [f64; SETS], from: u32, to: u32, prices: &Prices) {
         for (device, _) in self.tiers.iter().enumerate().filter(|(_, tier)| tier.capacity.is_some()) {
-            let price = prices.up_to(device, to) - prices.up_to(device, from);
+            let price = prices.sum_until(device, to) - prices.sum_until(device, from);
             (1..self.sets).filter(|set| set >> device & 1 == 1).for_each(|set| costs[set] += price);
         }
     }
 
     /// Serves a request from the block's set until the request ends.
-    fn serve(&self, costs: &mut [f64; SETS], event: &Event) -> From {
-        let mut from = same();
+    fn serve(&self, costs: &mut [f64; SETS], event: &Event) -> PreviousSets {
+        let mut from = identity();
         match event.access {
             Access::Read => {
                 self.copy_and_drop(costs, &mut from, &self.copy_from);
@@ -368,32 +373,32 @@ impl<'a> Courses<'a> {
     }
 
     /// Copies and drops where that pays; `read` is the cost of reading a copy's source.
-    fn copy_and_drop(&self, costs: &mut [f64; SETS], from: &mut From, read: &[f64; SETS]) {
+    fn copy_and_drop(&self, costs: &mut [f64; SETS], from: &mut PreviousSets, read: &[f64; SETS]) {
         // A second copy may be made of the first.
         for _ in 2..self.tiers.len() + 1 {
             for (device, write) in self.copy_to.iter().enumerate() {
                 for set in (1..self.sets).filter(|set| set >> device & 1 == 0) {
-                    take(costs, from, set, set | 1 << device, read[set] + write);
+                    relax(costs, from, set, set | 1 << device, read[set] + write);
                 }
             }
         }
         for device in 0..self.tiers.len() {
             for set in (1..self.sets).filter(|set| set >> device & 1 == 1 && *set != 1 << device) {
-                take(costs, from, set, set ^ (1 << device), 0.0);
+                relax(costs, from, set, set ^ (1 << device), 0.0);
             }
         }
     }
 }
 
 /// Moves from one set to another if that is cheaper than the known cost.
-fn take(costs: &mut [f64; SETS], from: &mut From, a: usize, b: usize, cost: f64) {
+fn relax(costs: &mut [f64; SETS], from: &mut PreviousSets, a: usize, b: usize, cost: f64) {
     if costs[a] + cost < costs[b] {
         costs[b] = costs[a] + cost;
         from[b] = from[a];
     }
 }
 
-const fn same() -> From {
+const fn identity() -> PreviousSets {
     let mut from = [0; SETS];
     let mut set = 0;
     while set < SETS {

@@ -3,8 +3,8 @@
 //! A block is the largest unit that all requests access as a whole: 4 KiB, or more if all requests are longer
 //! and aligned.
 
-use crate::place::machine::PIECE;
-use crate::{Arrival, Space};
+use crate::place::machine::PIECE_MAX;
+use crate::{Arrival, VolumeData};
 use std::collections::BTreeSet;
 use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Op, VolumeOffset};
 
@@ -61,8 +61,8 @@ impl Events {
                 Op::Flush => continue,
             };
             let (from, end) = (arrival.offset.0, arrival.offset.0 + arrival.len.0);
-            for start in (from..end).step_by(PIECE.0 as usize) {
-                let end = end.min(start + PIECE.0);
+            for start in (from..end).step_by(PIECE_MAX.0 as usize) {
+                let end = end.min(start + PIECE_MAX.0);
                 let (first, after) = (start / block, end.div_ceil(block));
                 for number in first..after {
                     let bytes = end.min((number + 1) * block) - start.max(number * block);
@@ -87,15 +87,15 @@ impl Events {
 }
 
 /// The blocks that hold data before the load begins.
-pub(super) struct Filled<'a> {
-    pub(super) spaces: &'a [Space],
+pub(super) struct FilledBlocks<'a> {
+    pub(super) spaces: &'a [VolumeData],
     pub(super) extent: ExtentSize,
     /// Length of a block.
     pub(super) block: Bytes,
 }
 
-impl Filled<'_> {
-    pub(super) fn holds(&self, id: BlockId) -> bool {
+impl FilledBlocks<'_> {
+    pub(super) fn contains(&self, id: BlockId) -> bool {
         let (volume, index) = self.extent_of(id);
         let Some(space) = self.spaces.get(volume) else { return false };
         let run = space.extents.partition_point(|run| run.end <= index);
@@ -119,8 +119,8 @@ impl Filled<'_> {
     }
 
     /// Returns the events of a block that reach a device: a read of a block without data does not.
-    pub(super) fn that_reach_devices<'e>(&self, block: &'e [Event]) -> impl Iterator<Item = &'e Event> {
-        let mut holds = block.first().is_some_and(|event| self.holds(event.id));
+    pub(super) fn device_events<'e>(&self, block: &'e [Event]) -> impl Iterator<Item = &'e Event> {
+        let mut holds = block.first().is_some_and(|event| self.contains(event.id));
         block.iter().filter(move |event| {
             let reads = holds;
             holds = match event.access {

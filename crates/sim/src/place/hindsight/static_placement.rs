@@ -13,16 +13,16 @@ use std::collections::BinaryHeap;
 pub(super) struct Costs {
     pub(super) devices: usize,
     /// Costs by extent and device.
-    pub(super) of: Vec<i64>,
+    pub(super) by_extent: Vec<i64>,
 }
 
 impl Costs {
     fn of_extent(&self, extent: usize) -> &[i64] {
-        &self.of[extent * self.devices..][..self.devices]
+        &self.by_extent[extent * self.devices..][..self.devices]
     }
 
     fn extents(&self) -> usize {
-        self.of.len() / self.devices.max(1)
+        self.by_extent.len() / self.devices.max(1)
     }
 }
 
@@ -33,21 +33,21 @@ pub(super) fn best(costs: &Costs, capacity: &[u64]) -> Option<Vec<u8>> {
     }
     let mut flow = Flow::new(costs);
     while let Some(over) = (0..costs.devices).find(|device| flow.count[*device] > capacity[*device]) {
-        let way = flow.cheapest_way(over, capacity)?;
+        let way = flow.cheapest_path(over, capacity)?;
         for pair in way.windows(2) {
-            flow.go(pair[0], pair[1]);
+            flow.move_cheapest(pair[0], pair[1]);
         }
     }
-    Some(flow.at)
+    Some(flow.device_of)
 }
 
 struct Flow<'a> {
     costs: &'a Costs,
-    at: Vec<u8>,
+    device_of: Vec<u8>,
     count: Vec<u64>,
     /// Cost of moving an extent from one device to another, cheapest first; some of the extents have already
     /// moved.
-    leaving: Vec<BinaryHeap<Reverse<(i64, u32)>>>,
+    move_costs: Vec<BinaryHeap<Reverse<(i64, u32)>>>,
 }
 
 impl<'a> Flow<'a> {
@@ -55,32 +55,32 @@ impl<'a> Flow<'a> {
         let devices = costs.devices;
         let mut flow = Self {
             costs,
-            at: vec![0; costs.extents()],
+            device_of: vec![0; costs.extents()],
             count: vec![0; devices],
-            leaving: vec![BinaryHeap::new(); devices * devices],
+            move_costs: vec![BinaryHeap::new(); devices * devices],
         };
         for extent in 0..costs.extents() {
             let here = costs.of_extent(extent);
             let least = (0..devices).min_by_key(|device| here[*device]).unwrap_or(0);
-            flow.arrive(extent as u32, least);
+            flow.add(extent as u32, least);
         }
         flow
     }
 
-    fn arrive(&mut self, extent: u32, device: usize) {
-        self.at[extent as usize] = device as u8;
+    fn add(&mut self, extent: u32, device: usize) {
+        self.device_of[extent as usize] = device as u8;
         self.count[device] += 1;
         let of = self.costs.of_extent(extent as usize);
         for to in (0..self.costs.devices).filter(|to| *to != device) {
-            self.leaving[device * self.costs.devices + to].push(Reverse((of[to] - of[device], extent)));
+            self.move_costs[device * self.costs.devices + to].push(Reverse((of[to] - of[device], extent)));
         }
     }
 
     /// Returns the cheapest extent to move from one device to another, with its cost.
-    fn next(&mut self, from: usize, to: usize) -> Option<(i64, u32)> {
-        let heap = &mut self.leaving[from * self.costs.devices + to];
+    fn cheapest_move(&mut self, from: usize, to: usize) -> Option<(i64, u32)> {
+        let heap = &mut self.move_costs[from * self.costs.devices + to];
         while let Some(Reverse((cost, extent))) = heap.peek() {
-            if usize::from(self.at[*extent as usize]) == from {
+            if usize::from(self.device_of[*extent as usize]) == from {
                 return Some((*cost, *extent));
             }
             heap.pop();
@@ -88,15 +88,15 @@ impl<'a> Flow<'a> {
         None
     }
 
-    fn go(&mut self, from: usize, to: usize) {
-        if let Some((_, extent)) = self.next(from, to) {
+    fn move_cheapest(&mut self, from: usize, to: usize) {
+        if let Some((_, extent)) = self.cheapest_move(from, to) {
             self.count[from] -= 1;
-            self.arrive(extent, to);
+            self.add(extent, to);
         }
     }
 
     /// Returns the devices on the cheapest path to one that is not full (Bellman and Ford).
-    fn cheapest_way(&mut self, from: usize, capacity: &[u64]) -> Option<Vec<usize>> {
+    fn cheapest_path(&mut self, from: usize, capacity: &[u64]) -> Option<Vec<usize>> {
         let devices = self.costs.devices;
         let mut cost = vec![None; devices];
         let mut before = vec![from; devices];
@@ -104,7 +104,7 @@ impl<'a> Flow<'a> {
         for _ in 1..devices {
             for (a, b) in (0..devices * devices).map(|pair| (pair / devices, pair % devices)) {
                 let Some(so_far) = cost[a].filter(|_| a != b && b != from) else { continue };
-                let Some((more, _)) = self.next(a, b) else { continue };
+                let Some((more, _)) = self.cheapest_move(a, b) else { continue };
                 if cost[b].is_none_or(|known| so_far + more < known) {
                     (cost[b], before[b]) = (Some(so_far + more), a);
                 }

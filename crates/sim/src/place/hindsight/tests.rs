@@ -2,10 +2,10 @@
 
 use super::cost::{CommandCost, DeviceCost};
 use super::dynamic_bound::{Effort, Tier, bound};
-use super::events::{Access, BlockId, Event, Events, Filled};
+use super::events::{Access, BlockId, Event, Events, FilledBlocks};
 use super::{Hindsight, cost, static_placement};
 use crate::place::run::{Mode, Plan, place_and_record};
-use crate::{Arrival, DeviceSize, DeviceSpec, PoolSpec, Space};
+use crate::{Arrival, DeviceSize, DeviceSpec, PoolSpec, VolumeData};
 use proptest::prelude::*;
 use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, IoKind, Nanos, Op, Seed, VolumeOffset};
 use weir_policy::placement::{ALL, by_name};
@@ -19,7 +19,7 @@ fn arrival(block: u64, op: Op) -> Arrival {
 }
 
 fn tier(read: f64, write: f64, byte: f64, capacity: Option<u64>) -> Tier {
-    let of = |command| CommandCost { command, byte };
+    let of = |command| CommandCost { per_command: command, per_byte: byte };
     Tier { cost: DeviceCost { read: of(read), write: of(write) }, capacity }
 }
 
@@ -37,14 +37,14 @@ fn pool(fast: (&str, f64), slow: (&str, f64)) -> PoolSpec {
         devices: vec![device("fast", fast), device("slow", slow)],
         mover_share: weir_engine::MOVER_SHARE,
         extent_cache: Bytes(0),
-        moves: weir_policy::harm::Moves::default(),
+        moves: weir_policy::harm::MoveControl::default(),
     }
 }
 
-fn spaces(filled: u64) -> Vec<Space> {
+fn spaces(filled: u64) -> Vec<VolumeData> {
     let extents =
         std::iter::once(ExtentIndex(0)..ExtentIndex(filled)).filter(|run| !run.is_empty()).collect();
-    vec![Space { size: Bytes::mib(1), extents }]
+    vec![VolumeData { size: Bytes::mib(1), extents }]
 }
 
 /// Finds the dynamic optimum by exhaustive search: every state of all blocks after every request.
@@ -77,10 +77,12 @@ impl<'a> Exhaustive<'a> {
                 if has(&device) && a != 1 << device {
                     costs[a ^ (1 << device)] = 0.0;
                 } else if !has(&device) {
-                    let reads = (0..tiers.len()).filter(has).map(|d| tiers[d].cost.read.byte * BLOCK as f64);
+                    let reads =
+                        (0..tiers.len()).filter(has).map(|d| tiers[d].cost.read.per_byte * BLOCK as f64);
                     let read = if costs_read { reads.fold(f64::INFINITY, f64::min) } else { 0.0 };
                     let write = tier.cost.write;
-                    let share = write.command / f64::from(EXTENT.blocks()) + write.byte * BLOCK as f64;
+                    let share =
+                        write.per_command / f64::from(EXTENT.blocks()) + write.per_byte * BLOCK as f64;
                     costs[a | 1 << device] = read + share;
                 }
             }
@@ -128,7 +130,7 @@ impl<'a> Exhaustive<'a> {
     }
 
     /// Returns the least cost of these requests; the first `filled` blocks hold data.
-    fn least(&self, events: &Events, filled: u64) -> f64 {
+    fn least_cost(&self, events: &Events, filled: u64) -> f64 {
         let states = self.states();
         let free = |state: usize| {
             (0..self.blocks).all(|block| (self.set(state, block) > 0) == ((block as u64) < filled))
@@ -161,7 +163,7 @@ fn requests(blocks: u64) -> impl Strategy<Value = Vec<(u64, u8)>> {
     prop::collection::vec((0..blocks, 0u8..8), 1..9)
 }
 
-fn asked(requests: &[(u64, u8)]) -> Vec<Arrival> {
+fn arrivals(requests: &[(u64, u8)]) -> Vec<Arrival> {
     let op = |kind| match kind {
         0..4 => Op::Read,
         4..7 => Op::Write,
@@ -171,10 +173,10 @@ fn asked(requests: &[(u64, u8)]) -> Vec<Arrival> {
 }
 
 fn dynamic(tiers: &[Tier], requests: &[(u64, u8)], filled: u64, rounds: u32) -> f64 {
-    let events = Events::of(&asked(requests), EXTENT);
+    let events = Events::of(&arrivals(requests), EXTENT);
     let spaces = spaces(filled);
     let effort = Effort { periods: requests.len() as u32, rounds };
-    bound(&events, &Filled { spaces: &spaces, extent: EXTENT, block: events.block }, tiers, effort)
+    bound(&events, &FilledBlocks { spaces: &spaces, extent: EXTENT, block: events.block }, tiers, effort)
 }
 
 proptest! {
@@ -190,14 +192,14 @@ proptest! {
         fits in 1u64..3,
     ) {
         let tiers = [tier(fast.0, fast.1, byte, Some(fits)), tier(1.0, 1.0, byte, None)];
-        let exact = Exhaustive::new(&tiers, 3).least(&Events::of(&asked(&requests), EXTENT), filled);
+        let exact = Exhaustive::new(&tiers, 3).least_cost(&Events::of(&arrivals(&requests), EXTENT), filled);
         let bound = dynamic(&tiers, &requests, filled, 400);
         prop_assert!(bound <= exact + 1e-9, "{bound} above {exact}");
         prop_assert!(bound >= 0.9 * exact - 1e-9, "{bound} far below {exact}");
     }
 
     #[test]
-    fn nor_with_two_scarce_devices(
+    fn bound_holds_with_two_scarce_devices(
         requests in requests(2),
         filled in 0u64..3,
         costs in (0.01f64..0.3, 0.1f64..1.0, 0.5f64..2.0),
@@ -208,22 +210,22 @@ proptest! {
             tier(costs.1, costs.0, byte / 2.0, Some(1)),
             tier(costs.2, costs.2, byte, None),
         ];
-        let exact = Exhaustive::new(&tiers, 2).least(&Events::of(&asked(&requests), EXTENT), filled);
+        let exact = Exhaustive::new(&tiers, 2).least_cost(&Events::of(&arrivals(&requests), EXTENT), filled);
         let bound = dynamic(&tiers, &requests, filled, 60);
         prop_assert!(bound <= exact + 1e-9, "{bound} above {exact}");
     }
 
     #[test]
-    fn the_static_placement_is_the_best_of_all(
+    fn static_placement_is_optimal(
         costs in prop::collection::vec((0u8..20, 0u8..20, 0u8..20), 1..7),
         capacity in (0u64..4, 0u64..4),
     ) {
-        let of = costs.iter().flat_map(|c| [c.0, c.1, c.2].map(i64::from)).collect();
-        let costs = static_placement::Costs { devices: 3, of };
-        let extents = costs.of.len() / 3;
+        let by_extent = costs.iter().flat_map(|c| [c.0, c.1, c.2].map(i64::from)).collect();
+        let costs = static_placement::Costs { devices: 3, by_extent };
+        let extents = costs.by_extent.len() / 3;
         let capacity = [capacity.0, capacity.1, 5];
         let cost = |at: &[u8]| -> i64 {
-            at.iter().enumerate().map(|(extent, d)| costs.of[3 * extent + usize::from(*d)]).sum()
+            at.iter().enumerate().map(|(extent, d)| costs.by_extent[3 * extent + usize::from(*d)]).sum()
         };
         let fits = |at: &[u8]| {
             let there = |device: usize| at.iter().filter(|d| usize::from(**d) == device).count() as u64;
@@ -259,7 +261,7 @@ fn a_block_that_is_read_often_enough_is_worth_its_copy() {
 }
 
 #[test]
-fn no_policy_beats_the_bounds_of_what_it_was_asked() {
+fn no_policy_beats_its_bounds() {
     for words in [
         "zipf theta=1.2 reads=70% size=4KiB over=32MiB rate=300",
         "zipf theta=1.0 reads=30% size=16KiB over=16MiB rate=99 for=9s / scan size=64KiB over=16MiB for=10s",
@@ -272,13 +274,13 @@ fn no_policy_beats_the_bounds_of_what_it_was_asked() {
         let pool = pool(("ssd-sata", 0.1), ("hdd-7200", 1.3));
         let plan = Plan {
             mode: Mode::Open,
-            lasts: Nanos::secs(20),
+            duration: Nanos::secs(20),
             requests: u64::MAX,
             warm_up: None,
             windows: 1,
             seed: Seed(3),
         };
-        let spaces = load().spaces(EXTENT);
+        let spaces = load().volumes(EXTENT);
         let mut asked = Vec::new();
         let stripe = by_name("stripe").expect("a policy");
         let one = place_and_record(&pool, stripe, &mut *load(), &plan, Some(&mut asked)).expect("a run");
@@ -314,7 +316,7 @@ fn events_of(op: Op, offset: u64, len: u64) -> (u64, Vec<(u64, Access, u16, u32)
 }
 
 #[test]
-fn events_are_of_what_requests_touch() {
+fn events_cover_the_touched_blocks() {
     let both = vec![(1, Access::Write, 2, 16_384), (2, Access::Write, 2, 16_384)];
     assert_eq!(events_of(Op::Write, 16_384, 32_768), (16_384, both));
     assert_eq!(events_of(Op::Read, 4096, 16_384).0, 4096);
@@ -324,31 +326,31 @@ fn events_are_of_what_requests_touch() {
 }
 
 #[test]
-fn devices_hear_of_no_reads_where_nothing_is() {
+fn reads_without_data_reach_no_device() {
     for (filled, heard) in [(0, vec![1, 2, 5]), (1, vec![0, 1, 2, 5])] {
-        let events = Events::of(&asked(&[(0, 0), (0, 4), (0, 0), (0, 7), (0, 0), (0, 4)]), EXTENT);
+        let events = Events::of(&arrivals(&[(0, 0), (0, 4), (0, 0), (0, 7), (0, 0), (0, 4)]), EXTENT);
         let spaces = spaces(filled);
-        let filled = Filled { spaces: &spaces, extent: EXTENT, block: events.block };
-        let found: Vec<_> = filled.that_reach_devices(&events.all).map(|event| event.at).collect();
+        let filled = FilledBlocks { spaces: &spaces, extent: EXTENT, block: events.block };
+        let found: Vec<_> = filled.device_events(&events.all).map(|event| event.at).collect();
         assert_eq!(found, heard);
     }
 }
 
 #[test]
 fn extents_that_never_hold_data_need_no_space() {
-    let events = Events::of(&asked(&[(1, 0), (2, 7), (3, 4), (3, 0)]), EXTENT);
+    let events = Events::of(&arrivals(&[(1, 0), (2, 7), (3, 4), (3, 0)]), EXTENT);
     let spaces = spaces(1);
-    let filled = Filled { spaces: &spaces, extent: EXTENT, block: events.block };
+    let filled = FilledBlocks { spaces: &spaces, extent: EXTENT, block: events.block };
     assert_eq!(filled.extents_with(&events), [(0, ExtentIndex(0)), (0, ExtentIndex(3))]);
 }
 
 #[test]
-fn what_holds_data_is_told_in_blocks_of_any_length() {
+fn filled_blocks_are_found_for_any_block_length() {
     let spaces = spaces(2);
     for block in [BLOCK, 4 * BLOCK] {
-        let filled = Filled { spaces: &spaces, extent: EXTENT, block: Bytes(block) };
+        let filled = FilledBlocks { spaces: &spaces, extent: EXTENT, block: Bytes(block) };
         let of = EXTENT.bytes().0 / block;
-        let holds = [0, 2 * of - 1, 2 * of].map(|block| filled.holds(BlockId { volume: 0, block }));
+        let holds = [0, 2 * of - 1, 2 * of].map(|block| filled.contains(BlockId { volume: 0, block }));
         assert_eq!(holds, [true, true, false]);
     }
 }
@@ -361,7 +363,7 @@ fn a_copy_pays_its_share_of_a_command() {
         |block: u64| Arrival { len: Bytes(len), offset: VolumeOffset(block * len), ..arrival(0, Op::Read) };
     let asked = [0, 0, 0, 0, 1, 1, 1, 1].map(read);
     let (events, spaces) = (Events::of(&asked, EXTENT), spaces(1));
-    let filled = Filled { spaces: &spaces, extent: EXTENT, block: events.block };
+    let filled = FilledBlocks { spaces: &spaces, extent: EXTENT, block: events.block };
     let bound = bound(&events, &filled, &tiers, Effort { periods: 8, rounds: 400 });
     assert!((bound - (8.0 * 0.1 + 1.6)).abs() < 0.02, "{bound}");
 }
@@ -391,10 +393,10 @@ fn commands_are_those_for_data() {
 }
 
 #[test]
-fn devices_with_fits_all_are_not_scarce() {
+fn devices_that_fit_all_blocks_are_not_scarce() {
     let pool = pool(("nvm", 0.5), ("ssd-sata", 1.0));
-    let spaces = [Space { size: Bytes::mib(16), ..Space::all(Bytes::mib(16), EXTENT) }];
-    let layout = pool.lay_out(&spaces).expect("a pool");
+    let spaces = [VolumeData { size: Bytes::mib(16), ..VolumeData::filled(Bytes::mib(16), EXTENT) }];
+    let layout = pool.layout(&spaces).expect("a pool");
     let blocks =
         |extents| super::tiers(&layout, extents, 32).iter().map(|tier| tier.capacity).collect::<Vec<_>>();
     assert_eq!(blocks(128), [Some(64 * 32), None]);

@@ -25,7 +25,7 @@ fn the_nearline_disks_mean_seek_is_eight_milliseconds() {
 }
 
 #[test]
-fn real_capacities_come_out() {
+fn layouts_have_real_capacities() {
     assert!((hdd_15k().capacity().0 as f64 / (286_749_487.0 * 512.0) - 1.0).abs() < 0.002);
     assert!((hdd_7200().capacity().0 as f64 / 18e12 - 1.0).abs() < 0.01);
 }
@@ -43,7 +43,7 @@ fn seeks_never_get_shorter_with_distance() {
 
 /// The sequential clock agrees with a walk over the tracks one by one.
 #[test]
-fn the_sequential_clock_agrees_with_walking() {
+fn sequential_clock_matches_track_walk() {
     let g = Geometry::new(hdd_15k(), Bytes::mib(64));
     let (mut sector, mut track, mut clock) = (0, 0, 0);
     for span in &g.spans {
@@ -97,7 +97,7 @@ fn defective_and_spare_sectors_hold_no_addresses() {
 
 /// A head that reaches a track early passes the sectors before the wanted one, of this track only.
 #[test]
-fn what_passes_before_a_sector_is_on_its_track() {
+fn sectors_passed_early_are_on_the_track() {
     let params = hdd_15k();
     let g = Geometry::new(params, params.capacity());
     let spt = params.zones[0].sectors_per_track;
@@ -137,7 +137,7 @@ fn addresses_past_the_end_are_its_last_sectors() {
 fn rotation_brings_the_angle_around() {
     let g = Geometry::new(hdd_15k(), Bytes::mib(64));
     for (now, clock) in [(0, 0), (5, 3), (3, 5), (10 * g.turn + 7, 2), (g.turn - 1, 3 * g.turn)] {
-        let wait = g.rotation(Nanos(now), g.angle(Nanos(clock)));
+        let wait = g.rotational_delay(Nanos(now), g.angle(Nanos(clock)));
         assert!(wait.0 < g.turn);
         assert_eq!((now + wait.0) % g.turn, clock % g.turn);
     }

@@ -20,7 +20,7 @@ proptest! {
     /// stamp is settled exactly when no run up to it is cached or being written, and there is something to
     /// write out unless the cache is empty.
     #[test]
-    fn space_and_stamps_are_true(ops in prop::collection::vec((0u8..4, 0u64..64, 1u64..12), 1..200)) {
+    fn cache_matches_naive_model(ops in prop::collection::vec((0u8..4, 0u64..64, 1u64..12), 1..200)) {
         let mut c = cache(100, 16);
         let mut landing = None;
         let mut stamps = vec![];
@@ -42,16 +42,16 @@ proptest! {
                     }
                 }
                 _ => {
-                    c.landed();
+                    c.finish_write();
                     landing = None;
                 }
             }
             let held: u64 = c.runs.iter().map(|(first, run)| run.end - first).sum();
-            prop_assert_eq!(c.sectors, held + c.landing.map_or(0, |(_, n)| n));
+            prop_assert_eq!(c.sectors, held + c.writing.map_or(0, |(_, n)| n));
             prop_assert!(c.sectors <= 100 && c.runs.len() <= 12);
             for stamp in &stamps {
-                let open = c.runs.values().map(|run| run.stamp).chain(c.landing.map(|l| l.0));
-                prop_assert_eq!(c.settled(*stamp), open.into_iter().all(|s| s > *stamp));
+                let open = c.runs.values().map(|run| run.stamp).chain(c.writing.map(|l| l.0));
+                prop_assert_eq!(c.is_on_media(*stamp), open.into_iter().all(|s| s > *stamp));
             }
         }
     }

@@ -7,7 +7,7 @@ use weir_model::Op;
 
 /// A generated request: nanoseconds, bytes.
 #[derive(Clone, Copy)]
-struct Made {
+struct GeneratedRequest {
     at: u64,
     disk: u64,
     op: Op,
@@ -17,12 +17,12 @@ struct Made {
 
 /// Parameters of a generated trace.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct TraceParameters {
     requests: u64,
     /// Unit of offsets and sizes, in bytes.
     unit: u64,
     /// Maximum size in units.
-    most: u64,
+    max_units: u64,
     /// Mean time between two requests, in nanoseconds.
     gap: u64,
     /// Time of the first request.
@@ -30,9 +30,10 @@ struct Kind {
 }
 
 /// Parameters of a typical trace: aligned, 4 to 64 KiB, 200 requests per second.
-const USUAL: Kind = Kind { requests: 24, unit: 4096, most: 16, gap: 5_000_000, start: 0 };
+const TYPICAL: TraceParameters =
+    TraceParameters { requests: 24, unit: 4096, max_units: 16, gap: 5_000_000, start: 0 };
 
-fn made(kind: Kind) -> Vec<Made> {
+fn generate(kind: TraceParameters) -> Vec<GeneratedRequest> {
     let mut state = 7u64;
     let mut draw = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -42,12 +43,12 @@ fn made(kind: Kind) -> Vec<Made> {
     (0..kind.requests)
         .map(|_| {
             at += 1 + draw(2 * kind.gap);
-            Made {
+            GeneratedRequest {
                 at,
                 disk: draw(3),
                 op: if draw(3) > 0 { Op::Read } else { Op::Write },
                 offset: (1 + draw(90_000_000_000 / kind.unit)) * kind.unit,
-                len: (1 + draw(kind.most)) * kind.unit,
+                len: (1 + draw(kind.max_units)) * kind.unit,
             }
         })
         .collect()
@@ -64,7 +65,7 @@ fn time(at: u64, unit: u64, digits: u32) -> String {
 }
 
 /// Formats a line with the columns of a description.
-fn line(columns: &str, separator: &str, made: &Made, digits: u32) -> String {
+fn line(columns: &str, separator: &str, made: &GeneratedRequest, digits: u32) -> String {
     let column = |name: &str| match name {
         "time_s" => time(made.at, 1_000_000_000, digits),
         "time_ms" => time(made.at, 1_000_000, digits),
@@ -87,7 +88,7 @@ fn line(columns: &str, separator: &str, made: &Made, digits: u32) -> String {
     columns.split(',').map(column).collect::<Vec<_>>().join(separator) + "\n"
 }
 
-fn text(columns: &str, separator: &str, all: &[Made], digits: u32) -> String {
+fn text(columns: &str, separator: &str, all: &[GeneratedRequest], digits: u32) -> String {
     all.iter().map(|made| line(columns, separator, made, digits)).collect()
 }
 
@@ -99,7 +100,7 @@ fn read(text: &str) -> (String, Option<String>, Vec<Record>) {
 }
 
 /// Reports whether the records are the generated requests, to the precision of the time.
-fn is_right(records: &[Record], all: &[Made], grain: u64) -> bool {
+fn matches_generated(records: &[Record], all: &[GeneratedRequest], grain: u64) -> bool {
     records.len() == all.len()
         && records.iter().zip(all).all(|(record, made)| {
             (record.op, record.offset.0, record.len.0) == (made.op, made.offset, made.len)
@@ -107,7 +108,7 @@ fn is_right(records: &[Record], all: &[Made], grain: u64) -> bool {
         })
 }
 
-fn grain(columns: &str, digits: u32) -> u64 {
+fn time_resolution(columns: &str, digits: u32) -> u64 {
     let unit = match columns.split(',').find(|column| column.starts_with("time")) {
         Some("time_s") => 1_000_000_000,
         Some("time_ms") => 1_000_000,
@@ -120,20 +121,20 @@ fn grain(columns: &str, digits: u32) -> u64 {
 /// For every layout in every unit, and several kinds of requests, the right format is detected, or named as
 /// an alternative.
 #[test]
-fn every_order_and_unit_is_taken_or_named() {
+fn every_layout_is_detected_or_suggested() {
     let kinds = [
-        USUAL,
+        TYPICAL,
         // Single sectors, as behind an unaligned partition.
-        Kind { unit: 512, most: 128, ..USUAL },
-        Kind { most: 1, ..USUAL },
-        Kind { gap: 500_000, most: 4, ..USUAL },
-        Kind { gap: 100_000_000, ..USUAL },
+        TraceParameters { unit: 512, max_units: 128, ..TYPICAL },
+        TraceParameters { max_units: 1, ..TYPICAL },
+        TraceParameters { gap: 500_000, max_units: 4, ..TYPICAL },
+        TraceParameters { gap: 100_000_000, ..TYPICAL },
         // With a date, in 2007.
-        Kind { start: 1_172_163_600_000_000_000, ..USUAL },
+        TraceParameters { start: 1_172_163_600_000_000_000, ..TYPICAL },
     ];
     let (mut wrong, mut all) = (Vec::new(), 0);
     for kind in kinds {
-        let requests = made(kind);
+        let requests = generate(kind);
         for variant in VARIANTS.iter() {
             let name = &*variant.format.name;
             let (separator, columns) = name.split_once(':').expect("a description");
@@ -150,7 +151,7 @@ fn every_order_and_unit_is_taken_or_named() {
                 let text = text(columns, if separator == "csv" { "," } else { " " }, &requests, digits);
                 let (found, note, records) = read(&text);
                 all += 1;
-                let right = is_right(&records, &requests, grain(columns, digits));
+                let right = matches_generated(&records, &requests, time_resolution(columns, digits));
                 if !right && note.as_ref().is_none_or(|note| !names(note, name)) {
                     wrong.push(format!("{kind:?} {name} with {digits} digits: took {found}, {note:?}"));
                 }
@@ -170,11 +171,11 @@ fn names(note: &str, description: &str) -> bool {
 
 /// Milliseconds are expected with a fraction: whole times are read in the unit that gives plausible gaps.
 #[test]
-fn whole_times_are_no_milliseconds_with_a_fraction() {
-    let all = made(Kind { gap: 8_000_000, ..USUAL });
+fn whole_times_are_not_fractional_milliseconds() {
+    let all = generate(TraceParameters { gap: 8_000_000, ..TYPICAL });
     for columns in ["time_us,disk,sector,sectors,read", "time_us,disk,offset,size,read"] {
         let (found, note, records) = read(&text(columns, " ", &all, 0));
-        assert!(is_right(&records, &all, 1_000), "{columns}: took {found}, {note:?}");
+        assert!(matches_generated(&records, &all, 1_000), "{columns}: took {found}, {note:?}");
         assert!(note.is_some_and(|note| note.contains("time_ms")), "{columns}");
     }
 }
@@ -182,18 +183,18 @@ fn whole_times_are_no_milliseconds_with_a_fraction() {
 /// Columns with sizes before offsets are recognised, because a request above 4 GiB is implausible.
 #[test]
 fn offsets_are_not_taken_for_sizes() {
-    let all = made(USUAL);
+    let all = generate(TYPICAL);
     for columns in ["time_s,size,offset,op", "time_us,op,size,offset", "time_us,disk,op,sectors,sector"] {
         let digits = if columns.starts_with("time_s") { 6 } else { 0 };
         let (found, note, records) = read(&text(columns, ",", &all, digits));
-        assert!(is_right(&records, &all, 1_000), "{columns}: took {found}, {note:?}");
+        assert!(matches_generated(&records, &all, 1_000), "{columns}: took {found}, {note:?}");
     }
 }
 
 /// An ambiguous meaning of 1 does not hide the note about implausible sizes.
 #[test]
-fn implausible_sizes_are_told_whatever_else_fits() {
-    let mut all = made(USUAL);
+fn implausible_sizes_are_always_noted() {
+    let mut all = generate(TYPICAL);
     all.iter_mut().for_each(|made| (made.offset, made.len) = (made.offset + 13, made.len - 100));
     let (_, note, _) = read(&text("time_ms,disk,offset,size,read", " ", &all, 3));
     assert!(note.is_some_and(|note| note.contains(", but ") && note.contains("also fit")), "a note");
@@ -214,13 +215,13 @@ const NAMED_LINES: [(&str, &str, &str, &str, u32); 8] = [
 /// Named formats are detected in long and short traces, with comments, column names and Windows line
 /// terminators.
 #[test]
-fn formats_with_names_are_taken() {
+fn named_formats_are_detected() {
     for (name, heading, separator, columns, digits) in NAMED_LINES {
         for requests in [1, 2, 3, 60] {
             // Clocks of whole seconds and microseconds include a date.
             let start = if ["tencent", "alibaba"].contains(&name) { 1_172_163_600_000_000_000 } else { 0 };
-            let gap = if name == "tencent" { 50_000_000 } else { USUAL.gap };
-            let all = made(Kind { requests, start, gap, ..USUAL });
+            let gap = if name == "tencent" { 50_000_000 } else { TYPICAL.gap };
+            let all = generate(TraceParameters { requests, start, gap, ..TYPICAL });
             let lines = text(columns, separator, &all, digits);
             let plain = format!("{heading}{lines}");
             let names = columns.replace(['-', ','], if separator == "," { ",x" } else { " x" });
@@ -239,7 +240,7 @@ fn formats_with_names_are_taken() {
                 assert!(is_it, "{name}: took {found}, {note:?}:\n{text:.200}");
                 assert!(requests < 60 || found == name, "{name}: took {found}, {note:?}:\n{text:.200}");
                 assert!(
-                    found != name || is_right(&records, &all, grain(columns, digits)),
+                    found != name || matches_generated(&records, &all, time_resolution(columns, digits)),
                     "{name}:\n{text:.200}"
                 );
             }
@@ -253,7 +254,7 @@ fn sectors_are_not_taken_for_bytes() {
     for most in [1, 2, 16] {
         for requests in [1, 3, 60] {
             for digits in [3, 6] {
-                let all = made(Kind { most, requests, ..USUAL });
+                let all = generate(TraceParameters { max_units: most, requests, ..TYPICAL });
                 let (found, note, _) = read(&text("time_ms,disk,sector,sectors,read", " ", &all, digits));
                 assert_eq!(found, "disksim", "{most} {requests} {digits}: {note:?}");
             }
@@ -280,7 +281,7 @@ fn a_heading_of_column_names_describes_the_columns() {
 }
 
 #[test]
-fn numbers_of_pages_are_a_guess_and_what_is_no_trace_is_none() {
+fn page_numbers_are_doubtful_and_garbage_is_rejected() {
     let pages: Vec<u8> = (0..500u32).flat_map(|n| (n * n * 31 % 70_000).to_le_bytes()).collect();
     let reader = Reader::open("t", &pages[..], None).expect("a trace");
     assert_eq!(reader.format().name, PAGES_32);

@@ -1,6 +1,6 @@
 //! Defines the arguments of `weir advise`.
 
-use super::list::{PRICE_MAX, PRICE_MIN};
+use super::device_list::{PRICE_MAX, PRICE_MIN};
 use crate::args::{OUTPUT, TRACE, duration, policies, size};
 use crate::pool_file;
 use clap::Args;

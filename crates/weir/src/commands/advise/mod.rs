@@ -1,7 +1,7 @@
 //! `weir advise` recommends devices to buy for the load in a trace, and says why.
 
 mod args;
-pub(super) mod list;
+pub(super) mod device_list;
 mod pool_text;
 mod report;
 
@@ -13,15 +13,16 @@ use crate::failure::Failure;
 use crate::files::{self, OutputKind};
 use crate::parallel::{self, Stop};
 use crate::{output, picture, progress, traces};
-use list::{List, SHIPPED};
+use device_list::{BUILT_IN_LIST, DeviceList};
 pub(crate) use report::AdviceDocument;
 use report::{Advice, EngineRun, Row};
 use std::convert::Infallible;
 use std::path::Path;
 use weir_model::{ErrorKind, Nanos, Seed};
 use weir_sim::advise::{
-    AdviseError, Cents, Demand, DeviceSet, Forecast, Judged, Limits, Measured, Runs, Search, Simulated,
-    Wanted, Years, at_rate, finalists, frontier, halves, sets, with_second,
+    AdviseError, Cents, Demand, DeviceSet, Forecast, Limits, MeasuredPart, RequiredCapacity, RunSettings,
+    Search, SetFigures, Simulated, Years, finalists, frontier, scale_to_rate, sets, split_in_halves,
+    with_second,
 };
 use weir_trace::Trace;
 
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &AdviseArgs, common: &Common) -> Result<(), Failure> {
             let advice = advise(trace, args)?;
             show(common, &advice.document(), |width| advice.human(width));
         }
-        None => output::print_text(SHIPPED),
+        None => output::print_text(BUILT_IN_LIST),
     }
     Ok(())
 }
@@ -48,10 +49,10 @@ pub(crate) fn run(args: &AdviseArgs, common: &Common) -> Result<(), Failure> {
 /// file cannot be written.
 fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let mut written = args.write_pool.iter().chain(&args.plot);
-    written.try_for_each(|path| traces::not_the_trace(trace_path, path))?;
-    args.write_pool.iter().try_for_each(|path| may_write(path, args.force))?;
-    args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
-    let list = list::read(args.devices.as_deref())?;
+    written.try_for_each(|path| traces::refuse_input_as_output(trace_path, path))?;
+    args.write_pool.iter().try_for_each(|path| refuse_overwrite(path, args.force))?;
+    args.plot.iter().try_for_each(|path| files::refuse_foreign_content(path, OutputKind::Picture))?;
+    let list = device_list::read(args.devices.as_deref())?;
     let (trace, notes) = read_trace(trace_path, args)?;
     // The time after the last request is estimated from the gaps before it, in each half if it is split.
     let least = if args.held_out { 4 } else { 2 };
@@ -59,20 +60,20 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
         let message = format!("{} has too few requests: {}", trace_path.display(), trace.records.len());
         return Err(Failure::usage(message, format!("take a longer trace: it takes {least} at least")));
     }
-    let two = if args.held_out { halves(&trace) } else { None };
+    let two = if args.held_out { split_in_halves(&trace) } else { None };
     let (known, tried) = two.unwrap_or_else(|| (trace.clone(), trace));
     let cannot = |error: AdviseError| match error {
-        AdviseError::Trace(_) | AdviseError::Nothing => {
+        AdviseError::Trace(_) | AdviseError::NoRequests => {
             Failure::from_message(ErrorKind::Usage, &format!("{}: {error}", trace_path.display()))
         }
         _ => Failure::from_message(ErrorKind::Usage, &error.to_string()),
     };
-    let demand = Demand::new(&known, Measured::of(&known, args.requests)).map_err(cannot)?;
-    let wanted = wanted(&demand, args)?;
+    let demand = Demand::new(&known, MeasuredPart::of(&known, args.requests)).map_err(cannot)?;
+    let wanted = required_capacity(&demand, args)?;
     let search = Search::new(&demand, &list.offers, wanted);
     let mut sets = sets(&list.offers, &wanted).map_err(cannot)?;
     let mut forecasts = forecast(&search, &sets);
-    let judged = |forecasts: &[Forecast]| -> Vec<_> { forecasts.iter().map(|each| each.judged).collect() };
+    let judged = |forecasts: &[Forecast]| -> Vec<_> { forecasts.iter().map(|each| each.figures).collect() };
     let limits = limits(args);
     let wider = with_second(&list.offers, &wanted, &sets, &judged(&forecasts), &limits).map_err(cannot)?;
     forecasts.extend(forecast(&search, &wider));
@@ -87,12 +88,12 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let mut finalists: Vec<_> = finalists.into_iter().map(|index| able[index]).collect();
     let mut rows: Vec<_> =
         sets.into_iter().zip(forecasts).map(|(set, forecast)| Row::new(set, forecast)).collect();
-    let runs = Runs { policy: &args.policy, requests: args.requests, seed: Seed(args.seed) };
+    let runs = RunSettings { policy: &args.policy, requests: args.requests, seed: Seed(args.seed) };
     for (index, simulated) in finalists.iter().zip(simulate(&search, &rows, &finalists, &tried, &runs)?) {
         rows[*index].run = Some(EngineRun::new(simulated));
     }
     let able: Vec<_> = (0..rows.len()).filter(|index| rows[*index].cannot_keep_up().is_none()).collect();
-    let predicted: Vec<_> = able.iter().map(|index| rows[*index].forecast.judged).collect();
+    let predicted: Vec<_> = able.iter().map(|index| rows[*index].forecast.figures).collect();
     frontier(&predicted).into_iter().for_each(|index| rows[able[index]].is_on_frontier = true);
     // Sets that cannot keep up come last, whatever their price.
     finalists.sort_by_key(|index| rows[*index].cannot_keep_up().is_some());
@@ -107,7 +108,7 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
         is_held_out: args.held_out,
         requests: known.records.len(),
         footprint: demand.footprint(),
-        wanted,
+        required: wanted,
         rule: limits.rule(),
         limits,
         list,
@@ -121,14 +122,14 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
         picture::write(path, &advice.picture().svg(&format!("{name}: what to buy")))?;
     }
     if let Some(path) = &args.write_pool {
-        may_write(path, args.force)?;
+        refuse_overwrite(path, args.force)?;
         std::fs::write(path, advice.pool_text()).map_err(|error| Failure::os("write", path, &error))?;
     }
     Ok(advice)
 }
 
 /// Refuses to overwrite an existing file without `force`, and anything that is not a regular file.
-fn may_write(path: &Path, force: bool) -> Result<(), Failure> {
+fn refuse_overwrite(path: &Path, force: bool) -> Result<(), Failure> {
     files::refuse_kernel_folder(path)?;
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => Err(Failure::refused(
@@ -157,8 +158,8 @@ fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Fa
     }
     match args.rate {
         Some(rate) => {
-            is_short_enough(&trace, rate)?;
-            at_rate(&mut trace, rate, Seed(args.seed));
+            refuse_long_duration(&trace, rate)?;
+            scale_to_rate(&mut trace, rate, Seed(args.seed));
         }
         None if !trace.format.timed || trace.duration() == Nanos(0) => {
             let help = "say how many requests come in a second: --rate 500";
@@ -170,12 +171,12 @@ fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Fa
 }
 
 /// Longest duration to which a trace may be scaled. A simulation takes some seconds for each day.
-const LONGEST: Nanos = Nanos::secs(30 * 86_400);
+const DURATION_MAX: Nanos = Nanos::secs(30 * 86_400);
 
 /// Refuses a rate so low that simulations would take minutes, unless the trace itself lasts as long.
-fn is_short_enough(trace: &Trace, rate: f64) -> Result<(), Failure> {
+fn refuse_long_duration(trace: &Trace, rate: f64) -> Result<(), Failure> {
     let gaps = trace.records.len().saturating_sub(1) as f64;
-    let most = LONGEST.max(trace.duration()).as_secs_f64();
+    let most = DURATION_MAX.max(trace.duration()).as_secs_f64();
     if gaps / rate <= most {
         return Ok(());
     }
@@ -194,14 +195,14 @@ fn is_short_enough(trace: &Trace, rate: f64) -> Result<(), Failure> {
     ))
 }
 
-fn wanted(demand: &Demand, args: &AdviseArgs) -> Result<Wanted, Failure> {
+fn required_capacity(demand: &Demand, args: &AdviseArgs) -> Result<RequiredCapacity, Failure> {
     let active = args.active.unwrap_or(demand.footprint());
     let capacity = args.capacity.unwrap_or(active);
     if capacity < active {
         let message = format!("--capacity {capacity} is less than the {active} that are in use");
         return Err(Failure::usage(message, "ask for more, or say with --active what is in use"));
     }
-    Ok(Wanted { capacity, active })
+    Ok(RequiredCapacity { capacity, active })
 }
 
 fn limits(args: &AdviseArgs) -> Limits {
@@ -228,7 +229,7 @@ fn simulate(
     rows: &[Row],
     finalists: &[usize],
     trace: &Trace,
-    runs: &Runs<'_>,
+    runs: &RunSettings<'_>,
 ) -> Result<Vec<Simulated>, Failure> {
     let bar = progress::bar(finalists.len(), "finalists run by the engine");
     let simulated = parallel::map(finalists, parallel::cores(), &Stop::default(), |index| {
@@ -241,23 +242,23 @@ fn simulate(
 }
 
 /// Returns the best finalist by the engine's results.
-fn pick(rows: &[Row], finalists: &[usize], limits: &Limits, list: &List) -> Result<usize, Failure> {
+fn pick(rows: &[Row], finalists: &[usize], limits: &Limits, list: &DeviceList) -> Result<usize, Failure> {
     let ran = |index: &usize| rows[*index].run.as_ref().map(|run| (*index, run));
-    let able: Vec<(usize, Judged)> = finalists
+    let able: Vec<(usize, SetFigures)> = finalists
         .iter()
         .filter_map(ran)
         .filter(|(index, _)| rows[*index].cannot_keep_up().is_none())
-        .map(|(index, run)| (index, run.judged))
+        .map(|(index, run)| (index, run.figures))
         .collect();
-    let ranked = limits.ranked(&able);
+    let ranked = limits.rank(&able);
     let Some(best) = ranked.first().copied() else {
         return Err(Failure::refused(
             "no set on the list can keep up with this trace",
             "put faster devices on the list, or say how many requests come in a second: --rate",
         ));
     };
-    let judged = rows[best].judged();
-    if !limits.keeps(&judged) {
+    let judged = rows[best].figures();
+    if !limits.is_satisfied_by(&judged) {
         let message = format!(
             "nothing on the list keeps to the limits; the nearest is {} for {} {}: mean {}, p99 {}, flash life {}",
             rows[best].set.name(&list.offers),

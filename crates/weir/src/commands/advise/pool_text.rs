@@ -1,9 +1,9 @@
 //! Formats the pool file of a set.
 
-use super::list::sold;
+use super::device_list::decimal_size;
 use super::report::Advice;
 use std::fmt::Write as _;
-use weir_sim::advise::{Several, device_name};
+use weir_sim::advise::{DeviceGroup, device_name};
 
 impl Advice {
     /// Returns the text of a pool file for the picked set. The user fills in the paths of the devices.
@@ -16,12 +16,12 @@ impl Advice {
              # and put the # back: with a size, weir pool create wants a disk of exactly that many bytes.\n\n\
              [pool]\nname = \"advised\"\npolicy = \"{}\"\n",
             set.name(&self.list.offers),
-            self.rows[self.pick].forecast.judged.price,
+            self.rows[self.pick].forecast.figures.price,
             self.list.currency,
             one_line(&self.trace),
             self.policy
         );
-        for (level, Several { offer, count }) in set.levels() {
+        for (level, DeviceGroup { offer, count }) in set.levels() {
             let offer = &self.list.offers[offer];
             for number in 1..=count {
                 let name = device_name(level, number);
@@ -30,7 +30,7 @@ impl Advice {
                     "\n[[device]]           # {}, {}\nname = \"{name}\"\npath = \"/dev/disk/by-id/PUT-IN-{name}\"\n\
                      # size = \"{}B\"\n# pace = \"{}\"\n",
                     one_line(&offer.about),
-                    sold(offer.size),
+                    decimal_size(offer.size),
                     offer.size.0,
                     offer.model
                 );

@@ -4,13 +4,15 @@ mod document;
 
 pub(crate) use document::AdviceDocument;
 
-use super::list::List;
+use super::device_list::DeviceList;
 use crate::output::{Width, table};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_sim::Responses;
-use weir_sim::advise::{Cents, DeviceSet, Forecast, Judged, Limits, Rule, Simulated, Wanted, Years, is_fast};
-use weir_sim::plot::{Frontier, Shown};
+use weir_sim::advise::{
+    Cents, DeviceSet, Forecast, Limits, RequiredCapacity, Rule, SetFigures, Simulated, Years, is_fast,
+};
+use weir_sim::plot::{Frontier, PlottedSet};
 
 /// The recommendation and its alternatives.
 #[derive(Debug)]
@@ -25,10 +27,10 @@ pub(super) struct Advice {
     /// Number of requests that the predictions are from.
     pub(super) requests: usize,
     pub(super) footprint: Bytes,
-    pub(super) wanted: Wanted,
+    pub(super) required: RequiredCapacity,
     pub(super) rule: Rule,
     pub(super) limits: Limits,
-    pub(super) list: List,
+    pub(super) list: DeviceList,
     pub(super) rows: Vec<Row>,
     /// Indices of the simulated rows, by ascending price.
     pub(super) finalists: Vec<usize>,
@@ -49,13 +51,13 @@ pub(super) struct Row {
 /// The result of simulating a set with the engine.
 #[derive(Debug)]
 pub(super) struct EngineRun {
-    pub(super) judged: Judged,
+    pub(super) figures: SetFigures,
     pub(super) responses: Responses,
     pub(super) unanswered: u64,
     /// Requests answered a second, and requests offered a second.
     rates: (f64, f64),
     /// The reason, if the set could not keep up.
-    cannot: Option<String>,
+    overload_reason: Option<String>,
     /// Share of clients' commands that the fast devices carried out.
     served: f64,
 }
@@ -69,11 +71,11 @@ impl EngineRun {
         let devices = &outcome.devices;
         let fast = devices.iter().filter(|device| is_fast(&device.name));
         Self {
-            judged: simulated.judged,
+            figures: simulated.figures,
             responses: outcome.all,
             unanswered: outcome.unanswered,
             rates: (outcome.rate, outcome.requests as f64 / seconds),
-            cannot: outcome.cannot_keep_up().or_else(unmeasured),
+            overload_reason: outcome.cannot_keep_up().or_else(unmeasured),
             served: fast.map(|device| device.served).sum(),
         }
     }
@@ -87,7 +89,7 @@ impl Row {
     /// Returns the reason if the set cannot keep up with the trace: by the simulation, or else by the
     /// prediction.
     pub(super) fn cannot_keep_up(&self) -> Option<String> {
-        self.run.as_ref().map_or_else(|| self.forecast.cannot_keep_up(), |run| run.cannot.clone())
+        self.run.as_ref().map_or_else(|| self.forecast.cannot_keep_up(), |run| run.overload_reason.clone())
     }
 
     /// Returns the response times of all requests: simulated, or else predicted.
@@ -96,18 +98,18 @@ impl Row {
     }
 
     /// Returns the simulated figures, or else the predicted ones.
-    pub(super) fn judged(&self) -> Judged {
-        self.run.as_ref().map_or(self.forecast.judged, |run| run.judged)
+    pub(super) fn figures(&self) -> SetFigures {
+        self.run.as_ref().map_or(self.forecast.figures, |run| run.figures)
     }
 }
 
 impl Advice {
     /// Returns the frontier for plotting.
     pub(super) fn picture(&self) -> Frontier {
-        let shown = |(index, row): (usize, &Row)| Shown {
+        let shown = |(index, row): (usize, &Row)| PlottedSet {
             name: row.set.name(&self.list.offers),
-            predicted: row.forecast.judged,
-            simulated: row.run.as_ref().map(|run| run.judged),
+            predicted: row.forecast.figures,
+            simulated: row.run.as_ref().map(|run| run.figures),
             keeps_up: row.cannot_keep_up().is_none(),
             is_on_frontier: row.is_on_frontier,
             is_pick: index == self.pick,
@@ -120,8 +122,8 @@ impl Advice {
 
     /// Returns the text that is printed without `--json`: the pick in words, and a table of the finalists.
     pub(super) fn human(&self, width: Width) -> String {
-        let mut text = format!("{}: {}\n\n", self.trace, self.basis());
-        for words in self.words() {
+        let mut text = format!("{}: {}\n\n", self.trace, self.describe_basis());
+        for words in self.summary() {
             text += &format!("{words}\n");
         }
         text += "\n";
@@ -156,12 +158,12 @@ impl Advice {
     }
 
     /// Returns the basis of the advice: requests, footprint, capacity and policy.
-    fn basis(&self) -> String {
+    fn describe_basis(&self) -> String {
         let mut text = format!("{} requests to {}", self.requests, self.footprint);
-        if self.wanted.active != self.footprint {
-            text += &format!(", which stand for {} in use", self.wanted.active);
+        if self.required.active != self.footprint {
+            text += &format!(", which stand for {} in use", self.required.active);
         }
-        text += &format!("; room for {}; {}", self.wanted.capacity, self.policy);
+        text += &format!("; room for {}; {}", self.required.capacity, self.policy);
         if self.is_held_out {
             text += "; predicted from the first half, simulated on the second";
         }
@@ -186,24 +188,24 @@ impl Advice {
 
     fn cells(&self, index: usize) -> [String; 9] {
         let row = &self.rows[index];
-        let predicted = &row.forecast.judged;
+        let predicted = &row.forecast.figures;
         let cannot = || "cannot keep up".to_owned();
         let time = |time: Nanos, is_starred: bool| format!("{time}{}", if is_starred { " *" } else { "" });
         let run =
             |figure: &dyn Fn(&EngineRun) -> String| row.run.as_ref().map_or_else(|| "-".to_owned(), figure);
         let measured = |figure: &dyn Fn(&EngineRun) -> String| {
-            run(&|run| if run.cannot.is_some() { "-".to_owned() } else { figure(run) })
+            run(&|run| if run.overload_reason.is_some() { "-".to_owned() } else { figure(run) })
         };
         let forecast = |text: String| if row.forecast.keeps_up() { text } else { "-".to_owned() };
         [
             format!("{} {}", if index == self.pick { "->" } else { "  " }, row.set.name(&self.list.offers)),
             predicted.price.to_string(),
-            run(&|run| match run.cannot {
+            run(&|run| match run.overload_reason {
                 Some(_) => cannot(),
-                None => time(run.judged.mean, run.responses.heavy_tail().is_some()),
+                None => time(run.figures.mean, run.responses.heavy_tail().is_some()),
             }),
-            measured(&|run| run.judged.p99.to_string()),
-            measured(&|run| run.judged.life.to_string()),
+            measured(&|run| run.figures.p99.to_string()),
+            measured(&|run| run.figures.life.to_string()),
             if row.set.fast.is_some() {
                 format!("{:.0} %", row.forecast.hit_share * 100.0)
             } else {
@@ -216,17 +218,17 @@ impl Advice {
     }
 
     /// Returns sentences about the pick, and about the effect of spending less and more.
-    fn words(&self) -> Vec<String> {
+    fn summary(&self) -> Vec<String> {
         let pick = &self.rows[self.pick];
-        let judged = pick.judged();
+        let judged = pick.figures();
         let mut words = vec![
-            format!("Buy {}: {} {}.", self.in_full(&pick.set), judged.price, self.list.currency),
-            format!("{}.", self.why()),
+            format!("Buy {}: {} {}.", self.full_names(&pick.set), judged.price, self.list.currency),
+            format!("{}.", self.pick_reason()),
             format!(
                 "A request takes {} on average, and 99 of 100 take at most {}. {}",
                 judged.mean,
                 judged.p99,
-                lasting(judged.life)
+                format_life(judged.life)
             ),
         ];
         words.extend(pick.responses().heavy_tail().map(|tail| format!("{}.", capitalised(&tail))));
@@ -242,19 +244,20 @@ impl Advice {
             ));
         }
         let at = self.finalists.iter().position(|index| *index == self.pick).unwrap_or(0);
-        let ran = |index: &&usize| self.rows[**index].run.as_ref().is_some_and(|run| run.cannot.is_none());
+        let ran =
+            |index: &&usize| self.rows[**index].run.as_ref().is_some_and(|run| run.overload_reason.is_none());
         if let Some(less) = self.finalists[..at].iter().rfind(ran) {
-            words.push(self.step(&self.rows[*less], pick, "Going from"));
+            words.push(self.compare_sets(&self.rows[*less], pick, "Going from"));
         }
         if let Some(more) = self.finalists[at + 1..].iter().find(ran) {
-            words.push(self.step(pick, &self.rows[*more], "Going on from"));
+            words.push(self.compare_sets(pick, &self.rows[*more], "Going on from"));
         }
         words
     }
 
-    fn why(&self) -> String {
+    fn pick_reason(&self) -> String {
         // A finalist with shorter flash life could be better otherwise.
-        let is_short = self.finalists.iter().any(|index| self.is_short(&self.rows[*index]));
+        let is_short = self.finalists.iter().any(|index| self.wears_out_early(&self.rows[*index]));
         let lasting = |how: &str| match is_short {
             true => format!(" {how} lasts {} years", self.limits.life.0),
             false => String::new(),
@@ -263,11 +266,11 @@ impl Advice {
             Rule::Cheapest => "It is the cheapest that keeps to the limits".to_owned(),
             Rule::Fastest => {
                 let limit = format!("{} {}", self.limits.budget.unwrap_or_default(), self.list.currency);
-                let pick = self.rows[self.pick].judged();
+                let pick = self.rows[self.pick].figures();
                 let is_faster = |index: &usize| {
                     let row = &self.rows[*index];
-                    let judged = row.judged();
-                    let is_eligible = row.cannot_keep_up().is_none() && self.limits.keeps(&judged);
+                    let judged = row.figures();
+                    let is_eligible = row.cannot_keep_up().is_none() && self.limits.is_satisfied_by(&judged);
                     is_eligible && judged.response() < pick.response() && judged.price > pick.price
                 };
                 let lasting = lasting("whose flash");
@@ -288,18 +291,18 @@ impl Advice {
     }
 
     /// Returns whether the set's flash lasts less than the limit.
-    fn is_short(&self, row: &Row) -> bool {
-        row.judged().life < self.limits.life
+    fn wears_out_early(&self, row: &Row) -> bool {
+        row.figures().life < self.limits.life
     }
 
     /// Returns a sentence that compares a set with a more expensive one.
-    fn step(&self, from: &Row, to: &Row, going: &str) -> String {
+    fn compare_sets(&self, from: &Row, to: &Row, going: &str) -> String {
         let offers = &self.list.offers;
-        let (less, more) = (from.judged(), to.judged());
+        let (less, more) = (from.figures(), to.figures());
         let price = Cents(more.price.0.saturating_sub(less.price.0));
-        let short = [from, to].into_iter().filter(|row| self.is_short(row));
+        let short = [from, to].into_iter().filter(|row| self.wears_out_early(row));
         let short =
-            short.map(|row| format!("; the flash of {} lasts {}", row.set.name(offers), row.judged().life));
+            short.map(|row| format!("; the flash of {} lasts {}", row.set.name(offers), row.figures().life));
         format!(
             "{going} {} to {} costs {price} {} more and {}; 99 of 100 requests take {} instead of {}{}.",
             from.set.name(offers),
@@ -313,7 +316,7 @@ impl Advice {
     }
 
     /// Returns the devices of a set by their full names.
-    fn in_full(&self, set: &DeviceSet) -> String {
+    fn full_names(&self, set: &DeviceSet) -> String {
         let kinds = set.kinds().map(|several| {
             let about = &self.list.offers[several.offer].about;
             if several.count == 1 { about.clone() } else { format!("{} x {about}", several.count) }
@@ -327,8 +330,8 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn lasting(life: Years) -> String {
-    if life == Years::UNWORN {
+fn format_life(life: Years) -> String {
+    if life == Years::UNLIMITED {
         "Writing does not wear it out.".into()
     } else {
         format!("If it is always written to like this, its flash lasts {life}.")

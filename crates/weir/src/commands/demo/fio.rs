@@ -1,8 +1,8 @@
 //! Runs the demo's client: fio over NBD, as users run it.
 
-use super::load::{Load, Work};
+use super::load::{FioJob, Load};
 use super::report::Measured;
-use crate::failure::{Failure, REPORT};
+use crate::failure::{Failure, REPORT_KERNEL};
 use serde_json::Value;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -30,11 +30,11 @@ pub(super) fn check_installed() -> Result<(), Failure> {
 
 impl Fio {
     /// Starts fio on an export.
-    pub(super) fn start(folder: &Path, uri: &str, load: &Load, work: Work) -> Result<Self, Failure> {
+    pub(super) fn start(folder: &Path, uri: &str, load: &Load, work: FioJob) -> Result<Self, Failure> {
         let (job, output) = (folder.join("job.fio"), folder.join("fio.json"));
         std::fs::write(&job, load.job(uri, work)).map_err(|error| Failure::os("write", &job, &error))?;
         let mut command = Command::new("fio");
-        if work == Work::Run {
+        if work == FioJob::Run {
             command.arg("--status-interval=1");
         }
         let child = command
@@ -46,7 +46,7 @@ impl Fio {
             // Ctrl-C must reach the demo only, which then ends fio itself.
             .process_group(0)
             .spawn()
-            .map_err(|error| Failure::environment(format!("fio does not start: {error}"), REPORT))?;
+            .map_err(|error| Failure::environment(format!("fio does not start: {error}"), REPORT_KERNEL))?;
         Ok(Self { child, output })
     }
 
@@ -62,7 +62,8 @@ impl Fio {
 
     /// Waits until fio ends, and returns its measurements.
     pub(super) fn finish(mut self) -> Result<Measured, Failure> {
-        let failed = |said: String| Failure::environment(format!("fio failed: {}", said.trim()), REPORT);
+        let failed =
+            |said: String| Failure::environment(format!("fio failed: {}", said.trim()), REPORT_KERNEL);
         let status = self.child.wait().map_err(|error| failed(error.to_string()))?;
         if !status.success() {
             let mut said = String::new();
@@ -140,7 +141,7 @@ mod tests {
         "write": {"iops": 29.5, "clat_ns": {"mean": 800.0}}}]}"#;
 
     #[test]
-    fn a_report_is_read_also_behind_a_warning() {
+    fn report_after_a_warning_is_parsed() {
         let found = measured(&documents(&format!("note: something\n{REPORT}"))).expect("it is a report");
         assert_eq!((found.requests_per_second, found.read_bytes_per_second), (100.0, 4096.0));
         assert_eq!(
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_of_a_second_are_those_between_two_reports() {
+    fn responses_by_second_are_differences_of_reports() {
         let first = REPORT.replace("1500.5", "1000");
         let second = REPORT.replace("1500.5", "600").replace(": 10,", ": 30,");
         let half = &REPORT[..40];

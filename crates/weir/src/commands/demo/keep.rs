@@ -6,7 +6,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Name of the folder.
-const NAME: &str = "weir-demo";
+const FOLDER_NAME: &str = "weir-demo";
 /// Number of bytes copied at once. Chunks of zeros become holes.
 const CHUNK: usize = 1 << 20;
 
@@ -16,7 +16,7 @@ const CHUNK: usize = 1 << 20;
 /// Fails if the folder exists already.
 pub(super) fn folder(parent: Option<&Path>) -> Result<PathBuf, Failure> {
     let parent = std::path::absolute(parent.unwrap_or(Path::new(".")));
-    let folder = parent.map_err(|error| Failure::os("find", Path::new("."), &error))?.join(NAME);
+    let folder = parent.map_err(|error| Failure::os("find", Path::new("."), &error))?.join(FOLDER_NAME);
     match std::fs::symlink_metadata(&folder) {
         Ok(_) => Err(Failure::usage(
             format!("--keep: {} exists already", folder.display()),

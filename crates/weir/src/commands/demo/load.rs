@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use weir_model::Bytes;
 
 /// Divisor of the data's size that gives the size of the hot range.
-const HOT_PART: u64 = 10;
+const HOT_DIVISOR: u64 = 10;
 /// Duration of the sequential read, in seconds.
 const SCAN_SECONDS: u64 = 1;
 
@@ -42,7 +42,7 @@ pub(super) struct Load {
 
 /// A job of fio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum FioJob {
     /// Writes a volume once, sequentially.
     Fill(Bytes),
     /// Runs the load.
@@ -51,7 +51,7 @@ pub(super) enum Work {
     Scan,
 }
 
-impl Work {
+impl FioJob {
     /// Returns a phrase that describes the job.
     pub(super) fn heading(self, load: &Load) -> String {
         match self {
@@ -71,14 +71,14 @@ impl Load {
             read_percent: 70,
             queue_depth: 8,
             writes_per_flush: 32,
-            hot_bytes: data.get() / HOT_PART,
+            hot_bytes: data.get() / HOT_DIVISOR,
             hot_percent: 95,
             seconds,
         }
     }
 
     /// Returns a sentence that describes the load.
-    pub(super) fn sentence(&self) -> String {
+    pub(super) fn description(&self) -> String {
         format!(
             "Load: {} requests/s of {} for {} s, {} % reads, a flush every {} writes; {} % of the \
              requests go to {} of {} of data. It is one that a pool is for: the hot data fits on the \
@@ -95,14 +95,14 @@ impl Load {
     }
 
     /// Returns the job file for fio.
-    pub(super) fn job(&self, uri: &str, work: Work) -> String {
+    pub(super) fn job(&self, uri: &str, work: FioJob) -> String {
         let Self { request_bytes, requests_per_second: rate, read_percent, queue_depth, .. } = *self;
-        let size = if let Work::Fill(size) = work { size.get() } else { self.data_bytes };
+        let size = if let FioJob::Fill(size) = work { size.get() } else { self.data_bytes };
         let mut job = format!("[global]\nioengine=nbd\nuri={uri}\nsize={size}\nrandseed=1\n");
         let _ = match work {
-            Work::Fill(_) => write!(job, "[fill]\nrw=write\nbs=1m\niodepth=4\nend_fsync=1\n"),
-            Work::Run => {
-                let (hot, cold, hot_size) = (self.hot_percent, 100 - self.hot_percent, 100 / HOT_PART);
+            FioJob::Fill(_) => write!(job, "[fill]\nrw=write\nbs=1m\niodepth=4\nend_fsync=1\n"),
+            FioJob::Run => {
+                let (hot, cold, hot_size) = (self.hot_percent, 100 - self.hot_percent, 100 / HOT_DIVISOR);
                 let (before, after) = (cold / 2, cold - cold / 2);
                 let beside = (100 - hot_size) / 2;
                 let reads = rate * read_percent / 100;
@@ -117,7 +117,7 @@ impl Load {
                     self.seconds,
                 )
             }
-            Work::Scan => {
+            FioJob::Scan => {
                 write!(job, "[scan]\nrw=read\nbs=1m\niodepth=2\ntime_based=1\nruntime={SCAN_SECONDS}\n")
             }
         };
@@ -130,9 +130,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_say_what_the_sentence_says() {
+    fn jobs_match_the_description() {
         let load = Load::new(Bytes::mib(768), 12);
-        let job = load.job("nbd+unix:///demo?socket=nbd.sock", Work::Run);
+        let job = load.job("nbd+unix:///demo?socket=nbd.sock", FioJob::Run);
         for line in [
             "ioengine=nbd",
             "uri=nbd+unix:///demo?socket=nbd.sock",
@@ -145,9 +145,9 @@ mod tests {
         ] {
             assert!(job.lines().any(|found| found == line), "{line} in {job}");
         }
-        let sentence = load.sentence();
+        let sentence = load.description();
         assert!(sentence.starts_with("Load: 1,000 requests/s of 128 KiB for 12 s, 70 % reads"), "{sentence}");
         assert!(sentence.contains("95 % of the requests go to 76.8 MiB of 768 MiB"), "{sentence}");
-        assert!(load.job("", Work::Fill(Bytes::mib(5))).contains("size=5242880\n"));
+        assert!(load.job("", FioJob::Fill(Bytes::mib(5))).contains("size=5242880\n"));
     }
 }

@@ -5,25 +5,25 @@
 
 mod fio;
 mod keep;
+mod live_view;
 mod load;
-mod picture;
 mod report;
 mod scratch;
 mod server;
 mod svg;
 
-use super::advise::list::{self, List};
+use super::advise::device_list::{self, DeviceList};
 use super::{pool as pool_command, show, volume};
 use crate::args::Common;
-use crate::failure::{DEFECT, Failure};
+use crate::failure::{Failure, REPORT_DEFECT};
 use crate::files::{self, OutputKind};
 use crate::output::print_stderr;
 use crate::pool;
 use crate::signals::interruption;
 use clap::Args;
 use fio::Fio;
-use load::{Load, Work};
-use picture::Picture;
+use live_view::LiveView;
+use load::{FioJob, Load};
 pub(crate) use report::Report;
 use report::{Measured, Outcome, Part};
 use scratch::Scratch;
@@ -45,8 +45,8 @@ const VOLUME: &str = "demo";
 /// Name of a volume that fills the SSD while the data is written, so that the data goes to the disk.
 const FILLER: &str = "filler";
 /// Longest time to wait until the space of the removed volume is free.
-const PATIENCE: Duration = Duration::from_secs(10);
-const SLOW: &str = "run the demo while the machine has nothing else to do";
+const SPACE_TIMEOUT: Duration = Duration::from_secs(10);
+const IDLE_MACHINE_ADVICE: &str = "run the demo while the machine has nothing else to do";
 
 /// A drive of the demo: a file that stands for a device on sale.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ pub struct DemoArgs {
 /// # Errors
 /// Fails if the machine cannot run the demo, or if the demo is interrupted.
 pub(crate) fn run(args: &DemoArgs, common: &Common) -> Result<(), Failure> {
-    args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
+    args.plot.iter().try_for_each(|path| files::refuse_foreign_content(path, OutputKind::Picture))?;
     let report = measure(args)?;
     if let Some(path) = &args.plot {
         crate::picture::write(path, &svg::svg(&report))?;
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &DemoArgs, common: &Common) -> Result<(), Failure> {
     let is_terminal = std::io::stdout().is_terminal();
     show(common, &report, |width| if is_terminal { report.human(width) } else { report.lines() });
     if !is_terminal && !common.json {
-        report.warning().into_iter().chain(report.kept()).for_each(|text| print_stderr(&text));
+        report.warning().into_iter().chain(report.kept_pool_help()).for_each(|text| print_stderr(&text));
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ fn measure(args: &DemoArgs) -> Result<Report, Failure> {
         scratch: Scratch::new(args.scratch.as_deref(), SPACE)?,
         interrupted: interruption()?,
         load: Load::new(DATA, args.seconds),
-        list: list::read(None)?,
+        list: device_list::read(None)?,
         kept_folder,
     };
     print_stderr(&demo.introduction());
@@ -143,7 +143,7 @@ struct Demo {
     scratch: Scratch,
     interrupted: Arc<AtomicBool>,
     load: Load,
-    list: List,
+    list: DeviceList,
     kept_folder: Option<PathBuf>,
 }
 
@@ -159,10 +159,10 @@ impl Demo {
     fn introduction(&self) -> String {
         let folder = self.scratch.folder().display();
         match self.scratch.in_memory() {
-            true => format!("{} Files: {folder}.", self.load.sentence()),
+            true => format!("{} Files: {folder}.", self.load.description()),
             false => format!(
                 "{} Files: {folder}, which is not in memory: drives may answer too late.",
-                self.load.sentence()
+                self.load.description()
             ),
         }
     }
@@ -170,7 +170,7 @@ impl Demo {
     fn offer(&self, drive: &Drive) -> Result<&Offer, Failure> {
         let found = self.list.offers.iter().find(|offer| offer.name == drive.offer);
         found.ok_or_else(|| {
-            Failure::environment(format!("the list of devices has no {}", drive.offer), DEFECT)
+            Failure::environment(format!("the list of devices has no {}", drive.offer), REPORT_DEFECT)
         })
     }
 
@@ -189,8 +189,8 @@ impl Demo {
         // A restarted server measures response times and lateness under the load alone.
         drop(server);
         let server = Server::start(&running.folder, &running.pool_file)?;
-        let measured = running.work(VOLUME, Work::Run)?;
-        let scan = running.work(VOLUME, Work::Scan)?;
+        let measured = running.run_job(VOLUME, FioJob::Run)?;
+        let scan = running.run_job(VOLUME, FioJob::Scan)?;
         let late = pool::status(&running.pool_file)?.overrun();
         drop(server);
         report.figures_invalid.extend(late.iter().map(|device| format!("{name}: {device}")));
@@ -251,20 +251,23 @@ impl Running<'_> {
     /// SSD meanwhile.
     fn fill(&self, drives: &[Drive]) -> Result<(), Failure> {
         let [fast, _, ..] = drives else {
-            return self.work(VOLUME, Work::Fill(DATA)).map(drop);
+            return self.run_job(VOLUME, FioJob::Fill(DATA)).map(drop);
         };
         // The pool's metadata takes the rest of the SSD.
         let size = Bytes(fast.size.get() / 16 * 15);
         volume::create(&self.pool_file, FILLER, size, Hardening::Flush, 1)?;
-        self.work(FILLER, Work::Fill(size))?;
-        self.work(VOLUME, Work::Fill(DATA))?;
+        self.run_job(FILLER, FioJob::Fill(size))?;
+        self.run_job(VOLUME, FioJob::Fill(DATA))?;
         volume::remove(&self.pool_file, FILLER)?;
         let began = Instant::now();
         // A few extents of the data may be on the SSD, in space that the filler left.
         let least = fast.size.get() / 16;
         while pool::status(&self.pool_file)?.devices.first().is_some_and(|fast| fast.used_bytes > least) {
-            if began.elapsed() > PATIENCE {
-                return Err(Failure::environment("the space of a removed volume does not become free", SLOW));
+            if began.elapsed() > SPACE_TIMEOUT {
+                return Err(Failure::environment(
+                    "the space of a removed volume does not become free",
+                    IDLE_MACHINE_ADVICE,
+                ));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -272,9 +275,9 @@ impl Running<'_> {
     }
 
     /// Runs fio until it ends, and draws the devices' traffic meanwhile.
-    fn work(&self, volume: &str, work: Work) -> Result<Measured, Failure> {
+    fn run_job(&self, volume: &str, work: FioJob) -> Result<Measured, Failure> {
         let heading = format!("{}: {}", self.name, work.heading(&self.demo.load));
-        let mut picture = Picture::new();
+        let mut picture = LiveView::new();
         let mut fio = Fio::start(&self.folder, &Server::uri(volume), &self.demo.load, work)?;
         let mut shown: Option<Instant> = None;
         while fio.is_running() {

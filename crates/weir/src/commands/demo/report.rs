@@ -1,19 +1,19 @@
 //! Formats the demo's result: a bar for each configuration, and the document of `--json`.
 
 use super::load::Load;
-use crate::commands::advise::list::sold;
+use crate::commands::advise::device_list::decimal_size;
 use crate::output::{Spill, Table, Width, grouped};
-use crate::status::OVERRUN_WHY;
+use crate::status::OVERRUN_EXPLANATION;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 
 /// Minimum and maximum width of the bars, in columns.
-const BAR_LEAST: usize = 8;
-const BAR_MOST: usize = 40;
+const BAR_MIN: usize = 8;
+const BAR_MAX: usize = 40;
 /// Columns of the table besides the bars.
-const BESIDE: usize = 59;
+const OTHER_COLUMNS: usize = 59;
 
 /// The result of `weir demo`: the document of `--json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -126,7 +126,7 @@ impl Report {
             format!(
                 "{}: {} for {}, {} requests/s ({} per 100 {currency}), mean read {}, p99 {}, scan {}\n",
                 outcome.name,
-                sold(Bytes(outcome.capacity_bytes)),
+                decimal_size(Bytes(outcome.capacity_bytes)),
                 outcome.price(currency),
                 outcome.rate(),
                 outcome.value(),
@@ -140,14 +140,14 @@ impl Report {
 
     /// Returns the text that is printed without `--json`: a bar for each configuration, and a legend.
     pub(super) fn human(&self, width: Width) -> String {
-        let mut text = format!("\n{}\n\n{}\n", self.load.sentence(), self.bars(width));
-        text += &self.learning();
-        text += &self.weakness();
+        let mut text = format!("\n{}\n\n{}\n", self.load.description(), self.bars(width));
+        text += &self.response_line();
+        text += &self.all_ssd_advantage();
         text += &self.legend();
         if let Some(warning) = self.warning() {
             text += &format!("\n{warning}\n");
         }
-        if let Some(kept) = self.kept() {
+        if let Some(kept) = self.kept_pool_help() {
             text += &format!("\n{kept}");
         }
         text
@@ -155,7 +155,7 @@ impl Report {
 
     fn bars(&self, width: Width) -> String {
         let currency = &self.currency;
-        let columns = width.get().saturating_sub(BESIDE).clamp(BAR_LEAST, BAR_MOST);
+        let columns = width.get().saturating_sub(OTHER_COLUMNS).clamp(BAR_MIN, BAR_MAX);
         let most = self.configurations.iter().map(|outcome| outcome.requests_per_second_per_100);
         let most = most.fold(1.0, f64::max);
         let bar =
@@ -164,7 +164,7 @@ impl Report {
         let rows = self.configurations.iter().map(|outcome| {
             [
                 outcome.name.to_owned(),
-                sold(Bytes(outcome.capacity_bytes)),
+                decimal_size(Bytes(outcome.capacity_bytes)),
                 outcome.price(currency),
                 outcome.rate(),
                 time(outcome.measured.read_mean_ns),
@@ -172,12 +172,12 @@ impl Report {
             ]
         });
         let heading = ["", "CAPACITY", "PRICE", "REQUESTS/S", "MEAN READ", &last];
-        let table = Table::new(heading, rows).first_out(&["MEAN READ", "CAPACITY", "REQUESTS/S"]);
+        let table = Table::new(heading, rows).removed_first(&["MEAN READ", "CAPACITY", "REQUESTS/S"]);
         table.spill(Spill::Below).text(width)
     }
 
     /// Returns a line that shows the pool's response time over the run.
-    fn learning(&self) -> String {
+    fn response_line(&self) -> String {
         let Some(pool) = self.configurations.get(1) else { return String::new() };
         let reads = &pool.measured.read_mean_ns_by_second;
         let (Some(first), Some(last)) = (reads.first(), reads.last()) else { return String::new() };
@@ -186,7 +186,7 @@ impl Report {
     }
 
     /// Returns a sentence about the load and the figures in which the all-SSD configuration is better.
-    fn weakness(&self) -> String {
+    fn all_ssd_advantage(&self) -> String {
         let [_, pool, ssd] = &self.configurations[..] else { return String::new() };
         let p99 = |outcome: &Outcome| time(outcome.measured.read_p99_ns);
         format!(
@@ -210,7 +210,7 @@ impl Report {
         format!(
             "Each drive is a file with the timing of the drive; {size} stand for {}. The pool \
              starts with all data on its disk.\nPrices (weir advise --print-devices): {}; {}; {}.\n",
-            sold(Bytes(disk.capacity_bytes)),
+            decimal_size(Bytes(disk.capacity_bytes)),
             names(disk),
             names(pool),
             names(ssd),
@@ -220,11 +220,11 @@ impl Report {
     /// Returns a warning if figures are invalid.
     pub(super) fn warning(&self) -> Option<String> {
         let late = &self.figures_invalid;
-        (!late.is_empty()).then(|| format!("figures invalid: {}; {OVERRUN_WHY}", late.join(", ")))
+        (!late.is_empty()).then(|| format!("figures invalid: {}; {OVERRUN_EXPLANATION}", late.join(", ")))
     }
 
     /// Returns instructions to use and to remove the kept pool.
-    pub(super) fn kept(&self) -> Option<String> {
+    pub(super) fn kept_pool_help(&self) -> Option<String> {
         let pool_file = self.kept_pool_file.as_ref()?;
         let folder = pool_file.parent()?.display();
         Some(format!(
@@ -325,7 +325,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn nothing_answered_has_no_time() {
+    fn no_answers_have_no_response_time() {
         let mut report = report();
         report.configurations[0].measured = Measured::default();
         let text = report.human(Width::UNLIMITED) + &report.lines();

@@ -1,6 +1,6 @@
 //! Runs the demo's `weir serve`, as a separate process.
 
-use crate::failure::{Failure, REPORT};
+use crate::failure::{Failure, REPORT_KERNEL};
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest time for the server to answer, and to stop.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running server, stopped when dropped.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Server {
             .process_group(0)
             .spawn()
             .map_err(|error| {
-                Failure::environment(format!("the demo's server does not start: {error}"), REPORT)
+                Failure::environment(format!("the demo's server does not start: {error}"), REPORT_KERNEL)
             })?;
         let mut server = Self { child, socket, log };
         server.await_answer()?;
@@ -52,7 +52,7 @@ impl Server {
         let started = Instant::now();
         while UnixStream::connect(&self.socket).is_err() {
             let ended = self.child.try_wait().ok().flatten();
-            if ended.is_some() || started.elapsed() > PATIENCE {
+            if ended.is_some() || started.elapsed() > SERVER_TIMEOUT {
                 let said = std::fs::read_to_string(&self.log).unwrap_or_default();
                 return Err(Failure::environment(
                     format!("the demo's server does not answer:\n{}", said.trim()),
@@ -77,7 +77,7 @@ impl Drop for Server {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let asked = Instant::now();
         while let Ok(None) = self.child.try_wait() {
-            if asked.elapsed() > PATIENCE {
+            if asked.elapsed() > SERVER_TIMEOUT {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;

@@ -1,7 +1,7 @@
 //! Draws the demo's bars as an SVG picture.
 
 use super::report::{Outcome, Report, time};
-use crate::commands::advise::list::sold;
+use crate::commands::advise::device_list::decimal_size;
 use crate::output::{Width, grouped};
 use std::fmt::Write as _;
 use weir_model::Bytes;
@@ -17,7 +17,7 @@ const COLORS: [&str; 3] = ["#0072b2", "#009e73", "#e69f00"];
 /// Draws the bars, whose length is requests a second for 100 units of the currency.
 pub(super) fn svg(report: &Report) -> String {
     let currency = &report.currency;
-    let load = Width::columns(105).fold(&report.load.sentence());
+    let load = Width::columns(105).fold(&report.load.description());
     let height = 70.0 + 18.0 * load.lines().count() as f64 + ROW * report.configurations.len() as f64;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -43,7 +43,7 @@ pub(super) fn svg(report: &Report) -> String {
 fn row(out: &mut String, top: f64, outcome: &Outcome, color: &str, most: f64, currency: &str) {
     let value = outcome.requests_per_second_per_100;
     let length = (value / most * (RIGHT - LEFT)).max(1.0);
-    let capacity = sold(Bytes(outcome.capacity_bytes));
+    let capacity = decimal_size(Bytes(outcome.capacity_bytes));
     text(out, (16.0, top + 18.0), 15.0, "#222222", outcome.name);
     text(out, (16.0, top + 36.0), 13.0, "#555555", &format!("{capacity}, {} {currency}", outcome.price));
     let _ = writeln!(

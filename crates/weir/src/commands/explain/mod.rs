@@ -4,9 +4,9 @@ mod report;
 
 use super::show;
 use crate::args::{Accept, Common, name};
-use crate::devices::Described;
+use crate::devices::PoolDescription;
 use crate::failure::Failure;
-use crate::pool::{self, CONTROL, Idle};
+use crate::pool::{self, CONTROL, IdlePool};
 use crate::pool_file;
 use clap::Args;
 use std::path::Path;
@@ -45,16 +45,18 @@ pub(crate) fn run(args: &ExplainArgs, common: &Common) -> Result<(), Failure> {
 /// # Errors
 /// Fails if there is no such volume, if the offset is past its end, or if the pool cannot be opened.
 fn explain(pool_file: &Path, volume: &str, at: Bytes) -> Result<Explanation, Failure> {
-    let described = Described::read(pool_file)?;
+    let described = PoolDescription::read(pool_file)?;
     let request = Request::Explain { volume: volume.to_owned(), offset_bytes: at.get() };
-    pool::until_free(&described, |pause| match pool::ask(&described.beside(CONTROL), &request)? {
-        Some(Answer::Explained(explained)) => Ok(*explained),
-        Some(answer) => Err(pool::unexpected(&answer)),
-        None => {
-            let idle = Idle::open(&described, &Accept::default(), pause)?;
-            let explained = idle.explain(volume, VolumeOffset(at.get()));
-            idle.close();
-            explained.map_err(|error| Failure::from_message(error.kind(), &error.to_string()))
+    pool::retry_until_unlocked(&described, |pause| {
+        match pool::ask(&described.sibling_path(CONTROL), &request)? {
+            Some(Answer::Explained(explained)) => Ok(*explained),
+            Some(answer) => Err(pool::unexpected_answer_failure(&answer)),
+            None => {
+                let idle = IdlePool::open(&described, &Accept::default(), pause)?;
+                let explained = idle.explain(volume, VolumeOffset(at.get()));
+                idle.close();
+                explained.map_err(|error| Failure::from_message(error.kind(), &error.to_string()))
+            }
         }
     })
 }

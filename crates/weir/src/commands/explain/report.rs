@@ -61,23 +61,24 @@ fn runs(blocks: &[(u16, u16)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::testing::{LONG, assert_fits};
+    use crate::output::testing::{LONG_NAME, assert_fits};
 
     #[test]
     fn an_explanation_fits_the_terminal() {
         let place = PlacePart {
-            device: LONG.into(),
+            device: LONG_NAME.into(),
             kind: "whole".into(),
             device_offset_bytes: Some(1 << 60),
             blocks: (0..16).map(|run| (2 * run, 2 * run)).collect(),
             age_ns: Some(u64::MAX),
         };
-        let explained = Explanation { volume: LONG.into(), places: vec![place], ..Explanation::default() };
+        let explained =
+            Explanation { volume: LONG_NAME.into(), places: vec![place], ..Explanation::default() };
         assert_fits(|width| human(&explained, width));
     }
 
     #[test]
-    fn an_explanation_is_told() {
+    fn explanation_is_formatted() {
         let place = PlacePart {
             device: "slow".into(),
             kind: "whole".into(),

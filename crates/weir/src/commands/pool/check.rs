@@ -4,11 +4,11 @@ mod document;
 
 pub use document::CheckDocument;
 
-use crate::devices::{Described, Resized, without, without_effect};
+use crate::devices::{PoolDescription, ResizedDevice, ineffective_key_notes, without_option};
 use crate::exit::check as exit;
-use crate::failure::{Failure, REPORT};
+use crate::failure::{Failure, REPORT_KERNEL};
 use crate::output::{self, Table, Width};
-use crate::pool::{PAUSE, refuse_served, until_free};
+use crate::pool::{RETRY_INTERVAL, refuse_served, retry_until_unlocked};
 use crate::progress;
 use document::{CheckedPart, FindingPart, PoolName, RepairedPart};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_device::Devices;
 use weir_map::MapError;
-use weir_map::check::{Finding, Remedy, Repaired, Report, Severity};
+use weir_map::check::{Finding, Remedy, RepairSummary, Report, Severity};
 use weir_map::create::read_superblock;
 use weir_model::{Bytes, DeviceId, DeviceOffset, DeviceSet, ErrorKind, IoError, Store};
 
 /// The result of a check and, if it was asked for, of the repair.
 #[derive(Debug)]
-pub struct Outcome {
-    described: Described,
-    found: Report,
-    repaired: Option<(Repaired, Report)>,
+pub struct CheckOutcome {
+    described: PoolDescription,
+    initial_report: Report,
+    repaired: Option<(RepairSummary, Report)>,
     /// The reason why the repair ended early.
     obstacle: Option<String>,
     /// Devices whose size differs from the size with which they joined the pool: the device, the reason that
@@ -46,22 +46,22 @@ pub struct Outcome {
 /// # Errors
 /// Fails if the devices cannot be opened, or if one fails during the repair. The failure carries the exit
 /// code that fsck would use.
-pub fn check(pool_file: &Path, repair: bool) -> Result<Outcome, Failure> {
+pub fn check(pool_file: &Path, repair: bool) -> Result<CheckOutcome, Failure> {
     let fsck = |failure: Failure| {
         let code = if failure.kind == ErrorKind::Usage { exit::USAGE } else { exit::OPERATIONAL };
         failure.with_exit_code(code)
     };
-    let described = Described::read(pool_file).map_err(fsck)?;
+    let described = PoolDescription::read(pool_file).map_err(fsck)?;
     run(described, repair).map_err(fsck)
 }
 
-fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
+fn run(described: PoolDescription, repair: bool) -> Result<CheckOutcome, Failure> {
     let may_cancel = cancel_on_signals()?;
     let mut devices = open(&described)?;
     let sizes = sizes(&described, &devices);
     let mut failing = DeviceSet::default();
     let mut report = |devices: &mut Devices, what: &str| {
-        let mut watched = Watched { devices, failing: &mut failing };
+        let mut watched = ReadFailureRecorder { devices, failing: &mut failing };
         progress::during(what, || weir_map::check(&mut watched, &sizes))
     };
     let found = report(&mut devices, "checking the pool");
@@ -81,12 +81,12 @@ fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
                 // The message's clause about changes ignores what was repaired before the error.
                 let why = described.explain(error).message;
                 obstacle = Some(why.trim_end_matches("; nothing was changed").to_owned());
-                done_nevertheless(&found, &left)
+                partial_repairs(&found, &left)
             }
         };
         repaired = Some((done, left));
     }
-    for warning in without_effect(&described.file, found.superblocks.iter().flatten()) {
+    for warning in ineffective_key_notes(&described.file, found.superblocks.iter().flatten()) {
         output::print_stderr(&format!("warning: {warning}"));
     }
     let missing = found.superblocks.iter().flatten().max_by_key(|sb| sb.generation).map(|sb| sb.missing);
@@ -97,23 +97,32 @@ fn run(described: Described, repair: bool) -> Result<Outcome, Failure> {
     let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
     let absent = ids.filter(|id| devices.get(*id).is_none()).collect::<DeviceSet>();
     let absent = absent.without(noted.and(missing));
-    Ok(Outcome { described, found, repaired, obstacle, resized, indispensable, absent, failing })
+    Ok(CheckOutcome {
+        described,
+        initial_report: found,
+        repaired,
+        obstacle,
+        resized,
+        indispensable,
+        absent,
+        failing,
+    })
 }
 
 /// Returns what a failed repair did: findings that were there before it and are gone after it.
-fn done_nevertheless(found: &Report, left: &Report) -> Repaired {
+fn partial_repairs(found: &Report, left: &Report) -> RepairSummary {
     let is_left =
         |finding: &Finding| left.findings.iter().any(|f| (f.device, f.at) == (finding.device, finding.at));
     let gone = || found.findings.iter().filter(|finding| !is_left(finding));
     let superblocks = gone().filter(|finding| matches!(finding.remedy, Remedy::Superblock { .. })).count();
     let roots = gone().any(|finding| finding.what == "root" && finding.remedy == Remedy::Roots);
-    Repaired { superblocks: superblocks as u64, roots, ..Repaired::default() }
+    RepairSummary { superblocks: superblocks as u64, roots, ..RepairSummary::default() }
 }
 
 /// Returns the devices whose size differs from the size with which they joined the pool, each with the reason
 /// and the advice; and the devices without which the pool cannot be opened.
 fn judge_devices(
-    described: &Described,
+    described: &PoolDescription,
     devices: &mut Devices,
     found: &Report,
 ) -> (Vec<(DeviceId, String, String)>, DeviceSet) {
@@ -125,47 +134,47 @@ fn judge_devices(
             None => read.and_then(|(now, _)| read_superblock(devices, id, now).ok().flatten()),
         };
         let (Some(superblock), Some((now, is_block))) = (&superblock, read) else { continue };
-        if without(superblock).is_none() {
+        if without_option(superblock).is_none() {
             indispensable.insert(id);
         }
         if superblock.size != now {
             let path = described.device_path(entry);
-            let device = Resized { superblock, now, path: &path, is_block };
-            resized.push((id, format!("the device {}", device.why()), device.advice()));
+            let device = ResizedDevice { superblock, current_size: now, path: &path, is_block };
+            resized.push((id, format!("the device {}", device.describe()), device.advice()));
         }
     }
     (resized, indispensable)
 }
 
 /// Opens and locks those devices of a pool that exist. Fails if the pool is being served.
-pub(super) fn open(described: &Described) -> Result<Devices, Failure> {
-    until_free(described, |_| {
+pub(super) fn open(described: &PoolDescription) -> Result<Devices, Failure> {
+    retry_until_unlocked(described, |_| {
         refuse_served(described)?;
-        let (devices, _) = described.open_present(DeviceSet::default(), PAUSE)?;
+        let (devices, _) = described.open_present(DeviceSet::default(), RETRY_INTERVAL)?;
         let is_any = devices.iter().next().is_some();
-        if is_any { Ok(devices) } else { Err(described.none_exists()) }
+        if is_any { Ok(devices) } else { Err(described.no_device_failure()) }
     })
 }
 
 /// Returns the devices' sizes by id, `None` for an absent device.
-pub(super) fn sizes(described: &Described, devices: &Devices) -> Vec<Option<Bytes>> {
+pub(super) fn sizes(described: &PoolDescription, devices: &Devices) -> Vec<Option<Bytes>> {
     let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
     ids.map(|id| devices.get(id).map(|device| device.size())).collect()
 }
 
 /// Checks the pool on these devices; `what` names the step in the progress display.
-pub(super) fn report(described: &Described, devices: &mut Devices, what: &str) -> Report {
+pub(super) fn report(described: &PoolDescription, devices: &mut Devices, what: &str) -> Report {
     let sizes = sizes(described, devices);
     progress::during(what, || weir_map::check(devices, &sizes))
 }
 
 /// Passes reads and writes to the devices and records which devices failed to read.
-struct Watched<'a> {
+struct ReadFailureRecorder<'a> {
     devices: &'a mut Devices,
     failing: &'a mut DeviceSet,
 }
 
-impl Store for Watched<'_> {
+impl Store for ReadFailureRecorder<'_> {
     fn read(&mut self, device: DeviceId, at: DeviceOffset, bytes: &mut [u8]) -> Result<(), IoError> {
         let result = self.devices.read(device, at, bytes);
         if result.is_err() && self.devices.get(device).is_some() {
@@ -188,28 +197,28 @@ fn cancel_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(true));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register_conditional_shutdown(signal, exit::CANCELLED.into(), Arc::clone(&flag))
-            .map_err(|error| Failure::environment(format!("cannot wait for signals: {error}"), REPORT))?;
+            .map_err(|e| Failure::environment(format!("cannot wait for signals: {e}"), REPORT_KERNEL))?;
     }
     Ok(flag)
 }
 
-impl Outcome {
+impl CheckOutcome {
     /// Returns the last report: the one after the repair, if there was a repair.
-    fn last(&self) -> &Report {
-        self.repaired.as_ref().map_or(&self.found, |(_, report)| report)
+    fn last_report(&self) -> &Report {
+        self.repaired.as_ref().map_or(&self.initial_report, |(_, report)| report)
     }
 
     /// Returns the exit code, which follows fsck's. Damage takes precedence over an unchecked device: an
     /// absent or failing device only means that its contents were not checked.
     pub fn exit_code(&self) -> u8 {
         if self.is_damaged_elsewhere() {
-            return exit::LEFT;
+            return exit::UNREPAIRED;
         }
         if !self.unchecked().is_empty() {
             return exit::OPERATIONAL;
         }
-        match (self.last().is_clean(), &self.repaired) {
-            (false, _) => exit::LEFT,
+        match (self.last_report().is_clean(), &self.repaired) {
+            (false, _) => exit::UNREPAIRED,
             (true, Some(_)) => exit::REPAIRED,
             (true, None) => exit::CLEAN,
         }
@@ -218,31 +227,31 @@ impl Outcome {
     /// Returns whether something is damaged on a device that could be read.
     fn is_damaged_elsewhere(&self) -> bool {
         let damage = |finding: &&Finding| finding.severity == Severity::Damage;
-        let mut damaged = self.last().findings.iter().filter(damage);
+        let mut damaged = self.last_report().findings.iter().filter(damage);
         damaged.any(|finding| !self.failing.contains(finding.device))
     }
 
     /// Returns the document that `--json` prints.
     pub fn document(&self) -> CheckDocument {
-        let report = self.last();
+        let report = self.last_report();
         let findings = |report: &Report| report.findings.iter().map(|f| self.finding(f)).collect();
         let pool = report.superblocks.iter().flatten().next();
         CheckDocument {
             pool: pool.map(|sb| PoolName { name: sb.pool_name.clone(), id: sb.pool.to_string() }),
             clean: report.is_clean(),
             unchecked: self.unchecked(),
-            findings: findings(&self.found),
-            findings_omitted: self.found.left_out,
+            findings: findings(&self.initial_report),
+            findings_omitted: self.initial_report.findings_omitted,
             repaired: self.repaired.as_ref().map(|(done, report)| RepairedPart {
                 superblocks: done.superblocks,
                 roots: done.roots,
                 records: done.records,
                 map_pages: done.pages,
                 remaining: findings(report),
-                remaining_omitted: report.left_out,
+                remaining_omitted: report.findings_omitted,
                 obstacle: self.obstacle.clone(),
             }),
-            checked: CheckedPart::from(report.checked),
+            checked: CheckedPart::from(report.counts),
         }
     }
 
@@ -254,10 +263,10 @@ impl Outcome {
             device: name.to_owned(),
             path,
             offset_bytes: finding.at.0,
-            reason: self.why(finding),
-            impact: self.named(&finding.matters),
+            reason: self.finding_reason(finding),
+            impact: self.with_device_names(&finding.consequence),
             help: self.advice(finding),
-            repairable: finding.remedy.is_repair() && !self.is_hindered(finding),
+            repairable: finding.remedy.is_repair() && !self.is_repair_blocked(finding),
         }
     }
 
@@ -267,12 +276,12 @@ impl Outcome {
         self.resized.iter().find(|(id, ..)| is_about_it && *id == finding.device)
     }
 
-    fn why(&self, finding: &Finding) -> String {
-        self.resized(finding).map_or_else(|| self.named(&finding.why), |(_, why, _)| why.clone())
+    fn finding_reason(&self, finding: &Finding) -> String {
+        self.resized(finding).map_or_else(|| self.with_device_names(&finding.why), |(_, why, _)| why.clone())
     }
 
     /// Returns whether the repair of this finding waits for the pool to open.
-    fn is_hindered(&self, finding: &Finding) -> bool {
+    fn is_repair_blocked(&self, finding: &Finding) -> bool {
         self.obstacle.is_some() && matches!(finding.remedy, Remedy::Roots | Remedy::Free)
     }
 
@@ -281,7 +290,7 @@ impl Outcome {
         if let Some((_, _, advice)) = self.resized(finding) {
             return advice.clone();
         }
-        if self.is_hindered(finding) {
+        if self.is_repair_blocked(finding) {
             return "--repair needs a pool that opens: put its metadata back first (weir pool restore FILE)"
                 .into();
         }
@@ -302,7 +311,7 @@ impl Outcome {
     }
 
     /// Returns the text with devices' names in place of their numbers.
-    fn named(&self, text: &str) -> String {
+    fn with_device_names(&self, text: &str) -> String {
         let mut text = text.to_owned();
         // The highest number comes first, because #1 is a prefix of #10.
         for (id, entry) in self.described.file.devices.iter().enumerate().rev() {
@@ -318,7 +327,7 @@ impl Outcome {
     /// Returns the text that is printed without `--json`.
     pub fn human(&self, width: Width) -> String {
         let mut text = String::new();
-        self.describe(&self.found, &mut text, width);
+        self.describe(&self.initial_report, &mut text, width);
         if let Some((done, left)) = &self.repaired {
             let _ = writeln!(text, "repaired: {}", repairs(done));
             if !left.findings.is_empty() {
@@ -333,14 +342,14 @@ impl Outcome {
     }
 
     fn describe(&self, report: &Report, text: &mut String, width: Width) {
-        let checked = report.checked;
+        let checked = report.counts;
         if let Some(sb) = report.superblocks.iter().flatten().next() {
             let _ = writeln!(text, "pool {} ({})", sb.pool_name, sb.pool);
         }
         let _ = writeln!(
             text,
             "checked {} superblocks, {} roots, {} journal frames, {} metadata pages ({} read)",
-            checked.superblocks, checked.roots, checked.frames, checked.pages, checked.read
+            checked.superblocks, checked.roots, checked.frames, checked.pages, checked.bytes_read
         );
         let _ = writeln!(
             text,
@@ -351,8 +360,8 @@ impl Outcome {
             let (name, _) = self.device(finding.device);
             let what = format!(
                 "{}\n  {}\n  {}",
-                self.why(finding),
-                self.named(&finding.matters),
+                self.finding_reason(finding),
+                self.with_device_names(&finding.consequence),
                 self.advice(finding)
             );
             [finding.severity.name().into(), finding.what.into(), format!("{name} at {}", finding.at), what]
@@ -362,14 +371,14 @@ impl Outcome {
             text.push_str(&Table::new(["", "what", "where", help], rows).prose(help).text(width));
             text.push('\n');
         }
-        if report.left_out > 0 {
-            let _ = writeln!(text, "... and {} more\n", report.left_out);
+        if report.findings_omitted > 0 {
+            let _ = writeln!(text, "... and {} more\n", report.findings_omitted);
         }
     }
 
     /// Returns the devices that could not be checked completely, each with the reason.
     fn unchecked(&self) -> Vec<String> {
-        let say = |why: &'static str| move |id| format!("device {} {why}", self.described.named(id));
+        let say = |why: &'static str| move |id| format!("device {} {why}", self.described.name_and_path(id));
         let absent = self.absent.iter().map(say("does not exist"));
         absent.chain(self.failing.iter().map(say("cannot be read everywhere"))).collect()
     }
@@ -377,7 +386,7 @@ impl Outcome {
     fn verdict(&self) -> String {
         let unchecked = self.unchecked();
         if !unchecked.is_empty() {
-            let found = match (self.is_damaged_elsewhere(), self.last().is_clean()) {
+            let found = match (self.is_damaged_elsewhere(), self.last_report().is_clean()) {
                 (true, _) => "and something is damaged elsewhere",
                 (false, false) => "the findings above",
                 (false, true) => "nothing wrong elsewhere",
@@ -392,10 +401,10 @@ impl Outcome {
 
     fn complete_verdict(&self) -> &'static str {
         match self.exit_code() {
-            exit::CLEAN if self.found.findings.is_empty() => "clean",
+            exit::CLEAN if self.initial_report.findings.is_empty() => "clean",
             exit::CLEAN => "clean: what is noted, opening the pool deals with",
             exit::REPAIRED => "clean after the repair",
-            _ if self.repaired.is_none() && self.found.is_repairable() => {
+            _ if self.repaired.is_none() && self.initial_report.is_repairable() => {
                 "not clean: weir pool check --repair repairs what takes no guessing"
             }
             _ if self.obstacle.is_some() => {
@@ -407,8 +416,8 @@ impl Outcome {
     }
 }
 
-fn repairs(done: &Repaired) -> String {
-    if *done == Repaired::default() {
+fn repairs(done: &RepairSummary) -> String {
+    if *done == RepairSummary::default() {
         return "nothing; nothing was changed".into();
     }
     let mut parts = Vec::new();

@@ -2,13 +2,13 @@
 
 use super::metadata;
 use super::occupied::refuse_occupied;
-use crate::devices::{Described, warn_of_readers};
+use crate::devices::{PoolDescription, warn_of_readable_files};
 use crate::failure::Failure;
 use crate::status::Status;
 use crate::{pool, progress};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use weir_device::{Device, Devices, Made};
+use weir_device::{Device, Devices, FileChange};
 use weir_map::{MapError, NewDevice, NewPool, PoolId, Superblock};
 use weir_model::{Bytes, DeviceOffset, Store};
 
@@ -18,9 +18,9 @@ use weir_model::{Bytes, DeviceOffset, Store};
 /// Fails if the pool cannot be created. Unless a device failed while it was written to, nothing has changed
 /// then.
 pub(crate) fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
-    let described = Described::read(pool_file)?;
+    let described = PoolDescription::read(pool_file)?;
     pool::refuse_served(&described)?;
-    progress::during("creating the pool", || make(&described, force))?;
+    progress::during("creating the pool", || create_on_devices(&described, force))?;
     pool::status(pool_file)
 }
 
@@ -32,21 +32,21 @@ pub(crate) fn create(pool_file: &Path, force: bool) -> Result<Status, Failure> {
 /// # Errors
 /// Fails if a device cannot be used, or is not blank and `force` is not given. Nothing has changed then, and
 /// files that were created are removed again. Also fails if a device fails while it is written to.
-fn make(described: &Described, force: bool) -> Result<(), Failure> {
-    let mut made = MadeFiles::default();
-    let mut devices = described.open_to_create(|device| made.note(device))?;
+fn create_on_devices(described: &PoolDescription, force: bool) -> Result<(), Failure> {
+    let mut made = FileChanges::default();
+    let mut devices = described.open_to_create(|device| made.record(device))?;
     described.refuse_unwritable(&devices)?;
     if !force {
         let all = devices.iter().map(|(id, _)| id).collect();
         refuse_occupied(described, &mut devices, all)?;
     }
-    warn_of_readers(described, &devices)?;
+    warn_of_readable_files(described, &devices)?;
     let new = new_pool(described, &mut devices)?;
     let layout = weir_map::create::layout(&new).map_err(|error| described.explain(error))?;
     layout.iter().try_for_each(|sb| reserve_on(&devices, sb))?;
-    layout.iter().try_for_each(|sb| fill_probed(described, &mut devices, sb))?;
+    layout.iter().try_for_each(|sb| fill_probe_areas(described, &mut devices, sb))?;
     weir_map::create(&mut devices, &new).map_err(|error| described.explain(error))?;
-    made.keep();
+    made.commit();
     Ok(())
 }
 
@@ -65,20 +65,20 @@ pub(super) fn reserve_on(devices: &Devices, sb: &Superblock) -> Result<(), Failu
 
 /// Writes zeros where the engine's probe reads to measure the device. A read of a hole in a file causes no
 /// disk I/O, and the slowest device would then appear as the fastest.
-pub(super) fn fill_probed(
-    described: &Described,
+pub(super) fn fill_probe_areas(
+    described: &PoolDescription,
     devices: &mut Devices,
     sb: &Superblock,
 ) -> Result<(), Failure> {
     let (device, what) = (sb.device, "write");
-    weir_engine::probed(sb.data_extents).try_for_each(|extent| {
+    weir_engine::probe_extents(sb.data_extents).try_for_each(|extent| {
         let at = sb.data_at + Bytes(u64::from(extent.0) * sb.extent.bytes().0);
         let written = devices.write(device, at, &[0; weir_map::PAGE]);
         written.map_err(|error| described.explain(MapError::Io { device, what, at, error }))
     })
 }
 
-fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Failure> {
+fn new_pool(described: &PoolDescription, devices: &mut Devices) -> Result<NewPool, Failure> {
     let entries = &described.file.devices;
     let in_order = entries.iter().zip(devices.iter()).map(|(entry, (_, device))| NewDevice {
         name: entry.name.clone(),
@@ -96,29 +96,29 @@ fn new_pool(described: &Described, devices: &mut Devices) -> Result<NewPool, Fai
 }
 
 /// The changes that opening the devices made to their files. Dropping the value undoes them, unless
-/// [`MadeFiles::keep`] was called.
+/// [`FileChanges::commit`] was called.
 #[derive(Debug, Default)]
-pub(super) struct MadeFiles(Vec<(PathBuf, Made)>);
+pub(super) struct FileChanges(Vec<(PathBuf, FileChange)>);
 
-impl MadeFiles {
-    pub(super) fn note(&mut self, device: &Device) {
-        self.0.push((device.path().to_owned(), device.made()));
+impl FileChanges {
+    pub(super) fn record(&mut self, device: &Device) {
+        self.0.push((device.path().to_owned(), device.file_change()));
     }
 
-    pub(super) fn keep(mut self) {
+    pub(super) fn commit(mut self) {
         self.0.clear();
     }
 }
 
-impl Drop for MadeFiles {
+impl Drop for FileChanges {
     fn drop(&mut self) {
         for (path, made) in &self.0 {
             // A failure to undo is ignored: the command has already failed, and nothing else would remove the
             // file.
             let _ = match made {
-                Made::Nothing => Ok(()),
-                Made::Size => File::options().write(true).open(path).and_then(|file| file.set_len(0)),
-                Made::File => std::fs::remove_file(path),
+                FileChange::Nothing => Ok(()),
+                FileChange::Size => File::options().write(true).open(path).and_then(|file| file.set_len(0)),
+                FileChange::File => std::fs::remove_file(path),
             };
         }
     }
@@ -132,17 +132,17 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_read_of_a_new_device_is_no_hole() {
+    fn probed_areas_contain_no_holes() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pool.toml");
         let text = "[pool]\nname = \"p\"\n[[device]]\nname = \"d\"\npath = \"d.img\"\nsize = \"64MiB\"\n";
         std::fs::write(&path, text).expect("a pool file");
         create(&path, false).expect("a pool");
-        let described = Described::read(&path).expect("a pool file");
+        let described = PoolDescription::read(&path).expect("a pool file");
         let opened = described.open_pool(&Accept::default(), Duration::ZERO).expect("it opens");
         let superblock = &opened.superblocks[0];
         let file = File::open(folder.path().join("d.img")).expect("the device");
-        for extent in weir_engine::probed(superblock.data_extents) {
+        for extent in weir_engine::probe_extents(superblock.data_extents) {
             let at = superblock.data_at.0 + u64::from(extent.0) * superblock.extent.bytes().0;
             assert_eq!(seek(&file, SeekFrom::Data(at)).ok(), Some(at), "{extent:?}");
         }

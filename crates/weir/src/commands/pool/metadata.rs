@@ -11,7 +11,7 @@ use weir_model::{Bytes, DeviceClass, DeviceId, DeviceOffset, Nanos, Store};
 const TRIES: u32 = 5;
 /// Resolution of the comparison. Response times in the same step count as equal, and the device that the pool
 /// file names first wins.
-const GRAIN: Nanos = Nanos::micros(50);
+const RESPONSE_RESOLUTION: Nanos = Nanos::micros(50);
 
 /// Selects the metadata devices.
 ///
@@ -31,15 +31,15 @@ pub(super) fn select(pool: &PoolFile, devices: &mut Devices) -> Result<Vec<Devic
     let mut candidates: Vec<(u64, DeviceId)> = Vec::new();
     for (entry, id) in numbered().filter(|(entry, _)| entry.metadata != Some(false) && entry.durable) {
         let response = match entry.pace {
-            Some(pace) => modelled(pace, entry, devices, id),
-            None => measured(devices, id).map_err(|error| {
+            Some(pace) => modelled_response(pace, entry, devices, id),
+            None => measure_response(devices, id).map_err(|error| {
                 Failure::environment(
                     format!("device {}: a write and a flush failed: {error}", entry.name),
                     "see the kernel\'s log (dmesg), or use another device",
                 )
             })?,
         };
-        candidates.push((response.get() / GRAIN.get(), id));
+        candidates.push((response.get() / RESPONSE_RESOLUTION.get(), id));
     }
     candidates.sort_unstable();
     let mut in_order = candidates.into_iter().map(|(_, id)| id);
@@ -55,7 +55,7 @@ pub(super) fn select(pool: &PoolFile, devices: &mut Devices) -> Result<Vec<Devic
 
 /// Measures the response of a write and a flush: the least of [`TRIES`]. It writes the first page's own bytes
 /// back, so that a device is unchanged if the pool is not created after all.
-fn measured(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_model::IoError> {
+fn measure_response(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_model::IoError> {
     let mut page = [0; 4096];
     devices.read(id, DeviceOffset(0), &mut page)?;
     let mut least = Nanos::MAX;
@@ -70,7 +70,7 @@ fn measured(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_model::Io
 
 /// Returns the modelled drive's flush response time, averaged over the device. The served pool will see the
 /// same response time.
-fn modelled(pace: &str, entry: &DeviceEntry, devices: &Devices, id: DeviceId) -> Nanos {
+fn modelled_response(pace: &str, entry: &DeviceEntry, devices: &Devices, id: DeviceId) -> Nanos {
     let size = devices.get(id).map(|device| device.size()).or(entry.size).unwrap_or(Bytes::gib(1));
     weir_timing::model(pace, size)
         .map_or(Nanos::MAX, |mut model| weir_timing::flush_response(&mut *model, size))
@@ -78,7 +78,7 @@ fn modelled(pace: &str, entry: &DeviceEntry, devices: &Devices, id: DeviceId) ->
 
 #[cfg(test)]
 mod tests {
-    use crate::devices::Described;
+    use crate::devices::PoolDescription;
     use crate::failure::Failure;
     use crate::pool_file::parse;
     use weir_model::ErrorKind;
@@ -93,27 +93,29 @@ mod tests {
             );
         }
         let file = parse(&text).expect("a good pool file");
-        let described = Described { file, path: folder.path().join("pool.toml") };
+        let described = PoolDescription { file, path: folder.path().join("pool.toml") };
         let mut devices = described.open_to_create(|_| ()).expect("three devices");
         let chosen = super::select(&described.file, &mut devices)?;
         Ok(chosen.into_iter().map(|id| id.0).collect())
     }
 
     #[test]
-    fn a_measured_device_is_as_it_was() {
+    fn measuring_leaves_the_device_unchanged() {
         let folder = tempfile::tempdir().expect("a folder");
         let text = "[pool]\nname = \"x\"\n[[device]]\nname = \"d\"\npath = \"d.img\"\n";
         let data: Vec<u8> = (0..64 << 20).map(|at: u32| (at / 512) as u8 | 1).collect();
         std::fs::write(folder.path().join("d.img"), &data).expect("a file");
-        let described =
-            Described { file: parse(text).expect("a pool file"), path: folder.path().join("pool.toml") };
+        let described = PoolDescription {
+            file: parse(text).expect("a pool file"),
+            path: folder.path().join("pool.toml"),
+        };
         let mut devices = described.open_to_create(|_| ()).expect("a device");
         super::select(&described.file, &mut devices).expect("one device");
         assert!(std::fs::read(folder.path().join("d.img")).expect("a file") == data);
     }
 
     #[test]
-    fn the_devices_with_the_fastest_flush_that_are_no_disks_are_chosen_unless_some_are_declared() {
+    fn metadata_goes_to_declared_or_fastest_flush_devices() {
         let paces = ["pace = \"hdd-7200\"", "pace = \"ssd-sata\"", "pace = \"nvm\""];
         assert_eq!(choose(paces).expect("two of them"), [2, 1]);
         let one = ["pace = \"hdd-7200\"\nmetadata = true", "pace = \"ssd-sata\"", "pace = \"nvm\""];

@@ -1,6 +1,6 @@
 //! Refuses devices that already hold something, so that no pool overwrites them without `--force`.
 
-use crate::devices::Described;
+use crate::devices::PoolDescription;
 use crate::failure::Failure;
 use weir_device::{Device, Devices};
 use weir_map::MapError;
@@ -12,13 +12,13 @@ use weir_model::{DeviceId, DeviceSet};
 /// # Errors
 /// Fails if a device is not blank or cannot be read. No device has been changed then.
 pub(super) fn refuse_occupied(
-    described: &Described,
+    described: &PoolDescription,
     devices: &mut Devices,
-    these: DeviceSet,
+    candidates: DeviceSet,
 ) -> Result<(), Failure> {
     let mut occupied = Vec::new();
     let entries = described.file.devices.iter().zip((0u8..).map(DeviceId));
-    for (entry, id) in entries.filter(|(_, id)| these.contains(*id)) {
+    for (entry, id) in entries.filter(|(_, id)| candidates.contains(*id)) {
         if let Some(holds) = contents(described, devices, id)? {
             let path = described.device_path(entry);
             occupied.push(format!("device {:?}: {} holds {holds}", entry.name, path.display()));
@@ -37,7 +37,11 @@ pub(super) fn refuse_occupied(
 }
 
 /// Returns what a device holds, as the end of the sentence "the device holds ..."; `None` if it is blank.
-fn contents(described: &Described, devices: &mut Devices, id: DeviceId) -> Result<Option<String>, Failure> {
+fn contents(
+    described: &PoolDescription,
+    devices: &mut Devices,
+    id: DeviceId,
+) -> Result<Option<String>, Failure> {
     let Some(size) = devices.get(id).map(Device::size) else { return Ok(None) };
     match read_superblock(devices, id, size) {
         Ok(None) => {}

@@ -1,11 +1,11 @@
 //! `weir pool replace` puts a blank device in the place of a lost one.
 
-use super::create::{MadeFiles, fill_probed, reserve_on};
+use super::create::{FileChanges, fill_probe_areas, reserve_on};
 use super::occupied::refuse_occupied;
 use crate::args::Accept;
-use crate::devices::{Described, Opened, warn_of_readers};
+use crate::devices::{OpenedPool, PoolDescription, warn_of_readable_files};
 use crate::failure::Failure;
-use crate::pool::{self, PAUSE, refuse_served, until_free};
+use crate::pool::{self, RETRY_INTERVAL, refuse_served, retry_until_unlocked};
 use crate::status::Status;
 use crate::{output, progress};
 use std::path::Path;
@@ -24,8 +24,8 @@ use weir_model::DeviceId;
 /// pool cannot be opened without the lost device. A file that was created for the new device is removed
 /// again.
 pub(crate) fn replace(pool_file: &Path, name: &str, accept: &Accept, force: bool) -> Result<Status, Failure> {
-    let described = Described::read(pool_file)?;
-    progress::during("replacing the device", || take_in(&described, name, accept, force))?;
+    let described = PoolDescription::read(pool_file)?;
+    progress::during("replacing the device", || join_device(&described, name, accept, force))?;
     let status = pool::status_accepting(pool_file, accept)?;
     output::print_stderr(&format!(
         "device {name} is in the pool; second copies are made on it while the pool is served (weir serve)"
@@ -33,22 +33,22 @@ pub(crate) fn replace(pool_file: &Path, name: &str, accept: &Accept, force: bool
     Ok(status)
 }
 
-fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> Result<(), Failure> {
+fn join_device(described: &PoolDescription, name: &str, accept: &Accept, force: bool) -> Result<(), Failure> {
     let (entry, id) = described.device(name)?;
     let mut others = accept.clone();
     others.without.push(name.to_owned());
-    let opened = until_free(described, |wait| {
+    let opened = retry_until_unlocked(described, |wait| {
         refuse_served(described)?;
-        described.open_pool(&others, wait.max(PAUSE))
+        described.open_pool(&others, wait.max(RETRY_INTERVAL))
     })?;
-    let Opened { mut devices, superblocks, options } = opened;
-    let mut made = MadeFiles::default();
-    described.open_new(entry, id, &mut devices, |device| made.note(device))?;
+    let OpenedPool { mut devices, superblocks, options } = opened;
+    let mut made = FileChanges::default();
+    described.open_new(entry, id, &mut devices, |device| made.record(device))?;
     if !force {
-        refuse_if_there(described, &mut devices, id)?;
+        refuse_present(described, &mut devices, id)?;
         refuse_occupied(described, &mut devices, [id].into_iter().collect())?;
     }
-    warn_of_readers(described, &devices)?;
+    warn_of_readable_files(described, &devices)?;
     let new = devices.get(id).map(|device| NewDevice {
         name: entry.name.clone(),
         size: device.size(),
@@ -57,13 +57,13 @@ fn take_in(described: &Described, name: &str, accept: &Accept, force: bool) -> R
     let Some(new) = new else { return Ok(()) };
     let superblock = weir_map::replace(&mut devices, &superblocks, id, &new, &options)
         .map_err(|error| described.explain(error))?;
-    made.keep();
+    made.commit();
     reserve_on(&devices, &superblock)?;
-    fill_probed(described, &mut devices, &superblock)
+    fill_probe_areas(described, &mut devices, &superblock)
 }
 
 /// Refuses to replace a device that is present and belongs to this pool.
-fn refuse_if_there(described: &Described, devices: &mut Devices, id: DeviceId) -> Result<(), Failure> {
+fn refuse_present(described: &PoolDescription, devices: &mut Devices, id: DeviceId) -> Result<(), Failure> {
     let Some(size) = devices.get(id).map(Device::size) else { return Ok(()) };
     let found = read_superblock(devices, id, size).ok().flatten();
     let is_own = |sb: &Superblock| sb.pool_name == described.file.name && sb.device == id;
@@ -71,7 +71,7 @@ fn refuse_if_there(described: &Described, devices: &mut Devices, id: DeviceId) -
         return Ok(());
     }
     Err(Failure::refused(
-        format!("device {} is present: there is nothing to replace", described.named(id)),
+        format!("device {} is present: there is nothing to replace", described.name_and_path(id)),
         "start the server; or, to take it out because it fails, remove it and name a blank one in the pool file, or \
          pass --force to make this one new: what is on it is then lost",
     ))

@@ -1,6 +1,6 @@
 //! `weir pool set` changes how a served pool runs until its server ends.
 
-use crate::devices::Described;
+use crate::devices::PoolDescription;
 use crate::failure::Failure;
 use crate::pool;
 use crate::status::Status;
@@ -12,8 +12,8 @@ use weir_serve::control::Request;
 /// # Errors
 /// Fails if the pool is not served.
 pub(super) fn policy(pool_file: &Path, name: &str) -> Result<Status, Failure> {
-    let described = Described::read(pool_file)?;
+    let described = PoolDescription::read(pool_file)?;
     let request = Request::SetPolicy { name: name.to_owned(), tuning: pool::tuning(&described, name) };
-    pool::tell_server(&described, &request, || format!("write policy = \"{name}\" under [pool]"))?;
+    pool::require_server(&described, &request, || format!("write policy = \"{name}\" under [pool]"))?;
     pool::status(pool_file)
 }

@@ -4,8 +4,8 @@
 //! The flash drive writes better or worse than the disk. The configurations are each drive alone, both
 //! striped, both striped with migration, and two disks.
 
-use super::lab::{A_THIRD, Experiment, Results, pool};
-use super::loads::{Course, Dirty, WRITERS, postmark, shape, words};
+use super::experiment::{Experiment, Results, WARM_UP_DEFAULT, pool};
+use super::loads::{DirtyLimits, ProcessLoad, WRITERS, postmark, shape, words};
 use super::{Figure, Measures, Published, Reproduction, Setting};
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
@@ -37,10 +37,10 @@ fn pools() -> Vec<(&'static str, PoolSpec)> {
 }
 
 /// A policy and its tuning: the name in experiments, the policy, and the keys that differ from the defaults.
-type Way = (&'static str, &'static str, &'static [(&'static str, f64)]);
-const STRIPED: Way = ("striped", "stripe", &[]);
-const MIGRATION: Way = ("migration", "asymmetry", &[TOKENS]);
-const MIGRATION_2: Way = ("migration-2", "asymmetry", &[TOKENS, ("large_stay", 1.0)]);
+type PolicyTuning = (&'static str, &'static str, &'static [(&'static str, f64)]);
+const STRIPED: PolicyTuning = ("striped", "stripe", &[]);
+const MIGRATION: PolicyTuning = ("migration", "asymmetry", &[TOKENS]);
+const MIGRATION_2: PolicyTuning = ("migration-2", "asymmetry", &[TOKENS, ("large_stay", 1.0)]);
 /// Moves a second. The dissertation says only that there were few; the same group's next publication has 4 a
 /// second.
 const TOKENS: (&str, f64) = ("tokens", 4.0);
@@ -50,7 +50,7 @@ const TOKENS: (&str, f64) = ("tokens", 4.0);
 /// Memory answers repeated reads, so the drives see about one read to four writes.
 fn sfs() -> Mix {
     Mix {
-        weights: Weights { look: 66, touch: 3, read: 18, append: 0, overwrite: 9, make: 2, remove: 2 },
+        weights: Weights { stat: 66, touch: 3, read: 18, append: 0, overwrite: 9, create: 2, remove: 2 },
         files: 4000,
         directories: 30,
         sizes: 1024..=262_144,
@@ -58,9 +58,9 @@ fn sfs() -> Mix {
         theta: 0.9,
         read: Some(4096..=8192),
         write: 4096..=8192,
-        dated: true,
+        updates_atime: true,
         sync: false,
-        takes: Nanos::micros(200),
+        cpu_time: Nanos::micros(200),
     }
 }
 
@@ -78,8 +78,8 @@ fn experiments(_: &Setting) -> Vec<Experiment> {
         let alone = pool.devices.len() == 1;
         let is_disks = pool_name == "two disks";
         let both = [STRIPED, MIGRATION];
-        let ways: &[Way] = if alone || is_disks { &both[..1] } else { &both };
-        let mut add = |load: &str, way: &Way, make, clients, lasts| {
+        let ways: &[PolicyTuning] = if alone || is_disks { &both[..1] } else { &both };
+        let mut add = |load: &str, way: &PolicyTuning, make, clients, lasts| {
             all.push(Experiment {
                 name: format!("{load}, {pool_name}, {}", way.0),
                 pool: pool.clone(),
@@ -87,8 +87,8 @@ fn experiments(_: &Setting) -> Vec<Experiment> {
                 tuning: way.2.to_vec(),
                 load: make,
                 clients,
-                lasts,
-                warms_up: A_THIRD,
+                duration: lasts,
+                warm_up_share: WARM_UP_DEFAULT,
             });
         };
         for way in ways {
@@ -109,23 +109,26 @@ fn experiments(_: &Setting) -> Vec<Experiment> {
     all
 }
 
-fn nfs() -> super::lab::MakeLoad {
-    Course::of(CLIENTS, shape(Bytes::gib(6), Bytes::mib(600), Dirty::MOST)).mixed(sfs())
+fn nfs() -> super::experiment::MakeLoad {
+    ProcessLoad::of(CLIENTS, shape(Bytes::gib(6), Bytes::mib(600), DirtyLimits::LINUX_BEFORE_2_6_22))
+        .mixed(sfs())
 }
 
-fn small_files() -> super::lab::MakeLoad {
-    Course::of(2, shape(Bytes::gib(2), Bytes::mib(200), Dirty::HALF)).mixed(postmark(20_000, 1, 10_000))
+fn small_files() -> super::experiment::MakeLoad {
+    ProcessLoad::of(2, shape(Bytes::gib(2), Bytes::mib(200), DirtyLimits::BUSY_MEMORY))
+        .mixed(postmark(20_000, 1, 10_000))
 }
 
-fn large_files() -> super::lab::MakeLoad {
-    Course::of(2, shape(Bytes::gib(6), Bytes::mib(600), Dirty::HALF)).mixed(postmark(4000, 1, 500_000))
+fn large_files() -> super::experiment::MakeLoad {
+    ProcessLoad::of(2, shape(Bytes::gib(6), Bytes::mib(600), DirtyLimits::BUSY_MEMORY))
+        .mixed(postmark(4000, 1, 500_000))
 }
 
 /// Returns the load of four processes, of which `readers` read and the others write.
 ///
 /// Each has a file of 512 MiB and bypasses the memory. It selects records by Zipf's law, the first one most
 /// often, so frequent records are adjacent.
-fn zipf(readers: usize) -> super::lab::MakeLoad {
+fn zipf(readers: usize) -> super::experiment::MakeLoad {
     let of = |number: usize| {
         let reads = if number < readers { 100 } else { 0 };
         format!("zipf theta=0.9 hot=first reads={reads}% size=4KiB over=512MiB")

@@ -8,7 +8,7 @@ use super::Published::Size;
 use super::args::ReproArgs;
 use super::report::{ExperimentPart, Experiments, OutcomePart};
 use super::{Figure, Measures, Reproduction};
-use crate::failure::{DEFECT, Failure};
+use crate::failure::{Failure, REPORT_DEFECT};
 use crate::output::{Width, table};
 use crate::{parallel, pool_file, progress};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
 const LOAD: &str = "oltp+backup";
 /// Duration of the load. The backup reads everything twice; the first pass warms the caches, as the paper
 /// does with its trace.
-const LASTS: Nanos = Nanos::secs(439);
+const DURATION: Nanos = Nanos::secs(439);
 
 /// A row of the published table.
 struct Row {
@@ -52,8 +52,8 @@ type Policy = (&'static str, &'static str);
 const ALL: Policy = ("ADMIT_ALL", "all");
 const SSEQR: Policy = ("SSEQR", "sequential");
 const TC: Policy = ("TC", "touch_count");
-const BOTH: Policy = ("SSEQR+TC", "sequential+touch_count");
-const POLICIES: [Policy; 4] = [ALL, SSEQR, TC, BOTH];
+const SSEQR_TC: Policy = ("SSEQR+TC", "sequential+touch_count");
+const POLICIES: [Policy; 4] = [ALL, SSEQR, TC, SSEQR_TC];
 const PERCENT: [u32; 3] = [50, 70, 90];
 
 const fn row(policy: Policy, percent: u32, [size, read, hits, clwa]: [f64; 4]) -> Row {
@@ -70,9 +70,9 @@ const PUBLISHED: [Row; 12] = [
     row(TC, 50, [64.83, 44.33, 0.1922, 4.60]),
     row(TC, 70, [90.76, 85.87, 0.3466, 3.88]),
     row(TC, 90, [116.69, 149.21, 0.5566, 2.60]),
-    row(BOTH, 50, [53.57, 56.75, 0.1521, 3.72]),
-    row(BOTH, 70, [75.0, 98.43, 0.3261, 3.02]),
-    row(BOTH, 90, [96.43, 150.94, 0.5734, 1.97]),
+    row(SSEQR_TC, 50, [53.57, 56.75, 0.1521, 3.72]),
+    row(SSEQR_TC, 70, [75.0, 98.43, 0.3261, 3.02]),
+    row(SSEQR_TC, 90, [96.43, 150.94, 0.5734, 1.97]),
 ];
 
 /// Results of the caches, by name.
@@ -86,7 +86,7 @@ fn name(policy: Policy, percent: u32) -> String {
 impl Caches {
     /// Returns results in which every figure is 1.
     #[cfg(test)]
-    pub(super) fn pretended() -> Self {
+    pub(super) fn all_ones() -> Self {
         let counts = weir_sim::cache::Counts { accesses: 1, requests: 1, bytes: 1, ..Default::default() };
         let outcome =
             CacheOutcome { size_blocks: 1, reads: counts, writes: counts, written: 1, ..Default::default() };
@@ -135,7 +135,7 @@ fn run(args: &ReproArgs) -> Result<Caches, Failure> {
         let play = |(policy, percent): &(Policy, u32)| {
             let outcome = trace.play(policy.1, *percent);
             let missing =
-                || Failure::environment(format!("there is no admission policy {}", policy.1), DEFECT);
+                || Failure::environment(format!("there is no admission policy {}", policy.1), REPORT_DEFECT);
             outcome.map(|outcome| (name(*policy, *percent), outcome)).ok_or_else(missing)
         };
         let outcomes = parallel::map(&wanted, parallel::cores(), &parallel::Stop::default(), play)?;
@@ -156,12 +156,12 @@ impl Trace {
         let failure = |error: String| Failure::from_message(ErrorKind::Usage, &error);
         let mut load = parse(LOAD, args.seed, pool_file::size, pool_file::duration)
             .map_err(|error| failure(error.to_string()))?;
-        let lasts = args.duration.unwrap_or(LASTS);
+        let lasts = args.duration.unwrap_or(DURATION);
         let mut loader = Loader::default();
         let mut analyzer = Analyzer::new(Settings { blocks: u32::MAX, ..Settings::default() });
         let (mut now, mut warm_up) = (Nanos(0), 0);
         loop {
-            let asked = load.next(now);
+            let asked = load.next_arrival(now);
             now = asked.at;
             if now >= lasts {
                 break;
@@ -199,22 +199,25 @@ impl Trace {
 struct Column {
     name: &'static str,
     published: fn(&Row) -> f64,
-    here: fn(&CacheOutcome) -> f64,
+    measured: fn(&CacheOutcome) -> f64,
 }
 
 const SIZE: Column = Column {
     name: "critical size",
     published: |row| row.size,
-    here: |outcome| f64::from(outcome.size_blocks),
+    measured: |outcome| f64::from(outcome.size_blocks),
 };
-const CLWA: Column =
-    Column { name: "CLWA", published: |row| row.clwa, here: |outcome| outcome.clwa().unwrap_or(f64::NAN) };
+const CLWA: Column = Column {
+    name: "CLWA",
+    published: |row| row.clwa,
+    measured: |outcome| outcome.clwa().unwrap_or(f64::NAN),
+};
 const HITS: Column =
-    Column { name: "hits", published: |row| row.hits, here: |outcome| outcome.reads.request_hit_ratio() };
+    Column { name: "hits", published: |row| row.hits, measured: |outcome| outcome.reads.request_hit_ratio() };
 const READ: Column = Column {
     name: "bytes hit",
     published: |row| row.read,
-    here: |outcome| (outcome.reads.bytes - outcome.reads.missed_bytes) as f64,
+    measured: |outcome| (outcome.reads.bytes - outcome.reads.missed_bytes) as f64,
 };
 
 /// Returns ratios of cells of the table: one policy at one size to another policy or size.
@@ -222,7 +225,7 @@ fn figures(caches: &Caches) -> Vec<Figure> {
     let cell = |(policy, percent): (Policy, u32), column: &Column| {
         let row = PUBLISHED.iter().find(|row| row.policy == policy && row.percent == percent);
         let here = caches.0.get(&name(policy, percent));
-        (row.map_or(f64::NAN, column.published), here.map_or(f64::NAN, column.here))
+        (row.map_or(f64::NAN, column.published), here.map_or(f64::NAN, column.measured))
     };
     let ratio = |what: String, column: &Column, one, other| {
         let ((published, here), (to_published, to_here)) = (cell(one, column), cell(other, column));
@@ -244,7 +247,7 @@ fn figures(caches: &Caches) -> Vec<Figure> {
         }
     }
     for (percent, policy) in
-        PERCENT.into_iter().flat_map(|percent| [SSEQR, TC, BOTH].map(|policy| (percent, policy)))
+        PERCENT.into_iter().flat_map(|percent| [SSEQR, TC, SSEQR_TC].map(|policy| (percent, policy)))
     {
         let what = format!("{}, {percent} %: {} to {}", READ.name, policy.0, ALL.0);
         all.push(ratio(what, &READ, (policy, percent), (ALL, percent)));

@@ -1,12 +1,12 @@
 //! Reproduces Hystor: an SSD holds a part of the working set and buffers writes (the paper's section 7).
 
-use super::lab::{Experiment, MakeLoad, Results, pool};
-use super::loads::{Course, Dirty, WRITERS, postmark, shape, words};
+use super::experiment::{Experiment, MakeLoad, Results, pool};
+use super::loads::{DirtyLimits, ProcessLoad, WRITERS, postmark, shape, words};
 use super::{Figure, Measures, Published, Reproduction, Setting};
 use weir_engine::Percent;
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
-use weir_sim::load::files::Shape;
+use weir_sim::load::file_system::FileSystemConfig;
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "hystor",
@@ -23,67 +23,71 @@ const DISK: (&str, Bytes) = ("hdd-15k-through", Bytes(73_400_000_000));
 const SSD: (&str, Bytes) = ("intel-x25-e-fresh", Bytes(32_000_000_000));
 
 /// Sizes of the SSD in percent of the working set, and of the write-back area in percent of the SSD.
-const SPACES: [u64; 5] = [20, 40, 60, 80, 100];
-const BUFFERS: [u64; 2] = [0, 30];
+const SSD_PERCENTS: [u64; 5] = [20, 40, 60, 80, 100];
+const BUFFER_PERCENTS: [u64; 2] = [0, 30];
 
 /// Shares of the time at which the pause begins and ends. The paper measured second runs: a first run, a
 /// pause in which the mover migrates by what it has learned, and the run that counts.
-const LEARNT: f64 = 0.3;
-const RESTED: f64 = 0.6;
+const PAUSE_START: f64 = 0.3;
+const PAUSE_END: f64 = 0.6;
 
 /// A load, with its duration and the settings for it.
-struct Known {
+struct LoadCase {
     name: &'static str,
     /// Size of the set of blocks that the load was observed to access.
     working_set: Bytes,
-    make: fn() -> MakeLoad,
+    make_load: fn() -> MakeLoad,
     processes: usize,
-    lasts: Nanos,
+    duration: Nanos,
     /// Period of the policy's selection in seconds, which the paper does not state.
     period: f64,
     /// Share of a device's time for migration and scrubbing while clients use it.
     mover_share: Percent,
 }
 
-const LOADS: [Known; 3] = [
+const LOADS: [LoadCase; 3] = [
     // The paper's mover waits for idle times.
-    Known {
+    LoadCase {
         name: "postmark",
         working_set: Bytes::mib(250),
-        make: mail,
+        make_load: mail,
         processes: 1,
-        lasts: Nanos::secs(300),
+        duration: Nanos::secs(300),
         period: 2.0,
         mover_share: Percent(5),
     },
     // In the paper's worst case for scrubbing, nothing limits the scrubbing.
-    Known {
+    LoadCase {
         name: "email",
         working_set: Bytes::mib(157),
-        make: email,
+        make_load: email,
         processes: 1,
-        lasts: Nanos::secs(20),
+        duration: Nanos::secs(20),
         period: 10.0,
         mover_share: Percent(100),
     },
-    Known {
+    LoadCase {
         name: "scan",
         working_set: Bytes::mib(1230),
-        make: scan,
+        make_load: scan,
         processes: 1,
-        lasts: Nanos::secs(300),
+        duration: Nanos::secs(300),
         period: 2.0,
         mover_share: Percent(5),
     },
 ];
 
 /// Returns a file system with the journal that it has by default.
-fn ext3(size: Bytes, memory: Bytes) -> Shape {
-    Shape { journal: Bytes::mib(128), age: Nanos::secs(5), ..shape(size, memory, Dirty::MOST) }
+fn ext3(size: Bytes, memory: Bytes) -> FileSystemConfig {
+    FileSystemConfig {
+        journal: Bytes::mib(128),
+        age: Nanos::secs(5),
+        ..shape(size, memory, DirtyLimits::LINUX_BEFORE_2_6_22)
+    }
 }
 
-fn second_run(shape: Shape) -> Course {
-    Course { pause: LEARNT..RESTED, ..Course::of(1, shape) }
+fn second_run(shape: FileSystemConfig) -> ProcessLoad {
+    ProcessLoad { pause: PAUSE_START..PAUSE_END, ..ProcessLoad::of(1, shape) }
 }
 
 /// Returns the load of Postmark with 20,000 files in 100 directories. The memory is so small that reads reach
@@ -114,35 +118,35 @@ fn experiments(_: &Setting) -> Vec<Experiment> {
                 pool: PoolSpec { mover_share: load.mover_share, ..pool(EXTENT, drives) },
                 policy,
                 tuning,
-                load: (load.make)(),
+                load: (load.make_load)(),
                 clients: load.processes + if load.name == "scan" { 0 } else { WRITERS },
-                lasts: load.lasts,
-                warms_up: RESTED,
+                duration: load.duration,
+                warm_up_share: PAUSE_END,
             });
         };
         add("disk".into(), &[DISK], "sequential", Vec::new());
         add("ssd".into(), &[SSD], "sequential", Vec::new());
-        for space in SPACES {
-            for buffer in BUFFERS {
+        for space in SSD_PERCENTS {
+            for buffer in BUFFER_PERCENTS {
                 // The policy uses 85 % of the fast device, which also needs space for metadata.
                 let room = load.working_set.0 * space / 85 + Bytes::mib(64).0;
                 let fast = (SSD.0, Bytes(room.next_multiple_of(EXTENT.0)));
                 let tuning = vec![("write_back", buffer as f64 / 100.0), ("period", load.period)];
-                add(of(space, buffer), &[fast, DISK], "hystor", tuning);
+                add(experiment_name(space, buffer), &[fast, DISK], "hystor", tuning);
             }
         }
     }
     all
 }
 
-fn of(space: u64, buffer: u64) -> String {
+fn experiment_name(space: u64, buffer: u64) -> String {
     format!("{space} %, {buffer} % for writes")
 }
 
 fn figures(results: &Results) -> Vec<Figure> {
     use Published::{Between, Less, Size};
     let mut all = Vec::new();
-    let with = |load: &str, space, buffer| format!("{load}, {}", of(space, buffer));
+    let with = |load: &str, space, buffer| format!("{load}, {}", experiment_name(space, buffer));
     // Ratios of times are inverse ratios of rates.
     let mut time = |what: &str, published, one: &str, other: &str| {
         all.push(Figure::new(what, published, results.ratio(other, one)));
@@ -163,7 +167,7 @@ fn figures(results: &Results) -> Vec<Figure> {
     let scan = |space, buffer| with("scan", space, buffer);
     time("… Hystor, 20 %, with a write-back area to disk", Between(1.02, 1.05), &scan(20, 30), "scan, disk");
     let mut hits = |what: &str, published, name: &str| {
-        all.push(Figure::new(what, Size(published), results.served_first(name)));
+        all.push(Figure::new(what, Size(published), results.first_device_share(name)));
     };
     hits("Hits: Postmark, 80 %, without a write-back area", 0.79, &without);
     hits("Hits: Postmark, 80 %, with one", 0.91, &buffered);

@@ -1,13 +1,13 @@
 //! Defines the papers' loads, as far as they are known, with the means of [`weir_sim`].
 
-use super::lab::MakeLoad;
+use super::experiment::MakeLoad;
 use crate::pool_file;
 use std::ops::Range;
 use weir_model::{Bytes, Nanos};
 use weir_sim::Load;
 use weir_sim::load::dbench::{Dbench, Recording};
-use weir_sim::load::files::{Files, Shape};
-use weir_sim::load::mix::{Mix, Mixed, Weights};
+use weir_sim::load::file_system::{FileSystem, FileSystemConfig};
+use weir_sim::load::mix::{Mix, MixProgram, Weights};
 use weir_sim::load::parse;
 use weir_sim::load::process::{Processes, Program};
 
@@ -16,24 +16,24 @@ pub(super) const WRITERS: usize = 128;
 
 /// Shares of memory that may be dirty before writeback begins, and before writing processes wait.
 #[derive(Clone, Copy)]
-pub(super) struct Dirty {
+pub(super) struct DirtyLimits {
     background: f64,
     most: f64,
 }
 
-impl Dirty {
+impl DirtyLimits {
     /// The defaults of Linux before 2.6.22.
-    pub(super) const MOST: Self = Self { background: 0.1, most: 0.4 };
+    pub(super) const LINUX_BEFORE_2_6_22: Self = Self { background: 0.1, most: 0.4 };
     /// The limits on a machine whose memory is mostly used otherwise: at most half of the rest.
-    pub(super) const HALF: Self = Self { background: 0.1, most: 0.2 };
+    pub(super) const BUSY_MEMORY: Self = Self { background: 0.1, most: 0.2 };
     /// The defaults of Linux from 2.6.22 to 2.6.28.
-    pub(super) const LEAST: Self = Self { background: 0.05, most: 0.1 };
+    pub(super) const LINUX_SINCE_2_6_22: Self = Self { background: 0.05, most: 0.1 };
 }
 
 /// Returns a file system of that time: ext2, because it has no journal unless the caller adds one. It writes
 /// back changes after 30 s, or when there are many.
-pub(super) fn shape(size: Bytes, memory: Bytes, dirty: Dirty) -> Shape {
-    Shape {
+pub(super) fn shape(size: Bytes, memory: Bytes, dirty: DirtyLimits) -> FileSystemConfig {
+    FileSystemConfig {
         size,
         memory,
         dirty: dirty.most,
@@ -51,30 +51,30 @@ pub(super) fn words(words: String) -> MakeLoad {
 
 /// Processes on one file system.
 #[derive(Clone)]
-pub(super) struct Course {
-    pub(super) shape: Shape,
+pub(super) struct ProcessLoad {
+    pub(super) shape: FileSystemConfig,
     /// Start of each process, as a share of the duration. `pause` is the pause that all processes make,
     /// likewise.
-    pub(super) begins: Vec<f64>,
+    pub(super) start_shares: Vec<f64>,
     pub(super) pause: Range<f64>,
     /// Number of processors that the processes share; `None` if each has its own.
     pub(super) processors: Option<usize>,
 }
 
-impl Course {
+impl ProcessLoad {
     /// Returns that many processes, which begin at once and do not pause.
-    pub(super) fn of(processes: usize, shape: Shape) -> Self {
-        Self { shape, begins: vec![0.0; processes], pause: 0.0..0.0, processors: None }
+    pub(super) fn of(processes: usize, shape: FileSystemConfig) -> Self {
+        Self { shape, start_shares: vec![0.0; processes], pause: 0.0..0.0, processors: None }
     }
 
-    fn load(&self, lasts: Nanos, files: Files, programs: Vec<Box<dyn Program>>) -> Box<dyn Load> {
+    fn load(&self, lasts: Nanos, files: FileSystem, programs: Vec<Box<dyn Program>>) -> Box<dyn Load> {
         let at = |share: f64| Nanos::from_secs_f64(lasts.as_secs_f64() * share);
-        let begins: Vec<_> = self.begins.iter().map(|share| at(*share)).collect();
+        let begins: Vec<_> = self.start_shares.iter().map(|share| at(*share)).collect();
         let load = Processes::new(files, programs)
-            .beginning(&begins)
-            .pausing(at(self.pause.start)..at(self.pause.end));
+            .with_start_times(&begins)
+            .with_pause(at(self.pause.start)..at(self.pause.end));
         Box::new(match self.processors {
-            Some(processors) => load.sharing(processors),
+            Some(processors) => load.with_processors(processors),
             None => load,
         })
     }
@@ -82,11 +82,12 @@ impl Course {
     /// Creates a load in which each process runs a mix on its own files.
     pub(super) fn mixed(self, mix: Mix) -> MakeLoad {
         Box::new(move |seed, lasts| {
-            let mut files = Files::new(self.shape);
-            let program =
-                |number| Box::new(Mixed::new(mix.clone(), &mut files, seed + number)) as Box<dyn Program>;
-            let programs = (0..self.begins.len() as u64).map(program).collect();
-            files.settle();
+            let mut files = FileSystem::new(self.shape);
+            let program = |number| {
+                Box::new(MixProgram::new(mix.clone(), &mut files, seed + number)) as Box<dyn Program>
+            };
+            let programs = (0..self.start_shares.len() as u64).map(program).collect();
+            files.mark_all_clean();
             Ok(self.load(lasts, files, programs))
         })
     }
@@ -96,8 +97,8 @@ impl Course {
     pub(super) fn dbench(self, recording: Recording, takes: Nanos) -> MakeLoad {
         Box::new(move |_, lasts| {
             let program = |_: &f64| Box::new(Dbench::new(recording.clone(), takes)) as Box<dyn Program>;
-            let programs = self.begins.iter().map(program).collect();
-            Ok(self.load(lasts, Files::new(self.shape), programs))
+            let programs = self.start_shares.iter().map(program).collect();
+            Ok(self.load(lasts, FileSystem::new(self.shape), programs))
         })
     }
 }
@@ -106,7 +107,7 @@ impl Course {
 /// step of the mix is half a transaction.
 pub(super) fn postmark(files: u64, directories: u64, largest: u64) -> Mix {
     Mix {
-        weights: Weights { read: 1, append: 1, make: 1, remove: 1, ..Weights::default() },
+        weights: Weights { read: 1, append: 1, create: 1, remove: 1, ..Weights::default() },
         files,
         directories,
         sizes: 500..=largest,
@@ -114,8 +115,8 @@ pub(super) fn postmark(files: u64, directories: u64, largest: u64) -> Mix {
         theta: 0.0,
         read: None,
         write: 1..=largest,
-        dated: true,
+        updates_atime: true,
         sync: false,
-        takes: Nanos::micros(100),
+        cpu_time: Nanos::micros(100),
     }
 }

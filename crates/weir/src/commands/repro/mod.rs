@@ -7,9 +7,9 @@
 
 mod args;
 mod asymmetry;
+mod experiment;
 mod hec;
 mod hystor;
-mod lab;
 mod loads;
 mod report;
 mod wardrop;
@@ -22,13 +22,13 @@ use crate::failure::Failure;
 use crate::files;
 use crate::output::{Table, Width};
 use crate::picture;
+use experiment::{Experiment, Results};
 use hec::Caches;
-use lab::{Experiment, Results};
 pub(crate) use report::ReproDocument;
 use report::{Experiments, Report, ReproductionPart};
 use weir_model::ErrorKind;
 use weir_sim::load::dbench::Recording;
-use weir_sim::plot::{Compared, compared_svg};
+use weir_sim::plot::{RatioRow, ratios_svg};
 
 /// A ratio as a paper publishes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,14 +46,14 @@ enum Published {
 /// A published figure beside the measured one.
 #[derive(Clone, Debug)]
 struct Figure {
-    what: String,
+    quantity: String,
     published: Published,
-    here: f64,
+    measured: f64,
 }
 
 impl Figure {
     fn new(what: impl Into<String>, published: Published, here: f64) -> Self {
-        Self { what: what.into(), published, here }
+        Self { quantity: what.into(), published, measured: here }
     }
 }
 
@@ -61,31 +61,32 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Agrees,
-    /// The direction is the same, but the figures differ by more than [`FACTOR`].
-    Size,
+    /// The direction is the same, but the figures differ by more than [`AGREEMENT_FACTOR`].
+    DiffersInSize,
     /// The better configuration of the paper is the worse one here.
-    Direction,
+    DiffersInDirection,
 }
 
 /// Figures within this factor agree.
-const FACTOR: f64 = 1.5;
+const AGREEMENT_FACTOR: f64 = 1.5;
 /// Ratios this close to 1 have no direction.
-const EVEN: f64 = 0.05;
+const EVEN_MARGIN: f64 = 0.05;
 
 impl Figure {
     fn verdict(&self) -> Verdict {
         let (least, most) = match self.published {
             Published::Size(size) => (size, size),
             Published::Between(least, most) => (least, most),
-            Published::More if self.here > 1.0 => return Verdict::Agrees,
-            Published::Less if self.here < 1.0 => return Verdict::Agrees,
-            Published::More | Published::Less => return Verdict::Direction,
+            Published::More if self.measured > 1.0 => return Verdict::Agrees,
+            Published::Less if self.measured < 1.0 => return Verdict::Agrees,
+            Published::More | Published::Less => return Verdict::DiffersInDirection,
         };
-        let says = |value: f64| if (value - 1.0).abs() <= EVEN { 0 } else { (value - 1.0).signum() as i32 };
-        if says(least) * says(self.here) < 0 && says(most) * says(self.here) < 0 {
-            Verdict::Direction
-        } else if self.here > most * FACTOR || self.here < least / FACTOR {
-            Verdict::Size
+        let says =
+            |value: f64| if (value - 1.0).abs() <= EVEN_MARGIN { 0 } else { (value - 1.0).signum() as i32 };
+        if says(least) * says(self.measured) < 0 && says(most) * says(self.measured) < 0 {
+            Verdict::DiffersInDirection
+        } else if self.measured > most * AGREEMENT_FACTOR || self.measured < least / AGREEMENT_FACTOR {
+            Verdict::DiffersInSize
         } else {
             Verdict::Agrees
         }
@@ -121,7 +122,7 @@ impl Measures {
             Self::Pools { experiments, figures } => {
                 let mut experiments = experiments(setting);
                 experiments.retain(|one| args.only.as_ref().is_none_or(|only| one.name.contains(only)));
-                let results = lab::run(&experiments, args)?;
+                let results = experiment::run(&experiments, args)?;
                 Ok((figures(&results), Box::new(results)))
             }
             Self::Caches { run, figures } => {
@@ -179,7 +180,7 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
 /// # Errors
 /// Fails if there is no such reproduction, if a file cannot be read, or if an experiment cannot run.
 fn reproduce(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
-    args.plot.iter().try_for_each(|path| files::may_replace(path, files::OutputKind::Picture))?;
+    args.plot.iter().try_for_each(|path| files::refuse_foreign_content(path, files::OutputKind::Picture))?;
     let known = ALL.iter().find(|one| one.name == name);
     let reproduction = known.ok_or_else(|| {
         Failure::usage(
@@ -190,19 +191,19 @@ fn reproduce(name: &str, args: &ReproArgs) -> Result<Report, Failure> {
     let setting = Setting { recording: args.dbench.as_deref().map(recording).transpose()? };
     let (figures, experiments) = reproduction.measures.run(&setting, args)?;
     // A ratio with an experiment that was not run is not finite.
-    let figures: Vec<_> = figures.into_iter().filter(|figure| figure.here.is_finite()).collect();
+    let figures: Vec<_> = figures.into_iter().filter(|figure| figure.measured.is_finite()).collect();
     if let Some(path) = &args.plot {
-        let compared = |figure: &Figure| Compared {
-            what: figure.what.clone(),
+        let compared = |figure: &Figure| RatioRow {
+            quantity: figure.quantity.clone(),
             published: match figure.published {
                 Published::Size(size) => Some(size),
                 Published::Between(least, most) => Some((least * most).sqrt()),
                 Published::More | Published::Less => None,
             },
-            here: figure.here,
+            measured: figure.measured,
         };
         let compared: Vec<_> = figures.iter().map(compared).collect();
-        picture::write(path, &compared_svg(&format!("{name}: published and here"), &compared))?;
+        picture::write(path, &ratios_svg(&format!("{name}: published and here"), &compared))?;
     }
     Ok(Report {
         name: reproduction.name,
@@ -234,19 +235,19 @@ mod tests {
     fn figures_agree_differ_in_size_or_in_direction() {
         let verdict = |published, here| Figure::new("x", published, here).verdict();
         assert_eq!(verdict(Published::Size(1.16), 1.3), Verdict::Agrees);
-        assert_eq!(verdict(Published::Size(1.16), 1.8), Verdict::Size);
-        assert_eq!(verdict(Published::Size(1.16), 0.9), Verdict::Direction);
+        assert_eq!(verdict(Published::Size(1.16), 1.8), Verdict::DiffersInSize);
+        assert_eq!(verdict(Published::Size(1.16), 0.9), Verdict::DiffersInDirection);
         assert_eq!(verdict(Published::Size(1.16), 0.97), Verdict::Agrees, "even");
-        assert_eq!(verdict(Published::Size(0.94), 1.2), Verdict::Direction);
-        assert_eq!(verdict(Published::Between(1.1, 1.17), 0.8), Verdict::Direction);
+        assert_eq!(verdict(Published::Size(0.94), 1.2), Verdict::DiffersInDirection);
+        assert_eq!(verdict(Published::Between(1.1, 1.17), 0.8), Verdict::DiffersInDirection);
         assert_eq!(verdict(Published::More, 1.01), Verdict::Agrees);
-        assert_eq!(verdict(Published::Less, 1.01), Verdict::Direction);
+        assert_eq!(verdict(Published::Less, 1.01), Verdict::DiffersInDirection);
     }
 
     /// Tests that the better configuration of each paper is the better one here, with short runs of the fast
     /// experiments.
     #[test]
-    fn no_direction_is_the_other_way_round() {
+    fn reproductions_have_the_published_direction() {
         let short = [
             ("hystor", "email, ", 20),
             ("asymmetry", "0R4W", 200),
@@ -269,14 +270,14 @@ mod tests {
             assert!(!report.figures.is_empty(), "{name}, {only}");
             for figure in &report.figures {
                 let says = format!("{name}, {only}, seed {}: {figure:?}", report.seed);
-                assert_ne!(figure.verdict(), Verdict::Direction, "{says}");
+                assert_ne!(figure.verdict(), Verdict::DiffersInDirection, "{says}");
             }
         }
     }
 
     /// Tests that all experiments that figures need exist: once all have run, every figure is a number.
     #[test]
-    fn figures_need_no_experiment_that_is_not_there() {
+    fn figures_use_existing_experiments() {
         let setting = Setting { recording: None };
         for reproduction in ALL {
             let figures = match &reproduction.measures {
@@ -284,12 +285,16 @@ mod tests {
                     let names: Vec<_> = experiments(&setting).into_iter().map(|one| one.name).collect();
                     let distinct: std::collections::BTreeSet<_> = names.iter().collect();
                     assert_eq!(names.len(), distinct.len(), "{}: names are distinct", reproduction.name);
-                    figures(&Results::pretended(names))
+                    figures(&Results::all_ones(names))
                 }
-                Measures::Caches { figures, .. } => figures(&Caches::pretended()),
+                Measures::Caches { figures, .. } => figures(&Caches::all_ones()),
             };
             for figure in figures {
-                assert!(figure.here.is_finite() || figure.what.contains("dbench"), "{}", figure.what);
+                assert!(
+                    figure.measured.is_finite() || figure.quantity.contains("dbench"),
+                    "{}",
+                    figure.quantity
+                );
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Formats the results of a reproduction as text and as JSON.
 
-use super::lab::Results;
+use super::experiment::Results;
 use super::{Figure, Published, Verdict};
 use crate::output::{Table, Width, table};
 use schemars::JsonSchema;
@@ -151,7 +151,7 @@ impl<'a> From<&'a Figure> for FigurePart<'a> {
             Published::More => PublishedPart::Direction("more than 1"),
             Published::Less => PublishedPart::Direction("less than 1"),
         };
-        Self { quantity: &figure.what, published, measured: figure.here, verdict: verdict(figure) }
+        Self { quantity: &figure.quantity, published, measured: figure.measured, verdict: verdict(figure) }
     }
 }
 
@@ -173,8 +173,8 @@ impl Experiments for Results {
 fn verdict(figure: &Figure) -> &'static str {
     match figure.verdict() {
         Verdict::Agrees => "agrees",
-        Verdict::Size => "differs in size",
-        Verdict::Direction => "differs in direction",
+        Verdict::DiffersInSize => "differs in size",
+        Verdict::DiffersInDirection => "differs in direction",
     }
 }
 
@@ -185,7 +185,7 @@ fn figure_row(figure: &Figure) -> [String; 4] {
         Published::More => "above 1".into(),
         Published::Less => "below 1".into(),
     };
-    [figure.what.clone(), published, format!("{:.2}", figure.here), verdict(figure).into()]
+    [figure.quantity.clone(), published, format!("{:.2}", figure.measured), verdict(figure).into()]
 }
 
 fn experiment_row((name, outcome): (&str, &Outcome)) -> [String; 8] {
@@ -193,7 +193,7 @@ fn experiment_row((name, outcome): (&str, &Outcome)) -> [String; 8] {
         format!("{} {:.0} % busy {:.0} %", device.model, device.served * 100.0, device.load * 100.0)
     };
     let mean = |responses: &Responses| {
-        responses.known(responses.mean).map_or_else(|| "-".to_owned(), |mean| mean.to_string())
+        responses.time_if_any(responses.mean).map_or_else(|| "-".to_owned(), |mean| mean.to_string())
     };
     [
         name.to_owned(),

@@ -3,12 +3,12 @@
 //!
 //! The loads are dbench, a file server's mix of operations, and a load that grows from one process to ten.
 
-use super::lab::{A_THIRD, Experiment, Results, pool};
-use super::loads::{Course, Dirty, WRITERS, shape};
+use super::experiment::{Experiment, Results, WARM_UP_DEFAULT, pool};
+use super::loads::{DirtyLimits, ProcessLoad, WRITERS, shape};
 use super::{Figure, Measures, Published, Reproduction, Setting};
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
-use weir_sim::load::files::Shape;
+use weir_sim::load::file_system::FileSystemConfig;
 use weir_sim::load::mix::{Mix, Weights};
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
@@ -34,9 +34,9 @@ const TRANSCEND: (&str, Bytes) = ("transcend-ts16g", Bytes(16_000_000_000));
 /// published value would make the shares of every round all or nothing.
 const TUNING: &[(&str, f64)] = &[("alpha", 1.0), ("relative", 1.0), ("beta", 100.0), ("step", 1.0)];
 
-const LASTS: Nanos = Nanos::secs(300);
+const DURATION: Nanos = Nanos::secs(300);
 /// Duration of the loads of dbench, which repeat every few seconds.
-const SHORT: Nanos = Nanos::secs(90);
+const DBENCH_DURATION: Nanos = Nanos::secs(90);
 const PROCESSES: usize = 10;
 
 /// Returns the operations of an engineering department's file server, with the counts of table III and the
@@ -44,12 +44,12 @@ const PROCESSES: usize = 10;
 fn netapp() -> Mix {
     Mix {
         weights: Weights {
-            look: 287_274,
+            stat: 287_274,
             touch: 50_527,
             read: 43_044,
             append: 0,
             overwrite: 47_626,
-            make: 29,
+            create: 29,
             remove: 29,
         },
         files: 1070,
@@ -59,20 +59,23 @@ fn netapp() -> Mix {
         theta: 0.3,
         read: Some(4096..=32_114),
         write: 1024..=11_384,
-        dated: true,
+        updates_atime: true,
         sync: false,
-        takes: Nanos::micros(200),
+        cpu_time: Nanos::micros(200),
     }
 }
 
 /// Returns processes on a machine with four processors and 1 GiB of memory, on a file system that trims free
 /// space.
-fn processes(count: usize) -> Course {
-    let shape = Shape { trim: true, ..shape(Bytes::gib(8), Bytes::mib(800), Dirty::LEAST) };
-    Course { processors: Some(4), ..Course::of(count, shape) }
+fn processes(count: usize) -> ProcessLoad {
+    let shape = FileSystemConfig {
+        trim: true,
+        ..shape(Bytes::gib(8), Bytes::mib(800), DirtyLimits::LINUX_SINCE_2_6_22)
+    };
+    ProcessLoad { processors: Some(4), ..ProcessLoad::of(count, shape) }
 }
 
-fn pools() -> Vec<(&'static str, PoolSpec, &'static [Way])> {
+fn pools() -> Vec<(&'static str, PoolSpec, &'static [PolicyTuning])> {
     let pool = |extent, drives: &[_]| PoolSpec { extent_cache: CACHE, ..pool(extent, drives) };
     vec![
         ("disk", pool(EXTENT, &[DISK]), &[STRIPED]),
@@ -87,9 +90,9 @@ fn pools() -> Vec<(&'static str, PoolSpec, &'static [Way])> {
 }
 
 /// A policy and its tuning: the name in experiments, the policy, and the keys that differ from the defaults.
-type Way = (&'static str, &'static str, &'static [(&'static str, f64)]);
-const STRIPED: Way = ("striped", "stripe", &[]);
-const WARDROP: Way = ("wardrop", "wardrop", TUNING);
+type PolicyTuning = (&'static str, &'static str, &'static [(&'static str, f64)]);
+const STRIPED: PolicyTuning = ("striped", "stripe", &[]);
+const WARDROP: PolicyTuning = ("wardrop", "wardrop", TUNING);
 
 fn experiments(setting: &Setting) -> Vec<Experiment> {
     let mut all = Vec::new();
@@ -104,21 +107,21 @@ fn experiments(setting: &Setting) -> Vec<Experiment> {
                     tuning: way.2.to_vec(),
                     load: make,
                     clients: clients + WRITERS,
-                    lasts,
-                    warms_up: A_THIRD,
+                    duration: lasts,
+                    warm_up_share: WARM_UP_DEFAULT,
                 });
             };
             if with_intel {
-                add("netapp", processes(PROCESSES).mixed(netapp()), PROCESSES, LASTS);
+                add("netapp", processes(PROCESSES).mixed(netapp()), PROCESSES, DURATION);
                 let mut grown = processes(PROCESSES);
                 // Nine other processes join the first one here; the warm-up is the first third.
-                grown.begins[1..].fill(0.5);
-                add("1 to 10", grown.mixed(netapp()), PROCESSES, LASTS);
+                grown.start_shares[1..].fill(0.5);
+                add("1 to 10", grown.mixed(netapp()), PROCESSES, DURATION);
             }
             if let Some(recording) = &setting.recording {
                 for clients in [2, PROCESSES] {
                     let make = processes(clients).dbench(recording.clone(), Nanos::micros(30));
-                    add(&format!("dbench {clients}"), make, clients, SHORT);
+                    add(&format!("dbench {clients}"), make, clients, DBENCH_DURATION);
                 }
             }
         }
@@ -135,7 +138,7 @@ fn figures(results: &Results) -> Vec<Figure> {
     all.push(Figure::new("… to striped", Size(1.16), netapp("ssd+disk")));
     all.push(Figure::new("… latency to SSD alone", Size(0.72), 1.0 / netapp("ssd")));
     all.push(Figure::new("… latency to striped", Size(0.83), 1.0 / netapp("ssd+disk")));
-    let share = results.served_first("netapp, ssd+disk, wardrop");
+    let share = results.first_device_share("netapp, ssd+disk, wardrop");
     all.push(Figure::new("… the SSD's share", Size(0.5), share));
     // A window is a thirtieth of the time. The ranges are from within the warm-up to the change, and well
     // after the change.
@@ -175,7 +178,7 @@ fn figures(results: &Results) -> Vec<Figure> {
         all.push(Figure::new("… to disk alone (dbench)", More, dbench(10, &pool, "disk")));
     }
     all.push(Figure::new("dbench, 2 processes: ssd+disk to SSD alone", Less, dbench(2, "ssd+disk", "ssd")));
-    let share = |pool: &str| results.served_first(&format!("dbench 10, {pool}, wardrop"));
+    let share = |pool: &str| results.first_device_share(&format!("dbench 10, {pool}, wardrop"));
     all.push(Figure::new("dbench: the SSD's share, one disk", Between(0.65, 0.70), share("ssd+disk")));
     all.push(Figure::new(
         "dbench: the SSD's share, four disks to one",

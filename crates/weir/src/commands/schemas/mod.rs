@@ -58,7 +58,7 @@ const fn document<T: JsonSchema>(name: &'static str, commands: &'static [&'stati
 }
 
 /// Returns the document that a command prints; `None` if there is no such command.
-pub fn of(command: &str) -> Option<&'static Document> {
+pub fn for_command(command: &str) -> Option<&'static Document> {
     DOCUMENTS.iter().find(|document| document.commands.contains(&command))
 }
 
@@ -85,16 +85,16 @@ pub(crate) fn run(args: &SchemasArgs) -> Result<(), Failure> {
 }
 
 fn schema_of<T: JsonSchema>() -> Schema {
-    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(Closed);
+    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(ClosedSchemas);
     settings.into_generator().into_root_schema_for::<T>()
 }
 
 /// Transforms a schema: forbids undescribed fields, removes defaults, which matter to readers of documents
 /// only, and joins the lines of descriptions.
 #[derive(Clone, Debug)]
-struct Closed;
+struct ClosedSchemas;
 
-impl Transform for Closed {
+impl Transform for ClosedSchemas {
     fn transform(&mut self, schema: &mut Schema) {
         schema.remove("default");
         if let Some(Value::String(text)) = schema.get_mut("description") {

@@ -10,7 +10,7 @@ use std::path::Path;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/schemas");
 
 #[test]
-fn the_files_are_what_the_types_say() {
+fn schema_files_match_the_types() {
     let help = "run: cargo run -p weir -- generate-schemas docs/reference/schemas";
     for document in DOCUMENTS {
         let path = Path::new(FOLDER).join(document.name).with_extension("json");
@@ -42,7 +42,7 @@ fn every_command_has_a_document() {
 }
 
 #[test]
-fn every_field_is_described_and_always_there_unless_it_says_otherwise() {
+fn fields_are_described_and_required() {
     fn check(schema: &Value, name: &str) {
         if let Some(fields) = schema.get("properties").and_then(Value::as_object) {
             // A variant's schema holds its description beside its only field.
@@ -69,8 +69,8 @@ fn every_field_is_described_and_always_there_unless_it_says_otherwise() {
 
 /// Validates the demo's document. Other tests validate the other documents when the program prints them.
 #[test]
-fn the_document_of_the_demo_is_as_its_schema_says() {
-    let schema = of("demo").expect("a document").schema();
+fn demo_document_matches_its_schema() {
+    let schema = for_command("demo").expect("a document").schema();
     let validator = jsonschema::draft202012::new(&schema).expect("a schema");
     let document = demo::sample_document();
     let errors: Vec<_> = validator.iter_errors(&document).map(|error| error.to_string()).collect();

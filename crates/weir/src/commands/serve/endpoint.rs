@@ -126,7 +126,7 @@ fn named(key: &str, text: &str) -> Result<String, String> {
 /// Converts a failure to listen at a socket to a message with advice.
 ///
 /// `is_beside` marks a socket whose place beside the pool file is a default that the user did not choose.
-pub(super) fn not_listening(error: DeviceError, is_beside: bool) -> Failure {
+pub(super) fn listen_failure(error: DeviceError, is_beside: bool) -> Failure {
     use std::io::ErrorKind as Os;
     let DeviceError::ListenUnix { path, source } = &error else { return error.into() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_name_sockets_and_exports_whatever_they_are_called() {
+    fn uris_escape_special_characters() {
         let uri = |path: &str, export| Endpoint::Unix(UnixSocket::private(path)).uri(export);
         assert_eq!(uri("/run/weir/a-b_1.sock", "vol"), "nbd+unix:///vol?socket=/run/weir/a-b_1.sock");
         assert_eq!(
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_says_who_may_connect() {
+    fn unix_socket_access_is_parsed() {
         let shared = UnixSocket {
             mode: 0o660,
             owner: Some("root".into()),
@@ -196,10 +196,10 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_cannot_be_made_has_its_way_out() {
+    fn socket_failures_have_advice() {
         let help = |kind: std::io::ErrorKind, is_beside| {
             let error = DeviceError::ListenUnix { path: "ro/pool.control".into(), source: kind.into() };
-            not_listening(error, is_beside).help
+            listen_failure(error, is_beside).help
         };
         use std::io::ErrorKind as Os;
         for kind in [Os::ReadOnlyFilesystem, Os::PermissionDenied] {

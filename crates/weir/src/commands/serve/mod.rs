@@ -4,13 +4,15 @@ mod endpoint;
 
 use super::show;
 use crate::args::{Accept, Common};
-use crate::devices::{Described, Opened, Opening, warn_of_readers, without, without_effect};
+use crate::devices::{
+    OpenedPool, Opening, PoolDescription, ineffective_key_notes, warn_of_readable_files, without_option,
+};
 use crate::failure::Failure;
-use crate::pool::{self, CONTROL, give_policies, policy, settings};
+use crate::pool::{self, CONTROL, policy, set_volume_policies, settings};
 use crate::progress;
 use crate::status::{SERVED, Status};
 use clap::Args;
-use endpoint::{Endpoint, UnixSocket, not_listening};
+use endpoint::{Endpoint, UnixSocket, listen_failure};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -20,11 +22,11 @@ use std::time::{Duration, Instant};
 use weir_device::{Arena, DeviceError, Listen, Reactor, ReactorOptions, SocketAccess};
 use weir_engine::{Engine, Options, PoolStatus};
 use weir_model::ErrorKind;
-use weir_serve::{Describe, End, Limits, Server};
+use weir_serve::{Describe, Limits, Server, ServerOutcome};
 
 /// Longest time to wait until the kernel releases the socket of a killed server.
-const GHOST: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(20);
+const SOCKET_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Notes on access and limits, and examples, for `weir serve --help`.
 const NOTES: &str = "Access:
@@ -94,27 +96,28 @@ pub(crate) struct ReadyDocument<'a> {
 /// # Errors
 /// Fails if the pool cannot be opened, or if the server cannot listen at an address.
 fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Result<(), Failure> {
-    let described = Described::read(pool_file)?;
+    let described = PoolDescription::read(pool_file)?;
     let endpoints = match args.nbd.as_slice() {
-        [] => vec![Endpoint::Unix(UnixSocket::private(described.beside("sock")))],
+        [] => vec![Endpoint::Unix(UnixSocket::private(described.sibling_path("sock")))],
         given => given.to_vec(),
     };
     let places = endpoints.iter().map(listen_at).collect::<Result<Vec<_>, _>>()?;
-    places.iter().for_each(warn_of_strangers);
+    places.iter().for_each(warn_of_remote_access);
 
-    let Opened { mut devices, superblocks, options: accepted } =
+    let OpenedPool { mut devices, superblocks, options: accepted } =
         pool::open_to_serve(&described, &args.accept)?;
     described.refuse_unwritable(&devices)?;
-    warn_of_readers(&described, &devices)?;
-    for warning in without_effect(&described.file, &superblocks) {
+    warn_of_readable_files(&described, &devices)?;
+    for warning in ineffective_key_notes(&described.file, &superblocks) {
         tracing::warn!("{warning}");
     }
     let (opened, opening) = progress::during("opening the pool", || {
         Opening::timed(&mut devices, |store| weir_map::open(store, &superblocks, &accepted))
     });
     let (mut map, recovery) = opened.map_err(|error| described.explain(error))?;
-    tracing::info!(pool = described.file.name, frames = recovery.frames, read = %recovery.read, "the pool is open");
-    described.take_note(&mut map, &recovery);
+    let (frames, read) = (recovery.frames, recovery.bytes_read);
+    tracing::info!(pool = described.file.name, frames, %read, "the pool is open");
+    described.report_recovery(&mut map, &recovery);
     let limits = fit_open_files(described.file.serve, described.file.devices.len());
     let mut arena = Arena::new(limits.memory() + described.file.extent_cache)?;
     let settings = settings(&described, &devices);
@@ -129,33 +132,37 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
         ..Options::default()
     };
     let mut engine = Engine::new(reactor.now(), map, policy(&described)?, &settings, options, &mut arena)?;
-    give_policies(&mut engine, reactor.now(), &described);
+    set_volume_policies(&mut engine, reactor.now(), &described);
 
-    let control = described.beside(CONTROL);
+    let control = described.sibling_path(CONTROL);
     let pool = described.file.name.clone();
-    let ways_on = superblocks.iter().map(|sb| (sb.device, described.named(sb.device), without(sb)));
+    let ways_on =
+        superblocks.iter().map(|sb| (sb.device, described.name_and_path(sb.device), without_option(sb)));
     let ways_on: Vec<_> = ways_on.collect();
     let volumes = engine.volumes().map(|volume| volume.name).collect();
     let mut server = Server::new(reactor, arena, engine, &limits, describe(described, opening));
     let mut nbd = Vec::new();
     for (endpoint, place) in endpoints.into_iter().zip(&places) {
         // For port 0, the kernel has selected a port now.
-        let listening = patiently(|| server.listen(place));
-        nbd.push(match listening.map_err(|error| not_listening(error, args.nbd.is_empty()))? {
+        let listening = retry_listen(|| server.listen(place));
+        nbd.push(match listening.map_err(|error| listen_failure(error, args.nbd.is_empty()))? {
             Some(address) => Endpoint::Tcp(address.to_string()),
             None => endpoint,
         });
     }
-    patiently(|| server.listen_for_control(&control)).map_err(|error| not_listening(error, true))?;
+    retry_listen(|| server.listen_for_control(&control)).map_err(|error| listen_failure(error, true))?;
     ready(&Ready { pool, nbd, control, volumes });
     match server.run() {
-        End::Graceful => tracing::info!("the pool is closed"),
-        End::AtOnce => tracing::warn!("stopped at once; writes that were not flushed may be lost"),
-        End::Damaged(device) => {
+        ServerOutcome::Graceful => tracing::info!("the pool is closed"),
+        ServerOutcome::Immediate => {
+            tracing::warn!("stopped at once; writes that were not flushed may be lost");
+        }
+        ServerOutcome::Damaged(device) => {
             let known = ways_on.iter().find(|(id, ..)| *id == device);
-            return Err(
-                known.map_or_else(|| damaged("?", None), |(_, name, way)| damaged(name, way.as_deref()))
-            );
+            return Err(known.map_or_else(
+                || damage_failure("?", None),
+                |(_, name, way)| damage_failure(name, way.as_deref()),
+            ));
         }
     }
     Ok(())
@@ -163,7 +170,7 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
 
 /// Returns the failure for a device that was damaged while it was served. `without` has the options that open
 /// the pool without the device; `None` if the pool cannot do without it.
-fn damaged(device: &str, without: Option<&str>) -> Failure {
+fn damage_failure(device: &str, without: Option<&str>) -> Failure {
     let restore = "restore it from a backup, if no volume has two copies";
     let help = match without {
         Some(without) => format!("start without it: weir serve {without}; or {restore}"),
@@ -183,7 +190,7 @@ fn damaged(device: &str, without: Option<&str>) -> Failure {
 
 /// Number of open files besides clients' sockets and devices: the pool's other files, the ring, the log,
 /// control sessions and connections in the handshake.
-const OTHER_FILES: u64 = 64 + 32 + 2 * weir_serve::HANDSHAKES as u64;
+const OTHER_FILES: u64 = 64 + 32 + 2 * weir_serve::HANDSHAKES_MAX as u64;
 
 /// Returns the limits with at most as many clients as the process may have sockets. Raises the process's
 /// limit on open files as far as the hard limit allows.
@@ -205,18 +212,20 @@ fn fit_open_files(limits: Limits, devices: usize) -> Limits {
 
 /// Retries while another server seems to answer at the socket. A killed server may seem to answer until the
 /// kernel has closed its sockets.
-fn patiently<T>(mut listen: impl FnMut() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+fn retry_listen<T>(mut listen: impl FnMut() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
     let began = Instant::now();
     loop {
         match listen() {
-            Err(DeviceError::SocketInUse { .. }) if began.elapsed() < GHOST => std::thread::sleep(PAUSE),
+            Err(DeviceError::SocketInUse { .. }) if began.elapsed() < SOCKET_RELEASE_TIMEOUT => {
+                std::thread::sleep(RETRY_INTERVAL);
+            }
             other => return other,
         }
     }
 }
 
 /// Returns the function that reports the pool's status at the control socket.
-fn describe(described: Described, opening: Opening) -> Describe<Engine> {
+fn describe(described: PoolDescription, opening: Opening) -> Describe<Engine> {
     Box::new(move |engine, reactor, clients| {
         let status: PoolStatus = engine.status();
         let paces: Vec<_> = status.devices.iter().map(|device| reactor.pace_stats(device.id)).collect();
@@ -254,7 +263,7 @@ fn access(socket: &UnixSocket) -> Result<SocketAccess, Failure> {
 }
 
 /// Logs a warning if an address can be reached from other machines: NBD over TCP has no authentication.
-fn warn_of_strangers(place: &Listen) {
+fn warn_of_remote_access(place: &Listen) {
     if let Listen::Tcp(address) = place
         && !address.ip().to_canonical().is_loopback()
     {

@@ -9,7 +9,7 @@ use super::span::open_span;
 use crate::failure::Failure;
 use crate::files::{self, OutputKind};
 use crate::output::Width;
-use crate::traces::not_the_trace;
+use crate::traces::refuse_input_as_output;
 use crate::{picture, progress};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,8 +23,8 @@ use weir_sim::cache::EvictionPolicy;
 /// # Errors
 /// Fails if the trace cannot be used, or if the page cannot be written.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
-    args.html.iter().try_for_each(|path| not_the_trace(&args.of.trace, path))?;
-    args.html.iter().try_for_each(|path| files::may_replace(path, OutputKind::Page))?;
+    args.html.iter().try_for_each(|path| refuse_input_as_output(&args.of.trace, path))?;
+    args.html.iter().try_for_each(|path| files::refuse_foreign_content(path, OutputKind::Page))?;
     let analyzed = read(&args.of, true)?;
     if let Some(path) = &args.html {
         let page = page::html(&analyzed);
@@ -38,8 +38,8 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<TraceAnalysis, Failure> {
 /// # Errors
 /// Fails if the trace cannot be used, or if the plot cannot be written.
 pub(super) fn plot(args: &TracePlotArgs) -> Result<Plotted, Failure> {
-    not_the_trace(&args.of.trace, &args.out)?;
-    files::may_replace(&args.out, OutputKind::Picture)?;
+    refuse_input_as_output(&args.of.trace, &args.out)?;
+    files::refuse_foreign_content(&args.out, OutputKind::Picture)?;
     let analyzed = read(&args.of, args.what == Picture::Mrc)?;
     let (drawn, what) = match args.what {
         Picture::Mrc => (analyzed.miss_ratios(), "miss ratios by cache size"),

@@ -1,7 +1,7 @@
 //! `weir trace convert` converts a trace to another format.
 
 use super::args::ConvertArgs;
-use super::output::{Output, Traced, Written, merged};
+use super::output::{Output, TraceWriter, WriteOutcome, merged_disks_note};
 use super::span::open_span;
 use crate::failure::Failure;
 use crate::progress;
@@ -58,7 +58,7 @@ impl Converted {
 pub(super) fn convert(args: &ConvertArgs) -> Result<Converted, Failure> {
     let help = "name a file, or - for standard input";
     let reader = open_span(&args.input, args.from.as_ref(), &args.span, help)?;
-    let output = Output::create(&args.output, args.force)?.removed_if_interrupted()?;
+    let output = Output::create(&args.output, args.force)?.remove_on_interrupt()?;
     output.write(&args.to, |traced| {
         progress::during("converting the trace", || copy(reader, &args.to, traced, args.strict))
     })
@@ -67,7 +67,7 @@ pub(super) fn convert(args: &ConvertArgs) -> Result<Converted, Failure> {
 fn copy(
     mut reader: Reader<'_>,
     to: &Format,
-    traced: &mut Traced<'_>,
+    traced: &mut TraceWriter<'_>,
     strict: bool,
 ) -> Result<Converted, Failure> {
     let (mut requests, mut unsaid, mut bad) = (0, 0, 0);
@@ -86,16 +86,16 @@ fn copy(
                 let (name, is_asked) = &mut disks[at];
                 *is_asked = true;
                 match traced.write(&record, name)? {
-                    Written::Said => requests += 1,
-                    Written::Unsaid => unsaid += 1,
-                    Written::Enough => break,
+                    WriteOutcome::Written => requests += 1,
+                    WriteOutcome::Unrepresentable => unsaid += 1,
+                    WriteOutcome::OutputClosed => break,
                 }
             }
             Err(error) if strict => return Err(trace_failure(&error)),
-            Err(cut @ TraceError::Cut { .. }) if requests + unsaid > 0 => {
+            Err(cut @ TraceError::Truncated { .. }) if requests + unsaid > 0 => {
                 notes.push(format!("{} requests were read: {cut}", requests + unsaid));
             }
-            Err(cut @ TraceError::Cut { .. }) => return Err(trace_failure(&cut)),
+            Err(cut @ TraceError::Truncated { .. }) => return Err(trace_failure(&cut)),
             Err(error) => {
                 bad += 1;
                 first_bad.get_or_insert(error);
@@ -103,9 +103,14 @@ fn copy(
         }
     }
     if let Some(first) = first_bad {
-        if bad > requests + unsaid + reader.unwanted() {
+        if bad > requests + unsaid + reader.unselected() {
             let (trace, lines) = (reader.name().to_owned(), reader.lines());
-            return Err(trace_failure(&TraceError::MostlyBad { trace, bad, lines, first: Box::new(first) }));
+            return Err(trace_failure(&TraceError::MostlyMalformed {
+                trace,
+                bad,
+                lines,
+                first: Box::new(first),
+            }));
         }
         notes.push(format!("{bad} lines were left out; the first: {first}"));
     }
@@ -114,16 +119,16 @@ fn copy(
         notes.push(format!("{unsaid} requests were left out that {} has no way to say", to.name));
     }
     let disks: Vec<_> = disks.into_iter().filter_map(|(name, is_asked)| is_asked.then_some(name)).collect();
-    notes.extend(merged(to, disks.len()));
+    notes.extend(merged_disks_note(to, disks.len()));
     if requests == 0 && unsaid == 0 {
-        return Err(trace_failure(&reader.nothing()));
+        return Err(trace_failure(&reader.no_requests_error()));
     }
     Ok(Converted {
         from: reader.format().name.clone().into_owned(),
         to: to.name.clone().into_owned(),
         requests,
         disks,
-        skipped_records: reader.left_out(),
+        skipped_records: reader.skipped(),
         unrepresentable_requests: unsaid,
         malformed_lines: bad,
         notes,

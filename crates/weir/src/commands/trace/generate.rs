@@ -1,7 +1,7 @@
 //! `weir trace generate` generates a synthetic trace. The same words and seed give the same trace.
 
 use super::args::GenerateArgs;
-use super::output::{Output, Written, merged};
+use super::output::{Output, WriteOutcome, merged_disks_note};
 use crate::failure::Failure;
 use crate::output::{Table, Width};
 use crate::{pool_file, progress};
@@ -61,13 +61,13 @@ pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
     let words = args.load.join(" ");
     let wrong = |error: weir_sim::SimError| Failure::from_message(ErrorKind::Usage, &error.to_string());
     let mut load = parse(&words, args.seed, pool_file::size, pool_file::duration).map_err(wrong)?;
-    let disks = load.spaces(ExtentSize::DEFAULT).len();
+    let disks = load.volumes(ExtentSize::DEFAULT).len();
     let names: Vec<_> = (0..disks).map(|disk| disk.to_string()).collect();
     // With a number of requests the trace may last as long as they need.
-    let unbounded = if args.requests.is_some() { Nanos::MAX } else { load.lasts() };
+    let unbounded = if args.requests.is_some() { Nanos::MAX } else { load.duration() };
     let (until, most) = (args.duration.unwrap_or(unbounded), args.requests.unwrap_or(u64::MAX));
     let (mut requests, mut unsaid, mut last) = (0, 0, Nanos(0));
-    let output = Output::create(&args.out, args.force)?.removed_if_interrupted()?;
+    let output = Output::create(&args.out, args.force)?.remove_on_interrupt()?;
     output.write(&args.format, |traced| {
         progress::during("generating the trace", || {
             let mut records = records(&mut *load, until);
@@ -76,16 +76,16 @@ pub(super) fn generate(args: &GenerateArgs) -> Result<Generated, Failure> {
                 && let Some(record) = records.next()
             {
                 match traced.write(&record, &names[record.disk.0 as usize])? {
-                    Written::Said => (requests, last) = (requests + 1, record.at),
-                    Written::Unsaid => unsaid += 1,
-                    Written::Enough => break,
+                    WriteOutcome::Written => (requests, last) = (requests + 1, record.at),
+                    WriteOutcome::Unrepresentable => unsaid += 1,
+                    WriteOutcome::OutputClosed => break,
                 }
             }
             Ok(())
         })
     })?;
     let (format, seconds) = (args.format.name.clone().into_owned(), last.as_secs_f64());
-    let notes = merged(&args.format, disks).into_iter().collect();
+    let notes = merged_disks_note(&args.format, disks).into_iter().collect();
     Ok(Generated {
         load: words,
         seed: args.seed,

@@ -21,13 +21,13 @@ use super::show;
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::output as out;
-use crate::traces::STANDARD;
+use crate::traces::STANDARD_STREAM;
 use clap::Subcommand;
 use serde::Serialize;
 use std::path::Path;
 
 /// Name of weir's own format.
-const OWN: &str = "weir";
+const WEIR_FORMAT: &str = "weir";
 
 /// `weir trace ...`
 #[derive(Debug, Subcommand)]
@@ -54,15 +54,15 @@ pub(crate) fn run(command: TraceCommand, common: &Common) -> Result<(), Failure>
     match command {
         TraceCommand::Convert(args) => {
             let converted = convert::convert(&args)?;
-            show_beside(common, &args.output, &converted, || converted.human());
+            show_trace_result(common, &args.output, &converted, || converted.human());
         }
         TraceCommand::Generate(args) => {
             let generated = generate::generate(&args)?;
-            show_beside(common, &args.out, &generated, || generated.human());
+            show_trace_result(common, &args.out, &generated, || generated.human());
         }
         TraceCommand::Record(args) => {
             let recorded = record::record(&common.pool, &args)?;
-            show_beside(common, &args.out, &recorded, || recorded.human());
+            show_trace_result(common, &args.out, &recorded, || recorded.human());
         }
         TraceCommand::Analyze(args) => {
             let analyzed = analyze::analyze(&args)?;
@@ -81,8 +81,13 @@ pub(crate) fn run(command: TraceCommand, common: &Common) -> Result<(), Failure>
 }
 
 /// Prints the result of writing a trace: on standard error if the trace went to standard output.
-fn show_beside(common: &Common, path: &Path, document: &impl Serialize, human: impl FnOnce() -> String) {
-    if path.as_os_str() == STANDARD {
+fn show_trace_result(
+    common: &Common,
+    path: &Path,
+    document: &impl Serialize,
+    human: impl FnOnce() -> String,
+) {
+    if path.as_os_str() == STANDARD_STREAM {
         out::print_stderr(&human());
     } else {
         show(common, document, |_| human());

@@ -4,7 +4,7 @@ mod device;
 mod volumes;
 
 use super::args::RecordArgs;
-use super::output::{Output, Traced, Written, merged};
+use super::output::{Output, TraceWriter, WriteOutcome, merged_disks_note};
 use crate::failure::Failure;
 use crate::signals::interruption;
 use schemars::JsonSchema;
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use weir_trace::Record;
 
 /// Interval at which the recorder checks whether to end.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which the recorder saves the recorded requests. A killed recorder loses no more than that.
-const SAVE: Duration = Duration::from_secs(5);
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The document of `weir trace record`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -57,19 +57,19 @@ impl Recorded {
 ///
 /// # Errors
 /// Fails if nothing can be recorded, or if the trace cannot be written. The requests written by then remain,
-/// as an incomplete trace. If this process is killed, the [saved](SAVE) requests remain in the temporary
-/// file.
+/// as an incomplete trace. If this process is killed, the [saved](SAVE_INTERVAL) requests remain in the
+/// temporary file.
 pub(super) fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Failure> {
-    once_each(&args.volumes)?;
-    let until = Until::new(args)?;
-    let output = Output::create(&args.out, args.force)?.kept_if_broken();
+    refuse_duplicates(&args.volumes)?;
+    let until = StopCondition::new(args)?;
+    let output = Output::create(&args.out, args.force)?.keep_incomplete();
     output.write(&args.format, |traced| {
-        let mut taken = Taken::new(traced, args.requests.unwrap_or(u64::MAX));
+        let mut taken = RecordedTrace::new(traced, args.requests.unwrap_or(u64::MAX));
         let came = match &args.device {
             Some(device) => device::record(device, &until, &mut taken),
             None => volumes::record(pool_file, &args.volumes, &until, &mut taken),
         }?;
-        let Taken { requests, unsaid, .. } = taken;
+        let RecordedTrace { requests, unrepresentable: unsaid, .. } = taken;
         let mut notes = came.notes;
         if came.dropped > 0 {
             notes.push(format!("{} requests are missing that came too fast to be recorded", came.dropped));
@@ -78,12 +78,12 @@ pub(super) fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Fa
             let format = &args.format.name;
             notes.push(format!("{unsaid} requests were left out that {format} has no way to say"));
         }
-        notes.extend(merged(&args.format, came.disks.len()));
+        notes.extend(merged_disks_note(&args.format, came.disks.len()));
         Ok(Recorded {
             disks: came.disks,
             format: args.format.name.clone().into_owned(),
             requests,
-            seconds: came.lasted.as_secs_f64(),
+            seconds: came.duration.as_secs_f64(),
             dropped: came.dropped,
             unrepresentable_requests: unsaid,
             notes,
@@ -92,7 +92,7 @@ pub(super) fn record(pool_file: &Path, args: &RecordArgs) -> Result<Recorded, Fa
 }
 
 /// Refuses a volume that is named twice: all its requests would be recorded under the first name.
-fn once_each(volumes: &[String]) -> Result<(), Failure> {
+fn refuse_duplicates(volumes: &[String]) -> Result<(), Failure> {
     let again = (1..volumes.len()).find(|at| volumes[..*at].contains(&volumes[*at]));
     match again {
         Some(at) => Err(Failure::usage(format!("volume {} is named twice", volumes[at]), "name it once")),
@@ -101,12 +101,12 @@ fn once_each(volumes: &[String]) -> Result<(), Failure> {
 }
 
 /// The end of a recording.
-struct Until {
+struct StopCondition {
     duration: Option<Duration>,
     interrupted: Arc<AtomicBool>,
 }
 
-impl Until {
+impl StopCondition {
     fn new(args: &RecordArgs) -> Result<Self, Failure> {
         let duration = args.duration.map(|duration| Duration::from_nanos(duration.0));
         Ok(Self { duration, interrupted: interruption()? })
@@ -120,48 +120,54 @@ impl Until {
 }
 
 /// The result of a recording.
-struct Came {
+struct RecordingOutcome {
     disks: Vec<String>,
-    lasted: Duration,
+    duration: Duration,
     dropped: u64,
     notes: Vec<String>,
 }
 
 /// The trace that is written, with the number of requests in it.
-struct Taken<'t, 'o> {
-    traced: &'t mut Traced<'o>,
-    most: u64,
+struct RecordedTrace<'t, 'o> {
+    writer: &'t mut TraceWriter<'o>,
+    requests_max: u64,
     requests: u64,
-    unsaid: u64,
+    unrepresentable: u64,
     /// Number of requests at the last save, and its time.
-    saved: (u64, Instant),
+    last_save: (u64, Instant),
 }
 
-impl<'t, 'o> Taken<'t, 'o> {
-    fn new(traced: &'t mut Traced<'o>, most: u64) -> Self {
-        Self { traced, most, requests: 0, unsaid: 0, saved: (0, Instant::now()) }
+impl<'t, 'o> RecordedTrace<'t, 'o> {
+    fn new(traced: &'t mut TraceWriter<'o>, most: u64) -> Self {
+        Self {
+            writer: traced,
+            requests_max: most,
+            requests: 0,
+            unrepresentable: 0,
+            last_save: (0, Instant::now()),
+        }
     }
 
     /// Saves the trace if it is time. Returns whether more requests are wanted.
     fn save_if_due(&mut self) -> Result<bool, Failure> {
-        let (requests, at) = self.saved;
-        if requests == self.requests || at.elapsed() < SAVE {
+        let (requests, at) = self.last_save;
+        if requests == self.requests || at.elapsed() < SAVE_INTERVAL {
             return Ok(true);
         }
-        self.saved = (self.requests, Instant::now());
-        self.traced.save()
+        self.last_save = (self.requests, Instant::now());
+        self.writer.save()
     }
 
     /// Writes a request. Returns whether more requests are wanted.
-    fn take(&mut self, record: &Record, disk: &str) -> Result<bool, Failure> {
-        if self.requests >= self.most {
+    fn write(&mut self, record: &Record, disk: &str) -> Result<bool, Failure> {
+        if self.requests >= self.requests_max {
             return Ok(false);
         }
-        match self.traced.write(record, disk)? {
-            Written::Said => self.requests += 1,
-            Written::Unsaid => self.unsaid += 1,
-            Written::Enough => return Ok(false),
+        match self.writer.write(record, disk)? {
+            WriteOutcome::Written => self.requests += 1,
+            WriteOutcome::Unrepresentable => self.unrepresentable += 1,
+            WriteOutcome::OutputClosed => return Ok(false),
         }
-        Ok(self.requests < self.most && self.save_if_due()?)
+        Ok(self.requests < self.requests_max && self.save_if_due()?)
     }
 }

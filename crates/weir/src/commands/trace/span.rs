@@ -30,7 +30,7 @@ pub struct SpanArgs {
 
 /// A part of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TraceSelection {
     /// The whole trace.
     Whole,
     /// The requests in a span of time, counted from the first request.
@@ -44,17 +44,17 @@ impl SpanArgs {
     ///
     /// # Errors
     /// Fails if the part ends before it begins.
-    fn part(&self) -> Result<Part, Failure> {
+    fn selection(&self) -> Result<TraceSelection, Failure> {
         if self.skip.is_some() || self.requests.is_some() {
             let skip = self.skip.unwrap_or(0);
-            return Ok(Part::Numbers(skip..skip.saturating_add(self.requests.unwrap_or(u64::MAX))));
+            return Ok(TraceSelection::Numbers(skip..skip.saturating_add(self.requests.unwrap_or(u64::MAX))));
         }
         let span = Span { start: self.start.unwrap_or(Nanos(0)), end: self.end.unwrap_or(Nanos::MAX) };
         if span.start >= span.end {
             return Err(Failure::usage("--end is not after --start", "name a later one"));
         }
         let is_whole = self.start.is_none() && self.end.is_none();
-        Ok(if is_whole { Part::Whole } else { Part::Time(span) })
+        Ok(if is_whole { TraceSelection::Whole } else { TraceSelection::Time(span) })
     }
 }
 
@@ -69,30 +69,30 @@ pub(super) fn open_span(
     span: &SpanArgs,
     help: &str,
 ) -> Result<Reader<'static>, Failure> {
-    let part = span.part()?;
+    let part = span.selection()?;
     let is_file = std::fs::metadata(path).is_ok_and(|there| there.is_file());
-    let may_seek = is_file && format.is_none_or(|format| format.name == super::OWN);
+    let may_seek = is_file && format.is_none_or(|format| format.name == super::WEIR_FORMAT);
     let cannot = |error: io::Error| Failure::os("read", path, &error);
     let of = |input| {
         Reader::open(path.display().to_string(), input, format).map_err(|error| trace_failure(&error))
     };
     match part {
-        Part::Time(span) if may_seek => {
+        TraceSelection::Time(span) if may_seek => {
             if let Ok(found) = seek(file(path, help)?, span).map_err(cannot)? {
-                return Ok(of(buffered(found.input))?.within(span, Some(found.first)));
+                return Ok(of(buffered(found.input))?.select_span(span, Some(found.first)));
             }
         }
-        Part::Numbers(numbers) if may_seek => {
+        TraceSelection::Numbers(numbers) if may_seek => {
             if let Ok(found) = seek_number(file(path, help)?, numbers.start).map_err(cannot)? {
-                return Ok(of(buffered(found.input))?.numbered(numbers, found.before));
+                return Ok(of(buffered(found.input))?.select_numbers(numbers, found.preceding_records));
             }
         }
         _ => {}
     }
     let reader = open(path, format, help)?;
-    Ok(match span.part()? {
-        Part::Whole => reader,
-        Part::Time(span) => reader.within(span, None),
-        Part::Numbers(numbers) => reader.numbered(numbers, 0),
+    Ok(match span.selection()? {
+        TraceSelection::Whole => reader,
+        TraceSelection::Time(span) => reader.select_span(span, None),
+        TraceSelection::Numbers(numbers) => reader.select_numbers(numbers, 0),
     })
 }

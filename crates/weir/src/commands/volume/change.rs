@@ -1,6 +1,6 @@
 //! Creates, changes and removes volumes, through the server if the pool is served, or else on the idle pool.
 
-use crate::devices::Described;
+use crate::devices::PoolDescription;
 use crate::failure::Failure;
 use crate::pool;
 use crate::status::{POOLS_POLICY, VolumePart};
@@ -37,7 +37,7 @@ pub(super) fn set(
     policy: Option<&str>,
 ) -> Result<Vec<VolumePart>, Failure> {
     if let Some(policy) = policy {
-        let described = Described::read(pool_file)?;
+        let described = PoolDescription::read(pool_file)?;
         let own = (policy != POOLS_POLICY).then(|| policy.to_owned());
         let tuning = own.iter().flat_map(|own| pool::tuning(&described, own)).collect();
         let request = Request::SetVolumePolicy { volume: name.to_owned(), name: own, tuning };
@@ -45,7 +45,7 @@ pub(super) fn set(
             POOLS_POLICY => format!("leave out policy under [volume.{name}]"),
             _ => format!("write policy = \"{policy}\" under [volume.{name}]"),
         };
-        pool::tell_server(&described, &request, instead)?;
+        pool::require_server(&described, &request, instead)?;
     }
     match hardening {
         Some(hardening) => {

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use crate::output::Width;
-use crate::output::testing::{LONG, assert_fits};
+use crate::output::testing::{LONG_NAME, assert_fits};
 
 fn status() -> Status {
     let commands = Commands { count: 123_456_789_012, bytes: 1 << 50, response_ns: Some(999_900_000) };
@@ -43,9 +43,9 @@ fn status() -> Status {
         ..VolumePart::default()
     };
     let mut status = Status::default();
-    status.pool.name = LONG.into();
-    status.devices = vec![device("fast"), device(LONG), device("磁盘阵列中的第一块磁盘")];
-    status.volumes = vec![volume("v"), volume(LONG), volume("卷")];
+    status.pool.name = LONG_NAME.into();
+    status.devices = vec![device("fast"), device(LONG_NAME), device("磁盘阵列中的第一块磁盘")];
+    status.volumes = vec![volume("v"), volume(LONG_NAME), volume("卷")];
     status
 }
 

@@ -4,7 +4,7 @@ use crate::harness::Pool;
 use std::fmt::Write as _;
 use weir_model::Rng;
 use weir_policy::placement;
-use weir_world::Stop;
+use weir_world::StopKind;
 
 /// Name of the device that fails on demand.
 const FAILING: &str = "bad";
@@ -19,7 +19,7 @@ pub(super) struct Plan {
     /// Number of connections to each volume.
     pub(super) connections: u64,
     /// What happens to unflushed writes when the server is killed.
-    pub(super) how: Stop,
+    pub(super) stop: StopKind,
     /// Whether a device fails at times.
     pub(super) fails: bool,
 }
@@ -34,10 +34,10 @@ struct Device {
 
 impl Plan {
     /// Returns a plan with two devices that have the same options.
-    pub(super) fn fixed(policy: &'static str, options: &str, how: Stop) -> Self {
+    pub(super) fn fixed(policy: &'static str, options: &str, how: StopKind) -> Self {
         let device = |name, size| Device { name, size, options: options.to_owned() };
         let devices = vec![device("fast", "64MiB"), device("slow", "512MiB")];
-        Self { policy, devices, copies: [1, 1], connections: 2, how, fails: false }
+        Self { policy, devices, copies: [1, 1], connections: 2, stop: how, fails: false }
     }
 
     /// Draws a plan: devices of different speed, any policy, volumes of one or two copies. If a device fails,
@@ -47,10 +47,10 @@ impl Plan {
         let (fault, how) = *pick(
             rng,
             &[
-                ("", Stop::Kill),
-                ("forget-unflushed", Stop::PowerCut),
-                ("forget-some", Stop::PowerCut),
-                ("on-demand", Stop::Kill),
+                ("", StopKind::Kill),
+                ("forget-unflushed", StopKind::PowerLoss),
+                ("forget-some", StopKind::PowerLoss),
+                ("on-demand", StopKind::Kill),
             ],
         );
         let fails = fault == "on-demand";
@@ -85,7 +85,7 @@ impl Plan {
         // Two copies require a mirrored map.
         let most = if mirrored { 2 } else { 1 };
         let copies = [1 + rng.below(most) as u8, 1 + rng.below(most) as u8];
-        Self { policy, devices, copies, connections: 1 + rng.below(3), how, fails }
+        Self { policy, devices, copies, connections: 1 + rng.below(3), stop: how, fails }
     }
 
     pub(super) fn pool_file(&self) -> String {
@@ -107,7 +107,7 @@ impl Plan {
     }
 
     /// Makes the device work again.
-    pub(super) fn mend(&self, pool: &Pool) {
+    pub(super) fn heal(&self, pool: &Pool) {
         let _ = std::fs::remove_file(pool.path(&format!("{FAILING}.img.fault")));
     }
 }

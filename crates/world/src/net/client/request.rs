@@ -1,10 +1,10 @@
 //! A client's requests and their encoding.
 
-use super::Character;
-use crate::driver::Ask;
+use super::ClientProfile;
+use crate::driver::RequestSpec;
 use crate::driver::errors::Holders;
 use crate::net::nbd::{self, EINVAL, ENOSPC};
-use crate::net::recording::{Key, recorded_as};
+use crate::net::recording::{RequestKey, recorded_as};
 use crate::{Change, Oracle, Place, Ticket};
 use std::fmt;
 use weir_model::{BLOCK, Bytes, Op, SECTOR, VolumeOffset};
@@ -13,20 +13,20 @@ use weir_model::{BLOCK, Bytes, Op, SECTOR, VolumeOffset};
 #[derive(Clone, Copy, PartialEq)]
 pub enum ClientRequest {
     /// A request to the client's volume.
-    Ask(Ask),
+    Request(RequestSpec),
     /// A read whose data must come in one chunk, with structured replies.
-    Whole(Ask),
+    Whole(RequestSpec),
     /// A read without this many bytes at its start and its end, each less than a sector.
-    Askew(Ask, u16, u16),
+    Unaligned(RequestSpec, u16, u16),
     /// A block status, if negotiated; one run, or all.
     Status(VolumeOffset, Bytes, bool),
     /// An invalid request that must be refused without side effects.
-    Wrong(Wrong),
+    Invalid(InvalidRequest),
 }
 
 /// Kinds of invalid requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum InvalidRequest {
     /// A read beyond the end.
     ReadBehindEnd,
     /// A write of this many bytes beyond the end.
@@ -44,8 +44,10 @@ pub enum Wrong {
 impl fmt::Debug for ClientRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ask(ask) => ask.fmt(f),
-            Self::Askew(ask, head, tail) => write!(f, "{ask:?}, but {head} bytes before and {tail} behind"),
+            Self::Request(ask) => ask.fmt(f),
+            Self::Unaligned(ask, head, tail) => {
+                write!(f, "{ask:?}, but {head} bytes before and {tail} behind")
+            }
             Self::Whole(ask) => write!(f, "{ask:?}, in one piece"),
             Self::Status(at, len, one) => {
                 write!(
@@ -55,16 +57,16 @@ impl fmt::Debug for ClientRequest {
                     len.0 as f64 / 1024.0
                 )
             }
-            Self::Wrong(wrong) => wrong.fmt(f),
+            Self::Invalid(wrong) => wrong.fmt(f),
         }
     }
 }
 
 /// A request in flight.
 #[derive(Clone, Debug)]
-pub(super) struct Open {
-    pub(super) ask: Ask,
-    pub(super) what: What,
+pub(super) struct PendingRequest {
+    pub(super) ask: RequestSpec,
+    pub(super) expectation: Expectation,
     /// Bytes before the part that the oracle knows of.
     pub(super) head: usize,
     /// For a read while devices may fail: the devices that held its blocks when it was sent.
@@ -74,22 +76,22 @@ pub(super) struct Open {
     pub(super) len: u32,
 }
 
-impl Open {
+impl PendingRequest {
     /// Returns the range that the server has to access: all sectors that the request touches. The oracle
     /// knows only of those that are requested entirely.
-    pub(super) fn touched(&self) -> Ask {
+    pub(super) fn touched(&self) -> RequestSpec {
         if self.ask.op != Op::Read || self.len == 0 {
             return self.ask;
         }
         let (start, end) = (self.offset / SECTOR, (self.offset + u64::from(self.len)).div_ceil(SECTOR));
-        Ask { offset: VolumeOffset(start * SECTOR), len: Bytes((end - start) * SECTOR), ..self.ask }
+        RequestSpec { offset: VolumeOffset(start * SECTOR), len: Bytes((end - start) * SECTOR), ..self.ask }
     }
 
     /// Returns the request in the form of a recording; `None` for invalid requests and those without data.
-    pub(super) fn key(&self, offset: u64, len: u32) -> Option<(Ticket, Key)> {
-        match (self.what, self.ask.op) {
+    pub(super) fn key(&self, offset: u64, len: u32) -> Option<(Ticket, RequestKey)> {
+        match (self.expectation, self.ask.op) {
             (_, Op::Flush) => None,
-            (What::Request(ticket), op) => {
+            (Expectation::Request(ticket), op) => {
                 Some((ticket, (self.ask.volume, recorded_as(op), offset, len.into())))
             }
             _ => None,
@@ -98,7 +100,7 @@ impl Open {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Expectation {
     Request(Ticket),
     Status(Ticket),
     /// It must be refused with this error.
@@ -106,65 +108,72 @@ pub(super) enum What {
 }
 
 /// An encoded request.
-pub(super) struct Laid {
+pub(super) struct EncodedRequest {
     pub(super) flags: u16,
     pub(super) kind: u16,
     pub(super) offset: u64,
     pub(super) len: u32,
-    pub(super) open: Open,
+    pub(super) pending: PendingRequest,
     pub(super) payload: Vec<u8>,
 }
 
 /// Encodes a request and registers it with the oracle.
-pub(super) fn lay_out(
+pub(super) fn encode_request(
     request: ClientRequest,
-    character: &Character,
+    character: &ClientProfile,
     size: Bytes,
     oracle: &mut Oracle,
-) -> Laid {
-    let fitted = |ask: Ask| fit(ask, character, size);
+) -> EncodedRequest {
+    let fitted = |ask: RequestSpec| fit(ask, character, size);
     match request {
-        ClientRequest::Ask(ask) => lay_out_ask(fitted(ask), 0, oracle),
+        ClientRequest::Request(ask) => encode_aligned(fitted(ask), 0, oracle),
         ClientRequest::Whole(ask) => {
-            let ask = fitted(Ask { op: Op::Read, ..ask });
+            let ask = fitted(RequestSpec { op: Op::Read, ..ask });
             let is_offered = character.is_structured && ask.len <= Bytes::kib(128);
-            lay_out_ask(ask, if is_offered { nbd::DF } else { 0 }, oracle)
+            encode_aligned(ask, if is_offered { nbd::DF } else { 0 }, oracle)
         }
-        ClientRequest::Askew(ask, head, tail) => {
-            let ask = fitted(Ask { op: Op::Read, ..ask });
-            lay_out_askew(ask, u64::from(head) % SECTOR, u64::from(tail) % SECTOR, oracle)
+        ClientRequest::Unaligned(ask, head, tail) => {
+            let ask = fitted(RequestSpec { op: Op::Read, ..ask });
+            encode_unaligned(ask, u64::from(head) % SECTOR, u64::from(tail) % SECTOR, oracle)
         }
         ClientRequest::Status(offset, len, one) if character.has_context => {
-            let ask = fitted(Ask { volume: 0, op: Op::Trim, offset, len, fua: false });
-            let ask = Ask { op: Op::Read, ..ask };
+            let ask = fitted(RequestSpec { volume: 0, op: Op::Trim, offset, len, fua: false });
+            let ask = RequestSpec { op: Op::Read, ..ask };
             let ticket = oracle.read(place(&ask));
             let flags = if one { nbd::REQ_ONE } else { 0 };
-            let open = Open { ask, what: What::Status(ticket), head: 0, holders: None, offset: 0, len: 0 };
+            let open = PendingRequest {
+                ask,
+                expectation: Expectation::Status(ticket),
+                head: 0,
+                holders: None,
+                offset: 0,
+                len: 0,
+            };
             let (offset, len) = (ask.offset.0, ask.len.0 as u32);
-            Laid { flags, kind: nbd::BLOCK_STATUS, offset, len, open, payload: vec![] }
+            EncodedRequest { flags, kind: nbd::BLOCK_STATUS, offset, len, pending: open, payload: vec![] }
         }
-        ClientRequest::Status(..) => lay_out_wrong(Wrong::Status, character, size),
-        ClientRequest::Wrong(wrong) => lay_out_wrong(wrong, character, size),
+        ClientRequest::Status(..) => encode_invalid(InvalidRequest::Status, character, size),
+        ClientRequest::Invalid(wrong) => encode_invalid(wrong, character, size),
     }
 }
 
-const fn place(ask: &Ask) -> Place {
+const fn place(ask: &RequestSpec) -> Place {
     Place { volume: ask.volume, offset: ask.offset, len: ask.len }
 }
 
 /// Limits the request to the volume's size and the client's longest request.
-fn fit(ask: Ask, character: &Character, size: Bytes) -> Ask {
+fn fit(ask: RequestSpec, character: &ClientProfile, size: Bytes) -> RequestSpec {
     let volume = character.volume;
     if ask.op == Op::Flush {
-        return Ask { volume, offset: VolumeOffset(0), len: Bytes(0), fua: false, ..ask };
+        return RequestSpec { volume, offset: VolumeOffset(0), len: Bytes(0), fua: false, ..ask };
     }
     let offset = VolumeOffset(ask.offset.0 % size.0 / SECTOR * SECTOR);
-    let most = if ask.op.has_payload() { character.longest } else { size };
+    let most = if ask.op.has_payload() { character.len_max } else { size };
     let len = ask.len.0.clamp(SECTOR, most.0).min(size.0 - offset.0);
-    Ask { volume, offset, len: Bytes(len), fua: ask.fua && ask.op.changes(), ..ask }
+    RequestSpec { volume, offset, len: Bytes(len), fua: ask.fua && ask.op.changes(), ..ask }
 }
 
-fn lay_out_ask(ask: Ask, flags: u16, oracle: &mut Oracle) -> Laid {
+fn encode_aligned(ask: RequestSpec, flags: u16, oracle: &mut Oracle) -> EncodedRequest {
     let fua = if ask.fua { nbd::FUA } else { 0 };
     let (kind, more, ticket) = match ask.op {
         Op::Read => (nbd::READ, flags, oracle.read(place(&ask))),
@@ -181,44 +190,61 @@ fn lay_out_ask(ask: Ask, flags: u16, oracle: &mut Oracle) -> Laid {
         payload = vec![0; ask.len.0 as usize];
         oracle.fill(ticket, place(&ask), &mut payload);
     }
-    let open = Open { ask, what: What::Request(ticket), head: 0, holders: None, offset: 0, len: 0 };
-    Laid { flags: more, kind, offset: ask.offset.0, len: ask.len.0 as u32, open, payload }
+    let open = PendingRequest {
+        ask,
+        expectation: Expectation::Request(ticket),
+        head: 0,
+        holders: None,
+        offset: 0,
+        len: 0,
+    };
+    EncodedRequest { flags: more, kind, offset: ask.offset.0, len: ask.len.0 as u32, pending: open, payload }
 }
 
 /// Encodes an unaligned read. The oracle knows of its whole sectors; if there are none, the read is of the
 /// entire range.
-fn lay_out_askew(ask: Ask, head: u64, tail: u64, oracle: &mut Oracle) -> Laid {
+fn encode_unaligned(ask: RequestSpec, head: u64, tail: u64, oracle: &mut Oracle) -> EncodedRequest {
     let (before, behind) = (head.next_multiple_of(SECTOR), tail.next_multiple_of(SECTOR));
     if ask.len.0 <= before + behind {
-        return lay_out_ask(ask, 0, oracle);
+        return encode_aligned(ask, 0, oracle);
     }
     let inner = VolumeOffset(ask.offset.0 + before);
-    let mut laid =
-        lay_out_ask(Ask { offset: inner, len: Bytes(ask.len.0 - before - behind), ..ask }, 0, oracle);
-    laid.open.head = (before - head) as usize;
+    let mut laid = encode_aligned(
+        RequestSpec { offset: inner, len: Bytes(ask.len.0 - before - behind), ..ask },
+        0,
+        oracle,
+    );
+    laid.pending.head = (before - head) as usize;
     (laid.offset, laid.len) = (ask.offset.0 + head, (ask.len.0 - head - tail) as u32);
     laid
 }
 
 /// Encodes an invalid request, with the error that the protocol specifies.
-fn lay_out_wrong(wrong: Wrong, character: &Character, size: Bytes) -> Laid {
+fn encode_invalid(wrong: InvalidRequest, character: &ClientProfile, size: Bytes) -> EncodedRequest {
     let (flags, kind, offset, len, error) = match wrong {
-        Wrong::ReadBehindEnd => (0, nbd::READ, size.0 - SECTOR, 2 * SECTOR as u32, EINVAL),
-        Wrong::WriteBehindEnd(len) => (0, nbd::WRITE, size.0, len, ENOSPC),
-        Wrong::Unknown => (0, 99, 0, BLOCK as u32, EINVAL),
-        Wrong::Cache => (0, nbd::CACHE, 0, BLOCK as u32, EINVAL),
-        Wrong::Flags => (1 << 9, nbd::TRIM, 0, BLOCK as u32, EINVAL),
-        Wrong::Status => (0, nbd::BLOCK_STATUS, 0, 0, EINVAL),
+        InvalidRequest::ReadBehindEnd => (0, nbd::READ, size.0 - SECTOR, 2 * SECTOR as u32, EINVAL),
+        InvalidRequest::WriteBehindEnd(len) => (0, nbd::WRITE, size.0, len, ENOSPC),
+        InvalidRequest::Unknown => (0, 99, 0, BLOCK as u32, EINVAL),
+        InvalidRequest::Cache => (0, nbd::CACHE, 0, BLOCK as u32, EINVAL),
+        InvalidRequest::Flags => (1 << 9, nbd::TRIM, 0, BLOCK as u32, EINVAL),
+        InvalidRequest::Status => (0, nbd::BLOCK_STATUS, 0, 0, EINVAL),
     };
     let (volume, offset_of_ask) = (character.volume, VolumeOffset(offset));
-    let ask = Ask { volume, op: Op::Read, offset: offset_of_ask, len: Bytes(len.into()), fua: false };
+    let ask = RequestSpec { volume, op: Op::Read, offset: offset_of_ask, len: Bytes(len.into()), fua: false };
     let payload = if kind == nbd::WRITE { vec![0x5a; len as usize] } else { vec![] };
-    Laid {
+    EncodedRequest {
         flags,
         kind,
         offset,
         len,
-        open: Open { ask, what: What::Refused(error), head: 0, holders: None, offset: 0, len: 0 },
+        pending: PendingRequest {
+            ask,
+            expectation: Expectation::Refused(error),
+            head: 0,
+            holders: None,
+            offset: 0,
+            len: 0,
+        },
         payload,
     }
 }

@@ -24,10 +24,10 @@ fn reader(is_structured: bool, requests: &[(u64, u16, u64, u32)]) -> Transmissio
 }
 
 /// Parses a stream that arrives byte by byte.
-fn all(mut reader: Transmission, stream: &[u8]) -> Result<Vec<Reply>, Lost> {
+fn all(mut reader: Transmission, stream: &[u8]) -> Result<Vec<Reply>, StreamError> {
     let mut replies = Vec::new();
     for byte in stream {
-        reader.hear(&[*byte]);
+        reader.push_bytes(&[*byte]);
         replies.extend(reader.next()?);
     }
     Ok(replies)
@@ -38,7 +38,7 @@ fn reply(cookie: u64, data: &[u8]) -> Reply {
 }
 
 #[test]
-fn simple_replies_carry_as_much_as_was_asked_for() {
+fn simple_reply_data_matches_request_length() {
     let stream = [simple(2, 0), simple(1, 0), b"abcd".to_vec(), simple(3, 28)].concat();
     let reader = reader(false, &[(1, READ, 512, 4), (2, FLUSH, 0, 0), (3, WRITE, 0, 512)]);
     let failed = Reply { error: Some(28), ..reply(3, b"") };
@@ -46,7 +46,7 @@ fn simple_replies_carry_as_much_as_was_asked_for() {
 }
 
 #[test]
-fn chunks_come_in_any_order_and_cover_everything_once() {
+fn chunks_in_any_order_cover_the_request() {
     let asked = [(1, READ, 512, 8)];
     let hole = chunk(false, 2, 1, &[&516u64.to_be_bytes()[..], &2u32.to_be_bytes()].concat());
     let stream = [data(false, 1, 518, b"gh"), hole.clone(), data(true, 1, 512, b"abcd")].concat();
@@ -65,14 +65,14 @@ fn chunks_come_in_any_order_and_cover_everything_once() {
 }
 
 #[test]
-fn a_reply_inside_the_data_of_another_one_is_noticed() {
+fn interleaved_reply_data_is_detected() {
     let asked = [(1, READ, 0, 8), (2, FLUSH, 0, 0)];
     let stream = [simple(1, 0), b"abcd".to_vec(), simple(2, 0), b"efgh".to_vec()].concat();
     assert!(all(reader(false, &asked), &stream).is_err());
 }
 
 #[test]
-fn a_status_is_runs_of_the_context_that_was_chosen() {
+fn block_status_uses_selected_context() {
     let asked = [(1, BLOCK_STATUS, 0, 8192)];
     let body = |context: u32| [context, 4096, 3, 4096, 0].map(u32::to_be_bytes).concat();
     let expected = Reply { runs: vec![(4096, 3), (4096, 0)], ..reply(1, b"") };
@@ -82,7 +82,7 @@ fn a_status_is_runs_of_the_context_that_was_chosen() {
 }
 
 #[test]
-fn errors_end_what_they_belong_to() {
+fn errors_complete_their_request() {
     let asked = [(1, READ, 0, 8)];
     let body = [&5u32.to_be_bytes()[..], &2u16.to_be_bytes(), b"no", &4u64.to_be_bytes()].concat();
     let stream = [data(false, 1, 0, b"abcd"), chunk(true, 0x8002, 1, &body)].concat();

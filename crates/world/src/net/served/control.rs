@@ -1,10 +1,10 @@
 //! Further use of the control socket: recordings, and volumes that are created and removed beside those of
 //! the clients.
 
-use super::Served;
+use super::ServedPool;
 use crate::driver::Failure;
-use crate::net::operator::{Asked, Operator};
-use crate::net::recording::{Recording, Turn};
+use crate::net::operator::{Operator, SentRequest};
+use crate::net::recording::{Recording, RecordingProgress};
 use serde_json::json;
 use std::collections::BTreeMap;
 use weir_engine::Engine;
@@ -12,9 +12,9 @@ use weir_model::Nanos;
 
 /// Volumes that no client writes to, by name: true if the volume is known to exist, false while it is being
 /// created or removed.
-pub(super) type Sides = BTreeMap<String, bool>;
+pub(super) type SideVolumes = BTreeMap<String, bool>;
 
-impl Served {
+impl ServedPool {
     /// Begins a recording, or ends one.
     pub(super) fn record(&mut self) {
         if let Some(recording) = &mut self.recording {
@@ -27,7 +27,7 @@ impl Served {
     }
 
     /// Lets the recording receive.
-    pub(super) fn turn_of_recording(&mut self) -> Result<(), Failure> {
+    pub(super) fn run_recording(&mut self) -> Result<(), Failure> {
         let now = self.world.now();
         let Some(recording) =
             self.recording.take_if(|r| r.next(now, &self.sockets).is_some_and(|at| at <= now))
@@ -35,23 +35,26 @@ impl Served {
             return Ok(());
         };
         match recording.turn(&mut self.sockets).map_err(Failure::Server)? {
-            Turn::On(recording) => self.recording = Some(recording),
-            Turn::Whole(recording) => recording.check(&self.asked_for).map_err(Failure::Server)?,
-            Turn::Refused => {}
+            RecordingProgress::Active(recording) => self.recording = Some(recording),
+            RecordingProgress::Complete(recording) => {
+                recording.check(&self.client_requests).map_err(Failure::Server)?;
+            }
+            RecordingProgress::Refused => {}
         }
         Ok(())
     }
 
     /// Lets a second operator create a volume, or remove one.
     pub(super) fn churn(&mut self, aide: usize) {
-        let aide = aide % self.aides.len();
-        if self.aides[aide].is_asking() {
+        let aide = aide % self.side_operators.len();
+        if self.side_operators[aide].is_waiting() {
             return;
         }
-        let other = &self.aides[1 - aide];
-        let is_free =
-            |name: &&String| !matches!(other.asked(), Some(Asked::Side(asked, _)) if asked == *name);
-        let known = self.sides.iter().filter(|(_, is_known)| **is_known).map(|(name, _)| name);
+        let other = &self.side_operators[1 - aide];
+        let is_of =
+            |name: &String| matches!(other.sent(), Some(SentRequest::SideVolume(of, _)) if of == name);
+        let is_free = |name: &&String| !is_of(name);
+        let known = self.side_volumes.iter().filter(|(_, is_known)| **is_known).map(|(name, _)| name);
         let there: Vec<String> = known.filter(is_free).cloned().collect();
         let (now, many) = (self.world.now(), there.len() >= 3);
         let (name, line, creates) =
@@ -63,34 +66,41 @@ impl Served {
                     (name.clone(), json!({"do": "create_volume", "name": name, "size_bytes": 262_144}), true)
                 }
             };
-        self.sides.insert(name.clone(), false);
-        self.aides[aide].ask(&line.to_string(), Asked::Side(name, creates), now, &mut self.sockets);
+        self.side_volumes.insert(name.clone(), false);
+        self.side_operators[aide].send_request(
+            &line.to_string(),
+            SentRequest::SideVolume(name, creates),
+            now,
+            &mut self.sockets,
+        );
     }
 
     /// Lets the aides receive their answers.
-    pub(super) fn turn_of_aides(&mut self) -> Result<(), Failure> {
+    pub(super) fn run_side_operators(&mut self) -> Result<(), Failure> {
         let now = self.world.now();
-        for aide in 0..self.aides.len() {
-            if self.aides[aide].is_late(now, self.ordered_within()) {
-                return Err(self.not_answered(&self.aides[aide]));
+        for aide in 0..self.side_operators.len() {
+            if self.side_operators[aide].is_late(now, self.control_timeout()) {
+                return Err(self.timeout_failure(&self.side_operators[aide]));
             }
-            if self.aides[aide].next(now, &self.sockets).is_none_or(|next| next > now) {
+            if self.side_operators[aide].next(now, &self.sockets).is_none_or(|next| next > now) {
                 continue;
             }
-            let asked = self.aides[aide].asked().cloned();
-            match (self.aides[aide].turn(now, &mut self.sockets), asked) {
+            let asked = self.side_operators[aide].sent().cloned();
+            match (self.side_operators[aide].turn(now, &mut self.sockets), asked) {
                 (Ok(None), _) => {}
-                (Ok(Some((Asked::Side(name, creates), answer))), _) => {
+                (Ok(Some((SentRequest::SideVolume(name, creates), answer))), _) => {
                     self.idle_events = 0;
-                    self.side_answered(&name, creates, &answer.to_string())?;
+                    self.check_side_answer(&name, creates, &answer.to_string())?;
                 }
                 (Ok(Some((asked, answer))), _) => {
                     return Err(Failure::Server(format!("{asked:?} is answered with {answer}")));
                 }
                 // The server evicted it before it had sent its request.
-                (Err(_), Some(Asked::Side(..))) if self.aides[aide].may_be_cut_off() || self.is_stopping => {
-                    self.aides[aide].leave(&mut self.sockets);
-                    self.aides[aide] = Operator::default();
+                (Err(_), Some(SentRequest::SideVolume(..)))
+                    if self.side_operators[aide].may_be_disconnected() || self.is_stopping =>
+                {
+                    self.side_operators[aide].disconnect(&mut self.sockets);
+                    self.side_operators[aide] = Operator::default();
                 }
                 (Err(what), _) => return Err(Failure::Server(what)),
             }
@@ -100,7 +110,7 @@ impl Served {
 
     /// Handles the answer about a volume beside the others. It is not removed while strangers use it, and not
     /// created if the pool is full. In any case it is then known whether it exists.
-    fn side_answered(&mut self, name: &str, creates: bool, answer: &str) -> Result<(), Failure> {
+    fn check_side_answer(&mut self, name: &str, creates: bool, answer: &str) -> Result<(), Failure> {
         let engine = self.server.as_ref().map(weir_session::Server::volumes);
         let is_there = engine.is_some_and(|engine| engine.volumes().any(|volume| volume.name == name));
         let is_refused = answer.contains("\"refused\"") || answer.contains("\"environment\"");
@@ -113,28 +123,30 @@ impl Served {
             return Ok(());
         }
         if is_there {
-            self.sides.insert(name.to_owned(), true);
+            self.side_volumes.insert(name.to_owned(), true);
         } else {
-            self.sides.remove(name);
+            self.side_volumes.remove(name);
         }
         Ok(())
     }
 
     /// After a crash: volumes that existed still do, and for the others it becomes known whether they do.
-    pub(super) fn settle_sides(&mut self, engine: &Engine) -> Result<(), Failure> {
+    pub(super) fn settle_side_volumes(&mut self, engine: &Engine) -> Result<(), Failure> {
         let found: Vec<String> = engine.volumes().map(|volume| volume.name).collect();
-        if let Some((gone, _)) = self.sides.iter().find(|(name, there)| **there && !found.contains(name)) {
+        if let Some((gone, _)) =
+            self.side_volumes.iter().find(|(name, there)| **there && !found.contains(name))
+        {
             let expected = format!("{gone}, which was made");
             return Err(Failure::Volumes { found: format!("{found:?}"), expected });
         }
-        self.sides.retain(|name, _| found.contains(name));
-        self.sides.values_mut().for_each(|there| *there = true);
+        self.side_volumes.retain(|name, _| found.contains(name));
+        self.side_volumes.values_mut().for_each(|there| *there = true);
         Ok(())
     }
 
     /// Returns the time of the next action of aides or a recording.
-    pub(super) fn next_of_control(&self, now: Nanos) -> Option<Nanos> {
-        let aides = self.aides.iter().filter_map(|aide| aide.next(now, &self.sockets));
+    pub(super) fn next_control_event(&self, now: Nanos) -> Option<Nanos> {
+        let aides = self.side_operators.iter().filter_map(|aide| aide.next(now, &self.sockets));
         aides.chain(self.recording.as_ref().and_then(|recording| recording.next(now, &self.sockets))).min()
     }
 
@@ -152,12 +164,12 @@ impl Served {
 
     /// Waits for the answer to the operator, and to the aides if `of_aides` is set.
     pub(super) fn end_orders(&mut self, of_aides: bool) -> Result<(), Failure> {
-        while self.operator.is_asking()
+        while self.operator.is_waiting()
             || !self.operator.orders.is_empty()
-            || (of_aides && self.aides.iter().any(Operator::is_asking))
+            || (of_aides && self.side_operators.iter().any(Operator::is_waiting))
         {
             if !self.advance(Nanos::MAX)? {
-                return Err(self.not_answered(&self.operator));
+                return Err(self.timeout_failure(&self.operator));
             }
         }
         Ok(())

@@ -1,52 +1,54 @@
 //! Start, stop and crash of the server.
 
-use super::Served;
-use crate::driver::lifecycle::{is_of_devices, open_pool};
-use crate::driver::{Absence, Again, Crash, Failure, Volume, VolumeSpec, rot};
-use crate::net::operator::{Operator, Order};
+use super::ServedPool;
+use crate::driver::lifecycle::{is_device_error, open_pool};
+use crate::driver::{Absence, Crash, Failure, RecoveryCrash, Volume, VolumeSpec, rot};
+use crate::net::operator::{Operator, OperatorRequest};
 use crate::net::sockets::Sockets;
-use crate::{Driver, Rng, Seed, Stop, Strike};
+use crate::{Driver, FaultKind, Rng, Seed, StopKind};
 use serde_json::json;
 use weir_engine::{Activity, AdminCommand, AdminId, Engine};
 use weir_model::{Memory, Nanos};
 use weir_policy::placement::for_tests;
-use weir_session::{ClientCounts, End, Server};
+use weir_session::{ClientCounts, Server, ServerOutcome};
 
 /// Number of failed starts after which the failing devices are repaired.
 const OPEN_ATTEMPTS: usize = 5;
 
-impl Served {
+impl ServedPool {
     /// Opens the pool and serves it; creates its volumes first if it has none. With failing devices this may
     /// take several attempts, or the devices have to be repaired first.
     pub(super) fn start(&mut self) -> Result<(), Failure> {
         let mut attempts = 0;
         loop {
             let how = match self.try_to_start() {
-                Err(Failure::Open(error)) if self.faults.is_broken && is_of_devices(&error) => Stop::Kill,
-                Err(Failure::Admin { .. }) if !self.faults.failing.is_empty() => Stop::PowerCut,
-                Err(failure @ Failure::Open(_)) => return self.refused_to_open(failure),
+                Err(Failure::Open(error)) if self.faults.is_broken && is_device_error(&error) => {
+                    StopKind::Kill
+                }
+                Err(Failure::Admin { .. }) if !self.faults.failing.is_empty() => StopKind::PowerLoss,
+                Err(failure @ Failure::Open(_)) => return self.handle_refused_open(failure),
                 other => return other,
             };
             attempts += 1;
             // The server is started again: data that could not be flushed can still be read.
-            self.stop(if attempts < OPEN_ATTEMPTS { how } else { Stop::PowerCut })?;
+            self.stop(if attempts < OPEN_ATTEMPTS { how } else { StopKind::PowerLoss })?;
         }
     }
 
     fn try_to_start(&mut self) -> Result<(), Failure> {
         self.all_free = self.world.memory.free();
-        let foretold = self.foretell();
+        let foretold = self.predict_open();
         let opened = open_pool(&mut self.world, &self.setup, self.faults.is_broken, Absence::default());
-        self.note_strikes();
-        foretold.map_or(Ok(()), |report| rot::as_foretold(report, opened.is_ok()))?;
+        self.record_faults();
+        foretold.map_or(Ok(()), |report| rot::check_prediction(report, opened.is_ok()))?;
         let mut engine = opened?;
         // A device that lost what a failed flush should have kept cannot be used to verify it.
         if !self.faults.is_broken {
-            self.oracle.settled();
+            self.oracle.make_all_durable();
         }
         self.was_damaged = false;
-        self.settle_order(&engine)?;
-        self.settle_sides(&engine)?;
+        self.settle_request(&engine)?;
+        self.settle_side_volumes(&engine)?;
         for number in 0..self.volumes.len() {
             if engine.volumes().all(|volume| volume.name != self.volumes[number].name) {
                 self.create(&mut engine, number)?;
@@ -65,11 +67,11 @@ impl Served {
         self.sockets = Sockets::new(Seed(self.world.fork_rng().word()), now);
         self.server = Some(Server::new(engine, &self.front.limits, now, describe));
         self.operator = Operator::default();
-        self.aides = Default::default();
-        self.asked_for.clear();
+        self.side_operators = Default::default();
+        self.client_requests.clear();
         self.has_recorded = false;
         self.is_stopping = false;
-        self.entered.fill(0);
+        self.admission_times.fill(0);
         self.with_server(Server::turn);
         Ok(())
     }
@@ -84,7 +86,7 @@ impl Served {
         let mut done = Vec::new();
         loop {
             engine.pump(&mut self.world);
-            self.note_strikes();
+            self.record_faults();
             if let Some(reply) = engine.next_admin_reply() {
                 return reply.result.map(drop).map_err(|error| Failure::Admin { command: what, error });
             }
@@ -99,7 +101,7 @@ impl Served {
 
     /// Checks that the pool has the volumes it should have.
     fn check_volumes(&self, engine: &Engine) -> Result<(), Failure> {
-        let volumes = engine.volumes().filter(|volume| !self.sides.contains_key(&volume.name));
+        let volumes = engine.volumes().filter(|volume| !self.side_volumes.contains_key(&volume.name));
         let mut found: Vec<_> = volumes.map(|v| (v.name, v.size, v.hardening as u8)).collect();
         let named = |v: &super::Volume| (v.name.clone(), v.spec.size, v.spec.hardening as u8);
         let mut expected: Vec<_> = self.volumes.iter().map(named).collect();
@@ -113,26 +115,26 @@ impl Served {
 
     /// Stops everything abruptly, including connections; then opens the pool, possibly in several attempts.
     pub(super) fn crash(&mut self, crash: &Crash) -> Result<(), Failure> {
-        self.note_moment(crash.how);
+        self.note_moment(crash.kind);
         self.count_crash();
-        self.stop(crash.how)?;
-        if let Some(pick) = crash.rot.filter(|_| crash.how == Stop::PowerCut) {
+        self.stop(crash.kind)?;
+        if let Some(pick) = crash.rot.filter(|_| crash.kind == StopKind::PowerLoss) {
             self.rot(pick);
         }
-        for Again { write, how } in &crash.again {
+        for RecoveryCrash { write, kind: how } in &crash.recovery_crashes {
             self.was_damaged |= self.is_damaged();
             self.world.stop_at_store_write(Some(*write), *how);
             let is_broken = self.faults.is_broken;
             let opened = open_pool(&mut self.world, &self.setup, is_broken, Absence::default());
             self.world.stop_at_store_write(None, *how);
-            self.note_strikes();
+            self.record_faults();
             match opened {
-                Err(failure) if !self.world.is_dark() && !is_broken => {
-                    return self.refused_to_open(failure);
+                Err(failure) if !self.world.has_stopped() && !is_broken => {
+                    return self.handle_refused_open(failure);
                 }
                 _ => {}
             }
-            self.statistics.in_recovery += u64::from(self.world.is_dark());
+            self.statistics.in_recovery += u64::from(self.world.has_stopped());
             self.count_crash();
             self.stop(*how)?;
         }
@@ -143,11 +145,11 @@ impl Served {
     /// operator's request is pending, or an operator has created a volume beside those of the clients,
     /// because only the server can tell the outcome; and once a device has failed.
     pub(super) fn crash_copies(&mut self) -> Result<(), Failure> {
-        while let Some(crash) = self.copies.due() {
-            let is_broken = self.faults.is_broken || self.deceives();
+        while let Some(crash) = self.copies.take_due() {
+            let is_broken = self.faults.is_broken || self.has_silent_faults();
             let Some(engine) = self.server.as_ref().map(Server::volumes) else { continue };
             let found: Vec<_> = engine.volumes().collect();
-            let is_asked = self.operator.is_asking() || self.aides.iter().any(Operator::is_asking);
+            let is_asked = self.operator.is_waiting() || self.side_operators.iter().any(Operator::is_waiting);
             let is_plain = found.len() == self.volumes.len() && self.replacing.is_none();
             if is_asked || !is_plain || is_broken {
                 continue;
@@ -157,19 +159,19 @@ impl Served {
                 Some(Volume { id, name: volume.name.clone(), spec: volume.spec })
             });
             let volumes = volumes.collect();
-            self.note_moment(Stop::PowerCut);
+            self.note_moment(StopKind::PowerLoss);
             let seed = self.copies.seed(self.world.digest());
             let buffers = self.copies.buffers(self.setup.memory);
             let world = self.world.copy_without_power(seed, buffers, &self.setup.devices)?;
             let (setup, oracle, layout) = (self.setup.clone(), self.oracle.clone(), self.layout.clone());
-            let copy = Driver::unopened(setup, world, oracle, volumes, layout);
-            self.copies.try_out(copy, &crash, &mut self.statistics)?;
+            let copy = Driver::new_unopened(setup, world, oracle, volumes, layout);
+            self.copies.check_recovery(copy, &crash, &mut self.statistics)?;
         }
         Ok(())
     }
 
-    fn note_moment(&mut self, how: Stop) {
-        self.note_strike(if how == Stop::Kill { Strike::Kill } else { Strike::PowerCut });
+    fn note_moment(&mut self, how: StopKind) {
+        self.record_fault(if how == StopKind::Kill { FaultKind::Kill } else { FaultKind::PowerLoss });
         let Some(engine) = self.server.as_ref().map(Server::volumes) else { return };
         self.statistics.after_wrap += u64::from(engine.is_doing(Activity::JournalWrapped));
         let checkpoint = [Activity::CheckpointPages, Activity::CheckpointFlush, Activity::CheckpointRoot];
@@ -183,22 +185,22 @@ impl Served {
         self.answered_since_crash = 0;
     }
 
-    fn stop(&mut self, how: Stop) -> Result<(), Failure> {
-        self.note_removal_cut_short();
+    fn stop(&mut self, how: StopKind) -> Result<(), Failure> {
+        self.note_interrupted_removal();
         self.server = None;
         self.world.stop(how);
         self.oracle.crash(how);
-        self.kept.crash();
+        self.space_guarantees.crash();
         self.clients.iter_mut().for_each(|client| *client = None);
         self.half_closed.fill(0);
-        self.lost.clear();
-        self.unheard.clear();
-        self.visitors.clear();
+        self.lost_changes.clear();
+        self.unseen_flushes.clear();
+        self.hostile_clients.clear();
         self.jump = None;
         self.recording = None;
-        if how == Stop::PowerCut {
+        if how == StopKind::PowerLoss {
             // An operator who investigates a power loss also replaces cables.
-            self.mend();
+            self.repair_devices();
         }
         // Opening may overwrite damaged pages of the newest root before it writes a root of its own, and
         // thereby invalidate the newest root.
@@ -220,13 +222,13 @@ impl Served {
         self.recording.iter_mut().for_each(|recording| recording.note_crowd());
         // The stop is requested at the control socket, or by a signal.
         if self.world.fork_rng().chance(0.5) {
-            self.operator.orders.push_back(Order::Stop);
+            self.operator.orders.push_back(OperatorRequest::Stop);
             self.end_orders(false)?;
         } else {
             self.with_server(|server, outside| server.begin_stop(outside));
         }
-        self.operator.leave(&mut self.sockets);
-        let at_rest = |end| matches!(end, Some(Some(End::Graceful | End::Damaged(_))));
+        self.operator.disconnect(&mut self.sockets);
+        let at_rest = |end| matches!(end, Some(Some(ServerOutcome::Graceful | ServerOutcome::Damaged(_))));
         while !at_rest(self.with_server(Server::advance_stop)) || self.has_sessions() {
             if self.advance(Nanos::MAX)? {
                 continue;
@@ -252,12 +254,12 @@ impl Served {
         for volume in (0..self.volumes.len()).filter(|_| is_whole) {
             let promised = self.oracle.flush(volume);
             self.oracle.flushed(promised);
-            self.kept.flushed(volume, promised);
+            self.space_guarantees.flushed(volume, promised);
         }
-        self.lost.clear();
-        self.unheard.clear();
-        self.visitors.clear();
-        self.stop(Stop::PowerCut)?;
+        self.lost_changes.clear();
+        self.unseen_flushes.clear();
+        self.hostile_clients.clear();
+        self.stop(StopKind::PowerLoss)?;
         self.start()
     }
 

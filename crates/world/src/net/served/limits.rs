@@ -1,6 +1,6 @@
 //! Limits on clients: the server admits no more than allowed, and refuses none without a reason.
 
-use super::Served;
+use super::ServedPool;
 use crate::driver::Failure;
 use core::net::IpAddr;
 use weir_model::Peer;
@@ -8,7 +8,7 @@ use weir_model::Peer;
 /// Number of control sessions from which on an idle one is evicted for another.
 const SESSIONS: usize = 16;
 
-impl Served {
+impl ServedPool {
     /// Returns the peer as which the server sees a client.
     pub(super) fn peer(&self, number: usize) -> Peer {
         let is_one_address = self.front.limits.clients_per_address < 64;
@@ -26,12 +26,12 @@ impl Served {
         let [clients, sessions] = self.sockets.accepted();
         let limit = self.front.limits.clients.min(self.front.limits.clients_per_address);
         if clients > usize::from(limit) {
-            let shaking = self.clients.iter_mut().flatten().filter(|client| !client.was_let_in());
+            let shaking = self.clients.iter_mut().flatten().filter(|client| !client.was_admitted());
             shaking.for_each(super::Connection::note_crowd);
         }
         if sessions >= SESSIONS {
             self.operator.note_crowd();
-            self.aides.iter_mut().for_each(super::Operator::note_crowd);
+            self.side_operators.iter_mut().for_each(super::Operator::note_crowd);
             self.recording.iter_mut().for_each(|recording| recording.note_crowd());
         }
     }

@@ -1,8 +1,8 @@
 //! The operator's orders, and the checks of the answers.
 
-use super::Served;
+use super::ServedPool;
 use crate::driver::Failure;
-use crate::net::operator::{Asked, Order};
+use crate::net::operator::{OperatorRequest, SentRequest};
 use serde_json::{Value, json};
 use weir_engine::Engine;
 use weir_map::Hardening;
@@ -10,7 +10,7 @@ use weir_model::Nanos;
 
 /// A volume being removed, and its replacement.
 #[derive(Clone, Debug)]
-pub(super) struct Replacing {
+pub(super) struct PendingReplacement {
     volume: usize,
     new: String,
     removed: bool,
@@ -23,11 +23,11 @@ const fn word(hardening: Hardening) -> &'static str {
     }
 }
 
-impl Served {
-    pub(super) fn order(&mut self, order: &Order) {
+impl ServedPool {
+    pub(super) fn queue_request(&mut self, order: &OperatorRequest) {
         match *order {
-            Order::Record => return self.record(),
-            Order::Churn(aide) => return self.churn(aide),
+            OperatorRequest::Record => return self.record(),
+            OperatorRequest::Churn(aide) => return self.churn(aide),
             _ => {}
         }
         self.operator.orders.push_back(*order);
@@ -39,39 +39,45 @@ impl Served {
     }
 
     /// Lets the operator and the hostile clients act.
-    pub(super) fn turn_of_others(&mut self) -> Result<(), Failure> {
+    pub(super) fn run_other_actors(&mut self) -> Result<(), Failure> {
         let now = self.world.now();
-        self.visitors.iter_mut().for_each(|visitor| visitor.turn(now, &mut self.sockets));
-        self.visitors.retain(|visitor| !visitor.is_gone());
+        self.hostile_clients.iter_mut().for_each(|visitor| visitor.turn(now, &mut self.sockets));
+        self.hostile_clients.retain(|visitor| !visitor.is_closed());
         if self.operator.next(now, &self.sockets).is_none_or(|next| next > now) {
-            let is_late = self.operator.is_late(now, self.ordered_within());
-            return if is_late { Err(self.not_answered(&self.operator)) } else { Ok(()) };
+            let is_late = self.operator.is_late(now, self.control_timeout());
+            return if is_late { Err(self.timeout_failure(&self.operator)) } else { Ok(()) };
         }
         let turn = self.operator.turn(now, &mut self.sockets);
-        if let Some((asked, answer)) = turn.map_err(|what| self.operator_cut_off(&what))? {
+        if let Some((asked, answer)) = turn.map_err(|what| self.operator_disconnected(&what))? {
             self.idle_events = 0;
-            self.heard(&asked, &answer)?;
+            self.check_answer(&asked, &answer)?;
         }
-        if !self.operator.is_asking()
-            && self.operator.rests_until <= now
+        if !self.operator.is_waiting()
+            && self.operator.pauses_until <= now
             && let Some(order) = self.operator.orders.pop_front()
         {
-            self.give(&order, now);
+            self.send_to_server(&order, now);
         }
         Ok(())
     }
 
-    fn give(&mut self, order: &Order, now: Nanos) {
+    fn send_to_server(&mut self, order: &OperatorRequest, now: Nanos) {
         let of = |volume: usize| volume % self.volumes.len();
         let name = |volume: usize| self.volumes[of(volume)].name.clone();
         let (line, asked) = match *order {
-            Order::Status => (json!({"do": "status"}), Asked::Status),
-            Order::Explain(volume, at) => {
+            OperatorRequest::Status => (json!({"do": "status"}), SentRequest::Status),
+            OperatorRequest::Explain(volume, at) => {
                 let (volume, size) = (of(volume), self.volumes[of(volume)].spec.size);
                 let line = json!({"do": "explain", "volume": name(volume), "offset_bytes": at.0 % size.0});
-                (line, Asked::Explain { volume: name(volume), may_lack: self.is_being_replaced(volume) })
+                (
+                    line,
+                    SentRequest::Explain {
+                        volume: name(volume),
+                        volume_may_vanish: self.is_being_replaced(volume),
+                    },
+                )
             }
-            Order::Harden(volume, hardening) => {
+            OperatorRequest::Harden(volume, hardening) => {
                 let volume = of(volume);
                 if self.is_being_replaced(volume) {
                     return;
@@ -80,38 +86,44 @@ impl Served {
                     self.oracle.first_writes_need_a_flush(volume);
                 }
                 let line = json!({"do": "set_hardening", "name": name(volume), "hardening": word(hardening)});
-                (line, Asked::Harden(volume, hardening))
+                (line, SentRequest::Harden(volume, hardening))
             }
-            Order::Policy(policy) => (json!({"do": "set_policy", "name": policy}), Asked::Policy),
-            Order::OwnPolicy(volume, policy) => {
+            OperatorRequest::Policy(policy) => {
+                (json!({"do": "set_policy", "name": policy}), SentRequest::Policy)
+            }
+            OperatorRequest::VolumePolicy(volume, policy) => {
                 if self.is_being_replaced(of(volume)) {
                     return;
                 }
                 let line = json!({"do": "set_volume_policy", "volume": name(volume), "name": policy});
-                (line, Asked::Policy)
+                (line, SentRequest::Policy)
             }
-            Order::Replace(volume) => match self.begin_replacing(of(volume)) {
+            OperatorRequest::Replace(volume) => match self.begin_replacing(of(volume)) {
                 Some(removal) => removal,
                 None => return,
             },
-            Order::RemoveUsed(volume) => {
+            OperatorRequest::RemoveUsed(volume) => {
                 let volume = of(volume);
                 if !self.is_used(volume) || self.is_being_replaced(volume) {
                     return;
                 }
                 let line = json!({"do": "remove_volume", "name": name(volume)});
                 // If all clients disconnect before the server decides, the volume is removed after all.
-                self.clients.iter_mut().flatten().filter(|c| c.volume() == volume).for_each(|c| c.may_lack());
-                (line, Asked::RemoveUsed(volume))
+                self.clients
+                    .iter_mut()
+                    .flatten()
+                    .filter(|c| c.volume() == volume)
+                    .for_each(|c| c.note_volume_may_vanish());
+                (line, SentRequest::RemoveUsed(volume))
             }
-            Order::Stop => (json!({"do": "stop"}), Asked::Stop),
-            Order::Record | Order::Churn(_) => return,
-            Order::Garbage => (json!({"do": "dance"}), Asked::Garbage),
+            OperatorRequest::Stop => (json!({"do": "stop"}), SentRequest::Stop),
+            OperatorRequest::Record | OperatorRequest::Churn(_) => return,
+            OperatorRequest::Garbage => (json!({"do": "dance"}), SentRequest::Garbage),
         };
         if asked.is_change() {
             self.unsettled = Some(asked.clone());
         }
-        let is_listened_to = self.operator.ask(&line.to_string(), asked, now, &mut self.sockets);
+        let is_listened_to = self.operator.send_request(&line.to_string(), asked, now, &mut self.sockets);
         debug_assert!(is_listened_to || self.is_stopping, "somebody listens at the control socket");
     }
 
@@ -124,7 +136,7 @@ impl Served {
     /// Reports whether a volume may be removed although a client used it when the removal was requested: the
     /// last client may have disconnected before the server decided.
     pub(super) fn may_be_removed(&self, volume: usize) -> bool {
-        matches!(self.operator.asked(), Some(Asked::RemoveUsed(asked)) if *asked == volume)
+        matches!(self.operator.sent(), Some(SentRequest::RemoveUsed(asked)) if *asked == volume)
     }
 
     /// Handles the removal of a volume. A client that uses it now has done so since before the server decided
@@ -133,19 +145,19 @@ impl Served {
         if self.is_used(volume) {
             return Err(Failure::Server(format!("volume {volume} was removed under its clients")));
         }
-        self.make_way(volume);
+        self.schedule_replacement(volume);
         self.replacing.iter_mut().for_each(|replacing| replacing.removed = true);
         self.leave_volume(volume);
-        self.operator.orders.push_front(Order::Replace(0));
+        self.operator.orders.push_front(OperatorRequest::Replace(0));
         Ok(())
     }
 
     /// Begins to replace a volume by another one.
-    fn make_way(&mut self, volume: usize) {
+    fn schedule_replacement(&mut self, volume: usize) {
         if self.replacing.is_none() {
             self.names += 1;
             let new = format!("volume{volume}-{}", self.names);
-            self.replacing = Some(Replacing { volume, new, removed: false });
+            self.replacing = Some(PendingReplacement { volume, new, removed: false });
         }
     }
 
@@ -158,18 +170,18 @@ impl Served {
 
     /// Handles an abrupt stop: a volume whose removal was requested while a client used it may be gone if
     /// none uses it any more.
-    pub(super) fn note_removal_cut_short(&mut self) {
-        if let Some(Asked::RemoveUsed(volume)) = self.operator.asked().cloned()
+    pub(super) fn note_interrupted_removal(&mut self) {
+        if let Some(SentRequest::RemoveUsed(volume)) = self.operator.sent().cloned()
             && !self.is_used(volume)
         {
-            self.make_way(volume);
+            self.schedule_replacement(volume);
         }
     }
 
     /// Disconnects all clients of a volume and requests its removal.
-    fn begin_replacing(&mut self, volume: usize) -> Option<(Value, Asked)> {
-        self.make_way(volume);
-        let Replacing { volume, new, removed } = self.replacing.clone()?;
+    fn begin_replacing(&mut self, volume: usize) -> Option<(Value, SentRequest)> {
+        self.schedule_replacement(volume);
+        let PendingReplacement { volume, new, removed } = self.replacing.clone()?;
         if !removed {
             // Clients may have connected since the last attempt.
             self.leave_volume(volume);
@@ -180,58 +192,59 @@ impl Served {
             let line = json!({
                 "do": "create_volume", "name": new, "size_bytes": size, "hardening": hardening, "copies": spec.copies,
             });
-            (line, Asked::Create(volume))
+            (line, SentRequest::Create(volume))
         } else {
-            (json!({"do": "remove_volume", "name": self.volumes[volume].name}), Asked::Remove(volume))
+            (json!({"do": "remove_volume", "name": self.volumes[volume].name}), SentRequest::Remove(volume))
         })
     }
 
     /// Checks an answer.
-    fn heard(&mut self, asked: &Asked, answer: &Value) -> Result<(), Failure> {
-        self.world
-            .note(answer.to_string().bytes().fold(7u64, |word, byte| word.rotate_left(5) ^ u64::from(byte)));
+    fn check_answer(&mut self, asked: &SentRequest, answer: &Value) -> Result<(), Failure> {
+        self.world.add_to_digest(
+            answer.to_string().bytes().fold(7u64, |word, byte| word.rotate_left(5) ^ u64::from(byte)),
+        );
         let is_done = *answer == json!("done");
         let class = answer["failed"]["class"].as_str().unwrap_or_default();
         let refused = class == "refused" && answer["failed"]["message"].is_string();
         let is_right = match *asked {
-            Asked::Status => self.agrees(&answer["status"]["volumes"]),
-            Asked::Explain { ref volume, may_lack } => {
+            SentRequest::Status => self.lists_existing_volumes(&answer["status"]["volumes"]),
+            SentRequest::Explain { ref volume, volume_may_vanish: may_lack } => {
                 answer["explained"]["volume"] == json!(volume) || (may_lack && class == "usage")
             }
-            Asked::Harden(volume, hardening) if is_done => {
+            SentRequest::Harden(volume, hardening) if is_done => {
                 self.volumes[volume].spec.hardening = hardening;
                 if hardening == Hardening::Write {
                     self.oracle.first_writes_are_durable(volume);
                 }
                 true
             }
-            Asked::Policy | Asked::Stop => is_done,
-            Asked::Remove(_) if refused => {
+            SentRequest::Policy | SentRequest::Stop => is_done,
+            SentRequest::Remove(_) if refused => {
                 // The server may still have some of the disconnected clients.
-                self.operator.rests_until = self.world.now() + Nanos::millis(1);
-                self.operator.orders.push_front(Order::Replace(0));
+                self.operator.pauses_until = self.world.now() + Nanos::millis(1);
+                self.operator.orders.push_front(OperatorRequest::Replace(0));
                 true
             }
-            Asked::Remove(volume) | Asked::RemoveUsed(volume) if is_done => {
+            SentRequest::Remove(volume) | SentRequest::RemoveUsed(volume) if is_done => {
                 self.removed(volume)?;
                 true
             }
-            Asked::Create(_) if is_done => {
+            SentRequest::Create(_) if is_done => {
                 self.replaced();
                 true
             }
-            Asked::RemoveUsed(_) if refused => true,
-            Asked::Garbage => class == "usage",
-            Asked::RemoveUsed(volume) if self.is_used(volume) => {
+            SentRequest::RemoveUsed(_) if refused => true,
+            SentRequest::Garbage => class == "usage",
+            SentRequest::RemoveUsed(volume) if self.is_used(volume) => {
                 return Err(Failure::Server(format!(
                     "the removal of a volume in use is answered with {answer}"
                 )));
             }
-            Asked::Harden(..)
-            | Asked::Remove(_)
-            | Asked::RemoveUsed(_)
-            | Asked::Create(_)
-            | Asked::Side(..) => false,
+            SentRequest::Harden(..)
+            | SentRequest::Remove(_)
+            | SentRequest::RemoveUsed(_)
+            | SentRequest::Create(_)
+            | SentRequest::SideVolume(..) => false,
         };
         if is_right {
             self.unsettled = None;
@@ -244,7 +257,7 @@ impl Served {
     }
 
     /// Reports whether these are the names of the existing volumes.
-    fn agrees(&self, names: &Value) -> bool {
+    fn lists_existing_volumes(&self, names: &Value) -> bool {
         let Some(names) = names.as_array() else { return false };
         let is_replaced = |number: usize| self.is_being_replaced(number);
         let expected = self.volumes.iter().enumerate().filter(|(number, _)| !is_replaced(*number));
@@ -259,19 +272,19 @@ impl Served {
 
     /// Handles the creation of the new volume, which is blank.
     fn replaced(&mut self) {
-        let Some(Replacing { volume, new, .. }) = self.replacing.take() else { return };
+        let Some(PendingReplacement { volume, new, .. }) = self.replacing.take() else { return };
         self.recording.iter_mut().for_each(|recording| recording.forget(volume));
-        for lost in self.lost.extract_if(.., |lost| lost.volume == volume) {
-            self.oracle.given_up(lost.ticket);
+        for lost in self.lost_changes.extract_if(.., |lost| lost.volume == volume) {
+            self.oracle.abandon_change(lost.ticket);
         }
         self.volumes[volume].name = new;
-        self.oracle.blank(volume);
-        self.kept.forget_volume(volume);
+        self.oracle.reset_volume(volume);
+        self.space_guarantees.forget_volume(volume);
     }
 
     /// Settles an order that a crash has interrupted: it was executed, or it was not.
-    pub(super) fn settle_order(&mut self, engine: &Engine) -> Result<(), Failure> {
-        if let Some(Asked::Harden(volume, wanted)) = self.unsettled.take() {
+    pub(super) fn settle_request(&mut self, engine: &Engine) -> Result<(), Failure> {
+        if let Some(SentRequest::Harden(volume, wanted)) = self.unsettled.take() {
             let found = engine.volumes().find(|found| found.name == self.volumes[volume].name);
             let Some(found) = found.map(|found| found.hardening) else { return Ok(()) };
             if found == wanted {
@@ -282,7 +295,7 @@ impl Served {
                 Hardening::Flush => self.oracle.first_writes_need_a_flush(volume),
             }
         }
-        let Some(Replacing { volume, new, removed }) = self.replacing.clone() else { return Ok(()) };
+        let Some(PendingReplacement { volume, new, removed }) = self.replacing.clone() else { return Ok(()) };
         let old = &self.volumes[volume].name;
         match engine.volumes().find(|found| found.name == new || found.name == *old) {
             Some(found) if found.name == *old && removed => {

@@ -1,31 +1,31 @@
 //! The event loop.
 
-use super::{ANSWERED_WITHIN, IDLE_EVENTS_MAX, Served};
+use super::{IDLE_EVENTS_MAX, REPLY_TIMEOUT, ServedPool};
 use crate::WorldMemory;
 use crate::driver::Failure;
-use crate::net::client::Turn;
+use crate::net::client::TurnResult;
 use crate::net::sockets::{Report, Sockets};
 use weir_engine::{Activity, Engine};
 use weir_model::Nanos;
-use weir_session::{Outside, Server, Volumes};
+use weir_session::{Environment, Server, Volumes};
 
-impl Served {
+impl ServedPool {
     /// Runs a call of the server with its environment.
     pub(super) fn with_server<T>(
         &mut self,
-        run: impl FnOnce(&mut Server<Engine, Sockets>, &mut Outside<'_, Sockets, WorldMemory>) -> T,
+        run: impl FnOnce(&mut Server<Engine, Sockets>, &mut Environment<'_, Sockets, WorldMemory>) -> T,
     ) -> Option<T> {
         let now = self.world.now();
-        let mut outside = Outside { port: &mut self.sockets, memory: &mut self.world.memory, now };
+        let mut outside = Environment { port: &mut self.sockets, memory: &mut self.world.memory, now };
         let result = self.server.as_mut().map(|server| run(server, &mut outside));
         while let Some(io) = self.sockets.next_io() {
             self.world.start(io);
         }
-        self.note_strikes();
-        if self.kept.is_keeping()
-            && self.server.as_ref().is_some_and(|server| !server.volumes().map().has_metadata_room())
+        self.record_faults();
+        if self.space_guarantees.is_keeping()
+            && self.server.as_ref().is_some_and(|server| !server.volumes().map().has_metadata_space())
         {
-            self.kept.promise_nothing();
+            self.space_guarantees.void_pending_guarantees();
         }
         result
     }
@@ -35,13 +35,14 @@ impl Served {
         let now = self.world.now();
         let clients =
             self.clients.iter().flatten().filter_map(|client| client.next(now, &self.sockets)).min();
-        let visitors = self.visitors.iter().filter_map(|visitor| visitor.next(now, &self.sockets)).min();
+        let visitors =
+            self.hostile_clients.iter().filter_map(|visitor| visitor.next(now, &self.sockets)).min();
         let server = self.server.as_ref().and_then(|server| server.deadline(now));
         let others = [self.world.next_event(), self.sockets.next_event(), server];
         let operator = self.operator.next(now, &self.sockets);
         others
             .into_iter()
-            .chain([clients, visitors, operator, self.next_of_control(now)])
+            .chain([clients, visitors, operator, self.next_control_event(now)])
             .flatten()
             .min()
             .map(|next| next.max(now))
@@ -57,11 +58,11 @@ impl Served {
         // Hung devices are eventually given up.
         let most = IDLE_EVENTS_MAX * if self.faults.is_broken { 5 } else { 1 };
         if self.idle_events > most {
-            return Err(Failure::Server(self.what_is_due()));
+            return Err(Failure::Server(self.describe_pending()));
         }
         let mut done = std::mem::take(&mut self.done);
         self.world.advance(next, &mut done);
-        self.note_strikes();
+        self.record_faults();
         for answer in done.drain(..) {
             self.with_server(|server, outside| server.completed(answer, outside));
         }
@@ -69,21 +70,21 @@ impl Served {
         let mut reports = std::mem::take(&mut self.reports);
         self.sockets.advance(self.world.now(), &mut self.world.memory, &mut reports);
         for report in reports.drain(..) {
-            self.with_server(|server, outside| tell(report, server, outside));
+            self.with_server(|server, outside| deliver_report(report, server, outside));
         }
         self.reports = reports;
         self.note_crowd();
         self.with_server(Server::turn);
         self.turn_of_clients()?;
-        self.turn_of_others()?;
-        self.turn_of_recording()?;
-        self.turn_of_aides()?;
-        self.burn()?;
+        self.run_other_actors()?;
+        self.run_recording()?;
+        self.run_side_operators()?;
+        self.count_event()?;
         Ok(true)
     }
 
     /// Describes pending work, for a server that runs without completing anything.
-    pub(super) fn what_is_due(&self) -> String {
+    pub(super) fn describe_pending(&self) -> String {
         let now = self.world.now();
         let clients: Vec<_> = self.clients.iter().flatten().map(|c| c.next(now, &self.sockets)).collect();
         let server = self.server.as_ref().and_then(|server| server.deadline(now));
@@ -99,13 +100,13 @@ impl Served {
              {volumes:?}), devices {world:?}, \
              sockets {sockets:?}, clients {clients:?}, the \
              operator {operator:?}, {} strangers",
-            self.visitors.len()
+            self.hostile_clients.len()
         )
     }
 
     /// Counts an event: the pending crash is one event nearer.
-    fn burn(&mut self) -> Result<(), Failure> {
-        self.copies.burn();
+    fn count_event(&mut self) -> Result<(), Failure> {
+        self.copies.count_event();
         self.crash_copies()?;
         if let Some((left, time)) = self.jump.take() {
             match left {
@@ -113,7 +114,7 @@ impl Served {
                 _ => self.jump = Some((left - 1, time)),
             }
         }
-        self.armed.burn()
+        self.pending_crash.count_event()
     }
 
     /// Lets clients send and receive as much as they can.
@@ -124,20 +125,20 @@ impl Served {
             if client.next(now, &self.sockets).is_none_or(|next| next > now) {
                 // The time limit of its next wait begins when it begins to wait.
                 if !client.is_waiting() {
-                    client.moved = now;
+                    client.last_progress = now;
                 }
-                let is_late = now.since(client.moved) > ANSWERED_WITHIN && client.is_waiting();
+                let is_late = now.since(client.last_progress) > REPLY_TIMEOUT && client.is_waiting();
                 if is_late && !self.faults.is_broken {
-                    return Err(self.stuck(number));
+                    return Err(self.stuck_failure(number));
                 }
                 continue;
             }
-            let was_asking = client.asked_in;
+            let was_asking = client.admission_requested;
             let (mut judge, Some(client), sockets, moment) = self.judge(number) else { continue };
             let turn = client.turn(now, moment, sockets, &mut judge)?;
-            let asked_in = client.asked_in;
-            self.world.note(turn.word ^ (number as u64).rotate_left(20) ^ turn.answered);
-            if turn.moves || turn.is_over {
+            let asked_in = client.admission_requested;
+            self.world.add_to_digest(turn.digest_word ^ (number as u64).rotate_left(20) ^ turn.answered);
+            if turn.made_progress || turn.is_over {
                 self.idle_events = 0;
             }
             self.answered += turn.answered;
@@ -148,36 +149,36 @@ impl Served {
             self.statistics.compared += turn.compared;
             self.statistics.damaged_data += turn.damaged;
             if asked_in != was_asking {
-                let entered = &mut self.entered[self.front.clients[number].volume];
+                let entered = &mut self.admission_times[self.front.clients[number].volume];
                 *entered = (*entered).max(self.moment);
             }
-            if turn.is_through {
-                self.came_back(number)?;
+            if turn.handshake_done {
+                self.handshake_completed(number)?;
             }
-            self.note_asked(&turn);
-            if turn.is_lacking {
+            self.note_requests(&turn);
+            if turn.volume_missing {
                 self.forget(number);
             } else if turn.is_aborted {
-                self.begin_again(number);
+                self.reconnect(number);
             } else if turn.is_over {
-                self.ended(number, turn.word == 1)?;
+                self.connection_closed(number, turn.digest_word == 1)?;
             }
         }
         Ok(())
     }
 
     /// Passes clients' requests and replies to the recording's check.
-    fn note_asked(&mut self, turn: &Turn) {
-        self.asked_for.extend(turn.begun.iter().map(|(_, key)| *key));
+    fn note_requests(&mut self, turn: &TurnResult) {
+        self.client_requests.extend(turn.begun.iter().map(|(_, key)| *key));
         if let Some(recording) = &mut self.recording {
-            turn.begun.iter().for_each(|(ticket, key)| recording.asked(*ticket, *key));
-            turn.ended.iter().for_each(|(ticket, _)| recording.answered(*ticket));
+            turn.begun.iter().for_each(|(ticket, key)| recording.note_request(*ticket, *key));
+            turn.ended.iter().for_each(|(ticket, _)| recording.note_reply(*ticket));
         }
     }
 
-    fn stuck(&self, number: usize) -> Failure {
+    fn stuck_failure(&self, number: usize) -> Failure {
         let what = match &self.clients[number] {
-            Some(client) => format!("nothing moves since {}: {client:?}", client.moved),
+            Some(client) => format!("nothing moves since {}: {client:?}", client.last_progress),
             None => String::new(),
         };
         Failure::Client { client: number, what }
@@ -198,7 +199,7 @@ impl Served {
         self.wait(u64::MAX)
     }
 
-    pub(super) fn pass(&mut self, time: Nanos) -> Result<(), Failure> {
+    pub(super) fn advance_by(&mut self, time: Nanos) -> Result<(), Failure> {
         let until = self.world.now() + time;
         while self.advance(until)? {}
         self.world.advance(until, &mut self.done);
@@ -206,10 +207,10 @@ impl Served {
     }
 }
 
-fn tell(
+fn deliver_report(
     report: Report,
     server: &mut Server<Engine, Sockets>,
-    outside: &mut Outside<'_, Sockets, WorldMemory>,
+    outside: &mut Environment<'_, Sockets, WorldMemory>,
 ) {
     match report {
         Report::Accepted { conn, control: true, .. } => server.accepted_control(conn, outside),

@@ -1,9 +1,9 @@
 //! Twins of the policies that admit by frequency.
 
-use super::{take, told};
+use super::{insertion_result, take};
 use crate::admission::{Admission as _, TinyLfu};
 use crate::eviction::wtinylfu_libcachesim::Counts;
-use crate::eviction::{Block, Eviction, Insertion, Room, Use};
+use crate::eviction::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 /// A twin that counts with [`TinyLfu`], whose sketch has a twin of its own.
 pub(in crate::eviction::tests) struct WTinyLfu {
@@ -15,9 +15,9 @@ pub(in crate::eviction::tests) struct WTinyLfu {
 }
 
 impl WTinyLfu {
-    pub(in crate::eviction::tests) fn new(room: Room) -> Self {
+    pub(in crate::eviction::tests) fn new(size: CacheSize) -> Self {
         let [window, probation, protected] = Default::default();
-        Self { capacity: room.capacity as usize, window, probation, protected, counts: TinyLfu::new(room) }
+        Self { capacity: size.capacity as usize, window, probation, protected, counts: TinyLfu::new(size) }
     }
     fn most_window(&self) -> usize {
         (self.capacity / 100).max(1)
@@ -28,7 +28,7 @@ impl WTinyLfu {
 }
 
 impl Eviction for WTinyLfu {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         self.counts.block(block);
         if take(&mut self.window, block) {
             self.window.push(block);
@@ -60,7 +60,7 @@ impl Eviction for WTinyLfu {
             }
         }
         self.window.push(block);
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         [&mut self.window, &mut self.probation, &mut self.protected].into_iter().any(|list| take(list, block))
@@ -80,9 +80,9 @@ pub(in crate::eviction::tests) struct WTinyLfuLibCacheSim {
 }
 
 impl WTinyLfuLibCacheSim {
-    pub(in crate::eviction::tests) fn new(room: Room) -> Self {
+    pub(in crate::eviction::tests) fn new(size: CacheSize) -> Self {
         let [window, probation, protected] = Default::default();
-        let capacity = room.capacity as usize;
+        let capacity = size.capacity as usize;
         let counts = Counts::new((capacity - (capacity / 100).max(1)) as u32);
         Self { capacity, window, probation, protected, dropped: None, counts, hits: 0 }
     }
@@ -105,7 +105,7 @@ impl WTinyLfuLibCacheSim {
 }
 
 impl Eviction for WTinyLfuLibCacheSim {
-    fn hit(&mut self, block: Block, _: Use) -> bool {
+    fn hit(&mut self, block: Block, _: AccessKind) -> bool {
         if take(&mut self.window, block) {
             self.window.push(block);
             return true;
@@ -174,7 +174,7 @@ impl Eviction for WTinyLfuLibCacheSim {
         self.dropped = self.dropped.filter(|dropped| *dropped != block);
         self.window.push(block);
         self.counts.add(block);
-        told(leaving)
+        insertion_result(leaving)
     }
     fn remove(&mut self, block: Block) -> bool {
         let was_dropped = self.dropped.take_if(|dropped| *dropped == block).is_some();

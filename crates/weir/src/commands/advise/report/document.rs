@@ -137,12 +137,12 @@ impl Advice {
             held_out: self.is_held_out,
             requests: self.requests,
             footprint_bytes: self.footprint.0,
-            active_bytes: self.wanted.active.0,
-            capacity_bytes: self.wanted.capacity.0,
+            active_bytes: self.required.active.0,
+            capacity_bytes: self.required.capacity.0,
             currency: &self.list.currency,
             rule: self.rule,
             pick: self.rows[self.pick].set.name(&self.list.offers),
-            summary: self.words(),
+            summary: self.summary(),
             pool_file: self.pool_file.as_deref(),
             sets: sets.collect(),
         }
@@ -156,7 +156,7 @@ impl Advice {
         SetPart {
             name: row.set.name(&self.list.offers),
             devices: kinds.collect(),
-            price: row.forecast.judged.price.whole(),
+            price: row.forecast.figures.price.whole(),
             frontier: row.is_on_frontier,
             finalist: self.finalists.contains(&index),
             pick: index == self.pick,
@@ -172,11 +172,11 @@ impl From<&Forecast> for PredictedPart {
     fn from(forecast: &Forecast) -> Self {
         let keeps_up = forecast.keeps_up();
         Self {
-            mean_ns: keeps_up.then_some(forecast.judged.mean.0),
-            p99_ns: keeps_up.then_some(forecast.judged.p99.0),
+            mean_ns: keeps_up.then_some(forecast.figures.mean.0),
+            p99_ns: keeps_up.then_some(forecast.figures.p99.0),
             reason: forecast.cannot_keep_up(),
             utilization: forecast.load,
-            life_years: years(forecast.judged.life),
+            life_years: years(forecast.figures.life),
             hit_share: forecast.hit_share,
             fastest_share: forecast.fastest_share,
         }
@@ -186,12 +186,12 @@ impl From<&Forecast> for PredictedPart {
 impl<'a> From<&'a EngineRun> for SimulatedPart<'a> {
     fn from(run: &'a EngineRun) -> Self {
         Self {
-            mean_ns: run.cannot.is_none().then_some(run.judged.mean.0),
-            p99_ns: run.cannot.is_none().then_some(run.judged.p99.0),
-            reason: run.cannot.as_deref(),
+            mean_ns: run.overload_reason.is_none().then_some(run.figures.mean.0),
+            p99_ns: run.overload_reason.is_none().then_some(run.figures.p99.0),
+            reason: run.overload_reason.as_deref(),
             requests_per_second: run.rates.0,
             offered_per_second: run.rates.1,
-            life_years: years(run.judged.life),
+            life_years: years(run.figures.life),
             fast_share: run.served,
             unanswered: run.unanswered,
         }

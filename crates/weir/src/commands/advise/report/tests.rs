@@ -1,4 +1,4 @@
-use super::super::list;
+use super::super::device_list;
 use super::*;
 use crate::output::testing::assert_fits;
 use weir_sim::advise::sets;
@@ -6,23 +6,23 @@ use weir_sim::advise::sets;
 /// Returns advice with three simulated sets: the first cannot keep up, and the mean of the last is far above
 /// its p99.
 fn advice() -> Advice {
-    let list = list::read(None).expect("the shipped list");
-    let wanted = Wanted { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+    let list = device_list::read(None).expect("the shipped list");
+    let wanted = RequiredCapacity { capacity: Bytes::gib(500), active: Bytes::gib(500) };
     let sets = sets(&list.offers, &wanted).expect("sets");
     let row = |at: usize, mean: u64, p99: u64, cannot: Option<&str>| {
         let (mean, p99) = (Nanos::millis(mean), Nanos::millis(p99));
         let set = sets[at];
         let price = set.price(&list.offers);
-        let judged = Judged { price, mean: Nanos::millis(4), p99: Nanos::millis(9), life: Years(7.4) };
+        let judged = SetFigures { price, mean: Nanos::millis(4), p99: Nanos::millis(9), life: Years(7.4) };
         let responses =
             Responses { count: 1000, mean, p99, p999: Nanos::secs(2), max: Nanos::secs(9), p50: p99 };
-        let forecast = Forecast { judged, responses, load: 0.5, hit_share: 0.5, fastest_share: 0.5 };
+        let forecast = Forecast { figures: judged, responses, load: 0.5, hit_share: 0.5, fastest_share: 0.5 };
         let run = EngineRun {
-            judged: Judged { mean, p99, ..judged },
+            figures: SetFigures { mean, p99, ..judged },
             responses,
             unanswered: if cannot.is_some() { 9 } else { 0 },
             rates: (552.0, 1200.0),
-            cannot: cannot.map(str::to_owned),
+            overload_reason: cannot.map(str::to_owned),
             served: 0.5,
         };
         Row { run: Some(run), ..Row::new(set, forecast) }
@@ -35,7 +35,7 @@ fn advice() -> Advice {
         is_held_out: false,
         requests: 1000,
         footprint: Bytes::gib(500),
-        wanted,
+        required: wanted,
         rule: Rule::Balanced,
         limits: Limits::default(),
         rows: vec![
@@ -51,7 +51,7 @@ fn advice() -> Advice {
 }
 
 #[test]
-fn a_set_that_cannot_keep_up_has_no_responses() {
+fn overloaded_sets_have_no_responses() {
     let advice = advice();
     let text = advice.human(Width::UNLIMITED);
     assert!(!text.contains("0 ns"), "{text}");

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use weir_map::check::Checked;
+use weir_map::check::CheckCounts;
 
 /// The document of `weir pool check`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -104,9 +104,10 @@ pub(super) struct CheckedPart {
     read_bytes: u64,
 }
 
-impl From<Checked> for CheckedPart {
-    fn from(checked: Checked) -> Self {
-        let Checked { superblocks, roots, frames, pages, volumes, extents, records, read } = checked;
+impl From<CheckCounts> for CheckedPart {
+    fn from(checked: CheckCounts) -> Self {
+        let CheckCounts { superblocks, roots, frames, pages, volumes, extents, records, bytes_read: read } =
+            checked;
         Self { superblocks, roots, frames, pages, volumes, extents, records, read_bytes: read.get() }
     }
 }

@@ -1,16 +1,16 @@
 //! `weir pool dump` saves all metadata of a pool to one file, and `weir pool restore` writes it back.
 
-pub mod file;
+pub mod dump_format;
 mod restore;
 
 pub use restore::restore;
 
 use super::check;
-use crate::devices::Described;
+use crate::devices::PoolDescription;
 use crate::failure::Failure;
 use crate::files;
 use crate::progress;
-use file::{PAYLOAD_MAX, Position, Saved, Writer};
+use dump_format::{DumpIdentity, PAYLOAD_MAX, Position, Writer};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fs::File;
@@ -25,8 +25,8 @@ use weir_model::{Bytes, DeviceId, DeviceOffset, ErrorKind, Store as _};
 
 /// The result of a dump or a restore.
 #[derive(Debug)]
-pub struct Done {
-    what: &'static str,
+pub struct DumpOutcome {
+    action: &'static str,
     file: PathBuf,
     pool: String,
     pages: u64,
@@ -47,7 +47,7 @@ pub struct DumpDocument<'a> {
     clean: bool,
 }
 
-impl Done {
+impl DumpOutcome {
     /// Returns the document that `--json` prints.
     pub fn document(&self) -> DumpDocument<'_> {
         let file = self.file.display().to_string();
@@ -57,7 +57,7 @@ impl Done {
     /// Returns the text that is printed without `--json`.
     pub fn human(&self) -> String {
         let doubt = if self.clean { "" } else { "; weir pool check reports damage in it" };
-        format!("{} {}: {} pages of metadata{doubt}", self.what, self.file.display(), self.pages)
+        format!("{} {}: {} pages of metadata{doubt}", self.action, self.file.display(), self.pages)
     }
 }
 
@@ -95,8 +95,8 @@ fn position(report: &Report) -> Position {
 ///
 /// # Errors
 /// Fails if the file exists or cannot be written, or if the devices cannot be opened or read.
-pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
-    let described = Described::read(pool_file)?;
+pub fn dump(pool_file: &Path, to: &Path) -> Result<DumpOutcome, Failure> {
+    let described = PoolDescription::read(pool_file)?;
     files::refuse_kernel_folder(to)?;
     let mut devices = check::open(&described)?;
     let report = check::report(&described, &mut devices, "checking the pool");
@@ -108,7 +108,7 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
         ));
     };
     let sizes = check::sizes(&described, &devices).into_iter().map(Option::unwrap_or_default).collect();
-    let saved = Saved { pool: first.pool, position: position(&report), sizes };
+    let saved = DumpIdentity { pool: first.pool, position: position(&report), sizes };
     let file =
         File::options().write(true).create_new(true).mode(0o600).open(to).map_err(|error| {
             match error.kind() {
@@ -122,8 +122,8 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
     let regions = report.superblocks.iter().flatten().flat_map(regions);
     let written = progress::during("saving the metadata", || {
         save(&mut devices, &saved, regions, BufWriter::new(file)).and_then(|(pages, file)| {
-            let file = file.into_inner().map_err(|error| Stopped::File(error.into_error()))?;
-            file.sync_all().map_err(Stopped::File)?;
+            let file = file.into_inner().map_err(|error| DumpError::File(error.into_error()))?;
+            file.sync_all().map_err(DumpError::File)?;
             Ok(pages)
         })
     });
@@ -132,17 +132,17 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<Done, Failure> {
         stopped.explain(&described, to)
     })?;
     let clean = report.is_clean();
-    Ok(Done { what: "saved to", file: to.to_owned(), pool: described.file.name, pages, clean })
+    Ok(DumpOutcome { action: "saved to", file: to.to_owned(), pool: described.file.name, pages, clean })
 }
 
 /// The error that ended a dump or a restore.
-enum Stopped {
+enum DumpError {
     File(io::Error),
     Device(weir_map::MapError),
 }
 
-impl Stopped {
-    fn explain(self, described: &Described, file: &Path) -> Failure {
+impl DumpError {
+    fn explain(self, described: &PoolDescription, file: &Path) -> Failure {
         match self {
             Self::File(error) => Failure::os("use", file, &error),
             Self::Device(error) => described.explain(error),
@@ -150,18 +150,20 @@ impl Stopped {
     }
 }
 
-fn device_failed(region: Region, what: &'static str) -> impl FnOnce(weir_model::IoError) -> Stopped {
-    move |error| Stopped::Device(weir_map::MapError::Io { device: region.device, what, at: region.at, error })
+fn device_error(region: Region, what: &'static str) -> impl FnOnce(weir_model::IoError) -> DumpError {
+    move |error| {
+        DumpError::Device(weir_map::MapError::Io { device: region.device, what, at: region.at, error })
+    }
 }
 
 /// Writes those pages of the regions that are not all zeros. Returns their number and the writer.
 fn save<W: io::Write>(
     devices: &mut Devices,
-    saved: &Saved,
+    saved: &DumpIdentity,
     regions: impl Iterator<Item = Region>,
     to: W,
-) -> Result<(u64, W), Stopped> {
-    let mut writer = Writer::new(to, saved).map_err(Stopped::File)?;
+) -> Result<(u64, W), DumpError> {
+    let mut writer = Writer::new(to, saved).map_err(DumpError::File)?;
     let (mut pages, mut bytes) = (0, vec![0; PAYLOAD_MAX]);
     for region in regions {
         let mut done = 0;
@@ -169,17 +171,17 @@ fn save<W: io::Write>(
             let len = (region.len.0 - done).min(PAYLOAD_MAX as u64) as usize;
             let at = DeviceOffset(region.at.0 + done);
             let part = Region { at, ..region };
-            devices.read(region.device, at, &mut bytes[..len]).map_err(device_failed(part, "read"))?;
+            devices.read(region.device, at, &mut bytes[..len]).map_err(device_error(part, "read"))?;
             for (first, count) in runs(&bytes[..len]) {
                 let start = DeviceOffset(at.0 + (first * PAGE) as u64);
                 let run = &bytes[first * PAGE..(first + count) * PAGE];
-                writer.pages(region.device, start, run).map_err(Stopped::File)?;
+                writer.pages(region.device, start, run).map_err(DumpError::File)?;
                 pages += count as u64;
             }
             done += len as u64;
         }
     }
-    Ok((pages, writer.end().map_err(Stopped::File)?))
+    Ok((pages, writer.end().map_err(DumpError::File)?))
 }
 
 /// Returns the runs of pages that are not all zeros: the index of the first page and the number of pages.

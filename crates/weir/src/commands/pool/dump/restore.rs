@@ -1,8 +1,8 @@
 //! `weir pool restore` writes the metadata of a dump back to the devices.
 
-use super::file::{Part, Reader, Saved, Unreadable};
-use super::{Done, Region, Stopped, check, device_failed, position, regions};
-use crate::devices::Described;
+use super::dump_format::{DumpIdentity, DumpReadError, Part, Reader};
+use super::{DumpError, DumpOutcome, Region, check, device_error, position, regions};
+use crate::devices::PoolDescription;
 use crate::failure::Failure;
 use crate::progress;
 use std::fs::File;
@@ -15,8 +15,8 @@ use weir_map::{PAGE, Superblock};
 use weir_model::{Bytes, DeviceId, DeviceOffset, ErrorKind, Store as _};
 
 /// A dump that was read completely and is intact.
-struct Verified {
-    saved: Saved,
+struct VerifiedDump {
+    identity: DumpIdentity,
     /// The superblocks that the dump holds.
     superblocks: Vec<Superblock>,
 }
@@ -29,27 +29,29 @@ struct Verified {
 /// # Errors
 /// Fails if the file is not a dump, is damaged or is of another pool, or if the pool may hold later changes
 /// and `accept_rollback` is not given. Nothing has changed then. Also fails if a device fails.
-pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<Done, Failure> {
-    let described = Described::read(pool_file)?;
+pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<DumpOutcome, Failure> {
+    let described = PoolDescription::read(pool_file)?;
     let dump = progress::during("reading the dump", || verify(from))?;
     let mut devices = check::open(&described)?;
     let report = check::report(&described, &mut devices, "checking the pool");
-    fits(&described, &dump, &devices, from)?;
+    refuse_mismatch(&described, &dump, &devices, from)?;
     refuse_foreign(&described, &devices, &report)?;
-    let other = report.superblocks.iter().flatten().find(|sb| sb.pool != dump.saved.pool);
+    let other = report.superblocks.iter().flatten().find(|sb| sb.pool != dump.identity.pool);
     if let Some(other) = other {
         return Err(Failure::refused(
             format!(
                 "{} is of pool {}, the devices are of pool {}",
                 from.display(),
-                dump.saved.pool,
+                dump.identity.pool,
                 other.pool
             ),
             "name the dump of this pool, or the pool file of that one",
         ));
     }
     refuse_replaced(&described, &dump, &report, from)?;
-    if !accept_rollback && (report.position.is_none() || position(&report).is_beyond(dump.saved.position)) {
+    if !accept_rollback
+        && (report.position.is_none() || position(&report).is_newer_than(dump.identity.position))
+    {
         let why = match report.position {
             Some(_) => "the pool has changed since",
             None => "the pool's own metadata cannot be read, so it may have changed since",
@@ -63,19 +65,26 @@ pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<D
     let pages = progress::during("restoring the metadata", || write(&mut devices, &dump, from))
         .map_err(|stopped| stopped.explain(&described, from))?;
     let clean = check::report(&described, &mut devices, "checking the pool").is_clean();
-    Ok(Done { what: "restored from", file: from.to_owned(), pool: described.file.name, pages, clean })
+    Ok(DumpOutcome {
+        action: "restored from",
+        file: from.to_owned(),
+        pool: described.file.name,
+        pages,
+        clean,
+    })
 }
 
 /// Refuses a dump from before a device was replaced: the new device does not hold the data that the dump
 /// describes.
 fn refuse_replaced(
-    described: &Described,
-    dump: &Verified,
+    described: &PoolDescription,
+    dump: &VerifiedDump,
     report: &Report,
     from: &Path,
 ) -> Result<(), Failure> {
     let known = report.superblocks.iter().flatten();
-    let joined = |of: &[Superblock], id: DeviceId| of.iter().map(|sb| sb.joined(id)).max().unwrap_or(0);
+    let joined =
+        |of: &[Superblock], id: DeviceId| of.iter().map(|sb| sb.join_generation(id)).max().unwrap_or(0);
     let now: Vec<_> = known.cloned().collect();
     let ids = (0u8..).map(DeviceId).take(described.file.devices.len());
     match ids.into_iter().find(|id| joined(&now, *id) > joined(&dump.superblocks, *id)) {
@@ -84,7 +93,7 @@ fn refuse_replaced(
             format!(
                 "{} is older than the replacement of device {}, and describes the device before it",
                 from.display(),
-                described.named(id)
+                described.name_and_path(id)
             ),
             "use a newer dump: the data that this one describes is not on the new device",
         )),
@@ -96,10 +105,10 @@ fn open(from: &Path) -> Result<Reader<BufReader<File>>, Failure> {
     Ok(Reader::new(BufReader::new(file)))
 }
 
-fn unreadable(from: &Path, why: Unreadable) -> Failure {
+fn unreadable_dump_failure(from: &Path, why: DumpReadError) -> Failure {
     match why {
-        Unreadable::Io(error) => Failure::os("read", from, &error),
-        Unreadable::Damaged(why) => Failure::new(
+        DumpReadError::Io(error) => Failure::os("read", from, &error),
+        DumpReadError::Damaged(why) => Failure::new(
             ErrorKind::Corrupt,
             format!("{} cannot be restored: {why}; nothing was changed", from.display()),
             "use another dump",
@@ -108,16 +117,16 @@ fn unreadable(from: &Path, why: Unreadable) -> Failure {
 }
 
 /// Reads the whole file and verifies that it is a complete dump which holds nothing but metadata.
-fn verify(from: &Path) -> Result<Verified, Failure> {
+fn verify(from: &Path) -> Result<VerifiedDump, Failure> {
     let mut reader = open(from)?;
-    let damaged = |why: &str| unreadable(from, Unreadable::Damaged(why.into()));
-    let Part::Pool(saved) = reader.read_part().map_err(|why| unreadable(from, why))? else {
+    let damaged = |why: &str| unreadable_dump_failure(from, DumpReadError::Damaged(why.into()));
+    let Part::Pool(saved) = reader.read_part().map_err(|why| unreadable_dump_failure(from, why))? else {
         return Err(damaged("it does not begin with a pool"));
     };
     let mut superblocks: Vec<Superblock> = Vec::new();
     let mut runs = Vec::new();
     loop {
-        match reader.read_part().map_err(|why| unreadable(from, why))? {
+        match reader.read_part().map_err(|why| unreadable_dump_failure(from, why))? {
             Part::Pool(_) => return Err(damaged("it speaks of two pools")),
             Part::End => break,
             Part::Pages { device, at, bytes } => {
@@ -143,16 +152,21 @@ fn verify(from: &Path) -> Result<Verified, Failure> {
     if foreign || superblocks.is_empty() || !runs.iter().all(is_metadata) {
         return Err(damaged("its superblocks do not account for what it holds"));
     }
-    Ok(Verified { saved, superblocks })
+    Ok(VerifiedDump { identity: saved, superblocks })
 }
 
 /// Verifies that the number and the sizes of the devices match the dump.
-fn fits(described: &Described, dump: &Verified, devices: &Devices, from: &Path) -> Result<(), Failure> {
+fn refuse_mismatch(
+    described: &PoolDescription,
+    dump: &VerifiedDump,
+    devices: &Devices,
+    from: &Path,
+) -> Result<(), Failure> {
     let sizes: Vec<Bytes> =
         check::sizes(described, devices).into_iter().map(Option::unwrap_or_default).collect();
     // The dump holds nothing of a device that was absent.
     let fits = |(saved, size): (&Bytes, &Bytes)| saved.0 == 0 || saved == size;
-    if sizes.len() == dump.saved.sizes.len() && dump.saved.sizes.iter().zip(&sizes).all(fits) {
+    if sizes.len() == dump.identity.sizes.len() && dump.identity.sizes.iter().zip(&sizes).all(fits) {
         return Ok(());
     }
     let list = |sizes: &[Bytes]| sizes.iter().map(Bytes::to_string).collect::<Vec<_>>().join(", ");
@@ -160,7 +174,7 @@ fn fits(described: &Described, dump: &Verified, devices: &Devices, from: &Path) 
         format!(
             "{} is of devices of {}; {} names devices of {}",
             from.display(),
-            list(&dump.saved.sizes),
+            list(&dump.identity.sizes),
             described.path.display(),
             list(&sizes)
         ),
@@ -170,7 +184,7 @@ fn fits(described: &Described, dump: &Verified, devices: &Devices, from: &Path) 
 
 /// Refuses devices that hold a known format and no superblock of a pool: the path probably names the wrong
 /// device.
-fn refuse_foreign(described: &Described, devices: &Devices, report: &Report) -> Result<(), Failure> {
+fn refuse_foreign(described: &PoolDescription, devices: &Devices, report: &Report) -> Result<(), Failure> {
     for (id, device) in devices.iter() {
         if report.superblocks.get(id.index()).is_some_and(Option::is_some) {
             continue;
@@ -191,7 +205,7 @@ fn refuse_foreign(described: &Described, devices: &Devices, report: &Report) -> 
 /// The order of the writes: roots and superblocks come last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Rest,
+    Other,
     Roots,
     SecondSuperblocks,
     FirstSuperblocks,
@@ -203,12 +217,12 @@ impl Stage {
             DeviceOffset(0) => Self::FirstSuperblocks,
             at if at == Superblock::second_at(sb.size) => Self::SecondSuperblocks,
             at if sb.is_metadata_member() && ROOT_AT.contains(&at) => Self::Roots,
-            _ => Self::Rest,
+            _ => Self::Other,
         }
     }
 }
 
-fn write(devices: &mut Devices, dump: &Verified, from: &Path) -> Result<u64, Stopped> {
+fn write(devices: &mut Devices, dump: &VerifiedDump, from: &Path) -> Result<u64, DumpError> {
     let members: Vec<_> = dump.superblocks.iter().filter(|sb| sb.is_metadata_member()).collect();
     for sb in &members {
         for at in ROOT_AT {
@@ -220,13 +234,13 @@ fn write(devices: &mut Devices, dump: &Verified, from: &Path) -> Result<u64, Sto
         zero(devices, sb.device, JOURNAL_AT, sb.journal_pages)?;
     }
     let mut pages = 0;
-    for stage in [Stage::Rest, Stage::Roots, Stage::SecondSuperblocks, Stage::FirstSuperblocks] {
+    for stage in [Stage::Other, Stage::Roots, Stage::SecondSuperblocks, Stage::FirstSuperblocks] {
         let mut reader =
-            open(from).map_err(|failure| Stopped::File(std::io::Error::other(failure.message)))?;
+            open(from).map_err(|failure| DumpError::File(std::io::Error::other(failure.message)))?;
         loop {
             let part = reader.read_part().map_err(|why| match why {
-                Unreadable::Io(error) => Stopped::File(error),
-                Unreadable::Damaged(why) => Stopped::File(std::io::Error::other(why)),
+                DumpReadError::Io(error) => DumpError::File(error),
+                DumpReadError::Damaged(why) => DumpError::File(std::io::Error::other(why)),
             })?;
             let (device, at, bytes) = match part {
                 Part::Pool(_) => continue,
@@ -236,7 +250,7 @@ fn write(devices: &mut Devices, dump: &Verified, from: &Path) -> Result<u64, Sto
             let Some(sb) = dump.superblocks.iter().find(|sb| sb.device == device) else { continue };
             if Stage::of(sb, at) == stage {
                 let region = Region { device, at, len: Bytes(bytes.len() as u64) };
-                devices.write(device, at, &bytes).map_err(device_failed(region, "write"))?;
+                devices.write(device, at, &bytes).map_err(device_error(region, "write"))?;
                 pages += (bytes.len() / PAGE) as u64;
             }
         }
@@ -247,18 +261,18 @@ fn write(devices: &mut Devices, dump: &Verified, from: &Path) -> Result<u64, Sto
     Ok(pages)
 }
 
-fn zero(devices: &mut Devices, device: DeviceId, at: DeviceOffset, pages: u64) -> Result<(), Stopped> {
+fn zero(devices: &mut Devices, device: DeviceId, at: DeviceOffset, pages: u64) -> Result<(), DumpError> {
     static ZEROS: [u8; 64 * PAGE] = [0; 64 * PAGE];
     let end = at.0 + pages * PAGE as u64;
     for start in (at.0..end).step_by(ZEROS.len()) {
         let len = (end - start).min(ZEROS.len() as u64);
         let region = Region { device, at: DeviceOffset(start), len: Bytes(len) };
-        devices.write(device, region.at, &ZEROS[..len as usize]).map_err(device_failed(region, "write"))?;
+        devices.write(device, region.at, &ZEROS[..len as usize]).map_err(device_error(region, "write"))?;
     }
     Ok(())
 }
 
-fn flush(devices: &mut Devices, device: DeviceId) -> Result<(), Stopped> {
+fn flush(devices: &mut Devices, device: DeviceId) -> Result<(), DumpError> {
     let region = Region { device, at: DeviceOffset(0), len: Bytes(0) };
-    devices.flush(device).map_err(device_failed(region, "flush"))
+    devices.flush(device).map_err(device_error(region, "flush"))
 }

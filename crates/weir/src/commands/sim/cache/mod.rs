@@ -1,7 +1,7 @@
 //! `weir sim cache` replays traces on many caches, on as many threads as there are cores.
 
 mod args;
-mod kept;
+mod results_file;
 
 pub use args::CacheArgs;
 
@@ -10,7 +10,7 @@ use crate::output::{Spill, Table, Width};
 use crate::parallel::{self, Stop};
 use crate::progress;
 use crate::traces;
-use kept::{Kept, Key, sha256};
+use results_file::{Key, ResultsFile, sha256};
 use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_model::{Bytes, ErrorKind};
-use weir_sim::cache::COUNTED_AS;
+use weir_sim::cache::COUNTING_VERSION;
 use weir_sim::cache::{
     AdmissionPolicy, BlockTrace, CacheConfig, CacheFigures, EvictionPolicy, Ratios, Size, WriteMode, passes,
     play_pass,
@@ -97,7 +97,7 @@ struct Job<'a> {
 /// Fails if a trace or the file of results cannot be used. The file keeps the results known by then.
 pub(super) fn run(args: &CacheArgs) -> Result<CacheComparison, Failure> {
     check(args)?;
-    let kept = args.out.as_deref().map(Kept::open).transpose()?;
+    let kept = args.out.as_deref().map(ResultsFile::open).transpose()?;
     let mut jobs = Vec::new();
     for path in &args.traces {
         let sha256 = kept.is_some().then(|| sha256(path)).transpose()?;
@@ -123,7 +123,7 @@ fn check(args: &CacheArgs) -> Result<(), Failure> {
             "add --write-mode back, or leave --dirty away",
         ));
     }
-    let standard = |path: &&PathBuf| path.as_os_str() == traces::STANDARD;
+    let standard = |path: &&PathBuf| path.as_os_str() == traces::STANDARD_STREAM;
     if args.out.is_some() && args.traces.iter().any(|path| standard(&path)) {
         return Err(Failure::usage(
             "results of a trace on standard input cannot be kept, because nothing identifies the trace",
@@ -154,7 +154,7 @@ fn caches(args: &CacheArgs) -> Vec<CacheConfig> {
 
 fn key(args: &CacheArgs, sha256: &str, cache: &CacheConfig) -> Key {
     Key {
-        weir: format!("{}+{COUNTED_AS}", env!("CARGO_PKG_VERSION")),
+        weir: format!("{}+{COUNTING_VERSION}", env!("CARGO_PKG_VERSION")),
         trace_sha256: sha256.into(),
         format: args.format.as_ref().map(|format| format.name.clone().into_owned()),
         strict: args.strict,
@@ -169,7 +169,11 @@ fn key(args: &CacheArgs, sha256: &str, cache: &CacheConfig) -> Key {
 
 /// Replays as many traces at the same time as there are threads. With fewer traces, it replays several caches
 /// of each trace at the same time.
-fn run_jobs(args: &CacheArgs, jobs: &[Job<'_>], kept: Option<Kept>) -> Result<Vec<Vec<Played>>, Failure> {
+fn run_jobs(
+    args: &CacheArgs,
+    jobs: &[Job<'_>],
+    kept: Option<ResultsFile>,
+) -> Result<Vec<Vec<Played>>, Failure> {
     let known = |job: &Job<'_>, key: &Option<Key>| {
         let played = kept.as_ref()?.get(key.as_ref()?)?;
         // The kept result may be from a file with the same contents and another name.
@@ -340,7 +344,7 @@ fn table(of_trace: &[Played], mode: &str, width: Width) -> String {
         "READ HITS",
         "ADMISSION",
     ];
-    text += &table.first_out(&first_out).spill(Spill::LeftOut).text(width);
+    text += &table.removed_first(&first_out).spill(Spill::LeftOut).text(width);
     for note in &first.notes {
         text += &format!("\nnote: {note}\n");
     }

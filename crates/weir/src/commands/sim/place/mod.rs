@@ -8,7 +8,7 @@ mod report;
 
 pub use args::PlaceArgs;
 
-use crate::devices::Described;
+use crate::devices::PoolDescription;
 use crate::failure::Failure;
 use crate::files::{self, OutputKind};
 use crate::{picture, pool_file, progress, traces};
@@ -17,8 +17,8 @@ use report::Comparison;
 pub(crate) use report::PlaceDocument;
 use std::path::Path;
 use weir_model::{ErrorKind, Nanos, Seed};
-use weir_policy::harm::Moves;
-use weir_sim::place::run::LEAST;
+use weir_policy::harm::MoveControl;
+use weir_sim::place::run::DURATION_MIN;
 use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, place, plot};
 use weir_trace::Trace;
 
@@ -27,19 +27,19 @@ use weir_trace::Trace;
 /// # Errors
 /// Fails if the load, the pool or the plan is invalid.
 pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> {
-    args.plot.iter().try_for_each(|path| files::may_replace(path, OutputKind::Picture))?;
-    let described = Described::read(pool)?;
+    args.plot.iter().try_for_each(|path| files::refuse_foreign_content(path, OutputKind::Picture))?;
+    let described = PoolDescription::read(pool)?;
     let spec = pool_spec(&described, args)?;
     let mut policies = args.policy.clone();
     if policies.is_empty() {
         policies.push(described.file.policy.to_owned());
     }
-    let mut loaded = Loaded::read(args)?;
+    let mut loaded = LoadSource::read(args)?;
     let plan = plan(args, &loaded)?;
     let mut outcomes = Vec::new();
     for name in &policies {
-        let policy = weir_policy::placement::by_name(name).ok_or_else(|| no_policy(name))?;
-        let mut load = loaded.fresh(args)?;
+        let policy = weir_policy::placement::by_name(name).ok_or_else(|| unknown_policy(name))?;
+        let mut load = loaded.new_load(args)?;
         let outcome =
             progress::during(&format!("{name} in virtual time"), || place(&spec, policy, &mut *load, &plan));
         outcomes.push(outcome.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))?);
@@ -51,13 +51,13 @@ pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> 
     Ok(Comparison { load: args.load.clone(), seed: args.seed, notes, plan, outcomes })
 }
 
-fn no_policy(name: &str) -> Failure {
+fn unknown_policy(name: &str) -> Failure {
     let all: Vec<_> = weir_policy::placement::ALL.iter().map(|known| known.name).collect();
     Failure::usage(format!("there is no policy {name:?}"), format!("there are {}", all.join(", ")))
 }
 
 /// Returns the pool file's devices as modelled drives, with the pool's settings.
-fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failure> {
+fn pool_spec(described: &PoolDescription, args: &PlaceArgs) -> Result<PoolSpec, Failure> {
     let file = &described.file;
     let mut devices = Vec::new();
     for entry in &file.devices {
@@ -97,7 +97,7 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
         let help = format!("scale time or one of {}", names.join(", "));
         return Err(Failure::usage(format!("--scale names {name}, which is no device of the pool"), help));
     }
-    let moves = if args.no_moves { Moves::Never } else { file.moves };
+    let moves = if args.no_moves { MoveControl::Disabled } else { file.moves };
     Ok(PoolSpec {
         extent: file.extent,
         devices,
@@ -108,14 +108,14 @@ fn pool_spec(described: &Described, args: &PlaceArgs) -> Result<PoolSpec, Failur
 }
 
 /// A load. A trace is read only once.
-struct Loaded {
+struct LoadSource {
     /// The trace; `None` for a synthetic load.
     trace: Option<Trace>,
     /// Notes on the trace.
     notes: Vec<String>,
 }
 
-impl Loaded {
+impl LoadSource {
     fn read(args: &PlaceArgs) -> Result<Self, Failure> {
         if weir_sim::load::is_synthetic(&args.load) {
             return Ok(Self { trace: None, notes: Vec::new() });
@@ -126,7 +126,7 @@ impl Loaded {
     }
 
     /// Returns the load, positioned at its start.
-    fn fresh(&self, args: &PlaceArgs) -> Result<Box<dyn Load>, Failure> {
+    fn new_load(&self, args: &PlaceArgs) -> Result<Box<dyn Load>, Failure> {
         match &self.trace {
             Some(trace) => Ok(Box::new(Replay::new(trace.clone(), time_scale(args)))),
             None => {
@@ -153,24 +153,24 @@ fn time_scale(args: &PlaceArgs) -> f64 {
     scale.unwrap_or(1.0)
 }
 
-fn plan(args: &PlaceArgs, loaded: &Loaded) -> Result<Plan, Failure> {
+fn plan(args: &PlaceArgs, loaded: &LoadSource) -> Result<Plan, Failure> {
     if loaded.trace.as_ref().is_some_and(|trace| !trace.format.timed) && args.closed.is_none() {
         let help = "replay it with so many requests under way: --closed 16";
         return Err(Failure::usage(format!("{} has no times", args.load), help));
     }
     let mode = args.closed.map_or(Mode::Open, |depth| Mode::Closed(vec![(Nanos(0), depth)]));
-    let load = loaded.fresh(args)?;
-    let least = args.duration.unwrap_or(LEAST);
+    let load = loaded.new_load(args)?;
+    let least = args.duration.unwrap_or(DURATION_MIN);
     let lasts = match (&mode, args.duration) {
         (_, Some(duration)) => duration,
         // The load repeats as a whole, until it lasts at least [`LEAST`].
-        (Mode::Open, None) => Nanos(load.lasts().0 * least.0.div_ceil(load.lasts().0.max(1)).max(1)),
+        (Mode::Open, None) => Nanos(load.duration().0 * least.0.div_ceil(load.duration().0.max(1)).max(1)),
         (Mode::Closed(_), None) => least,
     };
     let unlimited = if mode == Mode::Open { u64::MAX } else { CLOSED_REQUESTS };
     Ok(Plan {
         mode,
-        lasts,
+        duration: lasts,
         requests: args.requests.unwrap_or(unlimited),
         warm_up: None,
         windows: args.windows,

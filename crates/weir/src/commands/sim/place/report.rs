@@ -31,7 +31,7 @@ impl Comparison {
                 Mode::Open => Loop::Open,
                 Mode::Closed(steps) => Loop::Closed(steps.first().map_or(0, |(_, depth)| *depth)),
             },
-            duration_ns: self.plan.lasts.0,
+            duration_ns: self.plan.duration.0,
             notes: &self.notes,
             results: &self.outcomes,
         }
@@ -80,7 +80,7 @@ impl Comparison {
             said.for_each(|said| text += &format!("\n{}: {said}\n", outcome.policy));
         }
         for outcome in &self.outcomes {
-            text += &judged(outcome);
+            text += &migration_effect(outcome);
         }
         for note in &self.notes {
             text += &format!("\nnote: {note}\n");
@@ -119,7 +119,7 @@ enum Loop {
 }
 
 /// Returns the effect of migration by the engine's own estimate, and how often the engine stopped it.
-fn judged(outcome: &Outcome) -> String {
+fn migration_effect(outcome: &Outcome) -> String {
     let mut text = String::new();
     if let Some(estimate) = outcome.estimate.filter(|_| outcome.moved > Bytes(0)) {
         let (took, without) = (estimate.mean, estimate.without);
@@ -140,7 +140,7 @@ fn judged(outcome: &Outcome) -> String {
 fn responses_row(outcome: &Outcome) -> [String; 12] {
     let Outcome { policy, rate, bytes_rate, all, reads, writes, moved, .. } = outcome;
     let or_none = |responses: &Responses, time: Nanos| {
-        responses.known(time).map_or_else(|| "-".to_owned(), |time| time.to_string())
+        responses.time_if_any(time).map_or_else(|| "-".to_owned(), |time| time.to_string())
     };
     [
         policy.clone(),

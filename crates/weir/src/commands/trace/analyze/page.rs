@@ -2,7 +2,7 @@
 
 use super::{heading, tables};
 use weir_sim::analysis::TraceAnalysis;
-use weir_sim::plot::TracePicture;
+use weir_sim::plot::TracePlot;
 
 const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:940px;margin:2em auto;padding:0 1em;color:#222}\
     table{border-collapse:collapse;margin:.5em 0 1.5em}td,th{padding:.15em .9em .15em 0;text-align:left;\
@@ -34,7 +34,7 @@ pub(super) fn html(analyzed: &TraceAnalysis) -> String {
     page + "</html>\n"
 }
 
-fn pictures(analyzed: &TraceAnalysis) -> Vec<(&'static str, TracePicture<'_>)> {
+fn pictures(analyzed: &TraceAnalysis) -> Vec<(&'static str, TracePlot<'_>)> {
     let of = &analyzed.analysis;
     let runs = &of.sequentiality;
     let mut all = vec![
@@ -43,20 +43,17 @@ fn pictures(analyzed: &TraceAnalysis) -> Vec<(&'static str, TracePicture<'_>)> {
         ("Footprint over time", analyzed.footprint()),
         (
             "Sizes of requests and sequential runs",
-            TracePicture::Spreads(
+            TracePlot::Spreads(
                 "bytes",
                 vec![("reads", &of.read_sizes), ("writes", &of.write_sizes), ("runs", &runs.run_bytes)],
             ),
         ),
-        (
-            "Reuse distances",
-            TracePicture::Spreads("blocks of 4 KiB", vec![("accesses", &of.reuse_distances)]),
-        ),
+        ("Reuse distances", TracePlot::Spreads("blocks of 4 KiB", vec![("accesses", &of.reuse_distances)])),
     ];
     if let Some(arrivals) = &of.arrivals {
         all.push((
             "Gaps between requests",
-            TracePicture::Spreads("nanoseconds", vec![("gaps", &arrivals.gaps)]),
+            TracePlot::Spreads("nanoseconds", vec![("gaps", &arrivals.gaps)]),
         ));
     }
     if let Some(times) = &of.reuse_times {
@@ -64,7 +61,7 @@ fn pictures(analyzed: &TraceAnalysis) -> Vec<(&'static str, TracePicture<'_>)> {
             ("read after write", &times.read_after_write),
             ("write after write", &times.write_after_write),
         ];
-        all.push(("Time since the write before", TracePicture::Spreads("nanoseconds", spreads)));
+        all.push(("Time since the write before", TracePlot::Spreads("nanoseconds", spreads)));
     }
     all
 }

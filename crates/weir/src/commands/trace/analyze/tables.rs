@@ -7,13 +7,13 @@ use weir_sim::analysis::{
 };
 
 /// A table with a title.
-pub(super) struct Part {
+pub(super) struct TitledTable {
     pub(super) title: &'static str,
     pub(super) heading: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
 }
 
-impl Part {
+impl TitledTable {
     fn new<const N: usize>(title: &'static str, heading: [&str; N], rows: Vec<[String; N]>) -> Self {
         let rows = rows.into_iter().map(Vec::from).collect();
         Self { title, heading: heading.map(str::to_owned).into(), rows }
@@ -28,12 +28,12 @@ impl Part {
 }
 
 /// Returns all tables.
-pub(super) fn all(analyzed: &TraceAnalysis) -> Vec<Part> {
+pub(super) fn all(analyzed: &TraceAnalysis) -> Vec<TitledTable> {
     let of = &analyzed.analysis;
     let mut parts = vec![requests(of), caches(of), curves(&of.curves, of.blocks), spreads(of)];
     parts.extend(of.reuse_times.as_ref().map(reuse));
     parts.extend(of.arrivals.as_ref().map(arrivals));
-    parts.push(spots(analyzed));
+    parts.push(hot_spots(analyzed));
     parts
 }
 
@@ -45,7 +45,7 @@ fn blocks(count: u64) -> String {
     Bytes(count * BLOCK).to_string()
 }
 
-fn requests(of: &Analysis) -> Part {
+fn requests(of: &Analysis) -> TitledTable {
     let row = |name: &str, counted: &Counted| {
         [name.into(), counted.requests.to_string(), Bytes(counted.bytes).to_string(), blocks(counted.blocks)]
     };
@@ -63,15 +63,15 @@ fn requests(of: &Analysis) -> Part {
             "-".into(),
         ]);
     }
-    Part::new("Requests", ["", "REQUESTS", "BYTES", "FOOTPRINT"], rows)
+    TitledTable::new("Requests", ["", "REQUESTS", "BYTES", "FOOTPRINT"], rows)
 }
 
-fn caches(of: &Analysis) -> Part {
+fn caches(of: &Analysis) -> TitledTable {
     let row = |critical: &weir_sim::analysis::Critical| {
         let share = critical.blocks as f64 / of.blocks.max(1) as f64;
         [critical.admission.into(), critical.blocks.to_string(), blocks(critical.blocks), percent(share)]
     };
-    Part::new(
+    TitledTable::new(
         "Critical cache size: the smallest that never evicts what is admitted",
         ["ADMISSION", "BLOCKS", "SIZE", "OF THE FOOTPRINT"],
         of.critical.iter().map(row).collect(),
@@ -79,12 +79,12 @@ fn caches(of: &Analysis) -> Part {
 }
 
 /// Shares of the footprint that the curves show, in thousandths.
-const SHOWN: [u64; 7] = [10, 50, 100, 200, 300, 500, 1000];
+const CURVE_SHARES: [u64; 7] = [10, 50, 100, 200, 300, 500, 1000];
 
-fn curves(curves: &[Curve], all: u64) -> Part {
-    let sizes = SHOWN.map(|n| (u128::from(all) * u128::from(n) / 1000).max(1) as u64);
+fn curves(curves: &[Curve], all: u64) -> TitledTable {
+    let sizes = CURVE_SHARES.map(|n| (u128::from(all) * u128::from(n) / 1000).max(1) as u64);
     let mut heading = vec!["POLICY".to_owned()];
-    heading.extend(SHOWN.iter().zip(sizes).map(|(n, size)| format!("{} % {}", n / 10, blocks(size))));
+    heading.extend(CURVE_SHARES.iter().zip(sizes).map(|(n, size)| format!("{} % {}", n / 10, blocks(size))));
     heading.push("FROM".into());
     let cell = |curve: &Curve, size: u64| {
         let point = curve.points.iter().find(|point| point.size_blocks == size);
@@ -102,7 +102,7 @@ fn curves(curves: &[Curve], all: u64) -> Part {
         std::iter::once(curve.policy.to_owned()).chain(cells).chain([from]).collect()
     };
     let title = "Miss ratios by cache size, ± one standard error where blocks were sampled";
-    Part { title, heading, rows: curves.iter().map(row).collect() }
+    TitledTable { title, heading, rows: curves.iter().map(row).collect() }
 }
 
 /// Returns the row of a spread, with its numbers formatted by `show`.
@@ -117,7 +117,7 @@ fn spread(name: &str, spread: &Spread, show: impl Fn(u64) -> String) -> [String;
 
 const SPREAD: [&str; 7] = ["", "MEAN", "MIN", "50 %", "90 %", "99 %", "MAX"];
 
-fn spreads(of: &Analysis) -> Part {
+fn spreads(of: &Analysis) -> TitledTable {
     let size = |number| Bytes(number).to_string();
     let runs = &of.sequentiality;
     let rows = vec![
@@ -127,24 +127,24 @@ fn spreads(of: &Analysis) -> Part {
         spread("requests of a run", &runs.run_requests, |n| n.to_string()),
         spread("reuse distance", &of.reuse_distances, blocks),
     ];
-    Part::new("Sizes, runs and reuse distances", SPREAD, rows)
+    TitledTable::new("Sizes, runs and reuse distances", SPREAD, rows)
 }
 
 fn time(nanos: u64) -> String {
     Nanos(nanos).to_string()
 }
 
-fn reuse(times: &ReuseTimes) -> Part {
+fn reuse(times: &ReuseTimes) -> TitledTable {
     let rows = vec![
         spread("read after write", &times.read_after_write, time),
         spread("write after write", &times.write_after_write, time),
         spread("read after read", &times.read_after_read, time),
         spread("write after read", &times.write_after_read, time),
     ];
-    Part::new("Time since the access to the same block before", SPREAD, rows)
+    TitledTable::new("Time since the access to the same block before", SPREAD, rows)
 }
 
-fn arrivals(of: &Arrivals) -> Part {
+fn arrivals(of: &Arrivals) -> TitledTable {
     let mut rows = vec![
         [
             "rate".into(),
@@ -170,10 +170,10 @@ fn arrivals(of: &Arrivals) -> Part {
             ),
         ]
     }));
-    Part::new("Arrivals", ["", ""], rows)
+    TitledTable::new("Arrivals", ["", ""], rows)
 }
 
-fn spots(analyzed: &TraceAnalysis) -> Part {
+fn hot_spots(analyzed: &TraceAnalysis) -> TitledTable {
     let of = &analyzed.analysis;
     let mut rows = vec![
         ["reads of all requests".into(), percent(of.read_share)],
@@ -196,5 +196,5 @@ fn spots(analyzed: &TraceAnalysis) -> Part {
         let share = region.accesses as f64 / of.accesses.max(1) as f64;
         rows.push([format!("accesses to the MiB at {at} MiB of disk {disk}"), percent(share)]);
     }
-    Part::new("Shares", ["", ""], rows)
+    TitledTable::new("Shares", ["", ""], rows)
 }

@@ -1,7 +1,7 @@
 //! Records the requests to a block device. Linux's blktrace reports them, and blkparse merges the reports of
 //! all processors in order.
 
-use super::{Came, LOOK, Taken, Until};
+use super::{CHECK_INTERVAL, RecordedTrace, RecordingOutcome, StopCondition};
 use crate::failure::Failure;
 use crate::traces::trace_failure;
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,7 +15,7 @@ use std::time::Instant;
 use weir_trace::{Reader, TraceError, format};
 
 /// Advice on the requirements of blktrace.
-const NEEDS: &str = "run this as root, with debugfs there (mount -t debugfs none /sys/kernel/debug) and a kernel that \
+const REQUIREMENTS: &str = "run this as root, with debugfs there (mount -t debugfs none /sys/kernel/debug) and a kernel that \
     has CONFIG_BLK_DEV_IO_TRACE; or record what a volume is asked";
 
 /// Options of blktrace for buffers of 16 KiB, about 300 requests, with the default total of 2 MiB a
@@ -25,15 +25,19 @@ const NEEDS: &str = "run this as root, with debugfs there (mount -t debugfs none
 /// continue long after the requested number of requests.
 const BUFFERS: [&str; 4] = ["-b", "16", "-n", "128"];
 
-pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) -> Result<Came, Failure> {
+pub(super) fn record(
+    device: &Path,
+    stop: &StopCondition,
+    recorded: &mut RecordedTrace<'_, '_>,
+) -> Result<RecordingOutcome, Failure> {
     let name = device.display().to_string();
-    let mut trace = Running::start("blktrace", |command| {
+    let mut trace = TracerProcess::start("blktrace", |command| {
         command.arg("-d").arg(device).args(["-a", "queue"]).args(BUFFERS).args(["-o", "-"]);
         command.stdin(Stdio::null()).stderr(Stdio::piped())
     })?;
     let began = Instant::now();
     let events = trace.child.stdout.take();
-    let mut parse = Running::start("blkparse", |command| {
+    let mut parse = TracerProcess::start("blkparse", |command| {
         let events = events.map_or(Stdio::null(), Stdio::from);
         command.args(["-q", "-i", "-", "-O", "-d", "-"]).stdin(events).stderr(Stdio::null())
     })?;
@@ -43,35 +47,35 @@ pub(super) fn record(device: &Path, until: &Until, taken: &mut Taken<'_, '_>) ->
     let pid = Pid::from_child(&trace.child);
     let (read, lasted) = thread::scope(|scope| {
         let watch = scope.spawn(|| {
-            while !until.is_over(began) && !done.load(Ordering::Relaxed) {
-                thread::sleep(LOOK);
+            while !stop.is_over(began) && !done.load(Ordering::Relaxed) {
+                thread::sleep(CHECK_INTERVAL);
             }
             // blktrace may have ended by itself. It has not been waited for, so no other process has its id.
             let _ = kill_process(pid, Signal::TERM);
             began.elapsed()
         });
-        let read = in_order.map_or(Ok(None), |in_order| take_all(in_order, &name, taken));
+        let read = in_order.map_or(Ok(None), |in_order| write_events(in_order, &name, recorded));
         done.store(true, Ordering::Relaxed);
         (read, watch.join().unwrap_or_default())
     });
     let said = trace.end();
     parse.end();
     let (cut, (is_well, said)) = (read?, said);
-    if !is_well && taken.requests + taken.unsaid == 0 {
-        return Err(Failure::environment(format!("blktrace cannot trace {name}: {said}"), NEEDS));
+    if !is_well && recorded.requests + recorded.unrepresentable == 0 {
+        return Err(Failure::environment(format!("blktrace cannot trace {name}: {said}"), REQUIREMENTS));
     }
     let mut notes: Vec<_> = cut.into_iter().collect();
     // A warning of dropped events counts even if blktrace ends successfully.
     notes.extend((!is_well || said.contains("dropped")).then(|| format!("blktrace said: {said}")));
-    Ok(Came { disks: vec![name], lasted, dropped: 0, notes })
+    Ok(RecordingOutcome { disks: vec![name], duration: lasted, dropped: 0, notes })
 }
 
 /// Writes the requests in these events until there are no more, or no more are wanted. Returns a description
 /// of the first malformed event, after which it stops.
-fn take_all(
+fn write_events(
     events: impl io::Read + Send,
     name: &str,
-    taken: &mut Taken<'_, '_>,
+    recorded: &mut RecordedTrace<'_, '_>,
 ) -> Result<Option<String>, Failure> {
     let reader = Reader::open("what blktrace tells", BufReader::new(events), format("blktrace"));
     let reader = match reader {
@@ -81,7 +85,7 @@ fn take_all(
     for record in reader {
         match record {
             Ok(record) => {
-                if !taken.take(&record, name)? {
+                if !recorded.write(&record, name)? {
                     return Ok(None);
                 }
             }
@@ -93,11 +97,11 @@ fn take_all(
 
 /// A running program of the package blktrace, killed when dropped. It is in a process group of its own, so
 /// that Ctrl-C reaches this process only.
-struct Running {
+struct TracerProcess {
     child: Child,
 }
 
-impl Running {
+impl TracerProcess {
     /// Starts a program so that the kernel ends it if this process is killed.
     ///
     /// That needs setpriv, which Debian always has. Without setpriv the program continues until it next has
@@ -138,7 +142,7 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-impl Drop for Running {
+impl Drop for TracerProcess {
     fn drop(&mut self) {
         // An error is ignored: the program may have ended already.
         let _ = self.child.kill();

@@ -1,7 +1,7 @@
 //! Tests comparisons with long names, with large figures, and without any figures.
 
 use super::*;
-use crate::output::testing::{LONG, assert_fits};
+use crate::output::testing::{LONG_NAME, assert_fits};
 use weir_model::Seed;
 use weir_sim::place::outcome::DirectionOutcome;
 
@@ -10,7 +10,7 @@ fn outcome() -> Outcome {
     let all = Responses { count: 1 << 40, mean: time, p50: time, p99: time, p999: time, max: time };
     let direction = DirectionOutcome { count: 1 << 40, bytes: Bytes(1 << 60), mean: time };
     let device = DeviceOutcome {
-        name: LONG.into(),
+        name: LONG_NAME.into(),
         model: "intel-x25-m-g1-log".into(),
         room: Bytes(1 << 50),
         used: Bytes(1 << 50),
@@ -38,13 +38,13 @@ fn outcome() -> Outcome {
 fn comparison(outcomes: Vec<Outcome>) -> Comparison {
     let plan = Plan {
         mode: Mode::Open,
-        lasts: Nanos::secs(1),
+        duration: Nanos::secs(1),
         requests: 1,
         warm_up: None,
         windows: 1,
         seed: Seed(1),
     };
-    Comparison { load: LONG.into(), seed: 1, notes: vec![], plan, outcomes }
+    Comparison { load: LONG_NAME.into(), seed: 1, notes: vec![], plan, outcomes }
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_comparison_fits_the_terminal() {
 }
 
 #[test]
-fn what_was_not_answered_took_no_time_that_could_be_told() {
+fn unanswered_requests_have_no_response_time() {
     let idle = Outcome { requests: 10, unanswered: 10, measured: Nanos::secs(1), ..Outcome::default() };
     let comparison = comparison(vec![idle]);
     let text = comparison.human(Width::UNLIMITED);
