@@ -22,8 +22,11 @@ const POLL_MIN: Nanos = Nanos::micros(10);
 /// Longest polling time, the same as KVM's. A client on another processor sends its next request within this
 /// time after a reply, even if its processor sleeps.
 const POLL_MAX: Nanos = Nanos::micros(200);
-/// How long polling pauses after another thread needed the processor.
-const YIELD_PAUSE: Nanos = Nanos::secs(1);
+/// How long polling pauses after another thread needed the processor. The pause doubles each time, up to
+/// [`YIELD_PAUSE_MAX`], and halves while nobody does: a client that needs the processor once, when it starts,
+/// costs little, and one that needs it always is delayed rarely.
+const YIELD_PAUSE_MIN: Nanos = Nanos::millis(20);
+const YIELD_PAUSE_MAX: Nanos = Nanos::secs(1);
 /// Another thread needs the processor if this thread waits for it for more than one part in this many of the
 /// time.
 const CONTENDED: u64 = 4;
@@ -51,6 +54,8 @@ pub(super) struct Polling {
     time: Nanos,
     /// Polling is off until this time.
     off_until: Nanos,
+    /// Length of the next pause.
+    pause: Nanos,
     /// Number of waits since the last check.
     waits: u32,
     /// Time of the last check, and the scheduler's statistics then.
@@ -72,7 +77,7 @@ impl Polling {
         let is_alone = std::thread::available_parallelism().is_ok_and(|count| count == NonZero::<usize>::MIN);
         let mode = if mode == Poll::Auto && (is_alone || has_quota()) { Poll::Off } else { mode };
         let time = if let Poll::For(time) = mode { time } else { Nanos(0) };
-        Self { mode, time, off_until: Nanos(0), waits: 0, last_check: None }
+        Self { mode, time, off_until: Nanos(0), pause: YIELD_PAUSE_MIN, waits: 0, last_check: None }
     }
 
     /// Returns how long to poll before a sleep that begins now; 0 means not at all.
@@ -110,9 +115,12 @@ impl Polling {
             let is_contended = scheduled.delayed.since(before.delayed).0 > now.since(then).0 / CONTENDED;
             let preempted = scheduled.preempted.saturating_sub(before.preempted);
             if is_contended || preempted > u64::from(self.waits) / PREEMPTED {
-                self.off_until = now + YIELD_PAUSE;
+                self.off_until = now + self.pause;
+                self.pause = Nanos(self.pause.0 * 2).min(YIELD_PAUSE_MAX);
                 // Statistics from the pause say nothing about the polling after it.
                 self.last_check = None;
+            } else {
+                self.pause = Nanos(self.pause.0 / 2).max(YIELD_PAUSE_MIN);
             }
         }
         self.waits = 0;
@@ -242,14 +250,38 @@ mod tests {
             assert!(polling.time(now) > WITHIN, "{little:?} of two milliseconds is no need");
             poll_through_checks(&mut polling, 1, &mut now, &mut all, needed);
             assert_eq!(polling.time(now), Nanos(0), "{needed:?}");
-            poll_through_checks(&mut polling, 10, &mut now, &mut all, needed);
-            now += YIELD_PAUSE;
+            poll_through_checks(&mut polling, 5, &mut now, &mut all, needed);
+            now += YIELD_PAUSE_MIN;
             assert!(polling.time(now) > WITHIN, "it tries again");
             poll_through_checks(&mut polling, 5, &mut now, &mut all, little);
             assert!(polling.time(now) > WITHIN, "nobody did since");
             poll_through_checks(&mut polling, 2, &mut now, &mut all, needed);
             assert_eq!(polling.time(now), Nanos(0));
         }
+    }
+
+    #[test]
+    fn pauses_double_under_steady_contention_and_are_short_again_afterwards() {
+        let shared = SchedulerStats { delayed: Nanos(0), preempted: u64::from(CHECK_INTERVAL) };
+        let mut polling = auto();
+        let (mut now, mut all) = (Nanos::secs(5), SchedulerStats::default());
+        let mut pause_of = |polling: &mut Polling| {
+            while polling.time(now) == Nanos(0) {
+                poll_through_checks(polling, 1, &mut now, &mut all, SchedulerStats::default());
+            }
+            let pause = polling.pause;
+            while polling.time(now) > Nanos(0) {
+                poll_through_checks(polling, 1, &mut now, &mut all, shared);
+            }
+            let left = polling.off_until.since(now);
+            assert!(left <= pause && left + Nanos::millis(2) >= pause, "{left} of {pause}");
+            pause
+        };
+        let pauses: Vec<_> = (0..8).map(|_| pause_of(&mut polling)).collect();
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000].map(Nanos::millis));
+        now += YIELD_PAUSE_MAX;
+        poll_through_checks(&mut polling, 10, &mut now, &mut all, SchedulerStats::default());
+        assert_eq!(polling.pause, YIELD_PAUSE_MIN, "nobody needed the processor");
     }
 
     #[test]
