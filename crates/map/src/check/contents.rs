@@ -91,7 +91,7 @@ impl Contents<'_> {
         if self.image.unreached_pages > 0 {
             let why = format!("{} map pages belong to no volume", self.image.unreached_pages);
             let matters = "they take space in the metadata area; nothing is lost";
-            self.add(Severity::Waste, "map page", why, matters, Remedy::Free);
+            self.add(Severity::Leak, "map page", why, matters, Remedy::Free);
         }
     }
 
@@ -149,7 +149,7 @@ impl Contents<'_> {
                 None => {
                     let why = format!("record {} is named by no extent", id.0);
                     let matters = "it and the space it names are taken for nothing";
-                    self.add(Severity::Waste, "record", why, matters, Remedy::Free);
+                    self.add(Severity::Leak, "record", why, matters, Remedy::Free);
                 }
                 Some(times) if *times != record.references => {
                     let why = format!("record {} counts {} owners, has {times}", id.0, record.references);

@@ -9,7 +9,7 @@ pub enum Severity {
     /// A state that a power loss also leaves; opening the pool handles it, and nothing is lost.
     Note,
     /// Space is allocated that nothing uses.
-    Waste,
+    Leak,
     /// One of two copies is damaged; the other is intact, and nothing is lost.
     CopyDamaged,
     /// A device is absent: its content was not checked.
@@ -23,8 +23,8 @@ impl Severity {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
-            Self::Waste => "waste",
-            Self::CopyDamaged => "spare",
+            Self::Leak => "leak",
+            Self::CopyDamaged => "redundancy",
             Self::Unchecked => "unchecked",
             Self::Damage => "damage",
         }

@@ -219,8 +219,8 @@ impl Placement for Mirror {
     fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
         let heat = self.heat.get(&about.key).copied().unwrap_or_default();
-        reasons.figure("reads of late", heat.reads);
-        reasons.figure("writes of late", heat.writes);
+        reasons.figure("recent reads", heat.reads);
+        reasons.figure("recent writes", heat.writes);
         reasons.figure("second copy on", heat.second.map_or("no device", |device| about.name(device)));
         for device in context.devices {
             let copies = self.copies.get(device.id.index()).copied().unwrap_or(0);

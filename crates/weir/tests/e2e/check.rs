@@ -120,7 +120,7 @@ fn damaged_superblock_copy_is_rewritten_from_the_other() {
     for (device, at) in [("fast.img", 0), ("slow.img", (1 << 30) - PAGE as u64)] {
         flip(&pool, device, at + 130);
         let (code, document) = check(&pool, &[]);
-        assert_eq!((code, severities(&document)), (UNREPAIRED, vec!["spare"]), "{document:#}");
+        assert_eq!((code, severities(&document)), (UNREPAIRED, vec!["redundancy"]), "{document:#}");
         assert_eq!(document["findings"][0]["offset_bytes"], at, "{document:#}");
         assert!(device.starts_with(document["findings"][0]["device"].as_str().expect("a name")));
         let (code, document) = check(&pool, &["--repair"]);
@@ -149,7 +149,7 @@ fn damaged_root_is_rewritten() {
     for at in ROOTS {
         flip(&pool, "fast.img", at + 50);
         let (code, document) = check(&pool, &[]);
-        assert_eq!((code, severities(&document)), (UNREPAIRED, vec!["spare"]), "{document:#}");
+        assert_eq!((code, severities(&document)), (UNREPAIRED, vec!["redundancy"]), "{document:#}");
         assert_eq!(check(&pool, &["--repair"]).0, REPAIRED);
         assert_eq!(check(&pool, &[]).0, CLEAN);
     }
@@ -174,7 +174,7 @@ fn metadata_is_repaired_from_the_other_member() {
         (16..200u64).for_each(|page| file.write_all_at(&[0x5a; PAGE], page * 4096).expect("it is damaged"));
         let (code, document) = check(&pool, &[]);
         assert_eq!(code, UNREPAIRED, "{document:#}");
-        assert!(severities(&document).iter().all(|severity| *severity == "spare"), "{document:#}");
+        assert!(severities(&document).iter().all(|severity| *severity == "redundancy"), "{document:#}");
         let (code, document) = check(&pool, &["--repair"]);
         assert_eq!(code, REPAIRED, "{document:#}");
     }
@@ -239,7 +239,7 @@ fn truncated_device_is_not_used_as_copy() {
         let file = std::fs::File::options().write(true).open(pool.path("two.img")).expect("the device");
         file.set_len(4 << 20).and_then(|()| file.set_len(SIZE)).expect("it is cut off, and grows");
         let (code, document) = check(&pool, &[]);
-        assert_eq!((code, severities(&document).contains(&"spare")), (UNREPAIRED, true), "{document:#}");
+        assert_eq!((code, severities(&document).contains(&"redundancy")), (UNREPAIRED, true), "{document:#}");
         let (code, document) = check(&pool, &["--repair"]);
         if copies == "1" {
             assert_eq!(code, REPAIRED, "{document:#}");
@@ -340,7 +340,7 @@ fn shorter_device_is_damaged_even_if_another_is_absent() {
         for options in [&[][..], &["--repair"]] {
             let (code, document) = check(&pool, options);
             assert_eq!(code, UNREPAIRED, "{document:#}");
-            assert!(!severities(&document).contains(&"spare"), "{document:#}");
+            assert!(!severities(&document).contains(&"redundancy"), "{document:#}");
             assert!(severities(&document).contains(&"damage"), "{document:#}");
             assert_eq!(document["unchecked"].as_array().map(Vec::len), Some(usize::from(is_missing)));
         }

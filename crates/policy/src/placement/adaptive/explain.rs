@@ -29,7 +29,7 @@ impl Adaptive {
         let cut = PartLayout::new(context.extent.blocks());
         let parts = cut.parts(BlockRange { first: about.block, count: 1 });
         let heat = self.worth.table.peek(about.key).unwrap_or_default();
-        reasons.figure("worth of the block of late", saved(heat.max_worth(parts)));
+        reasons.figure("recent worth of the block", saved(heat.max_worth(parts)));
         reasons.figure("worth of a block of the extent, on average", saved(heat.mean_worth()));
         let names: Vec<_> =
             self.tiers.fast().fast_devices(context.devices).map(|d| about.name(d.id)).collect();

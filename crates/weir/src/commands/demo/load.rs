@@ -10,7 +10,7 @@ const HOT_DIVISOR: u64 = 10;
 /// Duration of the sequential read, in seconds.
 const SCAN_SECONDS: u64 = 1;
 
-/// What fio asks for, in figures.
+/// The load that fio generates.
 ///
 /// Chosen for a pool: the hot data fits on its SSD and not in the read buffer of the modelled disk (64 MiB),
 /// and the disk alone does not reach the rate. Ten loads were tried (4 to 128 KiB; Zipf, one hot range, five

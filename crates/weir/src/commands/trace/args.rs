@@ -46,7 +46,7 @@ pub struct ConvertArgs {
     /// Write the trace as FORMAT (weir help traces)
     #[arg(long, value_name = "FORMAT", value_parser = Format::named, default_value = "weir")]
     pub to: Format,
-    /// Which part of it.
+    /// The part of the trace.
     #[command(flatten)]
     pub span: SpanArgs,
     /// Fail if a line of the trace cannot be read, or if the trace is truncated
@@ -129,7 +129,7 @@ pub struct AnalyzedArgs {
     #[arg(long, value_name = "N", default_value_t = Settings::default().blocks, help_heading = CURVES)]
     #[arg(value_parser = clap::value_parser!(u32).range(1024..))]
     pub blocks: u32,
-    /// Which part of it.
+    /// The part of the trace.
     #[command(flatten)]
     pub span: SpanArgs,
     /// Read the requests to one disk of the trace only

@@ -39,10 +39,10 @@ pub(super) struct PoolName {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Finding")]
 pub(super) struct FindingPart {
-    /// `note`: a power loss also leaves it, and opening the pool deals with it; `waste`: space in use by
-    /// nothing; `spare`: one of two copies is damaged; `unchecked`: a device is absent, and something may be
-    /// on it (a `note` if nothing is); `damage`: something is damaged and has no intact copy.
-    #[schemars(extend("enum" = ["note", "waste", "spare", "unchecked", "damage"]))]
+    /// `note`: a power loss also leaves it, and opening the pool deals with it; `leak`: space in use by
+    /// nothing; `redundancy`: one of two copies is damaged; `unchecked`: a device is absent, and something
+    /// may be on it (a `note` if nothing is); `damage`: something is damaged and has no intact copy.
+    #[schemars(extend("enum" = ["note", "leak", "redundancy", "unchecked", "damage"]))]
     pub(super) severity: &'static str,
     /// The metadata structure: `superblock`, `root`, `journal`, `map page`, `volume` and others.
     pub(super) structure: &'static str,
