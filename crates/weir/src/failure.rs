@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use weir_model::ErrorKind;
 
 /// The failure of a command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     /// Class of the failure, by what the user has to do; it determines the exit code.
     pub kind: ErrorKind,

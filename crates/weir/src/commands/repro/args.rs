@@ -8,13 +8,14 @@ use weir_model::Nanos;
 
 const EXAMPLES: &str = "Examples:
   weir repro
-  weir repro hystor --plot hystor.png";
+  weir repro hystor --plot hystor.png
+  weir repro all --full --results results.jsonl";
 
 /// `weir repro ...`
 #[derive(Debug, Default, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReproArgs {
-    /// Publication to reproduce [default: list them]
+    /// Publication to reproduce, or all [default: list them]
     #[arg(value_parser = PossibleValuesParser::new(super::names()))]
     pub name: Option<String>,
     /// Run the loads of dbench too, from its load file FILE: client.txt of version 4 (Debian: dbench)
@@ -23,10 +24,17 @@ pub struct ReproArgs {
     /// Run only experiments whose names contain TEXT
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Run each experiment for TIME of virtual time, warm-up included [default: by load, 20s to 3h]
+    /// Run each experiment as long as the publication's, with five seeds; the medians count
+    #[arg(long)]
+    pub full: bool,
+    /// Keep the result of each experiment in FILE, and take over those that it has
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+    /// Run each experiment for TIME of virtual time, warm-up included
+    /// [default: by load, 20s to 10min; with --full to 3h]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// Set the random seed
+    /// Set the random seed, the first of five with --full
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Plot published and measured ratios to FILE, as PNG if its name ends in .png, else as SVG

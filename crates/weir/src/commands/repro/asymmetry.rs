@@ -4,9 +4,9 @@
 //! The flash drive writes better or worse than the disk. The configurations are each drive alone, both
 //! striped, both striped with migration, and two disks.
 
-use super::experiment::{Experiment, Results, WARM_UP_DEFAULT, pool};
+use super::experiment::{Experiment, WARM_UP_DEFAULT, pool};
 use super::loads::{DirtyLimits, ProcessLoad, WRITERS, postmark, shape, words};
-use super::{Figure, Measures, Published, Reproduction, Setting};
+use super::{Measures, Reproduction, Setting};
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
 use weir_sim::load::mix::{Mix, Weights};
@@ -14,8 +14,8 @@ use weir_sim::load::mix::{Mix, Weights};
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "asymmetry",
     about: "measurement-driven migration between flash and disk",
-    source: "dissertation, chapter II: figures 5, 8 and 9, tables I and II",
-    measures: Measures::Pools { experiments, figures },
+    data: include_str!("data/asymmetry.toml"),
+    measures: Measures::Pools(experiments),
     notes: |_| Vec::new(),
 };
 
@@ -134,83 +134,4 @@ fn zipf(readers: usize) -> super::experiment::MakeLoad {
         format!("zipf theta=0.9 hot=first reads={reads}% size=4KiB over=512MiB")
     };
     words((0..4).map(of).collect::<Vec<_>>().join(" | "))
-}
-
-fn figures(results: &Results) -> Vec<Figure> {
-    use Published::{Less, More, Size};
-    let mut all = Vec::new();
-    let mut add = |what: &str, published, one: &str, other: &str| {
-        let of = |text: &str| text.replace("M+D", "memoright+disk").replace("T+D", "transcend+disk");
-        all.push(Figure::new(what, published, results.ratio(&of(one), &of(other))));
-    };
-    let two = "two disks, striped";
-    add(
-        "Transcend, NFS: migration to striped",
-        Size(600.0 / 426.0),
-        "nfs, T+D, migration",
-        "nfs, T+D, striped",
-    );
-    add("… migration to disk alone", Size(600.0 / 434.0), "nfs, T+D, migration", "nfs, disk, striped");
-    add("… flash alone to disk alone", Less, "nfs, transcend, striped", "nfs, disk, striped");
-    add("… striped to flash alone", More, "nfs, T+D, striped", "nfs, transcend, striped");
-    add("… migration to two disks", Less, "nfs, T+D, migration", &format!("nfs, {two}"));
-    add("MemoRight, NFS: migration to two disks", Size(1.5), "nfs, M+D, migration", &format!("nfs, {two}"));
-    add("… migration to striped", More, "nfs, M+D, migration", "nfs, M+D, striped");
-    let postmark = format!("postmark, {two}");
-    add(
-        "Transcend, Postmark: migration to striped",
-        Size(115.0 / 102.0),
-        "postmark, T+D, migration",
-        "postmark, T+D, striped",
-    );
-    add("… migration to two disks", Size(115.0 / 236.0), "postmark, T+D, migration", &postmark);
-    add(
-        "MemoRight, Postmark: migration to striped",
-        Size(271.0 / 251.0),
-        "postmark, M+D, migration",
-        "postmark, M+D, striped",
-    );
-    add("… migration to two disks", Size(271.0 / 236.0), "postmark, M+D, migration", &postmark);
-    for (name, pool, one, two_of_it, to_disks) in [
-        ("Transcend", "T+D", 35.0 / 34.0, 37.0 / 34.0, 37.0 / 48.0),
-        ("MemoRight", "M+D", 52.0 / 50.0, 63.0 / 50.0, 63.0 / 48.0),
-    ] {
-        let large = |way: &str| format!("large files, {pool}, {way}");
-        add(
-            &format!("{name}, Postmark, large files: migration to striped"),
-            Size(one),
-            &large("migration"),
-            &large("striped"),
-        );
-        add("… migration-2 to striped", Size(two_of_it), &large("migration-2"), &large("striped"));
-        add(
-            "… migration-2 to two disks",
-            Size(to_disks),
-            &large("migration-2"),
-            &format!("large files, {two}"),
-        );
-    }
-    for readers in 0..=4 {
-        let mix = format!("{readers}R{}W", 4 - readers);
-        let published = if readers == 1 {
-            Size(1.0)
-        } else if readers == 0 {
-            Less
-        } else {
-            More
-        };
-        add(
-            &format!("Transcend, {mix}: migration to two disks"),
-            published,
-            &format!("{mix}, T+D, migration"),
-            &format!("{mix}, {two}"),
-        );
-        add(
-            "… migration to striped",
-            More,
-            &format!("{mix}, T+D, migration"),
-            &format!("{mix}, T+D, striped"),
-        );
-    }
-    all
 }

@@ -1,8 +1,8 @@
 //! Reproduces Hystor: an SSD holds a part of the working set and buffers writes (the paper's section 7).
 
-use super::experiment::{Experiment, MakeLoad, Results, pool};
+use super::experiment::{Experiment, MakeLoad, pool};
 use super::loads::{DirtyLimits, ProcessLoad, WRITERS, postmark, shape, words};
-use super::{Figure, Measures, Published, Reproduction, Setting};
+use super::{Measures, Reproduction, Setting};
 use weir_engine::Percent;
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
@@ -11,8 +11,8 @@ use weir_sim::load::file_system::FileSystemConfig;
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "hystor",
     about: "the costly blocks of a disk also on an SSD, and writes buffered there",
-    source: "Hystor (ICS 2011), section 7: figure 5",
-    measures: Measures::Pools { experiments, figures },
+    data: include_str!("data/hystor.toml"),
+    measures: Measures::Pools(experiments),
     notes: |_| Vec::new(),
 };
 
@@ -141,38 +141,4 @@ fn experiments(_: &Setting) -> Vec<Experiment> {
 
 fn experiment_name(space: u64, buffer: u64) -> String {
     format!("{space} %, {buffer} % for writes")
-}
-
-fn figures(results: &Results) -> Vec<Figure> {
-    use Published::{Between, Less, Size};
-    let mut all = Vec::new();
-    let with = |load: &str, space, buffer| format!("{load}, {}", experiment_name(space, buffer));
-    // Ratios of times are inverse ratios of rates.
-    let mut time = |what: &str, published, one: &str, other: &str| {
-        all.push(Figure::new(what, published, results.ratio(other, one)));
-    };
-    let postmark = |space, buffer| with("postmark", space, buffer);
-    time("Postmark: time on the disk to SSD", Size(4.2), "postmark, disk", "postmark, ssd");
-    time("… Hystor, 20 % of space, to disk", Less, &postmark(20, 0), "postmark, disk");
-    time("… Hystor, 60 %, to 20 %", Less, &postmark(60, 0), &postmark(20, 0));
-    time("… Hystor, 100 %, to SSD", Size(1.1), &postmark(100, 30), "postmark, ssd");
-    let (without, buffered) = (postmark(80, 0), postmark(80, 30));
-    time("… 80 %, with a write-back area to without", Size(24.0 / 34.0), &buffered, &without);
-    let email = |space, buffer| with("email", space, buffer);
-    time("Email: time on the disk to SSD", Size(18.8), "email, disk", "email, ssd");
-    time("… 20 %, without a write-back area, to disk", Between(0.9, 1.1), &email(20, 0), "email, disk");
-    time("… 20 %, with a write-back area to disk", Less, &email(20, 30), "email, disk");
-    time("… 20 %, with a write-back area to without", Size(0.5), &email(20, 30), &email(20, 0));
-    time("TPC-H Q1: time on the disk to SSD", Size(1.16), "scan, disk", "scan, ssd");
-    let scan = |space, buffer| with("scan", space, buffer);
-    time("… Hystor, 20 %, with a write-back area to disk", Between(1.02, 1.05), &scan(20, 30), "scan, disk");
-    let mut hits = |what: &str, published, name: &str| {
-        all.push(Figure::new(what, Size(published), results.first_device_share(name)));
-    };
-    hits("Hits: Postmark, 80 %, without a write-back area", 0.79, &without);
-    hits("Hits: Postmark, 80 %, with one", 0.91, &buffered);
-    hits("Hits: email, 20 %, without one", 0.124, &email(20, 0));
-    hits("Hits: email, 20 %, with one", 0.9, &email(20, 30));
-    hits("Hits: TPC-H, 40 %, without one", 0.35, &scan(40, 0));
-    all
 }

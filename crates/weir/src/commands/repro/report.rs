@@ -1,60 +1,203 @@
 //! Formats the results of a reproduction as text and as JSON.
 
-use super::experiment::Results;
-use super::{Figure, Published, Verdict};
+use super::published::{Direction, Interval, Parameter, Provenance, Publication, Published};
+use super::results::{Metrics, Results};
+use super::rows::{Counts, Measurement, RowOutcome, RowResult, compare};
+use super::verdict::Verdict;
 use crate::output::{Table, Width, table};
 use schemars::JsonSchema;
 use serde::Serialize;
-use weir_sim::cache::CacheFigures;
-use weir_sim::{Outcome, Responses};
-
-/// The results of a reproduction's experiments.
-pub(super) trait Experiments: std::fmt::Debug {
-    /// Returns each result for `--json`.
-    fn document(&self) -> Vec<ExperimentPart>;
-    /// Returns a table of all results.
-    fn table(&self, width: Width) -> String;
-}
+use std::collections::BTreeMap;
 
 /// The results of a reproduction.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) name: &'static str,
-    pub(super) source: &'static str,
-    pub(super) figures: Vec<Figure>,
-    pub(super) experiments: Box<dyn Experiments>,
+    pub(super) publication: Publication,
+    pub(super) results: Results,
     pub(super) notes: Vec<String>,
-    pub(super) seed: u64,
+    pub(super) seeds: Vec<u64>,
 }
 
 impl Report {
-    /// Returns the document that `--json` prints.
-    pub(super) fn document(&self) -> ReproDocument<'_> {
-        ReproDocument::Report {
+    /// Returns the published rows beside the measured ones.
+    pub(super) fn rows(&self) -> Vec<RowResult<'_>> {
+        compare(&self.publication, &self.results)
+    }
+
+    /// Returns the part of the document that `--json` prints.
+    pub(super) fn document(&self) -> ReportPart<'_> {
+        let rows = self.rows();
+        ReportPart {
             reproduction: self.name,
-            source: self.source,
-            seed: self.seed,
-            figures: self.figures.iter().map(FigurePart::from).collect(),
-            experiments: self.experiments.document(),
+            source: &self.publication.source,
+            seeds: self.seeds.clone(),
+            predicted: Counts::of(&rows, false).into(),
+            fitted: Counts::of(&rows, true).into(),
+            rows: rows.iter().map(RowPart::from).collect(),
+            parameters: self.publication.parameters.iter().map(ParameterPart::from).collect(),
+            experiments: self.results.iter().map(ExperimentPart::from).collect(),
             notes: &self.notes,
         }
     }
 
-    /// Returns the text that is printed without `--json`: a table of figures and a table of experiments.
+    /// Returns the text that is printed without `--json`: the measured rows, a summary, what is missing, and
+    /// the experiments.
     pub(super) fn human(&self, width: Width) -> String {
-        let mut text = format!("{}: {}; seed {}\n\n", self.name, self.source, self.seed);
-        let figures = Table::new(["RATIO", "PUBLISHED", "HERE", ""], self.figures.iter().map(figure_row));
-        text += &figures.prose("RATIO").text(width);
+        let rows = self.rows();
+        let seeds = match &*self.seeds {
+            [only] => format!("seed {only}"),
+            [first, .., last] => format!("seeds {first} to {last}"),
+            [] => String::new(),
+        };
+        let mut text = format!("{}: {}; {seeds}\n\n", self.name, self.publication.source);
+        let heading = ["FIGURE", "ROW", "PUBLISHED", "HERE", "VERDICT"];
+        let measured = rows.iter().filter_map(|row| match &row.outcome {
+            RowOutcome::Measured(measurement) => Some(measured_row(row, measurement)),
+            RowOutcome::Failed => Some(failed_row(row)),
+            RowOutcome::NotRun | RowOutcome::Missing(_) | RowOutcome::Unreadable(_) => None,
+        });
+        text += &Table::new(heading, measured).prose("ROW").text(width);
+        text += "\nRows with a vote (a row that another one determines has none):\n";
+        let counts = [("predicted", false), ("fitted", true)].map(|(kind, is_fitted)| {
+            let counts = Counts::of(&rows, is_fitted);
+            [
+                kind.to_owned(),
+                counts.agree.to_string(),
+                counts.in_direction.to_string(),
+                counts.differ.to_string(),
+            ]
+        });
+        text += &table(width, ["", "AGREE", "IN DIRECTION", "DIFFER"], counts);
+        text += "\nRows that are not reproduced:\n";
+        text += &Table::new(["ROWS", "WHY", "WHERE"], absent_rows(&rows)).prose("WHERE").text(width);
         text += "\n";
-        text += &self.experiments.table(width);
+        text += &self.experiment_table(width);
         for note in &self.notes {
             text += &format!("\nnote: {note}\n");
         }
         text
     }
+
+    fn experiment_table(&self, width: Width) -> String {
+        let mut names: Vec<&str> = Vec::new();
+        for (_, by_seed) in self.results.iter() {
+            for name in by_seed.values().flat_map(BTreeMap::keys) {
+                if !names.contains(&&**name) {
+                    names.push(name);
+                }
+            }
+        }
+        names.sort_unstable();
+        let rows = self.results.iter().map(|(experiment, by_seed)| {
+            let values = names.iter().map(|name| median(by_seed, name).map_or("-".into(), significant));
+            std::iter::once(experiment.to_owned()).chain(values).collect::<Vec<_>>()
+        });
+        let rows: Vec<_> = rows.collect();
+        // One narrow column after another is hard to read: the metrics of an experiment are one cell.
+        let cells = rows.into_iter().map(|row| {
+            let metrics = names.iter().zip(&row[1..]).filter(|(_, value)| *value != "-");
+            let metrics: Vec<_> = metrics.map(|(name, value)| format!("{name} {value}")).collect();
+            [row[0].clone(), metrics.join(", ")]
+        });
+        Table::new(["EXPERIMENT", "METRICS"], cells).prose("METRICS").text(width)
+    }
 }
 
-/// The document of `weir repro`: the list of reproductions, or with a name, what that one came to.
+/// Returns the median of a metric over the seeds; `None` if the metric is absent.
+fn median(by_seed: &BTreeMap<u64, Metrics>, name: &str) -> Option<f64> {
+    let mut values: Vec<f64> = by_seed.values().filter_map(|metrics| metrics.get(name).copied()).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Formats a number with three significant digits.
+fn significant(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { 2 - value.abs().log10().floor() as i32 };
+    format!("{value:.*}", usize::try_from(digits).unwrap_or(0))
+}
+
+fn measured_row(row: &RowResult<'_>, measurement: &Measurement) -> [String; 5] {
+    let value = match row.row.published {
+        Published::Share(_) => format!("{:.0} %", measurement.median * 100.0),
+        _ => format!("{:.2}", measurement.median),
+    };
+    let spread = match row.row.published {
+        _ if measurement.least == measurement.most => String::new(),
+        Published::Share(_) => {
+            format!(" ({:.0} to {:.0})", measurement.least * 100.0, measurement.most * 100.0)
+        }
+        _ => format!(" ({:.2} to {:.2})", measurement.least, measurement.most),
+    };
+    let mut verdict = verdict(measurement.verdict).to_owned();
+    if !measurement.fitted.is_empty() {
+        verdict += ", fitted";
+    }
+    if !row.has_vote() {
+        verdict = format!("({verdict})");
+    }
+    [row.table.at.clone(), title(row), published(&row.row.published), value + &spread, verdict]
+}
+
+fn failed_row(row: &RowResult<'_>) -> [String; 5] {
+    let value = "cannot be computed".to_owned();
+    [row.table.at.clone(), title(row), published(&row.row.published), value, "-".into()]
+}
+
+/// Returns what a row compares.
+fn title(row: &RowResult<'_>) -> String {
+    match &*row.table.baseline {
+        "" => row.row.quantity.clone(),
+        baseline => format!("{}, to {baseline}", row.row.quantity),
+    }
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Agrees => "agrees",
+        Verdict::InDirection => "in direction",
+        Verdict::Differs => "differs",
+    }
+}
+
+fn published(published: &Published) -> String {
+    let range = |interval: Interval, scale: f64, digits: usize, unit: &str| {
+        let (least, most) = (interval.least * scale, interval.most * scale);
+        let [least, most] = [least, most].map(|value| format!("{value:.digits$}"));
+        if least == most { format!("{least}{unit}") } else { format!("{least} to {most}{unit}") }
+    };
+    match published {
+        Published::Ratio(interval) => range(*interval, 1.0, 2, ""),
+        Published::Share(interval) => range(*interval, 100.0, 0, " %"),
+        Published::Direction(Direction::More) => "above 1".into(),
+        Published::Direction(Direction::Less) => "below 1".into(),
+        Published::Words(quote) => format!("\"{quote}\""),
+        Published::Unreadable(why) => why.clone(),
+    }
+}
+
+/// Returns the rows that are not reproduced: their number, why, and where they are in the publication.
+fn absent_rows(rows: &[RowResult<'_>]) -> Vec<[String; 3]> {
+    let mut by_reason: BTreeMap<String, (usize, Vec<&str>)> = BTreeMap::new();
+    for row in rows {
+        let why = match &row.outcome {
+            RowOutcome::Missing(what) => format!("lacking: {what}"),
+            RowOutcome::Unreadable(why) => (*why).to_owned(),
+            RowOutcome::NotRun => "the experiment was not run".to_owned(),
+            RowOutcome::Measured(_) | RowOutcome::Failed => continue,
+        };
+        let (count, places) = by_reason.entry(why).or_default();
+        *count += 1;
+        if !places.contains(&&*row.table.at) {
+            places.push(&row.table.at);
+        }
+    }
+    let mut all: Vec<_> = by_reason.into_iter().collect();
+    all.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+    all.into_iter().map(|(why, (count, places))| [count.to_string(), why, places.join(", ")]).collect()
+}
+
+/// The document of `weir repro`: the list of reproductions, or with a name, what that one, or all, came to.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "weir repro")]
 #[serde(untagged)]
@@ -64,20 +207,12 @@ pub(crate) enum ReproDocument<'a> {
         /// All reproductions.
         reproductions: Vec<ReproductionPart>,
     },
-    /// The results of a reproduction.
-    Report {
-        /// Its name.
-        reproduction: &'static str,
-        /// The paper, and where in it.
-        source: &'static str,
-        /// The random seed.
-        seed: u64,
-        /// Published figures beside the measured ones.
-        figures: Vec<FigurePart<'a>>,
-        /// The experiments, sorted by name.
-        experiments: Vec<ExperimentPart>,
-        /// Remarks on the reproduction, a sentence each.
-        notes: &'a [String],
+    /// The results: with a name.
+    Reports {
+        /// Whether the experiments ran as long as the publication's, each with five seeds.
+        full: bool,
+        /// The results of each reproduction.
+        reports: Vec<ReportPart<'a>>,
     },
 }
 
@@ -89,120 +224,189 @@ pub(crate) struct ReproductionPart {
     pub(super) name: &'static str,
     /// One line of description.
     pub(super) about: &'static str,
-    /// The paper, and where in it.
-    pub(super) source: &'static str,
+    /// The publication, and where in it.
+    pub(super) source: String,
 }
 
-/// A published ratio beside the measured one.
+/// The results of a reproduction.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Figure")]
-pub(crate) struct FigurePart<'a> {
-    /// The ratio.
-    quantity: &'a str,
-    /// What the paper says: a number, a range, or a direction that it shows without a number.
-    published: PublishedPart,
-    /// What was measured in virtual time.
-    measured: f64,
-    /// Whether both agree: `differs in size` if they are more than a factor of 1.5 apart.
-    #[schemars(extend("enum" = ["agrees", "differs in size", "differs in direction"]))]
-    verdict: &'static str,
+#[schemars(rename = "Report")]
+pub(crate) struct ReportPart<'a> {
+    /// The name of the reproduction.
+    reproduction: &'static str,
+    /// The publication, and where in it.
+    source: &'a str,
+    /// The random seeds; each experiment ran with each.
+    seeds: Vec<u64>,
+    /// Numbers of rows with a vote that no parameter was fitted to.
+    predicted: CountsPart,
+    /// Numbers of rows with a vote in tables that a parameter of their experiments was fitted to.
+    fitted: CountsPart,
+    /// Every published row.
+    rows: Vec<RowPart<'a>>,
+    /// Parameters of the experiments.
+    parameters: Vec<ParameterPart<'a>>,
+    /// Experiments, sorted by name.
+    experiments: Vec<ExperimentPart<'a>>,
+    /// Remarks on the reproduction, a sentence each.
+    notes: &'a [String],
 }
 
-/// A published ratio.
+/// Numbers of rows by verdict.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "VerdictCounts")]
+struct CountsPart {
+    /// Rows that agree.
+    agree: usize,
+    /// Rows with the published direction and another size.
+    in_direction: usize,
+    /// Rows that differ.
+    differ: usize,
+}
+
+impl From<Counts> for CountsPart {
+    fn from(counts: Counts) -> Self {
+        let Counts { agree, in_direction, differ } = counts;
+        Self { agree, in_direction, differ }
+    }
+}
+
+/// A published row beside the measured one.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Row")]
+struct RowPart<'a> {
+    /// The place in the publication.
+    place: &'a str,
+    /// What the table or figure there shows.
+    what: &'a str,
+    /// What the publication says about the experiment; empty if the table before says it.
+    setup: &'a str,
+    /// The configuration that the row is compared with; empty for a share.
+    baseline: &'a str,
+    /// The configuration of the row.
+    quantity: &'a str,
+    /// The published figure.
+    published: PublishedPart<'a>,
+    /// The words that the figure comes from; empty for a table's cell.
+    quote: &'a str,
+    /// Whether the row counts; it does not if another row determines it.
+    has_vote: bool,
+    /// The median of the measured figure over the seeds; `null` if it was not measured.
+    measured: Option<f64>,
+    /// The least and the greatest measured figure.
+    spread: Option<[f64; 2]>,
+    /// Whether both agree; `null` if the row was not measured.
+    #[schemars(extend("enum" = ["agrees", "in direction", "differs", null]))]
+    verdict: Option<&'static str>,
+    /// Parameters of the experiments that were fitted to this table; without any, the row is predicted.
+    fitted_parameters: Vec<String>,
+    /// Why the row was not measured; `null` if it was.
+    not_measured: Option<&'a str>,
+}
+
+/// A published figure.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Published")]
-#[serde(untagged)]
-enum PublishedPart {
-    /// A number.
-    Size(f64),
-    /// A range: its least and its greatest number.
-    Range([f64; 2]),
-    /// A direction: more or less than 1.
-    #[schemars(extend("enum" = ["more than 1", "less than 1"]))]
+#[serde(rename_all = "snake_case")]
+enum PublishedPart<'a> {
+    /// A ratio to the baseline: the least and the greatest that the printed digits stand for.
+    Ratio([f64; 2]),
+    /// A share, from 0 to 1, likewise.
+    Share([f64; 2]),
+    /// A direction: more or less than the baseline.
+    #[schemars(extend("enum" = ["more", "less"]))]
     Direction(&'static str),
+    /// Words that say that both are about equal.
+    Words(&'a str),
+    /// A figure without a number, and why it cannot be read.
+    Unreadable(&'a str),
+}
+
+/// A parameter of the experiments.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Parameter")]
+struct ParameterPart<'a> {
+    /// Name.
+    name: &'a str,
+    /// What it sets.
+    what: &'a str,
+    /// Its value.
+    value: &'a str,
+    /// Where the value is from. `assumed`: not published, and chosen before figures were compared.
+    #[schemars(extend("enum" = ["published", "datasheet", "default", "assumed", "fitted"]))]
+    provenance: &'static str,
+    /// The place in the publication or document, the reason, or the tables it was fitted to.
+    at: String,
 }
 
 /// An experiment.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Experiment")]
-pub(crate) struct ExperimentPart {
+struct ExperimentPart<'a> {
     /// Its name.
-    pub(super) name: String,
-    /// Its result.
-    pub(super) outcome: OutcomePart,
+    name: &'a str,
+    /// Its metrics by seed.
+    metrics: &'a BTreeMap<u64, Metrics>,
 }
 
-/// The result of an experiment.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "ExperimentOutcome")]
-#[serde(untagged)]
-pub(crate) enum OutcomePart {
-    /// A load on a pool, as a result of `weir sim place`.
-    Pool(Box<Outcome>),
-    /// A trace and a cache, as a result of `weir sim cache`.
-    Cache(Box<CacheFigures>),
+impl<'a> From<(&'a str, &'a BTreeMap<u64, Metrics>)> for ExperimentPart<'a> {
+    fn from((name, metrics): (&'a str, &'a BTreeMap<u64, Metrics>)) -> Self {
+        Self { name, metrics }
+    }
 }
 
-impl<'a> From<&'a Figure> for FigurePart<'a> {
-    fn from(figure: &'a Figure) -> Self {
-        let published = match figure.published {
-            Published::Size(size) => PublishedPart::Size(size),
-            Published::Between(least, most) => PublishedPart::Range([least, most]),
-            Published::More => PublishedPart::Direction("more than 1"),
-            Published::Less => PublishedPart::Direction("less than 1"),
+impl<'a> From<&RowResult<'a>> for RowPart<'a> {
+    fn from(result: &RowResult<'a>) -> Self {
+        let measurement = match &result.outcome {
+            RowOutcome::Measured(measurement) => Some(measurement),
+            _ => None,
         };
-        Self { quantity: &figure.quantity, published, measured: figure.measured, verdict: verdict(figure) }
+        Self {
+            place: &result.table.at,
+            what: &result.table.what,
+            setup: &result.table.setup,
+            baseline: &result.table.baseline,
+            quantity: &result.row.quantity,
+            published: PublishedPart::from(&result.row.published),
+            quote: &result.row.quote,
+            has_vote: result.has_vote(),
+            measured: measurement.map(|measurement| measurement.median),
+            spread: measurement.map(|measurement| [measurement.least, measurement.most]),
+            verdict: measurement.map(|measurement| verdict(measurement.verdict)),
+            fitted_parameters: measurement.map_or_else(Vec::new, |measurement| measurement.fitted.clone()),
+            not_measured: match result.outcome {
+                RowOutcome::Measured(_) => None,
+                RowOutcome::Failed => Some("it cannot be computed"),
+                RowOutcome::NotRun => Some("the experiment was not run"),
+                RowOutcome::Missing(what) => Some(what),
+                RowOutcome::Unreadable(why) => Some(why),
+            },
+        }
     }
 }
 
-impl Experiments for Results {
-    fn document(&self) -> Vec<ExperimentPart> {
-        let one = |(name, outcome): (&str, &Outcome)| {
-            let outcome = OutcomePart::Pool(Box::new(outcome.clone()));
-            ExperimentPart { name: name.to_owned(), outcome }
+impl<'a> From<&'a Published> for PublishedPart<'a> {
+    fn from(published: &'a Published) -> Self {
+        match published {
+            Published::Ratio(interval) => Self::Ratio([interval.least, interval.most]),
+            Published::Share(interval) => Self::Share([interval.least, interval.most]),
+            Published::Direction(Direction::More) => Self::Direction("more"),
+            Published::Direction(Direction::Less) => Self::Direction("less"),
+            Published::Words(quote) => Self::Words(quote),
+            Published::Unreadable(why) => Self::Unreadable(why),
+        }
+    }
+}
+
+impl<'a> From<&'a Parameter> for ParameterPart<'a> {
+    fn from(parameter: &'a Parameter) -> Self {
+        let (provenance, at) = match &parameter.provenance {
+            Provenance::Published(at) => ("published", at.clone()),
+            Provenance::Datasheet(at) => ("datasheet", at.clone()),
+            Provenance::Default => ("default", String::new()),
+            Provenance::Assumed(why) => ("assumed", why.clone()),
+            Provenance::Fitted(tables) => ("fitted", tables.join(", ")),
         };
-        self.all().map(one).collect()
+        Self { name: &parameter.name, what: &parameter.what, value: &parameter.value, provenance, at }
     }
-
-    fn table(&self, width: Width) -> String {
-        let heading = ["EXPERIMENT", "WORK/S", "REQUESTS/S", "MB/S", "READS", "WRITES", "MOVED", "DEVICES"];
-        table(width, heading, self.all().map(experiment_row))
-    }
-}
-
-fn verdict(figure: &Figure) -> &'static str {
-    match figure.verdict() {
-        Verdict::Agrees => "agrees",
-        Verdict::DiffersInSize => "differs in size",
-        Verdict::DiffersInDirection => "differs in direction",
-    }
-}
-
-fn figure_row(figure: &Figure) -> [String; 4] {
-    let published = match figure.published {
-        Published::Size(size) => format!("{size:.2}"),
-        Published::Between(least, most) => format!("{least:.2} to {most:.2}"),
-        Published::More => "above 1".into(),
-        Published::Less => "below 1".into(),
-    };
-    [figure.quantity.clone(), published, format!("{:.2}", figure.measured), verdict(figure).into()]
-}
-
-fn experiment_row((name, outcome): (&str, &Outcome)) -> [String; 8] {
-    let share = |device: &weir_sim::DeviceOutcome| {
-        format!("{} {:.0} % busy {:.0} %", device.model, device.served * 100.0, device.load * 100.0)
-    };
-    let mean = |responses: &Responses| {
-        responses.time_if_any(responses.mean).map_or_else(|| "-".to_owned(), |mean| mean.to_string())
-    };
-    [
-        name.to_owned(),
-        outcome.work_rate.map_or("-".into(), |rate| format!("{rate:.0}")),
-        format!("{:.0}", outcome.rate),
-        format!("{:.1}", outcome.bytes_rate / 1e6),
-        mean(&outcome.reads),
-        mean(&outcome.writes),
-        outcome.moved.to_string(),
-        outcome.devices.iter().map(share).collect::<Vec<_>>().join(", "),
-    ]
 }

@@ -3,9 +3,9 @@
 //!
 //! The loads are dbench, a file server's mix of operations, and a load that grows from one process to ten.
 
-use super::experiment::{Experiment, Results, WARM_UP_DEFAULT, pool};
+use super::experiment::{Experiment, WARM_UP_DEFAULT, pool};
 use super::loads::{DirtyLimits, ProcessLoad, WRITERS, shape};
-use super::{Figure, Measures, Published, Reproduction, Setting};
+use super::{Measures, Reproduction, Setting};
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
 use weir_sim::load::file_system::FileSystemConfig;
@@ -14,8 +14,8 @@ use weir_sim::load::mix::{Mix, Weights};
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "wardrop",
     about: "Wardrop equilibrium of an SSD and disks: equal response times",
-    source: "dissertation, chapter III: figures 13 to 19, table V",
-    measures: Measures::Pools { experiments, figures },
+    data: include_str!("data/wardrop.toml"),
+    measures: Measures::Pools(experiments),
     notes,
 };
 
@@ -126,67 +126,6 @@ fn experiments(setting: &Setting) -> Vec<Experiment> {
             }
         }
     }
-    all
-}
-
-fn figures(results: &Results) -> Vec<Figure> {
-    use Published::{Between, Less, More, Size};
-    let mut all = Vec::new();
-    let netapp =
-        |other: &str| results.ratio("netapp, ssd+disk, wardrop", &format!("netapp, {other}, striped"));
-    all.push(Figure::new("NetApp, 10 processes: throughput to SSD alone", Size(1.38), netapp("ssd")));
-    all.push(Figure::new("… to striped", Size(1.16), netapp("ssd+disk")));
-    all.push(Figure::new("… latency to SSD alone", Size(0.72), 1.0 / netapp("ssd")));
-    all.push(Figure::new("… latency to striped", Size(0.83), 1.0 / netapp("ssd+disk")));
-    let share = results.first_device_share("netapp, ssd+disk, wardrop");
-    all.push(Figure::new("… the SSD's share", Size(0.5), share));
-    // A window is a thirtieth of the time. The ranges are from within the warm-up to the change, and well
-    // after the change.
-    let (one, ten) = (6..15, 20..30);
-    let wardrop = "1 to 10, ssd+disk, wardrop";
-    for (name, published_one, published_ten) in
-        [("disk", 11.5769 / 12.3106, 36.8594 / 25.9799), ("ssd", 11.5769 / 12.413, 36.8594 / 23.6754)]
-    {
-        let other = format!("1 to 10, {name}, striped");
-        let to = |windows: std::ops::Range<usize>| {
-            results.rate_in(wardrop, windows.clone()) / results.rate_in(&other, windows)
-        };
-        all.push(Figure::new(
-            format!("1 process: throughput to {name} alone"),
-            Size(published_one),
-            to(one.clone()),
-        ));
-        all.push(Figure::new(
-            format!("… grown to 10: to {name} alone"),
-            Size(published_ten),
-            to(ten.clone()),
-        ));
-    }
-    let dbench = |clients: usize, of: &str, other: &str| {
-        results.ratio(
-            &format!("dbench {clients}, {of}, wardrop"),
-            &format!("dbench {clients}, {other}, striped"),
-        )
-    };
-    for (of, alone) in [("ssd", "ssd"), ("memoright", "memoright"), ("transcend", "transcend")] {
-        let pool = format!("{of}+disk");
-        all.push(Figure::new(
-            format!("dbench, 10 processes: {pool} to {alone} alone"),
-            More,
-            dbench(10, &pool, alone),
-        ));
-        all.push(Figure::new("… to disk alone (dbench)", More, dbench(10, &pool, "disk")));
-    }
-    all.push(Figure::new("dbench, 2 processes: ssd+disk to SSD alone", Less, dbench(2, "ssd+disk", "ssd")));
-    let share = |pool: &str| results.first_device_share(&format!("dbench 10, {pool}, wardrop"));
-    all.push(Figure::new("dbench: the SSD's share, one disk", Between(0.65, 0.70), share("ssd+disk")));
-    all.push(Figure::new(
-        "dbench: the SSD's share, four disks to one",
-        Less,
-        share("ssd+4 disks") / share("ssd+disk"),
-    ));
-    let four = dbench(10, "ssd+4 disks", "ssd+4 disks");
-    all.push(Figure::new("dbench: four disks, throughput to striped", More, four));
     all
 }
 

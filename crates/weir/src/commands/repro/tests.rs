@@ -1,0 +1,135 @@
+use super::*;
+use crate::output::testing::assert_fits;
+use published::{Provenance, Source};
+use std::collections::BTreeSet;
+use verdict::Verdict;
+
+#[test]
+fn the_list_fits_the_terminal() {
+    let document = document().expect("valid data");
+    assert_fits(|width| list(width, &document));
+}
+
+fn publications() -> Vec<(&'static Reproduction, Publication)> {
+    ALL.iter().map(|one| (one, one.publication().expect("valid data"))).collect()
+}
+
+/// Returns the names of all experiments, those of dbench's loads included.
+fn experiments(reproduction: &Reproduction) -> BTreeSet<String> {
+    let Measures::Pools(experiments) = &reproduction.measures else {
+        return hec::names().into_iter().collect();
+    };
+    let text = "WriteX 9936 0 10000 10000 NT_STATUS_OK\n";
+    let recording = Recording::read(text).expect("a load of one operation");
+    let all = experiments(&Setting { recording: Some(recording) });
+    let names: BTreeSet<_> = all.iter().map(|one| one.name.clone()).collect();
+    assert_eq!(names.len(), all.len(), "{}: names are distinct", reproduction.name);
+    names
+}
+
+#[test]
+fn rows_name_experiments_and_metrics_that_exist() {
+    for (reproduction, publication) in publications() {
+        let experiments = experiments(reproduction);
+        let metrics: &[&str] = match reproduction.measures {
+            Measures::Pools(_) => &results::POOL_METRICS,
+            Measures::Caches(_) => &results::CACHE_METRICS,
+        };
+        for (table, row) in publication.rows() {
+            let at = format!("{}, {}: {}", reproduction.name, table.at, row.quantity);
+            if let Source::Run(run) = &row.source {
+                assert!(metrics.contains(&&*run.metric), "{at}: {}", run.metric);
+                for name in run.to.iter().chain([&run.of]) {
+                    assert!(experiments.contains(name), "{at}: {name}");
+                }
+            }
+            if let Some(pair) = &row.pair {
+                let (place, quantity) = pair.split_once(": ").unwrap_or((&table.at, pair));
+                let is_it = |(table, other): (&published::Table, &published::Row)| {
+                    table.at == place && other.quantity == quantity && !std::ptr::eq(other, row)
+                };
+                let is_here =
+                    table.rows.iter().any(|other| other.quantity == *pair && !std::ptr::eq(other, row));
+                assert!(is_here || publication.rows().any(is_it), "{at}: pair {pair}");
+            }
+        }
+    }
+}
+
+/// Every parameter is used by an experiment, and fitted to a table that exists.
+#[test]
+fn parameters_name_tables_and_experiments_that_exist() {
+    for (reproduction, publication) in publications() {
+        let experiments = experiments(reproduction);
+        assert!(!publication.parameters.is_empty(), "{}", reproduction.name);
+        for parameter in &publication.parameters {
+            let at = format!("{}: parameter {}", reproduction.name, parameter.name);
+            assert!(experiments.iter().any(|name| parameter.is_used_by(name)), "{at}");
+            if let Provenance::Fitted(tables) = &parameter.provenance {
+                for place in tables {
+                    assert!(publication.tables.iter().any(|table| table.at == *place), "{at}: {place}");
+                }
+            }
+        }
+    }
+}
+
+/// Rows that differ in the short runs below, and why.
+const DIFFER: &[(&str, &str, &str, &str)] = &[
+    ("asymmetry", "figure 9", "3R1W, striped", "cause unknown"),
+    ("asymmetry", "figure 9", "4R0W, striped", "cause unknown"),
+    ("hec-admission", BYTES_HIT, "ADMIT_ALL, 50 %, share of bytes read", GENERATED),
+    ("hec-admission", BYTES_HIT, "ADMIT_ALL, 70 %, share of bytes read", GENERATED),
+    ("hec-admission", HIT_RATE, "ADMIT_ALL, 50 %, share of read requests", GENERATED),
+    ("hec-admission", HIT_RATE, "ADMIT_ALL, 70 %, share of read requests", GENERATED),
+    ("hystor", "figure 5b, to the disk", "20 % of space, no write-back area, time", MAILS),
+    ("hystor", "figure 5e", "20 % of space, no write-back area, hit ratio", MAILS),
+    ("wardrop", "figure 17", "wardrop, SSD and one disk", "cause unknown"),
+];
+const BYTES_HIT: &str = "table 3.3, bytes hit";
+const HIT_RATE: &str = "table 3.3, hit rate";
+const GENERATED: &str = "the trace is generated: its small caches hit more often";
+const MAILS: &str = "the distribution of mails is not published: few directories are written again and again";
+
+/// Short runs of the fast experiments have the published direction, but for the rows of a list. A row that
+/// leaves or joins the list fails the test.
+#[test]
+fn short_runs_differ_where_the_list_says() {
+    let short = [
+        ("hystor", "email, ", 20),
+        ("asymmetry", "0R4W", 200),
+        ("asymmetry", "3R1W", 200),
+        ("asymmetry", "4R0W", 200),
+        ("asymmetry", "postmark, ", 300),
+        ("wardrop", "netapp, ssd", 60),
+        ("hec-admission", "", 439),
+    ];
+    let mut differ = BTreeSet::new();
+    for (name, only, seconds) in short {
+        let args = ReproArgs {
+            name: Some(name.into()),
+            only: Some(only.into()),
+            duration: Some(Nanos::secs(seconds)),
+            seed: 1,
+            ..ReproArgs::default()
+        };
+        let reports = reproduce(name, &args).expect("a report");
+        let rows: Vec<_> = reports.iter().flat_map(Report::rows).collect();
+        refuse_failed(&rows).expect("every figure can be computed");
+        let measured = rows.iter().filter_map(|row| match &row.outcome {
+            RowOutcome::Measured(measurement) => Some((row, measurement)),
+            _ => None,
+        });
+        assert!(measured.clone().count() > 0, "{name}, {only}");
+        for (row, measurement) in measured.filter(|(row, _)| row.has_vote()) {
+            if measurement.verdict == Verdict::Differs {
+                differ.insert((name.to_owned(), row.table.at.clone(), row.row.quantity.clone()));
+            }
+        }
+    }
+    let listed: BTreeSet<_> = DIFFER
+        .iter()
+        .map(|(name, at, quantity, _)| ((*name).to_owned(), (*at).to_owned(), (*quantity).to_owned()))
+        .collect();
+    assert_eq!(differ, listed, "seed 1");
+}
