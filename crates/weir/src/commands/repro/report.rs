@@ -314,8 +314,7 @@ enum PublishedPart<'a> {
     /// A share, from 0 to 1, likewise.
     Share([f64; 2]),
     /// A direction: more or less than the baseline.
-    #[schemars(extend("enum" = ["more", "less"]))]
-    Direction(&'static str),
+    Direction(#[schemars(extend("enum" = ["more", "less"]))] &'static str),
     /// Words that say that both are about equal.
     Words(&'a str),
     /// A figure without a number, and why it cannot be read.
