@@ -25,7 +25,7 @@ use crate::request::active::Answer;
 use crate::request::piece::{Piece, Work};
 use std::collections::BTreeMap;
 use weir_map::{BlockSet, ExtentState};
-use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Op, RequestError, VolumeId};
+use weir_model::{BLOCK, BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Op, RequestError, VolumeId};
 
 /// The blocks in doubt of one extent.
 #[derive(Debug)]
@@ -268,6 +268,41 @@ fn restart_reads(core: &Core, requests: &mut Requests, device: DeviceId) {
     }
 }
 
+/// Restarts or fails reads that have already read lost blocks of the extent, while other parts of them are in
+/// flight. A reply would return data that no later flush makes durable: its loss is reported before.
+fn revoke_partial_reads(
+    core: &Core,
+    requests: &mut Requests,
+    key: ExtentKey,
+    lost: &BlockSet,
+    device: DeviceId,
+) {
+    let meets = |range: BlockRange| (range.first..range.end()).any(|block| lost.contains(block));
+    let mut unfinished: Vec<ActiveId> = Vec::new();
+    for (_, piece) in requests.pieces.iter_mut().filter(|(_, piece)| piece.key == key) {
+        unfinished.push(piece.request);
+        if piece.is_reading(key, piece.range) && meets(piece.range) {
+            piece.restart(None);
+        }
+    }
+    let start = core.map.extent().start(key.index).0;
+    let overlaps = |request: &weir_model::Request| {
+        let end = request.offset.0 + request.len.0;
+        lost.iter().any(|block| {
+            let at = start + u64::from(block) * BLOCK;
+            at < end && request.offset.0 < at + BLOCK
+        })
+    };
+    let reads = requests.active.iter_mut().filter(|(_, active)| {
+        active.request.op == Op::Read && active.request.volume == key.volume && overlaps(&active.request)
+    });
+    for (id, active) in reads {
+        if !unfinished.contains(&ActiveId(id)) {
+            active.error.get_or_insert(RequestError::InDoubt { device });
+        }
+    }
+}
+
 /// Returns the blocks of writes in flight to the device: no later flush reports what these writes left there.
 fn writes_in_flight(
     core: &Core,
@@ -434,6 +469,9 @@ impl Base {
             blocks += u64::from(doubtful.count());
             if volumes.last() != Some(&key.volume) {
                 volumes.push(key.volume);
+            }
+            if !self.core.is_planted(Mutant::ReadNotRepeatedAfterLoss) {
+                revoke_partial_reads(&self.core, &mut self.requests, key, &doubtful, device);
             }
             self.durability.put_in_doubt(&mut self.core, device, key, doubtful);
         }
