@@ -2,8 +2,8 @@
 //!
 //! A reproduction is a list of experiments (modelled drives or a cache, a policy with the publication's
 //! constants, a load of the publication's shape), and a data file with every published figure and every
-//! parameter ([`published`]). Figures are ratios to a baseline or shares, because the machines that used the
-//! drives are not modelled. [`verdict`] says when a published and a measured figure agree.
+//! parameter (`published.rs`). Figures are ratios to a baseline or shares, because the machines that used the
+//! drives are not modelled. `verdict.rs` says when a published and a measured figure agree.
 
 mod args;
 mod asymmetry;

@@ -62,7 +62,7 @@ pub(super) enum Source {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Run {
-    /// The metric: see [`super::metrics`].
+    /// The metric: see [`super::results`].
     pub(super) metric: String,
     /// The experiment.
     pub(super) of: String,
