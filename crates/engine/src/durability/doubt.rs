@@ -25,7 +25,9 @@ use crate::request::active::Answer;
 use crate::request::piece::{Piece, Work};
 use std::collections::BTreeMap;
 use weir_map::{BlockSet, ExtentState};
-use weir_model::{BLOCK, BlockRange, DeviceId, ExtentIndex, ExtentKey, Mutant, Op, RequestError, VolumeId};
+use weir_model::{
+    BlockRange, DeviceId, ExtentIndex, ExtentKey, ExtentSize, Mutant, Op, RequestError, VolumeId,
+};
 
 /// The blocks in doubt of one extent.
 #[derive(Debug)]
@@ -217,10 +219,7 @@ impl Durability {
         let last = extent.index(weir_model::VolumeOffset(end - 1));
         let is_durable = core.needs_durable_map(request.volume, request.fua);
         self.doubt.extents.range(key(first)..=key(last)).any(|(key, doubtful)| {
-            let start = extent.start(key.index).0;
-            let from = request.offset.0.saturating_sub(start) as u32;
-            let to = (end - start).min(extent.bytes().0) as u32;
-            let touched = weir_model::Span { start: from, len: to - from }.touched();
+            let Some(touched) = touched_blocks(extent, request, *key) else { return false };
             let still_comes = |block| {
                 requests
                     .pieces
@@ -259,6 +258,15 @@ impl Durability {
     }
 }
 
+/// Returns the blocks of the extent that the request touches; `None` if there are none.
+fn touched_blocks(extent: ExtentSize, request: &weir_model::Request, key: ExtentKey) -> Option<BlockRange> {
+    let start = extent.start(key.index).0;
+    let from = request.offset.0.max(start);
+    let end = (request.offset.0 + request.len.0).min(start + extent.bytes().0);
+    let span = || weir_model::Span { start: (from - start) as u32, len: (end - from) as u32 };
+    (request.volume == key.volume && from < end).then(|| span().touched())
+}
+
 /// Restarts the reads in flight on the device: they may return data older than the lost writes. The restarted
 /// read finds the blocks in doubt, or elsewhere.
 fn restart_reads(core: &Core, requests: &mut Requests, device: DeviceId) {
@@ -277,7 +285,8 @@ fn revoke_partial_reads(
     lost: &BlockSet,
     device: DeviceId,
 ) {
-    let meets = |range: BlockRange| (range.first..range.end()).any(|block| lost.contains(block));
+    let extent = core.map.extent();
+    let meets = |range: BlockRange| lost.next_run(range.first, range.end()).is_some();
     let mut unfinished: Vec<ActiveId> = Vec::new();
     for (_, piece) in requests.pieces.iter_mut().filter(|(_, piece)| piece.key == key) {
         unfinished.push(piece.request);
@@ -285,16 +294,8 @@ fn revoke_partial_reads(
             piece.restart(None);
         }
     }
-    let start = core.map.extent().start(key.index).0;
-    let overlaps = |request: &weir_model::Request| {
-        let end = request.offset.0 + request.len.0;
-        lost.iter().any(|block| {
-            let at = start + u64::from(block) * BLOCK;
-            at < end && request.offset.0 < at + BLOCK
-        })
-    };
     let reads = requests.active.iter_mut().filter(|(_, active)| {
-        active.request.op == Op::Read && active.request.volume == key.volume && overlaps(&active.request)
+        active.request.op == Op::Read && touched_blocks(extent, &active.request, key).is_some_and(meets)
     });
     for (id, active) in reads {
         if !unfinished.contains(&ActiveId(id)) {
