@@ -6,13 +6,15 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-/// The content of an output file that a command regenerates, so that it may replace its predecessor.
+/// The content of an output file that a command may replace or, for results, append to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputKind {
     /// A picture: SVG or PNG.
     Picture,
     /// An HTML page.
     Page,
+    /// Results of reproductions, a JSON document a line.
+    Results,
 }
 
 /// Refuses to create a file in a folder that the kernel manages, such as `/dev`.
@@ -55,7 +57,11 @@ pub fn refuse_foreign_content(path: &Path, kind: OutputKind) -> Result<(), Failu
     if start.is_empty() || kind.matches_start(&start) {
         return Ok(());
     }
-    let what = if kind == OutputKind::Picture { "picture" } else { "page of HTML" };
+    let what = match kind {
+        OutputKind::Picture => "picture",
+        OutputKind::Page => "page of HTML",
+        OutputKind::Results => "file of results",
+    };
     Err(Failure::refused(
         format!("{} exists and is no {what}", path.display()),
         "name another file, or remove this one",
@@ -91,6 +97,7 @@ impl OutputKind {
                     || (text.starts_with("<?xml") || text.starts_with("<!--")) && text.contains("<svg")
             }
             Self::Page => text.starts_with("<!doctype html") || text.starts_with("<html"),
+            Self::Results => text.starts_with("{\"version\":"),
         }
     }
 }

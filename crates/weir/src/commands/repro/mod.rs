@@ -185,14 +185,23 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
 /// Runs the reproduction of that name, or all.
 ///
 /// # Errors
-/// Fails if there is no such reproduction, if a file cannot be used, or if an experiment cannot run.
+/// Fails if there is no such reproduction or experiment, if a file cannot be used, or if an experiment cannot
+/// run.
 fn reproduce(name: &str, args: &ReproArgs) -> Result<Vec<Report>, Failure> {
     let selected: Vec<_> = ALL.iter().filter(|one| name == EVERY || one.name == name).collect();
     if selected.is_empty() {
         let message = format!("there is no reproduction {name:?}");
         return Err(Failure::usage(message, format!("there are {}", names().join(", "))));
     }
-    selected.into_iter().map(|reproduction| reproduction.run(args)).collect()
+    let reports: Vec<_> =
+        selected.into_iter().map(|reproduction| reproduction.run(args)).collect::<Result<_, _>>()?;
+    match &args.only {
+        Some(only) if reports.iter().all(|report| report.results.iter().next().is_none()) => {
+            let message = format!("no experiment of {name} has {only:?} in its name");
+            Err(Failure::usage(message, "run it without --only: the table at the end has the names"))
+        }
+        _ => Ok(reports),
+    }
 }
 
 /// Fails if a figure cannot be computed.
@@ -213,8 +222,9 @@ fn plot(path: &std::path::Path, name: &str, rows: &[RowResult<'_>]) -> Result<()
         let RowOutcome::Measured(measurement) = &row.outcome else { return None };
         let published = match row.row.published {
             Published::Ratio(interval) => Some((interval.least * interval.most).sqrt()),
+            // A share has no place among ratios.
             Published::Share(_) => return None,
-            _ => None,
+            Published::Direction(_) | Published::Words(_) | Published::Unreadable(_) => None,
         };
         let quantity = format!("{}: {}", row.table.at, row.row.quantity);
         Some(RatioRow { quantity, published, measured: measurement.median })

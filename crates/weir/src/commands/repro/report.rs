@@ -1,13 +1,13 @@
 //! Formats the results of a reproduction as text and as JSON.
 
 use super::published::{Direction, Interval, Parameter, Provenance, Publication, Published};
-use super::results::{Metrics, Results};
+use super::results::{Metrics, Results, median};
 use super::rows::{Counts, Measurement, RowOutcome, RowResult, compare};
 use super::verdict::Verdict;
 use crate::output::{Table, Width, table};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The results of a reproduction.
 #[derive(Debug)]
@@ -80,35 +80,17 @@ impl Report {
     }
 
     fn experiment_table(&self, width: Width) -> String {
-        let mut names: Vec<&str> = Vec::new();
-        for (_, by_seed) in self.results.iter() {
-            for name in by_seed.values().flat_map(BTreeMap::keys) {
-                if !names.contains(&&**name) {
-                    names.push(name);
-                }
-            }
-        }
-        names.sort_unstable();
-        let rows = self.results.iter().map(|(experiment, by_seed)| {
-            let values = names.iter().map(|name| median(by_seed, name).map_or("-".into(), significant));
-            std::iter::once(experiment.to_owned()).chain(values).collect::<Vec<_>>()
-        });
-        let rows: Vec<_> = rows.collect();
         // One narrow column after another is hard to read: the metrics of an experiment are one cell.
-        let cells = rows.into_iter().map(|row| {
-            let metrics = names.iter().zip(&row[1..]).filter(|(_, value)| *value != "-");
-            let metrics: Vec<_> = metrics.map(|(name, value)| format!("{name} {value}")).collect();
-            [row[0].clone(), metrics.join(", ")]
+        let rows = self.results.iter().map(|(experiment, by_seed)| {
+            let names: BTreeSet<&String> = by_seed.values().flat_map(BTreeMap::keys).collect();
+            let values =
+                |name: &String| by_seed.values().filter_map(|metrics| metrics.get(name).copied()).collect();
+            let metric = |name| Some(format!("{name} {}", significant(median(values(name))?)));
+            let metrics: Vec<_> = names.into_iter().filter_map(metric).collect();
+            [experiment.to_owned(), metrics.join(", ")]
         });
-        Table::new(["EXPERIMENT", "METRICS"], cells).prose("METRICS").text(width)
+        Table::new(["EXPERIMENT", "METRICS"], rows).prose("METRICS").text(width)
     }
-}
-
-/// Returns the median of a metric over the seeds; `None` if the metric is absent.
-fn median(by_seed: &BTreeMap<u64, Metrics>, name: &str) -> Option<f64> {
-    let mut values: Vec<f64> = by_seed.values().filter_map(|metrics| metrics.get(name).copied()).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// Formats a number with three significant digits.

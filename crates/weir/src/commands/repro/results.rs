@@ -5,10 +5,12 @@
 
 use super::published::Run;
 use crate::failure::Failure;
+use crate::files::{self, OutputKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use weir_model::Nanos;
 use weir_sim::cache::CacheOutcome;
@@ -73,29 +75,30 @@ impl Results {
 #[derive(Debug)]
 pub(super) struct ResultsFile {
     kept: BTreeMap<ExperimentId, Metrics>,
-    file: Option<Mutex<std::fs::File>>,
+    file: Option<(PathBuf, Mutex<File>)>,
 }
 
 impl ResultsFile {
     /// Opens the file, or none. Lines of other versions of weir and incomplete lines are ignored.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or written.
+    /// Fails if the file holds anything but results, or if it cannot be read or written.
     pub(super) fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self { kept: BTreeMap::new(), file: None }) };
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(Failure::os("read", path, &error)),
+        files::refuse_foreign_content(path, OutputKind::Results)?;
+        let failure = |error: std::io::Error| Failure::os("write to", path, &error);
+        let mut file = File::options().append(true).create(true).open(path).map_err(failure)?;
+        // A device or a pipe has no results, and may have no end.
+        let text = match path.is_file() {
+            true => std::fs::read_to_string(path).map_err(|error| Failure::os("read", path, &error))?,
+            false => String::new(),
         };
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
         let kept = lines.filter(|line| line.version == VERSION).map(|line| (line.id, line.metrics)).collect();
-        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        let mut file = file.map_err(|error| Failure::os("write to", path, &error))?;
         if !text.is_empty() && !text.ends_with('\n') {
-            file.write_all(b"\n").map_err(|error| Failure::os("write to", path, &error))?;
+            file.write_all(b"\n").map_err(failure)?;
         }
-        Ok(Self { kept, file: Some(Mutex::new(file)) })
+        Ok(Self { kept, file: Some((path.to_owned(), Mutex::new(file))) })
     }
 
     /// Returns the kept result of the experiment, or runs it and keeps its result.
@@ -111,11 +114,9 @@ impl ResultsFile {
             return Ok(metrics.clone());
         }
         let metrics = run()?;
-        if let Some(file) = &self.file {
+        if let Some((path, file)) = &self.file {
             let line = Line { version: VERSION.into(), id: id.clone(), metrics: metrics.clone() };
-            let failure = |error: std::io::Error| {
-                Failure::environment(format!("cannot keep results: {error}"), "make room for the file")
-            };
+            let failure = |error: std::io::Error| Failure::os("write to", path, &error);
             let mut line = serde_json::to_string(&line).map_err(|error| failure(error.into()))?;
             line.push('\n');
             let mut file = file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -182,6 +183,13 @@ pub(super) fn of_cache(outcome: &CacheOutcome) -> Metrics {
     finite(CACHE_METRICS.into_iter().zip(values))
 }
 
+/// Returns the median; `None` if there are no values.
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (middle, upper) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values[middle] + values[upper]) / 2.0)
+}
+
 /// Collects metrics; those that cannot be computed are absent.
 fn finite(metrics: impl Iterator<Item = (&'static str, f64)>) -> Metrics {
     metrics.filter(|(_, value)| value.is_finite()).map(|(name, value)| (name.to_owned(), value)).collect()
@@ -190,6 +198,7 @@ fn finite(metrics: impl Iterator<Item = (&'static str, f64)>) -> Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::Bytes;
 
     fn id(experiment: &str, seed: u64) -> ExperimentId {
         ExperimentId { experiment: experiment.into(), seed, duration_ns: 1 }
@@ -215,6 +224,12 @@ mod tests {
     }
 
     #[test]
+    fn a_median_is_in_the_middle() {
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!((median(vec![4.0, 1.0]), median(vec![])), (Some(2.5), None));
+    }
+
+    #[test]
     fn kept_results_are_not_run_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("results.jsonl");
@@ -234,5 +249,81 @@ mod tests {
         );
         let file = ResultsFile::open(Some(&path)).expect("the file");
         assert_eq!(file.get_or_run(&id("a", 2), never).ok(), Some(metrics(3.0)));
+    }
+
+    #[test]
+    fn nothing_is_appended_to_other_files_and_a_full_disk_is_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("notes.txt");
+        std::fs::write(&path, "notes\n").expect("written");
+        let refused = ResultsFile::open(Some(&path)).expect_err("it holds something else");
+        assert!(refused.message.contains("notes.txt exists and is no file of results"), "{refused:?}");
+        assert_eq!(std::fs::read(&path).expect("the file"), b"notes\n");
+        let full = ResultsFile::open(Some(Path::new("/dev/full"))).expect("a device");
+        let failed = full.get_or_run(&id("a", 1), || Ok(metrics(1.0))).expect_err("it is full");
+        assert!(failed.message.contains("/dev/full"), "{failed:?}");
+    }
+
+    /// Each metric is the figure of its name.
+    #[test]
+    fn metrics_are_not_exchanged() {
+        let mean = |count, micros| Responses { count, mean: Nanos::micros(micros), ..Responses::default() };
+        let device = |used, served| weir_sim::DeviceOutcome { used: Bytes(used), served, ..device() };
+        let windows = (0..30).map(|nth| weir_sim::Window { work: f64::from(nth), ..window() });
+        let outcome = Outcome {
+            rate: 5.0,
+            work_rate: Some(7.0),
+            bytes_rate: 11.0,
+            all: mean(10, 20),
+            reads: mean(4, 30),
+            writes: mean(6, 40),
+            devices: vec![device(1, 0.8), device(3, 0.2)],
+            windows: windows.collect(),
+            ..Outcome::default()
+        };
+        let expected = [
+            ("rate", 7.0),
+            ("rate 1", 10.0),
+            ("rate 10", 24.5),
+            ("response", 20e-6),
+            ("read response", 30e-6),
+            ("write response", 40e-6),
+            ("served", 0.8),
+            ("allocated", 0.25),
+            ("reads", 0.4),
+            ("bytes", 11.0),
+        ];
+        assert_eq!(of_pool(&outcome), expected.map(|(name, value)| (name.to_owned(), value)).into());
+        assert_eq!(of_pool(&Outcome { work_rate: None, ..outcome })["rate"], 5.0);
+    }
+
+    fn window() -> weir_sim::Window {
+        let none = Nanos(0);
+        weir_sim::Window {
+            start: none,
+            rate: 0.0,
+            work: 0.0,
+            mean: none,
+            p99: none,
+            moved: Bytes(0),
+            loads: Vec::new(),
+            shares: Vec::new(),
+        }
+    }
+
+    fn device() -> weir_sim::DeviceOutcome {
+        weir_sim::DeviceOutcome {
+            name: String::new(),
+            model: String::new(),
+            room: Bytes(0),
+            used: Bytes(0),
+            share: 0.0,
+            served: 0.0,
+            load: 0.0,
+            queue: 0.0,
+            reads: weir_sim::place::outcome::DirectionOutcome::default(),
+            writes: weir_sim::place::outcome::DirectionOutcome::default(),
+            metadata: Bytes(0),
+        }
     }
 }

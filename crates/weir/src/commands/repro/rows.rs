@@ -1,7 +1,7 @@
 //! Compares the published rows with the results of the experiments.
 
 use super::published::{Publication, Published, Row, Run, Source, Table};
-use super::results::Results;
+use super::results::{Results, median};
 use super::verdict::Verdict;
 
 /// A published row and what became of it.
@@ -64,12 +64,12 @@ fn measure<'a>(
     run: &Run,
     results: &Results,
 ) -> RowOutcome<'a> {
-    let Some(mut values) = results.values(run) else { return RowOutcome::NotRun };
-    values.sort_by(f64::total_cmp);
-    let (Some(&least), Some(&most)) = (values.first(), values.last()) else { return RowOutcome::NotRun };
-    let middle = values.len() / 2;
-    let median =
-        if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
+    let Some(values) = results.values(run) else { return RowOutcome::NotRun };
+    let all = || values.iter().copied();
+    let extremes = all().reduce(f64::min).zip(all().reduce(f64::max));
+    let Some(((least, most), median)) = extremes.zip(median(values.clone())) else {
+        return RowOutcome::NotRun;
+    };
     let verdicts: Option<Vec<_>> = values.iter().map(|value| published.verdict(*value)).collect();
     let (Some(_), Some(verdict)) = (verdicts, published.verdict(median)) else { return RowOutcome::Failed };
     let fitted = publication.fitted(table, run).map(|parameter| parameter.name.clone()).collect();

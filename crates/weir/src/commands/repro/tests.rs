@@ -74,6 +74,15 @@ fn parameters_name_tables_and_experiments_that_exist() {
     }
 }
 
+#[test]
+fn a_name_of_no_experiment_is_refused() {
+    let args = ReproArgs { only: Some("nosuch".into()), ..ReproArgs::default() };
+    for name in ["hystor", "all"] {
+        let refused = reproduce(name, &args).expect_err("no experiment");
+        assert!(refused.message.contains("\"nosuch\""), "{refused:?}");
+    }
+}
+
 /// Rows that differ in the short runs below, and why.
 const DIFFER: &[(&str, &str, &str, &str)] = &[
     ("asymmetry", "figure 9", "3R1W, striped", "cause unknown"),
