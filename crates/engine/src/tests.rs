@@ -23,6 +23,7 @@ mod kept;
 mod members;
 mod moves;
 mod outdated;
+mod partial_reads;
 mod piggyback;
 mod reads;
 mod reclaim;

@@ -9,9 +9,9 @@ use weir_model::{
 };
 use weir_policy::placement::Action;
 
-const ALL: BlockRange = BlockRange { first: 0, count: 32 };
+pub(super) const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 
-fn place(device: u8, kind: PlaceKind) -> PlaceId {
+pub(super) fn place(device: u8, kind: PlaceKind) -> PlaceId {
     PlaceId { device: DeviceId(device), kind }
 }
 
@@ -421,7 +421,7 @@ fn flush_covers_destination_after_source_is_lost() {
 }
 
 /// Sets up a block whose last write is on the second device, not flushed, and whose old data is on the first.
-fn written_where_it_was_moved() -> Harness {
+pub(super) fn written_where_it_was_moved() -> Harness {
     let mut h = Harness::new(3, "sequential");
     let (key, blocks) = (h.key(0), BlockRange { first: 1, count: 1 });
     h.write(0, &[1; EXTENT]);
@@ -452,38 +452,6 @@ fn read_of_blocks_lost_meanwhile_is_in_doubt() {
     // The map falls back on the first device, which is healthy and has the old data.
     h.devices.hanging.push(DeviceId(1));
     assert_eq!(h.try_read(4096, 4096), Err(RequestError::InDoubt { device: DeviceId(1) }));
-}
-
-/// Reads from `offset` while the first device hangs, fails a flush of the second, and returns the reply.
-fn read_during_loss(h: &mut Harness, offset: u64) -> Result<ReadShape, RequestError> {
-    h.devices.hanging = vec![DeviceId(0)];
-    h.begin(Op::Read, offset, 8192);
-    h.run();
-    assert_eq!(h.devices.delayed.len(), 1, "the other part is read");
-    h.devices.hanging.clear();
-    h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
-    h.submit(1, Op::Flush, 0, 0, 0);
-    h.run();
-    assert_eq!(h.answer(), Some((1, Err(RequestError::FlushFailed(DeviceId(1))))));
-    h.release(None);
-    h.answer().expect("a reply").1
-}
-
-#[test]
-fn part_read_before_its_loss_is_not_returned_with_a_later_part() {
-    let mut h = written_where_it_was_moved();
-    assert_eq!(read_during_loss(&mut h, 0), Err(RequestError::InDoubt { device: DeviceId(1) }));
-}
-
-#[test]
-fn extent_read_before_its_loss_is_not_returned_with_a_later_one() {
-    let mut h = Harness::new(3, "sequential");
-    h.write(0, &[1; 2 * EXTENT]);
-    h.flush().expect("a flush");
-    h.act(Action::Move { key: h.key(1), blocks: ALL, to: place(1, PlaceKind::Whole) });
-    h.write(EXTENT as u64, &[2; 4096]);
-    let offset = EXTENT as u64 - 4096;
-    assert_eq!(read_during_loss(&mut h, offset), Err(RequestError::InDoubt { device: DeviceId(1) }));
 }
 
 #[test]

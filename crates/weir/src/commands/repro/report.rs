@@ -391,3 +391,97 @@ impl<'a> From<&'a Parameter> for ParameterPart<'a> {
         Self { name: &parameter.name, what: &parameter.what, value: &parameter.value, provenance, at }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::repro::results::ExperimentId;
+    use crate::output::testing::assert_fits;
+
+    const DATA: &str = r#"
+source = "a paper"
+[[table]]
+at = "figure 1"
+what = "rates"
+baseline = "the disk"
+[[table.row]]
+quantity = "both"
+ratio = [2.5, 3.5]
+run = { metric = "rate", of = "both", to = "disk" }
+[[table.row]]
+quantity = "both, time"
+direction = "more"
+pair = "both"
+run = { metric = "rate", of = "disk", to = "both" }
+[[table.row]]
+quantity = "flash"
+words = "nearly"
+missing = "a drive"
+[[table]]
+at = "figure 2"
+what = "shares"
+[[table.row]]
+quantity = "share of the flash"
+share = [0.5, 0.5]
+run = { metric = "served", of = "both" }
+[[parameter]]
+name = "delta"
+what = "a threshold"
+value = "1"
+provenance = "fitted"
+fitted = ["figure 2"]
+loads = ["both"]
+"#;
+
+    fn report() -> Report {
+        let mut results = Results::default();
+        for (seed, rate) in [(1, 2.0), (2, 3.0), (3, 4.0)] {
+            let id = |name: &str| ExperimentId { experiment: name.into(), seed, duration_ns: 1 };
+            results.add(id("both"), [("rate".to_owned(), rate), ("served".to_owned(), 0.55)].into());
+            results.add(id("disk"), [("rate".to_owned(), 1.0)].into());
+        }
+        let publication = Publication::read(DATA).expect("valid");
+        Report { name: "test", publication, results, notes: vec!["short".into()], seeds: vec![1, 2, 3] }
+    }
+
+    #[test]
+    fn text_shows_medians_spreads_verdicts_and_what_is_missing() {
+        let text = report().human(Width::UNLIMITED);
+        let line = |start: &str| {
+            let lines = text.lines().filter(|line| line.contains(start));
+            let words = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+            words.collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(line("both, to"), "figure 1 both, to the disk 2.50 to 3.50 3.00 (2.00 to 4.00) agrees");
+        assert_eq!(
+            line("both, time"),
+            "figure 1 both, time, to the disk above 1 0.33 (0.25 to 0.50) (differs)"
+        );
+        assert_eq!(line("share of"), "figure 2 share of the flash 50 % 55 % agrees, fitted");
+        assert_eq!(line("predicted"), "predicted 1 0 0");
+        assert_eq!(line("fitted "), "fitted 1 0 0");
+        assert_eq!(line("lacking"), "1 lacking: a drive figure 1");
+        assert_eq!(line("rate 3.00"), "both rate 3.00, served 0.550");
+        assert_fits(|width| report().human(width));
+    }
+
+    #[test]
+    fn the_document_has_every_row() {
+        let report = report();
+        let document = serde_json::to_value(report.document()).expect("JSON");
+        let row = |at: usize| &document["rows"][at];
+        assert_eq!(row(0)["published"], serde_json::json!({ "ratio": [2.5, 3.5] }));
+        assert_eq!((&row(0)["measured"], &row(0)["spread"]), (&3.0.into(), &serde_json::json!([2.0, 4.0])));
+        assert_eq!((&row(0)["has_vote"], &row(1)["has_vote"]), (&true.into(), &false.into()));
+        assert_eq!(
+            (&row(1)["published"]["direction"], &row(1)["verdict"]),
+            (&"more".into(), &"differs".into())
+        );
+        assert_eq!((&row(2)["not_measured"], &row(2)["verdict"]), (&"a drive".into(), &().into()));
+        assert_eq!(
+            (&row(3)["fitted_parameters"][0], &row(3)["verdict"]),
+            (&"delta".into(), &"agrees".into())
+        );
+        assert_eq!(document["predicted"], serde_json::json!({ "agree": 1, "in_direction": 0, "differ": 0 }));
+    }
+}
