@@ -176,7 +176,7 @@ fn absent_rows(rows: &[RowResult<'_>]) -> Vec<[String; 3]> {
     }
     let mut all: Vec<_> = by_reason.into_iter().collect();
     all.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
-    all.into_iter().map(|(why, (count, places))| [count.to_string(), why, places.join(", ")]).collect()
+    all.into_iter().map(|(why, (count, places))| [count.to_string(), why, places.join("; ")]).collect()
 }
 
 /// The document of `weir repro`: the list of reproductions, or with a name, what that one, or all, came to.
