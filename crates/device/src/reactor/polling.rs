@@ -22,10 +22,11 @@ const POLL_MIN: Nanos = Nanos::micros(10);
 /// Longest polling time, the same as KVM's. A client on another processor sends its next request within this
 /// time after a reply, even if its processor sleeps.
 const POLL_MAX: Nanos = Nanos::micros(200);
-/// How long polling pauses after another thread needed the processor. The pause doubles each time, up to
-/// [`YIELD_PAUSE_MAX`], and halves while nobody does: a client that needs the processor once, when it starts,
-/// costs little, and one that needs it always is delayed rarely.
+/// First pause of polling after another thread needed the processor. The pause doubles each time, up to
+/// [`YIELD_PAUSE_MAX`], and halves at each check that finds no contention: a client that needs the processor
+/// once, when it starts, costs little, and one that always needs it is delayed rarely.
 const YIELD_PAUSE_MIN: Nanos = Nanos::millis(20);
+/// Longest pause.
 const YIELD_PAUSE_MAX: Nanos = Nanos::secs(1);
 /// Another thread needs the processor if this thread waits for it for more than one part in this many of the
 /// time.
