@@ -70,6 +70,8 @@ struct Found {
     crashes: Option<u64>,
     /// The symptom.
     symptom: String,
+    /// Whether the same seed fails without the mutant: a bug of weir.
+    is_bug: bool,
 }
 
 /// Returns the mutant of that name.
@@ -120,6 +122,13 @@ struct Search {
     found: Option<Found>,
 }
 
+impl Search {
+    /// Whether the mutant was found, and not a bug that needs no mutant.
+    fn is_found(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| !found.is_bug)
+    }
+}
+
 fn search(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
     let needs_tests = |mutant: &Mutant| match args.net {
         Wanted::Named => matches!(mutant.net(), Net::Test(_) | Net::Property(_)),
@@ -165,7 +174,7 @@ fn search_once(
     count: usize,
     programs: &[suite::Program],
 ) {
-    let found = AtomicUsize::new(searches.iter().filter(|search| search.found.is_some()).count());
+    let found = AtomicUsize::new(searches.iter().filter(|search| search.is_found()).count());
     let left = Mutex::new(searches[..count].iter_mut().filter(|search| search.found.is_none()));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs {
@@ -173,9 +182,13 @@ fn search_once(
                 while found.load(Ordering::Relaxed) < enough {
                     let Some(search) = left.lock().ok().and_then(|mut left| left.next()) else { break };
                     search.found = find(args, until, search, programs);
-                    if let Some(how) = search.found.as_ref().map(|found| &found.symptom) {
+                    let Some(how) = &search.found else { continue };
+                    let name = search.mutant.name();
+                    if how.is_bug {
+                        println!("{name}: a bug that needs no mutant: {}", how.symptom);
+                    } else {
                         found.fetch_add(1, Ordering::Relaxed);
-                        println!("{}: {how}", search.mutant.name());
+                        println!("{name}: {}", how.symptom);
                     }
                 }
             });
@@ -210,7 +223,7 @@ fn report(searches: &[Search], enough: usize) -> ExitCode {
         let start = [mutant.name().to_owned(), mutant.rule().to_owned(), mutant.net().to_string()];
         let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
         let end = match found {
-            Some(Found { by, time: after, crashes, symptom: how }) => {
+            Some(Found { by, time: after, crashes, symptom: how, is_bug: _ }) => {
                 let crashes = crashes.map(|crashes| crashes.to_string()).unwrap_or_default();
                 [by.clone(), seconds(*after), crashes, how.clone()]
             }
@@ -220,7 +233,13 @@ fn report(searches: &[Search], enough: usize) -> ExitCode {
         };
         table.add_row(start.into_iter().chain(end));
     }
-    let found = searches.iter().filter(|search| search.found.is_some()).count();
+    let found = searches.iter().filter(|search| search.is_found()).count();
     println!("\n{table}\n\n{found} of {} found", searches.len());
+    let bugs = searches.iter().filter_map(|search| search.found.as_ref().filter(|found| found.is_bug));
+    let symptoms: std::collections::BTreeSet<_> = bugs.map(|bug| &bug.symptom).collect();
+    symptoms.iter().for_each(|symptom| println!("a bug of weir, without any mutant: {symptom}"));
+    if !symptoms.is_empty() {
+        return ExitCode::FAILURE;
+    }
     if found >= enough.min(searches.len()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -32,6 +32,9 @@ impl Position {
 /// Maximum length of a failure's description, in bytes: some quote a whole page.
 const DESCRIPTION_MAX: usize = 300;
 
+/// Ends the name of the mix where the failing seed fails without the mutant, too.
+const NEEDS_NO_MUTANT: &str = ", without the mutant too";
+
 /// Runs histories until one fails or the processor time is up, and prints a line: the next seed, the time,
 /// the crashes, and, for a failure, the mix and a description.
 pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
@@ -46,7 +49,11 @@ pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
         let failure = outcome.failure.map(|(failure, _)| failure.to_string().replace(['\n', '\t'], " "));
         if let Some(mut failure) = failure {
             failure.truncate(failure.floor_char_boundary(DESCRIPTION_MAX));
-            let by = name(args.mix.of(Seed(seed)));
+            let mut by = name(args.mix.of(Seed(seed)));
+            let without = args.mix.history(Seed(seed), true).with_copies(args.copies);
+            if without.run().failure.is_some() {
+                by += NEEDS_NO_MUTANT;
+            }
             println!(
                 "{}\t{}\t{crashes}\t{by}\tseed {seed}: {failure}",
                 seed + 1,
@@ -102,7 +109,7 @@ pub(super) fn find(
     let never_ends = |child: &Child| spent_by(child.id()).is_some_and(|spent| spent > time + HISTORY_MAX);
     let Some((_, out)) = wait(child, never_ends) else {
         let (by, how) = (format!("campaign, {mix_name}"), "a history that does not end".to_owned());
-        return Some(Found { by, time: until, crashes: None, symptom: how });
+        return Some(Found { by, time: until, crashes: None, symptom: how, is_bug: false });
     };
     let mut fields = out.trim_end().splitn(5, '\t');
     let (seed, spent, crashes) = (fields.next()?, fields.next()?, fields.next()?);
@@ -110,5 +117,6 @@ pub(super) fn find(
     position.spent += Duration::try_from_secs_f64(spent.parse().ok()?).ok()?;
     position.crashes += crashes.parse::<u64>().ok()?;
     let (by, how) = (format!("campaign, {}", fields.next()?), fields.next()?.to_owned());
-    Some(Found { by, time: position.spent, crashes: Some(position.crashes), symptom: how })
+    let is_bug = by.ends_with(NEEDS_NO_MUTANT);
+    Some(Found { by, time: position.spent, crashes: Some(position.crashes), symptom: how, is_bug })
 }

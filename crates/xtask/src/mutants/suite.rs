@@ -50,7 +50,13 @@ pub(super) fn find(mutant: Mutant, programs: &[Program], name: Option<&str>) -> 
             Some((false, out)) => failed_tests(&out),
             None => "a test that does not end".to_owned(),
         };
-        Some(Found { by: "tests".to_owned(), time: start.elapsed(), crashes: None, symptom: how })
+        Some(Found {
+            by: "tests".to_owned(),
+            time: start.elapsed(),
+            crashes: None,
+            symptom: how,
+            is_bug: false,
+        })
     })
 }
 
