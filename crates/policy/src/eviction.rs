@@ -45,9 +45,9 @@ macro_rules! every_eviction_policy {
     ($each:ident) => {
         $each! {
             // The block that leaves first                                                    Bytes per block
-            "fifo": fifo::Fifo;         // the one inserted first                                           8
-            "lru": lru::Lru;            // the least recently used one                                      8
-            "lrw": lrw::Lrw;            // the least recently written one                                   8
+            "fifo": fifo::Fifo;         // the one inserted first: 4, and up to 16 per block of the capacity
+            "lru": lru::Lru;            // the least recently used one: the same
+            "lrw": lrw::Lrw;            // the least recently written one: the same
             "clock": clock::Clock;      // the one inserted first; a used one gets a second chance          9
             "lfu": lfu::Lfu;            // the one used least often since its insertion                    12
             "slru": slru::Slru;         // the least recently used one of the lowest of four segments       9

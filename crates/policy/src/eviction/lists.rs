@@ -111,14 +111,3 @@ impl<const N: usize> Lists<N> {
         self.links[older as usize].newer = newer;
     }
 }
-
-impl Lists<1> {
-    /// Removes a block. Returns whether it was in.
-    pub(super) fn remove_if_present(&mut self, block: Block) -> bool {
-        let was_in = self.contains(block);
-        if was_in {
-            self.remove(0, block);
-        }
-        was_in
-    }
-}
