@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Limit the campaign to N minutes of processor time per mutant
     #[arg(long, value_name = "N", default_value = "10", value_parser = minutes)]
     minutes: Duration,
+    /// Limit the campaign to N histories per mutant
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    histories: u64,
     /// Stop once N mutants are found; search in rounds, each twice as long as the one before
     #[arg(long, value_name = "N")]
     enough: Option<usize>,

@@ -18,6 +18,8 @@ const HISTORY_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Position {
     /// The first seed not tried yet.
     seed: u64,
+    /// Number of histories run.
+    histories: u64,
     /// Processor time spent.
     pub(super) spent: Duration,
     pub(super) crashes: u64,
@@ -25,7 +27,7 @@ pub(super) struct Position {
 
 impl Position {
     pub(super) const fn from(seed: u64) -> Self {
-        Self { seed, spent: Duration::ZERO, crashes: 0 }
+        Self { seed, histories: 0, spent: Duration::ZERO, crashes: 0 }
     }
 }
 
@@ -35,13 +37,14 @@ const DESCRIPTION_MAX: usize = 300;
 /// Ends the name of the mix where the failing seed fails without the mutant, too.
 const NEEDS_NO_MUTANT: &str = ", without the mutant too";
 
-/// Runs histories until one fails or the processor time is up, and prints a line: the next seed, the time,
-/// the crashes, and, for a failure, the mix and a description.
+/// Runs histories until one fails, or the processor time or the number of histories is up, and prints a
+/// line: the next seed, the time, the crashes, and, for a failure, the mix and a description.
 pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
     // A panic of the engine is a result like any other.
     std::panic::set_hook(Box::new(|_| {}));
     let (mut seed, mut crashes) = (first, 0);
-    while processor_time() < args.minutes {
+    let end = first.saturating_add(args.histories);
+    while processor_time() < args.minutes && seed < end {
         let mut history = args.mix.history(Seed(seed), true).with_copies(args.copies);
         history.setup.planted = super::planted(mutant);
         let outcome = history.run();
@@ -97,8 +100,9 @@ pub(super) fn find(
     let time = until.saturating_sub(position.spent);
     let minutes = (time.as_secs_f64() / 60.0).to_string();
     let (mix_name, seed, copies) = (name(mix), position.seed.to_string(), args.copies.to_string());
+    let histories = args.histories.saturating_sub(position.histories).to_string();
     let args = ["mutants", "--worker", "--only", mutant.name(), "--mix", &mix_name];
-    let more = ["--seed", &seed, "--minutes", &minutes, "--copies", &copies];
+    let more = ["--histories", &histories, "--seed", &seed, "--minutes", &minutes, "--copies", &copies];
     let child = Command::new(std::env::current_exe().ok()?)
         .args(args.iter().chain(&more))
         .stdout(Stdio::piped())
@@ -113,7 +117,9 @@ pub(super) fn find(
     };
     let mut fields = out.trim_end().splitn(5, '\t');
     let (seed, spent, crashes) = (fields.next()?, fields.next()?, fields.next()?);
-    position.seed = seed.parse().ok()?;
+    let seed = seed.parse().ok()?;
+    position.histories += seed - position.seed;
+    position.seed = seed;
     position.spent += Duration::try_from_secs_f64(spent.parse().ok()?).ok()?;
     position.crashes += crashes.parse::<u64>().ok()?;
     let (by, how) = (format!("campaign, {}", fields.next()?), fields.next()?.to_owned());
