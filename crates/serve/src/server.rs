@@ -239,7 +239,8 @@ impl<V: Volumes> Server<V> {
 
     fn turn(&mut self) {
         let (session, mut outside) = self.parts();
-        session.turn(&mut outside);
+        let answered = session.turn(&mut outside);
+        self.port.0.record_answers(answered);
         self.check_device_locations();
     }
 }

@@ -207,14 +207,14 @@ impl<V: Volumes, P: Port> Server<V, P> {
         self.volumes.complete(environment.now, done, environment.memory);
     }
 
-    /// Processes everything that has arrived.
-    pub fn turn<M: Memory>(&mut self, environment: &mut Environment<'_, P, M>) {
+    /// Processes everything that has arrived. Returns the number of requests of volumes answered.
+    pub fn turn<M: Memory>(&mut self, environment: &mut Environment<'_, P, M>) -> usize {
         // Failures are delivered before new requests are submitted, so that requests see their effects.
-        self.deliver(environment);
+        let mut answered = self.deliver(environment);
         self.clients.submit(&mut self.volumes, &self.exports, self.sessions.recorder(), environment);
         self.answer_sessions(environment);
         self.volumes.pump(environment);
-        self.deliver(environment);
+        answered += self.deliver(environment);
         while let Some(reply) = self.volumes.next_admin_reply() {
             self.exports = Export::all(&self.volumes);
             self.sessions.reply(reply);
@@ -235,14 +235,18 @@ impl<V: Volumes, P: Port> Server<V, P> {
         if accepts != std::mem::replace(&mut self.is_accepting, accepts) {
             environment.port.set_accepting(accepts);
         }
+        answered
     }
 
-    /// Passes replies of the volumes to the clients.
-    fn deliver<M: Memory>(&mut self, environment: &mut Environment<'_, P, M>) {
+    /// Passes replies of the volumes to the clients; returns their number.
+    fn deliver<M: Memory>(&mut self, environment: &mut Environment<'_, P, M>) -> usize {
+        let mut replies = 0;
         while let Some(reply) = self.volumes.next_reply() {
             self.notice_log.note_reply(&reply.result);
             self.clients.reply(reply, &self.volumes, environment.memory);
+            replies += 1;
         }
+        replies
     }
 
     /// Returns the number of clients of each kind.

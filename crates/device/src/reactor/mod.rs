@@ -349,6 +349,12 @@ impl Reactor {
         }
     }
 
+    /// Records the number of requests that the caller has answered since the last [`wait`](Self::wait). More
+    /// than one means clients that do not wait for each answer: polling does not help them.
+    pub fn record_answers(&mut self, answered: usize) {
+        self.polling.record_answers(answered);
+    }
+
     /// Polls for events for a while, then sleeps.
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();

@@ -12,6 +12,8 @@
 //! CPU quota. It pauses when the thread has to wait for its processor, because another thread needs it, and
 //! when the thread is preempted in every other wait. The latter means that a client runs on the same
 //! processor: polling keeps it from sending requests, and switching to it costs less than waking a processor.
+//! It also pauses when several requests were answered at once: their clients do not wait for each answer, and
+//! what arrives during a sleep is received and answered together, which costs less than one by one.
 
 use std::num::NonZero;
 
@@ -36,6 +38,9 @@ const PREEMPTED: u64 = 2;
 /// Number of waits between two checks of the scheduler's statistics, which take a system call.
 const CHECK_INTERVAL: u32 = 64;
 
+/// Number of waits without polling after several requests were answered at once.
+const PIPELINED_WAITS: u32 = 64;
+
 /// Whether and how long a reactor polls for events before it sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Poll {
@@ -57,6 +62,8 @@ pub(super) struct Polling {
     off_until: Nanos,
     /// Length of the next pause.
     pause: Nanos,
+    /// Number of waits until several requests answered at once are forgotten.
+    pipelined: u32,
     /// Number of waits since the last check.
     waits: u32,
     /// Time of the last check, and the scheduler's statistics then.
@@ -78,13 +85,22 @@ impl Polling {
         let is_alone = std::thread::available_parallelism().is_ok_and(|count| count == NonZero::<usize>::MIN);
         let mode = if mode == Poll::Auto && (is_alone || has_quota()) { Poll::Off } else { mode };
         let time = if let Poll::For(time) = mode { time } else { Nanos(0) };
-        Self { mode, time, off_until: Nanos(0), pause: YIELD_PAUSE_MIN, waits: 0, last_check: None }
+        let (off_until, pause) = (Nanos(0), YIELD_PAUSE_MIN);
+        Self { mode, time, off_until, pause, pipelined: 0, waits: 0, last_check: None }
     }
 
     /// Returns how long to poll before a sleep that begins now; 0 means not at all.
     #[inline]
     pub(super) fn time(&self, now: Nanos) -> Nanos {
-        if now < self.off_until { Nanos(0) } else { self.time }
+        if now < self.off_until || self.pipelined > 0 { Nanos(0) } else { self.time }
+    }
+
+    /// Records the number of requests answered since the last wait.
+    #[inline]
+    pub(super) fn record_answers(&mut self, answered: usize) {
+        if answered > 1 && self.mode == Poll::Auto {
+            self.pipelined = PIPELINED_WAITS;
+        }
     }
 
     /// Adapts to a wait that has ended, by an event or at its deadline. `time` is its length including
@@ -100,6 +116,7 @@ impl Polling {
         if self.mode != Poll::Auto {
             return;
         }
+        self.pipelined = self.pipelined.saturating_sub(1);
         if time > POLL_MAX {
             self.time = if self.time > POLL_MIN { Nanos(self.time.0 / 2) } else { Nanos(0) };
         } else if has_event && time > self.time {
@@ -217,6 +234,27 @@ mod tests {
         assert_eq!(polling.time(Nanos(0)), POLL_MIN, "a wait that was to be short tells nothing");
         polling.record_wait(Nanos(0), Nanos::millis(5), false, SchedulerStats::default);
         assert_eq!(polling.time(Nanos(0)), Nanos(0), "nobody asks at all");
+    }
+
+    #[test]
+    fn polling_pauses_while_requests_are_answered_together() {
+        let mut polling = auto();
+        let wait = |polling: &mut Polling| {
+            polling.record_wait(Nanos(0), WITHIN, true, SchedulerStats::default);
+        };
+        (0..3).for_each(|_| wait(&mut polling));
+        polling.record_answers(1);
+        assert_eq!(polling.time(Nanos(0)), Nanos::micros(40));
+        polling.record_answers(2);
+        for _ in 0..PIPELINED_WAITS {
+            assert_eq!(polling.time(Nanos(0)), Nanos(0));
+            wait(&mut polling);
+            polling.record_answers(1);
+        }
+        assert_eq!(polling.time(Nanos(0)), Nanos::micros(40), "each answer is waited for again");
+        let mut fixed = Polling::new(Poll::For(WITHIN));
+        fixed.record_answers(9);
+        assert_eq!(fixed.time(Nanos(0)), WITHIN, "this time was configured");
     }
 
     /// Polls through `looks` checks, two milliseconds apart, with these statistics added before each.
