@@ -241,6 +241,36 @@ fn scan_in_pieces_reads_each_piece_once_per_round() {
     }
 }
 
+/// Runs have the lengths of their weights, and writes stay in the part of the data that is written.
+#[test]
+fn runs_of_several_lengths_and_writes_to_a_part_of_the_data() {
+    let mut load = synthetic("uniform run=1:3,3:1 reads=50% written=25% over=1024MiB");
+    let (mut runs, mut end, mut written) = (std::collections::BTreeMap::new(), None, 0);
+    let mut length = 0;
+    for _ in 0..60_000 {
+        let Arrival { op, offset, len, .. } = load.next_arrival(Nanos(0));
+        if end == Some((op, offset)) {
+            length += 1;
+        } else {
+            *runs.entry(length).or_insert(0) += 1;
+            length = 1;
+        }
+        end = Some((op, offset + len));
+        if op == Op::Write {
+            assert!(offset.0 + len.0 <= 256 << 20, "{offset}");
+            written = written.max(offset.0);
+        }
+    }
+    // Two random places of 65,536 rarely follow one another: 60,000 requests are 40,000 runs.
+    assert!(written > 250 << 20, "{written}");
+    assert!((29_000..31_000).contains(&runs[&1]) && (9_500..10_500).contains(&runs[&3]), "{runs:?}");
+    assert!(runs.iter().all(|(length, count)| [0, 1, 3].contains(length) || *count < 20), "{runs:?}");
+    for bad in ["uniform run=0:1", "uniform run=2:0", "uniform run=", "uniform written=0%", "scan written=5%"]
+    {
+        assert!(parse(bad).is_err(), "{bad}");
+    }
+}
+
 #[test]
 fn a_share_of_the_requests_goes_to_the_hot_blocks() {
     let mut load = synthetic("hotcold part=10% hits=90% hot=3 over=4MiB at=64KiB");

@@ -14,13 +14,14 @@
 //! | `theta=` | Zipf's exponent, 0.1 to 5 | `1.1` |
 //! | `hot=` | a number that selects the hot blocks; `first`: frequency by block order | `0` |
 //! | `part=`, `hits=` | share of hot blocks, and share of requests to them; for `hotcold` | `20%`, `80%` |
-//! | `run=` | consecutive requests of one direction from one position; not for a scan | `1` |
+//! | `run=` | consecutive requests of one direction from one position; or several with weights; not for a scan | `1` |
 //! | `streams=` | concurrent scans, evenly spaced | `1` |
 //! | `pieces=` | scan in pieces of this size, see [`Pattern::Pieces`] | all in sequence |
 //! | `gap=` | largest gap between two writes of a sweep; uniformly distributed | `64KiB` |
 //! | `reads=` | share of reads | `100%` |
 //! | `size=` | request size; or several with weights: `4KiB:3,64KiB:1` | `4KiB` (`256KiB` for a scan) |
 //! | `writes=` | write sizes, if they differ | as `size=` |
+//! | `written=` | share of the data, from its start, that writes go to; not for a scan | `100%` |
 //! | `over=` | amount of data | `1GiB`, or that of the previous phase |
 //! | `at=` | offset of the data on the volume | its start |
 //! | `rate=` | requests per second, for an open loop, with exponential gaps | `1000` |
@@ -68,16 +69,27 @@ pub struct Phase {
     pub sizes: Vec<(Bytes, u32)>,
     /// Write sizes, if they differ.
     pub write_sizes: Option<Vec<(Bytes, u32)>>,
-    /// Number of consecutive requests from one position; at least 1.
-    pub run: u32,
+    /// Numbers of consecutive requests from one position, at least 1, with their weights.
+    pub runs: Vec<(u32, u32)>,
     /// Amount of data.
     pub data_size: Bytes,
+    /// Where writes go, if not to all of the data.
+    pub written: Option<WrittenPart>,
     /// Offset of the data on the volume; whole sectors.
     pub at: VolumeOffset,
     /// Requests per second, in an open loop.
     pub rate: f64,
     /// Duration.
     pub duration: Nanos,
+}
+
+/// The part of the data, from its start, that writes go to.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenPart {
+    /// Access pattern of the writes.
+    pub pattern: Pattern,
+    /// Amount of data that is written.
+    pub size: Bytes,
 }
 
 /// Access pattern of a phase.
@@ -178,30 +190,32 @@ impl Load for Synthetic {
         let at = now + phase.gap(run.is_some(), random);
         if let Some(RequestRun { op, at: offset, remaining: left }) = run.take() {
             let len = phase.size(op, random);
-            if offset + len.0 <= phase.data_size.0 {
+            if offset + len.0 <= phase.part(op).1.0 {
                 *run = (left > 1).then_some(RequestRun { op, at: offset + len.0, remaining: left - 1 });
                 return Arrival { at, volume: 0, op, offset: phase.at + Bytes(offset), len };
             }
         }
         let op = if random.share() < phase.reads { Op::Read } else { Op::Write };
-        let len = phase.size(op, random).min(phase.data_size);
+        let (pattern, data_size) = phase.part(op);
+        let len = phase.size(op, random).min(data_size);
         // Number of positions at which requests of this length may begin.
-        let places = (phase.data_size.0 / len.0.max(1)).max(1);
-        let mut follow = u64::from(phase.run);
-        let place = match phase.pattern {
+        let places = (data_size.0 / len.0.max(1)).max(1);
+        let mut follow = u64::from(draw(&phase.runs, random).unwrap_or(1));
+        let place = match pattern {
             Pattern::Zipf { law, blocks } => {
                 let place = blocks.of_rank(law.sample(random) as u64 - 1) * BLOCK;
                 place - place % len.0.max(BLOCK)
             }
             Pattern::HotCold { hot, hits, blocks } => {
                 let is_hot = random.share() < hits;
-                let rank = if is_hot { random.below(hot) } else { hot + random.below(phase.blocks() - hot) };
+                let rank =
+                    if is_hot { random.below(hot) } else { hot + random.below(block_count(data_size) - hot) };
                 let place = blocks.of_rank(rank) * BLOCK;
                 place - place % len.0.max(BLOCK)
             }
             Pattern::Sweep(gap) if op == Op::Write => {
                 let next = streams.first().copied().unwrap_or(0) + random.below(gap.0 / BLOCK + 1) * BLOCK;
-                let place = if next + len.0 > phase.data_size.0 { 0 } else { next };
+                let place = if next + len.0 > data_size.0 { 0 } else { next };
                 *streams = vec![place + len.0];
                 place
             }
@@ -227,15 +241,19 @@ impl Load for Synthetic {
                 first * len.0
             }
         };
-        let place = place.min(phase.data_size.0 - len.0);
+        let place = place.min(data_size.0 - len.0);
         *run = (follow > 1).then_some(RequestRun { op, at: place + len.0, remaining: follow - 1 });
         Arrival { at, volume: 0, op, offset: phase.at + Bytes(place), len }
     }
 }
 
 impl Phase {
-    fn blocks(&self) -> u64 {
-        (self.data_size.0 / BLOCK).max(1)
+    /// Returns the access pattern of requests of this direction, and the amount of data they go to.
+    fn part(&self, op: Op) -> (Pattern, Bytes) {
+        match self.written {
+            Some(WrittenPart { pattern, size }) if op == Op::Write => (pattern, size),
+            _ => (self.pattern, self.data_size),
+        }
     }
 
     /// Returns the time before the next request; `continues` says whether it continues a run.
@@ -253,19 +271,30 @@ impl Phase {
 
     fn size(&self, op: Op, random: &mut LoadRng) -> Bytes {
         let sizes = self.write_sizes.as_ref().filter(|_| op == Op::Write).unwrap_or(&self.sizes);
-        if let [(only, _)] = sizes[..] {
-            return only;
-        }
-        let weights: u64 = sizes.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        let mut drawn = random.below(weights);
-        for (size, weight) in sizes {
-            match drawn.checked_sub(u64::from(*weight)) {
-                Some(rest) => drawn = rest,
-                None => return *size,
-            }
-        }
-        Bytes(BLOCK)
+        draw(sizes, random).unwrap_or(Bytes(BLOCK))
     }
+}
+
+/// Returns one of the values, in proportion to their weights; `None` if there are none. A single value takes no
+/// random number.
+fn draw<T: Copy>(values: &[(T, u32)], random: &mut LoadRng) -> Option<T> {
+    if let [(only, _)] = values {
+        return Some(*only);
+    }
+    let weights: u64 = values.iter().map(|(_, weight)| u64::from(*weight)).sum();
+    let mut drawn = random.below(weights.max(1));
+    for (value, weight) in values {
+        match drawn.checked_sub(u64::from(*weight)) {
+            Some(rest) => drawn = rest,
+            None => return Some(*value),
+        }
+    }
+    None
+}
+
+/// Returns the number of blocks of this amount of data, at least one.
+const fn block_count(data: Bytes) -> u64 {
+    if data.0 < BLOCK { 1 } else { data.0 / BLOCK }
 }
 
 /// A bijection from ranks to blocks: unless in order, neighbours in rank are not neighbours on the volume.

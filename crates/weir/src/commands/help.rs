@@ -118,18 +118,19 @@ const PATTERNS: [[&str; 2]; 6] = [
 ];
 
 /// Keys of a part of a load, with their meanings and defaults.
-const KEYS: [[&str; 3]; 17] = [
+const KEYS: [[&str; 3]; 18] = [
     ["theta=", "exponent of zipf, 0.1 to 5", "1.1"],
     ["hot=", "choice of the frequent blocks: a number, or first for the first blocks", "0"],
     ["part=", "hot share of the blocks of hotcold", "20%"],
     ["hits=", "share of the requests that go to hot blocks of hotcold", "80%"],
-    ["run=", "consecutive requests in one direction before the next draw", "1"],
+    ["run=", "consecutive requests in one direction, or several with weights: 1:12,2:1", "1"],
     ["streams=", "scans at the same time", "1"],
     ["pieces=", "length that a scan reads at once; pieces come in random order", "the whole"],
     ["gap=", "longest gap between two writes of sweep", "64KiB"],
     ["reads=", "share of reads", "100%"],
     ["size=", "size of requests, or sizes with weights: 4KiB:3,64KiB:1", "4KiB; scan: 256KiB"],
     ["writes=", "size of writes, where it differs", "as size="],
+    ["written=", "share of the data, from its start, that is written", "100%"],
     ["over=", "amount of data", "1GiB, or as before"],
     ["at=", "start of the data on its disk", "0"],
     ["rate=", "requests a second, with exponential gaps", "1000"],

@@ -1,6 +1,6 @@
 //! Parses a phase of a synthetic load from its words.
 
-use super::{PATTERNS, Pattern, Phase, RankPermutation};
+use super::{PATTERNS, Pattern, Phase, RankPermutation, WrittenPart, block_count};
 use rand_distr::Zipf;
 use weir_model::{BLOCK, Bytes, Nanos, SECTOR, VolumeOffset};
 
@@ -18,10 +18,14 @@ const STREAMS_MAX: u32 = 1024;
 /// Maximum number of pieces of a scan.
 const PIECES_MAX: u64 = 1_000_000;
 
+/// Maximum weight of one of several sizes or run lengths.
+const WEIGHT_MAX: u32 = 1_000_000;
+
+const VALID_RUNS: &str =
+    "from 1 to 100000 requests, or several lengths with weights from 1 to 1000000: 1:12,2:1";
 const VALID_OFFSET: &str = "whole sectors of 512 bytes, up to 64TiB";
 
-const KEYS: &str =
-    "theta, hot, part, hits, run, streams, pieces, gap, reads, size, writes, over, at, rate, for, think";
+const KEYS: &str = "theta, hot, part, hits, run, streams, pieces, gap, reads, size, writes, written, over, at, rate, for, think";
 
 /// What is wrong with a word, and what would be right.
 type Mistake = String;
@@ -38,15 +42,16 @@ pub(super) fn phase(
     check_pattern(pattern, is_first)?;
     let (mut theta, mut hot, mut streams, mut gap) = (1.1, Some(0), 1, Bytes::kib(64));
     let (mut part, mut hits) = (0.2, 0.8);
-    let mut pieces = None;
+    let (mut pieces, mut written) = (None, None);
     let sizes = vec![(if pattern == "scan" { Bytes::kib(256) } else { Bytes(BLOCK) }, 1)];
     let mut phase = Phase {
         pattern: Pattern::Uniform,
         reads: 1.0,
         sizes,
         write_sizes: None,
-        run: 1,
+        runs: vec![(1, 1)],
         data_size: over,
+        written: None,
         at: VolumeOffset(0),
         rate: 1000.0,
         duration: Nanos::secs(600),
@@ -65,7 +70,7 @@ pub(super) fn phase(
                 gap = Some(most).filter(|gap| *gap <= GAP_MAX).ok_or_else(|| wrong("up to 1GiB"))?;
             }
             "run" if !["scan", "sweep"].contains(&pattern) => {
-                phase.run = count(value, RUN_MAX).ok_or_else(|| wrong("from 1 to 100000"))?;
+                phase.runs = runs_of(value).ok_or_else(|| wrong(VALID_RUNS))?;
             }
             "streams" => {
                 let many = count(value, STREAMS_MAX).ok_or_else(|| wrong("from 1 to 1024"))?;
@@ -78,6 +83,10 @@ pub(super) fn phase(
             "size" => phase.sizes = sizes_of(value, size).map_err(|allowed| wrong(&allowed))?,
             "writes" => {
                 phase.write_sizes = Some(sizes_of(value, size).map_err(|allowed| wrong(&allowed))?);
+            }
+            "written" if !["scan", "sweep"].contains(&pattern) => {
+                let part = share(value).filter(|part| *part > 0.0);
+                written = Some(part.ok_or_else(|| wrong("from more than 0% to 100%"))?);
             }
             "over" => {
                 let over = size(value).map_err(|allowed| wrong(&allowed))?;
@@ -94,22 +103,31 @@ pub(super) fn phase(
             _ => return Err(format!("a load has no {key:?}; there are {KEYS}")),
         }
     }
-    let blocks = phase.blocks();
-    let scatter = || hot.map_or(RankPermutation::in_order(blocks), |hot| RankPermutation::new(blocks, hot));
-    phase.pattern = match pattern {
-        "zipf" => Pattern::Zipf { law: law(theta, blocks)?, blocks: scatter() },
-        "hotcold" if blocks > 1 => {
-            // At least one block of each kind.
-            let hot = ((blocks as f64 * part) as u64).clamp(1, blocks - 1);
-            Pattern::HotCold { hot, hits, blocks: scatter() }
-        }
-        "scan" => match pieces {
-            Some(pieces) => pieces_pattern(&phase, pieces, streams)?,
-            None => Pattern::Scan(streams),
-        },
-        "sweep" => Pattern::Sweep(gap),
-        _ => Pattern::Uniform,
+    let pattern_over = |size: Bytes| {
+        let blocks = block_count(size);
+        let scatter =
+            || hot.map_or(RankPermutation::in_order(blocks), |hot| RankPermutation::new(blocks, hot));
+        Ok::<_, Mistake>(match pattern {
+            "zipf" => Pattern::Zipf { law: law(theta, blocks)?, blocks: scatter() },
+            "hotcold" if blocks > 1 => {
+                // At least one block of each kind.
+                let hot = ((blocks as f64 * part) as u64).clamp(1, blocks - 1);
+                Pattern::HotCold { hot, hits, blocks: scatter() }
+            }
+            "scan" => match pieces {
+                Some(pieces) => pieces_pattern(&phase, pieces, streams)?,
+                None => Pattern::Scan(streams),
+            },
+            "sweep" => Pattern::Sweep(gap),
+            _ => Pattern::Uniform,
+        })
     };
+    let written = written.map(|part| {
+        // Whole blocks, at least one.
+        let size = Bytes(((block_count(phase.data_size) as f64 * part) as u64).max(1) * BLOCK);
+        Ok::<_, Mistake>(WrittenPart { pattern: pattern_over(size)?, size })
+    });
+    (phase.pattern, phase.written) = (pattern_over(phase.data_size)?, written.transpose()?);
     Ok(phase)
 }
 
@@ -143,6 +161,15 @@ fn pieces_pattern(phase: &Phase, pieces: Bytes, streams: usize) -> Result<Patter
     Ok(Pattern::Pieces(pieces))
 }
 
+/// Parses `4`, or `1:12,2:1`.
+fn runs_of(text: &str) -> Option<Vec<(u32, u32)>> {
+    let one = |part: &str| {
+        let (length, weight) = part.split_once(':').unwrap_or((part, "1"));
+        Some((count(length, RUN_MAX)?, count(weight, WEIGHT_MAX)?))
+    };
+    text.split(',').map(one).collect()
+}
+
 fn law(theta: f64, blocks: u64) -> Result<Zipf<f64>, Mistake> {
     Zipf::new(blocks as f64, theta).map_err(|error| format!("zipf theta={theta}: {error}"))
 }
@@ -169,7 +196,7 @@ fn sizes_of(text: &str, size: &impl Fn(&str) -> Result<Bytes, String>) -> Result
         let (bytes, weight) = part.split_once(':').unwrap_or((part, "1"));
         let bytes = size(bytes)?;
         let fits = bytes.0.is_multiple_of(SECTOR) && bytes <= SIZE_MAX;
-        let weight = weight.parse().ok().filter(|weight| (1..=1_000_000).contains(weight));
+        let weight = count(weight, WEIGHT_MAX);
         match (fits, weight) {
             (true, Some(weight)) => Ok((bytes, weight)),
             (false, _) => Err("whole sectors of 512 bytes, up to 16MiB".into()),
