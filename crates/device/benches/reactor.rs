@@ -59,7 +59,7 @@ fn pacing(options: &ReactorOptions, folder: &Path, model: &str, depth: u64) {
     devices.open(DeviceId(0), &folder.join("device"), &how).expect("a file");
     weir_model::Store::write(&mut devices, DeviceId(0), DeviceOffset(0), &vec![7; SIZE.0 as usize])
         .expect("filled");
-    let mut twin = weir_timing::model(model, SIZE).expect("a model");
+    let mut twin = weir_timing::model(model, SIZE, weir_timing::ssd::without_collection).expect("a model");
     let Ok(mut reactor) = Reactor::new(options, devices, &arena) else { return };
     let buffers: Vec<Buffer> = (0..depth).map(|_| arena.take(Bytes(BLOCK)).expect("room")).collect();
     let mut starts = vec![Nanos(0); buffers.len()];

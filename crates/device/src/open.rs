@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 use weir_model::{Bytes, DeviceClass, DeviceOffset};
-use weir_timing::WriteCache;
+use weir_timing::ssd::without_collection;
+use weir_timing::{NewFlashLog, WriteCache};
 
 use crate::fault_injection::FaultInjection;
 use crate::file::{DeviceProperties, Identity};
@@ -36,6 +37,9 @@ pub struct DeviceOptions {
     /// Serve the device with the timing of this modelled drive, one of [`weir_timing::NAMES`]. A declared
     /// `volatile_cache` replaces the model's.
     pub pace: Option<String>,
+    /// Creates the log of a modelled SSD whose garbage collection follows from the state of its flash. By default,
+    /// such a drive collects nothing.
+    pub flash_log: NewFlashLog,
     /// Options of the fault layer that loses unflushed writes. For tests.
     pub lossy: Option<LossyOptions>,
     /// Enables the fault layer that fails commands as the file `DEVICE.fault` says. For tests.
@@ -51,6 +55,7 @@ impl Default for DeviceOptions {
             class: None,
             direct: true,
             pace: None,
+            flash_log: without_collection,
             lossy: None,
             injects_faults: false,
         }
@@ -139,7 +144,7 @@ impl Device {
         let tail = if has_tail { LastPage::new(&file, facts.size).ok() } else { None };
         let expected = Expected::of(&file, facts.size).map_err(named)?;
         let pacer = match &options.pace {
-            Some(name) => Some(pacer(path, name, &facts, options.volatile_cache)?),
+            Some(name) => Some(pacer(path, name, &facts, options)?),
             None => None,
         };
         let modelled = options.pace.as_deref().and_then(weir_timing::write_cache);
@@ -294,12 +299,13 @@ fn pacer(
     path: &Path,
     name: &str,
     facts: &DeviceProperties,
-    volatile: Option<bool>,
+    options: &DeviceOptions,
 ) -> Result<Pacer, DeviceError> {
-    let timing = match volatile {
-        None => weir_timing::model(name, facts.size),
-        Some(true) => weir_timing::model_with(name, facts.size, WriteCache::Volatile),
-        Some(false) => weir_timing::model_with(name, facts.size, WriteCache::Protected),
+    let with = |cache| weir_timing::model_with(name, facts.size, cache, options.flash_log);
+    let timing = match options.volatile_cache {
+        None => weir_timing::model(name, facts.size, options.flash_log),
+        Some(true) => with(WriteCache::Volatile),
+        Some(false) => with(WriteCache::Protected),
     };
     timing
         .map(Pacer::new)

@@ -1,4 +1,4 @@
-//! Placement, caching and admission policies, as pure decisions: a policy receives events and returns
+//! Placement, caching, admission and reclaim policies, as pure decisions: a policy receives events and returns
 //! actions.
 //!
 //! There is one file per published policy, headed by its source and rule. A policy does no I/O, reads no
@@ -15,6 +15,7 @@ pub mod ext;
 pub mod harm;
 mod lru;
 pub mod placement;
+pub mod reclaim;
 
 pub use block_table::BlockTable;
 pub use ewma::Ewma;

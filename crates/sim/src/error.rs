@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use weir_engine::{AdminError, StartError};
+use weir_flash::{ConfigError, LogError};
 use weir_map::MapError;
 use weir_model::{Bytes, Nanos, RequestError};
 
@@ -49,6 +50,39 @@ pub enum SimError {
     /// Virtual time does not advance.
     #[error("internal error: virtual time does not advance {0} after the start; please report it")]
     TimeStalled(Nanos),
+    /// The simulated flash device is smaller than the load's data.
+    #[error("the load has {data} of data, and the device a capacity of {capacity}; give it at least as much")]
+    DeviceTooSmall {
+        /// Data of the load.
+        data: Bytes,
+        /// Capacity of the device.
+        capacity: Bytes,
+    },
+    /// The simulated flash device has no pages, or too many for a page map of 32 bits.
+    #[error(
+        "{capacity} in pages of {page}; a device has 1 to 2^32 - 1 pages: change the capacity or the page"
+    )]
+    DevicePages {
+        /// Capacity of the device.
+        capacity: Bytes,
+        /// Size of a page.
+        page: Bytes,
+    },
+    /// The geometry of the simulated flash device is impossible.
+    #[error(transparent)]
+    Nand(#[from] ConfigError),
+    /// The log of the simulated flash device failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The load writes nothing.
+    #[error("the load made {0} requests without a write; flash wears only if it is written")]
+    NoWrites(u64),
+    /// A request is outside the data that the load declared.
+    #[error("internal error: a request {at} after the start is outside the load's data; please report it")]
+    OutsideData {
+        /// Its arrival time.
+        at: Nanos,
+    },
     /// The words of a load are invalid.
     #[error("{0}")]
     Load(String),

@@ -6,7 +6,8 @@
 //! measurements, and [`load`] for the loads.
 //!
 //! [`cache`] plays a trace to caches of any size and policy, without time; [`analysis`] computes a trace's
-//! characteristics; [`advise`] searches for the devices to buy for it.
+//! characteristics; [`advise`] searches for the devices to buy for it. [`flash`] simulates a NAND device: what it
+//! writes, how it wears and how fast it responds.
 //!
 //! The load, the pool and a seed determine everything: two runs with the same inputs are identical.
 //!
@@ -17,6 +18,7 @@ pub mod advise;
 pub mod analysis;
 pub mod cache;
 mod error;
+pub mod flash;
 pub mod load;
 pub mod place;
 pub mod plot;
@@ -31,3 +33,4 @@ pub use place::noise::Noise;
 pub use place::outcome::{DeviceOutcome, Outcome, Responses, Window};
 pub use place::pool::{DeviceSize, DeviceSpec, PoolSpec};
 pub use place::run::{Mode, Plan, place, place_and_record};
+pub use weir_world::flash_log;

@@ -118,7 +118,7 @@ mod tests {
 
     fn capped() -> Capped {
         let params = CapParams { commands: 200, rate: Bytes(150_000_000), burst: Nanos::millis(100) };
-        Capped::new(&params, model("nvm", Bytes::gib(1)).expect("a model"))
+        Capped::new(&params, model("nvm", Bytes::gib(1), crate::ssd::without_collection).expect("a model"))
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::disk::{DiskParams, Overheads, Zone};
 use crate::memory::MemoryParams;
 use crate::network::NetworkParams;
 use crate::ssd::SsdParams;
-use crate::{Capped, Disk, Network, PersistentMemory, Ssd, Timing, WriteCache};
+use crate::{Capped, Disk, Network, NewFlashLog, PersistentMemory, Ssd, Timing, WriteCache};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -97,17 +97,18 @@ pub enum DriveKind {
 }
 
 impl Drive {
-    /// Returns the timing of the idle drive with this write cache; memory has none and ignores it.
-    pub fn timing(&self, capacity: Bytes, cache: WriteCache) -> Box<dyn Timing> {
+    /// Returns the timing of the idle drive with this write cache; memory has none and ignores it. `new_log`
+    /// creates the log of an SSD whose garbage collection follows from the state of its flash.
+    pub fn timing(&self, capacity: Bytes, cache: WriteCache, new_log: NewFlashLog) -> Box<dyn Timing> {
         match &self.kind {
             DriveKind::Disk(params) => Box::new(Disk::new(params, capacity, cache)),
-            DriveKind::Ssd(params) => Box::new(Ssd::new(params, capacity, cache)),
+            DriveKind::Ssd(params) => Box::new(Ssd::new(params, capacity, cache, new_log)),
             DriveKind::Memory(params) => Box::new(PersistentMemory::new(params)),
             DriveKind::Remote(params, device) => {
-                Box::new(Network::new(params, device.timing(capacity, cache)))
+                Box::new(Network::new(params, device.timing(capacity, cache, new_log)))
             }
             DriveKind::Capped(params, device) => {
-                Box::new(Capped::new(params, device.timing(capacity, cache)))
+                Box::new(Capped::new(params, device.timing(capacity, cache, new_log)))
             }
         }
     }

@@ -39,7 +39,7 @@ pub use disk::Disk;
 pub use memory::PersistentMemory;
 pub use network::Network;
 pub use probe::{flush_response, occupancy};
-pub use ssd::Ssd;
+pub use ssd::{NewFlashLog, Ssd};
 
 /// Timing of a device. Submit commands with [`submit`](Timing::submit); then call [`pop`](Timing::pop) as
 /// long as [`next`](Timing::next) returns a time that has come.
@@ -52,7 +52,8 @@ pub use ssd::Ssd;
 ///
 /// ```
 /// use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
-/// let mut ssd = weir_timing::model("ssd-nvme", Bytes::gib(1)).unwrap();
+/// # use weir_timing::ssd::without_collection;
+/// let mut ssd = weir_timing::model("ssd-nvme", Bytes::gib(1), without_collection).unwrap();
 /// ssd.submit(Nanos(0), IoId(7), IoKind::Read, DeviceOffset(0), Bytes(4096));
 /// let now = Nanos::millis(3);
 /// while let Some(due) = ssd.next().filter(|due| *due <= now) {
@@ -92,14 +93,20 @@ pub const NAMES: [&str; 5] = ["hdd-7200", "hdd-15k", "ssd-sata", "ssd-nvme", "nv
 /// Returns the timing of the named drive with its own write cache; `None` if the name is unknown.
 ///
 /// A disk with a `capacity` other than the real drive's keeps the rates of its zones and its full arm stroke,
-/// and has more or fewer tracks; the other models do not depend on capacity.
-pub fn model(name: &str, capacity: Bytes) -> Option<Box<dyn Timing>> {
-    model_with(name, capacity, write_cache(name)?)
+/// and has more or fewer tracks; the other models do not depend on capacity. `new_log` creates the log of an SSD
+/// whose garbage collection follows from the state of its flash.
+pub fn model(name: &str, capacity: Bytes, new_log: NewFlashLog) -> Option<Box<dyn Timing>> {
+    model_with(name, capacity, write_cache(name)?, new_log)
 }
 
 /// Like [`model`], with `cache` in place of the drive's own write cache. `nvm` has none and ignores it.
-pub fn model_with(name: &str, capacity: Bytes, cache: WriteCache) -> Option<Box<dyn Timing>> {
-    Some(drives::drive(name)?.timing(capacity, cache))
+pub fn model_with(
+    name: &str,
+    capacity: Bytes,
+    cache: WriteCache,
+    new_log: NewFlashLog,
+) -> Option<Box<dyn Timing>> {
+    Some(drives::drive(name)?.timing(capacity, cache, new_log))
 }
 
 /// Returns the kind of the named drive's write cache; `None` if the name is unknown.

@@ -167,7 +167,7 @@ mod tests {
 
     fn remote(delay: Vec<(u32, Nanos)>, rate: Bytes) -> Network {
         let params = NetworkParams { delay, rate, header: Bytes(64) };
-        Network::new(&params, model("nvm", Bytes::gib(1)).expect("a model"))
+        Network::new(&params, model("nvm", Bytes::gib(1), crate::ssd::without_collection).expect("a model"))
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //!   the buffer is protected.
 //!
 //! The cost of a random write is either a parameter (the mean cost of collection, as measured on the drive),
-//! or, with `spare`, follows from the state of the flash: pages are mapped and blocks collected as needed.
+//! or, with `spare`, follows from the state of the flash, which a [`FlashLog`] keeps.
 //!
 //! Not modelled: channels between controller and dies (the link and the dies impose the same limits), a
 //! pseudo-SLC region that fills up after tens of gigabytes, wear.
@@ -22,12 +22,13 @@ use crate::completions::Completions;
 use crate::pipe::{Pipe, duration};
 use crate::{Timing, WriteCache};
 use flash::{Flash, Work};
-use log::Log;
 use std::collections::VecDeque;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 
 mod flash;
-mod log;
+mod flash_log;
+
+pub use flash_log::{CollectionCost, FlashLog, FlashSize, NewFlashLog, without_collection};
 
 /// Parameters of an SSD.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +77,7 @@ pub struct SsdParams {
 /// Timing of an SSD. Every completion time is known at submission. Cost per command: a heap insertion and
 /// removal, and a few nanoseconds per page.
 #[derive(Debug)]
-pub struct Ssd {
+pub struct Ssd<L = Box<dyn FlashLog>> {
     params: SsdParams,
     cache: WriteCache,
     flash: Flash,
@@ -85,15 +86,25 @@ pub struct Ssd {
     /// The flash as the target of buffered writes; free when the buffer is empty.
     drain: Pipe,
     /// State of the flash, if collection follows from it.
-    log: Option<Log>,
+    log: Option<L>,
     /// Offsets at which sequential writes would continue, the latest last.
     write_ends: VecDeque<DeviceOffset>,
     done: Completions,
 }
 
 impl Ssd {
-    /// Creates an idle, empty drive of this size.
-    pub fn new(params: &SsdParams, capacity: Bytes, cache: WriteCache) -> Self {
+    /// Creates an idle, empty drive of this size. `new_log` creates its log, if collection follows from the state
+    /// of the flash.
+    pub fn new(params: &SsdParams, capacity: Bytes, cache: WriteCache, new_log: NewFlashLog) -> Self {
+        let pages = capacity.0.div_ceil(params.page.0.max(1));
+        let log = params.spare.map(|spare| new_log(FlashSize { pages, block: params.block.max(1), spare }));
+        Self::with_log(params, cache, log)
+    }
+}
+
+impl<L: FlashLog> Ssd<L> {
+    /// Creates an idle drive whose flash is in the state of this log; `None` for the mean cost of collection.
+    pub fn with_log(params: &SsdParams, cache: WriteCache, log: Option<L>) -> Self {
         // All dies together program as fast as the buffer drains, including erases.
         let page = duration(Bytes(params.page.0 * u64::from(params.dies.max(1))), params.drain_rate);
         let block = params.block.max(1);
@@ -104,11 +115,10 @@ impl Ssd {
             block,
             suspend: params.suspend,
         };
-        let pages = u32::try_from(capacity.0.div_ceil(params.page.0.max(1))).unwrap_or(u32::MAX / 2);
         Self {
             params: *params,
             cache,
-            log: params.spare.map(|spare| Log::new(pages, block, spare)),
+            log,
             flash: Flash::new(params.dies, params.page, work),
             inbound: Pipe::default(),
             outbound: Pipe::default(),
@@ -116,6 +126,16 @@ impl Ssd {
             write_ends: VecDeque::from([DeviceOffset(0)]),
             done: Completions::default(),
         }
+    }
+
+    /// Returns the log, if collection follows from the state of the flash.
+    pub fn log(&self) -> Option<&L> {
+        self.log.as_ref()
+    }
+
+    /// Returns the log for changes that take no time: TRIM, and what was written before the simulation.
+    pub fn log_mut(&mut self) -> Option<&mut L> {
+        self.log.as_mut()
     }
 
     fn read(&mut self, now: Nanos, at: DeviceOffset, len: Bytes) -> Nanos {
@@ -167,9 +187,14 @@ impl Ssd {
         let page = p.page.0.max(1);
         let pages = at.0 / page..at.0.saturating_add(len.0).div_ceil(page);
         let written = pages.end - pages.start;
-        let copied: u64 = pages.map(|page| u64::from(log.write(page).copied)).sum();
+        let (mut copied, mut metadata) = (0, 0);
+        for page in pages {
+            let cost = log.write(page);
+            copied += cost.copied;
+            metadata += cost.metadata;
+        }
         let reads = Nanos(copied * p.read.0 / self.flash.dies());
-        (Bytes((written + copied) * page), reads)
+        (Bytes((written + copied + metadata) * page), reads)
     }
 
     /// Reports whether a write continues one of the last ones, and records its end as the place to continue.
@@ -186,7 +211,7 @@ impl Ssd {
     }
 }
 
-impl Timing for Ssd {
+impl<L: FlashLog> Timing for Ssd<L> {
     fn submit(&mut self, now: Nanos, id: IoId, kind: IoKind, at: DeviceOffset, len: Bytes) {
         let end = match kind {
             IoKind::Read => self.read(now, at, len),

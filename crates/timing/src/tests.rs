@@ -1,6 +1,7 @@
 //! Tests of properties common to all models, and of each model against published figures.
 
 use super::*;
+use crate::ssd::{CollectionCost, FlashLog, FlashSize, without_collection};
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -71,7 +72,7 @@ pub(crate) fn drive(timing: &mut dyn Timing, load: &Load) -> Outcome {
 }
 
 fn rate(name: &str, load: Load) -> f64 {
-    drive(&mut *model(name, load.capacity).unwrap(), &load).per_second()
+    drive(&mut *model(name, load.capacity, without_collection).unwrap(), &load).per_second()
 }
 
 /// Returns the capacity of the real drive.
@@ -207,7 +208,7 @@ fn an_ssds_flush_waits_for_its_buffer_and_fua_for_the_flash() {
             ssd.pop(Nanos::millis(45));
         }
     };
-    let mut ssd = Ssd::new(ssd_params("ssd-sata"), Bytes::gib(1), WriteCache::Volatile);
+    let mut ssd = Ssd::new(ssd_params("ssd-sata"), Bytes::gib(1), WriteCache::Volatile, without_collection);
     submit_burst(&mut ssd);
     let now = Nanos::millis(45);
     ssd.submit(now, IoId(9000), IoKind::Flush, at, Bytes(0));
@@ -216,7 +217,7 @@ fn an_ssds_flush_waits_for_its_buffer_and_fua_for_the_flash() {
     ssd.submit(now, IoId(9001), IoKind::Write { fua: true }, at, Bytes(4096));
     assert!(ssd.next().unwrap() >= now + ssd_params("ssd-sata").program);
 
-    let mut ssd = Ssd::new(ssd_params("ssd-nvme"), Bytes::gib(1), WriteCache::Protected);
+    let mut ssd = Ssd::new(ssd_params("ssd-nvme"), Bytes::gib(1), WriteCache::Protected, without_collection);
     submit_burst(&mut ssd);
     ssd.submit(now, IoId(9000), IoKind::Flush, at, Bytes(0));
     assert!(ssd.next().unwrap() < now + Nanos::micros(10));
@@ -229,12 +230,34 @@ fn an_ssds_buffer_absorbs_a_burst_then_throttles() {
     assert!(burst > 2.0 * long, "burst {burst}, long {long}");
 }
 
+/// The log of `weir-flash` as a drive's.
+#[derive(Debug)]
+struct GreedyLog(weir_flash::Log<weir_flash::DenseMap, weir_policy::reclaim::Greedy>);
+
+impl FlashLog for GreedyLog {
+    fn write(&mut self, page: u64) -> CollectionCost {
+        let copied = self.0.counters().copied;
+        self.0.write(page, weir_flash::Stream(0), &mut weir_flash::Simulated).expect("there is spare space");
+        CollectionCost { copied: self.0.counters().copied - copied, metadata: 0 }
+    }
+}
+
+fn greedy_log(size: FlashSize) -> Box<dyn FlashLog> {
+    let pages = size.pages as u32;
+    let config =
+        weir_flash::LogConfig::for_device(pages, size.spare, size.block, weir_flash::Metadata::default());
+    let log = config.and_then(|config| {
+        weir_flash::Log::new(config, weir_flash::DenseMap::new(pages), weir_policy::reclaim::Greedy::new)
+    });
+    Box::new(GreedyLog(log.expect("valid settings")))
+}
+
 /// The rate of random writes is the flash's rate divided by the write amplification of the closed form, with
 /// the reads of the copies added. Sequential writes get the full rate.
 #[test]
 fn full_ssd_random_write_rate_includes_collection() {
     let capacity = Bytes::mib(512);
-    let mut ssd = Ssd::new(ssd_params("intel-x25-m-g1-log"), capacity, WriteCache::Volatile);
+    let mut ssd = Ssd::new(ssd_params("intel-x25-m-g1-log"), capacity, WriteCache::Volatile, greedy_log);
     let pages = capacity.0 / 4096;
     let writes = Load { depth: 32, random_writes: 100, count: pages, ..Load::reads(capacity) };
     let fill = drive(&mut ssd, &Load { sequential: true, ..writes });
@@ -249,7 +272,7 @@ fn full_ssd_random_write_rate_includes_collection() {
 
 #[test]
 fn programs_delay_an_ssds_reads() {
-    let mut ssd = model("ssd-sata", Bytes::gib(1)).unwrap();
+    let mut ssd = model("ssd-sata", Bytes::gib(1), without_collection).unwrap();
     ssd.submit(Nanos(0), IoId(1), IoKind::Write { fua: false }, DeviceOffset(0), Bytes::mib(8));
     ssd.submit(Nanos::millis(1), IoId(2), IoKind::Read, DeviceOffset(0), Bytes(4096));
     let calm = Nanos::secs(1);
@@ -265,7 +288,7 @@ fn programs_delay_an_ssds_reads() {
 
 /// Returns the mean response, in milliseconds, of random 4 KiB reads while another client writes at random.
 fn reads_beside_writes(name: &str) -> f64 {
-    let mut timing = model(name, Bytes::gib(16)).unwrap();
+    let mut timing = model(name, Bytes::gib(16), without_collection).unwrap();
     let mut rng = SmallRng::seed_from_u64(5);
     let mut at = || DeviceOffset(rng.random_range(0..1 << 20) * 4096);
     let (mut reads, mut took, mut begun) = (0, Nanos(0), Nanos(0));
@@ -296,7 +319,7 @@ fn reads_beside_writes_are_slow_on_drives_of_2008() {
 #[test]
 fn writes_in_several_places_are_sequential_up_to_a_number() {
     let rate = |streams: u64| {
-        let mut timing = model("intel-x25-m-g1", Bytes::gib(16)).unwrap();
+        let mut timing = model("intel-x25-m-g1", Bytes::gib(16), without_collection).unwrap();
         let (count, mut now) = (40_000, Nanos(0));
         for i in 0..count {
             let at = DeviceOffset(((i % streams) << 24) + i / streams * 4096);
@@ -314,10 +337,10 @@ fn writes_in_several_places_are_sequential_up_to_a_number() {
 #[test]
 fn only_listed_names_have_models() {
     for name in NAMES {
-        assert!(model(name, Bytes::gib(1)).is_some() && write_cache(name).is_some());
-        assert!(model_with(name, Bytes(0), WriteCache::None).is_some());
+        assert!(model(name, Bytes::gib(1), without_collection).is_some() && write_cache(name).is_some());
+        assert!(model_with(name, Bytes(0), WriteCache::None, without_collection).is_some());
     }
-    assert!(model("hdd-5400", Bytes::gib(1)).is_none() && write_cache("").is_none());
+    assert!(model("hdd-5400", Bytes::gib(1), without_collection).is_none() && write_cache("").is_none());
 }
 
 #[derive(Clone, Debug)]
@@ -393,7 +416,7 @@ proptest! {
         cache in prop::sample::select(vec![WriteCache::None, WriteCache::Volatile, WriteCache::Protected]),
         late in prop_oneof![Just(0u64), 0u64..20_000_000],
     ) {
-        let fresh = || model_with(name, Bytes::mib(300), cache).unwrap();
+        let fresh = || model_with(name, Bytes::mib(300), cache, without_collection).unwrap();
         let punctual = run(&mut *fresh(), &steps, Nanos(0))?;
         // A driver that collects completions late sees the same times.
         prop_assert_eq!(&run(&mut *fresh(), &steps, Nanos(late))?, &punctual);

@@ -1,6 +1,6 @@
 //! Timing of a simulated device: by a timing model, or random.
 
-use crate::Rng;
+use crate::{Rng, flash_log};
 use std::collections::BTreeMap;
 use thiserror::Error;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
@@ -25,7 +25,9 @@ impl Pace {
     pub fn timing(&self, capacity: Bytes, rng: &mut Rng) -> Result<Box<dyn Timing>, UnknownModel> {
         match self {
             Self::Random(usual) => Ok(Box::new(RandomTiming::new(*usual, rng.fork()))),
-            Self::Model(name) => weir_timing::model(name, capacity).ok_or_else(|| UnknownModel(name.clone())),
+            Self::Model(name) => {
+                weir_timing::model(name, capacity, flash_log).ok_or_else(|| UnknownModel(name.clone()))
+            }
         }
     }
 }

@@ -3,6 +3,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Errno, IoKind};
+use weir_timing::ssd::without_collection;
 use weir_timing::{NAMES, model};
 
 const CAPACITY: Bytes = Bytes::gib(4);
@@ -28,7 +29,7 @@ fn random_io(rng: &mut SmallRng, id: u64) -> Io {
 
 /// Submits at random times and returns each command's submission and completion by the model alone.
 fn model_completions(name: &str, ios: &[(Nanos, Io)]) -> BTreeMap<IoId, Nanos> {
-    let mut timing = model(name, CAPACITY).unwrap();
+    let mut timing = model(name, CAPACITY, without_collection).unwrap();
     for (at, io) in ios {
         timing.submit(*at, io.id, io.kind, io.at, io.len());
     }
@@ -91,7 +92,7 @@ fn fast_real_io_completes_at_model_time() {
         let mut rng = SmallRng::seed_from_u64(seed);
         let ios = history(seed, &mut rng);
         let model_times = model_completions(name, &ios);
-        let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
+        let mut pacer = Pacer::new(model(name, CAPACITY, without_collection).unwrap());
         let released = pacer_completions(&mut pacer, &ios, |_| Nanos(rng.random_range(0..90)));
         assert_eq!(released.len(), ios.len());
         for (id, (at, result)) in &released {
@@ -114,7 +115,7 @@ fn late_real_io_delays_its_own_command_only() {
         let model_times = model_completions(name, &ios);
         let delays: BTreeMap<_, _> =
             ios.iter().map(|(_, io)| (io.id, Nanos(rng.random_range(0..20_000_000)))).collect();
-        let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
+        let mut pacer = Pacer::new(model(name, CAPACITY, without_collection).unwrap());
         let released = pacer_completions(&mut pacer, &ios, |id| delays[&id]);
         let mut expected = PaceStats { ios: 300, ..PaceStats::default() };
         for (id, (at, _)) in &released {
@@ -130,7 +131,7 @@ fn late_real_io_delays_its_own_command_only() {
 
 #[test]
 fn a_driver_that_sleeps_too_long_overruns_too() {
-    let mut pacer = Pacer::new(model("ssd-sata", CAPACITY).unwrap());
+    let mut pacer = Pacer::new(model("ssd-sata", CAPACITY, without_collection).unwrap());
     pacer.submit(Nanos(0), &io(0, IoKind::Read, 0, 4096));
     pacer.real_done(ok(0));
     let due = pacer.next().unwrap();
@@ -159,7 +160,7 @@ fn few_overruns_keep_figures_valid() {
 /// Whether figures are valid of random 4 KiB reads, one at a time, whose real I/O takes what the model
 /// takes and so much more.
 fn is_valid_if_late(name: &str, more: Nanos) -> bool {
-    let mut pacer = Pacer::new(model(name, CAPACITY).unwrap());
+    let mut pacer = Pacer::new(model(name, CAPACITY, without_collection).unwrap());
     let mut now = Nanos::secs(1);
     for id in 0..1000 {
         pacer.submit(now, &io(id, IoKind::Read, (id * 7919 % 1_000_000) * 4096, 4096));
@@ -182,7 +183,7 @@ fn lateness_is_relative_to_service_time() {
 
 #[test]
 fn unknown_completions_are_ignored() {
-    let mut pacer = Pacer::new(model("nvm", CAPACITY).unwrap());
+    let mut pacer = Pacer::new(model("nvm", CAPACITY, without_collection).unwrap());
     pacer.real_done(ok(1));
     pacer.release(Nanos::secs(1), &mut |_| panic!("nothing was submitted"));
     assert_eq!(pacer.next(), None);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use weir_model::{BLOCK, Bytes, DeviceOffset, IoId, IoKind, Nanos};
 use weir_timing::drives::{Drive, drive};
+use weir_world::flash_log;
 
 /// A price, in hundredths of the list's currency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -184,7 +185,7 @@ impl IdleReads {
 fn idle_read(drive: &Drive) -> Nanos {
     const TRIES: u64 = 16;
     let size = Bytes::gib(1);
-    let mut timing = drive.timing(size, drive.cache);
+    let mut timing = drive.timing(size, drive.cache, flash_log);
     let (mut now, mut sum) = (Nanos(0), 0);
     for number in 0..TRIES {
         // Spread over the drive by the golden ratio.

@@ -9,6 +9,7 @@ use crate::place::pool::scaled;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 use weir_timing::Timing;
 use weir_timing::drives::Drive;
+use weir_world::flash_log;
 
 /// Minimum time over which the load is computed; a shorter trace is no sustained load.
 const LOAD_TIME_MIN: Nanos = Nanos::secs(10);
@@ -72,7 +73,7 @@ impl Stream {
         let drive = if self.is_scaled { scaled(drive, room) } else { drive.clone() };
         let mut played = StreamOutcome { responses: ResponseHistogram::new(), load: 0.0 };
         for number in 0..self.devices {
-            let mut device = ModelledDevice::new(drive.timing(room, drive.cache));
+            let mut device = ModelledDevice::new(drive.timing(room, drive.cache, flash_log));
             self.for_each(demand, split, |command| {
                 if command.extent % self.devices == number {
                     let extent = command.extent / self.devices % self.extents(demand);

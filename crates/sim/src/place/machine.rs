@@ -16,7 +16,7 @@ use weir_model::{
 };
 use weir_policy::placement::Placement;
 use weir_timing::drives::Drive;
-use weir_world::{Device, Storage, World};
+use weir_world::{Device, Storage, World, flash_log};
 
 /// Buffer memory: requests beyond it wait, like those of a client without credit.
 const MEMORY: Bytes = Bytes::mib(256);
@@ -239,7 +239,7 @@ fn devices(layout: &Layout) -> Vec<Box<dyn Device>> {
     let device = |((superblock, drive), noise): ((&Superblock, &Drive), &Option<Noise>)| {
         let data = superblock.data_at..Superblock::second_at(superblock.size);
         let storage = Storage::new(superblock.size, false);
-        let timing = drive.timing(superblock.size, drive.cache);
+        let timing = drive.timing(superblock.size, drive.cache, flash_log);
         let timing = match noise {
             Some(noise) => Box::new(NoisyDrive::new(timing, *noise)),
             None => timing,

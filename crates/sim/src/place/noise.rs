@@ -100,7 +100,8 @@ mod tests {
     /// Every command completes exactly once, never earlier than on the drive.
     #[test]
     fn responses_are_longer_and_none_is_lost() {
-        let drive = || weir_timing::model("ssd-sata", Bytes::mib(64)).expect("a drive");
+        let drive =
+            || weir_timing::model("ssd-sata", Bytes::mib(64), weir_world::flash_log).expect("a drive");
         let answers = |mut drive: Box<dyn Timing>| {
             (0..200).for_each(|i| {
                 drive.submit(Nanos(i * 1000), IoId(i), IoKind::Read, DeviceOffset(i << 12), Bytes(4096));

@@ -105,7 +105,7 @@ pub struct Responses {
 /// Response times of requests; times are `null` if there were no requests.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Responses")]
-struct ResponsesPart {
+pub(crate) struct ResponsesPart {
     /// Requests that were answered.
     count: u64,
     /// Mean.

@@ -7,6 +7,7 @@ use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, ExtentSize, Nanos};
 use weir_policy::harm::MoveControl;
 use weir_timing::WriteCache;
 use weir_timing::drives::{Drive, DriveKind, drive};
+use weir_world::flash_log;
 
 /// The pool of an experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -186,7 +187,7 @@ impl PoolSpec {
             .filter(|(spec, _)| spec.metadata != Some(false))
             .map(|(_, id)| {
                 let drive = drives[id.index()];
-                let mut timing = drive.timing(PROBE_SIZE, drive.cache);
+                let mut timing = drive.timing(PROBE_SIZE, drive.cache, flash_log);
                 let flush = weir_timing::flush_response(&mut *timing, PROBE_SIZE);
                 (flush.0 / FLUSH_RESOLUTION.0, id, is_disk(drive))
             })

@@ -389,6 +389,7 @@ fn options(entry: &DeviceEntry, wait: Duration) -> DeviceOptions {
         volatile_cache: entry.volatile_cache.or(entry.fault.map(|_| true)),
         class: entry.class.or_else(|| class_of(entry.pace?)),
         pace: entry.pace.map(str::to_owned),
+        flash_log: weir_sim::flash_log,
         lossy: lossy_options(entry.fault),
         injects_faults: entry.fault == Some(Fault::OnDemand),
         ..DeviceOptions::default()

@@ -32,6 +32,7 @@ mod schemas;
 mod serving;
 mod sim;
 mod sim_cache;
+mod sim_flash;
 mod sim_sweep;
 mod space;
 mod traces;

@@ -84,6 +84,7 @@ const OTHER_COMMANDS: &[&str] = &[
     "trace analyze large.weirtrace --policy lru,sieve --blocks 1024",
     "trace plot t.weirtrace --what heat --out heat.svg",
     "sim cache t.weirtrace --policy lru,arc --write-mode back --size 10%",
+    "sim flash t.weirtrace --policy greedy,cost-benefit --block 16 --closed 4 --separate generations",
     "sim place t.weirtrace --policy stripe --policy adaptive",
     "sim place zipf+over=4MiB --closed 4 --duration 1s",
     "advise t.weirtrace --requests 200",

@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Every crate with its direct dependencies; each crate follows its dependencies.
-const DEPENDENCIES: [(&str, &[&str]); 14] = [
+const DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("model", &[]),
     ("policy", &["model"]),
     ("map", &["model"]),
+    ("flash", &["model", "policy"]),
     ("timing", &["model"]),
     ("trace", &["model"]),
     ("engine", &["map", "model", "policy"]),
     ("device", &["model", "timing"]),
     ("session", &["engine", "model", "policy"]),
-    ("world", &["engine", "map", "model", "policy", "session", "timing"]),
+    ("world", &["engine", "flash", "map", "model", "policy", "session", "timing"]),
     ("serve", &["device", "model", "session"]),
-    ("sim", &["engine", "map", "model", "policy", "timing", "trace", "world"]),
+    ("sim", &["engine", "flash", "map", "model", "policy", "timing", "trace", "world"]),
     ("weir", &["device", "engine", "map", "model", "policy", "serve", "sim", "timing", "trace"]),
     ("python", &["model", "sim", "trace"]),
     ("xtask", &["engine", "model", "policy", "sim", "trace", "world"]),

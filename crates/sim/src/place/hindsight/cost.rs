@@ -4,6 +4,7 @@ use crate::place::outcome::Commands;
 use weir_model::{Bytes, IoKind};
 use weir_timing::drives::Drive;
 use weir_timing::occupancy;
+use weir_world::flash_log;
 
 /// Lengths at which service times are measured.
 const SHORT_LEN: Bytes = Bytes::kib(4);
@@ -30,7 +31,8 @@ pub struct DeviceCost {
 impl CommandCost {
     /// Fits the model to [`occupancy`] at two lengths, on a drive of this size.
     fn of(drive: &Drive, size: Bytes, kind: IoKind) -> Self {
-        let tried = |len| occupancy(&mut *drive.timing(size, drive.cache), size, kind, len).as_secs_f64();
+        let tried =
+            |len| occupancy(&mut *drive.timing(size, drive.cache, flash_log), size, kind, len).as_secs_f64();
         let (short, long) = (tried(SHORT_LEN), tried(LONG_LEN));
         let byte = ((long - short) / (LONG_LEN.0 - SHORT_LEN.0) as f64).max(0.0);
         Self { per_command: (short - byte * SHORT_LEN.0 as f64).max(0.0), per_byte: byte }

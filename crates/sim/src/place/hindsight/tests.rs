@@ -9,6 +9,7 @@ use crate::{Arrival, DeviceSize, DeviceSpec, PoolSpec, VolumeData};
 use proptest::prelude::*;
 use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, IoKind, Nanos, Op, Seed, VolumeOffset};
 use weir_policy::placement::{ALL, by_name};
+use weir_world::flash_log;
 
 const EXTENT: ExtentSize = ExtentSize::DEFAULT;
 
@@ -373,7 +374,7 @@ fn reads_and_writes_have_costs_of_their_own() {
     let (ssd, size) = (weir_timing::drives::drive("ssd-sata").expect("a drive"), Bytes::gib(64));
     let cost = DeviceCost::of(ssd, size);
     for (cost, kind) in [(cost.read, IoKind::Read), (cost.write, IoKind::Write { fua: false })] {
-        let mut timing = ssd.timing(size, ssd.cache);
+        let mut timing = ssd.timing(size, ssd.cache, flash_log);
         let tried = weir_timing::occupancy(&mut *timing, size, kind, Bytes::kib(64)).as_secs_f64();
         assert!((cost.of_all(1, Bytes::kib(64)) / tried - 1.0).abs() < 0.1, "{kind:?}");
     }

@@ -72,7 +72,7 @@ fn measure_response(devices: &mut Devices, id: DeviceId) -> Result<Nanos, weir_m
 /// same response time.
 fn modelled_response(pace: &str, entry: &DeviceEntry, devices: &Devices, id: DeviceId) -> Nanos {
     let size = devices.get(id).map(|device| device.size()).or(entry.size).unwrap_or(Bytes::gib(1));
-    weir_timing::model(pace, size)
+    weir_timing::model(pace, size, weir_sim::flash_log)
         .map_or(Nanos::MAX, |mut model| weir_timing::flush_response(&mut *model, size))
 }
 

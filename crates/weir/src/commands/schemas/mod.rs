@@ -39,6 +39,7 @@ pub const DOCUMENTS: &[Document] = &[
     document::<demo::Report>("demo", &["demo"]),
     document::<sim::place::PlaceDocument<'_>>("sim-place", &["sim place"]),
     document::<sim::cache::CacheDocument<'_>>("sim-cache", &["sim cache"]),
+    document::<sim::flash::FlashDocument<'_>>("sim-flash", &["sim flash"]),
     document::<trace::Converted>("trace-convert", &["trace convert"]),
     document::<trace::Generated>("trace-generate", &["trace generate"]),
     document::<trace::Recorded>("trace-record", &["trace record"]),

@@ -1,6 +1,8 @@
-//! `weir sim` simulates pools and caches under a load, in virtual time.
+//! `weir sim` simulates pools, caches and flash under a load, in virtual time.
 
 pub mod cache;
+pub mod flash;
+mod loads;
 pub mod place;
 
 use super::show;
@@ -15,6 +17,8 @@ pub enum SimCommand {
     Place(place::PlaceArgs),
     /// Replay traces on simulated caches, by eviction policy and size
     Cache(cache::CacheArgs),
+    /// Simulate a flash device under a load: write amplification, lifetime and response times
+    Flash(flash::FlashArgs),
 }
 
 /// Runs the simulation and prints its results.
@@ -29,6 +33,10 @@ pub(crate) fn run(command: &SimCommand, common: &Common) -> Result<(), Failure> 
         }
         SimCommand::Cache(args) => {
             let comparison = cache::run(args)?;
+            show(common, &comparison.document(), |width| comparison.human(width));
+        }
+        SimCommand::Flash(args) => {
+            let comparison = flash::run(args)?;
             show(common, &comparison.document(), |width| comparison.human(width));
         }
     }

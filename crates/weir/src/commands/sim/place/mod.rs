@@ -8,10 +8,11 @@ mod report;
 
 pub use args::PlaceArgs;
 
+use super::loads::LoadSource;
 use crate::devices::PoolDescription;
 use crate::failure::Failure;
 use crate::files::{self, OutputKind};
-use crate::{picture, pool_file, progress, traces};
+use crate::{picture, progress};
 use args::Scale;
 use report::Comparison;
 pub(crate) use report::PlaceDocument;
@@ -19,8 +20,7 @@ use std::path::Path;
 use weir_model::{ErrorKind, Nanos, Seed};
 use weir_policy::harm::MoveControl;
 use weir_sim::place::run::DURATION_MIN;
-use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Plan, PoolSpec, Replay, place, plot};
-use weir_trace::Trace;
+use weir_sim::{DeviceSize, DeviceSpec, Mode, Plan, PoolSpec, place, plot};
 
 /// Simulates the load under each policy.
 ///
@@ -34,12 +34,12 @@ pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> 
     if policies.is_empty() {
         policies.push(described.file.policy.to_owned());
     }
-    let mut loaded = LoadSource::read(args)?;
+    let mut loaded = LoadSource::read(&args.load, args.format.as_ref(), args.strict)?;
     let plan = plan(args, &loaded)?;
     let mut outcomes = Vec::new();
     for name in &policies {
         let policy = weir_policy::placement::by_name(name).ok_or_else(|| unknown_policy(name))?;
-        let mut load = loaded.new_load(args)?;
+        let mut load = loaded.new_load(time_scale(args), args.seed)?;
         let outcome =
             progress::during(&format!("{name} in virtual time"), || place(&spec, policy, &mut *load, &plan));
         outcomes.push(outcome.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))?);
@@ -47,7 +47,7 @@ pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> 
     if let Some(path) = &args.plot {
         picture::write(path, &plot::svg(&args.load, &outcomes))?;
     }
-    let notes = std::mem::take(&mut loaded.notes);
+    let notes = loaded.take_notes();
     Ok(Comparison { load: args.load.clone(), seed: args.seed, notes, plan, outcomes })
 }
 
@@ -107,44 +107,6 @@ fn pool_spec(described: &PoolDescription, args: &PlaceArgs) -> Result<PoolSpec, 
     })
 }
 
-/// A load. A trace is read only once.
-struct LoadSource {
-    /// The trace; `None` for a synthetic load.
-    trace: Option<Trace>,
-    /// Notes on the trace.
-    notes: Vec<String>,
-}
-
-impl LoadSource {
-    fn read(args: &PlaceArgs) -> Result<Self, Failure> {
-        if weir_sim::load::is_synthetic(&args.load) {
-            return Ok(Self { trace: None, notes: Vec::new() });
-        }
-        let trace = read_trace(Path::new(&args.load), args)?;
-        let notes = trace.tally.notes(trace.records.len());
-        Ok(Self { trace: Some(trace), notes })
-    }
-
-    /// Returns the load, positioned at its start.
-    fn new_load(&self, args: &PlaceArgs) -> Result<Box<dyn Load>, Failure> {
-        match &self.trace {
-            Some(trace) => Ok(Box::new(Replay::new(trace.clone(), time_scale(args)))),
-            None => {
-                let load = weir_sim::load::parse(&args.load, args.seed, pool_file::size, pool_file::duration);
-                load.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))
-            }
-        }
-    }
-}
-
-/// Reads a trace from a file.
-fn read_trace(path: &Path, args: &PlaceArgs) -> Result<Trace, Failure> {
-    let help = "name a file, or make up a load that begins with zipf, hotcold, uniform, scan or postmark";
-    let reader = traces::open(path, args.format.as_ref(), help)?;
-    progress::during("reading the trace", || Trace::load(reader, args.strict))
-        .map_err(|error| traces::trace_failure(&error))
-}
-
 fn time_scale(args: &PlaceArgs) -> f64 {
     let scale = args.scale.iter().rev().find_map(|scale| match scale {
         Scale::Time(by) => Some(*by),
@@ -154,12 +116,12 @@ fn time_scale(args: &PlaceArgs) -> f64 {
 }
 
 fn plan(args: &PlaceArgs, loaded: &LoadSource) -> Result<Plan, Failure> {
-    if loaded.trace.as_ref().is_some_and(|trace| !trace.format.timed) && args.closed.is_none() {
+    if !loaded.is_timed() && args.closed.is_none() {
         let help = "replay it with so many requests under way: --closed 16";
         return Err(Failure::usage(format!("{} has no times", args.load), help));
     }
     let mode = args.closed.map_or(Mode::Open, |depth| Mode::Closed(vec![(Nanos(0), depth)]));
-    let load = loaded.new_load(args)?;
+    let load = loaded.new_load(time_scale(args), args.seed)?;
     let least = args.duration.unwrap_or(DURATION_MIN);
     let lasts = match (&mode, args.duration) {
         (_, Some(duration)) => duration,
