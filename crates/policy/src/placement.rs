@@ -17,6 +17,7 @@ mod tokens;
 mod tuning;
 mod view;
 mod wardrop;
+mod weighted_stripe;
 
 pub use action::{Access, Action, WriteTo};
 pub use adaptive::Adaptive;
@@ -35,6 +36,7 @@ pub use view::{
     DeviceView, MeasuredCommand, PlaceLookup, PlaceView, Places, PolicyContext, RESERVE, SizeClass, Traffic,
 };
 pub use wardrop::Wardrop;
+pub use weighted_stripe::WeightedStripe;
 
 use std::fmt;
 use weir_model::{DeviceId, Nanos};
@@ -206,8 +208,8 @@ pub const ALL: &[PolicyInfo] = &[
         name: "metadata_on_fast",
         about: "metadata of file systems on the fastest device, all else on the slowest",
         moves: true,
-        keys: &[],
-        create: |_| Box::new(MetadataOnFast),
+        keys: metadata_on_fast::KEYS,
+        create: |s| Box::new(MetadataOnFast::new(s)),
     },
     PolicyInfo {
         name: "mirror",
@@ -236,6 +238,13 @@ pub const ALL: &[PolicyInfo] = &[
         moves: true,
         keys: wardrop::KEYS,
         create: |s| Box::new(Wardrop::new(s)),
+    },
+    PolicyInfo {
+        name: "weighted_stripe",
+        about: "new data on all devices in fixed proportions; moves nothing",
+        moves: false,
+        keys: weighted_stripe::KEYS,
+        create: |s| Box::new(WeightedStripe::new(s)),
     },
 ];
 

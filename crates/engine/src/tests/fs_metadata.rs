@@ -2,7 +2,7 @@
 
 use super::harness::Harness;
 use weir_model::{Bytes, Errno, IoError, IoKind, Nanos, PlaceKind};
-use weir_policy::placement::MetadataOnFast;
+use weir_policy::placement::{Placement, by_name};
 
 /// Returns the first two blocks of a file system of 8192 blocks of 4 KiB in one group, with bitmaps at blocks
 /// 20 and 21 and 4 blocks of inodes at 40.
@@ -31,10 +31,14 @@ fn in_slots(h: &Harness) -> u32 {
     places.filter(|p| p.at.id().kind == PlaceKind::Fine).map(|p| p.valid.count()).sum()
 }
 
+fn metadata_on_fast() -> Box<dyn Placement> {
+    by_name("metadata_on_fast").expect("a policy")
+}
+
 #[test]
 fn metadata_found_by_superblock_is_hinted() {
     let mut h = Harness::new(2, "sequential");
-    h.engine.set_policy(h.now(), Box::new(MetadataOnFast));
+    h.engine.set_policy(h.now(), metadata_on_fast());
     h.run();
     assert_eq!(found(&h), None, "there is none yet");
     h.write(0, &file_system());
@@ -64,7 +68,7 @@ fn metadata_found_by_superblock_is_hinted() {
 #[test]
 fn unreadable_superblock_gives_no_hints() {
     let mut h = Harness::new(2, "sequential");
-    h.engine.set_policy(h.now(), Box::new(MetadataOnFast));
+    h.engine.set_policy(h.now(), metadata_on_fast());
     h.run();
     h.write(0, &file_system());
     (0..3).for_each(|_| h.fail_next(IoKind::Read, IoError::Os(Errno::EIO)));
@@ -78,7 +82,7 @@ fn unreadable_superblock_gives_no_hints() {
     h.reopen();
     h.wait(Nanos::secs(6));
     assert_eq!(found(&h), None);
-    h.engine.set_policy(h.now(), Box::new(MetadataOnFast));
+    h.engine.set_policy(h.now(), metadata_on_fast());
     h.wait(Nanos::secs(1));
     assert_eq!(found(&h), Some(Bytes(8 * 4096)), "it was there");
 }

@@ -3,7 +3,7 @@
 //! disk: the ones that answer an idle read soonest and latest.
 
 use super::{Access, DeviceView, Hierarchy, Key, Placement, Places, PolicyContext, Settings, Stripe};
-use weir_model::{DeviceId, Hint, PlaceId, PlaceKind};
+use weir_model::{DeviceId, ExtentKey, ExtentSize, Hint, PlaceId, PlaceKind};
 
 /// The key that selects the allocation.
 pub(super) const ALLOCATION: Key = Key::choice(
@@ -11,6 +11,43 @@ pub(super) const ALLOCATION: Key = Key::choice(
     &["stripe", "fast-first", "slow-first"],
     "where new extents go: to all devices in turn, to the fastest with room, to the slowest with room",
 );
+
+/// The keys of the address ranges that count as metadata.
+pub(super) const METADATA_RANGE: Key = Key::size(
+    "metadata_range",
+    0,
+    "the length of the address range that counts as metadata, from the volume's start; 0 for none",
+);
+pub(super) const METADATA_EVERY: Key = Key::size(
+    "metadata_every",
+    0,
+    "the distance from one such range to the next, as of a file system's block groups; 0 for one range",
+);
+
+/// Address ranges of a volume that count as metadata: the addresses that a file system writes when it is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MetadataRanges {
+    len: u64,
+    every: u64,
+}
+
+impl MetadataRanges {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self { len: settings.get(&METADATA_RANGE) as u64, every: settings.get(&METADATA_EVERY) as u64 }
+    }
+
+    /// Whether a part of the extent is in a range.
+    pub(super) fn touches(&self, key: ExtentKey, extent: ExtentSize) -> bool {
+        let start = key.index.0.saturating_mul(extent.bytes().0);
+        match self.every {
+            0 => start < self.len,
+            every => {
+                let from = start % every;
+                self.len > 0 && (from < self.len || from + extent.bytes().0 > every)
+            }
+        }
+    }
+}
 
 /// An allocation rule.
 #[derive(Clone, Copy, Debug)]
@@ -80,4 +117,27 @@ pub(super) fn slowest(devices: &[DeviceView]) -> Option<DeviceId> {
 /// subscribes to that.
 pub(super) fn is_metadata(access: &Access) -> bool {
     access.hint == Hint::Metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::key;
+    use super::*;
+    use weir_model::Bytes;
+
+    #[test]
+    fn ranges_repeat() {
+        let extent = ExtentSize::new(Bytes::kib(64)).expect("a size");
+        let touched = |len: u64, every: u64| -> Vec<u64> {
+            let mut settings = Settings::default();
+            assert!(settings.set(&METADATA_RANGE, (len << 10) as f64));
+            assert!(settings.set(&METADATA_EVERY, (every << 10) as f64));
+            let ranges = MetadataRanges::new(&settings);
+            (0..16).filter(|index| ranges.touches(key(*index), extent)).collect()
+        };
+        assert_eq!(touched(0, 0), []);
+        assert_eq!(touched(100, 0), [0, 1]);
+        assert_eq!(touched(100, 512), [0, 1, 8, 9]);
+        assert_eq!(touched(64, 480), [0, 7, 14], "a range begins in the middle of an extent");
+    }
 }

@@ -15,7 +15,9 @@
 //! When not: it compares devices extent by extent and so sends everything to a device that is better at
 //! everything, until that one's queue makes it worse.
 
-use super::allocation::{ALLOCATION, Allocation, fastest, is_metadata};
+use super::allocation::{
+    ALLOCATION, Allocation, METADATA_EVERY, METADATA_RANGE, MetadataRanges, fastest, is_metadata,
+};
 use super::tokens::Tokens;
 use super::{
     Access, Action, DeviceView, Key, Placement, PolicyContext, Question, Reasons, Settings, Subscriptions,
@@ -37,7 +39,8 @@ const METADATA: Key =
     Key::flag("metadata_on_fast", false, "what clients call metadata is put on the fastest device and stays");
 
 /// The tunable constants.
-pub(super) const KEYS: &[Key] = &[DELTA, MINIMUM, TOKENS, MEMORY, LARGE, METADATA, ALLOCATION];
+pub(super) const KEYS: &[Key] =
+    &[DELTA, MINIMUM, TOKENS, MEMORY, LARGE, METADATA, METADATA_RANGE, METADATA_EVERY, ALLOCATION];
 
 /// The minimum number of extents in the table.
 const EXTENTS_MIN: usize = 1024;
@@ -80,6 +83,7 @@ pub struct Asymmetry {
     memory: f64,
     large_stay: bool,
     metadata_on_fast: bool,
+    ranges: MetadataRanges,
     allocation: Allocation,
     tokens: Tokens,
     table: Lru<ExtentKey, Counters>,
@@ -95,11 +99,17 @@ impl Asymmetry {
             memory: settings.get(&MEMORY),
             large_stay: settings.flag(&LARGE),
             metadata_on_fast: settings.flag(&METADATA),
+            ranges: MetadataRanges::new(settings),
             allocation: Allocation::new(settings),
             tokens: Tokens::new(settings.get(&TOKENS)),
             table: Lru::new(EXTENTS_MIN),
             accesses: 0,
         }
+    }
+
+    /// Whether the access is to metadata that is kept on the fastest device.
+    fn stays_on_fast(&self, context: &PolicyContext<'_>, access: &Access) -> bool {
+        self.metadata_on_fast && is_metadata(access) || self.ranges.touches(access.key, context.extent)
     }
 
     /// Returns the cheaper device for an extent with these counters that is on `from`.
@@ -138,7 +148,7 @@ impl Placement for Asymmetry {
 
     fn allocate(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> Option<DeviceId> {
         let fast = fastest(context.devices).filter(|id| context.device(*id).is_some_and(|d| d.free > 0));
-        if self.metadata_on_fast && is_metadata(access) && fast.is_some() {
+        if self.stays_on_fast(context, access) && fast.is_some() {
             return fast;
         }
         self.allocation.allocate(context, access)
@@ -159,8 +169,8 @@ impl Placement for Asymmetry {
             }
         };
         self.accesses += 1;
-        let stays = self.large_stay && access.run > context.extent.bytes()
-            || self.metadata_on_fast && is_metadata(access);
+        let stays =
+            self.large_stay && access.run > context.extent.bytes() || self.stays_on_fast(context, access);
         let Some(from) = access.places.device().filter(|_| !stays) else { return };
         match self.table.touch(access.key) {
             Some(counters) => counters.count(write),

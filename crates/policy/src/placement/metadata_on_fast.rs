@@ -5,19 +5,50 @@
 //!
 //! Rule: blocks that clients call metadata, or that the volume's own ext2/3/4 superblock says are
 //! ([`crate::ext`]), are written to the fastest device, and move there when they are used. Nothing else
-//! moves. New extents go to the slowest device with space.
+//! moves. New extents go to the slowest device with space, or with `rest = "stripe"` to all devices in turn.
+//!
+//! The authors chose by address: what a file system writes when it is made is on the flash drive, and the rest
+//! is striped. With `metadata_range`, extents in that range of addresses, or in each of the ranges that are
+//! `metadata_every` apart, are allocated on the fastest device.
 //!
 //! Constants: none.
 //!
 //! When not: if most requests are for data, or if the volume has another file system.
 
-use super::allocation::{fastest, is_metadata, slowest};
-use super::{Access, Action, DeviceView, KeptPlaces, Placement, PolicyContext, Subscriptions, WriteTo};
+use super::allocation::{METADATA_EVERY, METADATA_RANGE, MetadataRanges, fastest, is_metadata, slowest};
+use super::{
+    Access, Action, DeviceView, KeptPlaces, Key, Placement, PolicyContext, Settings, Stripe, Subscriptions,
+    WriteTo,
+};
 use weir_model::{DeviceId, Op, PlaceId, PlaceKind};
 
-/// The policy; it has no state.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MetadataOnFast;
+const REST: Key = Key::choice(
+    "rest",
+    &["slowest", "stripe"],
+    "where other new extents go: to the slowest device with room, to all devices in turn",
+);
+/// The value of the key `rest` for all devices in turn.
+const STRIPE: usize = 1;
+
+/// The tunable constants.
+pub(super) const KEYS: &[Key] = &[REST, METADATA_RANGE, METADATA_EVERY];
+
+/// The state of the policy.
+#[derive(Clone, Copy, Debug)]
+pub struct MetadataOnFast {
+    ranges: MetadataRanges,
+    /// The next device of the rest, if it is striped.
+    stripe: Option<Stripe>,
+}
+
+impl MetadataOnFast {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            ranges: MetadataRanges::new(settings),
+            stripe: (settings.choice(&REST) == STRIPE).then(Stripe::default),
+        }
+    }
+}
 
 /// Returns the fastest device, if there is another and it has space.
 fn fast(devices: &[DeviceView]) -> Option<DeviceId> {
@@ -30,8 +61,16 @@ impl Placement for MetadataOnFast {
         "metadata_on_fast"
     }
 
-    fn allocate(&mut self, context: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
-        slowest(context.devices)
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, access: &Access) -> Option<DeviceId> {
+        if self.ranges.touches(access.key, context.extent)
+            && let Some(fast) = fast(context.devices)
+        {
+            return Some(fast);
+        }
+        match &mut self.stripe {
+            Some(stripe) => stripe.allocate(context, access),
+            None => slowest(context.devices),
+        }
     }
 
     fn kept_places(&self) -> KeptPlaces {
