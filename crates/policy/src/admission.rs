@@ -14,11 +14,13 @@ pub use touch_count::{TouchCount, TouchSettings};
 
 use crate::cache::Block;
 use std::fmt;
-use weir_model::{Bytes, VolumeOffset};
+use weir_model::{Bytes, Nanos, VolumeOffset};
 
 /// A request for blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
+    /// The time, from any start; never before that of an earlier request.
+    pub at: Nanos,
     /// The disk, by any number.
     pub disk: u32,
     /// The offset.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const MIB: u64 = 1 << 20;
 
 fn request(offset: u64, len: u64) -> BlockRequest {
-    BlockRequest { disk: 0, offset: VolumeOffset(offset), len: Bytes(len) }
+    BlockRequest { at: Nanos(0), disk: 0, offset: VolumeOffset(offset), len: Bytes(len) }
 }
 
 #[test]
@@ -57,8 +57,13 @@ fn touched_segment_admits_whole_request() {
 
 #[test]
 fn touches_expire_by_map() {
-    let touches =
-        TouchSettings { segment: Bytes::mib(1), threshold: 2, rotate_after: Some(Bytes(3 * 4096)), maps: 2 };
+    let touches = TouchSettings {
+        segment: Bytes::mib(1),
+        threshold: 2,
+        rotate_after: Some(Bytes(3 * 4096)),
+        rotate_every: None,
+        maps: 2,
+    };
     let mut policy = TouchCount::new(touches);
     let here = request(0, 4096);
     let admitted: Vec<_> = (0..3).map(|_| policy.request(here)).collect();
@@ -69,6 +74,16 @@ fn touches_expire_by_map() {
     // The third bitmap replaces the first: only one touch, in the second, is left.
     assert!(!policy.request(here));
     assert!(policy.request(here));
+}
+
+#[test]
+fn touches_expire_with_time() {
+    let touches = TouchSettings { rotate_every: Some(Nanos::secs(10)), ..TouchSettings::default() };
+    let mut policy = TouchCount::new(touches);
+    let mut touch = |seconds| policy.request(BlockRequest { at: Nanos::secs(seconds), ..request(0, 4096) });
+    assert_eq!([5, 14].map(&mut touch), [false, true]);
+    assert_eq!([15, 16].map(&mut touch), [false, true], "the only map was emptied after ten seconds");
+    assert_eq!([40, 41].map(&mut touch), [false, true]);
 }
 
 #[test]

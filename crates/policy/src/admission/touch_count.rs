@@ -4,7 +4,8 @@
 //!
 //! Rule: each segment that a request touches counts the touch. If the previous touches of any of them reach
 //! the threshold, the whole request is admitted. Counts are kept in several maps; the latest one counts, and
-//! all are added up; after a fixed number of bytes the oldest is emptied and becomes the latest.
+//! all are added up; after a fixed number of bytes, or a fixed time, the oldest is emptied and becomes the
+//! latest.
 //!
 //! Constants: segments of 4 MB (taken as 4 MiB), one map of one bit per segment, never emptied, as in the
 //! published experiment; with one bit the threshold is one previous touch.
@@ -14,7 +15,7 @@
 use super::{Admission, BlockRequest};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use weir_model::Bytes;
+use weir_model::{Bytes, Nanos};
 
 /// The parameters of counting touches. The default is that of the published experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +26,15 @@ pub struct TouchSettings {
     pub threshold: u8,
     /// The number of bytes requested after which a map ends; `None`: never.
     pub rotate_after: Option<Bytes>,
+    /// The time after which a map ends; `None`: never.
+    pub rotate_every: Option<Nanos>,
     /// The number of maps; at least 1.
     pub maps: usize,
 }
 
 impl Default for TouchSettings {
     fn default() -> Self {
-        Self { segment: Bytes::mib(4), threshold: 1, rotate_after: None, maps: 1 }
+        Self { segment: Bytes::mib(4), threshold: 1, rotate_after: None, rotate_every: None, maps: 1 }
     }
 }
 
@@ -43,18 +46,24 @@ pub struct TouchCount {
     maps: VecDeque<FxHashMap<(u32, u64), u8>>,
     /// The bytes requested since the latest map began.
     bytes: u64,
+    /// The time of the request with which the latest map began; `None` before the first.
+    since: Option<Nanos>,
 }
 
 impl TouchCount {
     /// Creates a policy without touches.
     pub fn new(touches: TouchSettings) -> Self {
-        Self { touches, maps: VecDeque::from([FxHashMap::default()]), bytes: 0 }
+        Self { touches, maps: VecDeque::from([FxHashMap::default()]), bytes: 0, since: None }
     }
 
-    fn rotate(&mut self, bytes: Bytes) {
+    fn rotate(&mut self, at: Nanos, bytes: Bytes) {
         self.bytes = self.bytes.saturating_add(bytes.0);
-        if self.touches.rotate_after.is_some_and(|most| self.bytes > most.0) {
+        let since = *self.since.get_or_insert(at);
+        let is_full = self.touches.rotate_after.is_some_and(|most| self.bytes > most.0);
+        let is_old = self.touches.rotate_every.is_some_and(|every| at.since(since) >= every);
+        if is_full || is_old {
             self.bytes = bytes.0;
+            self.since = Some(at);
             if self.maps.len() >= self.touches.maps {
                 self.maps.pop_front();
             }
@@ -65,7 +74,7 @@ impl TouchCount {
 
 impl Admission for TouchCount {
     fn request(&mut self, request: BlockRequest) -> bool {
-        self.rotate(request.len);
+        self.rotate(request.at, request.len);
         let TouchSettings { segment, threshold, .. } = self.touches;
         let (first, last) = (request.offset.0 / segment.0.max(1), (request.end() - 1) / segment.0.max(1));
         let mut admitted = false;

@@ -173,7 +173,8 @@ impl Analyzer {
         self.aligned += u64::from((record.offset.0 | len).is_multiple_of(BLOCK));
         self.runs.add(record);
         let since = self.arrivals.add(record.at);
-        let asked = BlockRequest { disk: record.disk.0, offset: record.offset, len: record.len };
+        let asked =
+            BlockRequest { at: record.at, disk: record.disk.0, offset: record.offset, len: record.len };
         let admitted = self.admissions.iter_mut().enumerate();
         let admitted = admitted.fold(0, |bits, (at, policy)| bits | u16::from(policy.request(asked)) << at);
         self.regions.add(homes.clone());
