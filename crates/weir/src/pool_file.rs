@@ -235,7 +235,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
         let policy = pool.optional("policy", policies::name).unwrap_or(POLICY_DEFAULT);
         let space = space_rules(&pool);
         let moves = pool.optional("moves", moves).unwrap_or_default();
-        let mover_share = pool.optional("mover_share", percent).unwrap_or(MOVER_SHARE);
+        let mover_share = pool.optional("mover_share", percent_or_none).unwrap_or(MOVER_SHARE);
         let extent_cache = pool.optional("extent_cache", |text| cache_size(text, extent)).unwrap_or_default();
         let poll = pool.optional("poll", poll).unwrap_or_default();
         let name = name?;
@@ -414,6 +414,14 @@ fn percent(text: &str) -> Result<Percent, String> {
     match number {
         Some(percent @ 1..=100) => Ok(Percent(percent)),
         _ => Err("a percentage from \"1%\" to \"100%\"".into()),
+    }
+}
+
+fn percent_or_none(text: &str) -> Result<Percent, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
+    match number {
+        Some(percent @ 0..=100) => Ok(Percent(percent)),
+        _ => Err("a percentage from \"0%\" to \"100%\"".into()),
     }
 }
 

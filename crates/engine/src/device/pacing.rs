@@ -3,7 +3,8 @@
 //! Commands in flight share a device's time: with n of them, each is charged an n-th. The time of the mover's
 //! commands is charged to an account of the device, which fills at the mover's share of the time; while the
 //! account is overdrawn, no run of a move begins on that device. On a device that no client has used for
-//! [`IDLE_AFTER`], moves are free. Copies that volumes require by their own rules are not paced.
+//! [`IDLE_AFTER`], moves are free; with a share of zero they begin only there. Copies that volumes require by
+//! their own rules are not paced.
 //!
 //! Clients' commands that overlapped a move are measured apart from the others. If their p99 response time is
 //! more than twice that of the others, the share is halved, again each second, down to a sixteenth; it is
@@ -135,7 +136,18 @@ impl Pacing {
     pub(crate) fn available_at(&mut self, now: Nanos, share: Percent) -> Nanos {
         self.review(now);
         self.add_credit(now, share);
-        if share.0 >= 100 || self.credit >= 0.0 || self.is_idle(now) {
+        if self.is_idle(now) {
+            return now;
+        }
+        if share.0 == 0 {
+            // Nothing announces the end of the last client's command: it is asked again.
+            return if self.clients_in_flight > 0 {
+                now + IDLE_AFTER
+            } else {
+                self.last_client_end + IDLE_AFTER
+            };
+        }
+        if share.0 >= 100 || self.credit >= 0.0 {
             return now;
         }
         let paid = now + Nanos((-self.credit / self.share(share)).ceil() as u64);
@@ -287,6 +299,23 @@ mod tests {
         // It takes a while until the percentile has fallen.
         let rising: Vec<_> = (9..70).map(|n| second(&mut pacing, n, MS(1))).collect();
         assert!((rising[60] - 0.2).abs() < 1e-9, "{rising:?}");
+    }
+
+    #[test]
+    fn without_a_share_moves_wait_until_no_client_uses_the_device() {
+        let (mut pacing, none) = (Pacing::default(), Percent(0));
+        pacing.begin(Origin::Client);
+        assert!(pacing.available_at(MS(50), none) > MS(50));
+        let ended = EndedCommand {
+            origin: Origin::Client,
+            started: Nanos(0),
+            response: MS(60),
+            service_time: MS(60),
+        };
+        pacing.end(MS(60), ended, none);
+        assert_eq!(pacing.available_at(MS(61), none), MS(60) + IDLE_AFTER);
+        let idle = MS(60) + IDLE_AFTER;
+        assert_eq!(pacing.available_at(idle, none), idle);
     }
 
     #[test]

@@ -211,7 +211,8 @@ fn moves_have_a_share_of_devices_time() {
         |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.mover_share);
     assert_eq!(share(""), Ok(weir_engine::MOVER_SHARE));
     assert_eq!(share("mover_share = \"5%\"\n"), Ok(Percent(5)));
-    assert!(mistake(&GOOD.replacen("name", "mover_share = \"0%\"\nname", 1)).contains("\"1%\" to \"100%\""));
+    assert_eq!(share("mover_share = \"0%\"\n"), Ok(Percent(0)));
+    assert!(mistake(&GOOD.replacen("name", "mover_share = \"101%\"\nname", 1)).contains("\"0%\" to"));
 }
 
 #[test]
