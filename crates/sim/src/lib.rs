@@ -30,7 +30,7 @@ pub use error::SimError;
 pub use load::{Arrival, Client, Load, Postmark, Replay, Synthetic, VolumeData};
 pub use place::hindsight::Hindsight;
 pub use place::noise::Noise;
-pub use place::outcome::{DeviceOutcome, Outcome, Responses, Window};
+pub use place::outcome::{DeviceOutcome, DeviceWindow, Outcome, Responses, Window};
 pub use place::pool::{DeviceSize, DeviceSpec, PoolSpec};
 pub use place::run::{Mode, Plan, place, place_and_record};
 pub use weir_world::flash_log;

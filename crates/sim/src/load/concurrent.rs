@@ -1,7 +1,7 @@
 //! Composed loads: several concurrent loads, on volumes of their own or the same ones, and a load whose
 //! clients have think time.
 
-use super::{Client, ClientAction};
+use super::{Client, ClientAction, Transferred};
 use crate::{Arrival, Load, VolumeData};
 use weir_model::{ExtentSize, Nanos};
 
@@ -76,6 +76,13 @@ impl Load for ConcurrentLoads {
     fn work_done(&self) -> Option<u64> {
         self.loads.iter().map(|load| load.work_done()).sum()
     }
+
+    fn transferred(&self) -> Option<Transferred> {
+        self.loads.iter().map(|load| load.transferred()).try_fold(Transferred::default(), |sum, one| {
+            let one = one?;
+            Some(Transferred { read: sum.read + one.read, written: sum.written + one.written })
+        })
+    }
 }
 
 /// A load whose clients think after each reply in a closed loop.
@@ -109,5 +116,9 @@ impl Load for ThinkTimeLoad {
 
     fn work_done(&self) -> Option<u64> {
         self.load.work_done()
+    }
+
+    fn transferred(&self) -> Option<Transferred> {
+        self.load.transferred()
     }
 }

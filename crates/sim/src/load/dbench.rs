@@ -5,13 +5,14 @@
 //! other operations and name lookups only take processor time, because directories are in memory. A flush
 //! syncs its file.
 
+use super::Transferred;
 use super::file_system::{BlockRequest, FileId, FileSystem};
 use super::process::{Program, ProgramStep};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use weir_model::Nanos;
+use weir_model::{Bytes, Nanos};
 
 /// Number of a file name.
 type Name = u32;
@@ -97,6 +98,13 @@ impl Recording {
         Ok(Self { lines: lines.into(), parents: names.parents.into() })
     }
 
+    /// Returns a load of weir's own making for machines without the load file: it has about the load file's
+    /// numbers of operations, sizes of requests, and amount of data, by the counts that Wu's dissertation
+    /// prints (tables III and IV), and none of its order.
+    pub fn stand_in() -> Self {
+        stand_in::recording()
+    }
+
     /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.lines.len()
@@ -107,6 +115,9 @@ impl Recording {
         self.lines.is_empty()
     }
 }
+
+/// The stand-in for dbench's load file: see [`Recording::stand_in`].
+mod stand_in;
 
 /// Parses a line; returns `None` if it is malformed.
 fn line(text: &str, names: &mut Names) -> Option<Line> {
@@ -200,7 +211,7 @@ impl Dbench {
 impl Program for Dbench {
     fn step(&mut self, files: &mut FileSystem, requests: &mut VecDeque<BlockRequest>) -> ProgramStep {
         let lines = self.recording.lines.clone();
-        let mut work = 0;
+        let mut transferred = Transferred::default();
         match &lines[self.next] {
             Line::Open { name, handle, directory } => {
                 let file = self.file(*name, files, requests);
@@ -214,13 +225,13 @@ impl Program for Dbench {
                 if let Some(file) = self.open.get(handle) {
                     files.read(*file, range.clone(), requests);
                 }
-                work = range.end - range.start;
+                transferred.read = Bytes(range.end - range.start);
             }
             Line::Write(handle, range) => {
                 if let Some(file) = self.open.get(handle) {
                     files.write(*file, range.clone(), requests);
                 }
-                work = range.end - range.start;
+                transferred.written = Bytes(range.end - range.start);
             }
             Line::Sync(handle) => {
                 if let Some(file) = self.open.get(handle) {
@@ -248,7 +259,8 @@ impl Program for Dbench {
             Line::Other => {}
         }
         self.next = (self.next + 1) % lines.len();
-        ProgramStep { cpu_time: self.cpu_time, work }
+        let work = (transferred.read + transferred.written).0;
+        ProgramStep { cpu_time: self.cpu_time, work, transferred }
     }
 }
 
@@ -256,7 +268,7 @@ impl Program for Dbench {
 mod tests {
     use super::super::file_system::FileSystemConfig;
     use super::*;
-    use weir_model::{Bytes, Op};
+    use weir_model::Op;
 
     const TEXT: &str = r#"Deltree "\clients\client1" NT_STATUS_OK
 Mkdir "\clients" NT_STATUS_OK
@@ -282,6 +294,7 @@ Unlink "\clients\client1\c" 0x6 NT_STATUS_OK
             age: Nanos::secs(30),
             journal: Bytes(0),
             trim: false,
+            indirect: false,
         };
         let mut files = FileSystem::new(shape);
         let mut dbench = Dbench::new(recording, Nanos::micros(30));

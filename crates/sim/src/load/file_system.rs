@@ -8,6 +8,9 @@
 //! directly behind them are included, as an elevator does). With a journal, as in ext3, a sync writes the
 //! dirty metadata blocks to the journal instead, followed by the commit record once they are there. Data that
 //! is removed before it was written back is never written.
+//!
+//! Requests for bitmaps, inodes, directories, indirect blocks and the journal are marked as metadata.
+//! Indirect blocks exist only if the configuration asks for them: files are small in most loads.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,6 +27,8 @@ pub struct BlockRequest {
     pub first: u64,
     /// Number of blocks.
     pub count: u64,
+    /// Whether all of them are metadata of the file system.
+    pub metadata: bool,
 }
 
 /// Identifier of a file, valid while the file exists.
@@ -38,6 +43,10 @@ const INODE_BLOCKS: u64 = 64;
 const INODES: u64 = 32;
 /// Directory entries per block.
 const ENTRIES: u64 = 128;
+/// Blocks of a file that its inode refers to directly.
+const DIRECT: u64 = 12;
+/// Blocks that an indirect block refers to.
+const POINTERS: u64 = 1024;
 /// Longest run written back or read ahead, in blocks.
 const RUN_MAX: u64 = 32;
 
@@ -65,16 +74,21 @@ pub struct FileSystemConfig {
     pub journal: Bytes,
     /// Whether freed blocks are trimmed.
     pub trim: bool,
+    /// Whether files have indirect blocks.
+    pub indirect: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct File {
     exists: bool,
+    is_directory: bool,
     /// The block that contains its inode, and the one with its directory entry.
     inode: u64,
     entry: u64,
     group: u64,
     blocks: Vec<u64>,
+    /// Its indirect blocks, in the order of the blocks that they refer to.
+    indirect: Vec<u64>,
     /// End of the last read: a read that continues there reads ahead.
     last_read_end: u64,
 }
@@ -134,6 +148,11 @@ impl FileSystem {
         Bytes(self.journal().end * BLOCK)
     }
 
+    /// Returns the time.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
     /// Sets the time, which never goes backwards.
     pub fn set_time(&mut self, now: Nanos) {
         self.now = self.now.max(now);
@@ -183,14 +202,37 @@ impl FileSystem {
             Some(of) => self.entry(of, id as u64, requests),
             None => inode,
         };
-        self.files[id] = File { exists: true, inode, entry, group, blocks: Vec::new(), last_read_end: 0 };
+        let is_directory = directory.is_none();
+        self.files[id] = File { exists: true, is_directory, inode, entry, group, ..File::default() };
         self.mark_metadata_dirty(inode, requests);
         self.mark_metadata_dirty(entry, requests);
         FileId(id)
     }
 
+    /// Creates a file of this size whose contents are on the disk and not in memory.
+    pub fn create_on_disk(&mut self, size: Bytes) -> FileId {
+        let mut requests = VecDeque::new();
+        let file = self.create(None, &mut requests);
+        self.files[file.0].is_directory = false;
+        for number in 0..size.0.div_ceil(BLOCK) {
+            let goal = self.files[file.0].blocks.last().map_or(0, |last| last + 1);
+            let Some(block) = self.find(goal) else { break };
+            self.allocate(block);
+            self.owners[block as usize] = Some(file.0 as u32);
+            self.files[file.0].blocks.push(block);
+            if self.config.indirect && number >= DIRECT && (number - DIRECT).is_multiple_of(POINTERS) {
+                let Some(block) = self.find(block + 1) else { break };
+                self.allocate(block);
+                self.files[file.0].indirect.push(block);
+            }
+        }
+        self.mark_all_clean();
+        file
+    }
+
     /// Returns the block of a directory that contains entry `number`.
     fn entry(&mut self, directory: FileId, number: u64, requests: &mut VecDeque<BlockRequest>) -> u64 {
+        self.files[directory.0].is_directory = true;
         let has = self.files[directory.0].blocks.len() as u64;
         let wants = (number / ENTRIES).min(has);
         if wants == has {
@@ -206,18 +248,16 @@ impl FileSystem {
 
     /// Removes a file.
     pub fn remove(&mut self, file: FileId, requests: &mut VecDeque<BlockRequest>) {
-        let File { exists, inode, entry, group, mut blocks, .. } = std::mem::take(&mut self.files[file.0]);
+        let File { exists, inode, entry, group, mut blocks, indirect, .. } =
+            std::mem::take(&mut self.files[file.0]);
         if !exists {
             return;
         }
+        blocks.extend(indirect);
         if self.config.trim {
             blocks.sort_unstable();
             let trims = runs(blocks.iter().copied(), u64::MAX).into_iter();
-            requests.extend(trims.map(|run| BlockRequest {
-                op: Op::Trim,
-                first: run.start,
-                count: run.end - run.start,
-            }));
+            requests.extend(trims.map(|run| self.request(Op::Trim, run)));
         }
         for block in &blocks {
             self.allocated[(block / 64) as usize] &= !(1 << (block % 64));
@@ -256,6 +296,9 @@ impl FileSystem {
         *read_to = range.end;
         let end = range.end.max(ahead.min(has));
         let wanted: Vec<u64> = blocks.get(range.start as usize..end as usize).unwrap_or_default().to_vec();
+        for indirect in self.indirect_blocks(file, range.start..end) {
+            self.fetch(indirect..indirect + 1, requests);
+        }
         for run in runs(wanted.into_iter(), RUN_MAX) {
             self.fetch(run, requests);
         }
@@ -303,8 +346,19 @@ impl FileSystem {
             for block in run.clone() {
                 self.dirty.remove(&block);
             }
-            requests.push_back(BlockRequest { op: Op::Write, first: run.start, count: run.end - run.start });
+            let request = self.request(Op::Write, run);
+            requests.push_back(request);
         }
+    }
+
+    /// Returns a request for these blocks.
+    fn request(&self, op: Op, blocks: Range<u64>) -> BlockRequest {
+        let is_metadata = |block: u64| match self.owners.get(block as usize).copied().flatten() {
+            Some(file) => self.files.get(file as usize).is_some_and(|file| file.is_directory),
+            None => true,
+        };
+        let metadata = op != Op::Trim && blocks.clone().all(is_metadata);
+        BlockRequest { op, first: blocks.start, count: blocks.end - blocks.start, metadata }
     }
 
     /// Writes the changed metadata blocks to the journal.
@@ -315,7 +369,8 @@ impl FileSystem {
         for mut left in [descriptor_and_blocks.min(len), 1] {
             while left > 0 {
                 let count = left.min(len - self.head);
-                requests.push_back(BlockRequest { op: Op::Write, first: journal.start + self.head, count });
+                let first = journal.start + self.head;
+                requests.push_back(self.request(Op::Write, first..first + count));
                 self.head = (self.head + count) % len;
                 left -= count;
             }
@@ -340,7 +395,7 @@ impl FileSystem {
                     end += 1;
                 }
                 if end > first {
-                    return Some(BlockRequest { op: Op::Write, first, count: end - first });
+                    return Some(self.request(Op::Write, first..end));
                 }
             }
             let block = self.oldest_dirty()?;
@@ -390,7 +445,37 @@ impl FileSystem {
             self.owners[block as usize] = Some(file.0 as u32);
             self.mark_metadata_dirty(block / GROUP * GROUP, requests);
             self.mark_dirty(block, requests);
+            if self.config.indirect {
+                self.refer(file, requests);
+            }
         }
+    }
+
+    /// Changes the indirect block that refers to a file's last block, and allocates it if it does not exist.
+    fn refer(&mut self, file: FileId, requests: &mut VecDeque<BlockRequest>) {
+        let File { blocks, indirect, .. } = &self.files[file.0];
+        let last = blocks.len() as u64 - 1;
+        let Some(number) = last.checked_sub(DIRECT).map(|after| after / POINTERS) else { return };
+        if indirect.len() as u64 == number {
+            let Some(block) = blocks.last().and_then(|last| self.find(last + 1)) else { return };
+            self.allocate(block);
+            self.files[file.0].indirect.push(block);
+        }
+        if let Some(&block) = self.files[file.0].indirect.get(number as usize) {
+            self.mark_metadata_dirty(block, requests);
+        }
+    }
+
+    /// Returns the indirect blocks that refer to these blocks of a file. Blocks that refer to indirect blocks
+    /// are few and stay in memory; they are not modelled.
+    fn indirect_blocks(&self, file: FileId, numbers: Range<u64>) -> Vec<u64> {
+        let indirect = &self.files[file.0].indirect;
+        if indirect.is_empty() || numbers.end <= DIRECT {
+            return Vec::new();
+        }
+        let first = numbers.start.saturating_sub(DIRECT) / POINTERS;
+        let last = (numbers.end - 1 - DIRECT) / POINTERS;
+        (first..=last).filter_map(|number| indirect.get(number as usize).copied()).collect()
     }
 
     /// Finds the first free block from `goal` on, wrapping around at the end.
@@ -432,7 +517,8 @@ impl FileSystem {
     fn fetch(&mut self, range: Range<u64>, requests: &mut VecDeque<BlockRequest>) {
         let absent = range.clone().filter(|block| self.memory.get(block).is_none());
         for run in runs(absent.collect::<Vec<_>>().into_iter(), RUN_MAX) {
-            requests.push_back(BlockRequest { op: Op::Read, first: run.start, count: run.end - run.start });
+            let request = self.request(Op::Read, run);
+            requests.push_back(request);
         }
         range.for_each(|block| self.cache_block(block, requests));
     }
@@ -448,7 +534,8 @@ impl FileSystem {
             gone = self.memory.insert(changed, ()).map(|(gone, ())| gone);
         }
         if let Some(gone) = gone.filter(|gone| self.dirty.remove(gone).is_some()) {
-            requests.push_back(BlockRequest { op: Op::Write, first: gone, count: 1 });
+            let request = self.request(Op::Write, gone..gone + 1);
+            requests.push_back(request);
         }
     }
 

@@ -3,13 +3,14 @@
 //! The next file is drawn by Zipf's law, or uniformly. A new file takes the number of a file that does not
 //! exist; the number of files stays about the same as long as as many are created as removed.
 
+use super::Transferred;
 use super::file_system::{BlockRequest, FileId, FileSystem};
 use super::process::{Program, ProgramStep};
 use super::synthetic::LoadRng;
 use rand_distr::{Distribution as _, Zipf};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
-use weir_model::Nanos;
+use weir_model::{Bytes, Nanos};
 
 /// Weights of the operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub struct MixProgram {
     files: Vec<FileId>,
     popularity: Option<Zipf<f64>>,
     random: LoadRng,
+    /// Bytes of the current step.
+    transferred: Transferred,
 }
 
 impl MixProgram {
@@ -73,12 +76,19 @@ impl MixProgram {
         let law = (mix.theta > 0.0).then(|| Zipf::new(mix.files as f64, mix.theta).ok()).flatten();
         let mut asked = VecDeque::new();
         let directories = (0..mix.directories.max(1)).map(|_| files.create(None, &mut asked)).collect();
-        let mut mixed =
-            Self { directories, files: Vec::new(), popularity: law, random: LoadRng::new(seed), mix };
+        let mut mixed = Self {
+            directories,
+            files: Vec::new(),
+            popularity: law,
+            random: LoadRng::new(seed),
+            transferred: Transferred::default(),
+            mix,
+        };
         for _ in 0..mixed.mix.files.max(1) {
             mixed.create_file(files, &mut asked);
             asked.clear();
         }
+        mixed.transferred = Transferred::default();
         mixed
     }
 
@@ -110,6 +120,7 @@ impl MixProgram {
         let file = files.create(Some(directory), requests);
         let size = self.size();
         files.write(file, 0..size, requests);
+        self.transferred.written += Bytes(size);
         self.files.push(file);
         file
     }
@@ -128,9 +139,11 @@ impl MixProgram {
                 return;
             }
             files.write(file, has..has + len.min(room), requests);
+            self.transferred.written += Bytes(len.min(room));
         } else {
             let at = self.random.below(has.saturating_sub(len) + 1);
             files.write(file, at..at + len, requests);
+            self.transferred.written += Bytes(len);
         }
         if self.mix.sync {
             files.sync(file, requests);
@@ -143,6 +156,7 @@ impl MixProgram {
         let at = self.random.below(has - len + 1);
         files.read_inode(file, requests);
         files.read(file, at..at + len, requests);
+        self.transferred.read += Bytes(len);
         if self.mix.updates_atime {
             files.change_inode(file, requests);
         }
@@ -180,6 +194,10 @@ impl Program for MixProgram {
             }
             _ => {}
         }
-        ProgramStep { cpu_time: self.mix.cpu_time, work: 1 }
+        ProgramStep {
+            cpu_time: self.mix.cpu_time,
+            work: 1,
+            transferred: std::mem::take(&mut self.transferred),
+        }
     }
 }

@@ -8,6 +8,7 @@ pub mod mix;
 mod parse;
 pub mod postmark;
 pub mod process;
+pub mod random_reads;
 mod replay;
 pub mod synthetic;
 
@@ -17,7 +18,7 @@ pub use replay::Replay;
 pub use synthetic::Synthetic;
 
 use std::ops::Range;
-use weir_model::{Bytes, ExtentIndex, ExtentSize, Nanos, Op, VolumeOffset};
+use weir_model::{Bytes, ExtentIndex, ExtentSize, Hint, Nanos, Op, VolumeOffset};
 
 /// An arriving request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Arrival {
     pub offset: VolumeOffset,
     /// Length, a multiple of 512, at least 512; a flush has none.
     pub len: Bytes,
+    /// What the load knows about the blocks.
+    pub hint: Hint,
 }
 
 /// A client of a closed loop, numbered from 0: it waits for the reply before its next request.
@@ -121,4 +124,19 @@ pub trait Load {
     fn work_done(&self) -> Option<u64> {
         None
     }
+
+    /// Returns the bytes that programs have read and written so far, in memory or not, if the load counts
+    /// them.
+    fn transferred(&self) -> Option<Transferred> {
+        None
+    }
+}
+
+/// Bytes that programs have read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transferred {
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
 }

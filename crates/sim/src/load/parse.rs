@@ -12,7 +12,7 @@ pub fn records(load: &mut dyn Load, until: Nanos) -> impl Iterator<Item = Record
     let mut now = Nanos(0);
     std::iter::from_fn(move || {
         loop {
-            let Arrival { at, volume, op, offset, len } = load.next_arrival(now);
+            let Arrival { at, volume, op, offset, len, hint: _ } = load.next_arrival(now);
             now = at;
             if now >= until {
                 return None;

@@ -21,7 +21,7 @@ use super::synthetic::{LoadRng, words::share};
 use crate::{Arrival, Load, SimError, VolumeData};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
-use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, VolumeOffset};
+use weir_model::{BLOCK, Bytes, ExtentSize, Hint, Nanos, Op, VolumeOffset};
 
 /// Size of an inode on disk, in bytes.
 const INODE: u64 = 256;
@@ -265,7 +265,7 @@ impl Load for Postmark {
             self.transact();
         }
         let (op, offset, len) = self.pending.pop_front().unwrap_or((Op::Flush, VolumeOffset(0), Bytes(0)));
-        Arrival { at, volume: 0, op, offset, len }
+        Arrival { at, volume: 0, op, offset, len, hint: Hint::None }
     }
 }
 

@@ -6,11 +6,11 @@
 //! fast as they can.
 
 use super::file_system::{BlockRequest, FileSystem};
-use super::{Client, ClientAction};
+use super::{Client, ClientAction, Transferred};
 use crate::{Arrival, Load, VolumeData};
 use std::collections::VecDeque;
 use std::ops::Range;
-use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, VolumeOffset};
+use weir_model::{BLOCK, Bytes, ExtentSize, Hint, Nanos, VolumeOffset};
 
 /// A program: an endless sequence of steps.
 pub trait Program {
@@ -19,12 +19,14 @@ pub trait Program {
 }
 
 /// An executed step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramStep {
     /// Processor time.
     pub cpu_time: Nanos,
     /// Work done, in the program's own unit.
     pub work: u64,
+    /// Bytes that the program read and wrote.
+    pub transferred: Transferred,
 }
 
 /// Interval at which the write-back clients check for work.
@@ -48,6 +50,7 @@ pub struct Processes {
     /// Time in which no process runs.
     pause: Range<Nanos>,
     work_done: u64,
+    transferred: Transferred,
 }
 
 impl Processes {
@@ -60,6 +63,7 @@ impl Processes {
             processors: Vec::new(),
             pause: Nanos(0)..Nanos(0),
             work_done: 0,
+            transferred: Transferred::default(),
         }
     }
 
@@ -104,6 +108,8 @@ impl Processes {
             self.files.set_time(at);
             let step = process.program.step(&mut self.files, &mut process.pending);
             self.work_done += step.work;
+            self.transferred.read += step.transferred.read;
+            self.transferred.written += step.transferred.written;
             at += step.cpu_time.max(Nanos(1));
         }
         *processor = at;
@@ -113,7 +119,8 @@ impl Processes {
 
 fn arrival(at: Nanos, ask: BlockRequest) -> Arrival {
     let (offset, len) = (VolumeOffset(ask.first * BLOCK), Bytes(ask.count * BLOCK));
-    Arrival { at, volume: 0, op: ask.op, offset, len }
+    let hint = if ask.metadata { Hint::Metadata } else { Hint::None };
+    Arrival { at, volume: 0, op: ask.op, offset, len, hint }
 }
 
 impl Load for Processes {
@@ -153,6 +160,10 @@ impl Load for Processes {
 
     fn work_done(&self) -> Option<u64> {
         Some(self.work_done)
+    }
+
+    fn transferred(&self) -> Option<Transferred> {
+        Some(self.transferred)
     }
 }
 

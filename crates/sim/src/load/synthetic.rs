@@ -30,7 +30,7 @@
 use crate::{Arrival, Load, SimError, VolumeData};
 use rand::RngCore;
 use rand_distr::{Distribution as _, Exp1, Zipf};
-use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op, Rng, Seed, VolumeOffset};
+use weir_model::{BLOCK, Bytes, ExtentSize, Hint, Nanos, Op, Rng, Seed, VolumeOffset};
 
 /// A synthetic load.
 #[derive(Clone, Debug)]
@@ -192,7 +192,14 @@ impl Load for Synthetic {
             let len = phase.size(op, random);
             if offset + len.0 <= phase.part(op).1.0 {
                 *run = (left > 1).then_some(RequestRun { op, at: offset + len.0, remaining: left - 1 });
-                return Arrival { at, volume: 0, op, offset: phase.at + Bytes(offset), len };
+                return Arrival {
+                    at,
+                    volume: 0,
+                    op,
+                    offset: phase.at + Bytes(offset),
+                    len,
+                    hint: Hint::None,
+                };
             }
         }
         let op = if random.share() < phase.reads { Op::Read } else { Op::Write };
@@ -243,7 +250,7 @@ impl Load for Synthetic {
         };
         let place = place.min(data_size.0 - len.0);
         *run = (follow > 1).then_some(RequestRun { op, at: place + len.0, remaining: follow - 1 });
-        Arrival { at, volume: 0, op, offset: phase.at + Bytes(place), len }
+        Arrival { at, volume: 0, op, offset: phase.at + Bytes(place), len, hint: Hint::None }
     }
 }
 

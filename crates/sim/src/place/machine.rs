@@ -148,9 +148,9 @@ impl Machine {
         if !self.engine.can_accept() {
             return None;
         }
-        let Arrival { volume, op, offset, len, .. } = *ask;
+        let Arrival { volume, op, offset, len, hint, .. } = *ask;
         let volume = self.volumes[volume];
-        let whole = Request { id, volume, op, offset, len, fua: false, hint: Hint::None, buffer: None };
+        let whole = Request { id, volume, op, offset, len, fua: false, hint, buffer: None };
         if !op.has_payload() {
             self.submit_to_engine(whole);
             return Some(1);
@@ -205,7 +205,8 @@ impl Machine {
         while under_way > 0 || all.peek().is_some() {
             while let Some(&(volume, index)) = all.peek().filter(|_| under_way < FILL_DEPTH) {
                 let offset = extent.start(ExtentIndex(index));
-                let ask = Arrival { at: Nanos(0), volume, op: Op::Write, offset, len: extent.bytes() };
+                let hint = Hint::None;
+                let ask = Arrival { at: Nanos(0), volume, op: Op::Write, offset, len: extent.bytes(), hint };
                 let Some(pieces) = self.submit(RequestId(0), &ask) else { break };
                 under_way += pieces as usize;
                 all.next();
@@ -213,8 +214,8 @@ impl Machine {
             under_way -= self.advance_to_next()?;
         }
         for volume in 0..spaces.len() {
-            let (offset, len) = (VolumeOffset(0), Bytes(0));
-            self.submit(RequestId(0), &Arrival { at: Nanos(0), volume, op: Op::Flush, offset, len });
+            let (offset, len, hint) = (VolumeOffset(0), Bytes(0), Hint::None);
+            self.submit(RequestId(0), &Arrival { at: Nanos(0), volume, op: Op::Flush, offset, len, hint });
             while self.advance_to_next()? == 0 {}
         }
         Ok(())

@@ -31,6 +31,9 @@ pub struct Outcome {
     /// none.
     #[serde(rename = "work_per_second", skip_serializing_if = "Option::is_none")]
     pub work_rate: Option<f64>,
+    /// Bytes that the load's programs read and wrote a second, in memory or not, if it counts them.
+    #[serde(skip)]
+    pub transfer_rates: Option<[f64; 2]>,
     /// Response times of all requests.
     #[schemars(with = "ResponsesPart")]
     pub all: Responses,
@@ -224,6 +227,19 @@ pub struct Window {
     pub loads: Vec<f64>,
     /// Share of each device in all reads and writes.
     pub shares: Vec<f64>,
+    /// Bytes that each device read and wrote, and its capacity in use at the end of the window.
+    pub devices: Vec<DeviceWindow>,
+}
+
+/// A device in a window of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceWindow {
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Capacity in use at the end.
+    pub used: Bytes,
 }
 
 /// A window of time of a run.

@@ -4,10 +4,10 @@
 use super::machine::Machine;
 use super::meter::Meter;
 use super::outcome::{
-    Commands, DeviceOutcome, DirectionOutcome, EstimateOutcome, Outcome, ResponseHistogram, Window, loads,
-    shares, shares_of,
+    Commands, DeviceOutcome, DeviceWindow, DirectionOutcome, EstimateOutcome, Outcome, ResponseHistogram,
+    Window, loads, shares, shares_of,
 };
-use crate::load::ClientAction;
+use crate::load::{ClientAction, Transferred};
 use crate::{Arrival, Client, Load, PoolSpec, SimError, VolumeData};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -128,6 +128,7 @@ struct PlaceRun<'p> {
     windows: Vec<Window>,
     /// The load's own count of its work.
     work_done: Option<u64>,
+    transferred: Option<Transferred>,
     at_start: Mark,
     at_warm: Mark,
     at_end: Mark,
@@ -143,6 +144,7 @@ struct Mark {
     moved: Bytes,
     estimate: Estimate,
     work_done: u64,
+    transferred: Transferred,
     at: Nanos,
 }
 
@@ -170,6 +172,7 @@ impl<'p> PlaceRun<'p> {
             window: ResponseHistogram::new(),
             windows: Vec::new(),
             work_done: None,
+            transferred: None,
             at_start: Mark::default(),
             at_warm: Mark::default(),
             at_end: Mark::default(),
@@ -302,6 +305,7 @@ impl<'p> PlaceRun<'p> {
             waited = self.wake_clients(now);
         }
         self.work_done = load.work_done();
+        self.transferred = load.transferred();
     }
 
     /// Lets clients whose think time has passed continue; returns whether some only waited and must be asked
@@ -399,6 +403,7 @@ impl<'p> PlaceRun<'p> {
             moved,
             estimate: judged,
             work_done: done,
+            transferred: self.transferred.unwrap_or_default(),
             at,
         }
     }
@@ -418,8 +423,19 @@ impl<'p> PlaceRun<'p> {
             moved: mark.moved - self.at_window.moved,
             loads: loads(&meters, time),
             shares: shares(&meters),
+            devices: self.device_windows(&meters),
         });
         self.at_window = mark;
+    }
+
+    fn device_windows(&self, meters: &[Meter]) -> Vec<DeviceWindow> {
+        let devices = self.machine.engine().status().devices;
+        let one = |(meter, device): (&Meter, &weir_engine::DeviceStatus)| DeviceWindow {
+            read: meter.reads.bytes,
+            written: meter.writes.bytes,
+            used: device.total - device.free,
+        };
+        meters.iter().zip(&devices).map(one).collect()
     }
 
     fn outcome(mut self, policy: String, pool: &PoolSpec) -> Outcome {
@@ -457,6 +473,10 @@ impl<'p> PlaceRun<'p> {
             work_rate: self
                 .work_done
                 .map(|_| (self.at_end.work_done - self.at_warm.work_done) as f64 / seconds),
+            transfer_rates: self.transferred.map(|_| {
+                let (end, warm) = (self.at_end.transferred, self.at_warm.transferred);
+                [end.read - warm.read, end.written - warm.written].map(|bytes| bytes.0 as f64 / seconds)
+            }),
             all: self.all.responses(),
             reads: self.reads.responses(),
             writes: self.writes.responses(),

@@ -12,6 +12,7 @@ fn window(second: u64, rate: f64) -> Window {
         moved: Bytes::mib(second),
         loads: vec![0.5],
         shares: vec![0.25],
+        devices: Vec::new(),
     }
 }
 

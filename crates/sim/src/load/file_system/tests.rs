@@ -10,6 +10,7 @@ fn config(memory: u64) -> FileSystemConfig {
         age: Nanos::secs(30),
         journal: Bytes(0),
         trim: false,
+        indirect: false,
     }
 }
 

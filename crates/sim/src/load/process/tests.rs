@@ -11,6 +11,7 @@ fn load(weights: Weights) -> Processes {
         age: Nanos::secs(30),
         journal: Bytes(0),
         trim: false,
+        indirect: false,
     };
     let mut files = FileSystem::new(shape);
     let mix = Mix {

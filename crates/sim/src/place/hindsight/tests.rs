@@ -7,7 +7,7 @@ use super::{Hindsight, cost, static_placement};
 use crate::place::run::{Mode, Plan, place_and_record};
 use crate::{Arrival, DeviceSize, DeviceSpec, PoolSpec, VolumeData};
 use proptest::prelude::*;
-use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, IoKind, Nanos, Op, Seed, VolumeOffset};
+use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Hint, IoKind, Nanos, Op, Seed, VolumeOffset};
 use weir_policy::placement::{ALL, by_name};
 use weir_world::flash_log;
 
@@ -16,7 +16,7 @@ const EXTENT: ExtentSize = ExtentSize::DEFAULT;
 /// Makes a request of one block; each block is in an extent of its own.
 fn arrival(block: u64, op: Op) -> Arrival {
     let offset = VolumeOffset(block * EXTENT.bytes().0);
-    Arrival { at: Nanos(0), volume: 0, op, offset, len: Bytes(BLOCK) }
+    Arrival { at: Nanos(0), volume: 0, op, offset, len: Bytes(BLOCK), hint: Hint::None }
 }
 
 fn tier(read: f64, write: f64, byte: f64, capacity: Option<u64>) -> Tier {
@@ -311,7 +311,8 @@ fn no_policy_beats_its_bounds() {
 /// Returns the length of a block, and for each event its block, access, the number of blocks of its command,
 /// and its bytes.
 fn events_of(op: Op, offset: u64, len: u64) -> (u64, Vec<(u64, Access, u16, u32)>) {
-    let asked = [Arrival { at: Nanos(0), volume: 0, op, offset: VolumeOffset(offset), len: Bytes(len) }];
+    let (offset, len) = (VolumeOffset(offset), Bytes(len));
+    let asked = [Arrival { at: Nanos(0), volume: 0, op, offset, len, hint: Hint::None }];
     let events = Events::of(&asked, EXTENT);
     (events.block.0, events.all.iter().map(|e| (e.id.block, e.access, e.blocks, e.bytes)).collect())
 }

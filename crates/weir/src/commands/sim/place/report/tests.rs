@@ -82,6 +82,7 @@ fn figures_of_responses_and_windows_are_not_exchanged() {
         moved: Bytes(6),
         loads: vec![0.7],
         shares: vec![0.8],
+        devices: Vec::new(),
     };
     let expected = serde_json::json!({
         "start_ns": 1, "requests_per_second": 2.0, "work_per_second": 3.0, "mean_ns": 4, "p99_ns": 5,
