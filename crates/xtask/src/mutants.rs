@@ -73,8 +73,19 @@ struct Found {
     crashes: Option<u64>,
     /// The symptom.
     symptom: String,
-    /// Whether the same seed fails without the mutant: a bug of weir.
-    is_bug: bool,
+    evidence: Evidence,
+}
+
+/// What a failure says about a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Evidence {
+    /// The campaign's oracle or a test states a fault: the mutant is found.
+    Verdict,
+    /// A panic, a history or test that does not end, or a program that ends abnormally. It does not count: it
+    /// depends on assertions that other builds lack, and on time limits.
+    NoVerdict,
+    /// The same seed fails without the mutant: a bug of weir.
+    Bug,
 }
 
 /// Returns the mutant of that name.
@@ -126,9 +137,12 @@ struct Search {
 }
 
 impl Search {
-    /// Whether the mutant was found, and not a bug that needs no mutant.
     fn is_found(&self) -> bool {
-        self.found.as_ref().is_some_and(|found| !found.is_bug)
+        self.has(Evidence::Verdict)
+    }
+
+    fn has(&self, evidence: Evidence) -> bool {
+        self.found.as_ref().is_some_and(|found| found.evidence == evidence)
     }
 }
 
@@ -178,7 +192,8 @@ fn search_once(
     programs: &[suite::Program],
 ) {
     let found = AtomicUsize::new(searches.iter().filter(|search| search.is_found()).count());
-    let left = Mutex::new(searches[..count].iter_mut().filter(|search| search.found.is_none()));
+    let is_left = |search: &&mut Search| !search.is_found() && !search.has(Evidence::Bug);
+    let left = Mutex::new(searches[..count].iter_mut().filter(is_left));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs {
             scope.spawn(|| {
@@ -187,11 +202,13 @@ fn search_once(
                     search.found = find(args, until, search, programs);
                     let Some(how) = &search.found else { continue };
                     let name = search.mutant.name();
-                    if how.is_bug {
-                        println!("{name}: a bug that needs no mutant: {}", how.symptom);
-                    } else {
-                        found.fetch_add(1, Ordering::Relaxed);
-                        println!("{name}: {}", how.symptom);
+                    match how.evidence {
+                        Evidence::Bug => println!("{name}: a bug that needs no mutant: {}", how.symptom),
+                        Evidence::NoVerdict => println!("{name}: does not count: {}", how.symptom),
+                        Evidence::Verdict => {
+                            found.fetch_add(1, Ordering::Relaxed);
+                            println!("{name}: {}", how.symptom);
+                        }
                     }
                 }
             });
@@ -210,7 +227,10 @@ fn find(args: &Args, until: Duration, search: &mut Search, programs: &[suite::Pr
         (Wanted::Named, Net::Check) => campaign().filter(|found| found.symptom.contains("the check finds")),
         (Wanted::Named | Wanted::Campaign, _) => campaign(),
         (Wanted::Tests, _) => suite(None),
-        (Wanted::All, _) => campaign().or_else(|| suite(None)),
+        (Wanted::All, _) => match campaign() {
+            Some(found) if found.evidence != Evidence::NoVerdict => Some(found),
+            other => suite(None).or(other),
+        },
     }
 }
 
@@ -226,9 +246,13 @@ fn report(searches: &[Search], enough: usize) -> ExitCode {
         let start = [mutant.name().to_owned(), mutant.rule().to_owned(), mutant.net().to_string()];
         let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
         let end = match found {
-            Some(Found { by, time: after, crashes, symptom: how, is_bug: _ }) => {
+            Some(Found { by, time: after, crashes, symptom: how, evidence }) => {
                 let crashes = crashes.map(|crashes| crashes.to_string()).unwrap_or_default();
-                [by.clone(), seconds(*after), crashes, how.clone()]
+                let by = match evidence {
+                    Evidence::Verdict | Evidence::Bug => by.clone(),
+                    Evidence::NoVerdict => format!("NOT FOUND; without a verdict: {by}"),
+                };
+                [by, seconds(*after), crashes, how.clone()]
             }
             None => {
                 ["NOT FOUND".to_owned(), seconds(campaign.spent), campaign.crashes.to_string(), String::new()]
@@ -238,7 +262,8 @@ fn report(searches: &[Search], enough: usize) -> ExitCode {
     }
     let found = searches.iter().filter(|search| search.is_found()).count();
     println!("\n{table}\n\n{found} of {} found", searches.len());
-    let bugs = searches.iter().filter_map(|search| search.found.as_ref().filter(|found| found.is_bug));
+    let bugs =
+        searches.iter().filter_map(|search| search.found.as_ref().filter(|_| search.has(Evidence::Bug)));
     let symptoms: std::collections::BTreeSet<_> = bugs.map(|bug| &bug.symptom).collect();
     symptoms.iter().for_each(|symptom| println!("a bug of weir, without any mutant: {symptom}"));
     if !symptoms.is_empty() {

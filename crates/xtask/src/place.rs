@@ -1,5 +1,6 @@
 //! `cargo place`: runs every placement policy on a fixed list of loads in virtual time and compares
-//! `adaptive` with the best of the others; it fails if a load's bound is violated. See
+//! `adaptive` with the best of the others. It fails with [`UNFIT`] if `adaptive` is too far from the best
+//! or a load's bound is violated, and with [`INCOMPLETE`] if a load failed or its trace is missing. See
 //! `docs/policies/comparison.md`.
 
 mod harm;
@@ -11,8 +12,8 @@ use report::Figures;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use weir_policy::placement::{ALL, Placement, by_name};
 use weir_sim::place::hindsight;
@@ -58,32 +59,50 @@ pub(crate) struct Args {
 /// Known figures, by the names of load and policy.
 type Known = BTreeMap<(String, String), Figures>;
 
+/// Exit code if `adaptive` is too far from the best of the others, or if a load's bound is violated.
+const UNFIT: u8 = 1;
+/// Exit code if a load failed, or if its trace is missing: the figures are not complete.
+const INCOMPLETE: u8 = 3;
+
 pub(crate) fn run(args: &Args) -> ExitCode {
     match judge(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(missing) if missing.is_empty() => ExitCode::SUCCESS,
+        Ok(missing) => {
+            missing.iter().for_each(|error| eprintln!("error: {error}"));
+            ExitCode::from(INCOMPLETE)
+        }
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(UNFIT)
         }
     }
 }
 
-fn judge(args: &Args) -> Result<(), String> {
+/// Runs the loads; returns those that are missing or failed, and why.
+///
+/// # Errors
+/// Fails if the arguments are wrong, if a file cannot be used, or if the figures violate a bound.
+fn judge(args: &Args) -> Result<Vec<String>, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("."));
     let traces = args.traces.clone().unwrap_or_else(|| root.join(TRACES));
     let wanted =
         |row: &&Row| args.load.is_empty() || args.load.iter().any(|part| row.name.contains(&part[..]));
-    let there = |row: &&Row| match row.load(&traces) {
-        Ok(_) => true,
-        Err(error) => {
-            eprintln!("{} is left out: {error}", row.name);
-            false
+    let mut missing = Vec::new();
+    let mut rows: Vec<&'static Row> = Vec::new();
+    for row in ROWS.iter().filter(wanted) {
+        match row.load(&traces) {
+            Ok(_) => rows.push(row),
+            Err(error) => missing.push(format!("{} is left out: {error}", row.name)),
         }
-    };
-    let rows: Vec<&'static Row> = ROWS.iter().filter(wanted).filter(there).collect();
+    }
+    missing.iter().for_each(|error| eprintln!("{error}"));
+    if rows.is_empty() && missing.is_empty() {
+        return Err(format!("there is no load with a name like {:?}", args.load.join(",")));
+    }
     let policies = policies(args)?;
     if args.harm {
-        return check_estimates(args, &rows, &policies, &traces);
+        missing.extend(check_estimates(args, &rows, &policies, &traces));
+        return Ok(missing);
     }
     let known = match &args.keep {
         Some(path) if path.exists() => report::read(path)?,
@@ -91,14 +110,16 @@ fn judge(args: &Args) -> Result<(), String> {
     };
     let cases: Vec<(&Row, &str)> =
         rows.iter().flat_map(|row| policies.iter().map(move |policy| (*row, *policy))).collect();
-    let (next, known) = (AtomicUsize::new(0), Mutex::new(known));
+    let (next, known, failed) = (AtomicUsize::new(0), Mutex::new(known), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs.max(1) {
             scope.spawn(|| {
                 while let Some((row, policy)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let done = judge_one(row, policy, &traces, args, &known);
                     if let Err(error) = done {
-                        eprintln!("{} {policy}: failed: {error}", row.name);
+                        let error = format!("{} {policy}: failed: {error}", row.name);
+                        eprintln!("{error}");
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(error);
                     }
                 }
             });
@@ -110,29 +131,33 @@ fn judge(args: &Args) -> Result<(), String> {
     if args.record {
         report::record(&root.join(RECORD), &rows, &table)?;
     }
+    missing.extend(failed.into_inner().unwrap_or_else(PoisonError::into_inner));
     let broken = if args.short { Vec::new() } else { report::violated_bounds(&rows, &known) };
-    if broken.is_empty() { Ok(()) } else { Err(broken.join("\nerror: ")) }
+    match broken.is_empty() {
+        true => Ok(missing),
+        false => Err(missing.into_iter().chain(broken).collect::<Vec<_>>().join("\nerror: ")),
+    }
 }
 
-/// Runs each policy on each load with and without moves.
+/// Runs each policy on each load with and without moves; returns those that failed, and why.
 fn check_estimates(
     args: &Args,
     rows: &[&'static Row],
     policies: &[&'static str],
     traces: &Path,
-) -> Result<(), String> {
+) -> Vec<String> {
     let wanted = |policy: &&str| !args.policy.is_empty() || ["adaptive", "hystor"].contains(policy);
-    let mut all = Vec::new();
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
     for row in rows {
         for policy in policies.iter().filter(|policy| wanted(policy)) {
             match harm::check(row, policy, traces, args.short) {
                 Ok(checked) => all.push(checked),
-                Err(error) => eprintln!("{} {policy}: failed: {error}", row.name),
+                Err(error) => failed.push(format!("{} {policy}: failed: {error}", row.name)),
             }
         }
     }
     println!("{}", harm::table(&all));
-    Ok(())
+    failed
 }
 
 /// Runs one policy on one load, prints its results and stores them at once.
@@ -201,13 +226,19 @@ impl<'r> Case<'r> {
     }
 }
 
+/// With its default weights it is `stripe`.
+const SAME_AS_STRIPE: &str = "weighted_stripe";
+
 fn policies(args: &Args) -> Result<Vec<&'static str>, String> {
     let all = ALL.iter().map(|known| known.name);
     let unknown = args.policy.iter().find(|name| ALL.iter().all(|known| known.name != **name));
     match unknown {
         Some(name) => Err(format!("there is no policy {name:?}")),
-        None => {
-            Ok(all.filter(|name| args.policy.is_empty() || args.policy.iter().any(|p| p == name)).collect())
-        }
+        None => Ok(all
+            .filter(|name| match args.policy.is_empty() {
+                true => *name != SAME_AS_STRIPE,
+                false => args.policy.iter().any(|policy| policy == name),
+            })
+            .collect()),
     }
 }

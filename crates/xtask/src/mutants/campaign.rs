@@ -1,7 +1,7 @@
 //! Runs the crash campaign in a process of its own.
 
 use super::suite::wait;
-use super::{Args, Found};
+use super::{Args, Evidence, Found};
 use crate::mix::Mix;
 use clap::ValueEnum;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use weir_model::Seed;
 use weir_world::Mutant;
+use weir_world::driver::Failure;
 
 /// Processor time limit of one history.
 const HISTORY_MAX: Duration = Duration::from_secs(60);
@@ -36,26 +37,43 @@ const DESCRIPTION_MAX: usize = 300;
 
 /// Ends the name of the mix where the failing seed fails without the mutant, too.
 const NEEDS_NO_MUTANT: &str = ", without the mutant too";
+/// Ends the name of the mix where no history had a verdict of the oracle, but one a panic.
+const ONLY_PANICS: &str = ", panics only";
 
-/// Runs histories until one fails, or the processor time or the number of histories is up, and prints a
-/// line: the next seed, the time, the crashes, and, for a failure, the mix and a description.
+/// Reports whether the engine panicked, which is no verdict of the oracle: assertions find a mutant only in
+/// builds that have them.
+fn is_panic(failure: &Failure) -> bool {
+    match failure {
+        Failure::InCopy(failure) => is_panic(failure),
+        failure => matches!(failure, Failure::Panic(_)),
+    }
+}
+
+/// Runs histories until the oracle finds a fault, or the processor time or the number of histories is up, and
+/// prints a line: the next seed, the time, the crashes, and, for a failure, the mix and a description. The
+/// first panic is described if nothing else is found.
 pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
-    // A panic of the engine is a result like any other.
+    // A panic of the engine is reported with its history.
     std::panic::set_hook(Box::new(|_| {}));
-    let (mut seed, mut crashes) = (first, 0);
+    let (mut seed, mut crashes, mut panic) = (first, 0, None);
     let end = first.saturating_add(args.histories);
     while processor_time() < args.minutes && seed < end {
         let mut history = args.mix.history(Seed(seed), true).with_copies(args.copies);
         history.setup.planted = super::planted(mutant);
         let outcome = history.run();
         crashes += outcome.statistics.crashes;
-        let failure = outcome.failure.map(|(failure, _)| failure.to_string().replace(['\n', '\t'], " "));
-        if let Some(mut failure) = failure {
+        if let Some((failure, _)) = outcome.failure {
+            let is_panic = is_panic(&failure);
+            let mut failure = failure.to_string().replace(['\n', '\t'], " ");
             failure.truncate(failure.floor_char_boundary(DESCRIPTION_MAX));
             let mut by = name(args.mix.of(Seed(seed)));
             let without = args.mix.history(Seed(seed), true).with_copies(args.copies);
             if without.run().failure.is_some() {
                 by += NEEDS_NO_MUTANT;
+            } else if is_panic {
+                panic = panic.or(Some(format!("{by}{ONLY_PANICS}\tseed {seed}: {failure}")));
+                seed += 1;
+                continue;
             }
             println!(
                 "{}\t{}\t{crashes}\t{by}\tseed {seed}: {failure}",
@@ -66,7 +84,8 @@ pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
         }
         seed += 1;
     }
-    println!("{seed}\t{}\t{crashes}", processor_time().as_secs_f64());
+    let found = panic.map(|panic| format!("\t{panic}")).unwrap_or_default();
+    println!("{seed}\t{}\t{crashes}{found}", processor_time().as_secs_f64());
     ExitCode::SUCCESS
 }
 
@@ -88,8 +107,8 @@ fn name(mix: Mix) -> String {
     mix.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Continues the campaign in another process, up to a total processor time. A process that does not end has
-/// found something, too.
+/// Continues the campaign in another process, up to a total processor time. A process that does not end is
+/// reported, and does not count.
 pub(super) fn find(
     args: &Args,
     mutant: Mutant,
@@ -113,7 +132,7 @@ pub(super) fn find(
     let never_ends = |child: &Child| spent_by(child.id()).is_some_and(|spent| spent > time + HISTORY_MAX);
     let Some((_, out)) = wait(child, never_ends) else {
         let (by, how) = (format!("campaign, {mix_name}"), "a history that does not end".to_owned());
-        return Some(Found { by, time: until, crashes: None, symptom: how, is_bug: false });
+        return Some(Found { by, time: until, crashes: None, symptom: how, evidence: Evidence::NoVerdict });
     };
     let mut fields = out.trim_end().splitn(5, '\t');
     let (seed, spent, crashes) = (fields.next()?, fields.next()?, fields.next()?);
@@ -123,6 +142,10 @@ pub(super) fn find(
     position.spent += Duration::try_from_secs_f64(spent.parse().ok()?).ok()?;
     position.crashes += crashes.parse::<u64>().ok()?;
     let (by, how) = (format!("campaign, {}", fields.next()?), fields.next()?.to_owned());
-    let is_bug = by.ends_with(NEEDS_NO_MUTANT);
-    Some(Found { by, time: position.spent, crashes: Some(position.crashes), symptom: how, is_bug })
+    let evidence = match &by {
+        by if by.ends_with(NEEDS_NO_MUTANT) => Evidence::Bug,
+        by if by.ends_with(ONLY_PANICS) => Evidence::NoVerdict,
+        _ => Evidence::Verdict,
+    };
+    Some(Found { by, time: position.spent, crashes: Some(position.crashes), symptom: how, evidence })
 }

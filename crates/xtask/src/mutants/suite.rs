@@ -1,14 +1,13 @@
 //! The tests of map and engine, built once with all mutants.
 
-use super::Found;
+use super::{Evidence, Found};
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir_world::Mutant;
 
-/// Time limit of a test program, a hundred times what it needs: a program that does not end has found
-/// something.
+/// Time limit of a test program, a hundred times what it needs.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 /// A test program.
@@ -31,7 +30,7 @@ pub(super) fn build() -> Result<Vec<Program>, String> {
     Ok(messages.filter_map(program).collect())
 }
 
-/// Runs the tests, or the one of this name, until a program fails.
+/// Runs the tests, or the one of this name, until a program fails. Only a test that fails by itself counts.
 pub(super) fn find(mutant: Mutant, programs: &[Program], name: Option<&str>) -> Option<Found> {
     let start = Instant::now();
     programs.iter().find_map(|Program(path)| {
@@ -45,29 +44,23 @@ pub(super) fn find(mutant: Mutant, programs: &[Program], name: Option<&str>) -> 
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        let how = match wait(child, |_| start.elapsed() > LIMIT) {
+        let (evidence, how) = match wait(child, |_| start.elapsed() > LIMIT) {
             Some((true, _)) => return None,
             Some((false, out)) => failed_tests(&out),
-            None => "a test that does not end".to_owned(),
+            None => (Evidence::NoVerdict, "a test that does not end".to_owned()),
         };
-        Some(Found {
-            by: "tests".to_owned(),
-            time: start.elapsed(),
-            crashes: None,
-            symptom: how,
-            is_bug: false,
-        })
+        Some(Found { by: "tests".to_owned(), time: start.elapsed(), crashes: None, symptom: how, evidence })
     })
 }
 
-/// Returns the first failed tests and their number.
-fn failed_tests(out: &str) -> String {
+/// Returns the first failed test and the number of others.
+fn failed_tests(out: &str) -> (Evidence, String) {
     let failed = out.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     let failed: Vec<_> = failed.collect();
     match failed[..] {
-        [] => "a test program that ends abnormally".to_owned(),
-        [one] => one.to_owned(),
-        [first, ..] => format!("{first} and {} more", failed.len() - 1),
+        [] => (Evidence::NoVerdict, "a test program that ends abnormally".to_owned()),
+        [one] => (Evidence::Verdict, one.to_owned()),
+        [first, ..] => (Evidence::Verdict, format!("{first} and {} more", failed.len() - 1)),
     }
 }
 
@@ -91,4 +84,16 @@ pub(super) fn wait(mut child: Child, takes_too_long: impl Fn(&Child) -> bool) ->
         }
     };
     Some((status, reader.join().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_test_that_fails_counts() {
+        let out = "test map::a ... ok\ntest map::b ... FAILED\ntest map::c ... FAILED\n";
+        assert_eq!(failed_tests(out), (Evidence::Verdict, "map::b and 1 more".to_owned()));
+        assert_eq!(failed_tests("test map::a ... ok\n").0, Evidence::NoVerdict, "it was killed");
+    }
 }

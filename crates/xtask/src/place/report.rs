@@ -89,8 +89,21 @@ fn distance_to_best<'a>(row: &Row, known: &Known, others: impl Iterator<Item = &
     ours.iter().enumerate().map(|(i, our)| best(i).map(|best| our / best - 1.0)).collect()
 }
 
-/// Describes the bounds of the rows that are violated.
+/// The judged policy takes at most this much longer than the best of the others, in each figure.
+const FROM_BEST: f64 = 0.03;
+
+/// Describes the violated bounds: the distance to the best of the other policies, and those of the rows.
 pub(super) fn violated_bounds(rows: &[&Row], known: &Known) -> Vec<String> {
+    let others = || policies(known).into_iter().filter(|policy| *policy != JUDGED);
+    let far = |row: &&Row| {
+        let far = distance_to_best(row, known, others())?;
+        let is_far = far.iter().any(|far| *far > FROM_BEST);
+        let name = row.name;
+        is_far.then(|| {
+            let limit = FROM_BEST * 100.0;
+            format!("{name}: {JUDGED} is {} from the best, above {limit:.0} %", percent(far))
+        })
+    };
     let broken = |row: &&Row| {
         let (other, bound) = row.bound?;
         let far = distance_to_best(row, known, std::iter::once(other))?;
@@ -99,7 +112,7 @@ pub(super) fn violated_bounds(rows: &[&Row], known: &Known) -> Vec<String> {
         (worst > bound)
             .then(|| format!("{name}: {JUDGED} takes {worst:.2} times what {other} takes, above {bound}"))
     };
-    rows.iter().filter_map(broken).collect()
+    rows.iter().filter_map(far).chain(rows.iter().filter_map(broken)).collect()
 }
 
 /// Returns the policies with known figures.
@@ -287,10 +300,28 @@ mod tests {
         let name = |policy: &str| (row.name.to_owned(), policy.to_owned());
         let mut known = Known::from([(name(JUDGED), figures(bound, 1.0))]);
         assert!(violated_bounds(&[row], &known).is_empty(), "there is nothing to compare with");
+        let broken = |known: &Known| {
+            let broken = violated_bounds(&[row], known);
+            broken.iter().filter(|text| text.contains(" times what ")).count()
+        };
         known.insert(name(other), figures(1.001, 1.0));
-        assert!(violated_bounds(&[row], &known).is_empty());
+        assert_eq!(broken(&known), 0);
         known.insert(name(other), Figures { p99: 1.9, ..figures(1.001, 1.0) });
-        assert_eq!(violated_bounds(&[row], &known).len(), 1, "one figure is enough");
+        assert_eq!(broken(&known), 1, "one figure is enough");
+    }
+
+    #[test]
+    fn a_distance_of_more_than_three_percent_to_the_best_is_reported() {
+        let row = ROWS.iter().find(|row| row.clients == 0 && row.bound.is_none()).expect("an open loop");
+        let name = |policy: &str| (row.name.to_owned(), policy.to_owned());
+        let mut known =
+            Known::from([(name(JUDGED), figures(1.02, 1.0)), (name("stripe"), figures(1.0, 1.0))]);
+        assert!(violated_bounds(&[row], &known).is_empty());
+        known.insert(name(STATIC), figures(0.5, 1.0));
+        assert!(violated_bounds(&[row], &known).is_empty(), "the offline bounds are no policies");
+        known.insert(name("mirror"), Figures { mean: 0.9, ..figures(1.5, 1.0) });
+        let broken = violated_bounds(&[row], &known);
+        assert_eq!(broken, [format!("{}: adaptive is +13 % / +2 % from the best, above 3 %", row.name)]);
     }
 
     #[test]
