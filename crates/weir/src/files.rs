@@ -97,7 +97,7 @@ impl OutputKind {
                     || (text.starts_with("<?xml") || text.starts_with("<!--")) && text.contains("<svg")
             }
             Self::Page => text.starts_with("<!doctype html") || text.starts_with("<html"),
-            Self::Results => text.starts_with("{\"version\":"),
+            Self::Results => text.starts_with("{\"program\":"),
         }
     }
 }

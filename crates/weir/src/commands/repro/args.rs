@@ -11,6 +11,13 @@ const EXAMPLES: &str = "Examples:
   weir repro hystor --plot hystor.png
   weir repro all --full --results results.jsonl";
 
+fn jobs(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|jobs| (1..=1024).contains(jobs))
+        .ok_or_else(|| "a number from 1 to 1024".to_owned())
+}
+
 /// `weir repro ...`
 #[derive(Debug, Default, Args)]
 #[command(after_help = EXAMPLES)]
@@ -18,7 +25,8 @@ pub struct ReproArgs {
     /// Publication to reproduce, or all [default: list them]
     #[arg(value_parser = PossibleValuesParser::new(super::names()))]
     pub name: Option<String>,
-    /// Run the loads of dbench too, from its load file FILE: client.txt of version 4 (Debian: dbench)
+    /// Run the loads of dbench from its load file FILE: client.txt of version 4 (Debian: dbench)
+    /// [default: a load of weir's own making]
     #[arg(long, value_name = "FILE")]
     pub dbench: Option<PathBuf>,
     /// Run only experiments whose names contain TEXT
@@ -27,7 +35,13 @@ pub struct ReproArgs {
     /// Run each experiment as long as the publication's, with five seeds; the medians count
     #[arg(long)]
     pub full: bool,
-    /// Keep the result of each experiment in FILE, and take over those that it has
+    /// Do not vary fitted parameters
+    #[arg(long)]
+    pub no_variants: bool,
+    /// Run N experiments at the same time [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    pub jobs: Option<usize>,
+    /// Keep the result of each experiment in FILE, and take over those that it has from the same build
     #[arg(long, value_name = "FILE")]
     pub results: Option<PathBuf>,
     /// Run each experiment for TIME of virtual time, warm-up included

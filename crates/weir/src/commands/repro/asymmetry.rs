@@ -2,11 +2,14 @@
 //! chapter II).
 //!
 //! The flash drive writes better or worse than the disk. The configurations are each drive alone, both
-//! striped, both striped with migration, and two disks.
+//! striped, both striped with migration, metadata on the flash drive, and two disks.
 
-use super::experiment::{Experiment, WARM_UP_DEFAULT, pool};
-use super::loads::{DirtyLimits, ProcessLoad, WRITERS, postmark, shape, words};
+use super::experiment::{Experiment, MakeLoad, pool};
+use super::loads::{ProcessLoad, postmark, shape, words};
+use super::parameters::Parameters;
+use super::results::Period;
 use super::{Measures, Reproduction, Setting};
+use crate::failure::Failure;
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
 use weir_sim::load::mix::{Mix, Weights};
@@ -19,119 +22,257 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
     notes: |_| Vec::new(),
 };
 
-const CHUNK: Bytes = Bytes::kib(64);
-const DISK: (&str, Bytes) = ("sp2504c", Bytes(250_000_000_000));
-const MEMORIGHT: (&str, Bytes) = ("memoright-gt", Bytes(32_000_000_000));
-const TRANSCEND: (&str, Bytes) = ("transcend-ts16g", Bytes(16_000_000_000));
+/// A policy and its tuning: the name in experiments, the policy, and the keys that differ from the defaults.
+type PolicyTuning = (&'static str, &'static str, Vec<(&'static str, f64)>);
 
-/// Returns the compared pools, by name.
-fn pools() -> Vec<(&'static str, PoolSpec)> {
-    vec![
-        ("disk", pool(CHUNK, &[DISK])),
-        ("two disks", pool(CHUNK, &[DISK, DISK])),
-        ("transcend", pool(CHUNK, &[TRANSCEND])),
-        ("transcend+disk", pool(CHUNK, &[TRANSCEND, DISK])),
-        ("memoright", pool(CHUNK, &[MEMORIGHT])),
-        ("memoright+disk", pool(CHUNK, &[MEMORIGHT, DISK])),
-    ]
+/// The compared policies.
+struct Policies {
+    striped: PolicyTuning,
+    migration: PolicyTuning,
+    migration_2: PolicyTuning,
+    less_delta: PolicyTuning,
+    metadata: PolicyTuning,
+    metadata_migration: PolicyTuning,
 }
 
-/// A policy and its tuning: the name in experiments, the policy, and the keys that differ from the defaults.
-type PolicyTuning = (&'static str, &'static str, &'static [(&'static str, f64)]);
-const STRIPED: PolicyTuning = ("striped", "stripe", &[]);
-const MIGRATION: PolicyTuning = ("migration", "asymmetry", &[TOKENS]);
-const MIGRATION_2: PolicyTuning = ("migration-2", "asymmetry", &[TOKENS, ("large_stay", 1.0)]);
-/// Moves a second. The dissertation says only that there were few; the same group's next publication has 4 a
-/// second.
-const TOKENS: (&str, f64) = ("tokens", 4.0);
+impl Policies {
+    fn new(p: &Parameters) -> Result<Self, Failure> {
+        let migration = vec![
+            ("tokens", p.number("tokens")?),
+            ("delta", p.number("delta")?),
+            ("minimum", p.number("minimum")?),
+            ("memory", p.share("counter_memory")?),
+        ];
+        let with = |keys: &[(&'static str, f64)]| {
+            let others = migration.iter().filter(|(name, _)| keys.iter().all(|(key, _)| key != name));
+            others.chain(keys).copied().collect::<Vec<_>>()
+        };
+        let [range, every] = p.range_and_distance("metadata_range")?;
+        let ranges = [("metadata_range", range), ("metadata_every", every)];
+        let rest = ("rest", 1.0);
+        Ok(Self {
+            striped: ("striped", "stripe", Vec::new()),
+            migration_2: ("migration-2", "asymmetry", with(&[("large_stay", 1.0)])),
+            less_delta: (
+                "migration with less delta",
+                "asymmetry",
+                with(&[("delta", p.number("less_delta")?)]),
+            ),
+            metadata: ("metadata striped", "metadata_on_fast", [&ranges[..], &[rest]].concat()),
+            metadata_migration: ("metadata migration", "asymmetry", with(&ranges)),
+            migration: ("migration", "asymmetry", migration),
+        })
+    }
+}
+
+/// The pools: disks and flash drives.
+struct Pools<'p> {
+    p: &'p Parameters,
+    chunk: Bytes,
+}
+
+impl Pools<'_> {
+    fn pool(&self, drives: &[&str]) -> Result<PoolSpec, Failure> {
+        let drives: Vec<_> = drives.iter().map(|name| self.p.drive(name)).collect::<Result<_, _>>()?;
+        Ok(PoolSpec { mover_share: self.p.percent("mover_share")?, ..pool(self.chunk, &drives) })
+    }
+}
+
+/// The drives of each pool, by the pool's name.
+const POOLS: [(&str, &[&str]); 6] = [
+    ("disk", &["disk"]),
+    ("two disks", &["disk", "disk"]),
+    ("transcend", &["transcend"]),
+    ("transcend+disk", &["transcend", "disk"]),
+    ("memoright", &["memoright"]),
+    ("memoright+disk", &["memoright", "disk"]),
+];
+
+/// The experiments in preparation.
+struct Experiments<'p> {
+    p: &'p Parameters,
+    all: Vec<Experiment>,
+}
+
+/// A load in an experiment: its name, processes besides write-back, and duration.
+struct LoadCase<'n> {
+    name: &'n str,
+    make: MakeLoad,
+    processes: usize,
+    writers: usize,
+    duration: Nanos,
+    periods: Vec<Period>,
+}
+
+impl Experiments<'_> {
+    fn add(
+        &mut self,
+        load: LoadCase<'_>,
+        pool_name: &str,
+        pool: PoolSpec,
+        way: &PolicyTuning,
+    ) -> Result<(), Failure> {
+        self.all.push(Experiment {
+            name: format!("{}, {pool_name}, {}", load.name, way.0),
+            pool,
+            policy: way.1,
+            tuning: way.2.clone(),
+            load: load.make,
+            load_file: None,
+            processes: load.processes,
+            writers: load.writers,
+            periods: load.periods,
+            duration: load.duration,
+            warm_up_share: self.p.share("warm_up")?,
+        });
+        Ok(())
+    }
+
+    fn writers(&self) -> Result<usize, Failure> {
+        Ok(self.p.count("writeback_depth")? as usize)
+    }
+
+    fn nfs(&self) -> Result<LoadCase<'static>, Failure> {
+        let p = self.p;
+        let clients = p.count("nfs_clients")? as usize;
+        let shape = shape(p, "nfs_file_system", "nfs_memory", "nfs_dirty_limits")?;
+        Ok(LoadCase {
+            name: "nfs",
+            make: ProcessLoad::of(clients, shape).mixed(sfs(p)?),
+            processes: clients,
+            writers: self.writers()?,
+            duration: p.time("nfs_duration")?,
+            periods: vec![
+                Period::new("2000 s", p.shares("early_period")?),
+                Period::new("12000 s", p.shares("late_period")?),
+            ],
+        })
+    }
+
+    /// Returns a load of Postmark: small files, or large ones.
+    fn postmark(&self, is_large: bool) -> Result<LoadCase<'static>, Failure> {
+        let p = self.p;
+        let processes = p.count("postmark_processes")? as usize;
+        let names = match is_large {
+            false => ["postmark_file_system", "postmark_memory", "postmark_files", "postmark_file_sizes"],
+            true => ["large_file_system", "large_file_memory", "large_files", "large_file_sizes"],
+        };
+        let appends = if is_large { "large_file_appends" } else { "postmark_appends" };
+        let shape = shape(p, names[0], names[1], "postmark_dirty_limits")?;
+        let mix = Mix { write: p.sizes(appends)?, ..postmark(p, names[2], names[3])? };
+        Ok(LoadCase {
+            name: if is_large { "large files" } else { "postmark" },
+            make: ProcessLoad::of(processes, shape).mixed(mix),
+            processes,
+            writers: self.writers()?,
+            duration: p.time("short_duration")?,
+            periods: Vec::new(),
+        })
+    }
+
+    /// Returns the load of four processes, of which `readers` read and the others write.
+    ///
+    /// Each has a file and bypasses the memory. It selects records by Zipf's law, the first one most often,
+    /// so frequent records are adjacent.
+    fn zipf<'n>(&self, name: &'n str, readers: u64) -> Result<LoadCase<'n>, Failure> {
+        let p = self.p;
+        let (processes, file) = p.count_and_size("zipf_processes")?;
+        let hot = if p.word("zipf_order")? == "side" { "hot=first" } else { "hot=0" };
+        let (theta, record) = (p.number("zipf_exponent")?, p.size("zipf_record")?);
+        let of = |number| {
+            let reads = if number < readers { 100 } else { 0 };
+            format!("zipf theta={theta} {hot} reads={reads}% size={}B over={}B", record.0, file.0)
+        };
+        Ok(LoadCase {
+            name,
+            make: words((0..processes).map(of).collect::<Vec<_>>().join(" | ")),
+            processes: processes as usize,
+            writers: 0,
+            duration: p.time("long_duration")?,
+            periods: Vec::new(),
+        })
+    }
+
+    /// Adds reads and writes of small and large pieces of each drive alone.
+    fn raw(&mut self, pools: &Pools<'_>, way: &PolicyTuning) -> Result<(), Failure> {
+        let sizes: [Bytes; 2] = self.p.several_sizes("raw_sizes")?;
+        let area = self.p.size("raw_area")?;
+        for (size_name, size) in ["small", "large"].into_iter().zip(sizes) {
+            for (direction, reads) in [("reads", 100), ("writes", 0)] {
+                for drive in ["disk", "transcend", "memoright"] {
+                    let load = LoadCase {
+                        name: &format!("{size_name} {direction}"),
+                        make: words(format!("uniform reads={reads}% size={}B over={}B", size.0, area.0)),
+                        processes: 1,
+                        writers: 0,
+                        duration: self.p.time("raw_duration")?,
+                        periods: Vec::new(),
+                    };
+                    self.add(load, drive, pools.pool(&[drive])?, way)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Returns a mix of NFS operations in SPECsfs 3.0's proportions.
 ///
 /// Memory answers repeated reads, so the drives see about one read to four writes.
-fn sfs() -> Mix {
-    Mix {
-        weights: Weights { stat: 66, touch: 3, read: 18, append: 0, overwrite: 9, create: 2, remove: 2 },
-        files: 4000,
-        directories: 30,
-        sizes: 1024..=262_144,
+fn sfs(p: &Parameters) -> Result<Mix, Failure> {
+    let [stat, touch, read, overwrite, create, remove] =
+        p.counts("nfs_operations")?.map(|weight: u64| weight as u32);
+    let [files, directories] = p.counts("nfs_files")?;
+    Ok(Mix {
+        weights: Weights { stat, touch, read, append: 0, overwrite, create, remove },
+        files,
+        directories,
+        sizes: p.sizes("nfs_file_sizes")?,
         mostly_small: true,
-        theta: 0.9,
-        read: Some(4096..=8192),
-        write: 4096..=8192,
-        updates_atime: true,
-        sync: false,
-        cpu_time: Nanos::micros(200),
-    }
+        theta: p.number("nfs_file_choice")?,
+        read: Some(p.sizes("nfs_request_sizes")?),
+        write: p.sizes("nfs_request_sizes")?,
+        updates_atime: p.word("access_times")? == "all",
+        sync: p.word("sync")? != "none",
+        cpu_time: p.time("nfs_operation_time")?,
+    })
 }
 
-const CLIENTS: usize = 12;
-
-/// Duration of the long experiments. At four moves a second it takes hours until most of the requested data
-/// has moved; the paper shows its NFS load after 12,000 seconds.
-const LONG: Nanos = Nanos::secs(3 * 3600);
-/// Duration of the short experiments. Postmark's 400,000 transactions took half an hour.
-const SHORT: Nanos = Nanos::secs(1800);
-
-fn experiments(_: &Setting) -> Vec<Experiment> {
-    let mut all = Vec::new();
-    for (pool_name, pool) in pools() {
-        let alone = pool.devices.len() == 1;
-        let is_disks = pool_name == "two disks";
-        let both = [STRIPED, MIGRATION];
-        let ways: &[PolicyTuning] = if alone || is_disks { &both[..1] } else { &both };
-        let mut add = |load: &str, way: &PolicyTuning, make, clients, lasts| {
-            all.push(Experiment {
-                name: format!("{load}, {pool_name}, {}", way.0),
-                pool: pool.clone(),
-                policy: way.1,
-                tuning: way.2.to_vec(),
-                load: make,
-                clients,
-                duration: lasts,
-                warm_up_share: WARM_UP_DEFAULT,
-            });
-        };
-        for way in ways {
-            add("nfs", way, nfs(), CLIENTS + WRITERS, LONG);
-            if alone {
+fn experiments(setting: &Setting) -> Result<Vec<Experiment>, Failure> {
+    let p = &setting.parameters;
+    let (policies, pools) = (Policies::new(p)?, Pools { p, chunk: p.size("chunk")? });
+    let mut all = Experiments { p, all: Vec::new() };
+    for (name, drives) in POOLS {
+        let (is_alone, is_hybrid) = (drives.len() == 1, drives.len() == 2 && drives[0] != drives[1]);
+        let mut ways = vec![&policies.striped];
+        if is_hybrid {
+            ways.push(&policies.migration);
+        }
+        for way in &ways {
+            all.add(all.nfs()?, name, pools.pool(drives)?, way)?;
+            if is_alone {
                 continue;
             }
-            add("postmark", way, small_files(), 2 + WRITERS, SHORT);
+            all.add(all.postmark(false)?, name, pools.pool(drives)?, way)?;
             for readers in 0..=4 {
-                add(&format!("{readers}R{}W", 4 - readers), way, zipf(readers), 4, LONG);
+                let load = format!("{readers}R{}W", 4 - readers);
+                all.add(all.zipf(&load, readers)?, name, pools.pool(drives)?, way)?;
             }
-            add("large files", way, large_files(), 2 + WRITERS, SHORT);
+            all.add(all.postmark(true)?, name, pools.pool(drives)?, way)?;
         }
-        if !alone && !is_disks {
-            add("large files", &MIGRATION_2, large_files(), 2 + WRITERS, SHORT);
+        if is_hybrid {
+            all.add(all.postmark(true)?, name, pools.pool(drives)?, &policies.migration_2)?;
+            all.add(all.nfs()?, name, pools.pool(drives)?, &policies.metadata)?;
+            all.add(all.nfs()?, name, pools.pool(drives)?, &policies.metadata_migration)?;
         }
     }
-    all
-}
-
-fn nfs() -> super::experiment::MakeLoad {
-    ProcessLoad::of(CLIENTS, shape(Bytes::gib(6), Bytes::mib(600), DirtyLimits::LINUX_BEFORE_2_6_22))
-        .mixed(sfs())
-}
-
-fn small_files() -> super::experiment::MakeLoad {
-    ProcessLoad::of(2, shape(Bytes::gib(2), Bytes::mib(200), DirtyLimits::BUSY_MEMORY))
-        .mixed(postmark(20_000, 1, 10_000))
-}
-
-fn large_files() -> super::experiment::MakeLoad {
-    ProcessLoad::of(2, shape(Bytes::gib(6), Bytes::mib(600), DirtyLimits::BUSY_MEMORY))
-        .mixed(postmark(4000, 1, 500_000))
-}
-
-/// Returns the load of four processes, of which `readers` read and the others write.
-///
-/// Each has a file of 512 MiB and bypasses the memory. It selects records by Zipf's law, the first one most
-/// often, so frequent records are adjacent.
-fn zipf(readers: usize) -> super::experiment::MakeLoad {
-    let of = |number: usize| {
-        let reads = if number < readers { 100 } else { 0 };
-        format!("zipf theta=0.9 hot=first reads={reads}% size=4KiB over=512MiB")
-    };
-    words((0..4).map(of).collect::<Vec<_>>().join(" | "))
+    let hybrid = ["transcend", "disk"];
+    all.add(all.nfs()?, "transcend+disk", pools.pool(&hybrid)?, &policies.less_delta)?;
+    let chunks: [Bytes; 2] = p.several_sizes("larger_chunks")?;
+    for (chunk, name) in chunks.into_iter().zip(["128 KiB", "256 KiB"]) {
+        let pool = Pools { p, chunk }.pool(&hybrid)?;
+        all.add(all.nfs()?, &format!("transcend+disk in {name}"), pool, &policies.migration)?;
+    }
+    all.raw(&pools, &policies.striped)?;
+    Ok(all.all)
 }

@@ -2,7 +2,7 @@
 
 use super::Form;
 use super::args::ReproArgs;
-use super::results::{ExperimentId, Results, ResultsFile, of_pool};
+use super::results::{ExperimentId, Period, Results, ResultsFile, WINDOWS, of_pool};
 use crate::failure::{Failure, REPORT_DEFECT};
 use crate::{parallel, progress};
 use weir_engine::Percent;
@@ -23,15 +23,18 @@ pub(super) struct Experiment {
     /// Keys of the policy whose values differ from the defaults.
     pub(super) tuning: Vec<(&'static str, f64)>,
     pub(super) load: MakeLoad,
-    /// Number of clients in the closed loop.
-    pub(super) clients: usize,
+    /// What stands for a load file that was not named.
+    pub(super) load_file: Option<&'static str>,
+    /// Number of processes; each waits for one operation at a time.
+    pub(super) processes: usize,
+    /// Number of clients of the closed loop besides: those that write back.
+    pub(super) writers: usize,
+    /// Parts of the run that count by themselves.
+    pub(super) periods: Vec<Period>,
     pub(super) duration: Nanos,
     /// Share of the duration that is warm-up.
     pub(super) warm_up_share: f64,
 }
-
-/// Warm-up share for papers that suggest no other.
-pub(super) const WARM_UP_DEFAULT: f64 = 1.0 / 3.0;
 
 /// Returns a pool of these drives with these sizes.
 pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
@@ -54,7 +57,8 @@ pub(super) fn pool(extent: Bytes, drives: &[(&str, Bytes)]) -> PoolSpec {
 }
 
 impl Experiment {
-    fn policy(&self) -> Option<Box<dyn Placement>> {
+    /// Creates the policy; `None` if it cannot be tuned so.
+    pub(super) fn policy(&self) -> Option<Box<dyn Placement>> {
         let known = find_policy(self.policy)?;
         let mut settings = Settings::default();
         for (name, value) in &self.tuning {
@@ -77,39 +81,44 @@ impl Experiment {
         })?;
         let mut load = (self.load)(seed, duration).map_err(refused)?;
         let plan = Plan {
-            mode: Mode::Closed(vec![(Nanos(0), self.clients)]),
+            mode: Mode::Closed(vec![(Nanos(0), self.processes + self.writers)]),
             duration,
             requests: u64::MAX,
             warm_up: Some(Nanos::from_secs_f64(duration.as_secs_f64() * self.warm_up_share)),
-            windows: 30,
+            windows: WINDOWS,
             seed: Seed(seed),
         };
         place(&self.pool, policy, &mut *load, &plan).map_err(refused)
     }
 }
 
-/// Runs all experiments with each seed.
+/// Runs all experiments with each seed. `variant` is the name of a change of their parameters, if there is
+/// one.
 pub(super) fn run(
     experiments: &[Experiment],
+    seeds: &[u64],
+    variant: Option<&str>,
     args: &ReproArgs,
     form: &Form,
     file: &ResultsFile,
 ) -> Result<Results, Failure> {
-    let jobs: Vec<(&Experiment, u64)> = form
-        .seeds
-        .iter()
-        .flat_map(|&seed| experiments.iter().map(move |experiment| (experiment, seed)))
-        .collect();
+    let jobs: Vec<(&Experiment, u64)> =
+        seeds.iter().flat_map(|&seed| experiments.iter().map(move |experiment| (experiment, seed))).collect();
     let run = |&(experiment, seed): &(&Experiment, u64)| {
         let duration = args.duration.unwrap_or_else(|| form.duration(experiment.duration));
-        let id = ExperimentId { experiment: experiment.name.clone(), seed, duration_ns: duration.0 };
-        let metrics =
-            file.get_or_run(&id, || experiment.run(seed, duration).map(|outcome| of_pool(&outcome)))?;
-        Ok::<_, Failure>((id, metrics))
+        let tags = [experiment.load_file, variant];
+        let id = ExperimentId::new(&experiment.name, tags, seed, duration);
+        let metrics = file.get_or_run(&id, || {
+            let outcome = experiment.run(seed, duration)?;
+            Ok(of_pool(&outcome, experiment.processes, &experiment.periods))
+        })?;
+        Ok::<_, Failure>((ExperimentId { experiment: experiment.name.clone(), ..id }, metrics))
     };
-    let what = format!("{} experiments in virtual time", jobs.len());
+    let of = variant.map(|variant| format!(" with {variant}")).unwrap_or_default();
+    let what = format!("{} experiments in virtual time{of}", jobs.len());
+    let threads = args.jobs.unwrap_or_else(parallel::cores);
     let outcomes =
-        progress::during(&what, || parallel::map(&jobs, parallel::cores(), &parallel::Stop::default(), run))?;
+        progress::during(&what, || parallel::map(&jobs, threads, &parallel::Stop::default(), run))?;
     let mut results = Results::default();
     outcomes.into_iter().for_each(|(id, metrics)| results.add(id, metrics));
     Ok(results)

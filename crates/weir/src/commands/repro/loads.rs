@@ -1,6 +1,8 @@
 //! Defines the papers' loads, as far as they are known, with the means of [`weir_sim`].
 
 use super::experiment::MakeLoad;
+use super::parameters::Parameters;
+use crate::failure::Failure;
 use crate::pool_file;
 use std::ops::Range;
 use weir_model::{Bytes, Nanos};
@@ -10,38 +12,27 @@ use weir_sim::load::file_system::{FileSystem, FileSystemConfig};
 use weir_sim::load::mix::{Mix, MixProgram, Weights};
 use weir_sim::load::parse;
 use weir_sim::load::process::{Processes, Program};
-
-/// Number of write-back clients besides the processes: the number of commands that Linux keeps waiting.
-pub(super) const WRITERS: usize = 128;
-
-/// Shares of memory that may be dirty before writeback begins, and before writing processes wait.
-#[derive(Clone, Copy)]
-pub(super) struct DirtyLimits {
-    background: f64,
-    most: f64,
-}
-
-impl DirtyLimits {
-    /// The defaults of Linux before 2.6.22.
-    pub(super) const LINUX_BEFORE_2_6_22: Self = Self { background: 0.1, most: 0.4 };
-    /// The limits on a machine whose memory is mostly used otherwise: at most half of the rest.
-    pub(super) const BUSY_MEMORY: Self = Self { background: 0.1, most: 0.2 };
-    /// The defaults of Linux from 2.6.22 to 2.6.28.
-    pub(super) const LINUX_SINCE_2_6_22: Self = Self { background: 0.05, most: 0.1 };
-}
+use weir_sim::load::random_reads::{RandomReads, RandomReadsConfig};
 
 /// Returns a file system of that time: ext2, because it has no journal unless the caller adds one. It writes
-/// back changes after 30 s, or when there are many.
-pub(super) fn shape(size: Bytes, memory: Bytes, dirty: DirtyLimits) -> FileSystemConfig {
-    FileSystemConfig {
-        size,
-        memory,
-        dirty: dirty.most,
-        background: dirty.background,
-        age: Nanos::secs(30),
+/// back changes when they are old, or when there are many. The names are those of parameters.
+pub(super) fn shape(
+    p: &Parameters,
+    size: &str,
+    memory: &str,
+    dirty_limits: &str,
+) -> Result<FileSystemConfig, Failure> {
+    let [background, dirty] = p.shares(dirty_limits)?;
+    Ok(FileSystemConfig {
+        size: p.size(size)?,
+        memory: p.size(memory)?,
+        dirty,
+        background,
+        age: p.time("writeback_age")?,
         journal: Bytes(0),
         trim: false,
-    }
+        indirect: false,
+    })
 }
 
 /// Creates the load that these words describe, as `weir sim place` takes them.
@@ -92,6 +83,17 @@ impl ProcessLoad {
         })
     }
 
+    /// Creates a load in which each process reads a large file of its own at random.
+    pub(super) fn random_reads(self, config: RandomReadsConfig) -> MakeLoad {
+        Box::new(move |seed, lasts| {
+            let mut files = FileSystem::new(self.shape);
+            let program =
+                |number| Box::new(RandomReads::new(config, &mut files, seed + number)) as Box<dyn Program>;
+            let programs = (0..self.start_shares.len() as u64).map(program).collect();
+            Ok(self.load(lasts, files, programs))
+        })
+    }
+
     /// Creates a load in which each process is a client of dbench. `takes` is the processor time of an
     /// operation.
     pub(super) fn dbench(self, recording: Recording, takes: Nanos) -> MakeLoad {
@@ -104,19 +106,21 @@ impl ProcessLoad {
 }
 
 /// Returns Postmark's mix: a transaction reads a file or appends to it, and creates a file or removes one. A
-/// step of the mix is half a transaction.
-pub(super) fn postmark(files: u64, directories: u64, largest: u64) -> Mix {
-    Mix {
+/// step of the mix is half a transaction. The names are those of parameters.
+pub(super) fn postmark(p: &Parameters, files: &str, sizes: &str) -> Result<Mix, Failure> {
+    let [files, directories] = p.counts(files)?;
+    let sizes = p.sizes(sizes)?;
+    Ok(Mix {
         weights: Weights { read: 1, append: 1, create: 1, remove: 1, ..Weights::default() },
         files,
         directories,
-        sizes: 500..=largest,
+        write: 1..=*sizes.end(),
+        sizes,
         mostly_small: false,
         theta: 0.0,
         read: None,
-        write: 1..=largest,
         updates_atime: true,
         sync: false,
-        cpu_time: Nanos::micros(100),
-    }
+        cpu_time: p.time("postmark_operation_time")?,
+    })
 }

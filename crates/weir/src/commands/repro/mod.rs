@@ -11,12 +11,14 @@ mod experiment;
 mod hec;
 mod hystor;
 mod loads;
+mod parameters;
 mod published;
 mod report;
 mod results;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod variants;
 mod verdict;
 mod wardrop;
 
@@ -29,11 +31,13 @@ use crate::files;
 use crate::output::{Table, Width};
 use crate::picture;
 use experiment::Experiment;
+use parameters::Parameters;
 use published::{Publication, Published};
 pub(crate) use report::ReproDocument;
 use report::{Report, ReproductionPart};
 use results::{Results, ResultsFile};
 use rows::{RowOutcome, RowResult};
+use variants::Variants;
 use weir_model::{ErrorKind, Nanos};
 use weir_sim::load::dbench::Recording;
 use weir_sim::plot::{RatioRow, ratios_svg};
@@ -49,33 +53,68 @@ struct Reproduction {
     notes: fn(&Setting) -> Vec<String>,
 }
 
+/// Returns the experiments on pools.
+type MakeExperiments = fn(&Setting) -> Result<Vec<Experiment>, Failure>;
+/// Runs the experiments on caches with these seeds. The text names a change of their parameters.
+type RunCaches = fn(&Setting, &[u64], Option<&str>, &ReproArgs, &ResultsFile) -> Result<Results, Failure>;
+
 /// The experiments.
 enum Measures {
     /// Loads on pools of modelled drives.
-    Pools(fn(&Setting) -> Vec<Experiment>),
+    Pools(MakeExperiments),
     /// A trace that is replayed on caches.
-    Caches(fn(&ReproArgs, &Form, &ResultsFile) -> Result<Results, Failure>),
+    Caches(RunCaches),
 }
 
 impl Measures {
-    fn run(&self, setting: &Setting, args: &ReproArgs, form: &Form) -> Result<Results, Failure> {
-        let file = ResultsFile::open(args.results.as_deref())?;
+    /// Runs the experiments that rows need.
+    fn run(
+        &self,
+        publication: &Publication,
+        setting: &Setting,
+        args: &ReproArgs,
+        form: &Form,
+        file: &ResultsFile,
+    ) -> Result<Results, Failure> {
         match self {
             Self::Pools(experiments) => {
-                let mut experiments = experiments(setting);
-                experiments.retain(|one| args.only.as_ref().is_none_or(|only| one.name.contains(only)));
-                experiment::run(&experiments, args, form, &file)
+                let mut experiments = experiments(setting)?;
+                let needed = publication.experiments();
+                experiments.retain(|one| {
+                    needed.contains(&one.name)
+                        && args.only.as_ref().is_none_or(|only| one.name.contains(only))
+                });
+                experiment::run(&experiments, &form.seeds, None, args, form, file)
             }
-            Self::Caches(run) => run(args, form, &file),
+            Self::Caches(run) => run(setting, &form.seeds, None, args, file),
         }
     }
 }
 
-/// Settings from the command line.
+/// Settings of the experiments.
 #[derive(Clone, Debug)]
 struct Setting {
+    parameters: Parameters,
     /// The load file of dbench, if one was named.
-    recording: Option<Recording>,
+    named_recording: Option<Recording>,
+    /// The load that stands for it otherwise.
+    stand_in: Recording,
+}
+
+impl Setting {
+    fn new(publication: &Publication, named_recording: Option<Recording>) -> Self {
+        Self { parameters: Parameters::new(publication), named_recording, stand_in: Recording::stand_in() }
+    }
+
+    /// Returns the load of dbench.
+    fn recording(&self) -> Recording {
+        self.named_recording.as_ref().unwrap_or(&self.stand_in).clone()
+    }
+
+    /// Returns what stands for the load file of dbench, if none was named.
+    fn load_file(&self) -> Option<&'static str> {
+        self.named_recording.is_none().then_some("stand-in for dbench's load file")
+    }
 }
 
 /// How thoroughly experiments run.
@@ -107,8 +146,12 @@ impl Form {
             Some(time) => format!("{time} of virtual time for each experiment"),
             None => "ten minutes of virtual time at most for each experiment".to_owned(),
         };
-        (!self.is_full)
-            .then(|| format!("the short form: one seed instead of {SEEDS}, and {limit}; see --full"))
+        (!self.is_full).then(|| {
+            format!(
+                "the short form: one seed instead of {SEEDS}, {limit}, and fitted parameters varied in \
+                     experiments of 20 s only; see --full"
+            )
+        })
     }
 }
 
@@ -133,12 +176,17 @@ impl Reproduction {
     /// # Errors
     /// Fails if a file cannot be used, or if an experiment cannot run.
     fn run(&self, args: &ReproArgs) -> Result<Report, Failure> {
-        let setting = Setting { recording: args.dbench.as_deref().map(recording).transpose()? };
-        let form = Form::new(args);
         let publication = self.publication()?;
-        let results = self.measures.run(&setting, args, &form)?;
+        let setting = Setting::new(&publication, args.dbench.as_deref().map(recording).transpose()?);
+        let form = Form::new(args);
+        let file = ResultsFile::open(args.results.as_deref())?;
+        let results = self.measures.run(&publication, &setting, args, &form, &file)?;
+        let variants = match args.no_variants {
+            true => Variants::default(),
+            false => variants::run(&self.measures, &publication, &setting, args, &form, &file)?,
+        };
         let notes = form.note(args).into_iter().chain((self.notes)(&setting)).collect();
-        Ok(Report { name: self.name, publication, results, notes, seeds: form.seeds })
+        Ok(Report { name: self.name, publication, results, variants, notes, seeds: form.seeds })
     }
 }
 

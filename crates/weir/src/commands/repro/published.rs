@@ -4,6 +4,7 @@
 //! measured here, or what is missing for that.
 
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// The data file of a reproduction.
 #[derive(Clone, Debug, Deserialize)]
@@ -44,7 +45,11 @@ pub(super) struct Row {
     pub(super) quote: String,
     /// The row of the same publication that determines this one; this one then has no vote.
     pub(super) pair: Option<String>,
+    /// Whether it stands beside a row with another assumption about the same figure: neither has a vote.
+    pub(super) is_alternative: bool,
     pub(super) source: Source,
+    /// Why the row differs, if it does, and the experiment that shows it; `None` if that is not known.
+    pub(super) cause: Option<String>,
 }
 
 /// How a row is measured.
@@ -64,10 +69,69 @@ pub(super) enum Source {
 pub(super) struct Run {
     /// The metric: see [`super::results`].
     pub(super) metric: String,
-    /// The experiment.
-    pub(super) of: String,
-    /// The experiment of the baseline; `None` if the row is a share.
-    pub(super) to: Option<String>,
+    /// The experiment; of several the one with the best metric.
+    #[serde(deserialize_with = "one_or_more")]
+    pub(super) of: Vec<String>,
+    /// The experiment of the baseline, likewise; none if the metric itself is a share or a ratio.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub(super) to: Vec<String>,
+    /// Which metric is the best.
+    #[serde(default)]
+    pub(super) best: Best,
+    /// A number for each experiment of `of`: the figure is the number of the best one, not its metric.
+    #[serde(default)]
+    pub(super) numbers: Vec<f64>,
+    /// The ratio that this one is divided by.
+    pub(super) over: Option<Box<Run>>,
+}
+
+/// Which metric of several experiments is the best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Best {
+    #[default]
+    Most,
+    Least,
+}
+
+fn one_or_more<'de, D: serde::Deserializer<'de>>(text: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMore {
+        One(String),
+        More(Vec<String>),
+    }
+    Ok(match OneOrMore::deserialize(text)? {
+        OneOrMore::One(one) => vec![one],
+        OneOrMore::More(more) => more,
+    })
+}
+
+/// Metrics whose names begin so are ratios themselves.
+pub(super) const RATIO: &str = "ratio of ";
+
+impl Run {
+    /// Returns the names of the experiments.
+    pub(super) fn experiments(&self) -> Vec<&String> {
+        let over = self.over.iter().flat_map(|over| over.experiments());
+        self.of.iter().chain(&self.to).chain(over).collect()
+    }
+
+    /// Describes what is wrong with it for this figure.
+    fn fault(&self, published: &Published) -> Option<&'static str> {
+        let is_absolute = self.metric.starts_with(RATIO) || !self.numbers.is_empty();
+        match published {
+            _ if self.of.is_empty() => Some("it needs an experiment"),
+            _ if !self.numbers.is_empty() && self.numbers.len() != self.of.len() => {
+                Some("it needs a number for each experiment")
+            }
+            Published::Unreadable(_) => Some("an unreadable figure cannot be measured"),
+            Published::Share(_) if !self.to.is_empty() => Some("a share has no baseline"),
+            Published::Share(_) => None,
+            _ if self.to.is_empty() && !is_absolute => Some("a ratio needs the experiment of the baseline"),
+            _ => None,
+        }
+    }
 }
 
 /// A figure as the publication has it.
@@ -138,8 +202,11 @@ struct RawRow {
     #[serde(default)]
     quote: String,
     pair: Option<String>,
+    #[serde(default)]
+    alternative: bool,
     run: Option<Run>,
     missing: Option<String>,
+    cause: Option<String>,
 }
 
 impl TryFrom<RawRow> for Row {
@@ -170,15 +237,18 @@ impl TryFrom<RawRow> for Row {
         }
         let source = match (&published, raw.run.clone(), raw.missing.clone()) {
             (Published::Unreadable(_), None, None) => Source::Unreadable,
-            (Published::Unreadable(_), ..) => return fault("an unreadable figure cannot be measured"),
-            (Published::Share(_), Some(run), None) if run.to.is_none() => Source::Run(run),
-            (Published::Share(_), Some(_), None) => return fault("a share has no baseline"),
-            (_, Some(run), None) if run.to.is_some() => Source::Run(run),
-            (_, Some(_), None) => return fault("a ratio needs the experiment of the baseline"),
+            (Published::Unreadable(_), None, Some(_)) => {
+                return fault("an unreadable figure lacks nothing else");
+            }
+            (_, Some(run), None) => match run.fault(&published) {
+                Some(what) => return fault(what),
+                None => Source::Run(run),
+            },
             (_, None, Some(missing)) => Source::Missing(missing),
             _ => return fault("it has either `run` or `missing`"),
         };
-        Ok(Self { quantity: raw.quantity, published, quote: raw.quote, pair: raw.pair, source })
+        let RawRow { quantity, quote, pair, alternative: is_alternative, cause, .. } = raw;
+        Ok(Self { quantity, published, quote, pair, is_alternative, source, cause })
     }
 }
 
@@ -192,6 +262,8 @@ pub(super) struct Parameter {
     pub(super) provenance: Provenance,
     /// Parts of the names of the experiments that use it.
     pub(super) loads: Vec<String>,
+    /// The part of weir that has the value as a constant; `None` if experiments read it from here.
+    pub(super) built_in: Option<String>,
 }
 
 /// Where a parameter's value is from.
@@ -222,6 +294,7 @@ struct RawParameter {
     #[serde(default)]
     fitted: Vec<String>,
     loads: Vec<String>,
+    built_in: Option<String>,
 }
 
 impl TryFrom<RawParameter> for Parameter {
@@ -236,7 +309,8 @@ impl TryFrom<RawParameter> for Parameter {
             "fitted" if !raw.fitted.is_empty() => Provenance::Fitted(raw.fitted),
             other => return Err(format!("parameter {:?}: provenance {other:?} without a place", raw.name)),
         };
-        Ok(Self { name: raw.name, what: raw.what, value: raw.value, provenance, loads: raw.loads })
+        let RawParameter { name, what, value, loads, built_in, .. } = raw;
+        Ok(Self { name, what, value, provenance, loads, built_in })
     }
 }
 
@@ -261,6 +335,15 @@ impl Publication {
         self.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)))
     }
 
+    /// Returns the names of the experiments that rows need.
+    pub(super) fn experiments(&self) -> BTreeSet<&String> {
+        let runs = self.rows().filter_map(|(_, row)| match &row.source {
+            Source::Run(run) => Some(run),
+            Source::Missing(_) | Source::Unreadable => None,
+        });
+        runs.flat_map(Run::experiments).collect()
+    }
+
     /// Returns the parameters that were fitted to the table and that the run's experiments use: if there are
     /// any, the row predicts nothing.
     pub(super) fn fitted<'a>(
@@ -270,8 +353,7 @@ impl Publication {
     ) -> impl Iterator<Item = &'a Parameter> {
         self.parameters.iter().filter(move |parameter| {
             let Provenance::Fitted(tables) = &parameter.provenance else { return false };
-            let is_used = |name: &String| parameter.is_used_by(name);
-            tables.contains(&table.at) && (is_used(&run.of) || run.to.as_ref().is_some_and(is_used))
+            tables.contains(&table.at) && run.experiments().iter().any(|name| parameter.is_used_by(name))
         })
     }
 }

@@ -3,6 +3,7 @@
 use super::published::{Direction, Interval, Parameter, Provenance, Publication, Published};
 use super::results::{Metrics, Results, median};
 use super::rows::{Counts, Measurement, RowOutcome, RowResult, compare};
+use super::variants::Variants;
 use super::verdict::Verdict;
 use crate::output::{Table, Width, table};
 use schemars::JsonSchema;
@@ -15,6 +16,7 @@ pub(super) struct Report {
     pub(super) name: &'static str,
     pub(super) publication: Publication,
     pub(super) results: Results,
+    pub(super) variants: Variants,
     pub(super) notes: Vec<String>,
     pub(super) seeds: Vec<u64>,
 }
@@ -22,7 +24,7 @@ pub(super) struct Report {
 impl Report {
     /// Returns the published rows beside the measured ones.
     pub(super) fn rows(&self) -> Vec<RowResult<'_>> {
-        compare(&self.publication, &self.results)
+        compare(&self.publication, &self.results, &self.variants)
     }
 
     /// Returns the part of the document that `--json` prints.
@@ -38,6 +40,9 @@ impl Report {
             parameters: self.publication.parameters.iter().map(ParameterPart::from).collect(),
             experiments: self.results.iter().map(ExperimentPart::from).collect(),
             notes: &self.notes,
+            varied: self.variants.all.iter().map(|variant| &*variant.name).collect(),
+            not_varied: &self.variants.not_varied,
+            failed_variants: &self.variants.failed,
         }
     }
 
@@ -69,12 +74,37 @@ impl Report {
             ]
         });
         text += &table(width, ["", "AGREE", "IN DIRECTION", "DIFFER"], counts);
+        text += &differences(&rows, width);
+        text += &self.variant_lines();
         text += "\nRows that are not reproduced:\n";
         text += &Table::new(["ROWS", "WHY", "WHERE"], absent_rows(&rows)).prose("WHERE").text(width);
         text += "\n";
         text += &self.experiment_table(width);
         for note in &self.notes {
             text += &format!("\nnote: {note}\n");
+        }
+        text
+    }
+
+    /// Says which fitted parameters were not varied.
+    fn variant_lines(&self) -> String {
+        let Variants { all, not_varied, failed, .. } = &self.variants;
+        if all.is_empty() && failed.is_empty() {
+            return String::new();
+        }
+        let mut text = format!(
+            "\n{} changes of fitted parameters by a quarter were tried; a row whose verdict changes is \
+             fragile.\n",
+            all.len()
+        );
+        if !not_varied.is_empty() {
+            text += &format!(
+                "Fitted and not varied, because they are no numbers or constants: {}\n",
+                not_varied.join(", ")
+            );
+        }
+        for failed in failed {
+            text += &format!("Not possible: {failed}\n");
         }
         text
     }
@@ -114,6 +144,9 @@ fn measured_row(row: &RowResult<'_>, measurement: &Measurement) -> [String; 5] {
     let mut verdict = verdict(measurement.verdict).to_owned();
     if !measurement.fitted.is_empty() {
         verdict += ", fitted";
+    }
+    if !measurement.fragile.is_empty() {
+        verdict += ", fragile";
     }
     if !row.has_vote() {
         verdict = format!("({verdict})");
@@ -156,6 +189,19 @@ fn published(published: &Published) -> String {
         Published::Words(quote) => format!("\"{quote}\""),
         Published::Unreadable(why) => why.clone(),
     }
+}
+
+/// Lists the rows with a vote that differ, and why.
+fn differences(rows: &[RowResult<'_>], width: Width) -> String {
+    let differing = rows.iter().filter(|row| row.has_vote());
+    let differing: Vec<_> = differing
+        .filter_map(|row| Some([row.table.at.clone(), title(row), row.cause()?.to_owned()]))
+        .collect();
+    if differing.is_empty() {
+        return String::new();
+    }
+    let table = Table::new(["FIGURE", "ROW", "CAUSE"], differing).prose("CAUSE").text(width);
+    format!("\nRows that differ:\n{table}")
 }
 
 /// Returns the rows that are not reproduced: their number, why, and where they are in the publication.
@@ -232,6 +278,12 @@ pub(crate) struct ReportPart<'a> {
     experiments: Vec<ExperimentPart<'a>>,
     /// Remarks on the reproduction, a sentence each.
     notes: &'a [String],
+    /// Changes of fitted parameters with which experiments ran again.
+    varied: Vec<&'a str>,
+    /// Fitted parameters that cannot be varied: they are not numbers, or constants of weir.
+    not_varied: &'a [String],
+    /// Changes with which experiments cannot run, and why.
+    failed_variants: &'a [String],
 }
 
 /// Numbers of rows by verdict.
@@ -282,6 +334,10 @@ struct RowPart<'a> {
     verdict: Option<&'static str>,
     /// Parameters of the experiments that were fitted to this table; without any, the row is predicted.
     fitted_parameters: Vec<String>,
+    /// Changes of fitted parameters that change the verdict; with any, the row is fragile.
+    fragile: Vec<String>,
+    /// Why the row differs; `null` if it does not.
+    cause: Option<&'a str>,
     /// Why the row was not measured; `null` if it was.
     not_measured: Option<&'a str>,
 }
@@ -318,6 +374,8 @@ struct ParameterPart<'a> {
     provenance: &'static str,
     /// The place in the publication or document, the reason, or the tables it was fitted to.
     at: String,
+    /// The part of weir that has it as a constant; `null` if experiments read it from the data.
+    built_in: Option<&'a str>,
 }
 
 /// An experiment.
@@ -355,6 +413,8 @@ impl<'a> From<&RowResult<'a>> for RowPart<'a> {
             spread: measurement.map(|measurement| [measurement.least, measurement.most]),
             verdict: measurement.map(|measurement| verdict(measurement.verdict)),
             fitted_parameters: measurement.map_or_else(Vec::new, |measurement| measurement.fitted.clone()),
+            fragile: measurement.map_or_else(Vec::new, |measurement| measurement.fragile.clone()),
+            cause: result.cause(),
             not_measured: match result.outcome {
                 RowOutcome::Measured(_) => None,
                 RowOutcome::Failed => Some("it cannot be computed"),
@@ -388,7 +448,14 @@ impl<'a> From<&'a Parameter> for ParameterPart<'a> {
             Provenance::Assumed(why) => ("assumed", why.clone()),
             Provenance::Fitted(tables) => ("fitted", tables.join(", ")),
         };
-        Self { name: &parameter.name, what: &parameter.what, value: &parameter.value, provenance, at }
+        Self {
+            name: &parameter.name,
+            what: &parameter.what,
+            value: &parameter.value,
+            provenance,
+            at,
+            built_in: parameter.built_in.as_deref(),
+        }
     }
 }
 
@@ -441,7 +508,9 @@ loads = ["both"]
             results.add(id("disk"), [("rate".to_owned(), 1.0)].into());
         }
         let publication = Publication::read(DATA).expect("valid");
-        Report { name: "test", publication, results, notes: vec!["short".into()], seeds: vec![1, 2, 3] }
+        let variants = Variants::default();
+        let notes = vec!["short".into()];
+        Report { name: "test", publication, results, variants, notes, seeds: vec![1, 2, 3] }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::published::{Publication, Published, Row, Run, Source, Table};
 use super::results::{Results, median};
+use super::variants::{Variant, Variants};
 use super::verdict::Verdict;
 
 /// A published row and what became of it.
@@ -37,22 +38,53 @@ pub(super) struct Measurement {
     /// The parameters of its experiments that were fitted to its table. If there is none, the row was
     /// predicted.
     pub(super) fitted: Vec<String>,
+    /// The changes of fitted parameters that change its verdict. If there is one, the row is fragile.
+    pub(super) fragile: Vec<String>,
 }
 
-impl RowResult<'_> {
-    /// Reports whether the row counts in the summary: another row may determine it.
+impl<'a> RowResult<'a> {
+    /// Reports whether the row counts in the summary. It does not if another row determines it, or if it
+    /// stands beside a row with another assumption.
     pub(super) fn has_vote(&self) -> bool {
-        self.row.pair.is_none()
+        self.row.pair.is_none() && !self.row.is_alternative
+    }
+
+    /// Returns why the row differs, if it does.
+    pub(super) fn cause(&self) -> Option<&'a str> {
+        let RowOutcome::Measured(measurement) = &self.outcome else { return None };
+        let cause: &'a str = self.row.cause.as_deref().unwrap_or(CAUSE_UNKNOWN);
+        (measurement.verdict == Verdict::Differs).then_some(cause)
     }
 }
 
+/// The cause of a difference that no experiment has shown.
+const CAUSE_UNKNOWN: &str = "cause unknown";
+
 /// Compares all rows of a publication with the results.
-pub(super) fn compare<'a>(publication: &'a Publication, results: &Results) -> Vec<RowResult<'a>> {
+pub(super) fn compare<'a>(
+    publication: &'a Publication,
+    results: &Results,
+    variants: &Variants,
+) -> Vec<RowResult<'a>> {
+    let replaced = |variant: &Variant| results.replaced_by(&variant.results, variants.seed);
+    let replaced: Vec<_> = variants.all.iter().map(|variant| (variant, replaced(variant))).collect();
     let outcome = |table: &'a Table, row: &'a Row| match (&row.source, &row.published) {
         (Source::Missing(what), _) => RowOutcome::Missing(what),
         (Source::Unreadable, Published::Unreadable(why)) => RowOutcome::Unreadable(why),
         (Source::Unreadable, _) => RowOutcome::Failed,
-        (Source::Run(run), published) => measure(publication, table, published, run, results),
+        (Source::Run(run), published) => {
+            let mut outcome = measure(publication, table, published, run, results);
+            if let RowOutcome::Measured(measurement) = &mut outcome {
+                let here = results.verdict(published, run, variants.seed);
+                let is_used =
+                    |variant: &Variant| run.experiments().iter().any(|name| variant.results.has(name));
+                let changes = replaced.iter().filter(|(variant, results)| {
+                    is_used(variant) && results.verdict(published, run, variants.seed) != here
+                });
+                measurement.fragile = changes.map(|(variant, _)| variant.name.clone()).collect();
+            }
+            outcome
+        }
     };
     publication.rows().map(|(table, row)| RowResult { table, row, outcome: outcome(table, row) }).collect()
 }
@@ -65,6 +97,7 @@ fn measure<'a>(
     results: &Results,
 ) -> RowOutcome<'a> {
     let Some(values) = results.values(run) else { return RowOutcome::NotRun };
+    let values: Vec<f64> = values.into_iter().map(|(_, value)| value).collect();
     let all = || values.iter().copied();
     let extremes = all().reduce(f64::min).zip(all().reduce(f64::max));
     let Some(((least, most), median)) = extremes.zip(median(values.clone())) else {
@@ -73,7 +106,15 @@ fn measure<'a>(
     let verdicts: Option<Vec<_>> = values.iter().map(|value| published.verdict(*value)).collect();
     let (Some(_), Some(verdict)) = (verdicts, published.verdict(median)) else { return RowOutcome::Failed };
     let fitted = publication.fitted(table, run).map(|parameter| parameter.name.clone()).collect();
-    RowOutcome::Measured(Measurement { median, least, most, verdict, fitted })
+    RowOutcome::Measured(Measurement { median, least, most, verdict, fitted, fragile: Vec::new() })
+}
+
+impl Results {
+    /// Returns the verdict with one seed; `None` if there is none.
+    fn verdict(&self, published: &Published, run: &Run, seed: u64) -> Option<Verdict> {
+        let values = self.values(run)?;
+        values.into_iter().find(|(of, _)| *of == seed).and_then(|(_, value)| published.verdict(value))
+    }
 }
 
 /// Numbers of rows with a vote, by verdict.
@@ -158,7 +199,7 @@ loads = ["a"]
             results.add(id("a"), metrics(rate));
             results.add(id("b"), metrics(1.0));
         }
-        let rows = compare(&publication, &results);
+        let rows = compare(&publication, &results, &Variants::default());
         let RowOutcome::Measured(measured) = &rows[0].outcome else { panic!("{rows:?}") };
         assert_eq!((measured.least, measured.median, measured.most), (2.0, 3.0, 9.0));
         assert_eq!((measured.verdict, measured.fitted.len()), (Verdict::Agrees, 0));
@@ -171,6 +212,29 @@ loads = ["a"]
     }
 
     #[test]
+    fn a_row_whose_verdict_depends_on_a_fitted_parameter_is_fragile() {
+        let publication = Publication::read(DATA).expect("valid");
+        let id = |name: &str| ExperimentId { experiment: name.into(), seed: 1, duration_ns: 1 };
+        let metrics =
+            |rate, served| Metrics::from([("rate".to_owned(), rate), ("served".to_owned(), served)]);
+        let mut results = Results::default();
+        results.add(id("a"), metrics(3.0, 0.5));
+        results.add(id("b"), metrics(1.0, 0.5));
+        let variant = |name: &str, served| {
+            let mut results = Results::default();
+            results.add(id("a"), metrics(3.0, served));
+            Variant { name: name.into(), results }
+        };
+        let all = vec![variant("delta x 0.75", 0.45), variant("delta x 1.25", 0.9)];
+        let rows = compare(&publication, &results, &Variants { seed: 1, all, ..Variants::default() });
+        let fragile = |at: usize| match &rows[at].outcome {
+            RowOutcome::Measured(measured) => measured.fragile.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((fragile(0), fragile(4)), (vec![], vec!["delta x 1.25".to_owned()]));
+    }
+
+    #[test]
     fn a_figure_that_cannot_be_computed_is_a_failure() {
         let publication = Publication::read(DATA).expect("valid");
         let mut results = Results::default();
@@ -178,7 +242,7 @@ loads = ["a"]
             let id = ExperimentId { experiment: name.into(), seed: 1, duration_ns: 1 };
             results.add(id, Metrics::from([("rate".to_owned(), rate)]));
         }
-        let rows = compare(&publication, &results);
+        let rows = compare(&publication, &results, &Variants::default());
         assert_eq!(rows[0].outcome, RowOutcome::Failed, "no work");
         assert_eq!(rows[4].outcome, RowOutcome::Failed, "the metric is absent");
     }

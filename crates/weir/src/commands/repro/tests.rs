@@ -14,23 +14,25 @@ fn publications() -> Vec<(&'static Reproduction, Publication)> {
     ALL.iter().map(|one| (one, one.publication().expect("valid data"))).collect()
 }
 
-/// Returns the names of all experiments, those of dbench's loads included.
-fn experiments(reproduction: &Reproduction) -> BTreeSet<String> {
+/// Returns the names of all experiments, and of their periods.
+fn experiments(reproduction: &Reproduction, setting: &Setting) -> (BTreeSet<String>, BTreeSet<&'static str>) {
     let Measures::Pools(experiments) = &reproduction.measures else {
-        return hec::names().into_iter().collect();
+        return (hec::names(setting).expect("usable parameters").into_iter().collect(), BTreeSet::new());
     };
-    let text = "WriteX 9936 0 10000 10000 NT_STATUS_OK\n";
-    let recording = Recording::read(text).expect("a load of one operation");
-    let all = experiments(&Setting { recording: Some(recording) });
+    let all = experiments(setting).expect("usable parameters");
     let names: BTreeSet<_> = all.iter().map(|one| one.name.clone()).collect();
     assert_eq!(names.len(), all.len(), "{}: names are distinct", reproduction.name);
-    names
+    for one in &all {
+        let tuned = one.policy().is_some();
+        assert!(tuned, "{}: {} takes {:?}", one.name, one.policy, one.tuning);
+    }
+    (names, all.iter().flat_map(|one| one.periods.iter().map(|period| period.name)).collect())
 }
 
 #[test]
 fn rows_name_experiments_and_metrics_that_exist() {
     for (reproduction, publication) in publications() {
-        let experiments = experiments(reproduction);
+        let (experiments, periods) = experiments(reproduction, &Setting::new(&publication, None));
         let metrics: &[&str] = match reproduction.measures {
             Measures::Pools(_) => &results::POOL_METRICS,
             Measures::Caches(_) => &results::CACHE_METRICS,
@@ -38,8 +40,18 @@ fn rows_name_experiments_and_metrics_that_exist() {
         for (table, row) in publication.rows() {
             let at = format!("{}, {}: {}", reproduction.name, table.at, row.quantity);
             if let Source::Run(run) = &row.source {
-                assert!(metrics.contains(&&*run.metric), "{at}: {}", run.metric);
-                for name in run.to.iter().chain([&run.of]) {
+                // Longer names first: one may begin with another.
+                let mut periods: Vec<_> = periods.iter().collect();
+                periods.sort_by_key(|period| std::cmp::Reverse(period.len()));
+                let general = periods.iter().fold(run.metric.clone(), |metric, period| {
+                    let metric = metric.replace(&format!("in {period}"), "in PERIOD");
+                    metric.replace(&format!("device, {period} to"), "device, PERIOD to")
+                });
+                let general = periods.iter().fold(general, |metric, period| {
+                    metric.replace(&format!("PERIOD to {period}"), "PERIOD to PERIOD")
+                });
+                assert!(metrics.contains(&&*general), "{at}: {}", run.metric);
+                for name in run.experiments() {
                     assert!(experiments.contains(name), "{at}: {name}");
                 }
             }
@@ -56,11 +68,60 @@ fn rows_name_experiments_and_metrics_that_exist() {
     }
 }
 
+/// Experiments read every parameter from the data file, but those that the file says are built in, and no
+/// other: reading a parameter that is not in the file is an error. So each value has a provenance.
+#[test]
+fn every_parameter_is_read_from_the_data_or_built_in() {
+    for (reproduction, publication) in publications() {
+        let setting = Setting::new(&publication, None);
+        let _ = experiments(reproduction, &setting);
+        let read = setting.parameters.names_read();
+        for parameter in &publication.parameters {
+            let is_read = read.contains(&parameter.name);
+            assert_ne!(is_read, parameter.built_in.is_some(), "{}: {}", reproduction.name, parameter.name);
+        }
+    }
+}
+
+/// A parameter whose provenance is a policy's default has the value of that policy's key.
+#[test]
+fn defaults_are_those_of_the_policies() {
+    for (_, publication) in publications() {
+        let parameters = Parameters::new(&publication);
+        for parameter in publication.parameters.iter().filter(|one| one.provenance == Provenance::Default) {
+            let name = &*parameter.name;
+            let mut keys = weir_policy::placement::ALL.iter().flat_map(|policy| policy.keys);
+            let Some(key) = keys.find(|key| key.name == name) else { continue };
+            let value = parameters.first_number(name).expect("a number");
+            assert!((value - key.default).abs() < 1e-9, "{name}: {value} for {}", key.default);
+        }
+    }
+}
+
+/// The load whose words the parameters make is the named one that users can generate.
+#[test]
+fn the_load_of_the_caches_is_a_named_one() {
+    let publication = hec::REPRODUCTION.publication().expect("valid data");
+    let words = hec::load_words(&Parameters::new(&publication)).expect("usable parameters");
+    let arrivals = |words: &str| {
+        let mut load = weir_sim::load::parse(words, 1, crate::pool_file::size, crate::pool_file::duration)
+            .expect("a load");
+        let mut now = Nanos(0);
+        let mut next = || {
+            let arrival = load.next_arrival(now);
+            now = arrival.at;
+            arrival
+        };
+        (0..1000).map(|_| next()).collect::<Vec<_>>()
+    };
+    assert_eq!(arrivals(&words), arrivals(hec::LOAD), "{words}");
+}
+
 /// Every parameter is used by an experiment, and fitted to a table that exists.
 #[test]
 fn parameters_name_tables_and_experiments_that_exist() {
     for (reproduction, publication) in publications() {
-        let experiments = experiments(reproduction);
+        let (experiments, _) = experiments(reproduction, &Setting::new(&publication, None));
         assert!(!publication.parameters.is_empty(), "{}", reproduction.name);
         for parameter in &publication.parameters {
             let at = format!("{}: parameter {}", reproduction.name, parameter.name);
@@ -91,7 +152,6 @@ const DIFFER: &[(&str, &str, &str, &str)] = &[
     ("hec-admission", BYTES_HIT, "ADMIT_ALL, 70 %, share of bytes read", GENERATED),
     ("hec-admission", HIT_RATE, "ADMIT_ALL, 50 %, share of read requests", GENERATED),
     ("hec-admission", HIT_RATE, "ADMIT_ALL, 70 %, share of read requests", GENERATED),
-    ("hystor", "figure 5b, to the disk", "20 % of space, no write-back area, time", MAILS),
     ("hystor", "figure 5e", "20 % of space, no write-back area, hit ratio", MAILS),
     ("wardrop", "figure 17", "wardrop, SSD and one disk", "cause unknown"),
 ];
@@ -110,7 +170,7 @@ fn short_runs_differ_where_the_list_says() {
         ("asymmetry", "3R1W", 200),
         ("asymmetry", "4R0W", 200),
         ("asymmetry", "postmark, ", 300),
-        ("wardrop", "netapp, ssd", 60),
+        ("wardrop", "netapp 10, ssd", 60),
         ("hec-admission", "", 439),
     ];
     let mut differ = BTreeSet::new();
@@ -120,6 +180,7 @@ fn short_runs_differ_where_the_list_says() {
             only: Some(only.into()),
             duration: Some(Nanos::secs(seconds)),
             seed: 1,
+            no_variants: true,
             ..ReproArgs::default()
         };
         let reports = reproduce(name, &args).expect("a report");
