@@ -138,6 +138,6 @@ mod tests {
         assert_eq!(touched(0, 0), []);
         assert_eq!(touched(100, 0), [0, 1]);
         assert_eq!(touched(100, 512), [0, 1, 8, 9]);
-        assert_eq!(touched(64, 480), [0, 7, 14], "a range begins in the middle of an extent");
+        assert_eq!(touched(64, 480), [0, 7, 8, 15], "a range begins in the middle of an extent");
     }
 }

@@ -77,6 +77,8 @@ const ROUND: Nanos = Nanos::millis(100);
 const BUSY_ACTIONS_MAX: usize = 8;
 /// The number of extents examined per round for copies left by an earlier policy.
 const EXTENTS_PER_ROUND: usize = 128;
+/// The maximum number of accesses to metadata whose remapping waits; more are forgotten until the next access.
+const WAITING_METADATA_MAX: usize = 1 << 14;
 
 /// Blocks of an extent to be remapped, starting with the next one to request.
 #[derive(Clone, Debug)]
@@ -108,6 +110,8 @@ pub struct Hystor {
     second_searched: bool,
     areas: Areas,
     updates: VecDeque<Update>,
+    /// Metadata seen while no action could be requested: it is remapped before the costly blocks.
+    waiting_metadata: VecDeque<Update>,
     next_period: Nanos,
     scrubbing: bool,
     /// The position of the search for copies left by an earlier policy, while it lasts.
@@ -147,6 +151,7 @@ impl Hystor {
             second_searched: false,
             areas: Areas::default(),
             updates: VecDeque::new(),
+            waiting_metadata: VecDeque::new(),
             next_period: Nanos(0),
             scrubbing: false,
             adoption_cursor: Some(ExtentKey::default()),
@@ -190,6 +195,8 @@ impl Hystor {
             let at = BlockAddress { volume: key.volume, block };
             if self.table.has(at, Flags::RESIDENT) {
                 self.table.set(at, Flags::RESIDENT, false);
+                // The next access is a first one again.
+                self.table.set(at, Flags::METADATA, false);
             }
         }
     }
@@ -239,14 +246,15 @@ impl Hystor {
         });
     }
 
-    /// Requests the planned copies, a run of an extent at a time, in exchange for extents at the bottom of
-    /// the list.
+    /// Requests the copies of waiting metadata and the planned ones, a run of an extent at a time, in exchange
+    /// for extents at the bottom of the list.
     fn copy_planned(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota, budget: usize) {
-        for _ in 0..self.updates.len().min(budget) {
+        for _ in 0..(self.waiting_metadata.len() + self.updates.len()).min(budget) {
             if context.actions.len() >= budget {
                 return;
             }
-            let Some(mut update) = self.updates.pop_front() else { return };
+            let waiting = self.waiting_metadata.pop_front();
+            let Some(mut update) = waiting.or_else(|| self.next_planned(context)) else { return };
             let run = first_run(&update.blocks);
             if self.areas.resident_blocks() + u64::from(run.count) > quota.remap {
                 self.evict(context, fast);
@@ -261,6 +269,22 @@ impl Hystor {
                 self.updates.push_back(update);
             }
         }
+    }
+
+    /// Returns the next planned copy, without metadata that was remapped since.
+    fn next_planned(&mut self, context: &PolicyContext<'_>) -> Option<Update> {
+        let Self { table, updates, .. } = self;
+        while let Some(mut update) = updates.pop_front() {
+            let first = first_block(update.key, context.extent.blocks());
+            update.blocks.retain(|block| {
+                let at = BlockAddress { volume: update.key.volume, block: first + u64::from(*block) };
+                !(table.has(at, Flags::METADATA) && table.has(at, Flags::RESIDENT))
+            });
+            if !update.blocks.is_empty() {
+                return Some(update);
+            }
+        }
+        None
     }
 
     /// Evicts the extent at the bottom of the resident list: it is dropped if clean, else written back.
@@ -397,10 +421,21 @@ impl Placement for Hystor {
         if access.places.place(fine(fast.id)).is_some_and(|p| p.blocks > 0) {
             return;
         }
+        let mut is_new = false;
         for block in first..first + u64::from(blocks.count) {
-            self.table.set(BlockAddress { volume: key.volume, block }, Flags::METADATA, true);
+            let at = BlockAddress { volume: key.volume, block };
+            is_new |= !self.table.has(at, Flags::METADATA);
+            self.table.set(at, Flags::METADATA, true);
         }
-        if access.op == weir_model::Op::Read && access.places.device().is_some() {
+        if access.op != weir_model::Op::Read || access.places.device().is_none() {
+            return;
+        }
+        if context.actions.len() >= context.actions_max {
+            if is_new && self.waiting_metadata.len() < WAITING_METADATA_MAX {
+                let blocks = (blocks.first..blocks.end()).collect();
+                self.waiting_metadata.push_back(Update { key, blocks });
+            }
+        } else {
             context.actions.push(Action::Copy { key, blocks, to: fine(fast.id) });
             self.remap(context, key, blocks);
             let seen = Extent::of(&access.places, fine(fast.id));
@@ -459,6 +494,7 @@ impl Placement for Hystor {
             // The blocks on the other device are unknown now; it may come back.
             (self.areas, self.adoption_cursor) = (Areas::default(), Some(ExtentKey::default()));
             self.updates.clear();
+            self.waiting_metadata.clear();
         }
         self.adopt(context, id);
         if context.now >= self.next_period {

@@ -17,7 +17,7 @@ fn allocation_order_is_as_documented() {
     let devices = vec![device(0, 2, 8000), device(1, 1, 20), device(2, 3, 90)];
     assert_eq!(fill("sequential", devices.clone()), [0, 0, 1, 2, 2, 2]);
     assert_eq!(fill("stripe", devices.clone()), [0, 1, 2, 0, 2, 2]);
-    assert_eq!(fill("weighted_stripe", devices.clone()), [0, 1, 2, 0, 2, 2]);
+    assert_eq!(fill("weighted_stripe", devices.clone()), [0, 1, 2, 2, 0, 2]);
     assert_eq!(fill("hierarchy", devices), [1, 2, 2, 2, 0, 0]);
 }
 

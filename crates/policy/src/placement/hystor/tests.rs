@@ -79,6 +79,23 @@ fn period_replaces_part_of_area() {
 }
 
 #[test]
+fn metadata_waits_while_no_action_is_possible() {
+    let (mut pool, mut policy) = (pool(), hystor(REMAP_ONLY));
+    let mut access = pool.access_at(2, 4, Op::Read, Bytes::kib(8));
+    access.hint = Hint::Metadata;
+    for _ in 0..2 {
+        let asked = pool.ask(|context| {
+            context.actions_max = 0;
+            policy.accessed(context, &access);
+        });
+        assert_eq!(asked.1, []);
+    }
+    let copy = Action::Copy { key: key(2), blocks: range(4, 2), to: fine(0) };
+    let actions = pool.round(&mut policy);
+    assert_eq!(actions.iter().filter(|action| **action == copy).count(), 1, "{actions:?}");
+}
+
+#[test]
 fn metadata_is_remapped_at_first_sight() {
     let (mut pool, mut policy) = (pool(), hystor(REMAP_ONLY));
     let mut access = pool.access_at(2, 4, Op::Read, Bytes::kib(8));

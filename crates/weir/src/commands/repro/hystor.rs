@@ -190,7 +190,7 @@ impl<'p> Experiments<'p> {
     /// Adds random reads of a large file, whose indirect blocks are metadata.
     fn random_reads(&mut self) -> Result<(), Failure> {
         let p = self.p;
-        let [size, request, read_at_once]: [Bytes; 3] = p.several_sizes("large_file")?;
+        let [size, request]: [Bytes; 2] = p.several_sizes("large_file")?;
         let second_run = p.time("large_file_second_run")?;
         let volumes: [Bytes; 2] = p.several_sizes("large_file_reads")?;
         let spaces: [Bytes; 2] = p.several_sizes("large_file_spaces")?;
@@ -199,7 +199,7 @@ impl<'p> Experiments<'p> {
             let requests = volume.0 / request.0;
             let config = RandomReadsConfig {
                 size,
-                request: read_at_once,
+                request,
                 requests,
                 second_run,
                 cpu_time: p.time("postmark_operation_time")?,
