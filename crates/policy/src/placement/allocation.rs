@@ -24,7 +24,8 @@ pub(super) const METADATA_EVERY: Key = Key::size(
     "the distance from one such range to the next, as of a file system's block groups; 0 for one range",
 );
 
-/// Address ranges of a volume that count as metadata: the addresses that a file system writes when it is made.
+/// Address ranges of a volume that count as metadata: the addresses that a file system writes when it is
+/// made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetadataRanges {
     len: u64,

@@ -77,7 +77,8 @@ const ROUND: Nanos = Nanos::millis(100);
 const BUSY_ACTIONS_MAX: usize = 8;
 /// The number of extents examined per round for copies left by an earlier policy.
 const EXTENTS_PER_ROUND: usize = 128;
-/// The maximum number of accesses to metadata whose remapping waits; more are forgotten until the next access.
+/// The maximum number of accesses to metadata whose remapping waits; more are forgotten until the next
+/// access.
 const WAITING_METADATA_MAX: usize = 1 << 14;
 
 /// Blocks of an extent to be remapped, starting with the next one to request.
@@ -246,8 +247,8 @@ impl Hystor {
         });
     }
 
-    /// Requests the copies of waiting metadata and the planned ones, a run of an extent at a time, in exchange
-    /// for extents at the bottom of the list.
+    /// Requests the copies of waiting metadata and the planned ones, a run of an extent at a time, in
+    /// exchange for extents at the bottom of the list.
     fn copy_planned(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota, budget: usize) {
         for _ in 0..(self.waiting_metadata.len() + self.updates.len()).min(budget) {
             if context.actions.len() >= budget {

@@ -7,9 +7,9 @@
 //! ([`crate::ext`]), are written to the fastest device, and move there when they are used. Nothing else
 //! moves. New extents go to the slowest device with space, or with `rest = "stripe"` to all devices in turn.
 //!
-//! The authors chose by address: what a file system writes when it is made is on the flash drive, and the rest
-//! is striped. With `metadata_range`, extents in that range of addresses, or in each of the ranges that are
-//! `metadata_every` apart, are allocated on the fastest device.
+//! The authors chose by address: what a file system writes when it is made is on the flash drive, and the
+//! rest is striped. With `metadata_range`, extents in that range of addresses, or in each of the ranges
+//! that are `metadata_every` apart, are allocated on the fastest device.
 //!
 //! Constants: none.
 //!

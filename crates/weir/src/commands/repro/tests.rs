@@ -171,6 +171,7 @@ fn short_runs_differ_where_the_list_says() {
         ("asymmetry", "4R0W", 200),
         ("asymmetry", "postmark, ", 300),
         ("wardrop", "netapp 10, ssd", 60),
+        ("wardrop", "dbench 2, ssd", 20),
         ("hec-admission", "", 439),
     ];
     let mut differ = BTreeSet::new();
