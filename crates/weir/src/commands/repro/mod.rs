@@ -272,7 +272,10 @@ fn plot(path: &std::path::Path, name: &str, rows: &[RowResult<'_>]) -> Result<()
             Published::Ratio(interval) => Some((interval.least * interval.most).sqrt()),
             // A share has no place among ratios.
             Published::Share(_) => return None,
-            Published::Direction(_) | Published::Words(_) | Published::Unreadable(_) => None,
+            Published::Direction(_)
+            | Published::Words(_)
+            | Published::WordsOr(..)
+            | Published::Unreadable(_) => None,
         };
         let quantity = format!("{}: {}", row.table.at, row.row.quantity);
         Some(RatioRow { quantity, published, measured: measurement.median })

@@ -145,6 +145,8 @@ pub(super) enum Published {
     Direction(Direction),
     /// A statement that the configurations are about equal, quoted.
     Words(String),
+    /// A statement that the configuration is about equal or on this side of the baseline, quoted.
+    WordsOr(String, Direction),
     /// A picture without figures, and why it cannot be read.
     Unreadable(String),
 }
@@ -198,6 +200,8 @@ struct RawRow {
     share: Option<Interval>,
     direction: Option<Direction>,
     words: Option<String>,
+    /// With `words`: the side of the baseline on which they hold, too.
+    or: Option<Direction>,
     unreadable: Option<String>,
     #[serde(default)]
     quote: String,
@@ -225,7 +229,10 @@ impl TryFrom<RawRow> for Row {
         all.extend(raw.ratio.map(Published::Ratio));
         all.extend(raw.share.map(Published::Share));
         all.extend(raw.direction.map(Published::Direction));
-        all.extend(raw.words.clone().map(Published::Words));
+        all.extend(raw.words.clone().map(|words| match raw.or {
+            Some(direction) => Published::WordsOr(words, direction),
+            None => Published::Words(words),
+        }));
         all.extend(raw.unreadable.clone().map(Published::Unreadable));
         let Ok([published]) = <[Published; 1]>::try_from(all) else {
             return fault("it has exactly one published figure");

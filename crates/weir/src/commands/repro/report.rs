@@ -186,7 +186,7 @@ fn published(published: &Published) -> String {
         Published::Share(interval) => range(*interval, 100.0, 0, " %"),
         Published::Direction(Direction::More) => "above 1".into(),
         Published::Direction(Direction::Less) => "below 1".into(),
-        Published::Words(quote) => format!("\"{quote}\""),
+        Published::Words(quote) | Published::WordsOr(quote, _) => format!("\"{quote}\""),
         Published::Unreadable(why) => why.clone(),
     }
 }
@@ -433,7 +433,7 @@ impl<'a> From<&'a Published> for PublishedPart<'a> {
             Published::Share(interval) => Self::Share([interval.least, interval.most]),
             Published::Direction(Direction::More) => Self::Direction("more"),
             Published::Direction(Direction::Less) => Self::Direction("less"),
-            Published::Words(quote) => Self::Words(quote),
+            Published::Words(quote) | Published::WordsOr(quote, _) => Self::Words(quote),
             Published::Unreadable(why) => Self::Unreadable(why),
         }
     }

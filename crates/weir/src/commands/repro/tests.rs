@@ -153,11 +153,13 @@ const DIFFER: &[(&str, &str, &str, &str)] = &[
     ("hec-admission", HIT_RATE, "ADMIT_ALL, 50 %, share of read requests", GENERATED),
     ("hec-admission", HIT_RATE, "ADMIT_ALL, 70 %, share of read requests", GENERATED),
     ("hystor", "figure 5e", "20 % of space, no write-back area, hit ratio", MAILS),
+    ("wardrop", "figure 10", "2 processes, half of the data on the SSD, throughput", SSD_MODEL),
     ("wardrop", "figure 17", "wardrop, SSD and one disk", "cause unknown"),
 ];
 const BYTES_HIT: &str = "table 3.3, bytes hit";
 const HIT_RATE: &str = "table 3.3, hit rate";
 const GENERATED: &str = "the trace is generated: its small caches hit more often";
+const SSD_MODEL: &str = "the cost of a random write of the modelled SSD grows with its length";
 const MAILS: &str = "the distribution of mails is not published: few directories are written again and again";
 
 /// Short runs of the fast experiments have the published direction, but for the rows of a list. A row that

@@ -66,7 +66,9 @@ impl Published {
                 _ => Verdict::Differs,
             },
             Self::Words(_) if log.abs() <= NEARLY.ln() => Verdict::Agrees,
-            Self::Words(_) => Verdict::Differs,
+            Self::WordsOr(_, Direction::More) if log >= -NEARLY.ln() => Verdict::Agrees,
+            Self::WordsOr(_, Direction::Less) if log <= NEARLY.ln() => Verdict::Agrees,
+            Self::Words(_) | Self::WordsOr(..) => Verdict::Differs,
             Self::Share(_) | Self::Unreadable(_) => return None,
         })
     }
@@ -114,6 +116,11 @@ mod tests {
             (words.verdict(1.09), words.verdict(0.9)),
             (Some(Verdict::Agrees), Some(Verdict::Differs))
         );
+        let or_more = Published::WordsOr("nearly as well as or better".into(), Direction::More);
+        let verdicts = [0.9, 0.92, 2.4].map(|measured| or_more.verdict(measured));
+        assert_eq!(verdicts, [Verdict::Differs, Verdict::Agrees, Verdict::Agrees].map(Some));
+        let or_less = Published::WordsOr("nearly as well as or better".into(), Direction::Less);
+        assert_eq!(or_less.verdict(0.4), Some(Verdict::Agrees));
         let share = Published::Share(Interval { least: 0.65, most: 0.70 });
         assert_eq!(
             (share.verdict(0.55), share.verdict(0.81)),
