@@ -37,8 +37,8 @@ pub struct DeviceOptions {
     /// Serve the device with the timing of this modelled drive, one of [`weir_timing::NAMES`]. A declared
     /// `volatile_cache` replaces the model's.
     pub pace: Option<String>,
-    /// Creates the log of a modelled SSD whose garbage collection follows from the state of its flash. By default,
-    /// such a drive collects nothing.
+    /// Creates the log of a modelled SSD whose garbage collection follows from the state of its flash. By
+    /// default, such a drive collects nothing.
     pub flash_log: NewFlashLog,
     /// Options of the fault layer that loses unflushed writes. For tests.
     pub lossy: Option<LossyOptions>,

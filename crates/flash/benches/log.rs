@@ -1,6 +1,6 @@
 //! Flash page writes a second (new and copied pages) of a log in its steady state, one thread: uniform random
-//! writes, 128 pages a segment, 20 % spare, one append point. Time is the thread's processor time, which other
-//! work on the machine changes less than the time of day.
+//! writes, 128 pages a segment, 20 % spare, one append point. Time is the thread's processor time, which
+//! other work on the machine changes less than the time of day.
 //!
 //! `WEIR_LARGE=1` adds a device of 100 GB. Its memory, and that of 4 TB, is printed.
 
@@ -14,7 +14,7 @@ use weir_policy::reclaim::{self, Greedy, LogSize, Reclaim};
 /// User pages of the device: 8 GiB of 4 KiB pages, as far as 4 KiB count.
 const PAGES: u32 = 2_097_152;
 /// Pages that the user writes in one iteration.
-const WRITES: u64 = 1_000_000;
+const WRITES: u64 = 1 << 20;
 const SPARE: f64 = 0.2;
 const BLOCK: u32 = 128;
 
@@ -31,8 +31,10 @@ fn steady<R: Reclaim>(pages: u32, random: &mut Rng, policy: impl FnOnce(LogSize)
 
 fn write<R: Reclaim>(log: &mut Device<R>, random: &mut Rng, writes: u64) {
     let pages = log.valid();
-    for _ in 0..writes {
-        log.write(random.below(pages), Stream(0), &mut Simulated).expect("there is spare space");
+    let mut addresses = [0; 64];
+    for _ in 0..writes.div_ceil(64) {
+        addresses.fill_with(|| random.below(pages));
+        log.write_all(&addresses, Stream(0), &mut Simulated).expect("there is spare space");
     }
 }
 

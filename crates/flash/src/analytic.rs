@@ -1,7 +1,8 @@
-//! Closed forms of write amplification for uniform random writes of single pages, in the limit of many segments.
+//! Closed forms of write amplification for uniform random writes of single pages, in the limit of many
+//! segments.
 //!
-//! `spare` is the spare factor `(T - U) / T`, above 0 and below 1; `pages` the number of pages in a segment. All
-//! forms assume that new and copied pages share an append point.
+//! `spare` is the spare factor `(T - U) / T`, above 0 and below 1; `pages` the number of pages in a segment.
+//! All forms assume that new and copied pages share an append point.
 
 /// Steady state of greedy cleaning.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,10 +17,10 @@ pub struct Greedy {
 
 /// Returns the steady state of greedy cleaning: its exact mean field.
 ///
-/// It is the greedy limit of the mean-field models of B. Van Houdt and of Y. Li, P. P. C. Lee and J. C. S. Lui
-/// (both SIGMETRICS 2013). With `H` the harmonic numbers, `d(m) = H(b) - H(m)`,
-/// `c(m) = (b - m - m d(m)) / (rho b - m)` and `p(m) = m (c(m) - d(m))`, the share of victims with m - 1 valid
-/// pages, m is the number for which p is between 0 and 1. Cost: linear in `pages`.
+/// It is the greedy limit of the mean-field models of B. Van Houdt and of Y. Li, P. P. C. Lee and J. C. S.
+/// Lui (both SIGMETRICS 2013). With `H` the harmonic numbers, `d(m) = H(b) - H(m)`,
+/// `c(m) = (b - m - m d(m)) / (rho b - m)` and `p(m) = m (c(m) - d(m))`, the share of victims with m - 1
+/// valid pages, m is the number for which p is between 0 and 1. Cost: linear in `pages`.
 pub fn greedy(spare: f64, pages: u32) -> Greedy {
     let (rho, b) = (1.0 - spare, f64::from(pages));
     // `d`, of each number of valid pages in turn, from the largest: there p is above 1.
@@ -42,7 +43,8 @@ pub fn greedy(spare: f64, pages: u32) -> Greedy {
 }
 
 impl Greedy {
-    /// Returns how many of `segments` closed segments have each number of valid pages from 0 to `pages`, rounded.
+    /// Returns how many of `segments` closed segments have each number of valid pages from 0 to `pages`,
+    /// rounded.
     pub fn valid_pages(&self, segments: u32, pages: u32) -> Vec<u32> {
         let share = |valid: u32| match valid {
             _ if valid < self.fewest => 0.0,
@@ -65,8 +67,9 @@ impl Greedy {
     }
 }
 
-/// Returns the write amplification of cleaning the oldest segment first, which is also greedy's with infinitely
-/// many pages in a segment: `1 / (1 - u)`, where the valid share u of a victim solves `(u - 1) / ln u = 1 - spare`.
+/// Returns the write amplification of cleaning the oldest segment first, which is also greedy's with
+/// infinitely many pages in a segment: `1 / (1 - u)`, where the valid share u of a victim solves `(u - 1) /
+/// ln u = 1 - spare`.
 pub fn oldest(spare: f64) -> f64 {
     1.0 / (1.0 - oldest_victim(spare))
 }
@@ -86,8 +89,8 @@ pub struct Class {
 }
 
 /// Returns the write amplification of cleaning the oldest segment first, with classes of pages at one append
-/// point: `alpha / tau`, where tau solves `tau * sum(r / (1 - exp(-r tau / f))) = alpha`, with r and f the shares
-/// of writes and pages and `alpha = 1 / (1 - spare)`.
+/// point: `alpha / tau`, where tau solves `tau * sum(r / (1 - exp(-r tau / f))) = alpha`, with r and f the
+/// shares of writes and pages and `alpha = 1 / (1 - spare)`.
 pub fn oldest_mixed(spare: f64, classes: &[Class]) -> f64 {
     let alpha = 1.0 / (1.0 - spare);
     let programmed = |tau: f64| -> f64 {

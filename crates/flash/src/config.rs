@@ -51,8 +51,8 @@ impl Default for Thresholds {
     }
 }
 
-/// Pages that the log programs for itself. They are never valid: checkpoints, which are not modelled, make them
-/// obsolete before cleaning meets them.
+/// Pages that the log programs for itself. They are never valid: checkpoints, which are not modelled, make
+/// them obsolete before cleaning meets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Metadata {
     /// Pages at the end of each segment that list the addresses of the others.
@@ -67,8 +67,8 @@ pub struct WearLevelling {
     /// Dynamic: the least worn free segment is taken first, and the most worn for what [`CopyTo::Last`] and
     /// [`CopyTo::Next`] put at the last append point. Otherwise the one that has been free for longest.
     pub dynamic: bool,
-    /// Static: if the least worn closed segment has this many erases fewer than the most worn segment, its valid
-    /// pages move to the most worn free segment. At most one segment per victim.
+    /// Static: if the least worn closed segment has this many erases fewer than the most worn segment, its
+    /// valid pages move to the most worn free segment. At most one segment per victim.
     pub max_gap: Option<u32>,
 }
 
@@ -108,8 +108,8 @@ pub enum ConfigError {
     },
     /// The user's pages do not fit, or leave no spare space.
     #[error(
-        "{segments} segments of {pages} pages for data, less {reserve} free and {open} open ones, leave no spare \
-         space beside {limit} valid pages"
+        "{segments} segments of {pages} pages for data, less {reserve} free and {open} open ones, leave no \
+         spare space beside {limit} valid pages"
     )]
     NoSpare {
         /// Number of segments.
@@ -129,9 +129,9 @@ pub enum ConfigError {
 }
 
 impl LogConfig {
-    /// Returns the settings of a device on which `user_pages` pages can be written and the share `spare` of the
-    /// segments in use is over-provisioned: `(T - U) / T`. The reserve of two free segments and one append point
-    /// are added to the segments in use, which are rounded up.
+    /// Returns the settings of a device on which `user_pages` pages can be written and the share `spare` of
+    /// the segments in use is over-provisioned: `(T - U) / T`. The reserve of two free segments and one
+    /// append point are added to the segments in use, which are rounded up.
     ///
     /// Change other settings before the log is created; add the segments that more append points or larger
     /// thresholds need with [`with_thresholds`](Self::with_thresholds) and
@@ -176,8 +176,8 @@ impl LogConfig {
         Self { segments, thresholds, ..self }
     }
 
-    /// Changes the number of append points and the target of copies, and the number of segments so that those in
-    /// use remain the same.
+    /// Changes the number of append points and the target of copies, and the number of segments so that those
+    /// in use remain the same.
     #[must_use]
     pub fn with_append_points(self, append_points: u8, copies: CopyTo) -> Self {
         let segments = (self.segments + u32::from(append_points)).saturating_sub(self.append_points.into());

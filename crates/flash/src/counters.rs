@@ -27,8 +27,8 @@ impl Counters {
 
     /// Returns the write amplification: pages programmed per page that the user wrote. `None` without any.
     ///
-    /// Of a log that is a device, this is FLWA; of a log on a device, FSWA. The product of the amplifications of
-    /// the layers is TCWA.
+    /// Of a log that is a device, this is FLWA; of a log on a device, FSWA. The product of the amplifications
+    /// of the layers is TCWA.
     pub fn amplification(&self) -> Option<f64> {
         (self.user > 0).then(|| self.programmed() as f64 / self.user as f64)
     }

@@ -3,8 +3,8 @@
 use crate::Stream;
 use thiserror::Error;
 
-/// Why a log does not take a write. Except after [`Stuck`](Self::Stuck), the log is unchanged by the failed call,
-/// but for cleaning.
+/// Why a log does not take a write. Except after [`Stuck`](Self::Stuck), the log is unchanged by the failed
+/// call, but for cleaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LogError {
     /// The address is beyond the end of a dense map.
@@ -35,10 +35,11 @@ pub enum LogError {
         /// Number of erases in flight.
         in_flight: u32,
     },
-    /// Cleaning gains no space: (nearly) all pages of the candidates are valid. The log cannot be used further.
+    /// Cleaning gains no space: (nearly) all pages of the candidates are valid. The log cannot be used
+    /// further.
     #[error(
-        "cleaning is stuck: {cleaned} segments cleaned in a row gained no room for a page; {valid} of {pages} \
-         pages are valid, {free} segments free, {reserve} kept; give the log more spare space"
+        "cleaning is stuck: {cleaned} segments cleaned in a row gained no room for a page; {valid} of \
+         {pages} pages are valid, {free} segments free, {reserve} kept; give the log more spare space"
     )]
     Stuck {
         /// Segments cleaned in a row.

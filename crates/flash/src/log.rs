@@ -13,21 +13,27 @@ use weir_policy::reclaim::{LogSize, Reclaim, Segment};
 mod clean;
 mod preload;
 
+/// Entries of the map that are read at the same time: about as many as a processor keeps misses in flight.
+const BATCH: usize = 16;
+
 /// An append point.
 #[derive(Clone, Copy, Debug)]
 struct AppendPoint {
     segment: Segment,
-    /// Index of the page written next; the segment is full, or there is none, at the number of pages for data.
+    /// Index of the page written next; the segment is full, or there is none, at the number of pages for
+    /// data.
     next: u32,
 }
 
 /// A log: see the [crate](crate).
 ///
-/// `M` maps addresses ([`DenseMap`](crate::DenseMap), [`SparseMap`](crate::SparseMap)), `R` selects victims. The
-/// port is an argument of each call, so that several logs can write to one below them.
+/// `M` maps addresses ([`DenseMap`](crate::DenseMap), [`SparseMap`](crate::SparseMap)), `R` selects victims.
+/// The port is an argument of each call, so that several logs can write to one below them.
 #[derive(Debug)]
 pub struct Log<M: AddressMap, R> {
     config: LogConfig,
+    /// The most valid pages, if the number of addresses alone does not keep them.
+    limit: Option<u64>,
     /// Pages for data in a segment.
     data_pages: u32,
     map: M,
@@ -62,6 +68,7 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
         let data_pages = config.data_pages();
         let none = AppendPoint { segment: Segment(0), next: data_pages };
         Ok(Self {
+            limit: config.limit.filter(|limit| *limit < map.addresses()),
             data_pages,
             map,
             policy: policy(LogSize { segments: config.segments, pages: data_pages }),
@@ -93,7 +100,7 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
         if stream.0 >= self.config.append_points {
             return Err(LogError::Stream { stream, points: self.config.append_points });
         }
-        if self.config.limit == Some(self.valid) && self.map.get(address).is_none() {
+        if self.limit == Some(self.valid) && self.map.get(address).is_none() {
             return Err(LogError::Full { limit: self.valid });
         }
         let point = usize::from(stream.0);
@@ -108,6 +115,28 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
             None => self.valid += 1,
         }
         self.end_program(point, port);
+        Ok(())
+    }
+
+    /// Writes several addresses in order, like [`write`](Self::write) for each. With addresses far apart that
+    /// is faster, because the processor waits for several entries of the map at the same time.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write); the addresses before the failed one are written.
+    pub fn write_all(
+        &mut self,
+        addresses: &[u64],
+        stream: Stream,
+        port: &mut impl Port,
+    ) -> Result<(), LogError> {
+        for some in addresses.chunks(BATCH) {
+            let present = some.iter().filter(|address| self.exists(**address)).count();
+            // Only the loads count.
+            std::hint::black_box(present);
+            for &address in some {
+                self.write(address, stream, port)?;
+            }
+        }
         Ok(())
     }
 
@@ -175,8 +204,8 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
         self.segments.iter().copied()
     }
 
-    /// Returns a histogram of the closed segments by valid share, in `bars` bars of equal width; a full segment
-    /// counts to the last one. Cost: a pass over all segments.
+    /// Returns a histogram of the closed segments by valid share, in `bars` bars of equal width; a full
+    /// segment counts to the last one. Cost: a pass over all segments.
     pub fn valid_histogram(&self, bars: usize) -> Vec<u64> {
         let mut histogram = vec![0; bars.max(1)];
         for segment in self.segments.iter().filter(|segment| segment.state == SegmentState::Closed) {

@@ -2,7 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-/// Page of the flash, as an index into all segments' pages; each segment begins at a multiple of a power of two.
+/// Page of the flash, as an index into all segments' pages; each segment begins at a multiple of a power of
+/// two.
 pub(crate) type RawPlace = u32;
 
 /// Maps addresses to pages of the flash.

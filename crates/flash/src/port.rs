@@ -39,16 +39,16 @@ pub enum Content {
 pub enum Erase {
     /// It is complete.
     Done,
-    /// It is in flight. Call [`Log::erased`](crate::Log::erased) when it is complete; until then the segment is
-    /// not used.
+    /// It is in flight. Call [`Log::erased`](crate::Log::erased) when it is complete; until then the segment
+    /// is not used.
     InFlight,
 }
 
 /// Carries out the log's commands, and decides which valid pages are kept.
 ///
-/// Commands come in the order in which they must take effect: a page is programmed once between two erases, in
-/// the order of its segment; a segment is erased after all valid pages in it were copied. A device that is not
-/// durable at once must make copies durable before it erases where they came from.
+/// Commands come in the order in which they must take effect: a page is programmed once between two erases,
+/// in the order of its segment; a segment is erased after all valid pages in it were copied. A device that is
+/// not durable at once must make copies durable before it erases where they came from.
 pub trait Port {
     /// Programs a page.
     fn program(&mut self, place: Place, content: Content);
@@ -65,7 +65,8 @@ pub trait Port {
     }
 }
 
-/// A medium without data and time: every command is complete at once, and the log's counters say what was done.
+/// A medium without data and time: every command is complete at once, and the log's counters say what was
+/// done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulated;
 

@@ -1,7 +1,7 @@
 //! Fills a device near its steady state at once, by the closed forms of [`analytic`].
 //!
-//! All addresses up to the log's limit become valid. Segments get as many valid pages as in the steady state of
-//! uniform random writes, or of classes of pages; which addresses, is drawn at random.
+//! All addresses up to the log's limit become valid. Segments get as many valid pages as in the steady state
+//! of uniform random writes, or of classes of pages; which addresses, is drawn at random.
 
 use crate::analytic::{self, Class};
 use crate::{AddressMap, Log, LogError};
@@ -23,8 +23,8 @@ pub fn greedy<M: AddressMap, R: Reclaim>(log: &mut Log<M, R>, random: &mut Rng) 
     plan.preload(log, vec![shuffled(0..addresses, random)])
 }
 
-/// Fills an empty log as cleaning the oldest segment first leaves it. The classes are consecutive ranges of the
-/// addresses, in this order. Cost: linear in the pages.
+/// Fills an empty log as cleaning the oldest segment first leaves it. The classes are consecutive ranges of
+/// the addresses, in this order. Cost: linear in the pages.
 ///
 /// # Errors
 /// Fails if the log is not empty or has no limit.

@@ -56,9 +56,11 @@ fn wrong_writes_are_refused() {
     }
     assert_eq!(write(3, 0), Err(LogError::Full { limit: 3 }));
     assert_eq!(write(2, 0), Ok(()), "it is there already");
+    let full = log.write_all(&[1, 0, 4, 2], Stream(0), &mut Simulated);
+    assert_eq!((full, log.counters().user), (Err(LogError::Full { limit: 3 }), 6));
     assert!(log.trim(0) && !log.trim(0) && !log.exists(0));
     assert_eq!(log.write(3, Stream(0), &mut Simulated), Ok(()));
-    assert_eq!((log.valid(), log.counters().user, log.counters().trimmed), (3, 5, 1));
+    assert_eq!((log.valid(), log.counters().user, log.counters().trimmed), (3, 7, 1));
 }
 
 /// Every page of every segment stays valid: no policy can make room, and the write says so.

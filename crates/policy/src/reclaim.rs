@@ -1,8 +1,8 @@
 //! Reclaim: which segment of a log is cleaned next.
 //!
-//! A log (`weir-flash`) writes segments from their first page to their last, never in place. A full segment is
-//! *closed* and loses valid pages as its data is overwritten elsewhere. The cleaner takes a closed segment, the
-//! *victim*, copies its valid pages and erases it.
+//! A log (`weir-flash`) writes segments from their first page to their last, never in place. A full segment
+//! is *closed* and loses valid pages as its data is overwritten elsewhere. The cleaner takes a closed
+//! segment, the *victim*, copies its valid pages and erases it.
 //!
 //! There is one file per policy. Each keeps its own state, told by [`Reclaim`]'s calls; time is the number of
 //! pages that the log has programmed, so that a log at rest does not age.

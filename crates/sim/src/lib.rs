@@ -6,8 +6,8 @@
 //! measurements, and [`load`] for the loads.
 //!
 //! [`cache`] plays a trace to caches of any size and policy, without time; [`analysis`] computes a trace's
-//! characteristics; [`advise`] searches for the devices to buy for it. [`flash`] simulates a NAND device: what it
-//! writes, how it wears and how fast it responds.
+//! characteristics; [`advise`] searches for the devices to buy for it. [`flash`] simulates a NAND device:
+//! what it writes, how it wears and how fast it responds.
 //!
 //! The load, the pool and a seed determine everything: two runs with the same inputs are identical.
 //!

@@ -93,8 +93,8 @@ pub const NAMES: [&str; 5] = ["hdd-7200", "hdd-15k", "ssd-sata", "ssd-nvme", "nv
 /// Returns the timing of the named drive with its own write cache; `None` if the name is unknown.
 ///
 /// A disk with a `capacity` other than the real drive's keeps the rates of its zones and its full arm stroke,
-/// and has more or fewer tracks; the other models do not depend on capacity. `new_log` creates the log of an SSD
-/// whose garbage collection follows from the state of its flash.
+/// and has more or fewer tracks; the other models do not depend on capacity. `new_log` creates the log of an
+/// SSD whose garbage collection follows from the state of its flash.
 pub fn model(name: &str, capacity: Bytes, new_log: NewFlashLog) -> Option<Box<dyn Timing>> {
     model_with(name, capacity, write_cache(name)?, new_log)
 }

@@ -93,8 +93,8 @@ pub struct Ssd<L = Box<dyn FlashLog>> {
 }
 
 impl Ssd {
-    /// Creates an idle, empty drive of this size. `new_log` creates its log, if collection follows from the state
-    /// of the flash.
+    /// Creates an idle, empty drive of this size. `new_log` creates its log, if collection follows from the
+    /// state of the flash.
     pub fn new(params: &SsdParams, capacity: Bytes, cache: WriteCache, new_log: NewFlashLog) -> Self {
         let pages = capacity.0.div_ceil(params.page.0.max(1));
         let log = params.spare.map(|spare| new_log(FlashSize { pages, block: params.block.max(1), spare }));

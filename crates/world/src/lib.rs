@@ -1,10 +1,10 @@
 //! The simulated world: virtual time, storage that loses unflushed writes, faults.
 //!
 //! Read [`world`] first: it contains the devices and the clock. [`storage`] is a device's contents, [`pace`]
-//! its timing ([`flash_log()`]: that of its flash), [`fault`] its faults. [`oracle`] decides which data reads may return, independent of
-//! everything between a client and the devices. [`driver`] runs the real engine between them, checked by the
-//! oracle; [`ondisk`] reads the devices' contents independently; [`net`] runs the whole server, with
-//! simulated sockets and NBD clients. [`campaign`] generates the histories.
+//! its timing ([`flash_log()`]: that of its flash), [`fault`] its faults. [`oracle`] decides which data reads
+//! may return, independent of everything between a client and the devices. [`driver`] runs the real engine
+//! between them, checked by the oracle; [`ondisk`] reads the devices' contents independently; [`net`] runs
+//! the whole server, with simulated sockets and NBD clients. [`campaign`] generates the histories.
 //!
 //! The crate is pure: a [`Seed`] determines everything that happens; two runs with the same seed end with the
 //! same [digest](World::digest).

@@ -3,13 +3,13 @@
 use super::{AddressMap, AppendPoint, Log, LogError, Preference, Reclaim, SegmentState};
 
 impl<M: AddressMap, R: Reclaim> Log<M, R> {
-    /// Adds a closed segment in which the given addresses are valid and all other pages are invalid, as if they
-    /// had been overwritten since. Segments closed later count as younger. Neither counters nor clock change, and
-    /// no command is given: use it to begin a simulation near its steady state.
+    /// Adds a closed segment in which the given addresses are valid and all other pages are invalid, as if
+    /// they had been overwritten since. Segments closed later count as younger. Neither counters nor clock
+    /// change, and no command is given: use it to begin a simulation near its steady state.
     ///
     /// # Errors
-    /// Fails if an address is present already or out of range, if they do not fit into a segment or the log, or
-    /// if the segment would be one of those that cleaning keeps.
+    /// Fails if an address is present already or out of range, if they do not fit into a segment or the log,
+    /// or if the segment would be one of those that cleaning keeps.
     pub fn preload(&mut self, addresses: &[u64]) -> Result<(), LogError> {
         let count = addresses.len() as u64;
         if count > u64::from(self.data_pages)

@@ -196,7 +196,7 @@ proptest! {
                 let point = point % config.append_points;
                 naive.write(address, point.into());
                 prop_assert_eq!(dense.write(address, Stream(point), &mut Simulated), Ok(()));
-                prop_assert_eq!(sparse.write(address, Stream(point), &mut Simulated), Ok(()));
+                prop_assert_eq!(sparse.write_all(&[address], Stream(point), &mut Simulated), Ok(()));
             }
             if at % 50 == 0 {
                 assert_alike(&dense, &naive, addresses)?;

@@ -50,7 +50,8 @@ impl Buckets {
         (first < self.heads).then_some(Segment(first))
     }
 
-    /// Returns the lowest bucket in use; amortised constant time, because only [`push`](Self::push) lowers it.
+    /// Returns the lowest bucket in use; amortised constant time, because only [`push`](Self::push) lowers
+    /// it.
     pub(super) fn lowest(&mut self) -> Option<u32> {
         while self.heads + self.lowest < self.links.len() as u32 {
             if self.first(self.lowest).is_some() {

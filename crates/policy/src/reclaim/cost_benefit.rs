@@ -1,13 +1,14 @@
 //! `cost-benefit`, `cost-benefit-2u`: the segment whose cleaning gains most space for longest at least cost.
 //!
-//! Source: M. Rosenblum, J. K. Ousterhout, "The Design and Implementation of a Log-Structured File System", ACM
-//! TOCS 10(1), 1992, section 3.6, for `(1 - u) * age / (1 + u)`: the cleaner reads the whole segment and writes
-//! the share u that is valid. A. Kawaguchi, S. Nishioka, H. Motoda, "A Flash-Memory Based File System", USENIX
-//! 1995, for `(1 - u) * age / 2u`: it reads and writes only what is valid.
+//! Source: M. Rosenblum, J. K. Ousterhout, "The Design and Implementation of a Log-Structured File System",
+//! ACM TOCS 10(1), 1992, section 3.6, for `(1 - u) * age / (1 + u)`: the cleaner reads the whole segment and
+//! writes the share u that is valid. A. Kawaguchi, S. Nishioka, H. Motoda, "A Flash-Memory Based File
+//! System", USENIX 1995, for `(1 - u) * age / 2u`: it reads and writes only what is valid.
 //!
-//! Rule: u is the valid share of the segment; its age is the time since it was last modified, that is closed or
-//! one of its pages invalidated, in pages that the log has programmed. Segments without valid pages go first:
-//! the second form is infinite there. (The file system's age is that of a segment's youngest data instead.)
+//! Rule: u is the valid share of the segment; its age is the time since it was last modified, that is closed
+//! or one of its pages invalidated, in pages that the log has programmed. Segments without valid pages go
+//! first: the second form is infinite there. (The file system's age is that of a segment's youngest data
+//! instead.)
 //!
 //! Cost: of the segments with the same number of valid pages the one unmodified for longest has the highest
 //! score, so a selection looks at one segment per number of valid pages. Sixteen bytes per segment. When not:

@@ -1,14 +1,14 @@
 //! `d-choices`: of d segments drawn at random the one with the fewest valid pages.
 //!
-//! Source: B. Van Houdt, "A Mean Field Model for a Class of Garbage Collection Algorithms in Flash-based Solid
-//! State Drives", SIGMETRICS 2013; Y. Li, P. P. C. Lee, J. C. S. Lui, "Stochastic Modeling of Large-Scale
-//! Solid-State Storage Systems", SIGMETRICS 2013 (randomized greedy).
+//! Source: B. Van Houdt, "A Mean Field Model for a Class of Garbage Collection Algorithms in Flash-based
+//! Solid State Drives", SIGMETRICS 2013; Y. Li, P. P. C. Lee, J. C. S. Lui, "Stochastic Modeling of
+//! Large-Scale Solid-State Storage Systems", SIGMETRICS 2013 (randomized greedy).
 //!
 //! Rule: draw d candidates, with repetition; of equals the one drawn first. d = 10 is close to greedy.
 //!
-//! Cost: d random reads per victim and constant time per event; twelve bytes per segment. The draws come from a
-//! generator with the given seed. When not: where greedy's queues cost nothing, as here; drives use it because it
-//! needs no order.
+//! Cost: d random reads per victim and constant time per event; twelve bytes per segment. The draws come from
+//! a generator with the given seed. When not: where greedy's queues cost nothing, as here; drives use it
+//! because it needs no order.
 
 use super::{LogSize, Reclaim, Segment};
 use weir_model::{Rng, Seed};

@@ -1,11 +1,11 @@
 //! `greedy`: the segment with the fewest valid pages, so that cleaning copies least now.
 //!
-//! Source: M. Rosenblum, J. K. Ousterhout, "The Design and Implementation of a Log-Structured File System", ACM
-//! TOCS 10(1), 1992, section 3.5; its write amplification: P. Desnoyers, "Analytic Modeling of SSD Write
+//! Source: M. Rosenblum, J. K. Ousterhout, "The Design and Implementation of a Log-Structured File System",
+//! ACM TOCS 10(1), 1992, section 3.5; its write amplification: P. Desnoyers, "Analytic Modeling of SSD Write
 //! Performance", SYSTOR 2012.
 //!
-//! Rule: one queue of candidates per number of valid pages; the victim is the first of the lowest queue. Among
-//! equals that is the one that has had its number for the longest time.
+//! Rule: one queue of candidates per number of valid pages; the victim is the first of the lowest queue.
+//! Among equals that is the one that has had its number for the longest time.
 //!
 //! Cost: constant time per event, eight bytes per segment. When not: with hot and cold data in separate
 //! segments, where full cold segments with a few invalid pages are left to hold that space for long.

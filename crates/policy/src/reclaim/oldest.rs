@@ -1,8 +1,8 @@
 //! `oldest`: the segment that was closed first, as if the log were a ring.
 //!
 //! Source: J. Yang, "Improving Performance for Flash-Based Storage Systems", dissertation, University of
-//! California, Santa Cruz, 2014, section 3.5.2 (OLDEST, or tail-drop); analysed as LRU by P. Desnoyers, "Analytic
-//! Modeling of SSD Write Performance", SYSTOR 2012.
+//! California, Santa Cruz, 2014, section 3.5.2 (OLDEST, or tail-drop); analysed as LRU by P. Desnoyers,
+//! "Analytic Modeling of SSD Write Performance", SYSTOR 2012.
 //!
 //! Rule: a queue in the order in which segments were closed.
 //!

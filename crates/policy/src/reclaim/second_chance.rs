@@ -1,15 +1,16 @@
 //! `second-chance`: the oldest segment, unless it is fuller than the mean and has not been passed over yet.
 //!
-//! Source: the second chance of page replacement (F. J. Corbato, "A Paging Experiment with the Multics System",
-//! 1968) with the condition of Random++ in B. Van Houdt, "A Mean Field Model for a Class of Garbage Collection
-//! Algorithms in Flash-based Solid State Drives", SIGMETRICS 2013. No publication that we know combines them.
+//! Source: the second chance of page replacement (F. J. Corbato, "A Paging Experiment with the Multics
+//! System", 1968) with the condition of Random++ in B. Van Houdt, "A Mean Field Model for a Class of Garbage
+//! Collection Algorithms in Flash-based Solid State Drives", SIGMETRICS 2013. No publication that we know
+//! combines them.
 //!
-//! Rule: a queue in the order in which segments were closed. If the first one has more valid pages than the mean
-//! of all candidates and has not been passed over since it was closed, it goes to the end; else it is the
-//! victim. So no segment is passed over twice, and hot data has one more round to become invalid.
+//! Rule: a queue in the order in which segments were closed. If the first one has more valid pages than the
+//! mean of all candidates and has not been passed over since it was closed, it goes to the end; else it is
+//! the victim. So no segment is passed over twice, and hot data has one more round to become invalid.
 //!
-//! Cost: constant time, amortised; thirteen bytes per segment. When not: with uniform writes, where age already
-//! orders segments by their valid pages.
+//! Cost: constant time, amortised; thirteen bytes per segment. When not: with uniform writes, where age
+//! already orders segments by their valid pages.
 
 use super::buckets::Buckets;
 use super::{LogSize, Reclaim, Segment};

@@ -72,8 +72,8 @@ fn happening() -> impl Strategy<Value = (u8, u32, u32)> {
     (0_u8..8, 0..SIZE.segments, 0..=SIZE.pages)
 }
 
-/// Plays events to a policy and to the twin; `requeues` says whether an invalidation moves a segment to the end of
-/// its queue. Victims must agree.
+/// Plays events to a policy and to the twin; `requeues` says whether an invalidation moves a segment to the
+/// end of its queue. Victims must agree.
 fn check(
     events: &[(u8, u32, u32)],
     policy: &mut dyn Reclaim,

@@ -43,8 +43,8 @@ pub struct Lifetime {
     pub drive_writes_per_day: Option<f64>,
     /// Years until the flash wears out, evenly; `null` if unknown.
     pub life_years: Option<f64>,
-    /// Years until the first segment wears out, if the most worn one continues to wear faster than the mean as in
-    /// the simulation; `null` if unknown.
+    /// Years until the first segment wears out, if the most worn one continues to wear faster than the mean
+    /// as in the simulation; `null` if unknown.
     pub first_segment_life_years: Option<f64>,
 }
 

@@ -27,11 +27,12 @@ pub struct FlashOutcome {
     pub pages: PageCounts,
     /// Write amplification: pages programmed per page that the user wrote.
     pub amplification: f64,
-    /// Bytes programmed per byte that the user wrote: more than `amplification` if requests cover pages in part.
+    /// Bytes programmed per byte that the user wrote: more than `amplification` if requests cover pages in
+    /// part.
     pub byte_amplification: f64,
-    /// Write amplification of uniform random writes by the closed form, for the spare factor of the segments in
-    /// use: of greedy cleaning with the policies `greedy` and `d-choices`, of oldest first with `oldest`; `null`
-    /// with the others.
+    /// Write amplification of uniform random writes by the closed form, for the spare factor of the segments
+    /// in use: of greedy cleaning with the policies `greedy` and `d-choices`, of oldest first with `oldest`;
+    /// `null` with the others.
     pub uniform_amplification: Option<f64>,
     /// Erase counts since the device was empty.
     pub wear: WearFigures,
@@ -41,8 +42,8 @@ pub struct FlashOutcome {
     pub measured_ns: u64,
     /// Requests per second.
     pub requests_per_second: f64,
-    /// Requests of an open loop that were answered later than as much time again as the requests took to arrive:
-    /// the device cannot keep up.
+    /// Requests of an open loop that were answered later than as much time again as the requests took to
+    /// arrive: the device cannot keep up.
     pub late_requests: u64,
     /// Response times of reads.
     #[schemars(with = "ResponsesPart")]

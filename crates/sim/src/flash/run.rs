@@ -51,8 +51,8 @@ pub enum Precondition {
     /// Every page is written once, in the order of addresses.
     #[default]
     Fill,
-    /// Segments get as many valid pages as in the steady state of uniform random writes: of greedy cleaning, or of
-    /// oldest first with the policies `oldest` and `second-chance`.
+    /// Segments get as many valid pages as in the steady state of uniform random writes: of greedy cleaning,
+    /// or of oldest first with the policies `oldest` and `second-chance`.
     Formula,
     /// The device is empty.
     Empty,
@@ -139,6 +139,8 @@ struct Run<'p> {
     now: Nanos,
     without_write: u64,
     windows: Vec<FlashWindow>,
+    /// Amplification of the windows in which a segment was erased: before, there is space left to write.
+    cleaned: Vec<f64>,
 }
 
 impl<'p> Run<'p> {
@@ -172,6 +174,7 @@ impl<'p> Run<'p> {
             now: Nanos(0),
             without_write: 0,
             windows: Vec::new(),
+            cleaned: Vec::new(),
         })
     }
 
@@ -225,11 +228,8 @@ impl<'p> Run<'p> {
                 flash.check()?;
             }
             self.note_request(&arrival)?;
-            if self.end_window(false) {
-                let amplifications: Vec<_> = self.windows.iter().map(|window| window.amplification).collect();
-                if steady::is_steady(&amplifications) {
-                    return Ok(true);
-                }
+            if self.end_window(false) && steady::is_steady(&self.cleaned) {
+                return Ok(true);
             }
         }
         Ok(false)
@@ -265,7 +265,11 @@ impl<'p> Run<'p> {
         if (written as f64) * WINDOWS_PER_OVERWRITE < f64::from(self.pages) {
             return false;
         }
-        let amplification = counters.since(&self.window_start).amplification().unwrap_or(1.0);
+        let done = counters.since(&self.window_start);
+        let amplification = done.amplification().unwrap_or(1.0);
+        if done.erases > 0 {
+            self.cleaned.push(amplification);
+        }
         let valid_histogram = self.flash().log.valid_histogram(BARS);
         let overwrites = self.written();
         self.windows.push(FlashWindow { overwrites, measured, amplification, valid_histogram });

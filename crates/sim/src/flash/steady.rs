@@ -1,14 +1,14 @@
 //! Detects the steady state of write amplification, by a rule of the form of SNIA's Solid State Storage
-//! Performance Test Specification: over the last five windows, neither the range nor the linear trend exceeds a
-//! share of the mean. Amplification without queueing varies less than the throughput that SNIA measures, so the
-//! shares are smaller (there 20 % and 10 %).
+//! Performance Test Specification: over the last five windows, neither the range nor the linear trend exceeds
+//! a share of the mean. Amplification without queueing varies less than the throughput that SNIA measures, so
+//! the shares are smaller (there 20 % and 10 %).
 
 /// Windows that must agree.
 pub const WINDOWS: usize = 5;
 /// Largest difference between two of these windows, as a share of their mean.
 pub const RANGE_MAX: f64 = 0.04;
 /// Largest change along the line fitted to these windows, as a share of their mean.
-pub const TREND_MAX: f64 = 0.02;
+pub const TREND_MAX: f64 = 0.01;
 
 /// Reports whether the last windows are steady.
 pub fn is_steady(amplifications: &[f64]) -> bool {

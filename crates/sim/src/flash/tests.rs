@@ -85,8 +85,8 @@ fn lifetime_follows_from_the_times_of_the_load() {
     assert_eq!(outcome(UNIFORM, &told).lifetime.bytes_per_day, Some(1e9));
 }
 
-/// Random writes proceed at the rate of the planes over the amplification, plus the reads of copies; reads beside
-/// writes wait for them.
+/// Random writes proceed at the rate of the planes over the amplification, plus the reads of copies; reads
+/// beside writes wait for them.
 #[test]
 fn closed_loop_is_as_fast_as_the_flash() {
     let nand = Nand { channels: 1, dies: 1, planes: 4, ..plan().nand };

@@ -1,7 +1,7 @@
 //! The flash as a log: which pages are copied and which blocks are erased because a page is written.
 //!
-//! The log itself is `weir-flash`'s. This crate knows only how long its work takes, so whoever creates a model
-//! hands the log in.
+//! The log itself is `weir-flash`'s. This crate knows only how long its work takes, so whoever creates a
+//! model hands the log in.
 
 use std::fmt::Debug;
 
@@ -40,8 +40,8 @@ pub struct FlashSize {
 /// Creates the log of an empty drive.
 pub type NewFlashLog = fn(FlashSize) -> Box<dyn FlashLog>;
 
-/// Creates a log that never copies a page: flash that is overwritten in place. For drives without such a log, and
-/// for tests in which it does not matter.
+/// Creates a log that never copies a page: flash that is overwritten in place. For drives without such a log,
+/// and for tests in which it does not matter.
 pub fn without_collection(_: FlashSize) -> Box<dyn FlashLog> {
     Box::new(InPlace)
 }

@@ -43,9 +43,11 @@ pub(super) struct TimedRun<'r, 'p> {
     submitted: u64,
     /// Clients without a request in flight, and when they act next.
     clients: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// Requests that clients in their think time will send.
+    thinking: FxHashMap<usize, Arrival>,
     start: Nanos,
-    /// Reply times of an open loop's requests, to count late ones: those after twice the time of arrivals.
-    replies: Vec<Nanos>,
+    /// Replies after this are late.
+    late_after: Nanos,
     timed: Timed,
 }
 
@@ -67,8 +69,8 @@ impl<'r, 'p> TimedRun<'r, 'p> {
             time: Nanos(0),
         };
         let clients = (0..clients).map(|client| Reverse((start, client))).collect();
-        let pending = FxHashMap::default();
-        Self { run, load, pending, submitted: 0, clients, start, replies: Vec::new(), timed }
+        let (pending, thinking) = (FxHashMap::default(), FxHashMap::default());
+        Self { run, load, pending, submitted: 0, clients, thinking, start, late_after: Nanos::MAX, timed }
     }
 
     pub(super) fn run(mut self) -> Result<Timed, SimError> {
@@ -80,9 +82,9 @@ impl<'r, 'p> TimedRun<'r, 'p> {
             }
             self.run.end_window(true);
         }
+        // A late reply comes after the last arrival, so none has come yet.
+        self.late_after = self.start + Nanos(self.timed.arrivals.0.saturating_mul(2));
         self.complete_until(Nanos::MAX);
-        let ends = self.start + Nanos(self.timed.arrivals.0.saturating_mul(2));
-        self.timed.late = self.replies.iter().filter(|reply| **reply > ends).count() as u64;
         Ok(self.timed)
     }
 
@@ -105,11 +107,19 @@ impl<'r, 'p> TimedRun<'r, 'p> {
         }
         self.clients.pop();
         let at = at.max(self.run.now);
-        match self.load.next_action(Client(client), at) {
-            ClientAction::Wait(until) => self.clients.push(Reverse((until, client))),
-            ClientAction::Send(arrival) => self.submit(&arrival, Some(Client(client)))?,
+        if let Some(arrival) = self.thinking.remove(&client) {
+            return self.submit(&arrival, Some(Client(client)));
         }
-        Ok(())
+        match self.load.next_action(Client(client), at) {
+            ClientAction::Send(arrival) if arrival.at <= at => self.submit(&arrival, Some(Client(client))),
+            action => {
+                self.clients.push(Reverse((action.at(), client)));
+                if let ClientAction::Send(arrival) = action {
+                    self.thinking.insert(client, arrival);
+                }
+                Ok(())
+            }
+        }
     }
 
     fn submit(&mut self, arrival: &Arrival, client: Option<Client>) -> Result<(), SimError> {
@@ -149,7 +159,7 @@ impl<'r, 'p> TimedRun<'r, 'p> {
             self.timed.time = self.timed.time.max(due - self.start);
             match pending.client {
                 Some(Client(client)) => self.clients.push(Reverse((due, client))),
-                None => self.replies.push(due),
+                None => self.timed.late += u64::from(due > self.late_after),
             }
         }
     }

@@ -64,7 +64,8 @@ pub struct FlashArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500us", help_heading = DEVICE)]
     pub program_time: Nanos,
     /// Set the time to erase a block
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "3500us", help_heading = DEVICE)]
+    #[arg(long, value_name = "TIME", default_value = "3500us", help_heading = DEVICE)]
+    #[arg(value_parser = duration)]
     pub erase_time: Nanos,
     /// Take the usual rating of these cells for the lifetime
     #[arg(long, value_name = "CELL", default_value = "tlc", help_heading = DEVICE)]
@@ -104,7 +105,8 @@ pub struct FlashArgs {
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = overwrites, help_heading = RUN)]
     pub overwrites: f64,
     /// Keep N requests in flight, whatever the load's arrival times
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = RUN)]
+    #[arg(long, value_name = "N", help_heading = RUN)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub closed: Option<u32>,
     /// Compute the lifetime for SIZE written per day [default: as the load writes]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = RUN)]

@@ -1,4 +1,5 @@
-//! `weir sim flash` simulates a NAND device under a load: write amplification, wear, lifetime and response times.
+//! `weir sim flash` simulates a NAND device under a load: write amplification, wear, lifetime and response
+//! times.
 //!
 //! It converts the arguments to simulations, one for each victim policy.
 

@@ -100,8 +100,8 @@ impl FlashComparison {
         for outcome in self.outcomes.iter().filter(|outcome| outcome.late_requests > 0) {
             let FlashOutcome { policy, late_requests, .. } = outcome;
             text += &format!(
-                "\n{policy}: {late_requests} requests were answered later than as much time again as the requests \
-                 took to arrive: the device cannot keep up\n"
+                "\n{policy}: {late_requests} requests were answered later than as much time again as the \
+                 requests took to arrive: the device cannot keep up\n"
             );
         }
         self.notes.iter().for_each(|note| text += &format!("\nnote: {note}\n"));
