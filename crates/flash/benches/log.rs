@@ -4,6 +4,8 @@
 //!
 //! `WEIR_LARGE=1` adds a device of 100 GB. Its memory, and that of 4 TB, is printed.
 
+#![allow(clippy::disallowed_macros, reason = "a benchmark prints its figures")]
+
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;

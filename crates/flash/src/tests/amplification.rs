@@ -109,7 +109,6 @@ fn full_size_devices_filled_by_writing_match_the_closed_forms() {
         fill(&mut log, user);
         let found = measure(&mut log, &mut Writes::new(user, UNIFORM), 8.0, 4.0);
         let exact = analytic::greedy(spare, pages).amplification;
-        println!("greedy, {pages} pages, {spare} spare: {found:.4} for {exact:.4}");
         assert_within(found, exact, 0.003, &format!("{pages} pages, {spare} spare"));
     }
     for (mix, spare) in MIXES.into_iter().flat_map(|mix| SPARES.map(|spare| (mix, spare))) {
@@ -119,7 +118,6 @@ fn full_size_devices_filled_by_writing_match_the_closed_forms() {
         let found = measure(&mut log, &mut Writes::new(user, classes[0]), 8.0, 4.0);
         let exact = analytic::oldest_mixed(spare, &classes);
         let tolerance = if classes.len() == 1 { 0.003 } else { 0.005 };
-        println!("oldest, {mix:?}, {spare} spare: {found:.4} for {exact:.4}");
         assert_within(found, exact, tolerance, &format!("{mix:?}, {spare} spare"));
     }
 }

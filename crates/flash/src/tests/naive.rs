@@ -47,10 +47,10 @@ impl Naive {
     }
 
     fn forget(&mut self, address: u64) {
-        if let Some(place) = self.map.remove(&address) {
-            if self.segments[place.segment.0 as usize].1 {
-                self.policy.invalidated(place.segment, self.valid(place.segment), self.now);
-            }
+        if let Some(place) = self.map.remove(&address)
+            && self.segments[place.segment.0 as usize].1
+        {
+            self.policy.invalidated(place.segment, self.valid(place.segment), self.now);
         }
     }
 

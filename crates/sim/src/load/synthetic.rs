@@ -14,7 +14,7 @@
 //! | `theta=` | Zipf's exponent, 0.1 to 5 | `1.1` |
 //! | `hot=` | a number that selects the hot blocks; `first`: frequency by block order | `0` |
 //! | `part=`, `hits=` | share of hot blocks, and share of requests to them; for `hotcold` | `20%`, `80%` |
-//! | `run=` | consecutive requests of one direction from one position; or several with weights; not for a scan | `1` |
+//! | `run=` | requests of one direction from one position, or several with weights; not for a scan | `1` |
 //! | `streams=` | concurrent scans, evenly spaced | `1` |
 //! | `pieces=` | scan in pieces of this size, see [`Pattern::Pieces`] | all in sequence |
 //! | `gap=` | largest gap between two writes of a sweep; uniformly distributed | `64KiB` |
@@ -282,8 +282,8 @@ impl Phase {
     }
 }
 
-/// Returns one of the values, in proportion to their weights; `None` if there are none. A single value takes no
-/// random number.
+/// Returns one of the values, in proportion to their weights; `None` if there are none. A single value takes
+/// no random number.
 fn draw<T: Copy>(values: &[(T, u32)], random: &mut LoadRng) -> Option<T> {
     if let [(only, _)] = values {
         return Some(*only);

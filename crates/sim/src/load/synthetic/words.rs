@@ -25,10 +25,52 @@ const VALID_RUNS: &str =
     "from 1 to 100000 requests, or several lengths with weights from 1 to 1000000: 1:12,2:1";
 const VALID_OFFSET: &str = "whole sectors of 512 bytes, up to 64TiB";
 
-const KEYS: &str = "theta, hot, part, hits, run, streams, pieces, gap, reads, size, writes, written, over, at, rate, for, think";
+const KEYS: &str = "theta, hot, part, hits, run, streams, pieces, gap, reads, size, writes, written, over, \
+                    at, rate, for, think";
 
 /// What is wrong with a word, and what would be right.
 type Mistake = String;
+
+/// The words that shape a pattern.
+struct Shape {
+    theta: f64,
+    hot: Option<u64>,
+    part: f64,
+    hits: f64,
+    streams: usize,
+    gap: Bytes,
+    pieces: Option<Bytes>,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        let gap = Bytes::kib(64);
+        Self { theta: 1.1, hot: Some(0), part: 0.2, hits: 0.8, streams: 1, gap, pieces: None }
+    }
+}
+
+impl Shape {
+    /// Returns the pattern of this name for requests to this amount of the phase's data.
+    fn pattern(&self, name: &str, phase: &Phase, size: Bytes) -> Result<Pattern, Mistake> {
+        let blocks = block_count(size);
+        let scatter =
+            || self.hot.map_or(RankPermutation::in_order(blocks), |hot| RankPermutation::new(blocks, hot));
+        Ok(match name {
+            "zipf" => Pattern::Zipf { law: law(self.theta, blocks)?, blocks: scatter() },
+            "hotcold" if blocks > 1 => {
+                // At least one block of each kind.
+                let hot = ((blocks as f64 * self.part) as u64).clamp(1, blocks - 1);
+                Pattern::HotCold { hot, hits: self.hits, blocks: scatter() }
+            }
+            "scan" => match self.pieces {
+                Some(pieces) => pieces_pattern(phase, pieces, self.streams)?,
+                None => Pattern::Scan(self.streams),
+            },
+            "sweep" => Pattern::Sweep(self.gap),
+            _ => Pattern::Uniform,
+        })
+    }
+}
 
 pub(super) fn phase(
     text: &str,
@@ -40,9 +82,7 @@ pub(super) fn phase(
     let mut words = text.split_ascii_whitespace();
     let pattern = words.next().unwrap_or_default();
     check_pattern(pattern, is_first)?;
-    let (mut theta, mut hot, mut streams, mut gap) = (1.1, Some(0), 1, Bytes::kib(64));
-    let (mut part, mut hits) = (0.2, 0.8);
-    let (mut pieces, mut written) = (None, None);
+    let (mut shape, mut written) = (Shape::default(), None);
     let sizes = vec![(if pattern == "scan" { Bytes::kib(256) } else { Bytes(BLOCK) }, 1)];
     let mut phase = Phase {
         pattern: Pattern::Uniform,
@@ -60,24 +100,24 @@ pub(super) fn phase(
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let wrong = |allowed: &str| format!("{word:?} in a load: {key} must be {allowed}");
         match key {
-            "theta" => theta = number(value, 0.1, 5.0).ok_or_else(|| wrong("from 0.1 to 5"))?,
-            "hot" if value == "first" => hot = None,
-            "hot" => hot = Some(value.parse().map_err(|_| wrong("a whole number, or first"))?),
-            "part" => part = share(value).ok_or_else(|| wrong("from 0% to 100%"))?,
-            "hits" => hits = share(value).ok_or_else(|| wrong("from 0% to 100%"))?,
+            "theta" => shape.theta = number(value, 0.1, 5.0).ok_or_else(|| wrong("from 0.1 to 5"))?,
+            "hot" if value == "first" => shape.hot = None,
+            "hot" => shape.hot = Some(value.parse().map_err(|_| wrong("a whole number, or first"))?),
+            "part" => shape.part = share(value).ok_or_else(|| wrong("from 0% to 100%"))?,
+            "hits" => shape.hits = share(value).ok_or_else(|| wrong("from 0% to 100%"))?,
             "gap" => {
                 let most = size(value).map_err(|allowed| wrong(&allowed))?;
-                gap = Some(most).filter(|gap| *gap <= GAP_MAX).ok_or_else(|| wrong("up to 1GiB"))?;
+                shape.gap = Some(most).filter(|gap| *gap <= GAP_MAX).ok_or_else(|| wrong("up to 1GiB"))?;
             }
             "run" if !["scan", "sweep"].contains(&pattern) => {
                 phase.runs = runs_of(value).ok_or_else(|| wrong(VALID_RUNS))?;
             }
             "streams" => {
                 let many = count(value, STREAMS_MAX).ok_or_else(|| wrong("from 1 to 1024"))?;
-                streams = many as usize;
+                shape.streams = many as usize;
             }
             "pieces" if pattern == "scan" => {
-                pieces = Some(size(value).map_err(|allowed| wrong(&allowed))?);
+                shape.pieces = Some(size(value).map_err(|allowed| wrong(&allowed))?);
             }
             "reads" => phase.reads = share(value).ok_or_else(|| wrong("from 0% to 100%"))?,
             "size" => phase.sizes = sizes_of(value, size).map_err(|allowed| wrong(&allowed))?,
@@ -103,31 +143,12 @@ pub(super) fn phase(
             _ => return Err(format!("a load has no {key:?}; there are {KEYS}")),
         }
     }
-    let pattern_over = |size: Bytes| {
-        let blocks = block_count(size);
-        let scatter =
-            || hot.map_or(RankPermutation::in_order(blocks), |hot| RankPermutation::new(blocks, hot));
-        Ok::<_, Mistake>(match pattern {
-            "zipf" => Pattern::Zipf { law: law(theta, blocks)?, blocks: scatter() },
-            "hotcold" if blocks > 1 => {
-                // At least one block of each kind.
-                let hot = ((blocks as f64 * part) as u64).clamp(1, blocks - 1);
-                Pattern::HotCold { hot, hits, blocks: scatter() }
-            }
-            "scan" => match pieces {
-                Some(pieces) => pieces_pattern(&phase, pieces, streams)?,
-                None => Pattern::Scan(streams),
-            },
-            "sweep" => Pattern::Sweep(gap),
-            _ => Pattern::Uniform,
-        })
-    };
     let written = written.map(|part| {
         // Whole blocks, at least one.
         let size = Bytes(((block_count(phase.data_size) as f64 * part) as u64).max(1) * BLOCK);
-        Ok::<_, Mistake>(WrittenPart { pattern: pattern_over(size)?, size })
+        Ok::<_, Mistake>(WrittenPart { pattern: shape.pattern(pattern, &phase, size)?, size })
     });
-    (phase.pattern, phase.written) = (pattern_over(phase.data_size)?, written.transpose()?);
+    (phase.pattern, phase.written) = (shape.pattern(pattern, &phase, phase.data_size)?, written.transpose()?);
     Ok(phase)
 }
 

@@ -14,11 +14,11 @@ use clap::Subcommand;
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
     /// Replay a load on a simulated pool, under one placement policy or several
-    Place(place::PlaceArgs),
+    Place(Box<place::PlaceArgs>),
     /// Replay traces on simulated caches, by eviction policy and size
-    Cache(cache::CacheArgs),
+    Cache(Box<cache::CacheArgs>),
     /// Simulate a flash device under a load: write amplification, lifetime and response times
-    Flash(flash::FlashArgs),
+    Flash(Box<flash::FlashArgs>),
 }
 
 /// Runs the simulation and prints its results.
