@@ -49,7 +49,8 @@ fn uniform_writes_have_the_published_amplification() {
         assert!((counted as f64 / found.pages.user as f64 - found.amplification).abs() < 1e-9);
         assert!(found.windows.iter().any(|window| window.measured));
         let closed = found.space.segments - found.space.reserve_segments - found.space.open_segments;
-        for window in found.windows.iter().skip(3) {
+        // Before that, an empty device still has free segments.
+        for window in found.windows.iter().filter(|window| window.overwrites > 1.3) {
             let of_window: u64 = window.valid_histogram.iter().sum();
             assert!(of_window.abs_diff(closed.into()) <= 1, "{window:?}");
         }
