@@ -90,7 +90,7 @@ const OTHER_COMMANDS: &[&str] = &[
     "advise t.weirtrace --requests 200",
     "repro",
     "repro hec-admission --only touch --duration 20s",
-    "repro wardrop --only netapp,+ssd --duration 200ms",
+    "repro wardrop --only netapp+2,+ssd, --duration 200ms",
 ];
 
 /// Runs commands (`+` stands for a space within a word), validates their documents and records which were

@@ -42,8 +42,13 @@ fn a_trace_is_replayed() {
     let folder = folder();
     let mut trace = String::new();
     for i in 0..2000_u64 {
-        let _ =
-            writeln!(trace, "{}.000 0 {} 4096 {}", i * 10, i * 7_919 % 4096 * 4096, u64::from(i % 4 == 0));
+        let _ = writeln!(
+            trace,
+            "{}.000 0 {} 4096 {}",
+            i * 10,
+            (i * 16 % 4096 + i / 256) * 4096,
+            u64::from(i % 4 == 0)
+        );
     }
     std::fs::write(folder.path("t.trace"), trace).expect("the trace is written");
     let arguments =
