@@ -267,6 +267,10 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
         for page in self.data_pages..self.config.pages {
             self.program_metadata(Place { segment, page }, port);
         }
+        self.mark_closed(segment);
+    }
+
+    fn mark_closed(&mut self, segment: Segment) {
         let info = self.segments.get_mut(segment);
         info.state = SegmentState::Closed;
         let (valid, erases) = (info.valid, info.erases);

@@ -1,6 +1,6 @@
 //! Filling a log without writing it.
 
-use super::{AddressMap, AppendPoint, Log, LogError, Preference, Reclaim, SegmentState};
+use super::{AddressMap, AppendPoint, Log, LogError, Preference, Reclaim};
 
 impl<M: AddressMap, R: Reclaim> Log<M, R> {
     /// Adds a closed segment in which the given addresses are valid and all other pages are invalid, as if
@@ -36,13 +36,7 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
         let AppendPoint { segment, next } = &mut self.points[target];
         *next = self.data_pages;
         let segment = *segment;
-        let info = self.segments.get_mut(segment);
-        info.state = SegmentState::Closed;
-        let (valid, erases) = (info.valid, info.erases);
-        if self.config.wear.max_gap.is_some() {
-            self.closed_by_wear.insert((erases, segment));
-        }
-        self.policy.closed(segment, valid, self.now);
+        self.mark_closed(segment);
         Ok(())
     }
 }
