@@ -5,14 +5,14 @@
 //! striped, both striped with migration, metadata on the flash drive, and two disks.
 
 use super::experiment::{Experiment, MakeLoad, pool};
-use super::loads::{ProcessLoad, postmark, shape, words};
+use super::loads::{ProcessLoad, file_server, postmark, shape, words};
 use super::parameters::Parameters;
 use super::results::Period;
 use super::{Measures, Reproduction, Setting};
 use crate::failure::Failure;
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
-use weir_sim::load::mix::{Mix, Weights};
+use weir_sim::load::mix::Mix;
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "asymmetry",
@@ -220,21 +220,12 @@ impl Experiments<'_> {
 ///
 /// Memory answers repeated reads, so the drives see about one read to four writes.
 fn sfs(p: &Parameters) -> Result<Mix, Failure> {
-    let [stat, touch, read, overwrite, create, remove] =
-        p.counts("nfs_operations")?.map(|weight: u64| weight as u32);
-    let [files, directories] = p.counts("nfs_files")?;
     Ok(Mix {
-        weights: Weights { stat, touch, read, append: 0, overwrite, create, remove },
-        files,
-        directories,
-        sizes: p.sizes("nfs_file_sizes")?,
-        mostly_small: true,
-        theta: p.number("nfs_file_choice")?,
         read: Some(p.sizes("nfs_request_sizes")?),
         write: p.sizes("nfs_request_sizes")?,
         updates_atime: p.word("access_times")? == "all",
         sync: p.word("sync")? != "none",
-        cpu_time: p.time("nfs_operation_time")?,
+        ..file_server(p, "nfs")?
     })
 }
 

@@ -124,3 +124,26 @@ pub(super) fn postmark(p: &Parameters, files: &str, sizes: &str) -> Result<Mix, 
         cpu_time: p.time("postmark_operation_time")?,
     })
 }
+
+/// Returns a file server's mix, which reads whole files and overwrites them at once until its caller says
+/// otherwise. The names of its parameters begin with `prefix`.
+pub(super) fn file_server(p: &Parameters, prefix: &str) -> Result<Mix, Failure> {
+    let name = |part: &str| format!("{prefix}_{part}");
+    let [stat, touch, read, overwrite, create, remove] =
+        p.counts(&name("operations"))?.map(|weight: u64| weight as u32);
+    let [files, directories] = p.counts(&name("files"))?;
+    let sizes = p.sizes(&name("file_sizes"))?;
+    Ok(Mix {
+        weights: Weights { stat, touch, read, append: 0, overwrite, create, remove },
+        files,
+        directories,
+        write: 1..=*sizes.end(),
+        sizes,
+        mostly_small: true,
+        theta: p.number(&name("file_choice"))?,
+        read: None,
+        updates_atime: true,
+        sync: false,
+        cpu_time: p.time(&name("operation_time"))?,
+    })
+}

@@ -4,7 +4,7 @@
 //! The loads are dbench, a file server's mix of operations, and a load that grows from one process to ten.
 
 use super::experiment::{Experiment, MakeLoad, pool};
-use super::loads::{ProcessLoad, shape};
+use super::loads::{ProcessLoad, file_server, shape};
 use super::parameters::Parameters;
 use super::results::Period;
 use super::{Measures, Reproduction, Setting};
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use weir_model::{Bytes, Nanos};
 use weir_sim::PoolSpec;
 use weir_sim::load::file_system::FileSystemConfig;
-use weir_sim::load::mix::{Mix, Weights};
+use weir_sim::load::mix::Mix;
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "wardrop",
@@ -25,21 +25,12 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
 /// Returns the operations of an engineering department's file server, with the counts of table III and the
 /// sizes of table IV.
 fn netapp(p: &Parameters) -> Result<Mix, Failure> {
-    let [stat, touch, read, overwrite, create, remove] =
-        p.counts("netapp_operations")?.map(|weight: u64| weight as u32);
-    let [files, directories] = p.counts("netapp_files")?;
     Ok(Mix {
-        weights: Weights { stat, touch, read, append: 0, overwrite, create, remove },
-        files,
-        directories,
-        sizes: p.sizes("netapp_file_sizes")?,
-        mostly_small: true,
-        theta: p.number("netapp_file_choice")?,
         read: Some(p.sizes("netapp_read_sizes")?),
         write: p.sizes("netapp_write_sizes")?,
         updates_atime: p.word("netapp_access_times")? == "all",
         sync: p.word("netapp_sync")? != "none",
-        cpu_time: p.time("netapp_operation_time")?,
+        ..file_server(p, "netapp")?
     })
 }
 
