@@ -48,6 +48,8 @@ struct ScriptedServer {
     memory: HeapMemory,
     /// Bytes sent to each client.
     sent: BTreeMap<ConnId, Vec<u8>>,
+    /// Largest number of requests answered in a turn.
+    answered_max: usize,
 }
 
 const OLD: ConnId = ConnId::new(0, 0);
@@ -59,7 +61,7 @@ impl ScriptedServer {
         let describe = Box::new(|_: &Ram, _: &ScriptedPort, _: &ClientCounts| serde_json::Value::Null);
         let server = Server::new(Ram::new(Bytes::mib(1)).with_alias("two"), &limits, Nanos(0), describe);
         let (port, memory) = (ScriptedPort::default(), HeapMemory::new(limits.memory()));
-        Self { server, port, memory, sent: BTreeMap::new() }
+        Self { server, port, memory, sent: BTreeMap::new(), answered_max: 0 }
     }
 
     fn with<T>(
@@ -103,7 +105,8 @@ impl ScriptedServer {
     /// Turns the server until it sends nothing more; every send completes at once.
     fn settle(&mut self) {
         loop {
-            self.with(|server, environment| server.turn(environment));
+            let answered = self.with(|server, environment| server.turn(environment));
+            self.answered_max = self.answered_max.max(answered);
             let (sent, closed) =
                 (std::mem::take(&mut self.port.sending), std::mem::take(&mut self.port.closing));
             for conn in &closed {
@@ -370,4 +373,18 @@ fn control_sessions_take_turns() {
     let lines = std::iter::from_fn(|| scripted.server.sessions.next_request(Nanos(0)));
     let lines: Vec<_> = lines.map(|(_, line)| String::from_utf8_lossy(&line).into_owned()).collect();
     assert_eq!(lines, ["one", "three", "two"]);
+}
+
+/// The reactor polls only for clients that wait for each answer.
+#[test]
+fn turn_returns_the_number_of_answers() {
+    let mut scripted = ScriptedServer::new();
+    scripted.accept(OLD);
+    scripted.deliver(OLD, &encode_handshake(false));
+    assert_eq!(scripted.answered_max, 0, "a handshake is no request");
+    scripted.flush(OLD);
+    assert_eq!(scripted.answered_max, 1);
+    let three: Vec<u8> = (0..3).flat_map(|id| request(command::READ, 0, id, 0, 512)).collect();
+    scripted.deliver(OLD, &three);
+    assert_eq!(scripted.answered_max, 3);
 }
