@@ -75,7 +75,9 @@ pub enum SimError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The load writes nothing.
-    #[error("the load made {0} requests without a write; flash wears only if it is written")]
+    #[error(
+        "the load made {0} requests without a write; lower reads= of the load, or take a trace that writes"
+    )]
     NoWrites(u64),
     /// A request is outside the data that the load declared.
     #[error("internal error: a request {at} after the start is outside the load's data; please report it")]

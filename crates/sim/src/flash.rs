@@ -21,7 +21,7 @@ pub mod steady;
 #[cfg(test)]
 mod tests;
 
-pub use lifetime::{Cell, Lifetime};
+pub use lifetime::{Cell, DAYS_PER_YEAR, Lifetime};
 pub use nand::{EraseUnit, Nand, OverProvisioning};
 pub use outcome::{Arrangement, FlashOutcome, FlashWindow, PageCounts, SpareSpace, WearFigures};
 pub use run::{FlashMode, FlashPlan, Precondition, Separation, simulate};

@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_sim::cache::EvictionPolicy;
+use weir_trace::Format;
 
 /// Heading of the global options in help texts.
 const GLOBAL: &str = "Global options";
@@ -35,6 +36,17 @@ impl Common {
     pub fn width(&self) -> Width {
         if self.wide { Width::UNLIMITED } else { Width::of_stdout() }
     }
+}
+
+/// How a trace is read.
+#[derive(Clone, Debug, Args)]
+pub struct TraceOptions {
+    /// Read the trace as FORMAT (weir help traces) [default: detected]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named, help_heading = TRACE)]
+    pub format: Option<Format>,
+    /// Fail if a line of the trace cannot be read, or if the trace is truncated
+    #[arg(long, help_heading = TRACE)]
+    pub strict: bool,
 }
 
 /// What the user accepts for a pool that is not all there.

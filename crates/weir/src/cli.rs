@@ -38,7 +38,7 @@ pub enum Command {
     Serve(serve::ServeArgs),
     /// Run the same load on a disk, on a pool and on an SSD, modelled, and compare speed and price
     Demo(demo::DemoArgs),
-    /// Simulate caches and pools over a trace, in virtual time
+    /// Simulate pools, caches and flash under a load, in virtual time
     #[command(subcommand)]
     Sim(sim::SimCommand),
     /// Inspect, plot, convert and generate I/O traces

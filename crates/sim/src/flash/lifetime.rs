@@ -48,7 +48,8 @@ pub struct Lifetime {
     pub first_segment_life_years: Option<f64>,
 }
 
-const DAYS_PER_YEAR: f64 = 365.25;
+/// Mean number of days in a year.
+pub const DAYS_PER_YEAR: f64 = 365.25;
 
 /// What decides a lifetime.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,12 @@
 //! Defines the arguments of `weir advise`.
 
 use super::device_list::{PRICE_MAX, PRICE_MIN};
-use crate::args::{OUTPUT, TRACE, duration, policies, size};
+use crate::args::{OUTPUT, TRACE, TraceOptions, duration, policies, size};
 use crate::pool_file;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
-use weir_trace::Format;
 
 /// Heading of the requirements among the options in help.
 const GOALS: &str = "Requirements";
@@ -74,12 +73,9 @@ pub struct AdviseArgs {
     /// Set the random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Read the trace as FORMAT (weir help traces) [default: detected]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named, help_heading = TRACE)]
-    pub format: Option<Format>,
-    /// Fail if a line of the trace cannot be read, or if the trace is truncated
-    #[arg(long, help_heading = TRACE)]
-    pub strict: bool,
+    /// How the trace is read.
+    #[command(flatten)]
+    pub trace_options: TraceOptions,
 }
 
 /// Parses a number above zero.

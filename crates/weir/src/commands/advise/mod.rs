@@ -146,8 +146,9 @@ fn refuse_overwrite(path: &Path, force: bool) -> Result<(), Failure> {
 
 /// Reads the trace with times, truncated to `--requests`, and returns notes on what was changed or left out.
 fn read_trace(path: &Path, args: &AdviseArgs) -> Result<(Trace, Vec<String>), Failure> {
-    let reader = traces::open(path, args.format.as_ref(), "name a file, or - for standard input")?;
-    let mut trace = progress::during("reading the trace", || Trace::load(reader, args.strict))
+    let reader =
+        traces::open(path, args.trace_options.format.as_ref(), "name a file, or - for standard input")?;
+    let mut trace = progress::during("reading the trace", || Trace::load(reader, args.trace_options.strict))
         .map_err(|error| traces::trace_failure(&error))?;
     let mut notes = trace.tally.notes(trace.records.len());
     let all = trace.records.len();

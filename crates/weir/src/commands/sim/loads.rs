@@ -1,11 +1,12 @@
 //! Loads of simulations: traces, which are read once, and synthetic loads.
 
+use crate::args::TraceOptions;
 use crate::failure::Failure;
 use crate::{pool_file, progress, traces};
 use std::path::Path;
 use weir_model::ErrorKind;
 use weir_sim::{Load, Replay};
-use weir_trace::{Format, Trace};
+use weir_trace::Trace;
 
 /// A load. A trace is read only once.
 pub(super) struct LoadSource {
@@ -22,13 +23,13 @@ impl LoadSource {
     ///
     /// # Errors
     /// Fails if the trace cannot be read.
-    pub(super) fn read(words: &str, format: Option<&Format>, strict: bool) -> Result<Self, Failure> {
+    pub(super) fn read(words: &str, options: &TraceOptions) -> Result<Self, Failure> {
         if weir_sim::load::is_synthetic(words) {
             return Ok(Self { words: words.to_owned(), trace: None, notes: Vec::new() });
         }
         let help = "name a file, or make up a load that begins with zipf, hotcold, uniform, scan or postmark";
-        let reader = traces::open(Path::new(words), format, help)?;
-        let trace = progress::during("reading the trace", || Trace::load(reader, strict))
+        let reader = traces::open(Path::new(words), options.format.as_ref(), help)?;
+        let trace = progress::during("reading the trace", || Trace::load(reader, options.strict))
             .map_err(|error| traces::trace_failure(&error))?;
         let notes = trace.tally.notes(trace.records.len());
         Ok(Self { words: words.to_owned(), trace: Some(trace), notes })

@@ -1,13 +1,12 @@
 //! Defines the arguments of `weir sim flash`.
 
-use crate::args::{TRACE, duration, size};
+use crate::args::{TraceOptions, duration, size};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use weir_model::{Bytes, Nanos};
 use weir_policy::reclaim;
 use weir_sim::cache::share;
 use weir_sim::flash::{Cell, EraseUnit, Precondition, Separation};
-use weir_trace::Format;
 
 /// Heading of the options about the device in help.
 const DEVICE: &str = "Device options";
@@ -32,7 +31,7 @@ pub struct FlashArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = DEVICE)]
     pub capacity: Option<Bytes>,
     /// Set the spare factor, the over-provisioned share of the flash in use: (T - U) / T [default: 7%]
-    #[arg(long, value_name = "SHARE", value_parser = share, help_heading = DEVICE)]
+    #[arg(long, value_name = "SHARE", value_parser = spare_factor, help_heading = DEVICE)]
     pub spare: Option<f64>,
     /// Set over-provisioning as a share of the capacity: (T - U) / U
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = DEVICE, conflicts_with = "spare")]
@@ -114,12 +113,9 @@ pub struct FlashArgs {
     /// Set the random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Read the trace as FORMAT (weir help traces) [default: detected]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named, help_heading = TRACE)]
-    pub format: Option<Format>,
-    /// Fail if a line of the trace cannot be read, or if the trace is truncated
-    #[arg(long, help_heading = TRACE)]
-    pub strict: bool,
+    /// How the trace is read.
+    #[command(flatten)]
+    pub trace_options: TraceOptions,
 }
 
 fn names<const N: usize>(names: [&'static str; N]) -> PossibleValuesParser {
@@ -128,6 +124,12 @@ fn names<const N: usize>(names: [&'static str; N]) -> PossibleValuesParser {
 
 fn parallel() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1024)
+}
+
+/// Parses a share of the flash that leaves some for the user.
+fn spare_factor(text: &str) -> Result<f64, String> {
+    let factor = share(text).ok().filter(|factor| *factor < 1.0);
+    factor.ok_or_else(|| "write a percentage above 0% and below 100%".into())
 }
 
 fn overwrites(text: &str) -> Result<f64, String> {

@@ -28,7 +28,7 @@ const SPARE: f64 = 0.07;
 /// # Errors
 /// Fails if the load or the device is invalid.
 pub(super) fn run(args: &FlashArgs) -> Result<FlashComparison, Failure> {
-    let mut source = LoadSource::read(&args.load, args.format.as_ref(), args.strict)?;
+    let mut source = LoadSource::read(&args.load, &args.trace_options)?;
     if !source.is_timed() && args.closed.is_none() {
         let help = "replay it with so many requests in flight: --closed 16";
         return Err(Failure::usage(format!("{} has no times", args.load), help));

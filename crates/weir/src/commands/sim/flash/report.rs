@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{Bytes, Nanos};
 use weir_sim::Responses;
-use weir_sim::flash::FlashOutcome;
+use weir_sim::flash::{DAYS_PER_YEAR, FlashOutcome};
 
 /// The results of one load with several victim policies.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl FlashComparison {
     pub(in crate::commands::sim) fn human(&self, width: Width) -> String {
         let mode = self.clients.map_or("open loop".to_owned(), |clients| format!("closed loop of {clients}"));
         let mut text = format!(
-            "{}, {mode}, preconditioned: {}, separated: {}, seed {}\n",
+            "{}\n{mode}, preconditioned: {}, separated: {}, seed {}\n",
             self.load, self.precondition, self.separation, self.seed
         );
         text += &self.outcomes.first().map(device).unwrap_or_default();
@@ -113,15 +113,15 @@ impl FlashComparison {
 fn device(outcome: &FlashOutcome) -> String {
     let (space, arrangement) = (&outcome.space, &outcome.arrangement);
     format!(
-        "{} for the user of {} flash: {:.2} % spare of what is in use, (T - U) / T, that is {:.2} % \
-         over-provisioning, (T - U) / U; besides, {} erase units kept free and {} open\n\
+        "{} for the user of {} flash; besides, {} erase units kept free and {} open\n\
+         spare factor of the rest, (T - U) / T: {:.2} %; over-provisioning, (T - U) / U: {:.2} %\n\
          {} erase units of {} pages of {}; {} channels, {} dies each, {} planes each\n",
         Bytes(space.capacity_bytes),
         Bytes(space.flash_bytes),
-        space.spare_factor * 100.0,
-        space.over_provisioning * 100.0,
         space.reserve_segments,
         space.open_segments,
+        space.spare_factor * 100.0,
+        space.over_provisioning * 100.0,
         space.segments,
         arrangement.segment_pages,
         Bytes(arrangement.page_bytes),
@@ -142,9 +142,14 @@ fn endurance_row(outcome: &FlashOutcome) -> [String; 10] {
         outcome.pages.copied.to_string(),
         outcome.pages.erases.to_string(),
         format!("{:.1} +- {:.1}, {} to {}", wear.mean, wear.deviation, wear.least, wear.most),
-        outcome.lifetime.life_years.map_or("-".into(), |years| format!("{years:.2} years")),
+        outcome.lifetime.life_years.map_or("-".into(), lifetime),
         Bytes(outcome.lifetime.writable_bytes as u64).to_string(),
     ]
+}
+
+/// Returns a time in years, or in days if it is shorter than a year.
+fn lifetime(years: f64) -> String {
+    if years < 1.0 { format!("{:.2} days", years * DAYS_PER_YEAR) } else { format!("{years:.2} years") }
 }
 
 fn responses_row(outcome: &FlashOutcome) -> [String; 8] {

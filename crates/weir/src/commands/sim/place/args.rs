@@ -1,10 +1,9 @@
 //! Defines the arguments of `weir sim place`.
 
-use crate::args::{OUTPUT, TRACE, duration};
+use crate::args::{OUTPUT, TraceOptions, duration};
 use clap::Args;
 use std::path::PathBuf;
 use weir_model::Nanos;
-use weir_trace::Format;
 
 /// Heading of the options about the load in help.
 const LOAD: &str = "Load options";
@@ -51,12 +50,9 @@ pub struct PlaceArgs {
     /// Set the random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Read the trace as FORMAT (weir help traces) [default: detected]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named, help_heading = TRACE)]
-    pub format: Option<Format>,
-    /// Fail if a line of the trace cannot be read, or if the trace is truncated
-    #[arg(long, help_heading = TRACE)]
-    pub strict: bool,
+    /// How the trace is read.
+    #[command(flatten)]
+    pub trace_options: TraceOptions,
     /// Plot the run over time to FILE, as PNG if its name ends in .png, else as SVG
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub plot: Option<PathBuf>,

@@ -34,7 +34,7 @@ pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> 
     if policies.is_empty() {
         policies.push(described.file.policy.to_owned());
     }
-    let mut loaded = LoadSource::read(&args.load, args.format.as_ref(), args.strict)?;
+    let mut loaded = LoadSource::read(&args.load, &args.trace_options)?;
     let plan = plan(args, &loaded)?;
     let mut outcomes = Vec::new();
     for name in &policies {
