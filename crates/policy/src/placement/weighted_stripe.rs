@@ -11,7 +11,7 @@
 //!
 //! When not: a split that suits one load is wrong for the next; `wardrop` and `adaptive` measure instead.
 
-use super::{Access, Key, Placement, PolicyContext, Settings};
+use super::{Access, Key, Placement, PolicyContext, Question, Reasons, Settings};
 use weir_model::DeviceId;
 
 /// The tunable constants.
@@ -78,11 +78,21 @@ impl Placement for WeightedStripe {
         self.credits[at] -= sum;
         Some(devices[at].id)
     }
+
+    fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
+        let mut reasons = Reasons::default();
+        for (at, device) in context.devices.iter().enumerate() {
+            reasons.figure(format_args!("weight of {}", about.name(device.id)), self.weight(at));
+        }
+        reasons.free_space(context.devices, about);
+        reasons
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pool, device};
+    use super::super::Places;
+    use super::super::testing::{Pool, device, key};
     use super::*;
     use weir_model::{Bytes, Op};
 
@@ -119,5 +129,16 @@ mod tests {
         assert_eq!(allocate(&mut pool, &mut policy, 2), [1, 1]);
         pool.devices[1].free = 0;
         assert_eq!(allocate(&mut pool, &mut policy, 2), [2, 2]);
+    }
+
+    #[test]
+    fn explanation_states_the_weights() {
+        let mut pool = Pool::new(vec![device(0, 100, 100), device(1, 100, 100)]);
+        let policy = policy(&[3.0, 1.5]);
+        let names = ["a".to_owned(), "b".to_owned()];
+        let about = Question { key: key(0), block: 0, places: Places::NONE, names: &names };
+        let reasons = pool.ask(|context| policy.explain(context, &about)).0;
+        let weights = reasons.figures[..2].iter().map(|figure| (&*figure.name, &*figure.value));
+        assert_eq!(weights.collect::<Vec<_>>(), [("weight of a", "3"), ("weight of b", "1.5")]);
     }
 }
