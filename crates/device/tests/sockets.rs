@@ -103,6 +103,43 @@ fn a_whole_receive_waits_for_all_of_it_and_spans_buffers() {
     });
 }
 
+/// A receive ends with its last byte, in whatever pieces it arrives; what follows it is another receive's.
+#[test]
+fn a_long_receive_ends_with_its_last_byte() {
+    const LENGTHS: [usize; 4] = [65_536, 262_145, 300_000, 700_001];
+    run_on_all_rings(|rig, conn, mut client| {
+        let talk = in_background(move || {
+            for len in LENGTHS {
+                let all = numbered(len);
+                let (start, end) = all.split_at(len - 70_000.min(len / 2));
+                for piece in [start, end] {
+                    client.write_all(&piece[..piece.len() - 1]).unwrap();
+                    std::thread::sleep(Duration::from_millis(2));
+                    client.write_all(&piece[piece.len() - 1..]).unwrap();
+                }
+                // The next bytes come when these have been received.
+                client.read_exact(&mut [0]).unwrap();
+                client.write_all(b"head").unwrap();
+            }
+            client.write_all(&numbered(100_000)).unwrap();
+        });
+        let buffer = rig.arena.take(Bytes(1_000_000)).unwrap();
+        for len in LENGTHS {
+            let part = buffer.part(0, len as u32);
+            rig.reactor.recv(conn, &[part], ReceiveMode::Full);
+            assert_eq!(rig.received(), (conn, Ok(len)));
+            assert!(rig.arena.bytes(part) == numbered(len), "{len}");
+            rig.reactor.send(conn, &[buffer.part(0, 1)]);
+            assert_eq!(rig.sent(), (conn, Ok(())));
+            rig.reactor.recv(conn, &[buffer.part(0, 4)], ReceiveMode::Full);
+            assert_eq!(rig.received(), (conn, Ok(4)));
+        }
+        rig.reactor.recv(conn, &[buffer.part(0, 300_000)], ReceiveMode::Full);
+        assert_eq!(rig.received(), (conn, Ok(100_000)), "the stream ended before the buffer was full");
+        talk.join().unwrap();
+    });
+}
+
 /// A send of far more bytes than a socket buffers, in more parts than one call takes, to a slow client.
 #[test]
 fn a_large_send_to_a_slow_client_is_finished() {
