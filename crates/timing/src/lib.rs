@@ -37,7 +37,7 @@ mod tests;
 pub use cap::Capped;
 pub use disk::Disk;
 pub use memory::PersistentMemory;
-pub use network::Network;
+pub use network::{Network, RoundTrips};
 pub use probe::{flush_response, occupancy};
 pub use ssd::{NewFlashLog, Ssd};
 

@@ -39,7 +39,39 @@ pub struct Network {
     /// Data bytes of the replies to commands at the device.
     reply_bytes: BTreeMap<IoId, Bytes>,
     completions: Completions,
+    delays: Delays,
+}
+
+/// Draws the delays of messages from a table of quantiles.
+#[derive(Clone, Debug)]
+struct Delays {
+    table: Vec<(u32, Nanos)>,
     random: u64,
+}
+
+/// Round trips of messages without data over a network, one after the other. They take no part in the
+/// traffic of a [`Network`].
+#[derive(Clone, Debug)]
+pub struct RoundTrips {
+    delays: Delays,
+    /// Time of a message on the wire.
+    wire_time: Nanos,
+}
+
+impl RoundTrips {
+    /// Creates the sequence of round trips that `seed` determines.
+    pub fn new(params: &NetworkParams, seed: u64) -> Self {
+        let delays = Delays { table: params.delay.clone(), random: seed };
+        Self { delays, wire_time: duration(params.header, params.rate) }
+    }
+}
+
+impl Iterator for RoundTrips {
+    type Item = Nanos;
+
+    fn next(&mut self) -> Option<Nanos> {
+        Some(self.delays.next() + self.delays.next() + self.wire_time + self.wire_time)
+    }
 }
 
 /// One direction of the connection.
@@ -67,27 +99,13 @@ impl Direction {
     }
 }
 
-impl Network {
-    /// Creates an idle network in front of this device.
-    pub fn new(params: &NetworkParams, device: Box<dyn Timing>) -> Self {
-        Self {
-            params: params.clone(),
-            device,
-            outbound: Direction::default(),
-            inbound: Direction::default(),
-            arriving: VecDeque::new(),
-            reply_bytes: BTreeMap::new(),
-            completions: Completions::default(),
-            random: 0,
-        }
-    }
-
+impl Delays {
     /// Draws the delay of the next message.
-    fn delay(&mut self) -> Nanos {
+    fn next(&mut self) -> Nanos {
         const ALL: u64 = 1_000_000;
         let drawn = self.next_random() % ALL;
         let share = |entry: &(u32, Nanos)| u64::from(entry.0) * (ALL / 1000);
-        let table = &self.params.delay;
+        let table = &self.table;
         let next = table.partition_point(|entry| share(entry) <= drawn);
         let (Some(before), Some(after)) = (next.checked_sub(1).map(|i| table[i]), table.get(next)) else {
             return table.get(next).or(table.last()).map_or(Nanos(0), |entry| entry.1);
@@ -104,6 +122,22 @@ impl Network {
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         word ^ (word >> 31)
+    }
+}
+
+impl Network {
+    /// Creates an idle network in front of this device.
+    pub fn new(params: &NetworkParams, device: Box<dyn Timing>) -> Self {
+        Self {
+            params: params.clone(),
+            device,
+            outbound: Direction::default(),
+            inbound: Direction::default(),
+            arriving: VecDeque::new(),
+            reply_bytes: BTreeMap::new(),
+            completions: Completions::default(),
+            delays: Delays { table: params.delay.clone(), random: 0 },
+        }
     }
 
     fn wire_time(&self, data: Bytes) -> Nanos {
@@ -133,7 +167,7 @@ impl Network {
     fn answer(&mut self, due: Nanos) {
         while let Some(id) = self.device.pop(due) {
             let carried = self.reply_bytes.remove(&id).unwrap_or_default();
-            let (wire_time, delay) = (self.wire_time(carried), self.delay());
+            let (wire_time, delay) = (self.wire_time(carried), self.delays.next());
             self.completions.push(self.inbound.send(due, wire_time, delay), id);
         }
     }
@@ -143,7 +177,7 @@ impl Timing for Network {
     fn submit(&mut self, now: Nanos, id: IoId, kind: IoKind, at: DeviceOffset, len: Bytes) {
         self.advance(now);
         let carries = if matches!(kind, IoKind::Write { .. }) { len } else { Bytes(0) };
-        let (wire_time, delay) = (self.wire_time(carries), self.delay());
+        let (wire_time, delay) = (self.wire_time(carries), self.delays.next());
         let arrives = self.outbound.send(now, wire_time, delay);
         self.arriving.push_back(ArrivingCommand { arrives, id, kind, at, len });
     }
@@ -182,11 +216,37 @@ mod tests {
     fn delays_follow_quantile_table() {
         let table = vec![(0, Nanos::micros(100)), (500, Nanos::micros(200)), (1000, Nanos::millis(1))];
         let mut network = remote(table, Bytes::gib(10));
-        let mut drawn: Vec<_> = (0..100_000).map(|_| network.delay()).collect();
+        let mut drawn: Vec<_> = (0..100_000).map(|_| network.delays.next()).collect();
         drawn.sort_unstable();
         let at = |share: usize| drawn[share * 1000].0 as f64 / 1e3;
         for (share, wanted) in [(0, 100.0), (25, 150.0), (50, 200.0), (75, 600.0), (99, 984.0)] {
             assert!((at(share) / wanted - 1.0).abs() < 0.03, "{share} %: {} us", at(share));
+        }
+    }
+
+    /// Least, mean and greatest round trip, and the standard deviation, in milliseconds: table VI of the
+    /// experiments on user-optimal migration.
+    #[test]
+    fn round_trips_are_as_published() {
+        let published = [
+            ("remote-10k-9ms", [4.3, 9.0, 18.5, 2.3]),
+            ("remote-10k-17ms", [12.4, 17.0, 24.3, 2.2]),
+            ("remote-10k-25ms", [20.5, 25.0, 32.2, 2.2]),
+        ];
+        for (name, [least, mean, most, deviation]) in published {
+            let known = crate::drives::drive(name).map(|drive| &drive.kind);
+            let Some(crate::drives::DriveKind::Remote(params, _)) = known else {
+                panic!("{name} is not remote")
+            };
+            let trips: Vec<_> =
+                RoundTrips::new(params, 7).take(100_000).map(|trip| trip.as_secs_f64() * 1e3).collect();
+            let average = trips.iter().sum::<f64>() / trips.len() as f64;
+            let squares = trips.iter().map(|trip| (trip - average).powi(2)).sum::<f64>();
+            assert!((average - mean).abs() < 0.05, "{name}: {average}");
+            assert!(((squares / trips.len() as f64).sqrt() - deviation).abs() < 0.05, "{name}");
+            assert!(trips.iter().all(|trip| (least..most + 0.05).contains(trip)), "{name}");
+            let again = RoundTrips::new(params, 7).next().map(|trip| trip.as_secs_f64() * 1e3);
+            assert_eq!(again, trips.first().copied(), "the seed determines it");
         }
     }
 
