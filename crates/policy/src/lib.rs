@@ -18,5 +18,5 @@ pub mod placement;
 pub mod reclaim;
 
 pub use block_table::BlockTable;
-pub use ewma::Ewma;
+pub use ewma::{Ewma, MovingDeviation};
 pub use lru::Lru;

@@ -15,6 +15,7 @@ mod sequential;
 mod stripe;
 mod tokens;
 mod tuning;
+mod user_optimal;
 mod view;
 mod wardrop;
 mod weighted_stripe;
@@ -32,6 +33,7 @@ pub use mirror::Mirror;
 pub use sequential::Sequential;
 pub use stripe::Stripe;
 pub use tuning::{Key, Settings, ValueKind};
+pub use user_optimal::UserOptimal;
 pub use view::{
     DeviceView, MeasuredCommand, PlaceLookup, PlaceView, Places, PolicyContext, RESERVE, SizeClass, Traffic,
 };
@@ -231,6 +233,13 @@ pub const ALL: &[PolicyInfo] = &[
         moves: false,
         keys: &[],
         create: |_| Box::new(Stripe::default()),
+    },
+    PolicyInfo {
+        name: "user_optimal",
+        about: "accessed blocks on the device that answers fastest, queue and network included",
+        moves: true,
+        keys: user_optimal::KEYS,
+        create: |s| Box::new(UserOptimal::new(s)),
     },
     PolicyInfo {
         name: "wardrop",

@@ -19,6 +19,9 @@ use weir_model::{DeviceId, IoError, IoId, Memory, Nanos};
 pub enum DeviceEvent {
     /// The device is gone: it does not answer, or answers with errors only.
     Lost,
+    /// The driver has measured a round trip over the network in front of the device: a message without data
+    /// and its reply.
+    RoundTrip(Nanos),
 }
 
 /// The task that checks whether devices answer in time ([`crate::device::deadline`]).
@@ -61,6 +64,7 @@ impl Engine {
         self.data.base.core.now = now;
         match event {
             DeviceEvent::Lost => self.lose(device, LossReason::Disconnected, memory),
+            DeviceEvent::RoundTrip(time) => self.data.base.core.views.measure_round_trip(device, time),
         }
         self.run_ready(memory);
     }

@@ -59,6 +59,12 @@ impl Views {
         self.views[device.index()].note_flush(response);
     }
 
+    /// Notes a round trip over the network in front of a device.
+    pub(crate) fn measure_round_trip(&mut self, device: DeviceId, time: Nanos) {
+        self.measurement_count += 1;
+        self.views[device.index()].note_round_trip(time);
+    }
+
     /// Returns the view of a device. Only its measurements are current; the other fields are as of the last
     /// filling.
     #[inline]

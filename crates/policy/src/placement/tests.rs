@@ -18,6 +18,7 @@ fn allocation_order_is_as_documented() {
     assert_eq!(fill("sequential", devices.clone()), [0, 0, 1, 2, 2, 2]);
     assert_eq!(fill("stripe", devices.clone()), [0, 1, 2, 0, 2, 2]);
     assert_eq!(fill("weighted_stripe", devices.clone()), [0, 1, 2, 2, 0, 2]);
+    assert_eq!(fill("user_optimal", devices.clone()), [0, 1, 2, 0, 2, 2]);
     assert_eq!(fill("hierarchy", devices), [1, 2, 2, 2, 0, 0]);
 }
 

@@ -24,6 +24,11 @@ impl Tokens {
         self.available >= 1.0
     }
 
+    /// Changes the rate.
+    pub(super) fn set_rate(&mut self, per_second: f64) {
+        self.per_second = per_second;
+    }
+
     /// Takes a token.
     pub(super) fn spend(&mut self) {
         self.available -= 1.0;

@@ -1,7 +1,7 @@
 //! A placement policy's view: the measured devices, and the places of extents.
 
 use super::Action;
-use crate::Ewma;
+use crate::{Ewma, MovingDeviation};
 use weir_model::{BLOCK, Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind, Rng};
 
 /// A class of command sizes, because a device's cost per byte depends on the size: up to 4, 16, 64, 256 KiB,
@@ -134,6 +134,13 @@ pub struct DeviceView {
     /// The moving average of the response time to clients' commands in both directions; `None` before the
     /// first.
     pub response: Ewma,
+    /// The moving mean and deviation of the same responses.
+    pub response_spread: MovingDeviation,
+    /// The sum of the response times of all clients' commands since the start.
+    pub total_response: Nanos,
+    /// The moving mean and deviation of the round-trip time of the network in front of it, if the driver
+    /// measures it ([`Self::is_remote`]).
+    pub round_trip: MovingDeviation,
     /// Reads.
     pub reads: Traffic,
     /// Writes.
@@ -169,6 +176,9 @@ impl DeviceView {
             idle_quartiles: None,
             in_flight: 0,
             response: none,
+            response_spread: MovingDeviation::NONE,
+            total_response: Nanos(0),
+            round_trip: MovingDeviation::NONE,
             reads: traffic,
             writes: traffic,
             flush: none,
@@ -205,6 +215,12 @@ impl DeviceView {
         self.response.get().unwrap_or(self.idle_response)
     }
 
+    /// Whether a network in front of it has a measured round-trip time.
+    #[inline]
+    pub fn is_remote(&self) -> bool {
+        self.round_trip.mean().is_some()
+    }
+
     /// Whether copies, not only new data, may take space on it.
     #[inline]
     pub const fn has_space(&self) -> bool {
@@ -226,6 +242,8 @@ impl DeviceView {
     #[inline]
     pub fn note(&mut self, command: &MeasuredCommand) {
         self.response.add(command.response);
+        self.response_spread.add(command.response);
+        self.total_response += command.response;
         self.traffic(command.write).note(command);
     }
 
@@ -240,6 +258,11 @@ impl DeviceView {
     pub fn note_flush(&mut self, response: Nanos) {
         self.flush.add(response);
         self.flushes += 1;
+    }
+
+    /// Adds a round trip over the network in front of it.
+    pub fn note_round_trip(&mut self, time: Nanos) {
+        self.round_trip.add(time);
     }
 
     /// Returns the number of clients' commands completed in both directions.
