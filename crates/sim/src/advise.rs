@@ -42,7 +42,7 @@ pub use simulation::{RunSettings, Simulated, device_name, is_fast};
 pub use split::{Level, Sizes, Slots};
 
 use crate::cache::BlockTraceError;
-use crate::place::outcome::{ResponseHistogram, Responses};
+use crate::responses::{ResponseHistogram, Responses};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use thiserror::Error;

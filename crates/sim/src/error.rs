@@ -85,6 +85,14 @@ pub enum SimError {
         /// Its arrival time.
         at: Nanos,
     },
+    /// A host does not say which brick each of its devices is.
+    #[error("a host has {devices} devices and names {bricks} bricks; name one for each device")]
+    Bricks {
+        /// Number of bricks named.
+        bricks: usize,
+        /// Number of devices of its pool.
+        devices: usize,
+    },
     /// The words of a load are invalid.
     #[error("{0}")]
     Load(String),

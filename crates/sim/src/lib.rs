@@ -22,15 +22,17 @@ pub mod flash;
 pub mod load;
 pub mod place;
 pub mod plot;
+mod responses;
 #[cfg(test)]
 mod tests;
 pub mod units;
 
 pub use error::SimError;
-pub use load::{Arrival, Client, Load, Postmark, Replay, Synthetic, VolumeData};
+pub use load::{Arrival, Client, Load, Postmark, Ramp, RampStep, Replay, Synthetic, VolumeData};
 pub use place::hindsight::Hindsight;
 pub use place::noise::Noise;
-pub use place::outcome::{DeviceOutcome, DeviceWindow, Outcome, Responses, Window};
+pub use place::outcome::{DeviceOutcome, DeviceWindow, Outcome, Window};
 pub use place::pool::{DeviceSize, DeviceSpec, PoolSpec};
 pub use place::run::{Mode, Plan, place, place_and_record};
+pub use responses::Responses;
 pub use weir_world::flash_log;

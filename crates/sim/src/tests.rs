@@ -4,6 +4,7 @@ mod adaptive;
 mod bursts;
 mod filling;
 mod harmful_policies;
+mod hosts;
 mod identical_devices;
 
 use crate::load::ClientAction;

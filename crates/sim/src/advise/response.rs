@@ -4,8 +4,8 @@
 use super::demand::{Demand, ExtentAccess};
 use super::split::{Level, Sizes, Split, WriteBack, split};
 use super::{EXTENT, HEADROOM};
-use crate::place::outcome::ResponseHistogram;
 use crate::place::pool::scaled;
+use crate::responses::ResponseHistogram;
 use weir_model::{Bytes, DeviceOffset, IoId, IoKind, Nanos};
 use weir_timing::Timing;
 use weir_timing::drives::Drive;

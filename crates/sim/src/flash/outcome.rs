@@ -1,7 +1,7 @@
 //! The outcome of a flash simulation.
 
 use super::Lifetime;
-use crate::place::outcome::{Responses, ResponsesPart};
+use crate::responses::{Responses, ResponsesPart};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -5,15 +5,18 @@ mod concurrent;
 pub mod dbench;
 pub mod file_system;
 pub mod mix;
+pub mod operations;
 mod parse;
 pub mod postmark;
 pub mod process;
+pub mod ramp;
 pub mod random_reads;
 mod replay;
 pub mod synthetic;
 
 pub use parse::{NAMED_LOADS, NamedLoad, is_synthetic, parse, records};
 pub use postmark::Postmark;
+pub use ramp::{Ramp, RampStep};
 pub use replay::Replay;
 pub use synthetic::Synthetic;
 
@@ -129,6 +132,11 @@ pub trait Load {
     /// them.
     fn transferred(&self) -> Option<Transferred> {
         None
+    }
+
+    /// Returns the steps of the ramp by which its operations arrive, if they do; else none.
+    fn ramp_steps(&self) -> Vec<RampStep> {
+        Vec::new()
     }
 }
 

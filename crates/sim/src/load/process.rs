@@ -30,7 +30,7 @@ pub struct ProgramStep {
 }
 
 /// Interval at which the write-back clients check for work.
-const WRITE_BACK_INTERVAL: Nanos = Nanos::millis(100);
+pub(super) const WRITE_BACK_INTERVAL: Nanos = Nanos::millis(100);
 /// Processor time of a process between two looks at the clock.
 const TIME_SLICE: Nanos = Nanos::micros(200);
 
@@ -117,16 +117,22 @@ impl Processes {
     }
 }
 
-fn arrival(at: Nanos, ask: BlockRequest) -> Arrival {
+/// Returns the request of the volume for a request of the file system.
+pub(super) fn arrival(at: Nanos, ask: BlockRequest) -> Arrival {
     let (offset, len) = (VolumeOffset(ask.first * BLOCK), Bytes(ask.count * BLOCK));
     let hint = if ask.metadata { Hint::Metadata } else { Hint::None };
     Arrival { at, volume: 0, op: ask.op, offset, len, hint }
 }
 
+/// Returns the volume of a file system and its data.
+pub(super) fn volume_data(files: &FileSystem, extent: ExtentSize) -> Vec<VolumeData> {
+    let size = Bytes(files.size().0.next_multiple_of(extent.bytes().0));
+    vec![VolumeData { size, extents: files.extents(extent) }]
+}
+
 impl Load for Processes {
     fn volumes(&self, extent: ExtentSize) -> Vec<VolumeData> {
-        let size = Bytes(self.files.size().0.next_multiple_of(extent.bytes().0));
-        vec![VolumeData { size, extents: self.files.extents(extent) }]
+        volume_data(&self.files, extent)
     }
 
     fn duration(&self) -> Nanos {

@@ -7,7 +7,8 @@ use super::pool::{Layout, PoolSpec};
 use crate::{Arrival, SimError, VolumeData};
 use smallvec::SmallVec;
 use weir_engine::{
-    AdminCommand, AdminId, DeviceSettings, EXTRA_SPACE, Engine, Options, QUIET_PERIOD, SpaceRules,
+    AdminCommand, AdminId, DeviceEvent, DeviceSettings, EXTRA_SPACE, Engine, Options, QUIET_PERIOD,
+    SpaceRules,
 };
 use weir_map::{Hardening, OpenOptions, Superblock};
 use weir_model::{
@@ -15,7 +16,8 @@ use weir_model::{
     Seed, VolumeId, VolumeOffset,
 };
 use weir_policy::placement::Placement;
-use weir_timing::drives::Drive;
+use weir_timing::drives::{Drive, DriveKind};
+use weir_timing::{RoundTrips, Timing};
 use weir_world::{Device, Storage, World, flash_log};
 
 /// Buffer memory: requests beyond it wait, like those of a client without credit.
@@ -26,6 +28,8 @@ pub(super) const PIECE_MAX: Bytes = Bytes::mib(1);
 const DEADLINE: Nanos = Nanos::secs(365 * 86_400);
 /// Maximum number of steps at one instant; beyond it the engine is considered stuck in a loop.
 const STEPS_MAX: u32 = 1_000_000;
+/// Interval at which the round trips to remote devices are measured.
+const ROUND_TRIP_INTERVAL: Nanos = Nanos::secs(1);
 /// Number of requests in flight during the fill.
 const FILL_DEPTH: usize = 32;
 
@@ -35,6 +39,9 @@ pub struct Machine {
     pub(crate) environment: MeteredWorld,
     pub(crate) volumes: Vec<VolumeId>,
     done: Vec<IoCompletion>,
+    /// Measurements of the networks in front of devices, and when they are due.
+    networks: Vec<(DeviceId, RoundTrips)>,
+    next_round_trip: Nanos,
     steps: u32,
 }
 
@@ -51,7 +58,22 @@ impl Machine {
         seed: Seed,
     ) -> Result<Self, SimError> {
         let layout = pool.layout(spaces)?;
-        let mut world = World::with_devices(seed, MEMORY + pool.extent_cache, devices(&layout));
+        let devices = devices(&layout, |_, drive, size| drive.timing(size, drive.cache, flash_log));
+        Self::with_devices(pool, layout, devices, policy, spaces, seed, Nanos(0))
+    }
+
+    /// Like [`Self::new`], with these devices for the layout, from the time `start` on.
+    pub(super) fn with_devices(
+        pool: &PoolSpec,
+        layout: Layout,
+        devices: Vec<Box<dyn Device>>,
+        policy: Box<dyn Placement>,
+        spaces: &[VolumeData],
+        seed: Seed,
+        start: Nanos,
+    ) -> Result<Self, SimError> {
+        let mut world = World::with_devices(seed, MEMORY + pool.extent_cache, devices);
+        world.advance(start, &mut Vec::new());
         weir_map::create::create_with_layout(&mut world, &layout.superblocks)?;
         let (map, _) = weir_map::open(&mut world, &layout.superblocks, &OpenOptions::default())?;
         let settings: Vec<_> = (0..layout.superblocks.len() as u8)
@@ -79,6 +101,8 @@ impl Machine {
         let engine = Engine::new(world.now(), map, policy, &settings, options, &mut world.memory)?;
         let mut machine = Self {
             engine,
+            networks: networks(&layout, seed),
+            next_round_trip: start,
             environment: MeteredWorld::new(world, layout.superblocks),
             volumes: Vec::new(),
             done: Vec::new(),
@@ -125,7 +149,36 @@ impl Machine {
             self.engine.complete(now, answer, &mut self.environment.world.memory);
         }
         self.done = done;
+        self.measure_round_trips(now);
         Ok(())
+    }
+
+    /// Measures a round trip to each remote device, if that is due.
+    fn measure_round_trips(&mut self, now: Nanos) {
+        if self.networks.is_empty() || now < self.next_round_trip {
+            return;
+        }
+        self.next_round_trip = now + ROUND_TRIP_INTERVAL;
+        for (device, round_trips) in &mut self.networks {
+            if let Some(time) = round_trips.next() {
+                let event = DeviceEvent::RoundTrip(time);
+                self.engine.device_event(now, *device, event, &mut self.environment.world.memory);
+            }
+        }
+    }
+
+    /// Advances until no device has a command in flight.
+    pub(super) fn drain(&mut self) -> Result<(), SimError> {
+        while let Some(at) = self.environment.world.next_event() {
+            self.advance(at)?;
+            self.pump();
+        }
+        Ok(())
+    }
+
+    /// Replaces the policy.
+    pub(super) fn set_policy(&mut self, policy: Box<dyn Placement>) {
+        self.engine.set_policy(self.now(), policy);
     }
 
     /// Lets the engine do the work that is due now.
@@ -236,16 +289,29 @@ impl Machine {
     }
 }
 
-fn devices(layout: &Layout) -> Vec<Box<dyn Device>> {
-    let device = |((superblock, drive), noise): ((&Superblock, &Drive), &Option<Noise>)| {
+/// Returns the devices of a layout, each with the timing that `timing` returns for its index, drive and size.
+pub(super) fn devices(
+    layout: &Layout,
+    mut timing: impl FnMut(usize, &Drive, Bytes) -> Box<dyn Timing>,
+) -> Vec<Box<dyn Device>> {
+    let device = |(i, ((superblock, drive), noise)): (usize, ((&Superblock, &Drive), &Option<Noise>))| {
         let data = superblock.data_at..Superblock::second_at(superblock.size);
         let storage = Storage::new(superblock.size, false);
-        let timing = drive.timing(superblock.size, drive.cache, flash_log);
+        let timing = timing(i, drive, superblock.size);
         let timing = match noise {
             Some(noise) => Box::new(NoisyDrive::new(timing, *noise)),
             None => timing,
         };
         Box::new(DatalessDevice::new(storage, data, timing)) as Box<dyn Device>
     };
-    layout.superblocks.iter().zip(&layout.drives).zip(&layout.noises).map(device).collect()
+    layout.superblocks.iter().zip(&layout.drives).zip(&layout.noises).enumerate().map(device).collect()
+}
+
+/// Returns the round trips to each device that is behind a network.
+fn networks(layout: &Layout, seed: Seed) -> Vec<(DeviceId, RoundTrips)> {
+    let network = |(drive, id): (&Drive, DeviceId)| match &drive.kind {
+        DriveKind::Remote(params, _) => Some((id, RoundTrips::new(params, seed.0 ^ u64::from(id.0)))),
+        _ => None,
+    };
+    layout.drives.iter().zip((0..).map(DeviceId)).filter_map(network).collect()
 }

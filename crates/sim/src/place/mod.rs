@@ -1,13 +1,17 @@
 //! Experiments with a pool: the real engine over modelled devices, and the measured outcome.
 //!
 //! [`machine`](mod@machine) simulates the machine, [`run`] runs an experiment, [`outcome`] holds the
-//! measurements, [`hindsight`] computes bounds for any policy.
+//! measurements, [`hindsight`] computes bounds for any policy. [`hosts`] runs several machines that share
+//! bricks, [`migrations`] counts what a policy migrates.
 
+mod brick;
 mod dataless;
 pub mod hindsight;
+pub mod hosts;
 pub mod machine;
 mod meter;
 mod metered_world;
+pub mod migrations;
 pub mod noise;
 pub mod outcome;
 pub mod pool;

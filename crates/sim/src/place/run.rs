@@ -4,10 +4,12 @@
 use super::machine::Machine;
 use super::meter::Meter;
 use super::outcome::{
-    Commands, DeviceOutcome, DeviceWindow, DirectionOutcome, EstimateOutcome, Outcome, ResponseHistogram,
-    Window, loads, shares, shares_of,
+    Commands, DeviceOutcome, DeviceWindow, DirectionOutcome, EstimateOutcome, Outcome, Window, loads, shares,
+    shares_of,
 };
+use crate::load::ramp::{Ramp, RampArrivals, RampRecorder};
 use crate::load::{ClientAction, Transferred};
+use crate::responses::ResponseHistogram;
 use crate::{Arrival, Client, Load, PoolSpec, SimError, VolumeData};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -16,17 +18,20 @@ use weir_policy::harm::Estimate;
 use weir_policy::placement::Placement;
 
 /// When requests are made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
     /// At the load's own times, whether or not earlier requests have been answered.
     Open,
     /// By a number of clients, each after the reply to its last request. The pairs give the number of clients
     /// from a time on, in ascending order; the first time is zero.
     Closed(Vec<(Nanos, usize)>),
+    /// At the rates of a ramp, whatever the load's own times, and whether or not earlier requests have been
+    /// answered.
+    Ramp(Ramp),
 }
 
 /// Parameters of an experiment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// When requests are made.
     pub mode: Mode,
@@ -74,8 +79,10 @@ pub fn place_and_record(
     let machine = Machine::new(pool, policy, &spaces, plan.seed)?;
     let mut run = PlaceRun::new(machine, plan);
     run.record = record;
-    run.run(load)?;
-    Ok(run.outcome(name, pool))
+    while let Some(next) = run.settle(load)? {
+        run.machine.advance(next)?;
+    }
+    Ok(run.outcome(name, pool, load))
 }
 
 /// A request in flight.
@@ -99,8 +106,8 @@ struct Clients {
     thinking: Vec<(Client, ClientAction)>,
 }
 
-struct PlaceRun<'p> {
-    machine: Machine,
+pub(super) struct PlaceRun<'p> {
+    pub(super) machine: Machine,
     plan: &'p Plan,
     /// Start of the load.
     start: Nanos,
@@ -114,6 +121,8 @@ struct PlaceRun<'p> {
     record: Option<&'p mut Vec<Arrival>>,
     /// Next arrival of an open loop.
     next: Option<Arrival>,
+    /// The arrivals of a ramp, and their responses.
+    ramp: Option<(RampArrivals, RampRecorder)>,
     clients: Clients,
     arrived: u64,
     /// Measured requests that have not been answered.
@@ -149,7 +158,13 @@ struct Mark {
 }
 
 impl<'p> PlaceRun<'p> {
-    fn new(machine: Machine, plan: &'p Plan) -> Self {
+    pub(super) fn new(machine: Machine, plan: &'p Plan) -> Self {
+        let ramp = match &plan.mode {
+            Mode::Ramp(ramp) => {
+                Some((RampArrivals::new(ramp.clone(), plan.seed.0), RampRecorder::new(ramp.clone())))
+            }
+            Mode::Open | Mode::Closed(_) => None,
+        };
         let mut run = Self {
             start: machine.now(),
             machine,
@@ -160,6 +175,7 @@ impl<'p> PlaceRun<'p> {
             waiting: VecDeque::new(),
             record: None,
             next: None,
+            ramp,
             clients: Clients::default(),
             arrived: 0,
             unanswered: 0,
@@ -206,21 +222,20 @@ impl<'p> PlaceRun<'p> {
         }
     }
 
-    fn run(&mut self, load: &mut dyn Load) -> Result<(), SimError> {
+    /// Handles everything that is due now. Returns the time of the next event; `None` at the end of the run.
+    pub(super) fn settle(&mut self, load: &mut dyn Load) -> Result<Option<Nanos>, SimError> {
         loop {
             self.update_phase();
             match self.reply_deadline() {
-                Some(patience) if self.unanswered == 0 || self.machine.now() >= patience => return Ok(()),
+                Some(patience) if self.unanswered == 0 || self.machine.now() >= patience => return Ok(None),
                 Some(_) => {}
                 None => self.take_arrivals(load),
             }
             self.submit_waiting();
             self.machine.pump();
-            if self.collect()? {
-                continue;
+            if !self.collect()? {
+                return self.next_wake_up().ok_or(SimError::Stuck(self.machine.now())).map(Some);
             }
-            let to = self.next_wake_up().ok_or(SimError::Stuck(self.machine.now()))?;
-            self.machine.advance(to)?;
         }
     }
 
@@ -264,6 +279,7 @@ impl<'p> PlaceRun<'p> {
                     let step = steps.iter().map(|(at, _)| self.start + *at).find(later);
                     thought.chain(step).min()
                 }
+                Mode::Ramp(_) => self.ramp.as_ref().map(|(arrivals, _)| self.start + arrivals.next()),
             });
         }
         until
@@ -285,6 +301,20 @@ impl<'p> PlaceRun<'p> {
                 let depth =
                     steps.iter().take_while(|(at, _)| *at <= now).last().map_or(0, |(_, depth)| *depth);
                 self.poll_clients(load, depth);
+            }
+            Mode::Ramp(_) => self.take_ramp_arrivals(load),
+        }
+    }
+
+    /// Takes the arrivals of the ramp that are due.
+    fn take_ramp_arrivals(&mut self, load: &mut dyn Load) {
+        let now = self.since_start();
+        while let Some(at) = self.ramp.as_ref().map(|(arrivals, _)| arrivals.next()).filter(|at| *at <= now)
+            && self.arrived < self.plan.requests
+        {
+            self.enqueue(Arrival { at, ..load.next_arrival(at) }, None);
+            if let Some((arrivals, _)) = &mut self.ramp {
+                arrivals.advance();
             }
         }
     }
@@ -375,6 +405,10 @@ impl<'p> PlaceRun<'p> {
 
     fn answered(&mut self, request: &Pending, response: Nanos) {
         self.clients.idle.extend(request.client);
+        if let Some((_, recorder)) = &mut self.ramp {
+            let arrived = request.arrived - self.start;
+            recorder.note(arrived, arrived + response);
+        }
         if self.measurement_end.is_none() {
             self.window.add(response);
             if self.measurement_start.is_some() {
@@ -438,7 +472,7 @@ impl<'p> PlaceRun<'p> {
         meters.iter().zip(&devices).map(one).collect()
     }
 
-    fn outcome(mut self, policy: String, pool: &PoolSpec) -> Outcome {
+    pub(super) fn outcome(mut self, policy: String, pool: &PoolSpec, load: &dyn Load) -> Outcome {
         let meters = self.mark().meters.into_iter().zip(&self.at_start.meters);
         let commands = meters.map(|(now, start)| Commands::of(&now.since(start))).collect();
         let time = self.at_end.at - self.at_warm.at;
@@ -486,6 +520,8 @@ impl<'p> PlaceRun<'p> {
             spread: status.spread,
             stops: status.moves.stops,
             windows: self.windows,
+            ramp: self.ramp.map_or_else(|| load.ramp_steps(), |(_, recorder)| recorder.steps()),
+            start: self.start,
             commands,
             digest: self.machine.digest(),
         }

@@ -376,7 +376,7 @@ impl Row {
         let lasts = match (&mode, short) {
             (_, true) => Nanos::secs(60),
             (Mode::Open, false) => Nanos(whole * DURATION_MIN.0.div_ceil(whole)),
-            (Mode::Closed(_), false) => DURATION_MIN,
+            (Mode::Closed(_) | Mode::Ramp(_), false) => DURATION_MIN,
         };
         let requests = if mode == Mode::Open { u64::MAX } else { REQUESTS };
         Plan { mode, duration: lasts, requests, warm_up: None, windows: 30, seed: SEED }

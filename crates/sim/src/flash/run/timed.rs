@@ -2,7 +2,7 @@
 
 use super::{FlashMode, Run};
 use crate::load::ClientAction;
-use crate::place::outcome::ResponseHistogram;
+use crate::responses::ResponseHistogram;
 use crate::{Arrival, Client, Load, SimError};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;

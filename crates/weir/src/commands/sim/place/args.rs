@@ -29,6 +29,14 @@ pub struct PlaceArgs {
     /// Issue requests at the load's arrival times (the default)
     #[arg(long, help_heading = LOAD)]
     pub open: bool,
+    /// Offer FIRST to LAST requests per second in N steps, whatever the load's arrival times
+    #[arg(long, value_name = "FIRST..LAST/N", conflicts_with_all = ["open", "closed", "requests"])]
+    #[arg(value_parser = ramp, help_heading = LOAD)]
+    pub ramp: Option<RampRates>,
+    /// Report the rate at which the mean response reaches TIME as the point of saturation of --ramp
+    #[arg(long, value_name = "TIME", requires = "ramp", default_value = "50ms")]
+    #[arg(value_parser = duration, help_heading = LOAD)]
+    pub limit: Nanos,
     /// Scale the load's times (time=2: half as fast), or a device's capacity to a share of the load's data
     /// (DEVICE=10%) (repeatable)
     #[arg(long, value_name = "NAME=SCALE", value_parser = scale, help_heading = LOAD)]
@@ -86,6 +94,32 @@ fn scale(text: &str) -> Result<Scale, String> {
     }
 }
 
+/// The rates of `--ramp`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RampRates {
+    /// Requests per second of the first step.
+    pub first: f64,
+    /// Requests per second of the last step.
+    pub last: f64,
+    /// Number of steps.
+    pub steps: u32,
+}
+
+/// Parses `100..1000/10`.
+///
+/// # Errors
+/// Returns a message that says what is allowed.
+fn ramp(text: &str) -> Result<RampRates, String> {
+    const ALLOWED: &str = "write FIRST..LAST/N, such as 100..1000/10: rates above 0, 2 to 1000 steps";
+    let parts = text.split_once('/').and_then(|(rates, steps)| Some((rates.split_once("..")?, steps)));
+    let ((first, last), steps) = parts.ok_or(ALLOWED)?;
+    let rate =
+        |text: &str| text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e9).ok_or(ALLOWED);
+    let steps = steps.parse().ok().filter(|steps| (2..=1000).contains(steps)).ok_or(ALLOWED)?;
+    let ramp = RampRates { first: rate(first)?, last: rate(last)?, steps };
+    if ramp.first < ramp.last { Ok(ramp) } else { Err("the first rate must be below the last".into()) }
+}
+
 fn depth(text: &str) -> Result<usize, String> {
     let depth = text.parse().ok().filter(|depth| (1..=4096).contains(depth));
     depth.ok_or_else(|| "a number of requests from 1 to 4096".into())
@@ -101,6 +135,14 @@ mod tests {
         assert_eq!(scale("fast=10%"), Ok(Scale::Device("fast".into(), 0.1)));
         for bad in ["", "time", "time=0", "time=10%", "fast=10", "fast=-1%", "fast=0%", "time=nan"] {
             assert!(scale(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_ramp_rises_in_steps() {
+        assert_eq!(ramp("0.5..1000/20"), Ok(RampRates { first: 0.5, last: 1000.0, steps: 20 }));
+        for bad in ["", "1..2", "100/5", "2..1/5", "1..1/5", "0..5/5", "1..5/1", "1..5/1001", "1..nan/5"] {
+            assert!(ramp(bad).is_err(), "{bad}");
         }
     }
 }

@@ -13,14 +13,14 @@ use crate::devices::PoolDescription;
 use crate::failure::Failure;
 use crate::files::{self, OutputKind};
 use crate::{picture, progress};
-use args::Scale;
+use args::{RampRates, Scale};
 use report::Comparison;
 pub(crate) use report::PlaceDocument;
 use std::path::Path;
 use weir_model::{ErrorKind, Nanos, Seed};
 use weir_policy::harm::MoveControl;
 use weir_sim::place::run::DURATION_MIN;
-use weir_sim::{DeviceSize, DeviceSpec, Mode, Plan, PoolSpec, place, plot};
+use weir_sim::{DeviceSize, DeviceSpec, Mode, Plan, PoolSpec, Ramp, place, plot};
 
 /// Simulates the load under each policy.
 ///
@@ -48,7 +48,7 @@ pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> 
         picture::write(path, &plot::svg(&args.load, &outcomes))?;
     }
     let notes = loaded.take_notes();
-    Ok(Comparison { load: args.load.clone(), seed: args.seed, notes, plan, outcomes })
+    Ok(Comparison { load: args.load.clone(), seed: args.seed, notes, plan, limit: args.limit, outcomes })
 }
 
 fn unknown_policy(name: &str) -> Failure {
@@ -116,20 +116,27 @@ fn time_scale(args: &PlaceArgs) -> f64 {
 }
 
 fn plan(args: &PlaceArgs, loaded: &LoadSource) -> Result<Plan, Failure> {
-    if !loaded.is_timed() && args.closed.is_none() {
+    if !loaded.is_timed() && args.closed.is_none() && args.ramp.is_none() {
         let help = "replay it with so many requests under way: --closed 16";
         return Err(Failure::usage(format!("{} has no times", args.load), help));
     }
-    let mode = args.closed.map_or(Mode::Open, |depth| Mode::Closed(vec![(Nanos(0), depth)]));
-    let load = loaded.new_load(time_scale(args), args.seed)?;
     let least = args.duration.unwrap_or(DURATION_MIN);
+    let mode = match (args.closed, args.ramp) {
+        (Some(depth), _) => Mode::Closed(vec![(Nanos(0), depth)]),
+        (None, Some(RampRates { first, last, steps })) => {
+            let too_short = || Failure::usage("the duration is too short for the steps", "raise --duration");
+            Mode::Ramp(Ramp::new(Ramp::even(first, last, steps), least).ok_or_else(too_short)?)
+        }
+        (None, None) => Mode::Open,
+    };
+    let load = loaded.new_load(time_scale(args), args.seed)?;
     let lasts = match (&mode, args.duration) {
         (_, Some(duration)) => duration,
         // The load repeats as a whole, until it lasts at least [`LEAST`].
         (Mode::Open, None) => Nanos(load.duration().0 * least.0.div_ceil(load.duration().0.max(1)).max(1)),
-        (Mode::Closed(_), None) => least,
+        (Mode::Closed(_) | Mode::Ramp(_), None) => least,
     };
-    let unlimited = if mode == Mode::Open { u64::MAX } else { CLOSED_REQUESTS };
+    let unlimited = if matches!(mode, Mode::Closed(_)) { CLOSED_REQUESTS } else { u64::MAX };
     Ok(Plan {
         mode,
         duration: lasts,

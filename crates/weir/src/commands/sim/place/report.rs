@@ -4,6 +4,7 @@ use crate::output::{Width, table};
 use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{Bytes, Nanos};
+use weir_sim::load::ramp::saturation;
 use weir_sim::{DeviceOutcome, Mode, Outcome, Plan, Responses};
 
 /// The results of one load under several policies.
@@ -17,6 +18,8 @@ pub(in crate::commands::sim) struct Comparison {
     pub(super) notes: Vec<String>,
     /// The plan of the simulations.
     pub(super) plan: Plan,
+    /// The mean response at which a ramp saturates.
+    pub(super) limit: Nanos,
     /// The results, in the order of the policies on the command line.
     pub(super) outcomes: Vec<Outcome>,
 }
@@ -30,11 +33,53 @@ impl Comparison {
             loop_: match &self.plan.mode {
                 Mode::Open => Loop::Open,
                 Mode::Closed(steps) => Loop::Closed(steps.first().map_or(0, |(_, depth)| *depth)),
+                Mode::Ramp(_) => Loop::Ramp,
             },
             duration_ns: self.plan.duration.0,
+            saturation: matches!(self.plan.mode, Mode::Ramp(_)).then(|| SaturationPart {
+                limit_ns: self.limit.0,
+                requests_per_second: self.saturations().collect(),
+            }),
             notes: &self.notes,
             results: &self.outcomes,
         }
+    }
+
+    /// Returns the point of saturation of each policy under a ramp.
+    fn saturations(&self) -> impl Iterator<Item = Option<f64>> {
+        self.outcomes.iter().map(|outcome| saturation(&outcome.ramp, self.limit))
+    }
+
+    /// Returns the steps of a ramp, and where each policy saturates; without a ramp nothing.
+    fn ramp(&self, width: Width) -> String {
+        let rows = self.outcomes.iter().flat_map(|outcome| {
+            outcome.ramp.iter().map(|step| {
+                let time =
+                    |time| step.responses.time_if_any(time).map_or("-".into(), |time| time.to_string());
+                let (mean, p99) = (time(step.responses.mean), time(step.responses.p99));
+                let rate = |rate: f64| format!("{rate:.0}");
+                [outcome.policy.clone(), rate(step.offered), rate(step.delivered), mean, p99]
+            })
+        });
+        let rows: Vec<_> = rows.collect();
+        if rows.is_empty() {
+            return String::new();
+        }
+        let heads = ["POLICY", "OFFERED/S", "DELIVERED/S", "MEAN", "P99"];
+        let mut text = format!("\n{}", table(width, heads, rows));
+        for (outcome, saturation) in self.outcomes.iter().zip(self.saturations()) {
+            let limit = self.limit;
+            text += &match saturation {
+                Some(rate) => {
+                    format!(
+                        "\n{}: saturated at {rate:.0} requests/s: the mean response is {limit}\n",
+                        outcome.policy
+                    )
+                }
+                None => format!("\n{}: the mean response crosses {limit} at no step\n", outcome.policy),
+            };
+        }
+        text
     }
 
     /// Returns the text that is printed without `--json`: response times by policy, and devices by policy.
@@ -45,6 +90,7 @@ impl Comparison {
             Mode::Closed(steps) => {
                 format!("closed loop of {}", steps.first().map_or(0, |(_, depth)| *depth))
             }
+            Mode::Ramp(ramp) => format!("ramp of {} steps", ramp.rates().len()),
         };
         let mut text = format!("{}, {mode}, {measured} measured, seed {}\n\n", self.load, self.seed);
         text += &table(
@@ -75,6 +121,7 @@ impl Comparison {
             ["POLICY", "DEVICE", "MODEL", "ROOM", "USED", "SHARE", "LOAD", "QUEUE", "READS", "WRITES"],
             rows,
         );
+        text += &self.ramp(width);
         for outcome in &self.outcomes {
             let said = [outcome.cannot_keep_up(), outcome.all.heavy_tail()].into_iter().flatten();
             said.for_each(|said| text += &format!("\n{}: {said}\n", outcome.policy));
@@ -102,10 +149,23 @@ pub(crate) struct PlaceDocument<'a> {
     loop_: Loop,
     /// Virtual time that the load lasts.
     duration_ns: u64,
+    /// Where each policy saturates under a ramp; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saturation: Option<SaturationPart>,
     /// What of the trace could not be read or used as it is.
     notes: &'a [String],
     /// The policies, in the order of the command line.
     results: &'a [Outcome],
+}
+
+/// Points of saturation.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Saturation")]
+struct SaturationPart {
+    /// Mean response time at which a pool counts as saturated.
+    limit_ns: u64,
+    /// Delivered rate at that mean response, in the order of `results`; `null` if no step crosses it.
+    requests_per_second: Vec<Option<f64>>,
 }
 
 /// How requests arrive.
@@ -116,6 +176,8 @@ enum Loop {
     Open,
     /// Closed loop: with this many requests in flight.
     Closed(usize),
+    /// Open loop: at the rates of a ramp.
+    Ramp,
 }
 
 /// Returns the effect of migration by the engine's own estimate, and how often the engine stopped it.

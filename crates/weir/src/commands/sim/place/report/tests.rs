@@ -4,6 +4,7 @@ use super::*;
 use crate::output::testing::{LONG_NAME, assert_fits};
 use weir_model::Seed;
 use weir_sim::place::outcome::DirectionOutcome;
+use weir_sim::{Ramp, RampStep};
 
 fn outcome() -> Outcome {
     let time = Nanos(999_900_000);
@@ -44,13 +45,40 @@ fn comparison(outcomes: Vec<Outcome>) -> Comparison {
         windows: 1,
         seed: Seed(1),
     };
-    Comparison { load: LONG_NAME.into(), seed: 1, notes: vec![], plan, outcomes }
+    let limit = Nanos::millis(50);
+    Comparison { load: LONG_NAME.into(), seed: 1, notes: vec![], plan, limit, outcomes }
 }
 
 #[test]
 fn a_comparison_fits_the_terminal() {
     let comparison = comparison(vec![outcome(), outcome()]);
     assert_fits(|width| comparison.human(width));
+}
+
+/// A ramp is reported by step, with the point of saturation.
+#[test]
+fn a_ramp_has_a_point_of_saturation() {
+    let step = |(rate, ms)| {
+        let time = Nanos::millis(ms);
+        let responses = Responses { count: 1, mean: time, p99: time, ..Responses::default() };
+        RampStep { offered: rate, delivered: rate, responses }
+    };
+    let ramp = [(100.0, 10), (300.0, 90)].map(step).to_vec();
+    let saturated = Outcome { ramp: ramp.clone(), ..outcome() };
+    let fast = Outcome { policy: "fast".into(), ramp: ramp[..1].to_vec(), ..outcome() };
+    let mut comparison = comparison(vec![saturated, fast]);
+    let rates = [100.0, 300.0];
+    comparison.plan.mode = Mode::Ramp(Ramp::new(rates, Nanos::secs(10)).expect("a ramp"));
+    assert_fits(|width| comparison.human(width));
+    let text = comparison.human(Width::UNLIMITED);
+    assert!(text.contains("ramp of 2 steps"), "{text}");
+    assert!(text.contains("saturated at 200 requests/s: the mean response is 50.0 ms"), "{text}");
+    assert!(text.contains("fast: the mean response crosses 50.0 ms at no step"), "{text}");
+    let document = serde_json::to_value(comparison.document()).expect("JSON");
+    assert_eq!(document["loop"], "ramp");
+    assert_eq!(document["saturation"]["limit_ns"], 50_000_000);
+    assert_eq!(document["saturation"]["requests_per_second"], serde_json::json!([200.0, null]));
+    assert_eq!(document["results"][0]["ramp"][1]["mean_ns"], 90_000_000);
 }
 
 #[test]
