@@ -5,7 +5,7 @@
 //! striped, both striped with migration, metadata on the flash drive, and two disks.
 
 use super::experiment::{Experiment, MakeLoad, pool};
-use super::loads::{ProcessLoad, file_server, postmark, shape, words};
+use super::loads::{ProcessLoad, nfs_server, postmark, ramp_rates, shape, words};
 use super::parameters::Parameters;
 use super::results::Period;
 use super::{Measures, Reproduction, Setting};
@@ -102,6 +102,7 @@ struct LoadCase<'n> {
     writers: usize,
     duration: Nanos,
     periods: Vec<Period>,
+    saturation_limit: Option<Nanos>,
 }
 
 impl Experiments<'_> {
@@ -122,6 +123,7 @@ impl Experiments<'_> {
             processes: load.processes,
             writers: load.writers,
             periods: load.periods,
+            saturation_limit: load.saturation_limit,
             duration: load.duration,
             warm_up_share: self.p.share("warm_up")?,
         });
@@ -138,7 +140,7 @@ impl Experiments<'_> {
         let shape = shape(p, "nfs_file_system", "nfs_memory", "nfs_dirty_limits")?;
         Ok(LoadCase {
             name: "nfs",
-            make: ProcessLoad::of(clients, shape).mixed(sfs(p)?),
+            make: ProcessLoad::of(clients, shape).mixed(nfs_server(p)?),
             processes: clients,
             writers: self.writers()?,
             duration: p.time("nfs_duration")?,
@@ -146,6 +148,23 @@ impl Experiments<'_> {
                 Period::new("2000 s", p.shares("early_period")?),
                 Period::new("12000 s", p.shares("late_period")?),
             ],
+            saturation_limit: None,
+        })
+    }
+
+    /// Returns the same operations, offered at rates that rise until the server is saturated.
+    fn nfs_ramp(&self) -> Result<LoadCase<'static>, Failure> {
+        let p = self.p;
+        let clients = p.count("nfs_clients")? as usize;
+        let threads = p.count("nfs_threads")? as usize;
+        let shape = shape(p, "nfs_file_system", "nfs_memory", "nfs_dirty_limits")?;
+        Ok(LoadCase {
+            name: "nfs ramp",
+            make: ProcessLoad::of(clients, shape).offered(nfs_server(p)?, ramp_rates(p)?, threads),
+            processes: threads,
+            periods: Vec::new(),
+            saturation_limit: Some(p.time("nfs_limit")?),
+            ..self.nfs()?
         })
     }
 
@@ -167,6 +186,7 @@ impl Experiments<'_> {
             writers: self.writers()?,
             duration: p.time("short_duration")?,
             periods: Vec::new(),
+            saturation_limit: None,
         })
     }
 
@@ -190,6 +210,7 @@ impl Experiments<'_> {
             writers: 0,
             duration: p.time("long_duration")?,
             periods: Vec::new(),
+            saturation_limit: None,
         })
     }
 
@@ -207,6 +228,7 @@ impl Experiments<'_> {
                         writers: 0,
                         duration: self.p.time("raw_duration")?,
                         periods: Vec::new(),
+                        saturation_limit: None,
                     };
                     self.add(load, drive, pools.pool(&[drive])?, way)?;
                 }
@@ -214,19 +236,6 @@ impl Experiments<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns a mix of NFS operations in SPECsfs 3.0's proportions.
-///
-/// Memory answers repeated reads, so the drives see about one read to four writes.
-fn sfs(p: &Parameters) -> Result<Mix, Failure> {
-    Ok(Mix {
-        read: Some(p.sizes("nfs_request_sizes")?),
-        write: p.sizes("nfs_request_sizes")?,
-        updates_atime: p.word("access_times")? == "all",
-        sync: p.word("sync")? != "none",
-        ..file_server(p, "nfs")?
-    })
 }
 
 fn experiments(setting: &Setting) -> Result<Vec<Experiment>, Failure> {
@@ -241,6 +250,7 @@ fn experiments(setting: &Setting) -> Result<Vec<Experiment>, Failure> {
         }
         for way in &ways {
             all.add(all.nfs()?, name, pools.pool(drives)?, way)?;
+            all.add(all.nfs_ramp()?, name, pools.pool(drives)?, way)?;
             if is_alone {
                 continue;
             }
@@ -253,8 +263,10 @@ fn experiments(setting: &Setting) -> Result<Vec<Experiment>, Failure> {
         }
         if is_hybrid {
             all.add(all.postmark(true)?, name, pools.pool(drives)?, &policies.migration_2)?;
-            all.add(all.nfs()?, name, pools.pool(drives)?, &policies.metadata)?;
-            all.add(all.nfs()?, name, pools.pool(drives)?, &policies.metadata_migration)?;
+            for way in [&policies.metadata, &policies.metadata_migration] {
+                all.add(all.nfs()?, name, pools.pool(drives)?, way)?;
+                all.add(all.nfs_ramp()?, name, pools.pool(drives)?, way)?;
+            }
         }
     }
     let hybrid = ["transcend", "disk"];

@@ -31,6 +31,8 @@ pub(super) struct Experiment {
     pub(super) writers: usize,
     /// Parts of the run that count by themselves.
     pub(super) periods: Vec<Period>,
+    /// Mean response of an operation at which the server counts as saturated, if the load is a ramp.
+    pub(super) saturation_limit: Option<Nanos>,
     pub(super) duration: Nanos,
     /// Share of the duration that is warm-up.
     pub(super) warm_up_share: f64,
@@ -110,7 +112,7 @@ pub(super) fn run(
         let id = ExperimentId::new(&experiment.name, tags, seed, duration);
         let metrics = file.get_or_run(&id, || {
             let outcome = experiment.run(seed, duration)?;
-            Ok(of_pool(&outcome, experiment.processes, &experiment.periods))
+            Ok(of_pool(&outcome, experiment.processes, &experiment.periods, experiment.saturation_limit))
         })?;
         Ok::<_, Failure>((ExperimentId { experiment: experiment.name.clone(), ..id }, metrics))
     };

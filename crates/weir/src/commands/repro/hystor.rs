@@ -142,6 +142,7 @@ impl<'p> Experiments<'p> {
             processes: p.count("processes")? as usize,
             writers: load.writers,
             periods: Vec::new(),
+            saturation_limit: None,
             duration: load.duration,
             warm_up_share: p.share("warm_up")?,
         })
@@ -225,6 +226,7 @@ impl<'p> Experiments<'p> {
                     processes: 1,
                     writers: 0,
                     periods: Vec::new(),
+                    saturation_limit: None,
                     duration,
                     warm_up_share: second_run.as_secs_f64() / duration.as_secs_f64(),
                 })
@@ -273,6 +275,7 @@ impl<'p> Experiments<'p> {
                         processes: clients,
                         writers: 0,
                         periods: Vec::new(),
+                        saturation_limit: None,
                         duration: p.time("raw_duration")?,
                         warm_up_share: p.share("raw_warm_up")?,
                     };

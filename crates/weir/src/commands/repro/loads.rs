@@ -6,13 +6,14 @@ use crate::failure::Failure;
 use crate::pool_file;
 use std::ops::Range;
 use weir_model::{Bytes, Nanos};
-use weir_sim::Load;
 use weir_sim::load::dbench::{Dbench, Recording};
 use weir_sim::load::file_system::{FileSystem, FileSystemConfig};
 use weir_sim::load::mix::{Mix, MixProgram, Weights};
+use weir_sim::load::operations::Operations;
 use weir_sim::load::parse;
 use weir_sim::load::process::{Processes, Program};
 use weir_sim::load::random_reads::{RandomReads, RandomReadsConfig};
+use weir_sim::{Load, Ramp, SimError};
 
 /// Returns a file system of that time: ext2, because it has no journal unless the caller adds one. It writes
 /// back changes when they are old, or when there are many. The names are those of parameters.
@@ -83,6 +84,22 @@ impl ProcessLoad {
         })
     }
 
+    /// Creates a load in which operations of the processes' mixes arrive by a ramp of these rates, and so
+    /// many threads of a server execute them.
+    pub(super) fn offered(self, mix: Mix, rates: Vec<f64>, threads: usize) -> MakeLoad {
+        Box::new(move |seed, lasts| {
+            let too_short = || SimError::Load(format!("{lasts} is too short for {} steps", rates.len()));
+            let ramp = Ramp::new(rates.iter().copied(), lasts).ok_or_else(too_short)?;
+            let mut files = FileSystem::new(self.shape);
+            let program = |number| {
+                Box::new(MixProgram::new(mix.clone(), &mut files, seed + number)) as Box<dyn Program>
+            };
+            let programs = (0..self.start_shares.len() as u64).map(program).collect();
+            files.mark_all_clean();
+            Ok(Box::new(Operations::new(files, programs, threads, ramp, seed)) as Box<dyn Load>)
+        })
+    }
+
     /// Creates a load in which each process reads a large file of its own at random.
     pub(super) fn random_reads(self, config: RandomReadsConfig) -> MakeLoad {
         Box::new(move |seed, lasts| {
@@ -146,4 +163,23 @@ pub(super) fn file_server(p: &Parameters, prefix: &str) -> Result<Mix, Failure> 
         sync: false,
         cpu_time: p.time(&name("operation_time"))?,
     })
+}
+
+/// Returns a mix of NFS operations in SPECsfs 3.0's proportions, with the parameters of [`file_server`].
+///
+/// Memory answers repeated reads, so the drives see about one read to four writes.
+pub(super) fn nfs_server(p: &Parameters) -> Result<Mix, Failure> {
+    Ok(Mix {
+        read: Some(p.sizes("nfs_request_sizes")?),
+        write: p.sizes("nfs_request_sizes")?,
+        updates_atime: p.word("access_times")? == "all",
+        sync: p.word("sync")? != "none",
+        ..file_server(p, "nfs")?
+    })
+}
+
+/// Returns the operations per second of a ramp's steps, each by the same share above the one before.
+pub(super) fn ramp_rates(p: &Parameters) -> Result<Vec<f64>, Failure> {
+    let (first, rise) = (p.number("ramp_first")?, p.share("ramp_rise")?);
+    Ok((0..p.count("ramp_steps")? as i32).map(|step| first * (1.0 + rise).powi(step)).collect())
 }

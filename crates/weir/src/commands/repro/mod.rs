@@ -18,6 +18,7 @@ mod results;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod user_optimal;
 mod variants;
 mod verdict;
 mod wardrop;
@@ -58,10 +59,16 @@ type MakeExperiments = fn(&Setting) -> Result<Vec<Experiment>, Failure>;
 /// Runs the experiments on caches with these seeds. The text names a change of their parameters.
 type RunCaches = fn(&Setting, &[u64], Option<&str>, &ReproArgs, &ResultsFile) -> Result<Results, Failure>;
 
+/// Runs the ramps with these seeds. The text names a change of their parameters.
+type RunRamps =
+    fn(&Setting, &[u64], Option<&str>, &ReproArgs, &Form, &ResultsFile) -> Result<Results, Failure>;
+
 /// The experiments.
 enum Measures {
     /// Loads on pools of modelled drives.
     Pools(MakeExperiments),
+    /// Loads that rise in steps, on servers that share bricks.
+    Ramps(RunRamps),
     /// A trace that is replayed on caches.
     Caches(RunCaches),
 }
@@ -86,6 +93,7 @@ impl Measures {
                 });
                 experiment::run(&experiments, &form.seeds, None, args, form, file)
             }
+            Self::Ramps(run) => run(setting, &form.seeds, None, args, form, file),
             Self::Caches(run) => run(setting, &form.seeds, None, args, file),
         }
     }
@@ -155,8 +163,13 @@ impl Form {
     }
 }
 
-const ALL: &[Reproduction] =
-    &[asymmetry::REPRODUCTION, hec::REPRODUCTION, hystor::REPRODUCTION, wardrop::REPRODUCTION];
+const ALL: &[Reproduction] = &[
+    asymmetry::REPRODUCTION,
+    hec::REPRODUCTION,
+    hystor::REPRODUCTION,
+    user_optimal::REPRODUCTION,
+    wardrop::REPRODUCTION,
+];
 /// The name for all reproductions.
 const EVERY: &str = "all";
 

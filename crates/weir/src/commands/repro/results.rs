@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use weir_model::Nanos;
 use weir_sim::cache::CacheOutcome;
+use weir_sim::load::ramp::saturation;
 use weir_sim::{DeviceOutcome, Outcome, Responses, Window};
 
 /// The metrics of an experiment, by name.
@@ -189,8 +190,10 @@ impl ResultsFile {
 
 /// The metrics of an experiment on a pool. Those of a period have its name at the end; see [`of_pool`].
 #[cfg(test)]
-pub(super) const POOL_METRICS: [&str; 21] = [
+pub(super) const POOL_METRICS: [&str; 23] = [
     "rate",
+    "saturation",
+    "base response",
     "operation time",
     "response",
     "read response",
@@ -214,8 +217,13 @@ pub(super) const POOL_METRICS: [&str; 21] = [
 ];
 
 /// Returns the metrics of an experiment on a pool: a load of so many processes, of which some periods count
-/// by themselves.
-pub(super) fn of_pool(outcome: &Outcome, processes: usize, periods: &[Period]) -> Metrics {
+/// by themselves. A load that is a ramp saturates at the mean response `limit`.
+pub(super) fn of_pool(
+    outcome: &Outcome,
+    processes: usize,
+    periods: &[Period],
+    limit: Option<Nanos>,
+) -> Metrics {
     let mean = |of: &Responses| of.time_if_any(of.mean).map_or(f64::NAN, Nanos::as_secs_f64);
     let first = outcome.devices.first();
     let used: u64 = outcome.devices.iter().map(|device| device.used.0).sum();
@@ -227,6 +235,8 @@ pub(super) fn of_pool(outcome: &Outcome, processes: usize, periods: &[Period]) -
     let bytes: u64 = outcome.devices.iter().map(|device| device.reads.bytes.0 + device.writes.bytes.0).sum();
     let values = [
         ("rate", rate),
+        ("saturation", limit.and_then(|limit| saturation(&outcome.ramp, limit)).unwrap_or(f64::NAN)),
+        ("base response", outcome.ramp.first().map_or(f64::NAN, |step| mean(&step.responses))),
         // By Little's law: every process waits for one operation at a time.
         ("operation time", processes as f64 / rate),
         ("response", mean(&outcome.all)),
@@ -475,7 +485,12 @@ mod tests {
             ],
             ..window()
         });
+        let step = |(delivered, millis): (f64, u64)| {
+            let responses = mean(1, 1000 * millis);
+            weir_sim::RampStep { offered: delivered, delivered, responses }
+        };
         let outcome = Outcome {
+            ramp: [(100.0, 10), (300.0, 90)].map(step).to_vec(),
             measured: Nanos::secs(2),
             rate: 5.0,
             work_rate: Some(7.0),
@@ -493,6 +508,8 @@ mod tests {
         assert_eq!((periods[0].windows.clone(), periods[1].windows.clone()), (6..15, 21..30));
         let expected = [
             ("rate", 7.0),
+            ("saturation", 200.0),
+            ("base response", 10e-3),
             ("operation time", 2.0),
             ("response", 20e-6),
             ("read response", 30e-6),
@@ -519,7 +536,7 @@ mod tests {
             ("ratio of read, last to first device, in 10", 0.5),
             ("ratio of written to the last device, 10 to 1", 26.0 / 11.0),
         ];
-        let found = of_pool(&outcome, 14, &periods);
+        let found = of_pool(&outcome, 14, &periods, Some(Nanos::millis(50)));
         let names: Vec<_> = found.keys().map(String::as_str).collect();
         let mut wanted = expected.map(|(name, _)| name);
         wanted.sort_unstable();
@@ -527,7 +544,7 @@ mod tests {
         for (name, value) in expected {
             assert!((found[name] - value).abs() < 1e-9, "{name}: {} for {value}", found[name]);
         }
-        assert_eq!(of_pool(&Outcome { work_rate: None, ..outcome }, 14, &[])["rate"], 5.0);
+        assert_eq!(of_pool(&Outcome { work_rate: None, ..outcome }, 14, &[], None)["rate"], 5.0);
     }
 
     fn window() -> weir_sim::Window {

@@ -16,8 +16,13 @@ fn publications() -> Vec<(&'static Reproduction, Publication)> {
 
 /// Returns the names of all experiments, and of their periods.
 fn experiments(reproduction: &Reproduction, setting: &Setting) -> (BTreeSet<String>, BTreeSet<&'static str>) {
-    let Measures::Pools(experiments) = &reproduction.measures else {
-        return (hec::names(setting).expect("usable parameters").into_iter().collect(), BTreeSet::new());
+    let names = |names: Result<Vec<String>, Failure>| {
+        (names.expect("usable parameters").into_iter().collect(), BTreeSet::new())
+    };
+    let experiments = match &reproduction.measures {
+        Measures::Pools(experiments) => experiments,
+        Measures::Ramps(_) => return names(user_optimal::names(setting)),
+        Measures::Caches(_) => return names(hec::names(setting)),
     };
     let all = experiments(setting).expect("usable parameters");
     let names: BTreeSet<_> = all.iter().map(|one| one.name.clone()).collect();
@@ -35,6 +40,7 @@ fn rows_name_experiments_and_metrics_that_exist() {
         let (experiments, periods) = experiments(reproduction, &Setting::new(&publication, None));
         let metrics: &[&str] = match reproduction.measures {
             Measures::Pools(_) => &results::POOL_METRICS,
+            Measures::Ramps(_) => &user_optimal::METRICS,
             Measures::Caches(_) => &results::CACHE_METRICS,
         };
         for (table, row) in publication.rows() {
@@ -175,6 +181,8 @@ fn short_runs_differ_where_the_list_says() {
         ("wardrop", "netapp 10, ssd", 60),
         ("wardrop", "dbench 2, ssd", 20),
         ("hec-admission", "", 439),
+        ("user-optimal", "NOMIG, ", 42),
+        ("user-optimal", "locality", 42),
     ];
     let mut differ = BTreeSet::new();
     for (name, only, seconds) in short {

@@ -71,6 +71,9 @@ pub(super) fn run(
                     });
                     experiment::run(&experiments, &[seed], Some(&name), args, form, file)
                 }),
+                // A ramp takes longer than the short form has time for.
+                Measures::Ramps(_) if !form.is_full => Ok(Results::default()),
+                Measures::Ramps(run) => run(&changed, &[seed], Some(&name), args, form, file),
                 Measures::Caches(run) => run(&changed, &[seed], Some(&name), args, file),
             };
             match results {

@@ -112,6 +112,7 @@ impl Experiments<'_> {
             processes,
             writers: p.count("writeback_depth")? as usize,
             periods: Vec::new(),
+            saturation_limit: None,
             duration,
             warm_up_share: p.share("warm_up")?,
         };
