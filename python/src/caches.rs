@@ -7,7 +7,9 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_model::Bytes;
-use weir_sim::cache::{self, AdmissionPolicy, BlockSize, CacheConfig, CacheFigures, Setup, Size, WriteMode};
+use weir_sim::cache::{
+    self, AdmissionPolicy, AdmissionSettings, BlockSize, CacheConfig, CacheFigures, Setup, Size, WriteMode,
+};
 
 /// Configurations of caches, independent of a trace.
 #[pyclass(frozen, module = "weir._native")]
@@ -36,7 +38,8 @@ impl Caches {
         })?;
         let parsed = |(policy, admission, size): &(String, String, String)| {
             let (eviction, admission) = (eviction(policy)?, admission_policy(admission)?);
-            Ok(CacheConfig { eviction, admission, size: size_of(size, block)?, mode })
+            let settings = AdmissionSettings::default();
+            Ok(CacheConfig { eviction, admission, settings, size: size_of(size, block)?, mode })
         };
         Ok(Self { caches: caches.iter().map(parsed).collect::<PyResult<_>>()?, mode, block })
     }

@@ -165,7 +165,7 @@ impl LogConfig {
             metadata,
             wear: WearLevelling::default(),
         };
-        config.check()?;
+        config.validate()?;
         Ok(config)
     }
 
@@ -199,7 +199,11 @@ impl LogConfig {
         1.0 - valid as f64 / (f64::from(self.in_use()) * f64::from(self.data_pages()))
     }
 
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    /// Checks the settings, as [`Log::new`](crate::Log::new) does.
+    ///
+    /// # Errors
+    /// Fails if they are invalid.
+    pub fn validate(&self) -> Result<(), ConfigError> {
         let Self { segments, pages, append_points, thresholds: Thresholds { start, stop }, .. } = *self;
         let for_data = pages.saturating_sub(self.metadata.summary);
         if for_data < 2 || pages > 1 << 24 {

@@ -62,7 +62,8 @@ pub struct Wear {
 }
 
 impl Wear {
-    pub(crate) fn of(erases: impl Iterator<Item = u32> + Clone) -> Self {
+    /// Returns the distribution of these erase counts.
+    pub fn of(erases: impl Iterator<Item = u32> + Clone) -> Self {
         let (count, sum) = erases.clone().fold((0_u64, 0_u64), |(n, sum), one| (n + 1, sum + u64::from(one)));
         let mean = sum as f64 / count.max(1) as f64;
         let squares: f64 = erases.clone().map(|one| (f64::from(one) - mean).powi(2)).sum();

@@ -64,7 +64,7 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
     /// # Errors
     /// Fails if the settings are invalid.
     pub fn new(config: LogConfig, map: M, policy: impl FnOnce(LogSize) -> R) -> Result<Self, ConfigError> {
-        config.check()?;
+        config.validate()?;
         let data_pages = config.data_pages();
         let none = AppendPoint { segment: Segment(0), next: data_pages };
         Ok(Self {

@@ -56,6 +56,21 @@ pub trait Port {
     /// Erases a segment.
     fn erase(&mut self, segment: Segment) -> Erase;
 
+    /// Reports that a segment is to be cleaned, before anything is done to it. `addresses` are those of its
+    /// valid pages, in the order of the segment; [`keeps`](Self::keeps) is called for each of them.
+    #[inline]
+    fn cleans(&mut self, victim: Segment, addresses: impl Iterator<Item = u64>) {
+        let _ = (victim, addresses);
+    }
+
+    /// Returns the share of a segment's pages that are valid and may be dropped, because their owners have
+    /// more than they are guaranteed. Victim policies that do not weigh it do not ask.
+    #[inline]
+    fn excess(&self, segment: Segment) -> f64 {
+        let _ = segment;
+        0.0
+    }
+
     /// Returns whether cleaning copies the valid page of this address; otherwise the address is forgotten, as
     /// by a trim. `valid` is the number of valid pages in the log, this one included.
     #[inline]

@@ -93,6 +93,19 @@ impl Segments {
         1 << (self.shift - 6)
     }
 
+    /// Returns the valid pages of a segment, in ascending order.
+    pub(crate) fn valid_pages(&self, segment: Segment) -> impl Iterator<Item = u32> + '_ {
+        let first = (segment.0 << (self.shift - 6)) as usize;
+        (0..).zip(&self.valid[first..first + self.words() as usize]).flat_map(|(word, bits)| {
+            let mut bits = *bits;
+            std::iter::from_fn(move || {
+                let page = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some(word * 64 + page)
+            })
+        })
+    }
+
     /// Returns and clears a word of a segment's valid bits.
     #[inline]
     pub(crate) fn take_word(&mut self, segment: Segment, word: u32) -> u64 {

@@ -8,7 +8,7 @@ mod sketch;
 mod tinylfu;
 mod touch_count;
 
-pub use sequential::Sequential;
+pub use sequential::{SequenceSettings, Sequential};
 pub use tinylfu::TinyLfu;
 pub use touch_count::{TouchCount, TouchSettings};
 
@@ -54,6 +54,15 @@ pub trait Admission: fmt::Debug + Send {
         let _ = (missed, leaving);
         true
     }
+}
+
+/// The settings of the published admission policies. The default is that of the published experiments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionSettings {
+    /// Of [`Sequential`].
+    pub sequences: SequenceSettings,
+    /// Of [`TouchCount`].
+    pub touches: TouchSettings,
 }
 
 /// Admits every miss.

@@ -12,6 +12,7 @@ mod cost_benefit;
 mod d_choices;
 mod greedy;
 mod oldest;
+mod scored;
 mod second_chance;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ pub use cost_benefit::{CostBenefit, CostForm};
 pub use d_choices::DChoices;
 pub use greedy::Greedy;
 pub use oldest::Oldest;
+pub use scored::{Score, Scored, Weights};
 pub use second_chance::SecondChance;
 
 use std::fmt;
@@ -55,6 +57,14 @@ pub trait Reclaim: fmt::Debug {
 
     /// Returns the next victim, which remains a candidate until it is removed; `None` without candidates.
     fn victim(&mut self, now: u64) -> Option<Segment>;
+
+    /// Returns the next victim, as [`victim`](Self::victim) does, for a log with several owners of data.
+    /// `excess` returns the share of a candidate's pages that are valid and may be dropped, because their
+    /// owners have more than they are guaranteed. Only policies that weigh it call it.
+    fn victim_of_owners(&mut self, now: u64, excess: &mut dyn FnMut(Segment) -> f64) -> Option<Segment> {
+        let _ = excess;
+        self.victim(now)
+    }
 }
 
 impl<R: Reclaim + ?Sized> Reclaim for Box<R> {
@@ -70,6 +80,9 @@ impl<R: Reclaim + ?Sized> Reclaim for Box<R> {
     }
     fn victim(&mut self, now: u64) -> Option<Segment> {
         (**self).victim(now)
+    }
+    fn victim_of_owners(&mut self, now: u64, excess: &mut dyn FnMut(Segment) -> f64) -> Option<Segment> {
+        (**self).victim_of_owners(now, excess)
     }
 }
 
@@ -103,6 +116,16 @@ pub const ALL: &[ReclaimPolicy] = &[
         name: "cost-benefit-2u",
         victim: "the segment with the largest (1 - u) * age / 2u, u its valid share",
         create: |size, _| Box::new(CostBenefit::new(size, CostForm::TwoCopies)),
+    },
+    ReclaimPolicy {
+        name: "cost-benefit-closed",
+        victim: "the segment with the largest (1 - u) * age / (1 + u), its age that of its youngest page",
+        create: |size, _| Box::new(Scored::new(size, Score::CostBenefit)),
+    },
+    ReclaimPolicy {
+        name: "weighted",
+        victim: "the segment with the largest sum of its invalid share, its age and its owners' excess",
+        create: |size, _| Box::new(Scored::new(size, Score::Weighted(Weights::default()))),
     },
     ReclaimPolicy {
         name: "oldest",

@@ -30,7 +30,7 @@ mod tests;
 mod timeline;
 mod trace_analysis;
 
-pub use analyzer::{Analysis, Analyzer, Counted, Critical, Settings};
+pub use analyzer::{Analysis, Analyzer, Counted, Critical, Settings, SizesApart};
 pub use arrivals::{Arrivals, Burstiness};
 pub use blocks::{LookedAt, ReuseTimes};
 pub use curve::{Curve, Point, sizes};

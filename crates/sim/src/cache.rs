@@ -12,6 +12,7 @@ pub const COUNTING_VERSION: u32 = 1;
 
 mod blocks;
 mod config;
+mod dirty;
 mod lru_pass;
 mod numbers;
 mod outcome;
@@ -23,11 +24,15 @@ mod stack;
 mod tests;
 
 pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader, ReadError};
-pub(crate) use blocks::{block_keys, split_key};
+pub(crate) use blocks::{Request, block_keys, split_key};
 pub use config::CacheConfig;
+pub(crate) use dirty::Dirty;
 pub(crate) use numbers::Numbers;
+pub(crate) use outcome::Missed;
 pub use outcome::{CacheFigures, CacheOutcome, Counts, Ratios};
 pub use play::{Setup, WriteMode, passes, play, play_pass, play_warmed};
-pub use policies::{AdmissionPolicy, EvictionPolicy};
+pub(crate) use policies::Residents;
+pub use policies::{AdmissionPolicy, EvictionPolicy, critical_blocks};
 pub use size::{Size, block_size, share, size};
 pub use stack::Stack;
+pub use weir_policy::admission::{AdmissionSettings, SequenceSettings, TouchSettings};

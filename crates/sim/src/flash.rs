@@ -21,6 +21,7 @@ pub mod steady;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use lifetime::Endurance;
 pub use lifetime::{Cell, DAYS_PER_YEAR, Lifetime};
 pub use nand::{EraseUnit, Nand, OverProvisioning};
 pub use outcome::{Arrangement, FlashOutcome, FlashWindow, PageCounts, SpareSpace, WearFigures};

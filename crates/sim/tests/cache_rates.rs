@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use weir_sim::cache::{
-    AdmissionPolicy, BlockSize, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, play,
+    AdmissionPolicy, AdmissionSettings, BlockSize, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, play,
 };
 use weir_trace::{Reader, Tally};
 
@@ -59,7 +59,10 @@ fn miss_ratios_of_a_real_trace_are_the_published_ones() {
         let eviction = EvictionPolicy::by_name(name).expect("a policy");
         let ratio = |capacity| {
             let mode = WriteMode::Back { dirty: 0.5 };
-            let outcome = play(&trace, &Setup { eviction, admission, capacity, mode });
+            let outcome = play(
+                &trace,
+                &Setup { eviction, admission, settings: AdmissionSettings::default(), capacity, mode },
+            );
             assert_eq!(outcome.writes.accesses, 656_169, "{name}");
             format!("{:.4}", outcome.all().miss_ratio())
         };
@@ -82,7 +85,16 @@ fn hit_ratios_of_the_arc_papers_oltp_trace_are_the_published_ones() {
     for (name, published) in OLTP_PUBLISHED {
         let eviction = EvictionPolicy::by_name(name).expect("a policy");
         for (capacity, published) in OLTP_SIZES.into_iter().zip(published) {
-            let outcome = play(&trace, &Setup { eviction, admission, capacity, mode: WriteMode::Through });
+            let outcome = play(
+                &trace,
+                &Setup {
+                    eviction,
+                    admission,
+                    settings: AdmissionSettings::default(),
+                    capacity,
+                    mode: WriteMode::Through,
+                },
+            );
             let found = outcome.all().hit_ratio() * 100.0;
             assert!((found - published).abs() < 0.026, "{name} of {capacity}: {found:.2}, not {published}");
         }

@@ -9,7 +9,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use weir_model::Op;
 use weir_sim::analysis::{Analysis, Analyzer, Curve, Point, Sample, Sampling, Settings};
-use weir_sim::cache::{AdmissionPolicy, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, play};
+use weir_sim::cache::{
+    AdmissionPolicy, AdmissionSettings, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, play,
+};
 use weir_trace::{Reader, Record, Tally};
 
 /// A trace with known figures: requests that begin where the previous one ended, and where one of the last 32
@@ -84,7 +86,13 @@ fn exact_curves_match_lru_and_known_figures() {
         let points = &analysis.curves[0].points;
         for point in [0, 1, 3, 7, 12, 22, 32, 52, 77, 101].iter().filter_map(|at| points.get(*at)) {
             let (eviction, capacity) = (policy("lru"), point.size_blocks as u32);
-            let setup = Setup { eviction, admission, capacity, mode: WriteMode::Through };
+            let setup = Setup {
+                eviction,
+                admission,
+                settings: AdmissionSettings::default(),
+                capacity,
+                mode: WriteMode::Through,
+            };
             let misses = play(&trace, &setup).all().misses;
             let told = point.miss_ratio * analysis.accesses as f64;
             assert!((told - misses as f64).abs() < 1e-3, "{name}, {capacity} blocks: {told}, not {misses}");

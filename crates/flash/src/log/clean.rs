@@ -29,7 +29,8 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
             if cleaned == most {
                 return Err(self.stuck(cleaned));
             }
-            let victim = self.policy.victim(self.now).ok_or_else(|| self.stuck(cleaned))?;
+            let victim = self.policy.victim_of_owners(self.now, &mut |segment| port.excess(segment));
+            let victim = victim.ok_or_else(|| self.stuck(cleaned))?;
             let target = self.copy_point(victim);
             self.clean(victim, target, port).ok_or_else(|| self.stuck(cleaned))?;
             cleaned += 1;
@@ -48,6 +49,7 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
         }
         // Nothing of it is a candidate while its pages are copied.
         self.segments.get_mut(victim).state = SegmentState::Erasing;
+        port.cleans(victim, self.valid_addresses(victim));
         for word in 0..self.segments.words() {
             let mut bits = self.segments.take_word(victim, word);
             self.assert_mapped(victim, word, bits);
@@ -68,6 +70,12 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
             self.erased(victim);
         }
         Some(())
+    }
+
+    /// Returns the addresses of a segment's valid pages, in the order of the segment.
+    fn valid_addresses(&self, segment: Segment) -> impl Iterator<Item = u64> + '_ {
+        let first = segment.0 as usize * self.data_pages as usize;
+        self.segments.valid_pages(segment).map(move |page| M::load(self.addresses[first + page as usize]))
     }
 
     /// Asserts that the map has these pages where they are valid. Reading their entries together also makes

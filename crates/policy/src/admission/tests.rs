@@ -43,6 +43,29 @@ fn single_large_request_is_admitted() {
 }
 
 #[test]
+fn window_gap_and_length_of_runs_are_settings() {
+    let settings = SequenceSettings { window: 1, gap: Bytes(0), run_max: Bytes::mib(2) };
+    let mut policy = Sequential::new(settings);
+    let admitted: Vec<_> = (0..3).map(|i| policy.request(request(i * MIB, MIB))).collect();
+    assert_eq!(admitted, [true, true, false]);
+    assert!(policy.request(request(3 * MIB + 512, MIB)), "a gap ends the run");
+    let mut two = Sequential::new(SequenceSettings { run_max: Bytes::mib(1), ..settings });
+    assert!(two.request(request(0, MIB)) && two.request(request(9 * MIB, MIB)));
+    assert!(two.request(request(MIB, MIB)), "the window holds one request only");
+}
+
+#[test]
+fn counts_of_touches_stop_at_their_bits() {
+    let touches = |bits, maps| TouchSettings { threshold: 3, bits, maps, ..TouchSettings::default() };
+    assert_eq!([(1, 1), (2, 1), (1, 3), (8, 2)].map(|(b, m)| touches(b, m).touches_max()), [1, 3, 3, 510]);
+    let admitted = |bits| {
+        let mut policy = TouchCount::new(touches(bits, 1));
+        (0..9).filter(|_| policy.request(request(0, 4096))).count()
+    };
+    assert_eq!((admitted(1), admitted(2)), (0, 6), "one bit never counts to three");
+}
+
+#[test]
 fn touched_segment_admits_whole_request() {
     let mut policy = TouchCount::new(TouchSettings::default());
     assert!(!policy.request(request(0, 4096)));
@@ -60,6 +83,7 @@ fn touches_expire_by_map() {
     let touches = TouchSettings {
         segment: Bytes::mib(1),
         threshold: 2,
+        bits: 2,
         rotate_after: Some(Bytes(3 * 4096)),
         rotate_every: None,
         maps: 2,

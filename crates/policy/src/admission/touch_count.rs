@@ -8,7 +8,7 @@
 //! latest.
 //!
 //! Constants: segments of 4 MB (taken as 4 MiB), one map of one bit per segment, never emptied, as in the
-//! published experiment; with one bit the threshold is one previous touch.
+//! published experiment; with one bit the threshold is one previous touch. All of them are settings.
 //!
 //! When not: where most segments are touched at all.
 
@@ -22,8 +22,11 @@ use weir_model::{Bytes, Nanos};
 pub struct TouchSettings {
     /// The segment size; at least 1.
     pub segment: Bytes,
-    /// The number of previous touches that admit a request.
-    pub threshold: u8,
+    /// The number of previous touches that admit a request; no request is admitted if it is above
+    /// [`touches_max`](Self::touches_max).
+    pub threshold: u32,
+    /// The number of bits of a count, 1 to 8: it stops at the largest number they hold.
+    pub bits: u8,
     /// The number of bytes requested after which a map ends; `None`: never.
     pub rotate_after: Option<Bytes>,
     /// The time after which a map ends; `None`: never.
@@ -34,7 +37,30 @@ pub struct TouchSettings {
 
 impl Default for TouchSettings {
     fn default() -> Self {
-        Self { segment: Bytes::mib(4), threshold: 1, rotate_after: None, rotate_every: None, maps: 1 }
+        Self {
+            segment: Bytes::mib(4),
+            threshold: 1,
+            bits: 1,
+            rotate_after: None,
+            rotate_every: None,
+            maps: 1,
+        }
+    }
+}
+
+impl TouchSettings {
+    /// Returns the highest count of a segment in one map.
+    const fn count_max(&self) -> u8 {
+        match self.bits {
+            0 => 1,
+            8.. => u8::MAX,
+            bits => (1 << bits) - 1,
+        }
+    }
+
+    /// Returns the highest count of a segment: that of all maps.
+    pub fn touches_max(&self) -> u64 {
+        self.maps as u64 * u64::from(self.count_max())
     }
 }
 
@@ -42,7 +68,7 @@ impl Default for TouchSettings {
 #[derive(Debug)]
 pub struct TouchCount {
     touches: TouchSettings,
-    /// The maps, the latest last. Counts stop at the threshold.
+    /// The maps, the latest last. Counts stop at the highest number of their bits.
     maps: VecDeque<FxHashMap<(u32, u64), u8>>,
     /// The bytes requested since the latest map began.
     bytes: u64,
@@ -80,10 +106,10 @@ impl Admission for TouchCount {
         let mut admitted = false;
         for key in (first..=last).map(|segment| (request.disk, segment)) {
             let before: u32 = self.maps.iter().filter_map(|map| map.get(&key)).map(|n| u32::from(*n)).sum();
-            admitted |= before >= u32::from(threshold);
+            admitted |= before >= threshold;
             if let Some(latest) = self.maps.back_mut() {
                 let count = latest.entry(key).or_default();
-                *count = count.saturating_add(1).min(threshold);
+                *count = count.saturating_add(1).min(self.touches.count_max());
             }
         }
         admitted

@@ -10,8 +10,9 @@ const SIZE: LogSize = LogSize { segments: 12, pages: 10 };
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     valid: u32,
-    /// Time at which it was closed, and at which it was last modified.
+    /// The event and the time with which it was closed, and the time at which it was last modified.
     closed: u64,
+    closed_at: u64,
     modified: u64,
     passed_over: bool,
     /// Place in the queue of `second-chance`.
@@ -51,6 +52,20 @@ impl Twin {
         best.first().map(|(segment, _)| **segment)
     }
 
+    /// The highest score by valid share, age since the closing and oldest such age; empty segments first, and
+    /// of equal scores the segment closed first.
+    fn scored(&self, now: u64, score: impl Fn(Segment, f64, f64, f64) -> f64) -> Option<Segment> {
+        let age = |c: &Candidate| (now - c.closed_at + 1) as f64;
+        let oldest = self.candidates.values().map(age).max_by(f64::total_cmp)?;
+        let of = |segment: Segment, c: &Candidate| match c.valid {
+            0 => f64::INFINITY,
+            _ => score(segment, f64::from(c.valid) / f64::from(SIZE.pages), age(c), oldest),
+        };
+        let highest = self.candidates.iter().map(|(segment, c)| of(*segment, c)).max_by(f64::total_cmp)?;
+        let best = self.candidates.iter().filter(|(segment, c)| of(**segment, c) == highest);
+        best.min_by_key(|(_, c)| c.closed_at).map(|(segment, _)| *segment)
+    }
+
     fn second_chance(&mut self) -> Option<Segment> {
         loop {
             let (first, c) = self.candidates.iter().min_by_key(|(_, c)| c.queued)?;
@@ -87,7 +102,14 @@ fn check(
         let queued = twin.events;
         match (kind, twin.candidates.get_mut(&segment)) {
             (0..3, None) => {
-                let new = Candidate { valid, closed: queued, modified: now, passed_over: false, queued };
+                let new = Candidate {
+                    valid,
+                    closed: queued,
+                    closed_at: now,
+                    modified: now,
+                    passed_over: false,
+                    queued,
+                };
                 twin.candidates.insert(segment, new);
                 policy.closed(segment, valid, now);
             }
@@ -137,6 +159,16 @@ proptest! {
     }
 
     #[test]
+    fn scored_is_the_highest_score(events in prop::collection::vec(happening(), 0..200)) {
+        let mut policy = Scored::new(SIZE, Score::CostBenefit);
+        let score = |_, used: f64, age: f64, _| (1.0 - used) * age / (1.0 + used);
+        check(&events, &mut policy, true, |twin, now| twin.scored(now, score))?;
+        let mut policy = Scored::new(SIZE, Score::Weighted(Weights { space: 2.0, age: 0.5, excess: 1.0 }));
+        let score = |_, used: f64, age: f64, oldest: f64| 2.0 * (1.0 - used) + 0.5 * age / oldest + 0.0;
+        check(&events, &mut policy, true, |twin, now| twin.scored(now, score))?;
+    }
+
+    #[test]
     fn second_chance_passes_over_once(events in prop::collection::vec(happening(), 0..200)) {
         check(&events, &mut SecondChance::new(SIZE), false, |twin, _| twin.second_chance())?;
     }
@@ -180,6 +212,20 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn excess_of_owners_decides_by_its_weight() {
+    let victim = |excess| {
+        let mut policy = Scored::new(SIZE, Score::Weighted(Weights { space: 1.0, age: 0.0, excess }));
+        policy.closed(Segment(0), 5, 1);
+        policy.closed(Segment(1), 8, 2);
+        policy.victim_of_owners(3, &mut |segment| if segment == Segment(1) { 0.8 } else { 0.0 })
+    };
+    assert_eq!(
+        (victim(0.0), victim(0.3), victim(0.4)),
+        (Some(Segment(0)), Some(Segment(0)), Some(Segment(1)))
+    );
 }
 
 #[test]

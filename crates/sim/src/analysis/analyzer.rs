@@ -31,6 +31,8 @@ pub struct Analyzer {
     aligned: u64,
     accesses: u64,
     sizes: [DistributionCollector; 2],
+    /// Sizes of reads and of writes, each of those that are not sequential and of those that are.
+    sizes_apart: [[DistributionCollector; 2]; 2],
     runs: Runs,
     arrivals: ArrivalTimes,
     timeline: TimelineCollector,
@@ -79,6 +81,8 @@ pub struct Analysis {
     pub read_sizes: Spread,
     /// Sizes of writes, in bytes.
     pub write_sizes: Spread,
+    /// Sizes of sequential and of other requests apart, in bytes.
+    pub sizes_apart: SizesApart,
     /// Sequential requests and runs.
     pub sequentiality: Sequentiality,
     /// Times of requests; `null` if the trace has none.
@@ -93,6 +97,20 @@ pub struct Analysis {
     pub timeline: Timeline,
     /// Miss-ratio curves: that of LRU, and of the other policies named.
     pub curves: Vec<Curve>,
+}
+
+/// Sizes of requests by direction, and by whether they begin where any of the last 32 requests to the same
+/// disk ended.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SizesApart {
+    /// Reads that are sequential.
+    pub sequential_reads: Spread,
+    /// All other reads.
+    pub other_reads: Spread,
+    /// Writes that are sequential.
+    pub sequential_writes: Spread,
+    /// All other writes.
+    pub other_writes: Spread,
 }
 
 /// A cache with room for every block that an admission policy admits.
@@ -139,6 +157,7 @@ impl Analyzer {
             aligned: 0,
             accesses: 0,
             sizes: Default::default(),
+            sizes_apart: Default::default(),
             runs: Runs::default(),
             arrivals: ArrivalTimes::default(),
             timeline: TimelineCollector::default(),
@@ -171,7 +190,8 @@ impl Analyzer {
         counted.bytes = counted.bytes.saturating_add(len);
         self.sizes[usize::from(is_write)].add(len);
         self.aligned += u64::from((record.offset.0 | len).is_multiple_of(BLOCK));
-        self.runs.add(record);
+        let is_sequential = self.runs.add(record);
+        self.sizes_apart[usize::from(is_write)][usize::from(is_sequential)].add(len);
         let since = self.arrivals.add(record.at);
         let asked =
             BlockRequest { at: record.at, disk: record.disk.0, offset: record.offset, len: record.len };
@@ -225,6 +245,12 @@ impl Analyzer {
             critical: critical.collect(),
             read_sizes: self.sizes[0].spread(),
             write_sizes: self.sizes[1].spread(),
+            sizes_apart: SizesApart {
+                sequential_reads: self.sizes_apart[0][1].spread(),
+                other_reads: self.sizes_apart[0][0].spread(),
+                sequential_writes: self.sizes_apart[1][1].spread(),
+                other_writes: self.sizes_apart[1][0].spread(),
+            },
             sequentiality: self.runs.finish(),
             arrivals: self.timed.then(|| self.arrivals.finish()).flatten(),
             reuse_times: self.timed.then(|| self.blocks.reuse_times()),

@@ -14,7 +14,10 @@
 //! edition 2007, chapter 2).
 
 use super::{Distances, LookedAt, Sample};
-use crate::cache::{AdmissionPolicy, BlockTraceError, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
+use crate::cache::{
+    AdmissionPolicy, AdmissionSettings, BlockTraceError, EvictionPolicy, Loader, Setup, Stack, WriteMode,
+    play,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{BLOCK, Bytes, Nanos, Op, VolumeOffset};
@@ -210,8 +213,13 @@ impl SampleGroup {
             Some((same, misses)) if same == *capacity || same >= trace.blocks() => misses,
             _ => {
                 let admission = &AdmissionPolicy::ALL[0];
-                let setup =
-                    Setup { eviction: policy, admission, capacity: *capacity, mode: WriteMode::Through };
+                let setup = Setup {
+                    eviction: policy,
+                    admission,
+                    settings: AdmissionSettings::default(),
+                    capacity: *capacity,
+                    mode: WriteMode::Through,
+                };
                 let misses = play(&trace, &setup).all().misses;
                 known = Some((*capacity, misses));
                 misses

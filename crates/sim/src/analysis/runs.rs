@@ -51,13 +51,14 @@ pub struct Sequentiality {
 const RECENT: usize = 32;
 
 impl Runs {
-    /// Adds the next request.
-    pub(super) fn add(&mut self, record: &Record) {
+    /// Adds the next request; returns whether it begins where any of the last 32 to the same disk ended.
+    pub(super) fn add(&mut self, record: &Record) -> bool {
         let recent = self.disks.entry(record.disk.0).or_default();
         let (start, len) = (record.offset.0, record.len.0);
         self.requests += 1;
         self.after_previous += u64::from(recent.back().is_some_and(|end| end.at == start));
-        self.after_recent += u64::from(recent.iter().any(|end| end.at == start));
+        let is_sequential = recent.iter().any(|end| end.at == start);
+        self.after_recent += u64::from(is_sequential);
         let continued = recent.iter_mut().rev().find(|end| end.at == start && !end.is_continued);
         let before = continued.map_or(Run::default(), |end| {
             end.is_continued = true;
@@ -67,6 +68,7 @@ impl Runs {
         let forgotten = if recent.len() == RECENT { recent.pop_front() } else { None };
         recent.push_back(RequestEnd { at: start.saturating_add(len), run, is_continued: false });
         self.end_run(forgotten);
+        is_sequential
     }
 
     /// Ends a run that nothing will continue.

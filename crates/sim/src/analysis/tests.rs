@@ -4,7 +4,9 @@ mod bounded;
 
 use super::timeline::TimelineCollector;
 use super::*;
-use crate::cache::{AdmissionPolicy, BlockTrace, EvictionPolicy, Loader, Setup, Stack, WriteMode, play};
+use crate::cache::{
+    AdmissionPolicy, AdmissionSettings, BlockTrace, EvictionPolicy, Loader, Setup, Stack, WriteMode, play,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, Nanos, Op, VolumeOffset};
@@ -32,6 +34,7 @@ fn setup(eviction: &str, admission: &str, capacity: u32) -> Setup {
     Setup {
         eviction: EvictionPolicy::by_name(eviction).expect("an eviction policy"),
         admission: AdmissionPolicy::by_name(admission).expect("an admission policy"),
+        settings: AdmissionSettings::default(),
         capacity,
         mode: WriteMode::Through,
     }

@@ -71,7 +71,7 @@ pub struct BlockTrace {
 
 /// A read or write request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// The index after its last access.
     end: u32,
     /// Bytes of the first block that precede the request.
@@ -88,24 +88,24 @@ const WRITE: u32 = 1 << 31;
 
 impl Request {
     #[inline]
-    pub(super) fn used(self) -> AccessKind {
+    pub(crate) fn used(self) -> AccessKind {
         if self.trailing & WRITE == 0 { AccessKind::Read } else { AccessKind::Write }
     }
 
     /// Returns the bytes of its first block that are not part of the request.
     #[inline]
-    pub(super) fn leading_bytes(self) -> u64 {
+    pub(crate) fn leading_bytes(self) -> u64 {
         u64::from(self.leading)
     }
 
     /// Returns the bytes of its last block that are not part of the request.
     #[inline]
-    pub(super) fn trailing_bytes(self) -> u64 {
+    pub(crate) fn trailing_bytes(self) -> u64 {
         u64::from(self.trailing & !WRITE)
     }
 
     #[inline]
-    pub(super) fn end(self) -> usize {
+    pub(crate) fn end(self) -> usize {
         self.end as usize
     }
 }
@@ -334,6 +334,17 @@ impl BlockTrace {
         self.keys.len() as u32
     }
 
+    /// Returns the time from the first request to the last one; 0 if the trace has no times.
+    pub fn duration(&self) -> Nanos {
+        let at = |request: Option<&Request>| request.map_or(0, |request| u64::from(request.at_ms));
+        Nanos::millis(at(self.requests.last()).saturating_sub(at(self.requests.first())))
+    }
+
+    /// Returns the home of each block: disk and block in one number.
+    pub(crate) fn keys(&self) -> &[u64] {
+        &self.keys
+    }
+
     /// Returns the accesses to blocks, in order.
     pub fn accesses(&self) -> &[Block] {
         &self.accesses
@@ -350,7 +361,7 @@ impl BlockTrace {
     }
 
     /// Returns runs of requests, each with the blocks trimmed after it; none after the trace was stopped.
-    pub(super) fn request_runs(&self) -> impl Iterator<Item = (&[Request], &[Block])> {
+    pub(crate) fn request_runs(&self) -> impl Iterator<Item = (&[Request], &[Block])> {
         let (mut request, mut trimmed) = (0, 0);
         let last = Trim { next_request: self.requests.len() as u32, end: self.trimmed.len() as u32 };
         let stretches = self.trims.iter().copied().chain([last]).flat_map(move |trim| {
@@ -365,7 +376,7 @@ impl BlockTrace {
 
     /// Returns a request in the form that admission policies take; `first` is the index of its first access.
     #[inline]
-    pub(super) fn admission_request(&self, request: Request, first: usize) -> BlockRequest {
+    pub(crate) fn admission_request(&self, request: Request, first: usize) -> BlockRequest {
         let home = self.keys[self.accesses[first].index()];
         let BlockSize { shift } = self.block;
         let offset = ((home & ((1 << BLOCK_BITS) - 1)) << shift) + request.leading_bytes();

@@ -1,6 +1,6 @@
 //! Configuration of a cache, shared by the program and the Python package.
 
-use super::{AdmissionPolicy, BlockTrace, EvictionPolicy, Setup, Size, WriteMode};
+use super::{AdmissionPolicy, AdmissionSettings, BlockTrace, EvictionPolicy, Setup, Size, WriteMode};
 
 /// The configuration of a cache, independent of a trace.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +9,8 @@ pub struct CacheConfig {
     pub eviction: &'static EvictionPolicy,
     /// Admission policy.
     pub admission: &'static AdmissionPolicy,
+    /// Settings of the admission policy.
+    pub settings: AdmissionSettings,
     /// Cache size.
     pub size: Size,
     /// Write mode.
@@ -18,8 +20,8 @@ pub struct CacheConfig {
 impl CacheConfig {
     /// Returns the setup of the cache for this trace.
     pub fn setup(&self, trace: &BlockTrace) -> Setup {
-        let Self { eviction, admission, size, mode } = *self;
-        Setup { eviction, admission, capacity: size.of(trace), mode }
+        let Self { eviction, admission, settings, size, mode } = *self;
+        Setup { eviction, admission, settings, capacity: size.of(trace), mode }
     }
 }
 

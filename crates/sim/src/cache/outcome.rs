@@ -1,5 +1,6 @@
 //! The outcome of a cache simulation.
 
+use super::blocks::Request;
 use super::{BlockSize, BlockTrace, Setup};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,21 @@ impl Counts {
         share(self.bytes - self.missed_bytes, self.bytes)
     }
 
-    fn plus(&self, other: &Self) -> Self {
+    /// Adds a request for this many blocks, of which some missed.
+    #[inline]
+    pub(crate) fn add_request(&mut self, request: Request, blocks: u64, missed: Missed, block: BlockSize) {
+        let size = block.bytes().0;
+        let (before, behind) = (request.leading_bytes(), request.trailing_bytes());
+        let in_part = if missed.first { before } else { 0 } + if missed.last { behind } else { 0 };
+        self.accesses += blocks;
+        self.misses += missed.blocks;
+        self.requests += 1;
+        self.missed += u64::from(missed.blocks > 0);
+        self.bytes += blocks * size - before - behind;
+        self.missed_bytes += missed.blocks * size - in_part;
+    }
+
+    pub(crate) fn plus(&self, other: &Self) -> Self {
         Self {
             accesses: self.accesses + other.accesses,
             misses: self.misses + other.misses,
@@ -52,6 +67,17 @@ impl Counts {
             missed_bytes: self.missed_bytes + other.missed_bytes,
         }
     }
+}
+
+/// What of a request missed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Missed {
+    /// Number of its blocks.
+    pub(crate) blocks: u64,
+    /// Whether its first block was among them.
+    pub(crate) first: bool,
+    /// Whether its last block was.
+    pub(crate) last: bool,
 }
 
 fn share(part: u64, all: u64) -> f64 {
@@ -111,7 +137,7 @@ impl CacheOutcome {
         self.reads.plus(&self.writes)
     }
 
-    pub(super) fn counts_mut(&mut self, used: AccessKind) -> &mut Counts {
+    pub(crate) fn counts_mut(&mut self, used: AccessKind) -> &mut Counts {
         match used {
             AccessKind::Read => &mut self.reads,
             AccessKind::Write => &mut self.writes,

@@ -1,9 +1,11 @@
 //! Plays a trace to caches.
 
 use super::blocks::Request;
+use super::dirty::Dirty;
+use super::outcome::Missed;
 use super::{AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy, lru_pass};
-use weir_policy::admission::Admission;
-use weir_policy::eviction::{AccessKind, Block, CacheSize, Eviction, Fifo, Insertion};
+use weir_policy::admission::{Admission, AdmissionSettings};
+use weir_policy::eviction::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
 /// A cache.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +14,8 @@ pub struct Setup {
     pub eviction: &'static EvictionPolicy,
     /// Admission policy.
     pub admission: &'static AdmissionPolicy,
+    /// Settings of the admission policy.
+    pub settings: AdmissionSettings,
     /// Capacity in blocks; at least 1.
     pub capacity: u32,
     /// Write mode.
@@ -103,13 +107,13 @@ impl Player<'_> {
         };
         let around = self.setup.mode == WriteMode::Around;
         let outcome = CacheOutcome::of_setup(self.trace, &self.setup);
-        let admission = (self.setup.admission.new)(room);
-        let mut run = Run { trace: self.trace, cache, admission, dirty, around, outcome };
+        let admission = || (self.setup.admission.new)(room, &self.setup.settings);
+        let mut run = Run { trace: self.trace, cache, admission: admission(), dirty, around, outcome };
         run.play(self.warm_up, |run| {
             run.outcome = CacheOutcome::of_setup(self.trace, &self.setup);
-            run.admission = (self.setup.admission.new)(room);
+            run.admission = admission();
         });
-        run.outcome.dirty = run.dirty.map_or(0, |dirty| dirty.len);
+        run.outcome.dirty = run.dirty.map_or(0, |dirty| dirty.len());
         run.outcome
     }
 }
@@ -176,17 +180,9 @@ impl<E: Eviction> Run<'_, E> {
                 missed_first = missed_last;
             }
         }
-        let len = blocks.len() as u64;
-        let block = self.trace.block().bytes().0;
-        let (before, behind) = (request.leading_bytes(), request.trailing_bytes());
-        let counts = self.outcome.counts_mut(used);
-        counts.accesses += len;
-        counts.misses += misses;
-        counts.requests += 1;
-        counts.missed += u64::from(misses > 0);
-        counts.bytes += len * block - before - behind;
-        counts.missed_bytes +=
-            misses * block - if missed_first { before } else { 0 } - if missed_last { behind } else { 0 };
+        let missed = Missed { blocks: misses, first: missed_first, last: missed_last };
+        let block = self.trace.block();
+        self.outcome.counts_mut(used).add_request(request, blocks.len() as u64, missed, block);
     }
 
     /// Accesses one block of a request; returns whether it was hit.
@@ -231,35 +227,5 @@ impl<E: Eviction> Run<'_, E> {
             Some(dirty) if is_in => self.outcome.back_end_flushed += u64::from(dirty.mark_dirty(block)),
             _ => self.outcome.back_end_direct += 1,
         }
-    }
-}
-
-/// The dirty blocks: a queue in the order in which they became dirty, bounded by the allowed number.
-struct Dirty {
-    queue: Fifo,
-    len: u64,
-}
-
-impl Dirty {
-    fn new(room: CacheSize, share: f64) -> Self {
-        let most = (f64::from(room.capacity) * share) as u32;
-        Self { queue: Fifo::new(CacheSize { capacity: most.clamp(1, room.capacity), ..room }), len: 0 }
-    }
-
-    /// Marks a block dirty; returns whether another had to be written to the disk for it.
-    fn mark_dirty(&mut self, block: Block) -> bool {
-        if self.queue.hit(block, AccessKind::Write) {
-            return false;
-        }
-        let flushed = self.queue.insert(block, |_| true) != Insertion::Added;
-        self.len += u64::from(!flushed);
-        flushed
-    }
-
-    /// Marks a block clean; returns whether it was dirty.
-    fn mark_clean(&mut self, block: Block) -> bool {
-        let was = self.queue.remove(block);
-        self.len -= u64::from(was);
-        was
     }
 }

@@ -22,7 +22,7 @@ fn load(records: &[Record]) -> BlockTrace {
 fn setup(eviction: &str, admission: &str, capacity: u32, mode: WriteMode) -> Setup {
     let eviction = EvictionPolicy::by_name(eviction).expect("an eviction policy");
     let admission = AdmissionPolicy::by_name(admission).expect("an admission policy");
-    Setup { eviction, admission, capacity, mode }
+    Setup { eviction, admission, settings: AdmissionSettings::default(), capacity, mode }
 }
 
 #[test]
@@ -326,7 +326,8 @@ proptest! {
         for eviction in EvictionPolicy::ALL {
             for admission in AdmissionPolicy::ALL {
                 let mode = WriteMode::Back { dirty };
-                let o = play(&trace, &Setup { eviction, admission, capacity, mode });
+                let settings = AdmissionSettings::default();
+                let o = play(&trace, &Setup { eviction, admission, settings, capacity, mode });
                 prop_assert_eq!(o.all().accesses, trace.accesses().len() as u64);
                 prop_assert_eq!(o.all().bytes, bytes);
                 prop_assert!(o.all().missed_bytes <= bytes && o.all().missed <= o.all().requests);

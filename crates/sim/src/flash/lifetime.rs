@@ -1,7 +1,7 @@
 //! How long flash lasts.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use weir_model::Bytes;
 
 /// The rating of a cell: how often it can be erased.
@@ -31,7 +31,7 @@ impl Cell {
 
 /// How long the device lasts under the load. Retention, read disturbance and failures of other parts are left
 /// out.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lifetime {
     /// Erases until a cell wears out.
     pub rated_cycles: u32,
@@ -53,20 +53,20 @@ pub const DAYS_PER_YEAR: f64 = 365.25;
 
 /// What decides a lifetime.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Endurance {
-    pub(super) cycles: u32,
+pub(crate) struct Endurance {
+    pub(crate) cycles: u32,
     /// Flash in use, and the user's part of it.
-    pub(super) flash: Bytes,
-    pub(super) capacity: Bytes,
+    pub(crate) flash: Bytes,
+    pub(crate) capacity: Bytes,
     /// Bytes programmed per byte that the user writes.
-    pub(super) amplification: f64,
-    pub(super) bytes_per_day: Option<f64>,
+    pub(crate) amplification: f64,
+    pub(crate) bytes_per_day: Option<f64>,
     /// Erases of the most worn segment per mean erase; at least 1.
-    pub(super) unevenness: f64,
+    pub(crate) unevenness: f64,
 }
 
 impl Endurance {
-    pub(super) fn lifetime(&self) -> Lifetime {
+    pub(crate) fn lifetime(&self) -> Lifetime {
         let writable = self.flash.0 as f64 * f64::from(self.cycles) / self.amplification;
         let life = self.bytes_per_day.map(|per_day| writable / per_day / DAYS_PER_YEAR);
         Lifetime {

@@ -3,7 +3,8 @@
 use super::Lifetime;
 use crate::responses::{Responses, ResponsesPart};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use weir_flash::Wear;
 
 /// The result of one victim policy.
 // In JSON sizes are in bytes and end in `_bytes`, times are in nanoseconds and end in `_ns`.
@@ -56,7 +57,7 @@ pub struct FlashOutcome {
 }
 
 /// Space of the device, by all conventions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpareSpace {
     /// What the user can write, U.
     pub capacity_bytes: u64,
@@ -109,7 +110,7 @@ pub struct PageCounts {
 }
 
 /// Distribution of the segments' erase counts.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WearFigures {
     /// Mean.
     pub mean: f64,
@@ -119,6 +120,12 @@ pub struct WearFigures {
     pub least: u32,
     /// Of the most worn segment.
     pub most: u32,
+}
+
+impl From<Wear> for WearFigures {
+    fn from(Wear { mean, deviation, least, most }: Wear) -> Self {
+        Self { mean, deviation, least, most }
+    }
 }
 
 /// A part of the warm-up or the measurement.

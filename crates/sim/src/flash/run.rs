@@ -2,7 +2,7 @@
 
 use super::device::{AnyLog, NandFlash};
 use super::lifetime::Endurance;
-use super::outcome::{Arrangement, FlashOutcome, FlashWindow, PageCounts, SpareSpace, WearFigures};
+use super::outcome::{Arrangement, FlashOutcome, FlashWindow, PageCounts, SpareSpace};
 use super::pages::PackedData;
 use super::{Nand, steady};
 use crate::{Arrival, Load, SimError};
@@ -327,12 +327,7 @@ impl<'p> Run<'p> {
             amplification,
             byte_amplification,
             uniform_amplification: self.uniform_amplification(),
-            wear: WearFigures {
-                mean: wear.mean,
-                deviation: wear.deviation,
-                least: wear.least,
-                most: wear.most,
-            },
+            wear: wear.into(),
             lifetime: endurance.lifetime(),
             measured_ns: timed.time.0,
             requests_per_second: timed.requests as f64 / timed.time.as_secs_f64().max(1e-9),

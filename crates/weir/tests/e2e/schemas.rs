@@ -84,12 +84,13 @@ const OTHER_COMMANDS: &[&str] = &[
     "trace analyze large.weirtrace --policy lru,sieve --blocks 1024",
     "trace plot t.weirtrace --what heat --out heat.svg",
     "sim cache t.weirtrace --policy lru,arc --write-mode back --size 10%",
+    "sim cache t.weirtrace --flash --evict cache,gc --size 50% --container 1MiB:40% --write-budget 1GiB",
     "sim flash t.weirtrace --policy greedy,cost-benefit --block 16 --closed 4 --separate generations",
     "sim place t.weirtrace --policy stripe --policy adaptive",
     "sim place zipf+over=4MiB --closed 4 --duration 1s",
     "advise t.weirtrace --requests 200",
     "repro",
-    "repro hec-admission --only touch --duration 20s",
+    "repro hec --only hm_0 --duration 20s",
     "repro wardrop --only netapp+2,+ssd, --duration 200ms",
 ];
 

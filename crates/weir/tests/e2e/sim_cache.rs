@@ -109,3 +109,78 @@ fn a_dirty_share_without_writing_back_is_refused() {
     let said = folder.refused(&["sim", "cache", "t.trace", "--dirty", "30%"], USAGE);
     assert!(said.contains("--write-mode is through") && said.contains("add --write-mode back"), "{said}");
 }
+
+/// Writes a trace of 10,000 requests for 8 MiB.
+fn synthetic(folder: &Pool) {
+    let load = "hotcold part=20% hits=80% reads=50% over=8MiB rate=100 for=100s";
+    folder.run(["trace", "generate", load, "--out", "t.weirtrace"]);
+}
+
+#[test]
+fn caches_on_flash_report_amplification_and_lifetime() {
+    let folder = folder();
+    synthetic(&folder);
+    let arguments = ["sim", "cache", "t.weirtrace", "--policy", "lru,lrw", "--size", "50%", "--flash"];
+    let more = ["--evict", "cache,gc", "--victims", "oldest,greedy", "--segment", "64KiB", "--cell", "qlc"];
+    let arguments = [&arguments[..], &more].concat();
+    let told = folder.json(&arguments);
+    let results = told["results"].as_array().expect("results");
+    let named = |i: usize| (results[i]["policy"].as_str(), results[i]["flash"]["victims"].as_str());
+    // Garbage collection does not depend on the policy.
+    assert_eq!(results.len(), 6, "{told}");
+    assert_eq!(named(2), (Some("gc"), Some("oldest")), "{told}");
+    for result in results {
+        let number = |of: &serde_json::Value| of.as_f64().expect("a number");
+        let (flash, clwa) = (&result["flash"], number(&result["clwa"]));
+        let product = clwa * number(&flash["flwa"]);
+        assert!((product - number(&flash["tcwa"])).abs() < 1e-9, "{result}");
+        assert_eq!(flash["pages"]["written"], result["cache_writes"], "{result}");
+        assert!(number(&flash["lifetime"]["life_years"]) > 0.0, "{result}");
+        assert_eq!(flash["lifetime"]["rated_cycles"], 1000, "{result}");
+        assert_eq!(flash["segment_pages"], 16, "{result}");
+    }
+    let flwa = |i: usize| results[i]["flash"]["flwa"].as_f64().expect("a number");
+    assert!(flwa(2) < flwa(0), "the cleaner drops what it would copy: {told}");
+    let table = folder.run(&arguments);
+    assert!(
+        table.contains("FLWA") && table.contains("(P - V) / V = 20") && table.contains("seed 1"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_write_budget_saves_flash() {
+    let folder = folder();
+    synthetic(&folder);
+    let arguments = ["sim", "cache", "t.weirtrace", "--size", "30%", "--flash", "--write-budget", "10GiB"];
+    let told = folder.json(&[&arguments[..], &["--write-mode", "back", "--container", "4MiB:40%"]].concat());
+    let (free, limited) = (&told["results"][0], &told["results"][1]);
+    let of = |result: &serde_json::Value, path: &str| {
+        result.pointer(path).and_then(|v| v.as_f64()).expect("a number")
+    };
+    assert_eq!(limited["flash"]["write_budget_bytes"], 10_u64 << 30, "{told}");
+    assert!(of(limited, "/cache_writes") < of(free, "/cache_writes"), "{told}");
+    assert_ne!(of(limited, "/byte_hit_ratio"), of(free, "/byte_hit_ratio"), "{told}");
+    let life = "/flash/lifetime/life_years";
+    assert!(of(limited, life) > of(free, life), "{told}");
+    assert_eq!(free["flash"]["containers"].as_array().map(Vec::len), Some(2), "{told}");
+}
+
+#[test]
+fn admission_policies_have_settings() {
+    let folder = folder();
+    let scan = "scan size=64KiB over=8MiB rate=100 for=1s";
+    folder.run(["trace", "generate", scan, "--out", "scan.weirtrace"]);
+    let fills = |more: &[&str]| {
+        let arguments =
+            ["sim", "cache", "scan.weirtrace", "--size", "100%", "--admission", "sequential,touch_count"];
+        let told = folder.json(&[&arguments[..], more].concat());
+        [0, 1].map(|i| told["results"][i]["cache_fills"].as_u64().expect("a number"))
+    };
+    let (default, other) = (fills(&[]), fills(&["--sequence-max", "1MiB", "--touch-segment", "64KiB"]));
+    assert_eq!(default[0], 1024, "4 MiB of a scan");
+    assert_eq!(other, [256, 0], "1 MiB of a scan; no segment is touched twice");
+    assert!(default[1] > 0);
+    let refused = folder.refused(&["sim", "cache", "scan.weirtrace", "--touches", "2"], USAGE);
+    assert!(refused.contains("--touch-bits"), "{refused}");
+}

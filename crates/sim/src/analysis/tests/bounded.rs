@@ -99,6 +99,12 @@ proptest! {
         let requests = |of: &Analysis| (of.reads.requests, of.reads.bytes, of.writes.requests, of.accesses);
         prop_assert_eq!(requests(&some), requests(&all));
         prop_assert_eq!((&some.read_sizes, &some.sequentiality), (&all.read_sizes, &all.sequentiality));
+        let apart = &all.sizes_apart;
+        prop_assert_eq!(apart, &some.sizes_apart);
+        prop_assert_eq!(apart.sequential_reads.count + apart.other_reads.count, all.reads.requests);
+        let sequential = (apart.sequential_reads.count + apart.sequential_writes.count) as f64;
+        let requests = (all.reads.requests + all.writes.requests) as f64;
+        prop_assert!((sequential / requests - all.sequentiality.after_recent).abs() < 1e-9);
         prop_assert_eq!((&some.arrivals, &some.timeline.heat), (&all.arrivals, &all.timeline.heat));
         prop_assert_eq!(&some.popularity.regions, &all.popularity.regions);
     }

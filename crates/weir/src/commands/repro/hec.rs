@@ -13,7 +13,7 @@ use crate::{parallel, pool_file, progress};
 use weir_model::{Bytes, ErrorKind, Nanos};
 use weir_sim::analysis::{Analyzer, Settings};
 use weir_sim::cache::{
-    AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy, Loader, Setup, WriteMode, play_warmed,
+    AdmissionPolicy, AdmissionSettings, BlockTrace, CacheOutcome, EvictionPolicy, Loader, Setup, WriteMode, play_warmed,
 };
 use weir_sim::load::parse;
 use weir_trace::{Disk, Record};
@@ -173,6 +173,7 @@ impl Trace {
         let setup = Setup {
             eviction: EvictionPolicy::by_name("lrw")?,
             admission: AdmissionPolicy::by_name(admission)?,
+            settings: AdmissionSettings::default(),
             capacity: (critical * u64::from(percent) / 100) as u32,
             mode: WriteMode::Through,
         };

@@ -1,15 +1,19 @@
 //! `weir sim cache` replays traces on many caches, on as many threads as there are cores.
 
 mod args;
+mod flash_args;
+mod report;
 mod results_file;
 
-pub use args::CacheArgs;
+pub use args::{AdmissionArgs, CacheArgs};
+pub use flash_args::{FlashCacheArgs, WarmUpShare};
 
 use crate::failure::Failure;
-use crate::output::{Spill, Table, Width};
+use crate::output::Width;
 use crate::parallel::{self, Stop};
 use crate::progress;
 use crate::traces;
+use flash_args::{OnFlash, settings_key};
 use results_file::{Key, ResultsFile, sha256};
 use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
@@ -20,9 +24,9 @@ use std::time::Duration;
 use weir_model::{Bytes, ErrorKind};
 use weir_sim::cache::COUNTING_VERSION;
 use weir_sim::cache::{
-    AdmissionPolicy, BlockTrace, CacheConfig, CacheFigures, EvictionPolicy, Ratios, Size, WriteMode, passes,
-    play_pass,
+    AdmissionPolicy, BlockTrace, CacheConfig, CacheFigures, EvictionPolicy, WriteMode, passes, play_pass,
 };
+use weir_sim::flash_cache::{self, FlashFigures};
 use weir_trace::Tally;
 
 /// The results of all traces and caches.
@@ -48,6 +52,9 @@ struct Played {
     block_bytes: u64,
     #[serde(flatten)]
     figures: CacheFigures,
+    /// The flash below the cache; absent without `--flash`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    flash: Option<FlashFigures>,
     /// Processor time in seconds to play the trace to this cache; caches played in one pass share its time.
     cpu_seconds: f64,
 }
@@ -62,7 +69,8 @@ pub(crate) struct CacheDocument<'a> {
     write_mode: &'static str,
     /// Share of a cache that may be dirty, 0 to 1; `null` unless `write_mode` is `back`.
     dirty_ratio: Option<f64>,
-    /// A result for each trace, eviction policy, admission policy and size, in the order of the command line.
+    /// A result for each trace, eviction policy, admission policy and size, in the order of the command line;
+    /// on flash also for each kind of eviction, victim policy and write budget.
     results: Vec<&'a Played>,
 }
 
@@ -88,7 +96,14 @@ struct TracePart<'a> {
 struct Job<'a> {
     path: &'a Path,
     /// The caches, each with the key of its result; `None` if results are not kept.
-    caches: Vec<(CacheConfig, Option<Key>)>,
+    caches: Vec<(Cache, Option<Key>)>,
+}
+
+/// A cache, possibly on flash.
+#[derive(Clone, Copy, Debug)]
+struct Cache {
+    config: CacheConfig,
+    flash: Option<OnFlash>,
 }
 
 /// Replays every trace on every cache. Takes results from the file of results if it has them.
@@ -123,6 +138,13 @@ fn check(args: &CacheArgs) -> Result<(), Failure> {
             "add --write-mode back, or leave --dirty away",
         ));
     }
+    let touches = args.admission_settings.settings().touches;
+    if u64::from(touches.threshold) > touches.touches_max() {
+        return Err(Failure::usage(
+            format!("{} touches are more than {} can be counted", touches.threshold, touches.touches_max()),
+            "raise --touch-bits or --touch-maps, or lower --touches",
+        ));
+    }
     let standard = |path: &&PathBuf| path.as_os_str() == traces::STANDARD_STREAM;
     if args.out.is_some() && args.traces.iter().any(|path| standard(&path)) {
         return Err(Failure::usage(
@@ -141,29 +163,41 @@ fn mode(args: &CacheArgs) -> WriteMode {
     WriteMode::named(&args.write_mode, args.dirty.unwrap_or(DIRTY)).unwrap_or(WriteMode::Through)
 }
 
-fn caches(args: &CacheArgs) -> Vec<CacheConfig> {
+fn caches(args: &CacheArgs) -> Vec<Cache> {
+    let settings = args.admission_settings.settings();
+    let on_flash: Vec<_> = match args.on_flash.flash {
+        true => args.on_flash.all().into_iter().map(Some).collect(),
+        false => vec![None],
+    };
     let (mut caches, mode) = (Vec::new(), mode(args));
-    for eviction in args.policy.iter().filter_map(|name| EvictionPolicy::by_name(name)) {
+    for (nth, eviction) in args.policy.iter().filter_map(|name| EvictionPolicy::by_name(name)).enumerate() {
         for admission in args.admission.iter().filter_map(|name| AdmissionPolicy::by_name(name)) {
-            let config = |size: &Size| CacheConfig { eviction, admission, size: *size, mode };
-            caches.extend(args.size.iter().map(config));
+            for size in &args.size {
+                let config = CacheConfig { eviction, admission, settings, size: *size, mode };
+                // The policies of the cache do not matter to garbage collection.
+                let counts = |flash: &&Option<OnFlash>| nth == 0 || !flash.is_some_and(OnFlash::is_by_gc);
+                caches.extend(on_flash.iter().filter(counts).map(|flash| Cache { config, flash: *flash }));
+            }
         }
     }
     caches
 }
 
-fn key(args: &CacheArgs, sha256: &str, cache: &CacheConfig) -> Key {
+fn key(args: &CacheArgs, sha256: &str, cache: &Cache) -> Key {
+    let Cache { config, flash } = cache;
     Key {
         weir: format!("{}+{COUNTING_VERSION}", env!("CARGO_PKG_VERSION")),
         trace_sha256: sha256.into(),
         format: args.format.as_ref().map(|format| format.name.clone().into_owned()),
         strict: args.strict,
         block_bytes: args.block_size.bytes().0,
-        policy: cache.eviction.name.into(),
-        admission: cache.admission.name.into(),
-        size: cache.size.to_string(),
+        policy: config.eviction.name.into(),
+        admission: config.admission.name.into(),
+        size: config.size.to_string(),
         write_mode: args.write_mode.clone(),
-        dirty: cache.mode.dirty().map(|dirty| dirty.to_string()),
+        dirty: config.mode.dirty().map(|dirty| dirty.to_string()),
+        admission_settings: settings_key(&config.settings),
+        flash: flash.map(|flash| args.on_flash.key(flash)),
     }
 }
 
@@ -223,25 +257,41 @@ fn play_job(
 ) -> Result<Vec<(usize, Played)>, Failure> {
     let (trace, tally) = load(job.path, args)?;
     let notes = tally.notes(trace.requests());
-    let setups: Vec<_> = caches.iter().map(|at| job.caches[*at].0.setup(&trace)).collect();
+    let played = |at: usize, figures, flash, took: f64| {
+        let played = Played {
+            trace: job.path.display().to_string(),
+            notes: notes.clone(),
+            blocks: trace.blocks(),
+            block_bytes: trace.block().bytes().0,
+            figures,
+            flash,
+            cpu_seconds: took,
+        };
+        tell(at, &played)?;
+        Ok((at, played))
+    };
+    if args.on_flash.flash {
+        let on_flash = caches.iter().filter_map(|at| Some((*at, job.caches[*at].0.flash?)));
+        let on_flash: Vec<_> = on_flash.collect();
+        return parallel::map(&on_flash, threads, stop, |(at, on)| {
+            let config = &job.caches[*at].0.config;
+            let start = thread_time();
+            let outcome = flash_cache::play(&trace, &args.on_flash.cache(config, *on, &trace));
+            let outcome =
+                outcome.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))?;
+            let took = thread_time().saturating_sub(start).as_secs_f64();
+            played(*at, (&outcome.cache).into(), Some(outcome.flash), took)
+        });
+    }
+    let setups: Vec<_> = caches.iter().map(|at| job.caches[*at].0.config.setup(&trace)).collect();
     let done = parallel::map(&passes(&setups), threads, stop, |pass| {
         let of_pass: Vec<_> = pass.iter().map(|at| setups[*at]).collect();
         let start = thread_time();
         let outcomes = play_pass(&trace, &of_pass);
         let took = thread_time().saturating_sub(start).as_secs_f64() / pass.len() as f64;
-        let played = pass.iter().zip(&outcomes).map(|(at, outcome)| {
-            let played = Played {
-                trace: job.path.display().to_string(),
-                notes: notes.clone(),
-                blocks: trace.blocks(),
-                block_bytes: trace.block().bytes().0,
-                figures: outcome.into(),
-                cpu_seconds: took,
-            };
-            tell(caches[*at], &played)?;
-            Ok((caches[*at], played))
-        });
-        played.collect::<Result<Vec<_>, Failure>>()
+        let all =
+            pass.iter().zip(&outcomes).map(|(at, outcome)| played(caches[*at], outcome.into(), None, took));
+        all.collect::<Result<Vec<_>, Failure>>()
     });
     Ok(done?.into_iter().flatten().collect())
 }
@@ -292,92 +342,11 @@ impl CacheComparison {
         let mode = match self.mode {
             WriteMode::Through => "written through".to_owned(),
             WriteMode::Around => "written around".to_owned(),
-            WriteMode::Back { dirty } => format!("written back, at most {} dirty", percent(dirty)),
+            WriteMode::Back { dirty } => format!("written back, at most {} dirty", report::percent(dirty)),
         };
         let tables = self.results.iter().filter(|of_trace| !of_trace.is_empty());
-        tables.map(|of_trace| table(of_trace, &mode, width)).collect::<Vec<_>>().join("\n")
+        tables.map(|of_trace| report::text(of_trace, &mode, width)).collect::<Vec<_>>().join("\n")
     }
-}
-
-fn table(of_trace: &[Played], mode: &str, width: Width) -> String {
-    let first = &of_trace[0];
-    let counts = first.figures.all.counts;
-    let mut text = format!(
-        "{}: {} requests, {} accesses to {} blocks of {} ({}), {mode}\n\n",
-        first.trace,
-        counts.requests,
-        counts.accesses,
-        first.blocks,
-        Bytes(first.block_bytes),
-        Bytes(u64::from(first.blocks) * first.block_bytes),
-    );
-    let table = Table::new(
-        [
-            "POLICY",
-            "ADMISSION",
-            "BLOCKS",
-            "SIZE",
-            "MISSES",
-            "HITS",
-            "READ HITS",
-            "WRITE HITS",
-            "REQUEST HITS",
-            "BYTE HITS",
-            "CACHE WRITES",
-            "CLWA",
-            "DISK READS",
-            "DISK WRITES",
-        ],
-        of_trace.iter().map(|played| row(&played.figures)),
-    );
-    // Rows are compared down the columns, so each row keeps to one line.
-    let first_out = [
-        "REQUEST HITS",
-        "BYTE HITS",
-        "DISK READS",
-        "DISK WRITES",
-        "CLWA",
-        "MISSES",
-        "CACHE WRITES",
-        "BLOCKS",
-        "WRITE HITS",
-        "READ HITS",
-        "ADMISSION",
-    ];
-    text += &table.removed_first(&first_out).spill(Spill::LeftOut).text(width);
-    for note in &first.notes {
-        text += &format!("\nnote: {note}\n");
-    }
-    text
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
-}
-
-fn row(figures: &CacheFigures) -> [String; 14] {
-    // A share of no accesses is undefined.
-    let share = |ratios: &Ratios, share: f64| match ratios.counts.accesses {
-        0 => "-".to_owned(),
-        _ => percent(share),
-    };
-    let hits = |ratios: &Ratios| share(ratios, ratios.hit_ratio);
-    [
-        figures.policy.clone(),
-        figures.admission.clone(),
-        figures.size_blocks.to_string(),
-        Bytes(figures.size_bytes).to_string(),
-        figures.all.counts.misses.to_string(),
-        hits(&figures.all),
-        hits(&figures.reads),
-        hits(&figures.writes),
-        share(&figures.all, figures.all.request_hit_ratio),
-        share(&figures.all, figures.all.byte_hit_ratio),
-        figures.cache_writes.to_string(),
-        figures.clwa.map_or("-".to_owned(), |clwa| format!("{clwa:.3}")),
-        figures.back_end_reads.to_string(),
-        figures.back_end_writes.to_string(),
-    ]
 }
 
 #[cfg(test)]

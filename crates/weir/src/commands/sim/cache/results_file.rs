@@ -38,6 +38,12 @@ pub(super) struct Key {
     pub(super) write_mode: String,
     /// The number as text, because keys are compared for equality.
     pub(super) dirty: Option<String>,
+    /// Settings of admission policies; `None` if they are the published ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) admission_settings: Option<String>,
+    /// The flash below; `None` without flash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) flash: Option<String>,
 }
 
 /// A line of the file.

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::progress;
 use report::FlashComparison;
 pub(crate) use report::FlashDocument;
+pub(super) use report::lifetime;
 use weir_model::{ErrorKind, Seed};
 use weir_policy::reclaim::{self, ReclaimPolicy};
 use weir_sim::flash::{

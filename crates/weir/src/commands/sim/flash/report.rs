@@ -148,7 +148,7 @@ fn endurance_row(outcome: &FlashOutcome) -> [String; 10] {
 }
 
 /// Returns a time in years, or in days if it is shorter than a year.
-fn lifetime(years: f64) -> String {
+pub(in crate::commands::sim) fn lifetime(years: f64) -> String {
     if years < 1.0 { format!("{:.2} days", years * DAYS_PER_YEAR) } else { format!("{years:.2} years") }
 }
 

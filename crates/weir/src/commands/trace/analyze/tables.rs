@@ -123,6 +123,10 @@ fn spreads(of: &Analysis) -> TitledTable {
     let rows = vec![
         spread("read size", &of.read_sizes, size),
         spread("write size", &of.write_sizes, size),
+        spread("sequential read size", &of.sizes_apart.sequential_reads, size),
+        spread("other read size", &of.sizes_apart.other_reads, size),
+        spread("sequential write size", &of.sizes_apart.sequential_writes, size),
+        spread("other write size", &of.sizes_apart.other_writes, size),
         spread("sequential run", &runs.run_bytes, size),
         spread("requests of a run", &runs.run_requests, |n| n.to_string()),
         spread("reuse distance", &of.reuse_distances, blocks),
