@@ -1,72 +1,48 @@
-//! Reproduces flash caches with selective admission (HEC, the dissertation's chapter 3): a database beside
-//! its backup, four admission policies, and caches of 50, 70 and 90 % of the critical size of each policy.
+//! Reproduces a flash cache that writes little (HEC, the dissertation's chapter 3): four admission policies,
+//! eviction by the cache and by garbage collection, three victim policies, and the guaranteed amount of data,
+//! on seven traces.
 //!
-//! The paper's trace is not available. The reproduction uses `oltp+backup` of
-//! [`weir_sim::load::NAMED_LOADS`], which anybody can generate.
+//! The traces are not available. `oltp+backup` of [`weir_sim::load::NAMED_LOADS`], which anybody can
+//! generate, stands for the polluted database; the others are made from the published statistics of theirs
+//! (`bench/published-traces`).
+
+mod caches;
+mod derived;
+mod experiments;
+mod traces;
 
 use super::args::ReproArgs;
 use super::parameters::Parameters;
-use super::results::{ExperimentId, Results, ResultsFile, of_cache};
+use super::results::{ExperimentId, Metrics, Results, ResultsFile};
 use super::{Measures, Reproduction, Setting};
-use crate::failure::{Failure, REPORT_DEFECT};
-use crate::{parallel, pool_file, progress};
-use weir_model::{Bytes, ErrorKind, Nanos};
-use weir_sim::analysis::{Analyzer, Settings};
-use weir_sim::cache::{
-    AdmissionPolicy, AdmissionSettings, BlockTrace, CacheOutcome, EvictionPolicy, Loader, Setup, WriteMode, play_warmed,
-};
-use weir_sim::load::parse;
-use weir_trace::{Disk, Record};
+use crate::failure::Failure;
+use crate::{parallel, progress};
+use experiments::{CacheExperiment, TRACES};
+use std::sync::OnceLock;
+use traces::{PlayedTrace, TraceSource};
+
+#[cfg(test)]
+pub(super) use traces::{LOAD, load_words};
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
-    name: "hec-admission",
-    about: "what a cache on flash admits: writes to it and hits, by policy and size",
-    data: include_str!("data/hec_admission.toml"),
+    name: "hec",
+    about: "a cache in a flash log: admission, eviction by garbage collection, amplification, erases, hits",
+    data: include_str!("data/hec.toml"),
     measures: Measures::Caches(run),
-    notes: |_| Vec::new(),
+    notes,
 };
 
-/// The named load that the parameters describe.
-#[cfg(test)]
-pub(super) const LOAD: &str = "oltp+backup";
-
-/// Returns the words of the load: a database, and a backup that reads all of it.
-pub(super) fn load_words(p: &Parameters) -> Result<String, Failure> {
-    let percent = |name: &str| Ok::<_, Failure>(p.share(name)? * 100.0);
-    let (data, database_rate, backup_rate) =
-        (p.size("data")?.0, p.number("database_rate")?, p.number("backup_rate")?);
-    let [page, extent]: [Bytes; 2] = p.several_sizes("database_request")?;
-    let pages = p.count("pages_for_an_extent")?;
-    Ok(format!(
-        "hotcold hot=first part={}% hits={}% reads={}% size={}B:{pages},{}B:1 over={data}B \
-         rate={database_rate} & scan size={}B pieces={}B over={data}B rate={backup_rate}",
-        percent("in_use")?,
-        percent("to_in_use")?,
-        percent("reads")?,
-        page.0,
-        extent.0,
-        p.blocks("backup_request")?.0,
-        p.blocks("pieces")?.0,
-    ))
+fn notes(_: &Setting) -> Vec<String> {
+    vec![
+        "no trace of the publication can be had: all are generated; the short form takes 1/16 of all but \
+         tpcep, and varies fitted parameters of caches without flash only"
+            .into(),
+    ]
 }
 
-/// An admission policy: its name in the paper, and its name in weir.
-type Policy = (&'static str, &'static str);
-const ALL: Policy = ("ADMIT_ALL", "all");
-const SSEQR: Policy = ("SSEQR", "sequential");
-const TC: Policy = ("TC", "touch_count");
-const SSEQR_TC: Policy = ("SSEQR+TC", "sequential+touch_count");
-const POLICIES: [Policy; 4] = [ALL, SSEQR, TC, SSEQR_TC];
-
-fn name(policy: Policy, percent: u32) -> String {
-    format!("{}, {percent} %", policy.1)
-}
-
-/// Returns the experiments: the policies and the sizes in percent of the critical size.
-fn experiments(p: &Parameters) -> Result<Vec<(Policy, u32)>, Failure> {
-    let sizes: [f64; 3] = p.shares("sizes")?;
-    let percents = sizes.map(|size| (size * 100.0).round() as u32);
-    Ok(POLICIES.into_iter().flat_map(|policy| percents.map(|percent| (policy, percent))).collect())
+/// The share of a trace that is its statistics, without a cache.
+fn trace_name(trace: &str) -> String {
+    format!("{trace}, trace")
 }
 
 /// Returns the names of all experiments.
@@ -76,11 +52,20 @@ fn experiments(p: &Parameters) -> Result<Vec<(Policy, u32)>, Failure> {
 #[cfg(test)]
 pub(super) fn names(setting: &Setting) -> Result<Vec<String>, Failure> {
     let p = &setting.parameters;
-    // A run reads these, too.
-    load_words(p)?;
-    p.share("warm_up")?;
-    p.time("duration")?;
-    Ok(experiments(p)?.into_iter().map(|(policy, percent)| name(policy, percent)).collect())
+    for trace in TRACES {
+        // A run reads these, too.
+        TraceSource::new(p, trace, false)?;
+    }
+    caches::Flash::new(p)?;
+    let simulated = experiments::all(p)?.into_iter().map(|one| one.name());
+    let traces = TRACES.iter().map(|trace| trace_name(trace));
+    Ok(simulated.chain(traces).chain(derived::names()).collect())
+}
+
+/// Reports whether experiments have a metric of this name.
+#[cfg(test)]
+pub(super) fn has_metric(name: &str) -> bool {
+    caches::METRICS.contains(&name) || derived::has_metric(name)
 }
 
 /// Replays the trace of each seed on all caches, or on those that `--only` names.
@@ -92,91 +77,77 @@ fn run(
     file: &ResultsFile,
 ) -> Result<Results, Failure> {
     let p = &setting.parameters;
-    let words = load_words(p)?;
-    // The backup reads everything twice; the first pass warms the caches, as the paper does with its trace.
-    let warm_up = p.share("warm_up")?;
-    let mut selected = experiments(p)?;
-    selected.retain(|(policy, percent)| {
-        args.only.as_ref().is_none_or(|only| name(*policy, *percent).contains(only))
-    });
-    let duration = args.duration.map_or_else(|| p.time("duration"), Ok)?;
+    let mut selected = experiments::all(p)?;
+    // Only the load that stands for tpcep has fitted numbers.
+    let is_varied = |one: &CacheExperiment| {
+        variant.is_none() || (one.trace == experiments::TPCEP && (args.full || one.flash.is_none()))
+    };
+    let is_named = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only));
+    selected.retain(|one| is_varied(one) && is_named(&one.name()));
     let mut results = Results::default();
     for &seed in seeds {
-        let trace = std::sync::OnceLock::new();
-        let play = |(policy, percent): &(Policy, u32)| {
-            let experiment = name(*policy, *percent);
-            let id = ExperimentId::new(&experiment, [None, variant], seed, duration);
-            let missing =
-                || Failure::environment(format!("there is no admission policy {}", policy.1), REPORT_DEFECT);
-            let metrics = file.get_or_run(&id, || {
-                let trace = trace.get_or_init(|| Trace::new(&words, seed, duration, warm_up)).as_ref();
-                let outcome = trace.map_err(Failure::clone)?.play(policy.1, *percent);
-                outcome.map(|outcome| of_cache(&outcome)).ok_or_else(missing)
-            })?;
-            Ok::<_, Failure>((ExperimentId { experiment, ..id }, metrics))
-        };
-        let what = format!("{} caches of a database beside its backup, seed {seed}", selected.len());
-        let outcomes = progress::during(&what, || {
-            parallel::map(
-                &selected,
-                args.jobs.unwrap_or_else(parallel::cores),
-                &parallel::Stop::default(),
-                play,
-            )
-        })?;
-        outcomes.into_iter().for_each(|(id, metrics)| results.add(id, metrics));
+        for trace in TRACES {
+            let of_trace: Vec<_> = selected.iter().filter(|one| one.trace == trace).collect();
+            let statistics = variant.is_none() && is_named(&trace_name(trace));
+            let run = TraceRun { p, trace, seed, variant, args, file };
+            run.add_to(&mut results, &of_trace, statistics)?;
+        }
+    }
+    if variant.is_none() {
+        derived::add(&mut results, seeds, |name| is_named(name));
     }
     Ok(results)
 }
 
-/// The trace, and the critical size of each admission policy in the part of the trace that counts.
-struct Trace {
-    blocks: BlockTrace,
-    /// Number of requests that warm the caches.
-    warm_up: usize,
-    critical: Vec<(&'static str, u64)>,
+/// The experiments with a trace and a seed.
+struct TraceRun<'a> {
+    p: &'a Parameters,
+    trace: &'static str,
+    seed: u64,
+    variant: Option<&'a str>,
+    args: &'a ReproArgs,
+    file: &'a ResultsFile,
 }
 
-impl Trace {
-    fn new(words: &str, seed: u64, duration: Nanos, warm_up_share: f64) -> Result<Self, Failure> {
-        let failure = |error: String| Failure::from_message(ErrorKind::Usage, &error);
-        let mut load = parse(words, seed, pool_file::size, pool_file::duration)
-            .map_err(|error| failure(error.to_string()))?;
-        let mut loader = Loader::default();
-        let mut analyzer = Analyzer::new(Settings { blocks: u32::MAX, ..Settings::default() });
-        let (mut now, mut warm_up) = (Nanos(0), 0);
-        loop {
-            let asked = load.next_arrival(now);
-            now = asked.at;
-            if now >= duration {
-                break;
-            }
-            let record =
-                Record { at: now, disk: Disk(0), op: asked.op, offset: asked.offset, len: asked.len };
-            loader.take(&record);
-            if now.as_secs_f64() < duration.as_secs_f64() * warm_up_share {
-                warm_up += 1;
-            } else {
-                analyzer.take(&record);
-            }
+impl TraceRun<'_> {
+    fn add_to(
+        &self,
+        results: &mut Results,
+        experiments: &[&CacheExperiment],
+        statistics: bool,
+    ) -> Result<(), Failure> {
+        if experiments.is_empty() && !statistics {
+            return Ok(());
         }
-        let blocks = loader.finish().map_err(|error| failure(error.to_string()))?;
-        let (analysis, _) = analyzer.finish().map_err(|error| failure(error.to_string()))?;
-        let critical = analysis.critical.iter().map(|one| (one.admission, one.blocks)).collect();
-        Ok(Self { blocks, warm_up, critical })
-    }
-
-    /// Replays the trace on a cache that evicts the least recently written block, as in the paper. Returns
-    /// `None` if weir has no such policy.
-    fn play(&self, admission: &str, percent: u32) -> Option<CacheOutcome> {
-        let (_, critical) = self.critical.iter().find(|(policy, _)| *policy == admission)?;
-        let setup = Setup {
-            eviction: EvictionPolicy::by_name("lrw")?,
-            admission: AdmissionPolicy::by_name(admission)?,
-            settings: AdmissionSettings::default(),
-            capacity: (critical * u64::from(percent) / 100) as u32,
-            mode: WriteMode::Through,
+        // Parameters cannot be shared between threads.
+        let Self { trace: name, seed, variant, args, file, .. } = *self;
+        let mut source = TraceSource::new(self.p, name, args.full)?;
+        if let Some(limit) = args.duration {
+            source.duration = source.duration.min(limit);
+        }
+        let flash = caches::Flash::new(self.p)?;
+        let made = OnceLock::new();
+        let trace = || made.get_or_init(|| PlayedTrace::new(&source, seed)).as_ref().map_err(Failure::clone);
+        let id = |name: &str| ExperimentId::new(name, [None, variant], seed, source.duration);
+        let mut add = |name: String, metrics: Metrics| {
+            results.add(ExperimentId { experiment: name.clone(), ..id(&name) }, metrics);
         };
-        Some(play_warmed(&self.blocks, &setup, self.warm_up))
+        let play = |experiment: &&CacheExperiment| {
+            let name = experiment.name();
+            let metrics = file.get_or_run(&id(&name), || flash.play(trace()?, experiment, seed))?;
+            Ok::<_, Failure>((name, metrics))
+        };
+        let what = format!("{} caches with {}, seed {}", experiments.len(), name, seed);
+        let threads = args.jobs.unwrap_or_else(parallel::cores);
+        let played = progress::during(&what, || {
+            parallel::map(experiments, threads, &parallel::Stop::default(), play)
+        })?;
+        played.into_iter().for_each(|(name, metrics)| add(name, metrics));
+        if statistics {
+            let name = trace_name(name);
+            let metrics = file.get_or_run(&id(&name), || Ok(trace()?.statistics()))?;
+            add(name, metrics);
+        }
+        Ok(())
     }
 }

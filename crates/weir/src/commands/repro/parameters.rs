@@ -20,9 +20,10 @@ pub(super) struct Parameters {
     read: RefCell<BTreeSet<String>>,
 }
 
-/// A value: its first word, and its numbers.
+/// A value: as it is, its first word, and its numbers.
 #[derive(Clone, Debug, Default)]
 struct Value {
+    text: String,
     word: String,
     numbers: Vec<Quantity>,
 }
@@ -163,6 +164,11 @@ impl Parameters {
         Ok(Percent((self.share(name)? * 100.0).round() as u8))
     }
 
+    /// Returns the value as it is.
+    pub(super) fn text(&self, name: &str) -> Result<&str, Failure> {
+        Ok(&self.value(name)?.text)
+    }
+
     /// Returns the first word.
     pub(super) fn word(&self, name: &str) -> Result<&str, Failure> {
         let value = self.value(name)?;
@@ -177,7 +183,8 @@ impl Parameters {
 
 const BLOCK: u64 = weir_model::BLOCK;
 
-fn unusable(name: &str, why: &str) -> Failure {
+/// Returns the failure of a parameter that cannot be used.
+pub(super) fn unusable(name: &str, why: &str) -> Failure {
     Failure::environment(format!("the parameter {name:?} {why}"), REPORT_DEFECT)
 }
 
@@ -204,7 +211,7 @@ impl Value {
                 is_range = true;
             }
         }
-        Self { word, numbers }
+        Self { text: text.to_owned(), word, numbers }
     }
 }
 

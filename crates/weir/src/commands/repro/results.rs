@@ -78,6 +78,11 @@ impl Results {
         self.all.contains_key(experiment)
     }
 
+    /// Returns a metric of an experiment.
+    pub(super) fn metric(&self, experiment: &str, seed: u64, metric: &str) -> Option<f64> {
+        self.all.get(experiment)?.get(&seed)?.get(metric).copied()
+    }
+
     /// Iterates over the experiments, with the metrics by seed.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &BTreeMap<u64, Metrics>)> {
         self.all.iter().map(|(name, by_seed)| (&**name, by_seed))
@@ -337,19 +342,21 @@ impl Period {
     }
 }
 
-/// The metrics of an experiment with a cache.
-pub(super) const CACHE_METRICS: [&str; 5] = ["size", "clwa", "hits", "byte hits", "bytes hit"];
-
 /// Returns the metrics of an experiment with a cache.
 pub(super) fn of_cache(outcome: &CacheOutcome) -> Metrics {
+    // Every write that hits is written to the cache.
+    let write_hits = outcome.writes.accesses - outcome.writes.misses;
     let values = [
-        f64::from(outcome.size_blocks),
-        outcome.clwa().unwrap_or(f64::NAN),
-        outcome.reads.request_hit_ratio(),
-        outcome.reads.byte_hit_ratio(),
-        (outcome.reads.bytes - outcome.reads.missed_bytes) as f64,
+        ("size", f64::from(outcome.size_blocks)),
+        ("clwa", outcome.clwa().unwrap_or(f64::NAN)),
+        ("hits", outcome.reads.request_hit_ratio()),
+        ("byte hits", outcome.reads.byte_hit_ratio()),
+        ("bytes hit", (outcome.reads.bytes - outcome.reads.missed_bytes) as f64),
+        ("read miss writes", outcome.filled as f64),
+        ("write hit writes", write_hits as f64),
+        ("write miss writes", (outcome.written - write_hits) as f64),
     ];
-    finite(CACHE_METRICS.into_iter().map(str::to_owned).zip(values))
+    finite(values.into_iter().map(|(name, value)| (name.to_owned(), value)))
 }
 
 /// Returns the median; `None` if there are no values.
