@@ -8,9 +8,9 @@
 //! - **Admission** is one of [`AdmissionPolicy`](crate::cache::AdmissionPolicy), with its settings, and
 //!   possibly a [budget](FlashCache::write_budget) of bytes a day.
 //! - **Eviction** ([`Evict`]): by a policy of the cache, which holds exactly its capacity and trims in the
-//! log
-//!   what it evicts; or by the log's cleaner, which drops the valid pages of its victims while more than the
-//!   guaranteed amount is valid. Then the cache holds between its guarantee and all that is not kept free.
+//!   log what it evicts; or by the log's cleaner, which drops the valid pages of its victims while more than
+//!   the guaranteed amount is valid. Then the cache holds between its guarantee and all that is not kept
+//!   free.
 //! - **Writes** go through the cache, around it, or to it and back later. The cleaner never drops a dirty
 //!   page: it writes it back first, in the order of addresses and together with the dirty neighbours that the
 //!   victim holds.

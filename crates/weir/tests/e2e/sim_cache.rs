@@ -143,7 +143,7 @@ fn caches_on_flash_report_amplification_and_lifetime() {
     assert!(flwa(2) < flwa(0), "the cleaner drops what it would copy: {told}");
     let table = folder.run(&arguments);
     assert!(
-        table.contains("FLWA") && table.contains("(P - V) / V = 20") && table.contains("seed 1"),
+        table.contains("FLWA") && table.contains("(P - V) / V = 2") && table.contains("seed 1"),
         "{table}"
     );
 }

@@ -163,16 +163,14 @@ impl Naive {
         }
         self.write(block, self.newest.get(&block).copied().unwrap_or(0));
         match self.dirty_share {
-            Some(share) if is_write => {
-                if !self.dirty.contains(&block) {
-                    let most = ((self.capacity as f64 * share) as usize).max(1);
-                    if self.dirty.len() == most {
-                        self.write_back(self.dirty[0]);
-                    }
-                    self.dirty.push(block);
+            Some(share) if is_write && !self.dirty.contains(&block) => {
+                let most = ((self.capacity as f64 * share) as usize).max(1);
+                if self.dirty.len() == most {
+                    self.write_back(self.dirty[0]);
                 }
+                self.dirty.push(block);
             }
-            _ if is_write => drop(self.stored.insert(block, version)),
+            None if is_write => drop(self.stored.insert(block, version)),
             _ => {}
         }
     }

@@ -100,7 +100,7 @@ fn without_flash(of_trace: &[Played], width: Width) -> String {
 fn on_flash(of_trace: &[Played], first: &FlashFigures, width: Width) -> String {
     let FlashFigures { space, warm_up, seed, segment_pages, lifetime, .. } = first;
     let text = format!(
-        "in the log of a flash device; of the first cache: {} flash for {}, (P - V) / V = {:.1} %;\n\
+        "of the first cache: {} of flash for {}, (P - V) / V = {:.1} %\n\
          {} segments of {segment_pages} pages, {} kept free, {} open; spare factor of the rest {:.1} %\n\
          warm-up: {warm_up}; cells rated for {} erases; seed {seed}\n\n",
         Bytes(space.flash_bytes),
@@ -143,6 +143,9 @@ fn on_flash(of_trace: &[Played], first: &FlashFigures, width: Width) -> String {
         "ADMISSION",
         "WRITTEN/DAY",
         "VICTIMS",
+        "LIFE",
+        "CLWA",
+        "FLWA",
     ];
     text + &Table::new(headings, rows).removed_first(&first_out).spill(Spill::LeftOut).text(width)
 }

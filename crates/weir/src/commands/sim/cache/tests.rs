@@ -18,6 +18,9 @@ fn caches_fit_the_terminal() {
     let words = ["cache", &path, "--format", TRACE_FORMAT];
     let caches = run(&Words::parse_from(words).args).expect("caches");
     assert_fits(|width| caches.human(width));
+    let more = ["--size", "50%", "--flash", "--evict", "cache,gc", "--write-budget", "1GiB"];
+    let on_flash = run(&Words::parse_from(words.iter().chain(&more)).args).expect("caches");
+    assert_fits(|width| on_flash.human(width));
     let text = caches.human(Width::columns(80));
     assert!(
         text.contains("POLICY") && text.contains(" HITS") && text.contains("\n(--wide also shows "),
