@@ -74,6 +74,33 @@ pub enum SimError {
     /// The log of the simulated flash device failed.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A stacked log has too few segments.
+    #[error(
+        "log {log} of layer {layer} has {segments} segments of {segment}, and needs {least} or more: make \
+         the layer larger or its segments smaller"
+    )]
+    LogTooSmall {
+        /// The layer, from 1.
+        layer: usize,
+        /// The log in it, from 1.
+        log: usize,
+        /// Number of its segments.
+        segments: u64,
+        /// Size of a segment.
+        segment: Bytes,
+        /// The fewest segments.
+        least: u64,
+    },
+    /// A stacked log failed.
+    #[error("log {log} of layer {layer}: {error}")]
+    StackedLog {
+        /// The layer, from 1.
+        layer: usize,
+        /// The log in it, from 1.
+        log: usize,
+        /// What failed.
+        error: LogError,
+    },
     /// The load writes nothing.
     #[error(
         "the load made {0} requests without a write; lower reads= of the load, or take a trace that writes"

@@ -25,5 +25,6 @@ pub(crate) use lifetime::Endurance;
 pub use lifetime::{Cell, DAYS_PER_YEAR, Lifetime};
 pub use nand::{EraseUnit, Nand, OverProvisioning};
 pub use outcome::{Arrangement, FlashOutcome, FlashWindow, PageCounts, SpareSpace, WearFigures};
+pub(crate) use pages::PackedData;
 pub use run::{FlashMode, FlashPlan, Precondition, Separation, simulate};
 pub use weir_flash::{Thresholds, WearLevelling};

@@ -1,5 +1,6 @@
 //! Plots of experiments and traces, as SVG with a width of 800 points.
 
+mod amplification;
 mod axis;
 mod frontier;
 mod ratios;
@@ -10,6 +11,7 @@ mod text;
 mod trace;
 
 use crate::{Outcome, Window};
+pub use amplification::{AmplificationLine, AmplificationPanel, amplification_svg};
 use axis::{Axis, Unit};
 pub use frontier::{Frontier, PlottedSet};
 pub use ratios::{RatioRow, ratios_svg};

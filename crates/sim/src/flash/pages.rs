@@ -16,13 +16,13 @@ struct Run {
 
 /// The device offsets of a load's data: its runs one after another, in the order of volumes and offsets.
 #[derive(Debug)]
-pub(super) struct PackedData {
+pub(crate) struct PackedData {
     volumes: Vec<Vec<Run>>,
     size: Bytes,
 }
 
 impl PackedData {
-    pub(super) fn new(load: &dyn Load) -> Self {
+    pub(crate) fn new(load: &dyn Load) -> Self {
         let extent = ExtentSize::new(GRANULE).unwrap_or(ExtentSize::DEFAULT);
         let granule = extent.bytes().0;
         let mut size = 0;
@@ -37,12 +37,12 @@ impl PackedData {
     }
 
     /// Returns the size of all data.
-    pub(super) const fn size(&self) -> Bytes {
+    pub(crate) const fn size(&self) -> Bytes {
         self.size
     }
 
     /// Returns the offset of a request's data; `None` if it is not the load's.
-    pub(super) fn offset(&self, arrival: &Arrival) -> Option<DeviceOffset> {
+    pub(crate) fn offset(&self, arrival: &Arrival) -> Option<DeviceOffset> {
         let runs = self.volumes.get(arrival.volume)?;
         let at = arrival.offset.0;
         let run = runs[..runs.partition_point(|run| run.from <= at)].last()?;

@@ -97,3 +97,22 @@ fn overloaded_sets_are_drawn_apart() {
     assert_eq!(drawn.matches("r=\"7\"").count(), 3 + 2, "{drawn}");
     assert!(!drawn.contains(" ns<"), "no axis goes down to nothing:\n{drawn}");
 }
+
+#[test]
+fn amplification_has_a_line_for_each_upper_segment() {
+    let line = |name: &str, factor: f64| AmplificationLine {
+        name: name.into(),
+        points: (1..8).map(|power| (Bytes::mib(1 << power), factor * f64::from(power))).collect(),
+    };
+    let panel = |name: &str| AmplificationPanel {
+        name: name.into(),
+        lines: vec![line("segments of 2 MiB", 1.0), line("segments of 8 MiB", 0.5)],
+    };
+    let drawn = amplification_svg("a load", &[panel("capacity ratio 90 %"), panel("capacity ratio 70 %")]);
+    assert_nothing_is_clipped(&drawn);
+    assert_eq!(drawn.matches("<circle ").count(), 28, "{drawn}");
+    assert!(drawn.contains("128 MiB") && drawn.contains("segments of 8 MiB"), "{drawn}");
+    assert_nothing_is_clipped(&amplification_svg("nothing", &[]));
+    let empty = AmplificationPanel { name: "empty".into(), lines: Vec::new() };
+    assert!(!amplification_svg("nothing", &[empty]).contains("NaN"));
+}
