@@ -33,6 +33,7 @@ mod serving;
 mod sim;
 mod sim_cache;
 mod sim_flash;
+mod sim_logs;
 mod sim_sweep;
 mod space;
 mod traces;

@@ -40,6 +40,7 @@ pub const DOCUMENTS: &[Document] = &[
     document::<sim::place::PlaceDocument<'_>>("sim-place", &["sim place"]),
     document::<sim::cache::CacheDocument<'_>>("sim-cache", &["sim cache"]),
     document::<sim::flash::FlashDocument<'_>>("sim-flash", &["sim flash"]),
+    document::<sim::logs::LogsDocument<'_>>("sim-logs", &["sim logs"]),
     document::<trace::Converted>("trace-convert", &["trace convert"]),
     document::<trace::Generated>("trace-generate", &["trace generate"]),
     document::<trace::Recorded>("trace-record", &["trace record"]),

@@ -1,8 +1,9 @@
-//! `weir sim` simulates pools, caches and flash under a load, in virtual time.
+//! `weir sim` simulates pools, caches, flash and stacked logs under a load, in virtual time.
 
 pub mod cache;
 pub mod flash;
 mod loads;
+pub mod logs;
 pub mod place;
 
 use super::show;
@@ -19,6 +20,8 @@ pub enum SimCommand {
     Cache(Box<cache::CacheArgs>),
     /// Simulate a flash device under a load: write amplification, lifetime and response times
     Flash(Box<flash::FlashArgs>),
+    /// Simulate a log on a log, such as a log-structured file system on flash: write amplification
+    Logs(Box<logs::LogsArgs>),
 }
 
 /// Runs the simulation and prints its results.
@@ -37,6 +40,10 @@ pub(crate) fn run(command: &SimCommand, common: &Common) -> Result<(), Failure> 
         }
         SimCommand::Flash(args) => {
             let comparison = flash::run(args)?;
+            show(common, &comparison.document(), |width| comparison.human(width));
+        }
+        SimCommand::Logs(args) => {
+            let comparison = logs::run(args)?;
             show(common, &comparison.document(), |width| comparison.human(width));
         }
     }

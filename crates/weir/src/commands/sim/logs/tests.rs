@@ -1,0 +1,43 @@
+//! Tests that reports of stacked logs fit the terminal.
+
+use super::run;
+use crate::output::Width;
+use crate::output::testing::assert_fits;
+use clap::Parser as _;
+
+#[derive(clap::Parser)]
+struct Words {
+    #[command(flatten)]
+    args: super::LogsArgs,
+}
+
+const LOAD: [&str; 4] = ["logs", "uniform reads=0% over=4MiB", "--upper-segment", "64KiB"];
+
+#[test]
+fn reports_fit_the_terminal() {
+    let one = ["--lower-segment", "128KiB", "--divide", "10%,90%", "--defrag-every", "0.5", "--warm-up", "1"];
+    let several = ["--lower-segment", "64KiB,4MiB", "--overwrites", "1", "--warm-up", "0"];
+    for more in [&one[..], &several] {
+        let words = [&LOAD[..], more].concat();
+        let stacks = run(&Words::parse_from(words).args).expect("stacks");
+        assert_fits(|width| stacks.human(width));
+        let text = stacks.human(Width::columns(80));
+        assert!(text.contains("TCWA") && text.contains("4 MiB of data"), "{text}");
+    }
+}
+
+/// Sizes follow from the ratio, whichever layer has a given size.
+#[test]
+fn sizes_follow_from_the_ratio() {
+    let sizes = |more: &[&str]| {
+        let words = [&LOAD[..], &["--ratio", "50%", "--lower-segment", "64KiB"], more].concat();
+        let comparison = run(&Words::parse_from(words).args).expect("a stack");
+        let document = serde_json::to_value(comparison.document()).expect("a document");
+        let layers = document["results"][0]["outcome"]["layers"].as_array().expect("layers").clone();
+        let segments = |layer: &serde_json::Value| layer["logs"][0]["segments"].as_u64().expect("a number");
+        layers.iter().map(segments).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&[]), [96, 213], "6 MiB on 6 MiB / 0.5 / 0.9");
+    assert_eq!(sizes(&["--upper-size", "8MiB"]), [128, 284]);
+    assert_eq!(sizes(&["--lower-size", "20MiB", "--layer", "128KiB"]), [144, 320, 355]);
+}
