@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_device::{Device, DeviceError, DeviceOptions, Devices, LossyOptions};
+use weir_device::{Device, DeviceError, DeviceOptions, Devices, LogStructured, LossyOptions};
 use weir_map::create::read_superblock;
 use weir_map::{OpenOptions, Superblock};
 use weir_model::{Bytes, DeviceClass, DeviceId, DeviceSet};
@@ -443,6 +443,31 @@ pub fn warn_of_readable_files(described: &PoolDescription, devices: &Devices) ->
         }
     }
     Ok(())
+}
+
+/// Returns a warning for each device that is a file on a file system with a log of its own. `magic_of`
+/// returns the number of a file's file system.
+///
+/// A file system that cannot be asked has no warning: the pool works on it all the same.
+pub fn log_warnings(
+    described: &PoolDescription,
+    devices: &Devices,
+    magic_of: impl Fn(&Path) -> io::Result<u64>,
+) -> Vec<String> {
+    let entries = described.file.devices.iter().zip((0u8..).map(DeviceId));
+    let warning = |(entry, id): (&DeviceEntry, DeviceId)| {
+        let device = devices.get(id)?;
+        let LogStructured { name, in_place, .. } = LogStructured::by_magic(magic_of(device.path()).ok()?)?;
+        let in_place = in_place.map(|how| format!(", or {how}")).unwrap_or_default();
+        Some(format!(
+            "device {:?}: {} is on {name}, which writes every change to a new place: its cleaner and that of \
+             an SSD below copy the same data, which costs several times the writes, and time; use a disk, a \
+             partition or a file on ext4 or XFS{in_place} (weir sim logs computes the cost)",
+            entry.name,
+            device.path().display()
+        ))
+    };
+    entries.filter_map(warning).collect()
 }
 
 impl From<DeviceError> for Failure {

@@ -13,7 +13,9 @@ impl Advice {
             "# {} for {} {}, as advised for {}.\n\
              # Put in where each device is (ls -l /dev/disk/by-id), then: weir pool create\n\
              # To try it before it is bought: take the # from the lines with size and pace, run weir sim place TRACE,\n\
-             # and put the # back: with a size, weir pool create wants a disk of exactly that many bytes.\n\n\
+             # and put the # back: with a size, weir pool create wants a disk of exactly that many bytes.\n\
+             # Name disks or partitions: a file on F2FS, Btrfs, NILFS2 or ZFS is a log on an SSD's log:\n\
+             # everything is written several times (weir sim logs computes how often).\n\n\
              [pool]\nname = \"advised\"\npolicy = \"{}\"\n",
             set.name(&self.list.offers),
             self.rows[self.pick].forecast.figures.price,

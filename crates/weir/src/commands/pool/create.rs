@@ -2,13 +2,13 @@
 
 use super::metadata;
 use super::occupied::refuse_occupied;
-use crate::devices::{PoolDescription, warn_of_readable_files};
+use crate::devices::{PoolDescription, log_warnings, warn_of_readable_files};
 use crate::failure::Failure;
 use crate::status::Status;
 use crate::{pool, progress};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use weir_device::{Device, Devices, FileChange};
+use weir_device::{Device, Devices, FileChange, file_system_magic};
 use weir_map::{MapError, NewDevice, NewPool, PoolId, Superblock};
 use weir_model::{Bytes, DeviceOffset, Store};
 
@@ -41,6 +41,9 @@ fn create_on_devices(described: &PoolDescription, force: bool) -> Result<(), Fai
         refuse_occupied(described, &mut devices, all)?;
     }
     warn_of_readable_files(described, &devices)?;
+    for warning in log_warnings(described, &devices, file_system_magic) {
+        tracing::warn!("{warning}");
+    }
     let new = new_pool(described, &mut devices)?;
     let layout = weir_map::create::layout(&new).map_err(|error| described.explain(error))?;
     layout.iter().try_for_each(|sb| reserve_on(&devices, sb))?;
@@ -130,6 +133,30 @@ mod tests {
     use crate::args::Accept;
     use rustix::fs::{SeekFrom, seek};
     use std::time::Duration;
+
+    #[test]
+    fn files_on_a_log_are_warned_of() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool.toml");
+        let device =
+            |name: &str| format!("[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"64MiB\"\n");
+        let text = format!("[pool]\nname = \"p\"\n{}{}", device("log"), device("plain"));
+        std::fs::write(&path, text).expect("a pool file");
+        let described = PoolDescription::read(&path).expect("a pool file");
+        let devices = described.open_to_create(|_| {}).expect("they open");
+        let warnings = |magic: u64| {
+            log_warnings(&described, &devices, |path| {
+                if path.ends_with("log.img") { Ok(magic) } else { Err(std::io::ErrorKind::NotFound.into()) }
+            })
+        };
+        let [f2fs] = &warnings(0xf2f5_2010)[..] else { panic!("one device") };
+        for part in ["device \"log\"", "log.img is on F2FS", "several times the writes", "partition"] {
+            assert!(f2fs.contains(part), "{part:?} should be in: {f2fs}");
+        }
+        let [btrfs] = &warnings(0x9123_683e)[..] else { panic!("one device") };
+        assert!(btrfs.contains("chattr +C") && !f2fs.contains("chattr"), "{btrfs}");
+        assert_eq!(warnings(0xef53), Vec::<String>::new(), "ext4");
+    }
 
     #[test]
     fn probed_areas_contain_no_holes() {
