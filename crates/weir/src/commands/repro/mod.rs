@@ -11,6 +11,7 @@ mod experiment;
 mod hec;
 mod hystor;
 mod loads;
+mod log_on_log;
 mod parameters;
 mod published;
 mod report;
@@ -56,7 +57,7 @@ struct Reproduction {
 
 /// Returns the experiments on pools.
 type MakeExperiments = fn(&Setting) -> Result<Vec<Experiment>, Failure>;
-/// Runs the experiments on caches with these seeds. The text names a change of their parameters.
+/// Runs the experiments on caches or logs with these seeds. The text names a change of their parameters.
 type RunCaches = fn(&Setting, &[u64], Option<&str>, &ReproArgs, &ResultsFile) -> Result<Results, Failure>;
 
 /// Runs the ramps with these seeds. The text names a change of their parameters.
@@ -71,6 +72,8 @@ enum Measures {
     Ramps(RunRamps),
     /// A trace that is replayed on caches.
     Caches(RunCaches),
+    /// Loads on stacks of logs.
+    Logs(RunCaches),
 }
 
 impl Measures {
@@ -94,7 +97,7 @@ impl Measures {
                 experiment::run(&experiments, &form.seeds, None, args, form, file)
             }
             Self::Ramps(run) => run(setting, &form.seeds, None, args, form, file),
-            Self::Caches(run) => run(setting, &form.seeds, None, args, file),
+            Self::Caches(run) | Self::Logs(run) => run(setting, &form.seeds, None, args, file),
         }
     }
 }
@@ -167,6 +170,7 @@ const ALL: &[Reproduction] = &[
     asymmetry::REPRODUCTION,
     hec::REPRODUCTION,
     hystor::REPRODUCTION,
+    log_on_log::REPRODUCTION,
     user_optimal::REPRODUCTION,
     wardrop::REPRODUCTION,
 ];

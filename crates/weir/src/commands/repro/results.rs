@@ -367,7 +367,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// Collects metrics; those that cannot be computed are absent.
-fn finite(metrics: impl Iterator<Item = (String, f64)>) -> Metrics {
+pub(super) fn finite(metrics: impl Iterator<Item = (String, f64)>) -> Metrics {
     metrics.filter(|(_, value)| value.is_finite()).collect()
 }
 

@@ -74,7 +74,9 @@ pub(super) fn run(
                 // A ramp takes longer than the short form has time for.
                 Measures::Ramps(_) if !form.is_full => Ok(Results::default()),
                 Measures::Ramps(run) => run(&changed, &[seed], Some(&name), args, form, file),
-                Measures::Caches(run) => run(&changed, &[seed], Some(&name), args, file),
+                Measures::Caches(run) | Measures::Logs(run) => {
+                    run(&changed, &[seed], Some(&name), args, file)
+                }
             };
             match results {
                 Ok(results) if results.iter().next().is_none() => {}
