@@ -54,8 +54,6 @@ pub(super) struct Layer {
     trim: bool,
     /// Pages that the layer has taken from above.
     pub(super) received: u64,
-    /// Pages of checkpoints that its logs wrote, and those that shift the rest.
-    pub(super) own: u64,
     checkpoint_every: u64,
     /// Number of addresses for the layer below.
     pub(super) addresses: u64,
@@ -156,7 +154,6 @@ impl Layer {
             nth: u8::try_from(nth).unwrap_or(u8::MAX),
             trim: plan.trim,
             received: 0,
-            own: 0,
             checkpoint_every: plan.metadata.checkpoint_every,
             addresses: base,
         })
@@ -193,16 +190,12 @@ impl Layer {
     }
 
     fn checkpoint(&mut self, below: &mut [Self]) -> Result<(), StackError> {
-        (0..self.logs.len()).try_for_each(|nth| {
-            self.own += 1;
-            self.write_to(nth, self.logs[nth].addresses, below)
-        })
+        (0..self.logs.len()).try_for_each(|nth| self.write_to(nth, self.logs[nth].addresses, below))
     }
 
     fn shift(&mut self, plan: &LayerPlan, below: &mut [Self]) -> Result<(), StackError> {
         for nth in 0..self.logs.len() {
             for page in 0..u64::from(plan.metadata.shift) {
-                self.own += 1;
                 self.write_to(nth, self.logs[nth].addresses + 1 + page, below)?;
             }
         }

@@ -91,7 +91,7 @@ fn logs_of_a_stack_are_listed() {
 #[test]
 fn impossible_stacks_are_refused() {
     let folder = folder();
-    std::fs::write(folder.path("pages"), "1 1 0 1\n2 1 0 1\n").expect("written");
+    std::fs::write(folder.path("pages"), "1 1 0 0\n2 1 0 0\n").expect("written");
     let says = |arguments: &[&str], parts: &[&str]| {
         let said = folder.refused(&[&["sim", "logs"], arguments].concat(), USAGE);
         for part in parts {
@@ -100,7 +100,8 @@ fn impossible_stacks_are_refused() {
     };
     says(&["nowhere"], &["no trace nowhere", "zipf"]);
     says(&["pages", "--defrag-idle", "1s"], &["no times", "--defrag-every 1"]);
-    says(&["uniform over=16MiB"], &["log 1 of layer 2", "make the layer larger"]);
+    says(&["uniform over=16MiB", "--lower-segment", "1GiB"], &["log 1 of layer 2", "make the layer larger"]);
+    says(&["uniform over=16MiB"], &["without a write"]);
     let tight = ["uniform reads=0% over=16MiB", "--upper-size", "17MiB", "--upper-segment", "64KiB"];
     says(&[&tight[..], &["--lower-segment", "64KiB"]].concat(), &["log 1 of layer 1: cleaning is stuck"]);
     says(&["uniform", "--divide", "50%", "--upper-logs", "2"], &["cannot be used with"]);
