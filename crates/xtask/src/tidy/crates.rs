@@ -7,6 +7,7 @@ use std::path::Path;
 /// Every crate with its direct dependencies; each crate follows its dependencies.
 const DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("model", &[]),
+    ("fs", &[]),
     ("policy", &["model"]),
     ("map", &["model"]),
     ("flash", &["model", "policy"]),

@@ -1,0 +1,258 @@
+//! Verifies a file system: names, inodes and space must agree.
+
+mod space;
+
+use crate::error::{Error, Result};
+use crate::layout::inode::{Form, Inode};
+use crate::layout::{BITMAP_SLOTS, Ino, PAGE_BYTES, Page};
+use crate::namespace::FileSystem;
+use crate::nvm::Memory;
+use rustc_hash::{FxHashMap, FxHashSet};
+use space::Claims;
+
+/// Findings that a report lists at most.
+const FINDINGS_MAX: usize = 1000;
+
+/// Result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What contradicts the format or itself, at most 1000 of it; empty in a clean file system.
+    pub findings: Vec<String>,
+    /// Findings beyond those that are listed.
+    pub more_findings: u64,
+    /// Directories found.
+    pub directories: u64,
+    /// Other files found.
+    pub files: u64,
+    /// Inodes without a name, which the next mount frees.
+    pub orphans: u64,
+    /// Pages in use.
+    pub pages: u64,
+}
+
+impl Report {
+    /// Returns whether nothing is wrong.
+    pub const fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    fn add(&mut self, finding: String) {
+        if self.findings.len() < FINDINGS_MAX { self.findings.push(finding) } else { self.more_findings += 1 }
+    }
+
+    /// Notes an error that ended a part of the check.
+    fn unless_ok<T>(&mut self, what: &str, result: Result<T>) -> Option<T> {
+        result.inspect_err(|error| self.add(format!("{what}: {error}"))).ok()
+    }
+}
+
+/// Verifies a whole file system. Takes memory for each inode, and a bit for each page of the region.
+pub fn check<M: Memory>(fs: &FileSystem<M>) -> Report {
+    let mut check =
+        Check { fs, report: Report::default(), claims: Claims::new(fs), names: FxHashMap::default() };
+    check.names();
+    check.lists();
+    check.inodes();
+    check.claims.compare(fs, &mut check.report);
+    check.report.pages = check.claims.count();
+    check.report
+}
+
+struct Check<'a, M> {
+    fs: &'a FileSystem<M>,
+    report: Report,
+    claims: Claims,
+    /// Inodes with a name or on a list, and how many names each has.
+    names: FxHashMap<Ino, u32>,
+}
+
+impl<M: Memory> Check<'_, M> {
+    /// Walks all directories from the root.
+    fn names(&mut self) {
+        self.names.insert(Ino::ROOT, 1);
+        let mut left = vec![Ino::ROOT];
+        while let Some(ino) = left.pop() {
+            self.report.directories += 1;
+            let found = self.directory(ino, &mut left);
+            self.report.unless_ok(&format!("directory {}", ino.0), found);
+        }
+    }
+
+    fn directory(&mut self, ino: Ino, left: &mut Vec<Ino>) -> Result<()> {
+        let directory = self.fs.inode(ino)?;
+        let (mut entries, mut subdirectories) = (0, 0);
+        let mut names = FxHashSet::default();
+        for bucket in 0..directory.buckets {
+            for (page, bytes) in self.fs.chain(self.fs.bucket_page(&directory, bucket)?)? {
+                for entry in FileSystem::<M>::entries(page, &bytes)? {
+                    let what = format!("directory {}, {:?}", ino.0, String::from_utf8_lossy(&entry.name));
+                    entries += 1;
+                    let is_placed = entry.hash == self.fs.position(&entry.name)
+                        && FileSystem::<M>::is_in_bucket(entry.hash, bucket, directory.buckets);
+                    if !is_placed || !names.insert(entry.hash) {
+                        self.report.add(format!("{what}: it is in the wrong bucket, or there twice"));
+                    }
+                    let Some(inode) = self.report.unless_ok(&what, self.fs.inode(entry.ino)) else {
+                        continue;
+                    };
+                    if inode.kind() != Some(entry.kind) {
+                        self.report.add(format!("{what}: its type is not that of inode {}", entry.ino.0));
+                    }
+                    let count = self.names.entry(entry.ino).or_default();
+                    *count += 1;
+                    if inode.is_directory() {
+                        subdirectories += 1;
+                        if *count > 1 || inode.parent != ino {
+                            self.report
+                                .add(format!("{what}: this directory belongs to inode {}", inode.parent.0));
+                        } else {
+                            left.push(entry.ino);
+                        }
+                    } else if *count == 1 {
+                        self.report.files += 1;
+                    }
+                }
+            }
+        }
+        if directory.entries != entries || directory.links != subdirectories + 2 {
+            let (told, links) = (directory.entries, directory.links);
+            let text = format!("directory {}: {told} entries and {links} links", ino.0);
+            self.report.add(format!("{text}, but {entries} names and {subdirectories} subdirectories"));
+        }
+        Ok(())
+    }
+
+    /// Walks the lists of orphans and of null files.
+    fn lists(&mut self) {
+        let roots = self.fs.roots();
+        let (mut previous, mut next) = (None, roots.orphans);
+        while let Some(ino) = next {
+            let Some(inode) = self.listed("orphans", ino) else { break };
+            if inode.links != 0 || inode.mode == 0 || inode.previous != previous {
+                self.report.add(format!("inode {} is on the list of orphans, but is none", ino.0));
+            }
+            self.report.orphans += 1;
+            (previous, next) = (Some(ino), inode.next);
+        }
+        let (mut count, mut pages, mut next) = (0, 0, roots.null_files);
+        while let Some(ino) = next {
+            let Some(inode) = self.listed("null files", ino) else { break };
+            if inode.mode != 0 || inode.size != 0 || !matches!(inode.form, Form::Run { .. }) {
+                self.report.add(format!("inode {} is on the list of null files, but is none", ino.0));
+            }
+            (count, pages, next) = (count + 1, pages + inode.pages, inode.next);
+        }
+        if (count, pages) != (roots.null_count, roots.null_pages) {
+            self.report.add(format!("the list of null files has {count} with {pages} pages: {roots:?}"));
+        }
+    }
+
+    /// Notes an inode of a list; `None` if it cannot be there.
+    fn listed(&mut self, list: &str, ino: Ino) -> Option<Inode> {
+        if self.names.insert(ino, 0).is_some() {
+            self.report
+                .add(format!("inode {} is on the list of {list}, but has a name or is there twice", ino.0));
+            return None;
+        }
+        self.report.unless_ok(&format!("list of {list}, inode {}", ino.0), self.fs.raw_inode(ino))
+    }
+
+    /// Compares the bitmaps of inodes with what was found, and collects the space that inodes have.
+    fn inodes(&mut self) {
+        let geometry = self.fs.superblock().geometry;
+        let mut allocated = FxHashSet::default();
+        for (index, chunk) in (0..).zip(self.fs.inode_chunks()) {
+            let bitmap = self.fs.inode_bitmap(chunk);
+            let slots = BITMAP_SLOTS..geometry.chunk_inodes();
+            let used = slots.clone().filter(|slot| bitmap[*slot as usize / 8] & 1 << (slot % 8) != 0);
+            let used: Vec<_> = used.map(|slot| geometry.ino_of(index, slot)).collect();
+            let free = slots.count() as u64 - used.len() as u64;
+            allocated.extend(used);
+            self.claims.inodes(chunk, index, free);
+        }
+        let mut inos: Vec<_> = self.names.iter().map(|(ino, count)| (*ino, *count)).collect();
+        inos.sort_unstable();
+        for (ino, names) in inos {
+            if !allocated.remove(&ino) {
+                self.report.add(format!("inode {} is in use, but its bit says that it is free", ino.0));
+            }
+            let found = self.inode(ino, names);
+            self.report.unless_ok(&format!("inode {}", ino.0), found);
+        }
+        let mut lost: Vec<_> = allocated.into_iter().collect();
+        lost.sort_unstable();
+        for ino in lost {
+            self.report.add(format!("inode {} is allocated, but has no name", ino.0));
+        }
+    }
+
+    fn inode(&mut self, ino: Ino, names: u32) -> Result<()> {
+        let inode = self.fs.raw_inode(ino)?;
+        if !inode.is_directory() && inode.mode != 0 && inode.links != names {
+            self.report.add(format!("inode {} has {names} names, but {} links", ino.0, inode.links));
+        }
+        if inode.size > self.fs.superblock().geometry.file_bytes_max() {
+            self.report.add(format!("inode {} has an impossible size of {} bytes", ino.0, inode.size));
+        }
+        let before = self.claims.count();
+        match inode.form {
+            Form::Empty => {}
+            Form::Run { first, pages } => self.claim(ino, first, pages),
+            Form::Tree { root, height } if (1..=3).contains(&height) => self.tree(ino, root, height, 0)?,
+            Form::Tree { height, .. } => return Err(Error::Damaged(format!("a tree of height {height}"))),
+        }
+        if let Some((first, pages)) = inode.attributes {
+            self.claim(ino, first, pages);
+            self.fs.attributes(ino).or_else(|error| match error {
+                Error::NotFound => Ok(Vec::new()),
+                error => Err(error),
+            })?;
+        }
+        if inode.is_directory() {
+            for bucket in 0..inode.buckets {
+                for (page, _) in self.fs.chain(self.fs.bucket_page(&inode, bucket)?)?.into_iter().skip(1) {
+                    self.claim(ino, page, 1);
+                }
+            }
+            if inode.size != u64::from(inode.buckets) * PAGE_BYTES || inode.buckets == 0 {
+                self.report.add(format!(
+                    "directory {} has {} buckets in {} bytes",
+                    ino.0, inode.buckets, inode.size
+                ));
+            }
+        }
+        let found = self.claims.count() - before;
+        if found != inode.pages {
+            self.report.add(format!("inode {} has {found} pages, but says {}", ino.0, inode.pages));
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, ino: Ino, first: Page, pages: u32) {
+        for page in first.0..first.0 + u64::from(pages) {
+            if !self.claims.page(Page(page)) {
+                self.report.add(format!("inode {}: page {page} does not exist or belongs to several", ino.0));
+            }
+        }
+    }
+
+    fn tree(&mut self, ino: Ino, page: Page, height: u32, base: u64) -> Result<()> {
+        use crate::layout::inode::{TREE_BITS, UNWRITTEN};
+        self.claim(ino, page, 1);
+        if page.address() >= self.fs.superblock().geometry.size {
+            return Err(Error::Damaged(format!("its tree has page {}", page.0)));
+        }
+        for (slot, entry) in self.fs.tree_entries(page) {
+            let index = base + (slot << ((height - 1) * TREE_BITS));
+            if height > 1 {
+                self.tree(ino, Page(u64::from(entry)), height - 1, index)?;
+            } else if !self.claims.chunk(crate::layout::Chunk(entry & !UNWRITTEN), ino, index) {
+                self.report.add(format!("inode {}: chunk {} belongs to several", ino.0, entry & !UNWRITTEN));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Errors of the file system.
+
+use std::io;
+use thiserror::Error;
+
+/// The result of an operation of the file system.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The reason why an operation on files failed. Each has an errno ([`Error::errno`]).
+#[derive(Debug, Error)]
+pub enum Error {
+    /// No entry of this name, or no such inode.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name exists already.
+    #[error("file exists")]
+    Exists,
+    /// A directory is needed.
+    #[error("not a directory")]
+    NotDirectory,
+    /// A directory cannot be used here.
+    #[error("is a directory")]
+    IsDirectory,
+    /// The directory has entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// The operation does not apply to this kind of file.
+    #[error("operation not permitted on this kind of file")]
+    NotPermitted,
+    /// An argument is out of range.
+    #[error("invalid argument")]
+    Invalid,
+    /// The name has more than 255 bytes.
+    #[error("file name too long")]
+    NameTooLong,
+    /// The file would become larger than the region's format can map.
+    #[error("file too large")]
+    TooLarge,
+    /// The inode has as many names as it can have.
+    #[error("too many links")]
+    TooManyLinks,
+    /// No free space, even after space that was freed has been made reusable.
+    #[error("no space left in the region")]
+    NoSpace,
+    /// The extended attribute does not exist; also: no data or hole at or after the offset.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// An extended attribute, or all of an inode, is too large.
+    #[error("extended attributes too large")]
+    AttributesTooLarge,
+    /// No data or no hole at or after the offset.
+    #[error("no data or hole at or after this offset")]
+    NoSuchOffset,
+    /// The operation is not supported.
+    #[error("not supported")]
+    NotSupported,
+    /// The file system is read-only.
+    #[error("read-only file system")]
+    ReadOnly,
+    /// An earlier flush of the region failed: what it covered may be lost, and nothing can be changed.
+    #[error("an earlier flush of the region failed")]
+    Failed,
+    /// The region could not be flushed.
+    #[error("cannot flush the region: {0}")]
+    Io(#[from] io::Error),
+    /// The region's contents contradict its format.
+    #[error("damaged: {0}")]
+    Damaged(String),
+}
+
+impl Error {
+    /// Returns the errno that a program sees.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotFound => libc::ENOENT,
+            Self::Exists => libc::EEXIST,
+            Self::NotDirectory => libc::ENOTDIR,
+            Self::IsDirectory => libc::EISDIR,
+            Self::NotEmpty => libc::ENOTEMPTY,
+            Self::NotPermitted => libc::EPERM,
+            Self::Invalid => libc::EINVAL,
+            Self::NameTooLong => libc::ENAMETOOLONG,
+            Self::TooLarge => libc::EFBIG,
+            Self::TooManyLinks => libc::EMLINK,
+            Self::NoSpace | Self::AttributesTooLarge => libc::ENOSPC,
+            Self::NoAttribute => libc::ENODATA,
+            Self::NoSuchOffset => libc::ENXIO,
+            Self::NotSupported => libc::EOPNOTSUPP,
+            Self::ReadOnly => libc::EROFS,
+            Self::Failed | Self::Io(_) | Self::Damaged(_) => libc::EIO,
+        }
+    }
+}

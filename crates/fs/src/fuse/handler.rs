@@ -1,0 +1,164 @@
+//! What requests of the kernel need beyond one call of the file system.
+
+use super::acl::{self, Inherited};
+use super::{Shared, now};
+use crate::error::{Error, Result};
+use crate::layout::Ino;
+use crate::layout::dirent::FIRST_POSITION;
+use crate::layout::inode::{Inode, Kind};
+use crate::namespace::{Change, FileSystem, New, SetAttribute};
+use crate::nvm::Memory;
+use fuser::{INodeNo, Notifier, Request};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::{Arc, OnceLock};
+
+/// Entries of a directory that are read at a time.
+const LISTED: usize = 128;
+/// Attribute with a program's capabilities, which a change of its contents clears.
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// Answers the kernel.
+pub(super) struct Handler<M> {
+    pub(super) shared: Shared<M>,
+    /// Tells the kernel that attributes have changed; set once the mount exists.
+    notifier: Arc<OnceLock<Notifier>>,
+}
+
+/// Returns the file system's form of the number of an inode.
+pub(super) fn ino(number: INodeNo) -> Ino {
+    Ino(number.0)
+}
+
+impl<M: Memory> Handler<M> {
+    pub(super) const fn new(shared: Shared<M>, notifier: Arc<OnceLock<Notifier>>) -> Self {
+        Self { shared, notifier }
+    }
+
+    /// Takes from a file what a change of its contents by another user takes away.
+    pub(super) fn end_privileges(
+        &self,
+        fs: &mut FileSystem<M>,
+        ino: Ino,
+        also_permissions: bool,
+    ) -> Result<()> {
+        let inode = fs.inode(ino)?;
+        let permissions = inode.mode & 0o7777;
+        if also_permissions && permissions != without_privileges(permissions) {
+            let permissions = Some(without_privileges(permissions));
+            fs.set_attributes(ino, &Change { permissions, ..Change::default() }, now())?;
+            if let Some(notifier) = self.notifier.get() {
+                // A negative offset: the attributes, not the contents. The kernel may not have the inode.
+                let _ = notifier.inval_inode(INodeNo(ino.0), -1, 0);
+            }
+        }
+        if inode.attributes.is_some() { clear_capability(fs, ino) } else { Ok(()) }
+    }
+
+    /// Creates a file; it has one reference, the kernel's.
+    pub(super) fn create_file(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        (mode, umask, device): (u32, u32, u32),
+        target: &[u8],
+    ) -> Result<(Ino, Inode)> {
+        let kind = Kind::of_mode(mode).ok_or(Error::Invalid)?;
+        let mut fs = self.shared.write();
+        let default = match fs.inode(ino(parent))?.attributes {
+            Some(_) if kind != Kind::Symlink => fs.attribute(ino(parent), acl::DEFAULT).ok(),
+            _ => None,
+        };
+        let umask = if kind == Kind::Symlink { 0 } else { umask };
+        let Inherited { permissions, attributes } =
+            acl::inherit(default.as_deref(), mode & 0o7777, umask, kind == Kind::Directory);
+        let (uid, gid) = (request.uid(), request.gid());
+        let new = New { kind, permissions, uid, gid, device, target, attributes: &attributes };
+        let (ino, inode) = fs.create_file(ino(parent), name.as_bytes(), &new, now())?;
+        fs.refer(ino);
+        Ok((ino, inode))
+    }
+
+    pub(super) fn set_attributes(&self, request: &Request, ino: Ino, mut change: Change) -> Result<Inode> {
+        let mut fs = self.shared.write();
+        let inode = fs.inode(ino)?;
+        let is_root = request.uid() == 0;
+        let changes_owner = change.uid.is_some() || change.gid.is_some();
+        if inode.kind() == Some(Kind::File) && (changes_owner || change.size.is_some() && !is_root) {
+            let permissions = change.permissions.unwrap_or(inode.mode & 0o7777);
+            change.permissions = Some(without_privileges(permissions));
+        }
+        if inode.attributes.is_some() && (changes_owner || change.size.is_some()) {
+            clear_capability(&mut fs, ino)?;
+        }
+        if let (Some(permissions), Some(_)) = (change.permissions, inode.attributes)
+            && let Ok(list) = fs.attribute(ino, acl::ACCESS)
+            && let Some(list) = acl::with_permissions(&list, permissions)
+        {
+            fs.set_attribute(ino, acl::ACCESS, &list, SetAttribute::Always, now())?;
+        }
+        fs.set_attributes(ino, &change, now())
+    }
+
+    /// Sets the list that decides about accesses, and the permissions with it.
+    pub(super) fn set_access_list(&self, request: &Request, ino: Ino, list: &[u8]) -> Result<()> {
+        let (permissions, is_more) = acl::permissions(list).ok_or(Error::Invalid)?;
+        let mut fs = self.shared.write();
+        let inode = fs.inode(ino)?;
+        let is_member = request.uid() == 0 || request.gid() == inode.gid;
+        let kept = inode.mode & if is_member { 0o7000 } else { 0o5000 };
+        if is_more {
+            fs.set_attribute(ino, acl::ACCESS, list, SetAttribute::Always, now())?;
+        } else if inode.attributes.is_some() {
+            remove_attribute(&mut fs, ino, acl::ACCESS)?;
+        }
+        let change = Change { permissions: Some(kept | permissions), ..Change::default() };
+        fs.set_attributes(ino, &change, now()).map(|_| ())
+    }
+
+    /// Calls `add` with each entry from `offset` on, with its offset, until it returns that there is no
+    /// space.
+    pub(super) fn list(
+        fs: &FileSystem<M>,
+        directory: Ino,
+        offset: u64,
+        mut add: impl FnMut(Ino, u64, Kind, &[u8]) -> bool,
+    ) -> Result<()> {
+        let parent = fs.inode(directory)?.parent;
+        for (position, ino, name) in [(1, directory, &b"."[..]), (2, parent, b"..")] {
+            if offset < position && add(ino, position, Kind::Directory, name) {
+                return Ok(());
+            }
+        }
+        let mut after = offset.max(FIRST_POSITION - 1);
+        loop {
+            let entries = fs.list(directory, after, LISTED)?;
+            let Some(last) = entries.last() else { return Ok(()) };
+            after = last.hash;
+            for entry in &entries {
+                if add(entry.ino, entry.hash, entry.kind, &entry.name) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Returns permissions without those that a change of contents or owner takes away.
+const fn without_privileges(permissions: u32) -> u32 {
+    let group = if permissions & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
+    permissions & !(libc::S_ISUID | group)
+}
+
+fn clear_capability<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<()> {
+    remove_attribute(fs, ino, CAPABILITY)
+}
+
+/// Removes an attribute, if it is there.
+fn remove_attribute<M: Memory>(fs: &mut FileSystem<M>, ino: Ino, name: &[u8]) -> Result<()> {
+    match fs.remove_attribute(ino, name, now()) {
+        Err(Error::NoAttribute) => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,78 @@
+//! Entries of the chunk table, the region's mapping table.
+
+use super::fields::{Reader, Writer};
+
+/// Bytes of an entry: a cache line of fields and one of page bits.
+pub const ENTRY_BYTES: u64 = 128;
+/// Offset of the page bits in an entry.
+pub const BITS_AT: u64 = 64;
+/// Words of page bits.
+pub const BIT_WORDS: usize = 8;
+
+/// Use of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Free.
+    Free,
+    /// Superblock, log and tables.
+    System,
+    /// Inodes; the owner is the index in the inode map.
+    Inodes,
+    /// Pages, allocated one by one by the entry's bits.
+    Pages,
+    /// Data of one large file or directory; the owner is its inode.
+    Data,
+}
+
+/// The fields of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What the chunk is used for.
+    pub usage: Use,
+    /// How often the chunk has been allocated.
+    pub wear: u32,
+    /// Inode, or index in the inode map; 0 for other uses.
+    pub owner: u64,
+    /// Data: index of the chunk in its file.
+    pub index: u64,
+    /// Inodes: number of free ones.
+    pub free_inodes: u32,
+}
+
+impl Entry {
+    /// Bytes of the fields.
+    pub const BYTES: usize = 64;
+
+    /// Returns the bytes that hold the fields.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let mut writer = Writer(&mut bytes);
+        writer.u32(match self.usage {
+            Use::Free => 0,
+            Use::System => 1,
+            Use::Inodes => 2,
+            Use::Pages => 3,
+            Use::Data => 4,
+        });
+        writer.u32(self.wear);
+        writer.u64(self.owner);
+        writer.u64(self.index);
+        writer.u32(self.free_inodes);
+        bytes
+    }
+
+    /// Reads the fields; `None` if the use is none that this version knows.
+    pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let usage = match reader.u32() {
+            0 => Use::Free,
+            1 => Use::System,
+            2 => Use::Inodes,
+            3 => Use::Pages,
+            4 => Use::Data,
+            _ => return None,
+        };
+        let (wear, owner, index) = (reader.u32(), reader.u64(), reader.u64());
+        Some(Self { usage, wear, owner, index, free_inodes: reader.u32() })
+    }
+}

@@ -1,0 +1,255 @@
+//! Inodes: 256 bytes each.
+
+use super::fields::{Reader, Writer};
+use super::{Ino, Page, Time};
+
+/// Bytes of an inode.
+pub const INODE_BYTES: u64 = 256;
+/// Entries of a page of a chunk tree, as a power of two.
+pub const TREE_BITS: u32 = 10;
+/// Bit of a leaf's entry: the chunk is allocated, but reads as zeros.
+pub const UNWRITTEN: u32 = 1 << 31;
+
+/// Type of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+    /// Character device.
+    CharDevice,
+    /// Block device.
+    BlockDevice,
+}
+
+impl Kind {
+    /// Returns the type bits of a mode.
+    pub const fn mode_bits(self) -> u32 {
+        match self {
+            Self::Fifo => libc::S_IFIFO,
+            Self::CharDevice => libc::S_IFCHR,
+            Self::Directory => libc::S_IFDIR,
+            Self::BlockDevice => libc::S_IFBLK,
+            Self::File => libc::S_IFREG,
+            Self::Symlink => libc::S_IFLNK,
+            Self::Socket => libc::S_IFSOCK,
+        }
+    }
+
+    /// Returns the type that a mode's bits name.
+    pub const fn of_mode(mode: u32) -> Option<Self> {
+        Some(match mode & libc::S_IFMT {
+            libc::S_IFIFO => Self::Fifo,
+            libc::S_IFCHR => Self::CharDevice,
+            libc::S_IFDIR => Self::Directory,
+            libc::S_IFBLK => Self::BlockDevice,
+            libc::S_IFREG => Self::File,
+            libc::S_IFLNK => Self::Symlink,
+            libc::S_IFSOCK => Self::Socket,
+            _ => return None,
+        })
+    }
+
+    /// Returns the byte that names the type in a directory entry: the mode's type bits.
+    pub const fn code(self) -> u8 {
+        (self.mode_bits() >> 12) as u8
+    }
+
+    /// Returns the type of a directory entry's byte.
+    pub const fn of_code(code: u8) -> Option<Self> {
+        Self::of_mode((code as u32) << 12)
+    }
+}
+
+/// Where the bytes of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Nowhere.
+    Empty,
+    /// In consecutive pages.
+    Run {
+        /// The first page.
+        first: Page,
+        /// Number of pages, at least 1.
+        pages: u32,
+    },
+    /// In chunks, which a tree of pages lists.
+    Tree {
+        /// The topmost page.
+        root: Page,
+        /// Levels of pages, 1 to 3.
+        height: u32,
+    },
+}
+
+/// An inode.
+///
+/// Bytes of the file that are mapped beyond its size have undefined contents: whatever grows the file zeroes
+/// them first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Type and permissions; 0 in a null file.
+    pub mode: u32,
+    /// Number of names, or 2 and the number of subdirectories.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of the last change of contents.
+    pub modified: Time,
+    /// Time of the last change of the inode.
+    pub changed: Time,
+    /// Time of the last read, by the rules of `relatime`.
+    pub accessed: Time,
+    /// Time of creation.
+    pub created: Time,
+    /// Number that differs for each file that used the inode.
+    pub generation: u32,
+    /// Device number of a special file.
+    pub device: u32,
+    /// Where the bytes are.
+    pub form: Form,
+    /// Pages that are allocated to it: data, tree, overflow pages of a directory, attributes.
+    pub pages: u64,
+    /// Pages of extended attributes; `None` if there are none.
+    pub attributes: Option<(Page, u32)>,
+    /// Next inode in the list of orphans or null files.
+    pub next: Option<Ino>,
+    /// Previous inode in the list of orphans.
+    pub previous: Option<Ino>,
+    /// Directory: the directory that it is in.
+    pub parent: Ino,
+    /// Directory: number of buckets.
+    pub buckets: u32,
+    /// Directory: number of entries.
+    pub entries: u64,
+}
+
+impl Inode {
+    /// Returns an inode without any data.
+    pub const fn new(mode: u32, uid: u32, gid: u32, now: Time, generation: u32) -> Self {
+        Self {
+            mode,
+            links: 1,
+            uid,
+            gid,
+            size: 0,
+            modified: now,
+            changed: now,
+            accessed: now,
+            created: now,
+            generation,
+            device: 0,
+            form: Form::Empty,
+            pages: 0,
+            attributes: None,
+            next: None,
+            previous: None,
+            parent: Ino(0),
+            buckets: 0,
+            entries: 0,
+        }
+    }
+
+    /// Returns the type; `None` in a null file.
+    pub const fn kind(&self) -> Option<Kind> {
+        Kind::of_mode(self.mode)
+    }
+
+    /// Returns whether it is a directory.
+    pub const fn is_directory(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+
+    /// Returns the bytes that hold it.
+    pub fn encode(&self) -> [u8; INODE_BYTES as usize] {
+        let mut bytes = [0; INODE_BYTES as usize];
+        let mut writer = Writer(&mut bytes);
+        // The first line has what a write to the file changes.
+        writer.u32(self.mode);
+        writer.u32(self.links);
+        writer.u32(self.uid);
+        writer.u32(self.gid);
+        writer.u64(self.size);
+        for time in [self.modified, self.changed, self.accessed] {
+            writer.u64(time.seconds.cast_unsigned());
+            writer.u32(time.nanos);
+        }
+        writer.u32(self.generation);
+        let (form, count, first) = match self.form {
+            Form::Empty => (0, 0, Page(0)),
+            Form::Run { first, pages } => (1, pages, first),
+            Form::Tree { root, height } => (2, height, root),
+        };
+        writer.u32(form);
+        writer.u32(count);
+        writer.u64(first.0);
+        writer.u64(self.pages);
+        writer.u64(self.created.seconds.cast_unsigned());
+        writer.u32(self.created.nanos);
+        writer.u32(self.device);
+        let (attributes, attribute_pages) = self.attributes.unwrap_or((Page(0), 0));
+        writer.u64(attributes.0);
+        writer.u32(attribute_pages);
+        writer.u32(self.buckets);
+        writer.u64(self.entries);
+        writer.u64(self.parent.0);
+        writer.u64(self.next.map_or(0, |ino| ino.0));
+        writer.u64(self.previous.map_or(0, |ino| ino.0));
+        bytes
+    }
+
+    /// Reads it; `None` if it has a form that this version does not know.
+    pub fn decode(bytes: &[u8; INODE_BYTES as usize]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let (mode, links, uid, gid) = (reader.u32(), reader.u32(), reader.u32(), reader.u32());
+        let size = reader.u64();
+        let mut times = [Time::default(); 3];
+        for time in &mut times {
+            *time = Time { seconds: reader.u64().cast_signed(), nanos: reader.u32() };
+        }
+        let generation = reader.u32();
+        let (form, count, first) = (reader.u32(), reader.u32(), Page(reader.u64()));
+        let form = match form {
+            0 => Form::Empty,
+            1 => Form::Run { first, pages: count },
+            2 => Form::Tree { root: first, height: count },
+            _ => return None,
+        };
+        let ino = |number| (number != 0).then_some(Ino(number));
+        Some(Self {
+            mode,
+            links,
+            uid,
+            gid,
+            size,
+            modified: times[0],
+            changed: times[1],
+            accessed: times[2],
+            generation,
+            form,
+            pages: reader.u64(),
+            created: Time { seconds: reader.u64().cast_signed(), nanos: reader.u32() },
+            device: reader.u32(),
+            attributes: {
+                let (first, pages) = (Page(reader.u64()), reader.u32());
+                (pages != 0).then_some((first, pages))
+            },
+            buckets: reader.u32(),
+            entries: reader.u64(),
+            parent: Ino(reader.u64()),
+            next: ino(reader.u64()),
+            previous: ino(reader.u64()),
+        })
+    }
+}

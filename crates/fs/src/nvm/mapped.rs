@@ -1,0 +1,206 @@
+//! A region file or DAX device, mapped once.
+//!
+//! All `unsafe` code of the crate is here.
+#![allow(unsafe_code)]
+
+mod lines;
+
+use super::Memory;
+use lines::Instruction;
+use rustix::fs::{FallocateFlags, FileType, FlockOperation};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use thiserror::Error;
+
+/// How stores become durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// By flushes of cache lines: the file is on DAX, and the kernel granted a synchronous mapping.
+    CacheLines,
+    /// By `fdatasync` of the region file.
+    FileSync,
+}
+
+/// The reason why a region cannot be opened or created.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// Another process has the region open.
+    #[error("{0} is in use by another process")]
+    InUse(PathBuf),
+    /// The path is neither a regular file nor a block or character device.
+    #[error("{0} is neither a file nor a device")]
+    NotARegion(PathBuf),
+    /// The operating system refused.
+    #[error("cannot {what} {path}: {error}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// The region.
+        path: PathBuf,
+        /// The operating system's error.
+        error: io::Error,
+    },
+}
+
+/// A mapped region.
+///
+/// The region is locked against other processes as long as this value exists. Should the file be truncated
+/// meanwhile, the next access ends the process with SIGBUS.
+#[derive(Debug)]
+pub struct Mapped {
+    base: NonNull<u8>,
+    size: u64,
+    file: File,
+    /// `None`: stores become durable by `fdatasync`.
+    instruction: Option<Instruction>,
+    writable: bool,
+}
+
+// SAFETY: the mapping belongs to this value alone, and no method hands out a reference into it.
+unsafe impl Send for Mapped {}
+// SAFETY: methods with `&self` only read; those that write take `&mut self`.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Creates a region file of `size` bytes with all of its space allocated, so that no later store finds
+    /// the disk full, and maps it. An existing file is an error unless `overwrite`.
+    ///
+    /// # Errors
+    /// Returns an error if the file exists or is in use, or if the operating system refuses.
+    pub fn create(path: &Path, size: u64, overwrite: bool) -> Result<Self, OpenError> {
+        let os = |what| move |error: io::Error| OpenError::Os { what, path: path.to_owned(), error };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        if overwrite {
+            options.create(true)
+        } else {
+            options.create_new(true)
+        };
+        let file = options.open(path).map_err(os("create"))?;
+        lock(&file, path, true)?;
+        file.set_len(0).and_then(|()| file.set_len(size)).map_err(os("resize"))?;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size)
+            .map_err(|error| os("allocate")(error.into()))?;
+        file.sync_all().map_err(os("flush"))?;
+        Self::map(file, path, size, true)
+    }
+
+    /// Opens and maps an existing region; `writable` locks it for this process alone.
+    ///
+    /// # Errors
+    /// Returns an error if the region is in use, or if the operating system refuses.
+    pub fn open(path: &Path, writable: bool) -> Result<Self, OpenError> {
+        let os = |what| move |error: io::Error| OpenError::Os { what, path: path.to_owned(), error };
+        let file = OpenOptions::new().read(true).write(writable).open(path).map_err(os("open"))?;
+        let status = rustix::fs::fstat(&file).map_err(|error| os("inspect")(error.into()))?;
+        if FileType::from_raw_mode(status.st_mode) == FileType::Directory {
+            return Err(OpenError::NotARegion(path.to_owned()));
+        }
+        lock(&file, path, writable)?;
+        let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
+            .map_err(|error| os("find the size of")(error.into()))?;
+        Self::map(file, path, size, writable)
+    }
+
+    fn map(file: File, path: &Path, size: u64, writable: bool) -> Result<Self, OpenError> {
+        let os = |error: io::Error| OpenError::Os { what: "map", path: path.to_owned(), error };
+        let len = usize::try_from(size).map_err(|_| os(io::ErrorKind::FileTooLarge.into()))?;
+        if len == 0 {
+            return Err(OpenError::NotARegion(path.to_owned()));
+        }
+        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
+        let map = |flags| unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, &file, 0) };
+        // Only DAX grants MAP_SYNC, which is what makes flushing cache lines sufficient.
+        let synchronous = Instruction::best().and_then(|instruction| {
+            Some((map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC).ok()?, Some(instruction)))
+        });
+        let (base, instruction) = match synchronous {
+            Some(mapped) => mapped,
+            None => (map(MapFlags::SHARED).map_err(|error| os(error.into()))?, None),
+        };
+        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0");
+        Ok(Self { base, size, file, instruction, writable })
+    }
+
+    /// Returns how stores become durable.
+    pub const fn persistence(&self) -> Persistence {
+        if self.instruction.is_some() { Persistence::CacheLines } else { Persistence::FileSync }
+    }
+
+    /// Checks that the range is in the mapping and returns the address of its first byte.
+    fn address(&self, at: u64, len: u64) -> *mut u8 {
+        let end = at.checked_add(len).expect("no range ends beyond 2^64");
+        assert!(end <= self.size, "range {at}+{len} ends beyond the region of {} bytes", self.size);
+        // SAFETY: `at` is at most the size of the mapping.
+        unsafe { self.base.as_ptr().add(at as usize) }
+    }
+}
+
+fn lock(file: &File, path: &Path, exclusive: bool) -> Result<(), OpenError> {
+    let how = match exclusive {
+        true => FlockOperation::NonBlockingLockExclusive,
+        false => FlockOperation::NonBlockingLockShared,
+    };
+    rustix::fs::flock(file, how).map_err(|error| match error {
+        rustix::io::Errno::WOULDBLOCK => OpenError::InUse(path.to_owned()),
+        error => OpenError::Os { what: "lock", path: path.to_owned(), error: error.into() },
+    })
+}
+
+impl Memory for Mapped {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn load(&self, at: u64, out: &mut [u8]) {
+        let from = self.address(at, out.len() as u64);
+        // SAFETY: `address` checked the range; `out` is not in the mapping, of which nobody has references.
+        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) }
+    }
+
+    fn store(&mut self, at: u64, bytes: &[u8]) {
+        assert!(self.writable, "the region is mapped read-only");
+        let to = self.address(at, bytes.len() as u64);
+        // SAFETY: as in `load`; `&mut self` excludes other accesses of this process.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+    }
+
+    fn zero(&mut self, at: u64, len: u64) {
+        assert!(self.writable, "the region is mapped read-only");
+        let to = self.address(at, len);
+        // SAFETY: as in `store`.
+        unsafe { std::ptr::write_bytes(to, 0, len as usize) }
+    }
+
+    fn flush(&mut self, at: u64, len: u64) {
+        if let Some(instruction) = self.instruction {
+            let from = self.address(at, len);
+            // SAFETY: `address` checked the range.
+            unsafe { instruction.flush(from, len as usize) }
+        }
+    }
+
+    fn fence(&mut self) -> io::Result<()> {
+        match self.instruction {
+            Some(_) => lines::fence(),
+            None => rustix::fs::fdatasync(&self.file)?,
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map`, with this size, and nothing refers to it any more.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.size as usize) };
+        debug_assert!(unmapped.is_ok(), "munmap: {unmapped:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,349 @@
+//! Free space: chunks of the region, and pages of the chunks that are divided into pages.
+//!
+//! The chunk table has the truth; what is here in memory is rebuilt from it at every mount. Space that an
+//! operation frees is *quarantined* until the next commit: until then the durable metadata still refers to
+//! it.
+
+use crate::error::{Error, Result};
+use crate::layout::chunk::{BIT_WORDS, BITS_AT, Entry, Use};
+use crate::layout::{Chunk, Geometry, Page};
+use crate::nvm::Memory;
+use crate::store::Store;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+
+/// The page bits of a chunk.
+type Bits = [u64; BIT_WORDS];
+
+/// Steps of the operation in progress, for [`Space::abort`].
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Took a chunk with this wear.
+    Chunk(Chunk, u32),
+    /// Divided a chunk into pages, after it was taken.
+    Divided(Chunk),
+    /// Took pages.
+    Pages(Page, u32),
+}
+
+/// Free space of a region.
+#[derive(Debug)]
+pub struct Space {
+    geometry: Geometry,
+    /// Free chunks, those with the least wear first.
+    chunks: BTreeSet<(u32, Chunk)>,
+    /// For each chunk that is divided into pages: pages that are allocated or quarantined.
+    busy: FxHashMap<Chunk, Bits>,
+    /// Chunks with free pages, by the binary logarithm of their longest run of free pages.
+    by_run: Vec<BTreeSet<Chunk>>,
+    free_pages: u64,
+    /// Freed since the last commit.
+    quarantined_pages: Vec<(Page, u32)>,
+    quarantined_chunks: Vec<(u32, Chunk)>,
+    /// Chunks whose last page was freed since the last commit.
+    emptied: FxHashSet<Chunk>,
+    steps: Vec<Step>,
+    /// Lengths of the lists of quarantined space when the operation began.
+    marks: (usize, usize),
+    emptied_now: Vec<Chunk>,
+}
+
+impl Space {
+    /// Reads the chunk table.
+    ///
+    /// # Errors
+    /// Returns `Damaged` if an entry has an unknown use.
+    pub fn load<M: Memory>(store: &Store<M>, geometry: Geometry) -> Result<Self> {
+        let classes = geometry.chunk_pages().ilog2() as usize + 1;
+        let mut space = Self {
+            geometry,
+            chunks: BTreeSet::new(),
+            busy: FxHashMap::default(),
+            by_run: vec![BTreeSet::new(); classes],
+            free_pages: 0,
+            quarantined_pages: Vec::new(),
+            quarantined_chunks: Vec::new(),
+            emptied: FxHashSet::default(),
+            steps: Vec::new(),
+            marks: (0, 0),
+            emptied_now: Vec::new(),
+        };
+        for chunk in (geometry.system_chunks()..geometry.chunks()).map(Chunk) {
+            let entry = space.entry(store, chunk)?;
+            match entry.usage {
+                Use::Free => {
+                    space.chunks.insert((entry.wear, chunk));
+                }
+                Use::Pages => {
+                    let bits = space.bits(store, chunk);
+                    space.add_divided(chunk, bits);
+                }
+                Use::System | Use::Inodes | Use::Data => {}
+            }
+        }
+        Ok(space)
+    }
+
+    /// Reads a chunk's entry.
+    ///
+    /// # Errors
+    /// Returns `Damaged` if it has an unknown use.
+    pub fn entry<M: Memory>(&self, store: &Store<M>, chunk: Chunk) -> Result<Entry> {
+        Entry::decode(&store.bytes(self.geometry.entry_at(chunk)))
+            .ok_or_else(|| Error::Damaged(format!("chunk {} has an unknown use", chunk.0)))
+    }
+
+    /// Changes a chunk's entry.
+    pub fn set_entry<M: Memory>(&self, store: &mut Store<M>, chunk: Chunk, entry: &Entry) {
+        store.stage(self.geometry.entry_at(chunk), &entry.encode());
+    }
+
+    /// Reads a chunk's page bits; a set bit is an allocated page.
+    pub fn bits<M: Memory>(&self, store: &Store<M>, chunk: Chunk) -> Bits {
+        let bytes: [u8; BIT_WORDS * 8] = store.bytes(self.geometry.entry_at(chunk) + BITS_AT);
+        let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        std::array::from_fn(|_| words.next().unwrap_or_default())
+    }
+
+    fn set_bits<M: Memory>(&self, store: &mut Store<M>, chunk: Chunk, bits: &Bits) {
+        let bytes: Vec<u8> = bits.iter().flat_map(|word| word.to_le_bytes()).collect();
+        store.stage(self.geometry.entry_at(chunk) + BITS_AT, &bytes);
+    }
+
+    /// Returns the number of pages that can be allocated now.
+    pub fn free_pages(&self) -> u64 {
+        self.free_pages + self.free_chunks() * self.geometry.chunk_pages()
+    }
+
+    /// Returns the number of free chunks.
+    pub fn free_chunks(&self) -> u64 {
+        self.chunks.len() as u64
+    }
+
+    /// Returns the number of pages that the next commit makes reusable.
+    pub fn quarantined(&self) -> u64 {
+        let pages: u64 = self.quarantined_pages.iter().map(|(_, count)| u64::from(*count)).sum();
+        pages + self.quarantined_chunks.len() as u64 * self.geometry.chunk_pages()
+    }
+
+    /// Takes the free chunk with the least wear.
+    ///
+    /// # Errors
+    /// Returns `NoSpace` if no chunk is free.
+    pub fn take_chunk<M: Memory>(
+        &mut self,
+        store: &mut Store<M>,
+        usage: Use,
+        owner: u64,
+        index: u64,
+    ) -> Result<Chunk> {
+        let (wear, chunk) = self.chunks.pop_first().ok_or(Error::NoSpace)?;
+        self.steps.push(Step::Chunk(chunk, wear));
+        let entry = Entry { usage, wear: wear.saturating_add(1), owner, index, free_inodes: 0 };
+        self.set_entry(store, chunk, &entry);
+        Ok(chunk)
+    }
+
+    /// Frees a chunk; it is quarantined until the next commit.
+    ///
+    /// # Errors
+    /// Returns `Damaged` if its entry has an unknown use.
+    pub fn free_chunk<M: Memory>(&mut self, store: &mut Store<M>, chunk: Chunk) -> Result<()> {
+        let wear = self.entry(store, chunk)?.wear;
+        let entry = Entry { usage: Use::Free, wear, owner: 0, index: 0, free_inodes: 0 };
+        self.set_entry(store, chunk, &entry);
+        self.quarantined_chunks.push((wear, chunk));
+        Ok(())
+    }
+
+    /// Takes `count` consecutive pages, which are in one chunk.
+    ///
+    /// # Errors
+    /// Returns `NoSpace` if there is no such run.
+    pub fn take_pages<M: Memory>(&mut self, store: &mut Store<M>, count: u32) -> Result<Page> {
+        let pages = self.geometry.chunk_pages() as u32;
+        debug_assert!((1..=pages).contains(&count));
+        // The first chunk of the class below may have a run that is long enough; all of higher classes do.
+        let floor = count.ilog2() as usize;
+        let chunk = self.by_run[floor..].iter().flat_map(|class| class.iter().take(4)).copied();
+        let found =
+            chunk.filter_map(|chunk| Some((chunk, find_run(&self.busy[&chunk], pages, count)?))).next();
+        let (chunk, at) = match found {
+            Some(found) => found,
+            None => {
+                let chunk = self.take_chunk(store, Use::Pages, 0, 0)?;
+                self.set_bits(store, chunk, &[0; BIT_WORDS]);
+                self.add_divided(chunk, [0; BIT_WORDS]);
+                self.steps.push(Step::Divided(chunk));
+                (chunk, 0)
+            }
+        };
+        let mut bits = self.bits(store, chunk);
+        set(&mut bits, at, count, true);
+        self.set_bits(store, chunk, &bits);
+        self.set_busy(chunk, at, count, true);
+        let page = Page(self.geometry.first_page(chunk).0 + u64::from(at));
+        self.steps.push(Step::Pages(page, count));
+        Ok(page)
+    }
+
+    /// Frees consecutive pages; they are quarantined until the next commit.
+    ///
+    /// # Errors
+    /// Returns `Damaged` if they are not allocated.
+    pub fn free_pages_at<M: Memory>(&mut self, store: &mut Store<M>, page: Page, count: u32) -> Result<()> {
+        let (chunk, at) = self.geometry.chunk_of(page);
+        let mut bits = self.bits(store, chunk);
+        let is_allocated = (at..at + count as usize).all(|at| bits[at / 64] & 1 << (at % 64) != 0);
+        let mut entry = self.entry(store, chunk)?;
+        if entry.usage != Use::Pages || !is_allocated {
+            return Err(Error::Damaged(format!("page {} is freed, but not allocated", page.0)));
+        }
+        set(&mut bits, at as u32, count, false);
+        self.set_bits(store, chunk, &bits);
+        self.quarantined_pages.push((page, count));
+        if bits == [0; BIT_WORDS] {
+            entry.usage = Use::Free;
+            self.set_entry(store, chunk, &entry);
+            self.remove_divided(chunk);
+            self.emptied.insert(chunk);
+            self.emptied_now.push(chunk);
+            self.quarantined_chunks.push((entry.wear, chunk));
+        }
+        Ok(())
+    }
+
+    /// Begins an operation, which [`abort`](Self::abort) can take back.
+    pub fn begin(&mut self) {
+        self.steps.clear();
+        self.emptied_now.clear();
+        self.marks = (self.quarantined_pages.len(), self.quarantined_chunks.len());
+    }
+
+    /// Takes back what the operation allocated and freed. The store must have been taken back before.
+    pub fn abort<M: Memory>(&mut self, store: &Store<M>) {
+        self.quarantined_pages.truncate(self.marks.0);
+        self.quarantined_chunks.truncate(self.marks.1);
+        for chunk in std::mem::take(&mut self.emptied_now) {
+            self.emptied.remove(&chunk);
+            let mut bits = self.bits(store, chunk);
+            // Pages that the group freed earlier stay quarantined.
+            for &(page, count) in &self.quarantined_pages {
+                let (of, at) = self.geometry.chunk_of(page);
+                if of == chunk {
+                    set(&mut bits, at as u32, count, true);
+                }
+            }
+            // Pages that this operation took are given back below; they are still busy.
+            for step in &self.steps {
+                if let Step::Pages(page, count) = *step
+                    && let (of, at) = self.geometry.chunk_of(page)
+                    && of == chunk
+                {
+                    set(&mut bits, at as u32, count, true);
+                }
+            }
+            self.add_divided(chunk, bits);
+        }
+        for step in std::mem::take(&mut self.steps).into_iter().rev() {
+            match step {
+                Step::Chunk(chunk, wear) => {
+                    self.chunks.insert((wear, chunk));
+                }
+                Step::Divided(chunk) => self.remove_divided(chunk),
+                Step::Pages(page, count) => {
+                    let (chunk, at) = self.geometry.chunk_of(page);
+                    self.set_busy(chunk, at as u32, count, false);
+                }
+            }
+        }
+    }
+
+    /// Makes quarantined space reusable, after a commit.
+    pub fn committed(&mut self) {
+        for (page, count) in std::mem::take(&mut self.quarantined_pages) {
+            let (chunk, at) = self.geometry.chunk_of(page);
+            if !self.emptied.contains(&chunk) {
+                self.set_busy(chunk, at as u32, count, false);
+            }
+        }
+        self.emptied.clear();
+        self.chunks.extend(self.quarantined_chunks.drain(..));
+    }
+
+    fn add_divided(&mut self, chunk: Chunk, bits: Bits) {
+        self.free_pages += self.geometry.chunk_pages() - used(&bits);
+        self.busy.insert(chunk, bits);
+        self.enlist(chunk);
+    }
+
+    fn remove_divided(&mut self, chunk: Chunk) {
+        self.delist(chunk);
+        if let Some(bits) = self.busy.remove(&chunk) {
+            self.free_pages -= self.geometry.chunk_pages() - used(&bits);
+        }
+    }
+
+    fn set_busy(&mut self, chunk: Chunk, at: u32, count: u32, busy: bool) {
+        self.delist(chunk);
+        if let Some(bits) = self.busy.get_mut(&chunk) {
+            set(bits, at, count, busy);
+        }
+        let count = u64::from(count);
+        self.free_pages = if busy { self.free_pages - count } else { self.free_pages + count };
+        self.enlist(chunk);
+    }
+
+    fn class(&self, chunk: Chunk) -> Option<usize> {
+        let longest = longest_run(self.busy.get(&chunk)?, self.geometry.chunk_pages() as u32);
+        Some(longest.checked_ilog2()? as usize)
+    }
+
+    fn enlist(&mut self, chunk: Chunk) {
+        if let Some(class) = self.class(chunk) {
+            self.by_run[class].insert(chunk);
+        }
+    }
+
+    fn delist(&mut self, chunk: Chunk) {
+        if let Some(class) = self.class(chunk) {
+            self.by_run[class].remove(&chunk);
+        }
+    }
+}
+
+fn used(bits: &Bits) -> u64 {
+    bits.iter().map(|word| u64::from(word.count_ones())).sum()
+}
+
+fn set(bits: &mut Bits, at: u32, count: u32, value: bool) {
+    for at in at as usize..(at + count) as usize {
+        let bit = 1 << (at % 64);
+        if value { bits[at / 64] |= bit } else { bits[at / 64] &= !bit }
+    }
+}
+
+/// Returns the runs of clear bits among the first `pages`: start and length.
+fn free_runs(bits: &Bits, pages: u32) -> impl Iterator<Item = (u32, u32)> {
+    let is_free = |at: u32| bits[at as usize / 64] & 1 << (at % 64) == 0;
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < pages && !is_free(at) {
+            at += 1;
+        }
+        let start = at;
+        while at < pages && is_free(at) {
+            at += 1;
+        }
+        (at > start).then_some((start, at - start))
+    })
+}
+
+fn longest_run(bits: &Bits, pages: u32) -> u32 {
+    free_runs(bits, pages).map(|(_, len)| len).max().unwrap_or(0)
+}
+
+/// Returns the start of the shortest run of clear bits that has `count` of them.
+fn find_run(bits: &Bits, pages: u32, count: u32) -> Option<u32> {
+    free_runs(bits, pages).filter(|(_, len)| *len >= count).min_by_key(|(_, len)| *len).map(|(at, _)| at)
+}

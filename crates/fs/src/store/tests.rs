@@ -1,0 +1,87 @@
+//! Tests of the redo log.
+
+use super::*;
+use crate::nvm::{Granule, Simulated};
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
+
+const LOG_AT: u64 = 4096;
+const LOG_BYTES: u64 = 8192;
+const SIZE: u64 = 32 << 10;
+
+fn open(memory: Simulated) -> Store<Simulated> {
+    Store::open(memory, LOG_AT, LOG_BYTES, false).expect("a region")
+}
+
+/// Each commit sets every one of `places` to its number; after a power loss at any event all have the same.
+fn commit_all_or_nothing(granule: Granule, seed: u64) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut places: Vec<u64> = (0..40).map(|_| random.random_range(2048..3900) * 8).collect();
+    places.dedup();
+    let mut memory = Simulated::new(SIZE, granule);
+    memory.try_power_losses(seed, 8);
+    let mut store = open(memory);
+    let mut ends = Vec::new();
+    for number in 1..=6_u64 {
+        places.iter().for_each(|&at| store.stage(at, &number.to_le_bytes()));
+        store.commit().expect("no failure");
+        ends.push(store.memory.events());
+    }
+    let losses = store.memory.take_losses();
+    assert!(losses.len() > 300, "{} power losses", losses.len());
+    for (event, memory) in losses {
+        let after = open(memory);
+        let found: Vec<_> = places.iter().map(|&at| after.load_u64(at)).collect();
+        let acknowledged = ends.iter().filter(|&&end| end <= event).count() as u64;
+        assert!(
+            found.iter().all(|&it| it == found[0]) && (acknowledged..=acknowledged + 1).contains(&found[0]),
+            "seed {seed}, {granule:?}, event {event}: {acknowledged} commits acknowledged, found {found:?}"
+        );
+    }
+}
+
+#[test]
+fn commits_are_atomic_at_every_event() {
+    for seed in 1..4 {
+        commit_all_or_nothing(Granule::Word, seed);
+        commit_all_or_nothing(Granule::Sector, seed);
+    }
+}
+
+#[test]
+fn aborted_changes_are_gone() {
+    let mut store = open(Simulated::new(SIZE, Granule::Word));
+    store.begin();
+    store.stage(20_000, &[1; 100]);
+    store.begin();
+    store.stage(20_050, &[2; 100]);
+    store.stage(20_060, &[3; 100]);
+    store.abort();
+    assert_eq!(store.bytes::<160>(20_000)[..], [[1; 100].as_slice(), &[0; 60]].concat());
+    store.commit().expect("no failure");
+    let mut out = [0; 160];
+    store.memory.load(20_000, &mut out);
+    assert_eq!(out[..], [[1; 100].as_slice(), &[0; 60]].concat());
+}
+
+#[test]
+fn a_failed_flush_ends_all_commits() {
+    let mut store = open(Simulated::new(SIZE, Granule::Word));
+    store.stage(20_000, &[1]);
+    store.memory.fail_fences();
+    assert!(matches!(store.commit(), Err(Error::Io(_))));
+    assert!(matches!(store.commit(), Err(Error::Failed)));
+    assert!(store.has_failed());
+}
+
+#[test]
+fn read_only_opening_sees_the_log_and_stores_nothing() {
+    let mut store = open(Simulated::new(SIZE, Granule::Word));
+    store.stage(20_000, &[7; 64]);
+    store.commit().expect("no failure");
+    // All granules that the last commit wrote in place are lost.
+    let after = store.memory.after_power_loss(|_| 0);
+    let reader = Store::open(after, LOG_AT, LOG_BYTES, true).expect("a region");
+    assert_eq!(reader.bytes::<64>(20_000), [7; 64]);
+    assert_eq!(reader.memory.events(), 0);
+}

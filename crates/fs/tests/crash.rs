@@ -1,0 +1,111 @@
+//! Power losses at every store, flush and fence of random operations.
+//!
+//! What recovery finds must be a state after some operation, no older than the last one that was durable, and
+//! clean by the check. `WEIR_FS_SEED` sets the first seed, `WEIR_FS_HISTORIES` how many there are.
+
+mod support;
+
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
+use support::operation::{Mix, Operation};
+use support::pair::{Pair, format};
+use weir_fs::namespace::{Durability, FileSystem};
+use weir_fs::nvm::{Granule, Simulated};
+
+const MIX: Mix =
+    Mix { file_bytes_max: 150_000, write_bytes_max: 70_000, names: 12, data_percent: 40, remounts: true };
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// What a campaign did.
+#[derive(Debug, Default)]
+struct Counts {
+    losses: u64,
+    in_recovery: u64,
+    /// Losses after which a state other than the last durable one was found.
+    newer: u64,
+}
+
+/// Runs one history and recovers from every power loss in it.
+fn history(seed: u64, granule: Granule, durability: Durability, counts: &mut Counts) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let size = random.random_range(13..24) << 16;
+    let mut memory = format(Simulated::new(size, granule));
+    memory.try_power_losses(seed, 1);
+    let mut pair = Pair::new(memory, durability);
+    pair.fs().store_mut().memory_mut().take_losses();
+    let mut done: Vec<Operation> = Vec::new();
+    for step in 0..random.random_range(20..80) {
+        let operation = MIX.operation(&mut random, &pair.model);
+        let result = pair.run(&operation);
+        done.push(operation);
+        let fail = |error: &str| -> ! {
+            panic!("seed {seed}, {granule:?}, {durability:?}, operation {step}: {error}\n{done:#?}")
+        };
+        let is_durable = result.unwrap_or_else(|error| fail(&error));
+        for (event, image) in pair.fs().store_mut().memory_mut().take_losses() {
+            let found = recover(image, seed ^ event, &pair, counts);
+            let state = found.unwrap_or_else(|error| fail(&format!("loss before event {event}: {error}")));
+            counts.newer += u64::from(state > 0);
+        }
+        if is_durable {
+            pair.is_durable();
+        }
+    }
+    let end = pair.compare();
+    end.unwrap_or_else(|error| {
+        panic!("seed {seed}, {granule:?}, {durability:?}, at the end: {error}\n{done:#?}")
+    });
+}
+
+/// Mounts what a power loss left, and sometimes loses power again meanwhile.
+fn recover(
+    mut image: Simulated,
+    seed: u64,
+    pair: &Pair<Simulated>,
+    counts: &mut Counts,
+) -> Result<usize, String> {
+    counts.losses += 1;
+    let mut random = SmallRng::seed_from_u64(seed);
+    if random.random_ratio(1, 16) {
+        image.try_power_losses(seed, 1);
+    }
+    let mut fs = open(image)?;
+    for (event, image) in fs.store_mut().memory_mut().take_losses() {
+        counts.in_recovery += 1;
+        let again = open(image).map_err(|error| format!("and before event {event} of recovery: {error}"))?;
+        pair.recovered(&again).map_err(|error| format!("and before event {event} of recovery: {error}"))?;
+    }
+    pair.recovered(&fs)
+}
+
+fn open(image: Simulated) -> Result<FileSystem<Simulated>, String> {
+    FileSystem::open(image, Durability::Sync).map_err(|error| format!("mount: {error}"))
+}
+
+fn campaign(granule: Granule, durability: Durability) {
+    let mut counts = Counts::default();
+    let first = number("WEIR_FS_SEED", 1);
+    for seed in first..first + number("WEIR_FS_HISTORIES", 12) {
+        history(seed, granule, durability, &mut counts);
+    }
+    println!("{granule:?}, {durability:?}: {counts:?}");
+    assert!(counts.losses > 100 && counts.in_recovery > 10 && counts.newer > 10, "{counts:?}");
+}
+
+#[test]
+fn persistent_memory_durable_after_each_operation() {
+    campaign(Granule::Word, Durability::EachOperation);
+}
+
+#[test]
+fn persistent_memory_durable_after_sync() {
+    campaign(Granule::Word, Durability::Sync);
+}
+
+#[test]
+fn mapped_file_durable_after_sync() {
+    campaign(Granule::Sector, Durability::Sync);
+}

@@ -1,0 +1,373 @@
+//! Real programs on a mounted file system. Without root and `/dev/fuse` these tests say so and do nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use weir_fs::check::check;
+use weir_fs::fuse::{self, MountOptions};
+use weir_fs::layout::Geometry;
+use weir_fs::layout::superblock::Superblock;
+use weir_fs::namespace::{Durability, FileSystem};
+use weir_fs::nvm::Mapped;
+
+/// A mounted file system in a temporary directory.
+struct Mount {
+    directory: tempfile::TempDir,
+    server: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Mount {
+    /// Mounts a new file system; `None` if this machine does not allow it.
+    fn new(bytes: u64) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || File::open("/dev/fuse").is_err() {
+            println!("not tested: mounting needs root and /dev/fuse");
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let memory = Mapped::create(&directory.path().join("region"), bytes, false).expect("a region");
+        let geometry = Geometry::new(bytes, Geometry::CHUNK_BYTES).expect("a possible size");
+        let superblock = Superblock { geometry, uuid: [3; 16], hash_key: [4; 16] };
+        FileSystem::create(memory, &superblock, (0, 0), fuse::now()).expect("a new file system");
+        fs::create_dir(directory.path().join("mount")).expect("a directory");
+        let mut mount = Self { directory, server: None };
+        mount.start();
+        Some(mount)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join("mount").join(name)
+    }
+
+    fn region(&self) -> PathBuf {
+        self.directory.path().join("region")
+    }
+
+    fn start(&mut self) {
+        // A program that another test starts holds the lock until it has closed all that it inherited.
+        let memory = std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            Mapped::open(&self.region(), true)
+        });
+        let memory = memory.take(200).find_map(Result::ok).expect("the region is free");
+        let fs = FileSystem::open(memory, Durability::Sync).expect("the file system");
+        let path = self.path("");
+        let (ready, is_ready) = mpsc::channel();
+        self.server = Some(std::thread::spawn(move || {
+            fuse::serve(fs, &path, &options(), move || ready.send(()).expect("the test waits"))
+        }));
+        is_ready.recv().expect("the file system is mounted");
+    }
+
+    /// Unmounts, checks, and mounts again.
+    fn remount(&mut self) {
+        self.stop();
+        self.start();
+    }
+
+    fn stop(&mut self) {
+        let Some(server) = self.server.take() else { return };
+        rustix::mount::unmount(self.path(""), rustix::mount::UnmountFlags::empty()).expect("not in use");
+        server.join().expect("the server ends").expect("without an error");
+        let fs = FileSystem::open_read_only(Mapped::open(&self.region(), false).expect("the region"));
+        let report = check(&fs.expect("the file system"));
+        assert!(report.is_clean() && report.orphans == 0, "{report:#?}");
+    }
+
+    /// Runs a shell script in the file system; `false` if one of the programs is not installed.
+    fn script(&self, programs: &[&str], script: &str) -> bool {
+        for program in programs {
+            let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+            if !found.is_ok_and(|output| output.status.success()) {
+                println!("not tested: {program} is not installed");
+                return false;
+            }
+        }
+        let output = Command::new("sh")
+            .args(["-euc", script])
+            .current_dir(self.path(""))
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .expect("sh starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(4000).collect::<String>();
+        assert!(
+            output.status.success(),
+            "{script}\n{}: {}\n{}",
+            output.status,
+            text(&output.stdout),
+            text(&output.stderr)
+        );
+        true
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = rustix::mount::unmount(self.path(""), rustix::mount::UnmountFlags::DETACH);
+        } else {
+            self.stop();
+        }
+    }
+}
+
+fn options() -> MountOptions {
+    MountOptions {
+        source: "test".to_owned(),
+        allow_other: true,
+        is_trusted: true,
+        sync_interval: Duration::from_millis(200),
+    }
+}
+
+fn errno<T>(result: std::io::Result<T>) -> i32 {
+    result.err().and_then(|error| error.raw_os_error()).unwrap_or(0)
+}
+
+fn file(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("a file")
+}
+
+#[test]
+fn names_links_and_removal() {
+    let Some(mut mount) = Mount::new(64 << 20) else { return };
+    let path = |name: &str| mount.path(name);
+    fs::create_dir(path("d")).expect("a directory");
+    fs::write(path("d/a"), b"one").expect("a file");
+    fs::hard_link(path("d/a"), path("b")).expect("a link");
+    std::os::unix::fs::symlink("d/a", path("s")).expect("a symbolic link");
+    assert_eq!(fs::metadata(path("b")).expect("it").nlink(), 2);
+    assert_eq!(fs::read(path("s")).expect("through the link"), b"one");
+    assert_eq!(errno(fs::remove_dir(path("d"))), libc::ENOTEMPTY);
+    assert_eq!(errno(fs::create_dir(path("d"))), libc::EEXIST);
+    assert_eq!(errno(fs::rename(path("d"), path("d/e"))), libc::EINVAL);
+    let long = "n".repeat(255);
+    fs::write(path(&long), b"").expect("a name of 255 bytes");
+    assert_eq!(errno(fs::write(path(&"n".repeat(256)), b"")), libc::ENAMETOOLONG);
+    // A file without a name lives as long as it is open.
+    let mut open = file(&path("open"));
+    open.write_all(b"still here").expect("space");
+    fs::rename(path("b"), path("open")).expect("it replaces the open file");
+    fs::remove_file(path("d/a")).expect("it");
+    let mut text = String::new();
+    open.seek(SeekFrom::Start(0)).expect("a file");
+    open.read_to_string(&mut text).expect("a file");
+    assert_eq!((text.as_str(), open.metadata().expect("it").nlink()), ("still here", 0));
+    drop(open);
+    fs::remove_dir(path("d")).expect("it is empty");
+    mount.remount();
+    let mut names: Vec<_> = fs::read_dir(mount.path("")).expect("the root").flatten().collect();
+    names.sort_by_key(fs::DirEntry::file_name);
+    assert_eq!(names.iter().map(fs::DirEntry::file_name).collect::<Vec<_>>(), [&long[..], "open", "s"]);
+    assert_eq!(fs::read(mount.path("open")).expect("it"), b"one");
+}
+
+#[test]
+fn contents_holes_and_times() {
+    let Some(mut mount) = Mount::new(128 << 20) else { return };
+    let sparse = file(&mount.path("sparse"));
+    sparse.write_all_at(b"far", 5 << 30).expect("space for one chunk");
+    assert!(sparse.metadata().expect("it").blocks() * 512 < 8 << 20);
+    let seek = |offset, whence| {
+        rustix::fs::seek(&sparse, whence_at(whence, offset)).map_err(|error| error.raw_os_error())
+    };
+    assert_eq!(seek(0, libc::SEEK_DATA), Ok(5 << 30));
+    assert_eq!(seek(0, libc::SEEK_HOLE), Ok(0));
+    assert_eq!(seek(5 << 30, libc::SEEK_HOLE), Ok((5 << 30) + 3));
+    assert_eq!(seek((5 << 30) + 3, libc::SEEK_DATA), Err(libc::ENXIO));
+    sparse.set_len(7).expect("a file");
+    sparse.set_len(5 << 30).expect("a file");
+    let mut zeros = [1; 100];
+    sparse.read_exact_at(&mut zeros, (5 << 30) - 100).expect("a file");
+    assert_eq!(zeros, [0; 100]);
+    let before_1970 = std::time::UNIX_EPOCH - Duration::from_nanos(1_234_567_891);
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(mount.path("sparse"));
+    sparse.set_modified(before_1970).expect("a file");
+    assert!(direct.is_ok(), "{direct:?}");
+    drop((sparse, direct));
+    mount.remount();
+    let metadata = fs::metadata(mount.path("sparse")).expect("it");
+    assert_eq!(metadata.modified().expect("a time"), before_1970);
+    assert_eq!(metadata.len(), 5 << 30);
+}
+
+fn whence_at(whence: i32, offset: u64) -> rustix::fs::SeekFrom {
+    if whence == libc::SEEK_DATA {
+        rustix::fs::SeekFrom::Data(offset)
+    } else {
+        rustix::fs::SeekFrom::Hole(offset)
+    }
+}
+
+#[test]
+fn a_full_region_reports_it_and_recovers() {
+    let Some(mut mount) = Mount::new(32 << 20) else { return };
+    let mut file = file(&mount.path("large"));
+    let error = (0..100).find_map(|_| file.write_all(&[7; 1 << 20]).err());
+    assert_eq!(error.and_then(|error| error.raw_os_error()), Some(libc::ENOSPC));
+    drop(file);
+    fs::remove_file(mount.path("large")).expect("removal needs no space");
+    // The kernel tells a moment after the removal that it has forgotten the file.
+    let is_written = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        fs::write(mount.path("small"), vec![1; 5 << 20]).is_ok()
+    });
+    assert!(is_written, "the space is there again");
+    mount.remount();
+    assert_eq!(fs::read(mount.path("small")).expect("it"), vec![1; 5 << 20]);
+}
+
+#[test]
+fn permissions_are_checked_and_privileges_end() {
+    let Some(mount) = Mount::new(64 << 20) else { return };
+    let script = "
+        chmod 755 .
+        echo secret > f; chmod 600 f
+        if setpriv --reuid 1 --regid 1 --clear-groups cat f 2>/dev/null; then exit 2; fi
+        cp /bin/true t; chmod 6777 t
+        setpriv --reuid 1 --regid 1 --clear-groups sh -c 'echo x >> t'
+        test \"$(stat -c %a t)\" = 777
+        mkdir sticky; chmod 1777 sticky; echo > sticky/f
+        if setpriv --reuid 1 --regid 1 --clear-groups rm -f sticky/f 2>/dev/null; then exit 3; fi
+        mkdir g; chgrp 5 g; chmod 2755 g; mkdir g/h; test \"$(stat -c '%g %a' g/h)\" = '5 2755'
+        umask 027; echo > masked; test \"$(stat -c %a masked)\" = 640
+    ";
+    mount.script(&["setpriv", "stat"], script);
+    let script = "
+        echo > f; chmod 640 f; setfacl -m u:1:rw f; test \"$(stat -c %a f)\" = 660
+        setpriv --reuid 1 --regid 1 --clear-groups sh -c 'echo x >> f'
+        chmod 600 f; getfacl f | grep -q mask::---
+        if setpriv --reuid 1 --regid 1 --clear-groups sh -c 'echo x >> f' 2>/dev/null; then exit 4; fi
+        setfacl -b f; test \"$(stat -c %a f)\" = 600
+        mkdir d; setfacl -d -m u:1:rwx d; mkdir d/e; echo > d/e/f; getfacl d/e/f | grep -q user:1:rwx ||
+            getfacl -n d/e/f | grep -q user:1:rwx
+        echo > x; setfattr -n user.a -v b x; test \"$(getfattr --only-values -n user.a x)\" = b
+    ";
+    mount.script(&["setfacl", "setpriv", "setfattr"], script);
+    fs::set_permissions(mount.path("f"), fs::Permissions::from_mode(0o644)).expect("a file");
+}
+
+#[test]
+fn git_clones_and_checks_a_repository() {
+    let Some(mut mount) = Mount::new(256 << 20) else { return };
+    let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let script = format!(
+        "git -c safe.directory='*' clone -q --no-hardlinks '{repository}' r
+         cd r; git fsck --full --strict 2>&1 | tail -3; test -z \"$(git status --porcelain)\""
+    );
+    if mount.script(&["git"], &script) {
+        mount.remount();
+        mount.script(&["git"], "cd r; git fsck --full; test -z \"$(git status --porcelain)\"; rm -rf ../r");
+    }
+}
+
+#[test]
+fn sqlite_keeps_its_database() {
+    let Some(mut mount) = Mount::new(128 << 20) else { return };
+    let script = "
+        for mode in delete wal truncate; do
+            sqlite3 $mode.db \"pragma journal_mode=$mode; create table t(a integer primary key, b text);
+                create index i on t(b);
+                with recursive n(x) as (select 1 union all select x + 1 from n where x < 20000)
+                insert into t select x, hex(randomblob(20)) from n;
+                delete from t where a % 3 = 0; update t set b = b || 'x' where a % 7 = 0; vacuum;\"
+        done";
+    if mount.script(&["sqlite3"], script) {
+        mount.remount();
+        let script = "for f in *.db; do test \"$(sqlite3 $f 'pragma integrity_check')\" = ok; done";
+        mount.script(&["sqlite3"], script);
+    }
+}
+
+#[test]
+fn copies_of_a_tree_are_the_same() {
+    let Some(mut mount) = Mount::new(256 << 20) else { return };
+    let tree = "/usr/share/perl";
+    let script =
+        format!("cp -a {tree} copy; diff -r --no-dereference {tree} copy; tar cf t.tar copy; tar df t.tar");
+    if Path::new(tree).exists() && mount.script(&["tar", "diff"], &script) {
+        mount.remount();
+        mount.script(&["tar", "diff"], &format!("diff -r --no-dereference {tree} copy; tar df t.tar"));
+        let script =
+            format!("rsync -a {tree}/ r/; test -z \"$(rsync -a --checksum --itemize-changes {tree}/ r/)\"");
+        mount.script(&["rsync"], &script);
+    }
+}
+
+#[test]
+fn file_stressors_verify() {
+    let Some(mut mount) = Mount::new(256 << 20) else { return };
+    let stress = "stress-ng --temp-path . --verify --timeout 3s --quiet --hdd 1 --hdd-bytes 16m --dentry 1 \
+                  --dir 1 --rename 1 --link 1 --symlink 1 --fallocate 1 --fallocate-bytes 16m --seek 1 \
+                  --seek-size 8m --xattr 1 --chmod 1 --utime 1 --flock 1 --locka 1 --mmap 1 --mmap-file \
+                  --mmap-bytes 8m";
+    mount.script(&["stress-ng"], stress);
+    mount.script(&["dbench"], "dbench -t 4 -c /usr/share/dbench/client.txt 4");
+    mount.script(
+        &["fio"],
+        "fio --name=v --size=16m --rw=randwrite --bs=7k --verify=crc32c --verify_fatal=1 --time_based=0",
+    );
+    mount.remount();
+}
+
+/// The part of the server in [`acknowledged_fsyncs_survive_a_killed_server`]: the test program runs this
+/// again as a process of its own.
+#[test]
+fn serve_until_killed() {
+    let Some(directory) = std::env::var_os("WEIR_FS_SERVE") else { return };
+    let directory = PathBuf::from(directory);
+    let memory = Mapped::open(&directory.join("region"), true).expect("the region");
+    let fs = FileSystem::open(memory, Durability::Sync).expect("the file system");
+    let _ = fuse::serve(fs, &directory.join("mount"), &options(), || ());
+}
+
+#[test]
+fn acknowledged_fsyncs_survive_a_killed_server() {
+    let Some(mut mount) = Mount::new(64 << 20) else { return };
+    for round in 0..5_u8 {
+        mount.stop();
+        let server = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "serve_until_killed"])
+            .env("WEIR_FS_SERVE", mount.directory.path())
+            .stdout(std::process::Stdio::null())
+            .spawn();
+        let mut server = server.expect("this program starts");
+        let root = fs::metadata(mount.directory.path()).expect("a directory").dev();
+        while fs::metadata(mount.path("")).map_or(root, |it| it.dev()) == root {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Names that are written, synced and then renamed until the server dies.
+        let mut synced = 0_u32;
+        let killer = {
+            let pid = rustix::process::Pid::from_child(&server);
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(100 + 40 * u64::from(round)));
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL)
+            })
+        };
+        let step = |number: u32| -> std::io::Result<()> {
+            let mut new = File::create(mount.path("new"))?;
+            new.write_all(&number.to_le_bytes().repeat(2000))?;
+            new.sync_all()?;
+            fs::rename(mount.path("new"), mount.path("kept"))?;
+            File::open(mount.path(""))?.sync_all()
+        };
+        while step(synced + 1).is_ok() {
+            synced += 1;
+        }
+        killer.join().expect("the thread ends").expect("the server was there");
+        server.wait().expect("the server ends");
+        rustix::mount::unmount(mount.path(""), rustix::mount::UnmountFlags::DETACH).expect("a mount");
+        mount.start();
+        let bytes = fs::read(mount.path("kept")).unwrap_or_default();
+        let found = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        assert!(found == synced || found == synced + 1, "round {round}: {synced} synced, {found} found");
+        assert_eq!(bytes, found.to_le_bytes().repeat(if found == 0 { 0 } else { 2000 }));
+        assert!(synced > 0, "round {round}: the server was killed before anything was synced");
+        fs::remove_file(mount.path("kept")).expect("it");
+    }
+}

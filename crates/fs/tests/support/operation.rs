@@ -1,0 +1,185 @@
+//! Random operations.
+
+use super::model::{Model, ROOT};
+use rand::Rng as _;
+use rand::rngs::SmallRng;
+use weir_fs::layout::inode::Kind;
+use weir_fs::namespace::{Allocate, RenameHow};
+
+/// An operation; files are named by the model's numbers.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    Create { parent: u64, name: Vec<u8>, kind: Kind, permissions: u32, target: Vec<u8> },
+    Link { file: u64, parent: u64, name: Vec<u8> },
+    Unlink { parent: u64, name: Vec<u8> },
+    RemoveDirectory { parent: u64, name: Vec<u8> },
+    Rename { from: (u64, Vec<u8>), to: (u64, Vec<u8>), how: RenameHow },
+    Write { file: u64, offset: usize, bytes: Vec<u8> },
+    Truncate { file: u64, size: usize },
+    Allocate { file: u64, from: usize, to: usize, how: Allocate },
+    Copy { from: (u64, usize), to: (u64, usize), len: usize },
+    SetPermissions { file: u64, permissions: u32, uid: u32, gid: u32 },
+    SetAttribute { file: u64, name: Vec<u8>, value: Vec<u8> },
+    RemoveAttribute { file: u64, name: Vec<u8> },
+    Sync,
+    Remount,
+}
+
+/// What random operations look like.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Largest file, in bytes.
+    pub file_bytes_max: usize,
+    /// Largest write, in bytes.
+    pub write_bytes_max: usize,
+    /// Number of different names.
+    pub names: u32,
+    /// Share of operations on one file's contents, in percent.
+    pub data_percent: u32,
+    /// Whether the file system is sometimes mounted again.
+    pub remounts: bool,
+}
+
+fn files(model: &Model, wanted: impl Fn(Kind) -> bool) -> Vec<u64> {
+    // Files that have lost their last name stay reachable only by their number; here they are left alone.
+    let living = model.nodes.iter().filter(|(_, node)| node.links > 0 && wanted(node.kind));
+    living.map(|(id, _)| *id).collect()
+}
+
+fn any<T: Clone>(random: &mut SmallRng, from: &[T]) -> Option<T> {
+    (!from.is_empty()).then(|| from[random.random_range(0..from.len())].clone())
+}
+
+impl Mix {
+    pub fn name(&self, random: &mut SmallRng) -> Vec<u8> {
+        let number = random.random_range(0..self.names);
+        let mut name = format!("n{number}").into_bytes();
+        // A few names are long, so that pages of directories fill.
+        if number % 7 == 3 {
+            name.resize(255, b'x');
+        }
+        name
+    }
+
+    /// Returns an existing name, mostly.
+    fn existing(&self, random: &mut SmallRng, model: &Model) -> (u64, Vec<u8>) {
+        let names = model.nodes.iter().filter(|(_, node)| node.links > 0);
+        let names: Vec<_> =
+            names.flat_map(|(id, node)| node.entries.keys().map(|name| (*id, name.clone()))).collect();
+        match any(random, &names) {
+            Some(found) if random.random_ratio(9, 10) => found,
+            _ => (self.directory(random, model), self.name(random)),
+        }
+    }
+
+    fn directory(&self, random: &mut SmallRng, model: &Model) -> u64 {
+        any(random, &files(model, |kind| kind == Kind::Directory)).unwrap_or(ROOT)
+    }
+
+    fn bytes(&self, random: &mut SmallRng) -> Vec<u8> {
+        let max = [64, 5000, self.write_bytes_max][random.random_range(0..3)].min(self.write_bytes_max);
+        let len = random.random_range(1..=max);
+        let first: u8 = random.random();
+        (0..len).map(|at| first.wrapping_add((at / 61) as u8) | 1).collect()
+    }
+
+    pub fn operation(&self, random: &mut SmallRng, model: &Model) -> Operation {
+        let on_data = random.random_range(0..100) < self.data_percent;
+        match any(random, &files(model, |kind| kind == Kind::File)).filter(|_| on_data) {
+            Some(file) => self.on_data(random, model, file),
+            None => self.on_names(random, model),
+        }
+    }
+
+    fn on_names(&self, random: &mut SmallRng, model: &Model) -> Operation {
+        let any_file = any(random, &files(model, |_| true)).unwrap_or(ROOT);
+        let parent = self.directory(random, model);
+        let name = self.name(random);
+        match random.random_range(0..100) {
+            0..35 => {
+                let kind = match random.random_range(0..20) {
+                    0..5 => Kind::Directory,
+                    5 => Kind::Fifo,
+                    6 => Kind::CharDevice,
+                    7..9 => Kind::Symlink,
+                    _ => Kind::File,
+                };
+                let target = if kind == Kind::Symlink { self.name(random) } else { Vec::new() };
+                let permissions = [0o644, 0o755, 0o2755, 0o4711][random.random_range(0..4)];
+                Operation::Create { parent, name, kind, permissions, target }
+            }
+            35..42 => Operation::Link { file: any_file, parent, name },
+            42..58 => {
+                let (parent, name) = self.existing(random, model);
+                Operation::Unlink { parent, name }
+            }
+            58..64 => {
+                let (parent, name) = self.existing(random, model);
+                Operation::RemoveDirectory { parent, name }
+            }
+            64..82 => {
+                let from = self.existing(random, model);
+                let to = if random.random() { (parent, name) } else { self.existing(random, model) };
+                let how = match random.random_range(0..8) {
+                    0 => RenameHow::NoReplace,
+                    1..3 => RenameHow::Exchange,
+                    _ => RenameHow::Replace,
+                };
+                Operation::Rename { from, to, how }
+            }
+            82..86 => Operation::SetPermissions {
+                file: any_file,
+                permissions: random.random_range(0..0o10000),
+                uid: random.random_range(0..3),
+                gid: random.random_range(0..3),
+            },
+            86..91 => {
+                let max = if random.random_ratio(1, 8) { 9000 } else { 100 };
+                let len = random.random_range(0..max);
+                let value = vec![random.random(); len];
+                Operation::SetAttribute { file: any_file, name: self.attribute(random), value }
+            }
+            91..94 => Operation::RemoveAttribute { file: any_file, name: self.attribute(random) },
+            94..96 if self.remounts => Operation::Remount,
+            _ => Operation::Sync,
+        }
+    }
+
+    fn attribute(&self, random: &mut SmallRng) -> Vec<u8> {
+        format!("user.a{}", random.random_range(0..3)).into_bytes()
+    }
+
+    fn on_data(&self, random: &mut SmallRng, model: &Model, file: u64) -> Operation {
+        let max = self.file_bytes_max;
+        let len = model.get(file).data.len();
+        let offset = match random.random_range(0..4) {
+            0 => len,
+            1 => random.random_range(0..=max),
+            _ => random.random_range(0..=len),
+        };
+        let offset = offset.min(max);
+        match random.random_range(0..10) {
+            0..5 => {
+                let bytes = self.bytes(random);
+                Operation::Write { file, offset: offset.min(max - bytes.len()), bytes }
+            }
+            5 => Operation::Truncate { file, size: if random.random() { offset } else { 0 } },
+            6..8 => {
+                let to = random.random_range(offset..=max) + 1;
+                let keep_size = random.random();
+                let how = match random.random_range(0..3) {
+                    0 => Allocate::Space { keep_size },
+                    1 => Allocate::Zero { keep_size },
+                    _ => Allocate::PunchHole,
+                };
+                Operation::Allocate { file, from: offset, to, how }
+            }
+            _ => {
+                let from = any(random, &files(model, |kind| kind == Kind::File)).unwrap_or(file);
+                let len = random.random_range(1..=self.write_bytes_max);
+                let at = random.random_range(0..=model.get(from).data.len());
+                Operation::Copy { from: (from, at), to: (file, offset.min(max - len)), len }
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A file system and its model, on which the same operations run.
+
+use super::model::{Errno, Model, ROOT};
+use super::operation::Operation;
+use super::snapshot::{self, State};
+use std::collections::BTreeMap;
+use weir_fs::check::check;
+use weir_fs::error::Error;
+use weir_fs::layout::inode::Kind;
+use weir_fs::layout::superblock::Superblock;
+use weir_fs::layout::{Geometry, Ino, Time};
+use weir_fs::namespace::{Allocate, Change, Durability, FileSystem, New, RenameHow, SetAttribute};
+use weir_fs::nvm::Memory;
+
+/// Files without a name that are kept open at a time.
+const OPEN_MAX: usize = 3;
+
+/// A file system, its model, and the states that a power loss may leave.
+pub struct Pair<M> {
+    fs: Option<FileSystem<M>>,
+    pub model: Model,
+    /// States since the last durable one, which is the first. The last is the present one.
+    pub states: Vec<State>,
+    durability: Durability,
+    inos: BTreeMap<u64, Ino>,
+    open: Vec<Ino>,
+    now: i64,
+}
+
+fn time(now: i64) -> Time {
+    Time { seconds: now, nanos: 0 }
+}
+
+/// Formats the memory with small chunks, so that small files have all forms.
+pub fn format<M: Memory>(memory: M) -> M {
+    let geometry = Geometry::new(memory.size(), Geometry::CHUNK_BYTES_MIN).expect("a possible size");
+    let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16] };
+    FileSystem::create(memory, &superblock, (0, 0), time(0)).expect("the region is large enough")
+}
+
+impl<M: Memory> Pair<M> {
+    /// Mounts formatted memory.
+    pub fn new(memory: M, durability: Durability) -> Self {
+        let fs = FileSystem::open(memory, durability).expect("a formatted region");
+        let model = Model::new();
+        let states = vec![State::of(&model)];
+        let inos = BTreeMap::from([(ROOT, Ino::ROOT)]);
+        Self { fs: Some(fs), model, states, durability, inos, open: Vec::new(), now: 0 }
+    }
+
+    pub fn fs(&mut self) -> &mut FileSystem<M> {
+        self.fs.as_mut().expect("it is mounted")
+    }
+
+    /// Runs an operation on both. Returns whether everything up to now is durable.
+    ///
+    /// # Errors
+    /// Returns how the results differ.
+    pub fn run(&mut self, operation: &Operation) -> Result<bool, String> {
+        self.now += 1;
+        let found = self.run_on_fs(operation);
+        let mut model = self.model.clone();
+        let expected = self.run_on_model(&mut model, operation, found.as_ref().copied().unwrap_or(0));
+        let errno = found.as_ref().map_err(Error::errno).map(|_| ());
+        match (errno, expected) {
+            (Ok(()), Ok(())) => self.model = model,
+            (Err(libc::ENOSPC), Ok(())) => {
+                // Of these, the first step has happened.
+                if let Operation::Allocate { file, from, to, how: Allocate::Zero { .. } } = operation {
+                    self.model.zero(*file, *from, *to, self.now);
+                }
+            }
+            (Err(found), Err(expected)) if found == expected => {}
+            (found, expected) => return Err(format!("expected {expected:?}, found {found:?}")),
+        }
+        self.states.push(State::of(&self.model));
+        let is_data = matches!(operation, Operation::Write { .. } | Operation::Copy { .. });
+        let is_each = self.durability == Durability::EachOperation && !is_data;
+        Ok(found.is_ok() && (is_each || matches!(operation, Operation::Sync | Operation::Remount)))
+    }
+
+    /// Notes that everything up to now is durable.
+    pub fn is_durable(&mut self) {
+        self.states.drain(..self.states.len() - 1);
+    }
+
+    /// Compares what the file system has with the model.
+    ///
+    /// # Errors
+    /// Returns the first difference.
+    pub fn compare(&mut self) -> Result<(), String> {
+        let report = check(self.fs());
+        if !report.is_clean() {
+            return Err(format!("check: {:#?}", report.findings));
+        }
+        let (found, _) = snapshot::of_file_system(self.fs()).map_err(|error| error.to_string())?;
+        snapshot::compare(&found, &self.states[self.states.len() - 1..])
+    }
+
+    /// Returns which of the states a file system that was mounted after a power loss has.
+    ///
+    /// # Errors
+    /// Returns how it differs from each of them.
+    pub fn recovered<N: Memory>(&self, fs: &FileSystem<N>) -> Result<usize, String> {
+        let report = check(fs);
+        if !report.is_clean() || report.orphans > 0 {
+            return Err(format!("check: {} orphans, {:#?}", report.orphans, report.findings));
+        }
+        let (found, _) = snapshot::of_file_system(fs).map_err(|error| error.to_string())?;
+        let mut differences = String::new();
+        for first in 0..self.states.len() {
+            match snapshot::compare(&found, &self.states[first..]) {
+                Ok(()) => return Ok(first),
+                Err(difference) => differences += &format!("\nstate {first}: {difference}"),
+            }
+        }
+        Err(differences)
+    }
+
+    fn ino(&self, id: u64) -> Ino {
+        self.inos[&id]
+    }
+
+    /// Returns the number of bytes written or copied.
+    fn run_on_fs(&mut self, operation: &Operation) -> Result<u64, Error> {
+        let now = time(self.now);
+        if let Operation::Unlink { parent, name } = operation {
+            self.maybe_open(*parent, name);
+        }
+        let ino = |id: &u64| self.inos[id];
+        let fs = self.fs.as_mut().expect("it is mounted");
+        match operation {
+            Operation::Create { parent, name, kind, permissions, target } => {
+                let device = if *kind == Kind::CharDevice { 259 } else { 0 };
+                let (permissions, attributes) = (*permissions, &[][..]);
+                let new = New { kind: *kind, permissions, uid: 0, gid: 0, device, target, attributes };
+                let (ino, _) = fs.create_file(ino(parent), name, &new, now)?;
+                let id = self.model.next_id();
+                self.inos.insert(id, ino);
+            }
+            Operation::Link { file, parent, name } => {
+                fs.link(ino(file), ino(parent), name, now)?;
+            }
+            Operation::Unlink { parent, name } => fs.unlink(ino(parent), name, now)?,
+            Operation::RemoveDirectory { parent, name } => fs.remove_directory(ino(parent), name, now)?,
+            Operation::Rename { from, to, how } => {
+                fs.rename((ino(&from.0), &from.1), (ino(&to.0), &to.1), *how, now)?;
+            }
+            Operation::Write { file, offset, bytes } => {
+                return Ok(fs.write(ino(file), *offset as u64, bytes, now)? as u64);
+            }
+            Operation::Truncate { file, size } => fs.truncate(ino(file), *size as u64, now)?,
+            Operation::Allocate { file, from, to, how } => {
+                fs.allocate(ino(file), *from as u64..*to as u64, *how, now)?;
+            }
+            Operation::Copy { from, to, len } => {
+                let (from, to) = ((ino(&from.0), from.1 as u64), (ino(&to.0), to.1 as u64));
+                return fs.copy_range(from, to, *len as u64, now);
+            }
+            Operation::SetPermissions { file, permissions, uid, gid } => {
+                let (uid, gid) = (Some(*uid), Some(*gid));
+                let change = Change { permissions: Some(*permissions), uid, gid, ..Change::default() };
+                fs.set_attributes(ino(file), &change, now)?;
+            }
+            Operation::SetAttribute { file, name, value } => {
+                fs.set_attribute(ino(file), name, value, SetAttribute::Always, now)?;
+            }
+            Operation::RemoveAttribute { file, name } => fs.remove_attribute(ino(file), name, now)?,
+            Operation::Sync => {
+                for ino in self.open.drain(..) {
+                    fs.forget(ino, 1)?;
+                }
+                fs.sync()?;
+            }
+            Operation::Remount => {
+                self.open.clear();
+                fs.sync()?;
+                let memory = self.fs.take().expect("it is mounted").into_memory();
+                self.fs = Some(FileSystem::open(memory, self.durability)?);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Keeps some of the files open that are about to lose a name.
+    fn maybe_open(&mut self, parent: u64, name: &[u8]) {
+        let Some(id) = self.model.find(parent, name).filter(|_| self.now % 3 == 0) else { return };
+        let ino = self.ino(id);
+        if self.open.len() < OPEN_MAX && !self.open.contains(&ino) {
+            self.fs().refer(ino);
+            self.open.push(ino);
+        }
+    }
+
+    fn run_on_model(&mut self, model: &mut Model, operation: &Operation, done: u64) -> Result<(), Errno> {
+        let now = self.now;
+        match operation {
+            Operation::Create { parent, name, kind, permissions, target } => {
+                let device = if *kind == Kind::CharDevice { 259 } else { 0 };
+                model.create(*parent, name, (*kind, *permissions, device), target, now)?;
+            }
+            Operation::Link { file, parent, name } => model.link(*file, *parent, name, now)?,
+            Operation::Unlink { parent, name } => model.unlink(*parent, name, now)?,
+            Operation::RemoveDirectory { parent, name } => model.remove_directory(*parent, name, now)?,
+            Operation::Rename { from, to, how } => {
+                let how = (*how == RenameHow::NoReplace, *how == RenameHow::Exchange);
+                model.rename((from.0, &from.1), (to.0, &to.1), how, now)?;
+            }
+            Operation::Write { file, offset, bytes } => {
+                self.write_model(model, *file, *offset, &bytes[..done as usize]);
+            }
+            Operation::Truncate { file, size } => model.truncate(*file, *size, now),
+            Operation::Allocate { file, from, to, how } => match how {
+                Allocate::Space { keep_size } => model.grow(*file, *to, *keep_size, now),
+                Allocate::PunchHole => model.zero(*file, *from, *to, now),
+                Allocate::Zero { keep_size } => {
+                    model.zero(*file, *from, *to, now);
+                    self.states.push(State::of(model));
+                    model.grow(*file, *to, *keep_size, now);
+                }
+            },
+            Operation::Copy { from, to, len } => {
+                let source = &model.get(from.0).data;
+                let len = (*len).min(source.len().saturating_sub(from.1));
+                if from.0 == to.0 && from.1.abs_diff(to.1) < len {
+                    return Err(libc::EINVAL);
+                }
+                let bytes =
+                    source[from.1.min(source.len())..(from.1 + done as usize).min(source.len())].to_vec();
+                self.write_model(model, to.0, to.1, &bytes);
+            }
+            Operation::SetPermissions { file, permissions, uid, gid } => {
+                let node = model.change(*file);
+                (node.permissions, node.uid, node.gid, node.changed) = (*permissions, *uid, *gid, now);
+            }
+            Operation::SetAttribute { file, name, value } => {
+                let node = model.change(*file);
+                node.attributes.insert(name.clone(), value.clone());
+                node.changed = now;
+            }
+            Operation::RemoveAttribute { file, name } => {
+                let node = model.change(*file);
+                node.attributes.remove(name).ok_or(libc::ENODATA)?;
+                node.changed = now;
+            }
+            Operation::Sync | Operation::Remount => {}
+        }
+        Ok(())
+    }
+
+    /// Writes to the model in the steps that the file system takes: a power loss may come between them.
+    fn write_model(&mut self, model: &mut Model, file: u64, offset: usize, bytes: &[u8]) {
+        for (number, step) in bytes.chunks(Geometry::CHUNK_BYTES_MIN as usize).enumerate() {
+            if number > 0 {
+                self.states.push(State::of(model));
+            }
+            let at = offset + number * Geometry::CHUNK_BYTES_MIN as usize;
+            model.write(file, at, step, self.now);
+        }
+    }
+}
