@@ -4,7 +4,8 @@ mod space;
 
 use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Inode};
-use crate::layout::{BITMAP_SLOTS, Ino, PAGE_BYTES, Page};
+use crate::layout::superblock::Superblock;
+use crate::layout::{BITMAP_SLOTS, Geometry, Ino, PAGE_BYTES, Page};
 use crate::namespace::FileSystem;
 use crate::nvm::Memory;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -50,6 +51,7 @@ impl Report {
 pub fn check<M: Memory>(fs: &FileSystem<M>) -> Report {
     let mut check =
         Check { fs, report: Report::default(), claims: Claims::new(fs), names: FxHashMap::default() };
+    check.superblocks();
     check.names();
     check.lists();
     check.inodes();
@@ -67,6 +69,19 @@ struct Check<'a, M> {
 }
 
 impl<M: Memory> Check<'_, M> {
+    /// Verifies both copies of the superblock; the file system was opened with one that is intact.
+    fn superblocks(&mut self) {
+        for (copy, at) in [("first", 0), ("second", Geometry::COPY_AT)] {
+            let page = self.fs.store().bytes(at);
+            let found = Superblock::decode(&page);
+            let what = format!("{copy} copy of the superblock");
+            let same = self.report.unless_ok(&what, found).is_none_or(|found| found == *self.fs.superblock());
+            if !same {
+                self.report.add(format!("{what}: it differs from the other one"));
+            }
+        }
+    }
+
     /// Walks all directories from the root.
     fn names(&mut self) {
         self.names.insert(Ino::ROOT, 1);

@@ -63,6 +63,30 @@ pub enum Error {
     /// The region could not be flushed.
     #[error("cannot flush the region: {0}")]
     Io(#[from] io::Error),
+    /// The region has no superblock: it was never made, or making it did not end.
+    #[error("no weir file system is there")]
+    NoFileSystem,
+    /// The format is older or newer than this version knows, or has features that it does not know.
+    #[error(
+        "format version {version} with features {features:#x} is not known to this version of weir (it knows \
+         {known})"
+    )]
+    UnknownFormat {
+        /// Version in the superblock.
+        version: u32,
+        /// Incompatible and read-only-compatible features.
+        features: u64,
+        /// Version that this code knows.
+        known: u32,
+    },
+    /// The region is smaller than its file system.
+    #[error("the region has {found} of the {size} bytes of its file system; it was truncated")]
+    Truncated {
+        /// Bytes that are there.
+        found: u64,
+        /// Bytes that the superblock has.
+        size: u64,
+    },
     /// The region's contents contradict its format.
     #[error("damaged: {0}")]
     Damaged(String),
@@ -87,6 +111,7 @@ impl Error {
             Self::NoSuchOffset => libc::ENXIO,
             Self::NotSupported => libc::EOPNOTSUPP,
             Self::ReadOnly => libc::EROFS,
+            Self::NoFileSystem | Self::UnknownFormat { .. } | Self::Truncated { .. } => libc::EINVAL,
             Self::Failed | Self::Io(_) | Self::Damaged(_) => libc::EIO,
         }
     }

@@ -5,18 +5,22 @@
 mod acl;
 mod convert;
 mod handler;
+mod mounts;
 mod requests;
+
+pub use mounts::{MountPoint, UnmountError, mounts, unmount};
 
 use crate::error::Result;
 use crate::layout::Time;
 use crate::namespace::FileSystem;
 use crate::nvm::Memory;
 use fuser::{Config, MountOption, Session, SessionACL};
-use handler::Handler;
+use handler::{Handler, Place, TellEnd};
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 /// Threads that answer requests.
@@ -60,8 +64,8 @@ impl<M: Memory> Shared<M> {
 /// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// Name of the source in the table of mounts.
-    pub source: String,
+    /// Path of the region, which the table of mounts and the status show.
+    pub region: PathBuf,
     /// Whether other users than the one who mounts may use it.
     pub allow_other: bool,
     /// Whether device files and set-user-id bits count; only root may ask for that.
@@ -70,7 +74,39 @@ pub struct MountOptions {
     pub sync_interval: Duration,
 }
 
-/// Mounts the file system at `directory` and answers requests until it is unmounted.
+/// How a mount ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was unmounted, and nobody used it any more.
+    Unmounted,
+    /// It was stopped while programs used it. Everything written is durable; the process must end now, so
+    /// that these programs get errors instead of waiting for ever.
+    InUse,
+}
+
+/// What wakes the thread that waits for the end of a mount.
+#[derive(Debug)]
+enum Event {
+    /// The kernel ended the session.
+    Ended,
+    /// [`Stop::stop`] was called.
+    Stopped,
+}
+
+/// Ends a mount, from any thread.
+#[derive(Clone, Debug)]
+pub struct Stop(Sender<Event>);
+
+impl Stop {
+    /// Asks the mount to end. It makes everything durable and unmounts, even if it is in use.
+    pub fn stop(&self) {
+        // Nobody receives this if the mount has ended.
+        let _ = self.0.send(Event::Stopped);
+    }
+}
+
+/// Mounts the file system at `directory` and answers requests until it is unmounted, or stopped by what
+/// `mounted` gets.
 ///
 /// # Errors
 /// Returns an error if the kernel refuses the mount, or if what is left cannot be made durable at the end.
@@ -78,42 +114,84 @@ pub fn serve<M: Memory + Send + Sync + 'static>(
     fs: FileSystem<M>,
     directory: &Path,
     options: &MountOptions,
-    mounted: impl FnOnce(),
-) -> io::Result<()> {
+    mounted: impl FnOnce(Stop),
+) -> io::Result<End> {
+    let config = config(options, fs.is_read_only());
     let shared = Shared::new(fs);
+    let (sender, events) = channel();
+    let notifier = Arc::new(OnceLock::new());
+    let place = Place { region: options.region.clone(), directory: directory.to_owned() };
+    let handler = Handler::new(shared.clone(), Arc::clone(&notifier), place, TellEnd(sender.clone()));
+    let session = Session::new(handler, directory, &config)?;
+    let _ = notifier.set(session.notifier());
+    let session = session.spawn()?;
+    mounted(Stop(sender));
+    let end = wait(&shared, directory, options.sync_interval, &events);
+    // When it is dropped, the session would unmount whatever is mounted at the directory by then.
+    std::mem::forget(session);
+    end
+}
+
+fn config(options: &MountOptions, is_read_only: bool) -> Config {
+    let is_root = rustix::process::geteuid().is_root();
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
+        MountOption::FSName(mounts::source(&options.region, is_root)),
         MountOption::Subtype("weir".to_owned()),
         MountOption::DefaultPermissions,
     ];
+    if is_read_only {
+        config.mount_options.push(MountOption::RO);
+    }
     if options.is_trusted {
         config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
     }
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
-    let notifier = Arc::new(OnceLock::new());
-    let handler = Handler::new(shared.clone(), Arc::clone(&notifier));
-    let session = Session::new(handler, directory, &config)?;
-    let _ = notifier.set(session.notifier());
-    mounted();
-    let (stop, stopped) = std::sync::mpsc::channel::<()>();
-    let (timer, interval) = (shared.clone(), options.sync_interval);
-    let timer = thread::spawn(move || {
-        while stopped.recv_timeout(interval) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            // A failure shows in the next `fsync`, and again at the end.
-            if timer.read().is_dirty() {
-                let _ = timer.sync();
+    config
+}
+
+/// Makes changes durable from time to time, until the mount ends or is stopped; then all of them.
+fn wait<M: Memory>(
+    shared: &Shared<M>,
+    directory: &Path,
+    interval: Duration,
+    events: &Receiver<Event>,
+) -> io::Result<End> {
+    loop {
+        match events.recv_timeout(interval) {
+            Err(RecvTimeoutError::Timeout) => {
+                // A failure shows in the next `fsync`, and again at the end.
+                if shared.read().is_dirty() {
+                    let _ = shared.sync();
+                }
+            }
+            // The kernel tells the end of the session; until then it may have requests.
+            Ok(Event::Stopped) if unmount(directory, false).is_ok() => {}
+            Ok(Event::Stopped) => {
+                // Pages that programs have changed in a mapping become requests to write.
+                if let Ok(root) = File::open(directory) {
+                    let _ = rustix::fs::syncfs(&root);
+                }
+                // If that fails, the directory stays and says that its server has ended.
+                let _ = unmount(directory, true);
+                let mut fs = shared.write();
+                let synced = fs.sync();
+                // Nothing is acknowledged any more that would not be durable.
+                std::mem::forget(fs);
+                return synced.map(|()| End::InUse).map_err(io::Error::other);
+            }
+            Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => {
+                let mut fs = shared.write();
+                if fs.is_read_only() {
+                    return Ok(End::Unmounted);
+                }
+                fs.forget_all().and_then(|()| fs.sync()).map_err(io::Error::other)?;
+                return Ok(End::Unmounted);
             }
         }
-    });
-    let ended = session.run();
-    drop(stop);
-    let _ = timer.join();
-    let mut fs = shared.write();
-    fs.forget_all().and_then(|()| fs.sync()).map_err(io::Error::other)?;
-    ended
+    }
 }
 
 /// Returns the present time.

@@ -84,6 +84,12 @@ impl Geometry {
         geometry.is_valid().then_some(geometry)
     }
 
+    /// Returns the size of the smallest region with chunks of `chunk_bytes`.
+    pub fn size_min(chunk_bytes: u64) -> u64 {
+        let sizes = (1..).map(|chunks| chunks * chunk_bytes);
+        sizes.take(1 << 10).find(|size| Self::new(*size, chunk_bytes).is_some()).unwrap_or(u64::MAX)
+    }
+
     /// Returns whether the numbers are possible ones.
     pub fn is_valid(&self) -> bool {
         self.chunk_bytes.is_power_of_two()

@@ -8,6 +8,7 @@
 //! - [`namespace`]: inodes, names, contents: the file system itself, without a clock or any I/O of its own.
 //! - [`mod@check`]: verifies that everything agrees.
 //! - [`fuse`]: the mount.
+//! - [`report`]: what `weir fs status` and `weir fs explain` show.
 //!
 //! docs/decisions/0026-file-system.md has the reasons, docs/reference/fs-format.md the format.
 
@@ -19,5 +20,6 @@ pub mod fuse;
 pub mod layout;
 pub mod namespace;
 pub mod nvm;
+pub mod report;
 pub mod space;
 pub mod store;

@@ -9,6 +9,7 @@
 mod attributes;
 mod data;
 mod directory;
+mod explain;
 mod inodes;
 mod names;
 mod null_files;
@@ -18,6 +19,7 @@ mod tree;
 
 pub use attributes::SetAttribute;
 pub(crate) use attributes::encode as encode_attributes;
+pub use explain::{Located, Location};
 pub use inodes::{Change, SetTime};
 pub use names::New;
 pub use rename::RenameHow;
@@ -121,7 +123,8 @@ impl<M: Memory> FileSystem<M> {
     /// Mounts the file system in `memory`; what a power loss left unfinished is finished or undone.
     ///
     /// # Errors
-    /// Returns `Damaged` if there is no file system, or if the region is smaller than its file system.
+    /// `NoFileSystem`, `UnknownFormat`, `Truncated` or `Damaged`, by what is wrong with the region; `Io` if
+    /// it cannot be flushed.
     pub fn open(memory: M, durability: Durability) -> Result<Self> {
         let mut fs = Self::load(memory, durability, false)?;
         fs.reclaim_orphans()?;
@@ -171,6 +174,16 @@ impl<M: Memory> FileSystem<M> {
     /// Returns what never changes about the file system.
     pub const fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// Returns when changes become durable.
+    pub const fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Returns whether nothing can be changed.
+    pub const fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// Returns the store, for checks and tests.
@@ -357,7 +370,7 @@ fn read_superblock<M: Memory>(memory: &M) -> Result<Superblock> {
     let read = |at: u64| {
         let mut page = [0; PAGE_BYTES as usize];
         if memory.size() < at + PAGE_BYTES {
-            return Err(Error::Damaged("no weir file system here".to_owned()));
+            return Err(Error::NoFileSystem);
         }
         memory.load(at, &mut page);
         Superblock::decode(&page)
@@ -365,7 +378,7 @@ fn read_superblock<M: Memory>(memory: &M) -> Result<Superblock> {
     let superblock = read(0).or_else(|error| read(Geometry::COPY_AT).map_err(|_| error))?;
     let (size, found) = (superblock.geometry.size, memory.size());
     if size > found {
-        return Err(Error::Damaged(format!("the region has {found} bytes of its {size}: it was truncated")));
+        return Err(Error::Truncated { found, size });
     }
     Ok(superblock)
 }

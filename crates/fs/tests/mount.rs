@@ -1,132 +1,18 @@
 //! Real programs on a mounted file system. Without root and `/dev/fuse` these tests say so and do nothing.
 
+#[path = "support/mounted.rs"]
+mod mounted;
+
+use mounted::{Mount, errno, options};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
-use weir_fs::check::check;
-use weir_fs::fuse::{self, MountOptions};
-use weir_fs::layout::Geometry;
-use weir_fs::layout::superblock::Superblock;
+use weir_fs::fuse;
 use weir_fs::namespace::{Durability, FileSystem};
 use weir_fs::nvm::Mapped;
-
-/// A mounted file system in a temporary directory.
-struct Mount {
-    directory: tempfile::TempDir,
-    server: Option<JoinHandle<std::io::Result<()>>>,
-}
-
-impl Mount {
-    /// Mounts a new file system; `None` if this machine does not allow it.
-    fn new(bytes: u64) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || File::open("/dev/fuse").is_err() {
-            println!("not tested: mounting needs root and /dev/fuse");
-            return None;
-        }
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let memory = Mapped::create(&directory.path().join("region"), bytes, false).expect("a region");
-        let geometry = Geometry::new(bytes, Geometry::CHUNK_BYTES).expect("a possible size");
-        let superblock = Superblock { geometry, uuid: [3; 16], hash_key: [4; 16] };
-        FileSystem::create(memory, &superblock, (0, 0), fuse::now()).expect("a new file system");
-        fs::create_dir(directory.path().join("mount")).expect("a directory");
-        let mut mount = Self { directory, server: None };
-        mount.start();
-        Some(mount)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join("mount").join(name)
-    }
-
-    fn region(&self) -> PathBuf {
-        self.directory.path().join("region")
-    }
-
-    fn start(&mut self) {
-        // A program that another test starts holds the lock until it has closed all that it inherited.
-        let memory = std::iter::repeat_with(|| {
-            std::thread::sleep(Duration::from_millis(20));
-            Mapped::open(&self.region(), true)
-        });
-        let memory = memory.take(200).find_map(Result::ok).expect("the region is free");
-        let fs = FileSystem::open(memory, Durability::Sync).expect("the file system");
-        let path = self.path("");
-        let (ready, is_ready) = mpsc::channel();
-        self.server = Some(std::thread::spawn(move || {
-            fuse::serve(fs, &path, &options(), move || ready.send(()).expect("the test waits"))
-        }));
-        is_ready.recv().expect("the file system is mounted");
-    }
-
-    /// Unmounts, checks, and mounts again.
-    fn remount(&mut self) {
-        self.stop();
-        self.start();
-    }
-
-    fn stop(&mut self) {
-        let Some(server) = self.server.take() else { return };
-        rustix::mount::unmount(self.path(""), rustix::mount::UnmountFlags::empty()).expect("not in use");
-        server.join().expect("the server ends").expect("without an error");
-        let fs = FileSystem::open_read_only(Mapped::open(&self.region(), false).expect("the region"));
-        let report = check(&fs.expect("the file system"));
-        assert!(report.is_clean() && report.orphans == 0, "{report:#?}");
-    }
-
-    /// Runs a shell script in the file system; `false` if one of the programs is not installed.
-    fn script(&self, programs: &[&str], script: &str) -> bool {
-        for program in programs {
-            let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-            if !found.is_ok_and(|output| output.status.success()) {
-                println!("not tested: {program} is not installed");
-                return false;
-            }
-        }
-        let output = Command::new("sh")
-            .args(["-euc", script])
-            .current_dir(self.path(""))
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .output()
-            .expect("sh starts");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(4000).collect::<String>();
-        assert!(
-            output.status.success(),
-            "{script}\n{}: {}\n{}",
-            output.status,
-            text(&output.stdout),
-            text(&output.stderr)
-        );
-        true
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = rustix::mount::unmount(self.path(""), rustix::mount::UnmountFlags::DETACH);
-        } else {
-            self.stop();
-        }
-    }
-}
-
-fn options() -> MountOptions {
-    MountOptions {
-        source: "test".to_owned(),
-        allow_other: true,
-        is_trusted: true,
-        sync_interval: Duration::from_millis(200),
-    }
-}
-
-fn errno<T>(result: std::io::Result<T>) -> i32 {
-    result.err().and_then(|error| error.raw_os_error()).unwrap_or(0)
-}
 
 fn file(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("a file")
@@ -322,7 +208,7 @@ fn serve_until_killed() {
     let directory = PathBuf::from(directory);
     let memory = Mapped::open(&directory.join("region"), true).expect("the region");
     let fs = FileSystem::open(memory, Durability::Sync).expect("the file system");
-    let _ = fuse::serve(fs, &directory.join("mount"), &options(), || ());
+    let _ = fuse::serve(fs, &directory.join("mount"), &options(), |_| ());
 }
 
 #[test]

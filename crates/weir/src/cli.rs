@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::commands::{
-    advise, demo, explain, generate, help, pool, repro, schemas, serve, sim, trace, volume,
+    advise, demo, explain, fs, generate, help, pool, repro, schemas, serve, sim, trace, volume,
 };
 use crate::exit;
 use crate::failure::Failure;
@@ -36,6 +36,9 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// Serve the pool's volumes over NBD until SIGTERM or SIGINT
     Serve(serve::ServeArgs),
+    /// Create, mount, check and inspect file systems over persistent memory
+    #[command(subcommand)]
+    Fs(fs::FsCommand),
     /// Run the same load on a disk, on a pool and on an SSD, modelled, and compare speed and price
     Demo(demo::DemoArgs),
     /// Simulate pools, caches and flash under a load, in virtual time
@@ -72,6 +75,7 @@ impl Command {
             Self::Volume(command) => volume::run(command, common)?,
             Self::Explain(args) => explain::run(&args, common)?,
             Self::Serve(args) => serve::run(&args, common)?,
+            Self::Fs(command) => return fs::run(command, common),
             Self::Demo(args) => demo::run(&args, common)?,
             Self::Sim(command) => sim::run(&command, common)?,
             Self::Trace(command) => trace::run(command, common)?,
@@ -88,7 +92,9 @@ impl Command {
     /// Returns the exit code of a command that succeeds but cannot write all of its output.
     pub const fn lost_output_exit_code(&self) -> u8 {
         match self {
-            Self::Pool(pool::PoolCommand::Check { .. }) => exit::check::OPERATIONAL,
+            Self::Pool(pool::PoolCommand::Check { .. }) | Self::Fs(fs::FsCommand::Check { .. }) => {
+                exit::check::OPERATIONAL
+            }
             _ => ErrorKind::Environment.exit_code(),
         }
     }
@@ -181,7 +187,7 @@ mod tests {
         let mistyped = failure(&["volume", "creat"]);
         assert_eq!(mistyped.message, "unrecognized subcommand 'creat'");
         assert!(mistyped.help.starts_with("tip: a similar subcommand exists: 'create'"), "{}", mistyped.help);
-        assert_eq!(failure(&["status"]).help, "there is weir pool status");
+        assert_eq!(failure(&["status"]).help, "there is weir pool status and weir fs status");
     }
 
     #[test]
@@ -190,8 +196,9 @@ mod tests {
             let error = Cli::try_parse_from([&["weir"], arguments].concat()).expect_err("no command");
             suggest_commands(&error)
         };
-        assert_eq!(found(&["status"]).as_deref(), Some("there is weir pool status"));
-        assert_eq!(found(&["create"]).as_deref(), Some("there is weir pool create and weir volume create"));
+        assert_eq!(found(&["status"]).as_deref(), Some("there is weir pool status and weir fs status"));
+        let create = "there is weir pool create and weir volume create and weir fs create";
+        assert_eq!(found(&["create"]).as_deref(), Some(create));
         assert_eq!(found(&["pool", "list"]).as_deref(), Some("there is weir volume list"));
         assert_eq!(found(&["loads"]).as_deref(), Some("there is weir help loads"));
         assert_eq!(found(&["pool", "help"]).as_deref(), Some("write weir help COMMAND"));

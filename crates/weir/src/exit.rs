@@ -3,7 +3,7 @@
 /// The command succeeded.
 pub const SUCCESS: u8 = 0;
 
-/// Exit codes of `weir pool check`, which follow those of fsck.
+/// Exit codes of `weir pool check` and `weir fs check`, which follow those of fsck.
 pub mod check {
     /// The pool is clean.
     pub const CLEAN: u8 = super::SUCCESS;
@@ -18,7 +18,7 @@ pub mod check {
     /// A signal ended the check.
     pub const CANCELLED: u8 = 32;
 
-    /// All exit codes of `weir pool check`.
+    /// All of them.
     pub const ALL: [u8; 6] = [CLEAN, REPAIRED, UNREPAIRED, OPERATIONAL, USAGE, CANCELLED];
 }
 

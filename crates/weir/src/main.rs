@@ -55,7 +55,8 @@ fn answer_command_line(error: &clap::Error) -> ExitCode {
         output::print_stderr(&format!("\n help: {instead}"));
     }
     let words = command_words(std::env::args().skip(1));
-    let is_check = words.iter().map(String::as_str).eq(["pool", "check"]);
+    let is_check =
+        matches!(words.as_slice(), [of, check] if check == "check" && (of == "pool" || of == "fs"));
     let code = if is_check { exit::check::USAGE } else { ErrorKind::Usage.exit_code() };
     finish(code, code)
 }
@@ -76,7 +77,7 @@ fn command_words(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
 /// Sends logs to standard error; `RUST_LOG` sets the level.
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,fuser=warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -33,6 +33,19 @@ pub fn interruption_then_end() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
+/// Returns a flag. While it is set, a signal ends the process with this exit code.
+///
+/// # Errors
+/// Fails if the signals cannot be caught.
+pub fn end_with(code: u8) -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(true));
+    for signal in END_SIGNALS {
+        signal_hook::flag::register_conditional_shutdown(signal, code.into(), Arc::clone(&flag))
+            .map_err(|e| Failure::environment(format!("cannot wait for signals: {e}"), REPORT_KERNEL))?;
+    }
+    Ok(flag)
+}
+
 /// The signals that end a command.
 const END_SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 

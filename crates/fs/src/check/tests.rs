@@ -55,6 +55,12 @@ fn change_inode(fs: &mut Fs, name: &[u8], change: impl FnOnce(&mut Inode)) {
 }
 
 #[test]
+fn damaged_superblocks_are_found() {
+    finds("first copy of the superblock", |fs| fs.store_mut().stage(100, &[1]));
+    finds("second copy of the superblock", |fs| fs.store_mut().stage(Geometry::COPY_AT + 64, &[9]));
+}
+
+#[test]
 fn damaged_inodes_are_found() {
     finds("has 1 names, but 2 links", |fs| change_inode(fs, b"file", |inode| inode.links = 2));
     finds("its type is not that", |fs| {

@@ -1,16 +1,19 @@
 //! What requests of the kernel need beyond one call of the file system.
 
 use super::acl::{self, Inherited};
-use super::{Shared, now};
+use super::{Event, Shared, now};
 use crate::error::{Error, Result};
 use crate::layout::Ino;
 use crate::layout::dirent::FIRST_POSITION;
 use crate::layout::inode::{Inode, Kind};
 use crate::namespace::{Change, FileSystem, New, SetAttribute};
 use crate::nvm::Memory;
+use crate::report::{self, Explanation, Status};
 use fuser::{INodeNo, Notifier, Request};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
 /// Entries of a directory that are read at a time.
@@ -23,6 +26,27 @@ pub(super) struct Handler<M> {
     pub(super) shared: Shared<M>,
     /// Tells the kernel that attributes have changed; set once the mount exists.
     notifier: Arc<OnceLock<Notifier>>,
+    place: Place,
+    /// Dropped last: whoever hears of the end finds the file system unshared.
+    _ended: TellEnd,
+}
+
+/// Tells the thread that waits for the end of the mount, when it is dropped.
+#[derive(Debug)]
+pub(super) struct TellEnd(pub(super) Sender<Event>);
+
+impl Drop for TellEnd {
+    fn drop(&mut self) {
+        // Nobody receives this if the mount was not possible.
+        let _ = self.0.send(Event::Ended);
+    }
+}
+
+/// Where the file system is, for its status.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) region: PathBuf,
+    pub(super) directory: PathBuf,
 }
 
 /// Returns the file system's form of the number of an inode.
@@ -31,8 +55,34 @@ pub(super) fn ino(number: INodeNo) -> Ino {
 }
 
 impl<M: Memory> Handler<M> {
-    pub(super) const fn new(shared: Shared<M>, notifier: Arc<OnceLock<Notifier>>) -> Self {
-        Self { shared, notifier }
+    pub(super) const fn new(
+        shared: Shared<M>,
+        notifier: Arc<OnceLock<Notifier>>,
+        place: Place,
+        ended: TellEnd,
+    ) -> Self {
+        Self { shared, notifier, place, _ended: ended }
+    }
+
+    /// Returns the value of an extended attribute: one that is stored, or a report about the file or the file
+    /// system.
+    pub(super) fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let fs = self.shared.read();
+        let report = if name == report::STATUS.as_bytes() {
+            let mount = report::Mount {
+                directory: self.place.directory.display().to_string(),
+                pid: std::process::id(),
+                read_only: fs.is_read_only(),
+                commits: fs.store().commits(),
+                failed: fs.store().has_failed(),
+            };
+            serde_json::to_vec(&Status::of(&fs, &self.place.region, fs.durability(), Some(mount)))
+        } else if name == report::EXPLAIN.as_bytes() {
+            serde_json::to_vec(&Explanation::of(&fs, ino)?)
+        } else {
+            return fs.attribute(ino, name);
+        };
+        report.map_err(|error| Error::Io(error.into()))
     }
 
     /// Takes from a file what a change of its contents by another user takes away.

@@ -285,6 +285,11 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         answer!(reply, result, len => reply.written(len as u32));
     }
 
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // Nothing is to be done when a file is closed: from now on the kernel does not ask.
+        reply.error(Errno::ENOSYS);
+    }
+
     fn release(
         &self,
         _: &Request,
@@ -376,7 +381,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
     }
 
     fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let result = self.shared.read().attribute(ino(number), name.as_bytes());
+        let result = self.attribute(ino(number), name.as_bytes());
         answer!(reply, result, value => reply_attribute(reply, size, &value));
     }
 

@@ -5,7 +5,8 @@ use super::{Geometry, Ino, PAGE_BYTES};
 use crate::error::Error;
 
 const MAGIC: [u8; 8] = *b"weir-fs\0";
-const VERSION: u32 = 1;
+/// Version of the format that this code reads and writes.
+pub const VERSION: u32 = 1;
 const CHECKED_BYTES: usize = PAGE_BYTES as usize - 8;
 
 /// What never changes about a file system.
@@ -44,12 +45,12 @@ impl Superblock {
     /// Reads it from a page.
     ///
     /// # Errors
-    /// Returns `Damaged` if the page holds no superblock, a damaged one, or one of a format that this version
-    /// does not know.
+    /// `NoFileSystem` if the page holds no superblock, `UnknownFormat` if this version does not know the
+    /// format, `Damaged` if the page is damaged.
     pub fn decode(page: &[u8; PAGE_BYTES as usize]) -> Result<Self, Error> {
         let mut reader = Reader(page);
         if reader.bytes() != MAGIC {
-            return Err(Error::Damaged("no weir file system here".to_owned()));
+            return Err(Error::NoFileSystem);
         }
         let (version, _) = (reader.u32(), reader.u32());
         let features = [reader.u64(), reader.u64(), reader.u64()];
@@ -59,8 +60,8 @@ impl Superblock {
             return Err(Error::Damaged("the superblock's checksum is wrong".to_owned()));
         }
         if version != VERSION || features[0] != 0 || features[1] != 0 {
-            let text = format!("format version {version} with features {features:x?} is not known");
-            return Err(Error::Damaged(text));
+            let features = features[0] | features[1];
+            return Err(Error::UnknownFormat { version, features, known: VERSION });
         }
         if !geometry.is_valid() {
             return Err(Error::Damaged(format!("the superblock has an impossible geometry: {geometry:?}")));
@@ -115,6 +116,6 @@ impl Roots {
 }
 
 /// Returns the checksum that superblocks and the log have: CRC-64/NVME.
-pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+pub fn checksum(bytes: &[u8]) -> u64 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes)
 }

@@ -29,13 +29,16 @@ pub enum Persistence {
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// Another process has the region open.
-    #[error("{0} is in use by another process")]
+    #[error("region {} is in use by another process", .0.display())]
     InUse(PathBuf),
-    /// The path is neither a regular file nor a block or character device.
-    #[error("{0} is neither a file nor a device")]
+    /// The path is that of a directory, or of an empty file.
+    #[error("{} holds no region", .0.display())]
     NotARegion(PathBuf),
+    /// A region is to be created, and the path is not that of a file.
+    #[error("{} is not a regular file", .0.display())]
+    NotAFile(PathBuf),
     /// The operating system refused.
-    #[error("cannot {what} {path}: {error}")]
+    #[error("cannot {what} {}: {error}", path.display())]
     Os {
         /// What was tried.
         what: &'static str,
@@ -80,12 +83,18 @@ impl Mapped {
         } else {
             options.create_new(true)
         };
+        let is_new = !path.exists();
         let file = options.open(path).map_err(os("create"))?;
+        if !file.metadata().map_err(os("inspect"))?.is_file() {
+            return Err(OpenError::NotAFile(path.to_owned()));
+        }
         lock(&file, path, true)?;
-        file.set_len(0).and_then(|()| file.set_len(size)).map_err(os("resize"))?;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size)
-            .map_err(|error| os("allocate")(error.into()))?;
-        file.sync_all().map_err(os("flush"))?;
+        let allocated = allocate(&file, path, size);
+        if allocated.is_err() && is_new {
+            // The error that is returned says more than one of the removal would.
+            let _ = std::fs::remove_file(path);
+        }
+        allocated?;
         Self::map(file, path, size, true)
     }
 
@@ -139,6 +148,15 @@ impl Mapped {
         // SAFETY: `at` is at most the size of the mapping.
         unsafe { self.base.as_ptr().add(at as usize) }
     }
+}
+
+/// Gives a file this size, with all of its space allocated, and empties it first.
+fn allocate(file: &File, path: &Path, size: u64) -> Result<(), OpenError> {
+    let os = |what| move |error: io::Error| OpenError::Os { what, path: path.to_owned(), error };
+    file.set_len(0).and_then(|()| file.set_len(size)).map_err(os("resize"))?;
+    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size)
+        .map_err(|error| os("allocate")(error.into()))?;
+    file.sync_all().map_err(os("flush"))
 }
 
 fn lock(file: &File, path: &Path, exclusive: bool) -> Result<(), OpenError> {

@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod demo;
 pub mod explain;
+pub mod fs;
 pub mod generate;
 pub mod help;
 pub mod pool;

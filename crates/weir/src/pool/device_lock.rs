@@ -23,9 +23,8 @@ const READS_MAX: usize = 8;
 
 /// Returns the failure that names the holder of `device`, and says what to do if `control` gives no answer.
 pub(super) fn explain(device: &Path, control: &Path) -> Failure {
-    let holder = (0..READS_MAX).find_map(|_| holder(&std::fs::read_to_string("/proc/locks").ok()?, device));
-    let command = holder.and_then(command_line).map_or(String::new(), |command| format!(" ({command})"));
-    let who = holder.map_or("another weir process".into(), |pid| format!("process {pid}{command}"));
+    let holder = find_holder(device);
+    let who = holder.map_or("another weir process".into(), process);
     let stop = holder.map_or("stop that process".into(), |pid| format!("kill -TERM {pid}"));
     if let Some(pid) = holder.filter(|pid| weir_serve::control::is_stopped(*pid)) {
         let message = format!(
@@ -58,6 +57,21 @@ pub(super) fn explain(device: &Path, control: &Path) -> Failure {
     };
     let message = format!("device {} is in use by {who}, and {why}", device.display());
     Failure { locked: Some(device.to_owned()), ..Failure::refused(message, help) }
+}
+
+/// Returns the process that holds a file exclusively, in words; `None` if it cannot be found.
+pub(crate) fn lock_holder(file: &Path) -> Option<String> {
+    find_holder(file).map(process)
+}
+
+fn find_holder(file: &Path) -> Option<u32> {
+    (0..READS_MAX).find_map(|_| holder(&std::fs::read_to_string("/proc/locks").ok()?, file))
+}
+
+/// Returns the number of a process and its command line.
+fn process(pid: u32) -> String {
+    let command = command_line(pid).map_or(String::new(), |command| format!(" ({command})"));
+    format!("process {pid}{command}")
 }
 
 fn control_state(control: &Path) -> ControlSocketState {

@@ -16,6 +16,7 @@ use weir_model::ErrorKind;
 use weir_policy::placement::Settings;
 use weir_serve::control::{Answer, Request};
 
+pub(crate) use device_lock::lock_holder;
 pub(crate) use idle::IdlePool;
 pub use idle::{policy, set_volume_policies, settings};
 

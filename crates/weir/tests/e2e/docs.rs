@@ -1,7 +1,8 @@
 //! The commands in the documentation work: the test runs every `sh` block of a page verbatim, in the order of
 //! the page, in one shell. It names `sh norun REASON` and `sh guest` blocks; `bench/guest-docs` runs the
-//! latter.
+//! latter. `sh fuse` blocks run where this user can mount.
 
+use crate::fs::can_mount;
 use crate::harness::Pool;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -13,13 +14,14 @@ fn book() -> PathBuf {
 
 /// Returns the commands of the `sh` blocks of a page, and the info strings of the blocks that do not run
 /// here.
-fn commands(text: &str) -> (String, Vec<String>) {
+fn commands(text: &str, can_mount: bool) -> (String, Vec<String>) {
     let (mut script, mut others, mut block) = (String::new(), Vec::new(), None);
     for line in text.lines() {
         match (line.trim_start().strip_prefix("```"), block) {
             (Some(info), None) => {
-                block = Some(info == "sh");
-                if info.starts_with("sh ") {
+                let runs = info == "sh" || info == "sh fuse" && can_mount;
+                block = Some(runs);
+                if info.starts_with("sh ") && !runs {
                     others.push(info.to_owned());
                 }
             }
@@ -78,7 +80,7 @@ fn run(part: &str) {
     let mut ran = 0;
     for page in pages {
         let name = format!("docs/{part}/{}", page.file_name().expect("a name").display());
-        let (script, others) = commands(&std::fs::read_to_string(&page).expect("a page"));
+        let (script, others) = commands(&std::fs::read_to_string(&page).expect("a page"), can_mount());
         others.iter().for_each(|info| println!("{name}: not run: {info}"));
         if !script.is_empty() {
             run_page(&name, &script);
@@ -137,6 +139,9 @@ fn commands_of_the_reference_succeed() {
 
 #[test]
 fn command_blocks_are_distinguished() {
-    let page = "```sh\na\nb\n```\n```sh norun it takes hours\nc\n```\n```toml\nd\n```\n```sh\ne\n```\n";
-    assert_eq!(commands(page), ("a\nb\ne\n".into(), vec!["sh norun it takes hours".into()]));
+    let page = "```sh\na\nb\n```\n```sh norun it takes hours\nc\n```\n```toml\nd\n```\n```sh\ne\n```\n\
+                ```sh fuse\nf\n```\n";
+    let (others, fuse) = ("sh norun it takes hours".to_owned(), "sh fuse".to_owned());
+    assert_eq!(commands(page, true), ("a\nb\ne\nf\n".into(), vec![others.clone()]));
+    assert_eq!(commands(page, false), ("a\nb\ne\n".into(), vec![others, fuse]));
 }

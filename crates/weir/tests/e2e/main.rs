@@ -14,6 +14,8 @@ mod dump;
 mod environment;
 mod explain;
 mod failing_devices;
+mod fs;
+mod fs_programs;
 mod full;
 mod harness;
 mod hostile_clients;

@@ -1,5 +1,6 @@
 //! Every document that a test receives from `weir --json` matches the schema of its command.
 
+use crate::fs::can_mount;
 use crate::harness::Pool;
 use crate::nbd::Client;
 use clap::CommandFactory as _;
@@ -76,6 +77,8 @@ const SERVED: &[&str] = &[
 ];
 const STOPPED: &[&str] =
     &["pool dump saved", "pool check", "pool check --repair", "pool restore saved --accept-rollback"];
+const FILE_SYSTEM: &[&str] = &["fs create region --size 16MiB", "fs status region", "fs check region"];
+const MOUNTED: &[&str] = &["fs mount region files", "fs explain files", "fs unmount files"];
 const OTHER_COMMANDS: &[&str] = &[
     "trace formats",
     "trace generate uniform+reads=70%+over=4MiB+rate=100+for=10s --out t.weirtrace",
@@ -130,6 +133,13 @@ fn documents_of_all_commands_match_their_schemas() {
     server.stop("TERM");
     run(&pool, STOPPED, &mut used);
     run(&pool, OTHER_COMMANDS, &mut used);
+    run(&pool, FILE_SYSTEM, &mut used);
+    if can_mount() {
+        std::fs::create_dir(pool.path("files")).expect("a directory");
+        run(&pool, MOUNTED, &mut used);
+    } else {
+        used.extend(["fs mount", "fs explain", "fs unmount"].map(str::to_owned));
+    }
     let all = DOCUMENTS.iter().flat_map(|document| {
         document.commands.iter().chain((document.name == ERROR.name).then_some(&ERROR.name))
     });

@@ -155,7 +155,7 @@ impl Page {
         findings.extend(self.wide.iter().map(|line| finding(*line, format!("wider than {WIDTH}"))));
         for (line, info) in &self.fences {
             let what = match info.split_once(' ').unwrap_or((info, "")) {
-                ("sh", "" | "guest") => continue,
+                ("sh", "" | "guest" | "fuse") => continue,
                 ("sh", rest) if rest.strip_prefix("norun").is_some_and(|why| why.trim().len() > 5) => {
                     continue;
                 }
@@ -163,7 +163,10 @@ impl Page {
                     "say why it cannot run: `sh norun REASON`".to_owned()
                 }
                 (language, "") if LANGUAGES.contains(&language) => continue,
-                _ => format!("`{info}` is none of sh, sh guest, sh norun REASON, {}", LANGUAGES.join(", ")),
+                _ => format!(
+                    "`{info}` is none of sh, sh fuse, sh guest, sh norun REASON, {}",
+                    LANGUAGES.join(", ")
+                ),
             };
             findings.push(finding(*line, what));
         }
@@ -235,7 +238,7 @@ mod tests {
 
     #[test]
     fn code_blocks_need_known_info_strings() {
-        let fences = ["sh", "sh guest", "sh norun names a real device", "toml"];
+        let fences = ["sh", "sh fuse", "sh guest", "sh norun names a real device", "toml"];
         let page = fences.map(|info| format!("```{info}\nx\n```\n")).concat();
         assert!(Page::read(&page).shape(Path::new("docs/a.md")).is_empty());
         for info in ["", "bash", "sh norun", "sh maybe"] {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Every crate with its direct dependencies; each crate follows its dependencies.
-const DEPENDENCIES: [(&str, &[&str]); 15] = [
+const DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("model", &[]),
     ("fs", &[]),
     ("policy", &["model"]),
@@ -19,7 +19,7 @@ const DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("world", &["engine", "flash", "map", "model", "policy", "session", "timing"]),
     ("serve", &["device", "model", "session"]),
     ("sim", &["engine", "flash", "map", "model", "policy", "timing", "trace", "world"]),
-    ("weir", &["device", "engine", "map", "model", "policy", "serve", "sim", "timing", "trace"]),
+    ("weir", &["device", "engine", "fs", "map", "model", "policy", "serve", "sim", "timing", "trace"]),
     ("python", &["model", "sim", "trace"]),
     ("xtask", &["engine", "model", "policy", "sim", "trace", "world"]),
 ];

@@ -10,8 +10,8 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprCall, Lit, LitStr, Meta};
 
-/// Crates whose errors only tests and developers see; no command uses `fs` yet.
-const INTERNAL: [&str; 3] = ["fs", "world", "xtask"];
+/// Crates whose errors only tests and developers see.
+const INTERNAL: [&str; 2] = ["world", "xtask"];
 
 /// Words that begin with a capital letter wherever they stand.
 const NAMES: [&str; 2] = ["I/O", "NBD"];

@@ -6,16 +6,14 @@ pub use document::CheckDocument;
 
 use crate::devices::{PoolDescription, ResizedDevice, ineffective_key_notes, without_option};
 use crate::exit::check as exit;
-use crate::failure::{Failure, REPORT_KERNEL};
+use crate::failure::Failure;
 use crate::output::{self, Table, Width};
 use crate::pool::{RETRY_INTERVAL, refuse_served, retry_until_unlocked};
-use crate::progress;
+use crate::{progress, signals};
 use document::{CheckedPart, FindingPart, PoolName, RepairedPart};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use weir_device::Devices;
 use weir_map::MapError;
 use weir_map::check::{Finding, Remedy, RepairSummary, Report, Severity};
@@ -56,7 +54,7 @@ pub fn check(pool_file: &Path, repair: bool) -> Result<CheckOutcome, Failure> {
 }
 
 fn run(described: PoolDescription, repair: bool) -> Result<CheckOutcome, Failure> {
-    let may_cancel = cancel_on_signals()?;
+    let may_cancel = signals::end_with(exit::CANCELLED)?;
     let mut devices = open(&described)?;
     let sizes = sizes(&described, &devices);
     let mut failing = DeviceSet::default();
@@ -190,16 +188,6 @@ impl Store for ReadFailureRecorder<'_> {
     fn flush(&mut self, device: DeviceId) -> Result<(), IoError> {
         self.devices.flush(device)
     }
-}
-
-/// Returns a flag. While it is set, a signal ends the process with fsck's exit code for a cancelled check.
-fn cancel_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(true));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, exit::CANCELLED.into(), Arc::clone(&flag))
-            .map_err(|e| Failure::environment(format!("cannot wait for signals: {e}"), REPORT_KERNEL))?;
-    }
-    Ok(flag)
 }
 
 impl CheckOutcome {

@@ -1,6 +1,6 @@
 //! Generates the JSON Schemas of the documents that `--json` prints, from their types.
 
-use super::{advise, demo, pool, repro, serve, sim, trace};
+use super::{advise, demo, fs, pool, repro, serve, sim, trace};
 use crate::failure::{Failure, FailureDocument};
 use crate::status::{Status, Volumes};
 use clap::Args;
@@ -36,6 +36,11 @@ pub const DOCUMENTS: &[Document] = &[
     document::<Volumes<'_>>("volume-list", &["volume create", "volume list", "volume remove", "volume set"]),
     document::<Explanation>("explain", &["explain"]),
     document::<serve::ReadyDocument<'_>>("serve", &["serve"]),
+    document::<weir_fs::report::Status>("fs-status", &["fs create", "fs status"]),
+    document::<fs::MountDocument>("fs-mount", &["fs mount"]),
+    document::<fs::UnmountDocument>("fs-unmount", &["fs unmount"]),
+    document::<fs::CheckDocument>("fs-check", &["fs check"]),
+    document::<weir_fs::report::Explanation>("fs-explain", &["fs explain"]),
     document::<demo::Report>("demo", &["demo"]),
     document::<sim::place::PlaceDocument<'_>>("sim-place", &["sim place"]),
     document::<sim::cache::CacheDocument<'_>>("sim-cache", &["sim cache"]),

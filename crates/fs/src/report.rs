@@ -1,0 +1,209 @@
+//! What `weir fs status` and `weir fs explain` show, as the server of a mount tells it.
+//!
+//! A mount answers for two extended attributes that no file has: [`STATUS`] of any file, and [`EXPLAIN`].
+
+use crate::error::Result;
+use crate::layout::inode::{Form, Kind};
+use crate::layout::{Ino, PAGE_BYTES, superblock};
+use crate::namespace::{Durability, FileSystem, Located};
+use crate::nvm::Memory;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Name of the attribute whose value is a [`Status`], in JSON.
+pub const STATUS: &str = "weir.status";
+/// Name of the attribute whose value is an [`Explanation`] of the file, in JSON.
+pub const EXPLAIN: &str = "weir.explain";
+/// Longest value of these attributes, in bytes: the kernel's limit.
+pub const BYTES_MAX: usize = 64 << 10;
+/// Ranges that an explanation lists; with more, it would not fit into an attribute.
+const RANGES_MAX: usize = 300;
+
+/// State of a file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "weir fs status")]
+pub struct Status {
+    /// Path of the region.
+    pub region: String,
+    /// The random UUID that it got when it was created, in hexadecimal.
+    pub id: String,
+    /// Version of the region's format.
+    pub format_version: u32,
+    /// The mount; `null` if it is not mounted.
+    pub mount: Option<Mount>,
+    /// `each_operation`: what changes names and inodes is durable when it returns, data after `fsync`;
+    /// `sync`: everything is durable after an `fsync` of any file, and after the mount's interval.
+    #[schemars(extend("enum" = ["each_operation", "sync"]))]
+    pub durability: String,
+    /// Size of the region.
+    pub region_bytes: u64,
+    /// Size of its chunks.
+    pub chunk_bytes: u64,
+    /// Space for files and their metadata.
+    pub usable_bytes: u64,
+    /// Space in use.
+    pub used_bytes: u64,
+    /// Space that is free, or becomes free with the next commit.
+    pub free_bytes: u64,
+    /// Files, directories included.
+    pub files: u64,
+    /// Files that could be created if they took all free space.
+    pub files_free: u64,
+    /// Removed files whose space the next new files take over.
+    pub null_files: u64,
+    /// Space of these.
+    pub null_file_bytes: u64,
+    /// How often the least worn chunk was allocated.
+    pub wear_least: u32,
+    /// How often the most worn chunk was allocated.
+    pub wear_most: u32,
+}
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Mount {
+    /// Directory that it is mounted at.
+    pub directory: String,
+    /// Process that serves it.
+    pub pid: u32,
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// Groups of changes made durable since it was mounted.
+    pub commits: u64,
+    /// A flush of the region failed: nothing can be changed any more, and the last changes may be lost.
+    pub failed: bool,
+}
+
+impl Status {
+    /// Returns the state of a file system whose region has this path. `durability` is that of the mount, or
+    /// of the next one.
+    pub fn of<M: Memory>(
+        fs: &FileSystem<M>,
+        region: &Path,
+        durability: Durability,
+        mount: Option<Mount>,
+    ) -> Self {
+        let superblock = fs.superblock();
+        let (usage, roots, (wear_least, wear_most)) = (fs.usage(), fs.roots(), fs.wear());
+        Self {
+            region: region.display().to_string(),
+            id: superblock.uuid.iter().map(|byte| format!("{byte:02x}")).collect(),
+            format_version: superblock::VERSION,
+            mount,
+            durability: match durability {
+                Durability::EachOperation => "each_operation",
+                Durability::Sync => "sync",
+            }
+            .to_owned(),
+            region_bytes: superblock.geometry.size,
+            chunk_bytes: superblock.geometry.chunk_bytes,
+            usable_bytes: usage.pages * usage.page_bytes,
+            used_bytes: (usage.pages - usage.free_pages) * usage.page_bytes,
+            free_bytes: usage.free_pages * usage.page_bytes,
+            files: usage.inodes,
+            files_free: usage.free_inodes,
+            null_files: roots.null_count.into(),
+            null_file_bytes: roots.null_pages * PAGE_BYTES,
+            wear_least,
+            wear_most,
+        }
+    }
+}
+
+/// Where the bytes of a file are, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "weir fs explain")]
+pub struct Explanation {
+    /// Number of the inode.
+    pub inode: u64,
+    /// Type: `file`, `directory`, `symlink`, `fifo`, `socket`, `char_device` or `block_device`.
+    #[schemars(extend("enum" = [
+        "file", "directory", "symlink", "fifo", "socket", "char_device", "block_device"
+    ]))]
+    pub kind: String,
+    /// Size.
+    pub size_bytes: u64,
+    /// Space allocated to it, metadata included.
+    pub allocated_bytes: u64,
+    /// `empty`: it has no space; `run`: consecutive pages in one chunk; `chunks`: chunks of its own.
+    #[schemars(extend("enum" = ["empty", "run", "chunks"]))]
+    pub form: String,
+    /// Why it has this form.
+    pub reason: String,
+    /// Where its bytes are, by offset; what lies between is a hole. At most 300.
+    pub ranges: Vec<RangePart>,
+    /// Ranges beyond those in `ranges`.
+    pub more_ranges: u64,
+}
+
+/// Consecutive bytes of a file that are consecutive in the region, too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Range")]
+pub struct RangePart {
+    /// Offset in the file.
+    pub offset_bytes: u64,
+    /// Number of bytes allocated; may reach beyond the file's size.
+    pub length_bytes: u64,
+    /// Offset in the region.
+    pub region_offset_bytes: u64,
+    /// Allocated, but not written yet: it reads as zeros.
+    pub unwritten: bool,
+    /// How often the most worn of its chunks was allocated.
+    pub wear: u32,
+}
+
+impl From<Located> for RangePart {
+    fn from(range: Located) -> Self {
+        Self {
+            offset_bytes: range.offset,
+            length_bytes: range.len,
+            region_offset_bytes: range.at,
+            unwritten: range.is_unwritten,
+            wear: range.wear,
+        }
+    }
+}
+
+impl Explanation {
+    /// Returns where a file is, and why.
+    ///
+    /// # Errors
+    /// As [`FileSystem::locate`].
+    pub fn of<M: Memory>(fs: &FileSystem<M>, ino: Ino) -> Result<Self> {
+        let location = fs.locate(ino, RANGES_MAX)?;
+        let inode = &location.inode;
+        let largest = fs.superblock().geometry.run_bytes_max();
+        let (form, reason) = match inode.form {
+            Form::Empty => ("empty", "nothing was written to it, or all of it is a hole".to_owned()),
+            Form::Run { .. } => {
+                ("run", format!("files of up to {largest} bytes have consecutive pages in one chunk"))
+            }
+            Form::Tree { .. } => {
+                ("chunks", format!("files that had more than {largest} bytes have chunks of their own"))
+            }
+        };
+        let kind = match inode.kind() {
+            Some(Kind::Directory) => "directory",
+            Some(Kind::Symlink) => "symlink",
+            Some(Kind::Fifo) => "fifo",
+            Some(Kind::Socket) => "socket",
+            Some(Kind::CharDevice) => "char_device",
+            Some(Kind::BlockDevice) => "block_device",
+            Some(Kind::File) | None => "file",
+        };
+        Ok(Self {
+            inode: ino.0,
+            kind: kind.to_owned(),
+            size_bytes: inode.size,
+            allocated_bytes: inode.pages * PAGE_BYTES,
+            form: form.to_owned(),
+            reason,
+            more_ranges: location.more_ranges,
+            ranges: location.ranges.into_iter().map(RangePart::from).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

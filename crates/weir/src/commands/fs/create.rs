@@ -1,0 +1,50 @@
+//! `weir fs create` makes a file system in a new file.
+
+use super::failures::{content_failure, open_failure};
+use crate::failure::Failure;
+use crate::files::refuse_kernel_folder;
+use crate::progress;
+use std::path::Path;
+use weir_fs::fuse;
+use weir_fs::layout::Geometry;
+use weir_fs::layout::superblock::Superblock;
+use weir_fs::namespace::FileSystem;
+use weir_fs::nvm::Mapped;
+use weir_fs::report::Status;
+use weir_model::Bytes;
+
+/// Creates the file and the file system in it.
+///
+/// # Errors
+/// Fails if the file exists and `force` is not given, or if it cannot be made; a new file is removed then.
+pub(super) fn create(path: &Path, size: Bytes, force: bool) -> Result<Status, Failure> {
+    let geometry = Geometry::new(size.get(), Geometry::CHUNK_BYTES).ok_or_else(|| {
+        let least = Bytes(Geometry::size_min(Geometry::CHUNK_BYTES));
+        Failure::usage(
+            format!("a region cannot have {size}"),
+            format!("write a size of at least {least} and less than 16 TiB"),
+        )
+    })?;
+    refuse_kernel_folder(path)?;
+    if !force && path.symlink_metadata().is_ok() {
+        let held = match Mapped::open(path, false).ok().map(FileSystem::open_read_only) {
+            Some(Ok(_)) => " and holds a file system of weir",
+            _ => "",
+        };
+        return Err(Failure::refused(
+            format!("{} exists{held}", path.display()),
+            "name another file, or pass --force to overwrite it; what is in it is lost",
+        ));
+    }
+    progress::during("creating the file system", || make(path, geometry, force))?;
+    super::status::of_region(path)
+}
+
+fn make(path: &Path, geometry: Geometry, force: bool) -> Result<(), Failure> {
+    let memory = Mapped::create(path, geometry.size, force).map_err(|error| open_failure(&error))?;
+    let random = || uuid::Uuid::new_v4().into_bytes();
+    let superblock = Superblock { geometry, uuid: random(), hash_key: random() };
+    let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let made = FileSystem::create(memory, &superblock, owner, fuse::now());
+    made.map(|_| ()).map_err(|error| content_failure(path, &error))
+}

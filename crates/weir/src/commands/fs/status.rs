@@ -1,0 +1,153 @@
+//! `weir fs status` shows a file system's space, files and wear.
+
+use super::failures::{content_failure, dead_mount, is_dead, mount_of, open_failure};
+use crate::failure::Failure;
+use crate::output::{Width, table};
+use serde::de::DeserializeOwned;
+use std::io;
+use std::path::Path;
+use weir_fs::namespace::{Durability, FileSystem};
+use weir_fs::nvm::{Mapped, Persistence};
+use weir_fs::report::{self, Status};
+use weir_model::Bytes;
+
+/// Returns the state of the file system that is mounted at a directory, or that a region holds.
+///
+/// # Errors
+/// Fails if there is no file system, or if it cannot be read.
+pub(super) fn status(path: &Path) -> Result<Status, Failure> {
+    let found = path.metadata().map_err(|error| match is_dead(&error) {
+        true => dead_mount(path),
+        false => Failure::os("find", path, &error),
+    })?;
+    if !found.is_dir() {
+        return of_region(path);
+    }
+    ask(path, report::STATUS)?.ok_or_else(|| {
+        Failure::usage(
+            format!("no file system of weir is mounted at {}", path.display()),
+            "name the directory of a mount, or a region; findmnt --types fuse,fuse.weir lists mounts",
+        )
+    })
+}
+
+/// Returns the state of the file system in a region, mounted or not.
+pub(super) fn of_region(region: &Path) -> Result<Status, Failure> {
+    // A mount whose server has ended does not answer; the region can be opened then.
+    if let Some(mount) = mount_of(region)
+        && let Ok(Some(status)) = ask(&mount.directory, report::STATUS)
+    {
+        return Ok(status);
+    }
+    let memory = Mapped::open(region, false).map_err(|error| open_failure(&error))?;
+    let durability = match memory.persistence() {
+        Persistence::CacheLines => Durability::EachOperation,
+        Persistence::FileSync => Durability::Sync,
+    };
+    let fs = FileSystem::open_read_only(memory).map_err(|error| content_failure(region, &error))?;
+    let region = region.canonicalize().map_err(|error| Failure::os("find", region, &error))?;
+    Ok(Status::of(&fs, &region, durability, None))
+}
+
+/// Asks the server of the mount that a file is in; `None` if the file is in no mount of weir.
+///
+/// # Errors
+/// Fails if there is no such file, or if the server has ended.
+pub(super) fn ask<T: DeserializeOwned>(path: &Path, attribute: &str) -> Result<Option<T>, Failure> {
+    let mut value = vec![0; report::BYTES_MAX];
+    match rustix::fs::getxattr(path, attribute, &mut value[..]) {
+        // Another file system may keep an attribute of this name, but not with this content.
+        Ok(len) => Ok(serde_json::from_slice(&value[..len]).ok()),
+        Err(error) => match io::Error::from(error) {
+            error if is_dead(&error) => Err(dead_mount(path)),
+            error if [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied].contains(&error.kind()) => {
+                Err(Failure::os("read", path, &error))
+            }
+            _ => Ok(None),
+        },
+    }
+}
+
+/// Returns the state for people.
+pub(super) fn human(status: &Status, width: Width) -> String {
+    let place = status.mount.as_ref().map_or("not mounted".to_owned(), |mount| {
+        let access = if mount.read_only { ", read-only" } else { "" };
+        format!("mounted at {} by process {}{access}", mount.directory, mount.pid)
+    });
+    let durable = match status.durability.as_str() {
+        "each_operation" => "changes of names are durable at once, data after fsync",
+        _ => "changes are durable after fsync, or within the mount's interval",
+    };
+    let size = |bytes: u64| Bytes(bytes).to_string();
+    let row = [
+        size(status.region_bytes),
+        size(status.usable_bytes),
+        size(status.used_bytes),
+        size(status.free_bytes),
+        status.files.to_string(),
+        status.null_files.to_string(),
+        format!("{} to {}", status.wear_least, status.wear_most),
+    ];
+    let heading = ["SIZE", "USABLE", "USED", "FREE", "FILES", "NULL FILES", "WEAR"];
+    let mut text = format!(
+        "file system in {} ({}), format {}\n{place}; {durable}\n\n{}",
+        status.region,
+        status.id,
+        status.format_version,
+        table(width, heading, [row])
+    );
+    if status.mount.as_ref().is_some_and(|mount| mount.failed) {
+        text += "\nFAILED: a flush of the region failed; nothing can be changed any more, and the last \
+                 changes may be lost. Unmount it, see the kernel's log (dmesg), and check it\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::testing::{LONG_NAME, assert_fits};
+    use weir_fs::report::Mount;
+
+    fn sample() -> Status {
+        Status {
+            region: "/srv/region".to_owned(),
+            id: "ab".repeat(16),
+            format_version: 1,
+            mount: None,
+            durability: "sync".to_owned(),
+            region_bytes: 4 << 30,
+            chunk_bytes: 2 << 20,
+            usable_bytes: 4 << 30,
+            used_bytes: 1 << 20,
+            free_bytes: 3 << 30,
+            files: 12,
+            files_free: 1000,
+            null_files: 0,
+            null_file_bytes: 0,
+            wear_least: 0,
+            wear_most: 7,
+        }
+    }
+
+    #[test]
+    fn status_is_formatted() {
+        let mut status = sample();
+        let text = human(&status, Width::UNLIMITED);
+        for part in ["not mounted", "/srv/region", "4 GiB", "0 to 7", "after fsync"] {
+            assert!(text.contains(part), "{part:?} in\n{text}");
+        }
+        status.mount =
+            Some(Mount { directory: "/mnt".to_owned(), pid: 812, read_only: true, commits: 3, failed: true });
+        let text = human(&status, Width::UNLIMITED);
+        for part in ["mounted at /mnt by process 812, read-only", "FAILED"] {
+            assert!(text.contains(part), "{part:?} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn status_fits_the_terminal() {
+        let status = Status { region: LONG_NAME.to_owned(), ..sample() };
+        assert_fits(|width| width.fold(&human(&status, width)));
+    }
+}
