@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use weir_fs::layout::superblock::checksum;
 
@@ -343,6 +344,7 @@ fn a_killed_server_loses_nothing_that_was_synced() {
     let region = Region::new("32MiB");
     let mut server = region.serve();
     let mut synced = 0_u32;
+    let acknowledged = AtomicU32::new(0);
     let step = |number: u32| -> std::io::Result<()> {
         let mut new = File::create(region.path("new"))?;
         new.write_all(&number.to_le_bytes().repeat(2000))?;
@@ -352,12 +354,17 @@ fn a_killed_server_loses_nothing_that_was_synced() {
     };
     std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(700));
+            while acknowledged.load(Ordering::SeqCst) < 20 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             server.kill().and_then(|()| server.wait())
         });
         while step(synced + 1).is_ok() {
             synced += 1;
+            acknowledged.store(synced, Ordering::SeqCst);
         }
+        // Had a step failed for another reason, the thread would wait for ever.
+        acknowledged.store(u32::MAX, Ordering::SeqCst);
         killer.join().expect("the thread ends").expect("the server is killed");
     });
     region.refused(&["fs", "status", "files"], REFUSED, &["has ended without unmounting", "weir fs unmount"]);
@@ -369,6 +376,7 @@ fn a_killed_server_loses_nothing_that_was_synced() {
     region.mount();
     let bytes = fs::read(region.path("kept")).unwrap_or_default();
     let found = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    assert!(synced >= 20, "a step failed before the server was killed");
     assert!(found == synced || found == synced + 1, "{synced} synced, {found} found");
     assert_eq!(bytes, found.to_le_bytes().repeat(if found == 0 { 0 } else { 2000 }));
     region.unmount();
