@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// The pages of the reference. The test reads them at run time, so a correction of a page needs no build.
-static PAGES: LazyLock<[String; 3]> = LazyLock::new(|| {
-    ["commands.md", "commands-fs.md", "commands-traces.md"].map(|name| {
+static PAGES: LazyLock<[String; 4]> = LazyLock::new(|| {
+    ["commands.md", "commands-fs.md", "commands-sim.md", "commands-traces.md"].map(|name| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     })
