@@ -52,7 +52,7 @@ struct Played {
     block_bytes: u64,
     #[serde(flatten)]
     figures: CacheFigures,
-    /// The flash below the cache; absent without `--flash`.
+    /// The flash below the cache; absent if `--flash` is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     flash: Option<FlashFigures>,
     /// Processor time in seconds to play the trace to this cache; caches played in one pass share its time.

@@ -22,8 +22,7 @@ const RUN: &str = "Simulation options";
 const EXAMPLES: &str = "Examples:
   weir sim logs \"uniform reads=0% over=1GiB\" --lower-segment 2MiB,8MiB,32MiB
   weir sim logs day.weirtrace --divide 10%,90% --trim --checkpoint 1000
-  weir sim logs day.weirtrace --ratio 70%,90% --upper-segment 2MiB,16MiB \\
-      --lower-segment 2MiB,16MiB,128MiB --plot surface.svg";
+  weir sim logs day.weirtrace --upper-segment 2MiB,16MiB --plot surface.svg";
 
 /// `weir sim logs ...`
 #[derive(Debug, Args)]
