@@ -13,6 +13,7 @@ mod shrink;
 
 pub use shrink::{ShrunkHistory, shrink};
 
+use crate::device::BufferChanged;
 use crate::driver::{Crash, Failure, HistoryStep, RecoveryCrash, Replacement, RequestSpec, Setup};
 use crate::{Driver, Rng, Seed, Statistics, StopKind};
 use faults::{draw_clock_jump, draw_device_failure, draw_misdirection, draw_read_errors};
@@ -155,6 +156,9 @@ impl History {
         let mut begun = 0;
         let run = std::panic::AssertUnwindSafe(|| self.run_counting(&mut begun));
         std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+            if let Some(BufferChanged(io)) = panic.downcast_ref() {
+                return Outcome::failed(Failure::BufferChanged(*io), begun);
+            }
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
             Outcome::failed(Failure::Panic(text.unwrap_or_default()), begun)

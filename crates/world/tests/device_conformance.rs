@@ -221,3 +221,21 @@ fn disks_paced_by_a_model() {
         Ok(())
     });
 }
+
+/// Disks take some writes whole when they are submitted, and notice with the others. The panic has a type of
+/// its own: a campaign reports it as a fault of the engine, not as an assertion.
+#[test]
+fn a_buffer_that_changes_under_a_write_is_noticed() {
+    let is_noticed = |seed: &u64| {
+        let mut bench = Bench::new(disk(&Pace::Random(Nanos::millis(1)), true, Seed(*seed)));
+        let place = Place { volume: 0, offset: VolumeOffset(0), len: Bytes(4096) };
+        let ticket = bench.oracle.change(place, Change::Write, false);
+        bench.submit(IoKind::Write { fua: false }, place, ticket);
+        let buffer = bench.in_flight.values().next().expect("a write").2;
+        bench.memory.bytes_mut(buffer.part(4095, 1))[0] ^= 1;
+        let wait = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.wait()));
+        wait.is_err_and(|panic| panic.is::<weir_world::device::BufferChanged>())
+    };
+    let noticed = (0..64).filter(is_noticed).count();
+    assert!((30..64).contains(&noticed), "{noticed} of 64, five eighths on average");
+}

@@ -5,7 +5,7 @@ use crate::{Difference, UnknownModel};
 use thiserror::Error;
 use weir_engine::{AdminError, AdminId, StartError};
 use weir_map::MapError;
-use weir_model::{Bytes, DeviceId, DeviceSet, Nanos, RequestError, RequestId, VolumeOffset};
+use weir_model::{Bytes, DeviceId, DeviceSet, Io, Nanos, RequestError, RequestId, VolumeOffset};
 
 /// Forbidden behaviour of the engine, or an invalid setup.
 #[derive(Debug, Error)]
@@ -19,6 +19,9 @@ pub enum Failure {
     /// The engine panicked: an assertion did not hold.
     #[error("panic: {0}")]
     Panic(String),
+    /// The engine changed the buffer of a write that a device had not completed.
+    #[error("buffer of {0:?} changed while the device owned it")]
+    BufferChanged(Io),
     /// A read returned data that no order of the requests explains.
     #[error("{ask:?}: {difference}")]
     Difference {
