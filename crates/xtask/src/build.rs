@@ -2,23 +2,35 @@
 
 use std::process::{Command, ExitCode};
 
-/// A build, as arguments of `cargo run`.
-pub(crate) type Build = &'static [&'static str];
+/// A build: arguments of `cargo run` besides the profile `crash`, and settings of that profile.
+pub(crate) struct Build {
+    args: &'static [&'static str],
+    settings: &'static [(&'static str, &'static str)],
+}
 
 /// The build with all mutants: see `weir_model::mutant`.
-pub(crate) const WITH_MUTANTS: Build = &["--profile", "crash", "--features", "mutants"];
+pub(crate) const WITH_MUTANTS: Build = Build { args: &["--features", "mutants"], settings: &[] };
 
-/// The build that users get: without debug assertions.
-pub(crate) const SHIPPED: Build = &["--profile", "release"];
+/// The build that users get. The profile `crash` without its assertions is `release`, but shares the external
+/// crates with the build that has them.
+pub(crate) const SHIPPED: Build = Build {
+    args: &[],
+    settings: &[
+        ("CARGO_PROFILE_CRASH_DEBUG_ASSERTIONS", "false"),
+        ("CARGO_PROFILE_CRASH_OVERFLOW_CHECKS", "false"),
+    ],
+};
 
 /// Whether this is the build without debug assertions.
 pub(crate) const IS_SHIPPED: bool = !cfg!(debug_assertions);
 
 /// Rebuilds this program and runs this command line with it.
-pub(crate) fn run_as(build: Build) -> ExitCode {
+pub(crate) fn run_as(build: &Build) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let args = ["run", "--quiet", "--package", "xtask"].iter().chain(build).chain(&["--"]);
-    match Command::new(cargo).args(args).args(std::env::args_os().skip(1)).status() {
+    let args = ["run", "--quiet", "--profile", "crash", "--package", "xtask"];
+    let args = args.iter().chain(build.args).chain(&["--"]);
+    let settings = build.settings.iter().copied();
+    match Command::new(cargo).args(args).args(std::env::args_os().skip(1)).envs(settings).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {

@@ -36,9 +36,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     match args.task {
         Task::Crash(args) if args.mutant.is_some() && !cfg!(feature = "mutants") => {
-            build::run_as(build::WITH_MUTANTS)
+            build::run_as(&build::WITH_MUTANTS)
         }
-        Task::Crash(args) if args.shipped && !build::IS_SHIPPED => build::run_as(build::SHIPPED),
+        Task::Crash(args) if args.shipped && !build::IS_SHIPPED => build::run_as(&build::SHIPPED),
         Task::Crash(args) => crash::run(&args),
         Task::Mutants(args) => mutants::run(&args),
         Task::Place(args) => place::run(&args),

@@ -118,7 +118,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if !cfg!(feature = "mutants") {
-        return build::run_as(build::WITH_MUTANTS);
+        return build::run_as(&build::WITH_MUTANTS);
     }
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() << 24);
     let seed = args.seed.unwrap_or_else(fresh);
