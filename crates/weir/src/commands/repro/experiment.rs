@@ -1,10 +1,8 @@
 //! Runs experiments, as many at the same time as there are processors.
 
-use super::Form;
-use super::args::ReproArgs;
-use super::results::{ExperimentId, Period, Results, ResultsFile, WINDOWS, of_pool};
+use super::results::{ExperimentId, Period, Results, WINDOWS, of_pool};
+use super::runner::Runner;
 use crate::failure::{Failure, REPORT_DEFECT};
-use crate::{parallel, progress};
 use weir_engine::Percent;
 use weir_model::{Bytes, ErrorKind, ExtentSize, Nanos, Seed};
 use weir_policy::harm::{MoveControl, Rules};
@@ -94,33 +92,20 @@ impl Experiment {
     }
 }
 
-/// Runs all experiments with each seed. `variant` is the name of a change of their parameters, if there is
-/// one.
-pub(super) fn run(
-    experiments: &[Experiment],
-    seeds: &[u64],
-    variant: Option<&str>,
-    args: &ReproArgs,
-    form: &Form,
-    file: &ResultsFile,
-) -> Result<Results, Failure> {
-    let jobs: Vec<(&Experiment, u64)> =
-        seeds.iter().flat_map(|&seed| experiments.iter().map(move |experiment| (experiment, seed))).collect();
+/// Runs all experiments with each seed.
+pub(super) fn run(experiments: &[Experiment], runner: &Runner<'_>) -> Result<Results, Failure> {
+    let jobs = runner.with_seeds(experiments);
     let run = |&(experiment, seed): &(&Experiment, u64)| {
-        let duration = args.duration.unwrap_or_else(|| form.duration(experiment.duration));
-        let tags = [experiment.load_file, variant];
+        let duration = runner.duration(experiment.duration);
+        let tags = [experiment.load_file, runner.variant];
         let id = ExperimentId::new(&experiment.name, tags, seed, duration);
-        let metrics = file.get_or_run(&id, || {
+        let metrics = runner.file.get_or_run(&id, || {
             let outcome = experiment.run(seed, duration)?;
             Ok(of_pool(&outcome, experiment.processes, &experiment.periods, experiment.saturation_limit))
         })?;
         Ok::<_, Failure>((ExperimentId { experiment: experiment.name.clone(), ..id }, metrics))
     };
-    let of = variant.map(|variant| format!(" with {variant}")).unwrap_or_default();
-    let what = format!("{} experiments in virtual time{of}", jobs.len());
-    let threads = args.jobs.unwrap_or_else(parallel::cores);
-    let outcomes =
-        progress::during(&what, || parallel::map(&jobs, threads, &parallel::Stop::default(), run))?;
+    let outcomes = runner.run(&format!("{} experiments in virtual time", jobs.len()), &jobs, run)?;
     let mut results = Results::default();
     outcomes.into_iter().for_each(|(id, metrics)| results.add(id, metrics));
     Ok(results)

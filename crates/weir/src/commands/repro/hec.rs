@@ -11,12 +11,11 @@ mod derived;
 mod experiments;
 mod traces;
 
-use super::args::ReproArgs;
 use super::parameters::Parameters;
-use super::results::{ExperimentId, Metrics, Results, ResultsFile};
+use super::results::{ExperimentId, Metrics, Results};
+use super::runner::Runner;
 use super::{Measures, Reproduction, Setting};
 use crate::failure::Failure;
-use crate::{parallel, progress};
 use experiments::{CacheExperiment, TRACES};
 use std::sync::OnceLock;
 use traces::{PlayedTrace, TraceSource};
@@ -69,32 +68,26 @@ pub(super) fn has_metric(name: &str) -> bool {
 }
 
 /// Replays the trace of each seed on all caches, or on those that `--only` names.
-fn run(
-    setting: &Setting,
-    seeds: &[u64],
-    variant: Option<&str>,
-    args: &ReproArgs,
-    file: &ResultsFile,
-) -> Result<Results, Failure> {
+fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     let p = &setting.parameters;
     let mut selected = experiments::all(p)?;
     // Only the load that stands for tpcep has fitted numbers.
     let is_varied = |one: &CacheExperiment| {
-        variant.is_none() || (one.trace == experiments::TPCEP && (args.full || one.flash.is_none()))
+        let is_in_time = runner.form.is_full || one.flash.is_none();
+        runner.variant.is_none() || (one.trace == experiments::TPCEP && is_in_time)
     };
-    let is_named = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only));
-    selected.retain(|one| is_varied(one) && is_named(&one.name()));
+    selected.retain(|one| is_varied(one) && runner.selects(&one.name()));
     let mut results = Results::default();
-    for &seed in seeds {
+    for &seed in runner.seeds {
         for trace in TRACES {
             let of_trace: Vec<_> = selected.iter().filter(|one| one.trace == trace).collect();
-            let statistics = variant.is_none() && is_named(&trace_name(trace));
-            let run = TraceRun { p, trace, seed, variant, args, file };
+            let statistics = runner.variant.is_none() && runner.selects(&trace_name(trace));
+            let run = TraceRun { p, trace, seed, runner };
             run.add_to(&mut results, &of_trace, statistics)?;
         }
     }
-    if variant.is_none() {
-        derived::add(&mut results, seeds, |name| is_named(name));
+    if runner.variant.is_none() {
+        derived::add(&mut results, runner.seeds, |name| runner.selects(name));
     }
     Ok(results)
 }
@@ -104,9 +97,7 @@ struct TraceRun<'a> {
     p: &'a Parameters,
     trace: &'static str,
     seed: u64,
-    variant: Option<&'a str>,
-    args: &'a ReproArgs,
-    file: &'a ResultsFile,
+    runner: &'a Runner<'a>,
 }
 
 impl TraceRun<'_> {
@@ -120,32 +111,29 @@ impl TraceRun<'_> {
             return Ok(());
         }
         // Parameters cannot be shared between threads.
-        let Self { trace: name, seed, variant, args, file, .. } = *self;
-        let mut source = TraceSource::new(self.p, name, args.full)?;
-        if let Some(limit) = args.duration {
+        let Self { trace: name, seed, runner, .. } = *self;
+        let mut source = TraceSource::new(self.p, name, runner.form.is_full)?;
+        if let Some(limit) = runner.args.duration {
             source.duration = source.duration.min(limit);
         }
         let flash = caches::Flash::new(self.p)?;
         let made = OnceLock::new();
         let trace = || made.get_or_init(|| PlayedTrace::new(&source, seed)).as_ref().map_err(Failure::clone);
-        let id = |name: &str| ExperimentId::new(name, [None, variant], seed, source.duration);
+        let id = |name: &str| ExperimentId::new(name, [None, runner.variant], seed, source.duration);
         let mut add = |name: String, metrics: Metrics| {
             results.add(ExperimentId { experiment: name.clone(), ..id(&name) }, metrics);
         };
         let play = |experiment: &&CacheExperiment| {
             let name = experiment.name();
-            let metrics = file.get_or_run(&id(&name), || flash.play(trace()?, experiment, seed))?;
+            let metrics = runner.file.get_or_run(&id(&name), || flash.play(trace()?, experiment, seed))?;
             Ok::<_, Failure>((name, metrics))
         };
         let what = format!("{} caches with {}, seed {}", experiments.len(), name, seed);
-        let threads = args.jobs.unwrap_or_else(parallel::cores);
-        let played = progress::during(&what, || {
-            parallel::map(experiments, threads, &parallel::Stop::default(), play)
-        })?;
+        let played = runner.run(&what, experiments, play)?;
         played.into_iter().for_each(|(name, metrics)| add(name, metrics));
         if statistics {
             let name = trace_name(name);
-            let metrics = file.get_or_run(&id(&name), || Ok(trace()?.statistics()))?;
+            let metrics = runner.file.get_or_run(&id(&name), || Ok(trace()?.statistics()))?;
             add(name, metrics);
         }
         Ok(())

@@ -4,13 +4,13 @@
 //! The traces are not available. Their writes are synthetic, with the published amounts and request sizes;
 //! what the publication leaves open is fitted. The experiments are those that rows name.
 
-use super::args::ReproArgs;
 use super::parameters::Parameters;
 use super::published::Publication;
-use super::results::{ExperimentId, Metrics, Results, ResultsFile, finite};
+use super::results::{ExperimentId, Metrics, Results, finite};
+use super::runner::Runner;
 use super::{Measures, Reproduction, Setting};
 use crate::failure::{Failure, REPORT_DEFECT};
-use crate::{parallel, pool_file, progress};
+use crate::pool_file;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, ErrorKind, Nanos, Seed};
 use weir_policy::reclaim;
@@ -241,46 +241,32 @@ pub(super) fn names(setting: &Setting) -> Result<Vec<String>, Failure> {
 
 /// Runs the experiments that rows need with each seed, or those that `--only` names; with a changed parameter
 /// those that use it.
-fn run(
-    setting: &Setting,
-    seeds: &[u64],
-    variant: Option<&str>,
-    args: &ReproArgs,
-    file: &ResultsFile,
-) -> Result<Results, Failure> {
+fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     let (p, publication) = (&setting.parameters, REPRODUCTION.publication()?);
     let mut selected = needed(&publication)?;
-    let changed = variant.and_then(|variant| variant.split(" x ").next());
+    let changed = runner.variant.and_then(|variant| variant.split(" x ").next());
     let changed = changed.and_then(|name| publication.parameters.iter().find(|one| one.name == name));
-    selected.retain(|name, _| {
-        args.only.as_ref().is_none_or(|only| name.contains(only))
-            && changed.is_none_or(|parameter| parameter.is_used_by(name))
-    });
+    selected
+        .retain(|name, _| runner.selects(name) && changed.is_none_or(|parameter| parameter.is_used_by(name)));
     let mut stacks: BTreeMap<String, Stack> = BTreeMap::new();
     for experiment in selected.values() {
         stacks.extend(experiment.stacks(p)?.into_iter().map(|stack| (stack.to_string(), stack)));
     }
     let mut jobs = Vec::new();
-    for &seed in seeds {
+    for &seed in runner.seeds {
         for (name, stack) in &stacks {
             jobs.push((seed, name.clone(), prepare(p, stack, seed)?));
         }
     }
     let work = |(seed, name, prepared): &(u64, String, Prepared)| {
-        let id = ExperimentId::new(name, [None, variant], *seed, Nanos(0));
-        let metrics = file.get_or_run(&id, || Ok(metrics(&play(prepared, *seed)?)))?;
+        let id = ExperimentId::new(name, [None, runner.variant], *seed, Nanos(0));
+        let metrics = runner.file.get_or_run(&id, || Ok(metrics(&play(prepared, *seed)?)))?;
         Ok::<_, Failure>(((*seed, name.clone()), metrics))
     };
-    let of = variant.map(|variant| format!(" with {variant}")).unwrap_or_default();
-    let threads = args.jobs.unwrap_or_else(parallel::cores);
-    let done: BTreeMap<(u64, String), Metrics> =
-        progress::during(&format!("{} stacks of logs in virtual time{of}", jobs.len()), || {
-            parallel::map(&jobs, threads, &parallel::Stop::default(), work)
-        })?
-        .into_iter()
-        .collect();
+    let done = runner.run(&format!("{} stacks of logs in virtual time", jobs.len()), &jobs, work)?;
+    let done: BTreeMap<(u64, String), Metrics> = done.into_iter().collect();
     let mut results = Results::default();
-    for &seed in seeds {
+    for &seed in runner.seeds {
         let of = |stack: &Stack| done.get(&(seed, stack.to_string())).cloned().unwrap_or_default();
         for (name, experiment) in &selected {
             let metrics = match experiment {

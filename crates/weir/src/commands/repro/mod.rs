@@ -17,6 +17,7 @@ mod published;
 mod report;
 mod results;
 mod rows;
+mod runner;
 #[cfg(test)]
 mod tests;
 mod user_optimal;
@@ -39,6 +40,7 @@ pub(crate) use report::ReproDocument;
 use report::{Report, ReproductionPart};
 use results::{Results, ResultsFile};
 use rows::{RowOutcome, RowResult};
+use runner::Runner;
 use variants::Variants;
 use weir_model::{ErrorKind, Nanos};
 use weir_sim::load::dbench::Recording;
@@ -57,23 +59,19 @@ struct Reproduction {
 
 /// Returns the experiments on pools.
 type MakeExperiments = fn(&Setting) -> Result<Vec<Experiment>, Failure>;
-/// Runs the experiments on caches or logs with these seeds. The text names a change of their parameters.
-type RunCaches = fn(&Setting, &[u64], Option<&str>, &ReproArgs, &ResultsFile) -> Result<Results, Failure>;
-
-/// Runs the ramps with these seeds. The text names a change of their parameters.
-type RunRamps =
-    fn(&Setting, &[u64], Option<&str>, &ReproArgs, &Form, &ResultsFile) -> Result<Results, Failure>;
+/// Runs the experiments.
+type RunExperiments = fn(&Setting, &Runner<'_>) -> Result<Results, Failure>;
 
 /// The experiments.
 enum Measures {
     /// Loads on pools of modelled drives.
     Pools(MakeExperiments),
     /// Loads that rise in steps, on servers that share bricks.
-    Ramps(RunRamps),
+    Ramps(RunExperiments),
     /// A trace that is replayed on caches.
-    Caches(RunCaches),
+    Caches(RunExperiments),
     /// Loads on stacks of logs.
-    Logs(RunCaches),
+    Logs(RunExperiments),
 }
 
 impl Measures {
@@ -82,22 +80,16 @@ impl Measures {
         &self,
         publication: &Publication,
         setting: &Setting,
-        args: &ReproArgs,
-        form: &Form,
-        file: &ResultsFile,
+        runner: &Runner<'_>,
     ) -> Result<Results, Failure> {
         match self {
             Self::Pools(experiments) => {
                 let mut experiments = experiments(setting)?;
                 let needed = publication.experiments();
-                experiments.retain(|one| {
-                    needed.contains(&one.name)
-                        && args.only.as_ref().is_none_or(|only| one.name.contains(only))
-                });
-                experiment::run(&experiments, &form.seeds, None, args, form, file)
+                experiments.retain(|one| needed.contains(&one.name) && runner.selects(&one.name));
+                experiment::run(&experiments, runner)
             }
-            Self::Ramps(run) => run(setting, &form.seeds, None, args, form, file),
-            Self::Caches(run) | Self::Logs(run) => run(setting, &form.seeds, None, args, file),
+            Self::Ramps(run) | Self::Caches(run) | Self::Logs(run) => run(setting, runner),
         }
     }
 }
@@ -197,10 +189,11 @@ impl Reproduction {
         let setting = Setting::new(&publication, args.dbench.as_deref().map(recording).transpose()?);
         let form = Form::new(args);
         let file = ResultsFile::open(args.results.as_deref())?;
-        let results = self.measures.run(&publication, &setting, args, &form, &file)?;
+        let runner = Runner { seeds: &form.seeds, variant: None, args, form: &form, file: &file };
+        let results = self.measures.run(&publication, &setting, &runner)?;
         let variants = match args.no_variants {
             true => Variants::default(),
-            false => variants::run(&self.measures, &publication, &setting, args, &form, &file)?,
+            false => variants::run(&self.measures, &publication, &setting, &runner)?,
         };
         let notes = form.note(args).into_iter().chain((self.notes)(&setting)).collect();
         Ok(Report { name: self.name, publication, results, variants, notes, seeds: form.seeds })

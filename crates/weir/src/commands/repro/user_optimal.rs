@@ -9,13 +9,12 @@ mod compare;
 mod experiments;
 mod steps;
 
-use super::args::ReproArgs;
 use super::loads::ramp_rates;
 use super::parameters::Parameters;
-use super::results::{ExperimentId, Metrics, Results, ResultsFile};
-use super::{Form, Measures, Reproduction, Setting};
+use super::results::{ExperimentId, Metrics, Results};
+use super::runner::Runner;
+use super::{Measures, Reproduction, Setting};
 use crate::failure::Failure;
-use crate::{parallel, progress};
 use compare::Assumptions;
 use experiments::RampExperiment;
 use std::collections::BTreeMap;
@@ -51,32 +50,19 @@ pub(super) fn names(setting: &Setting) -> Result<Vec<String>, Failure> {
 pub(super) use compare::METRICS;
 
 /// Runs the experiments and compares them.
-fn run(
-    setting: &Setting,
-    seeds: &[u64],
-    variant: Option<&str>,
-    args: &ReproArgs,
-    form: &Form,
-    file: &ResultsFile,
-) -> Result<Results, Failure> {
+fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     let p = &setting.parameters;
     let assumptions = Assumptions::new(p)?;
     let mut experiments = experiments::all(p)?;
-    experiments.retain(|one| args.only.as_ref().is_none_or(|only| one.name.contains(only)));
-    let jobs: Vec<(&RampExperiment, u64)> =
-        seeds.iter().flat_map(|&seed| experiments.iter().map(move |one| (one, seed))).collect();
-    let full = full_duration(p)?;
-    let duration = args.duration.unwrap_or_else(|| form.duration(full));
+    experiments.retain(|one| runner.selects(&one.name));
+    let jobs = runner.with_seeds(&experiments);
+    let duration = runner.duration(full_duration(p)?);
     let run = |&(experiment, seed): &(&RampExperiment, u64)| {
-        let id = ExperimentId::new(&experiment.name, [None, variant], seed, duration);
-        let metrics = file.get_or_run(&id, || experiment.run(seed, duration))?;
+        let id = ExperimentId::new(&experiment.name, [None, runner.variant], seed, duration);
+        let metrics = runner.file.get_or_run(&id, || experiment.run(seed, duration))?;
         Ok::<_, Failure>((seed, experiment.name.clone(), metrics))
     };
-    let of = variant.map(|variant| format!(" with {variant}")).unwrap_or_default();
-    let what = format!("{} ramps in virtual time{of}", jobs.len());
-    let threads = args.jobs.unwrap_or_else(parallel::cores);
-    let outcomes =
-        progress::during(&what, || parallel::map(&jobs, threads, &parallel::Stop::default(), run))?;
+    let outcomes = runner.run(&format!("{} ramps in virtual time", jobs.len()), &jobs, run)?;
     let mut by_seed: BTreeMap<u64, BTreeMap<String, Metrics>> = BTreeMap::new();
     for (seed, name, metrics) in outcomes {
         by_seed.entry(seed).or_default().insert(name, metrics);

@@ -2,8 +2,9 @@
 //! such a change is fragile.
 
 use super::published::{Provenance, Publication};
-use super::results::{Results, ResultsFile};
-use super::{Form, Measures, ReproArgs, Setting, experiment};
+use super::results::Results;
+use super::runner::Runner;
+use super::{Measures, Setting, experiment};
 use crate::failure::Failure;
 use std::collections::BTreeSet;
 use weir_model::Nanos;
@@ -41,11 +42,10 @@ pub(super) fn run(
     measures: &Measures,
     publication: &Publication,
     setting: &Setting,
-    args: &ReproArgs,
-    form: &Form,
-    file: &ResultsFile,
+    runner: &Runner<'_>,
 ) -> Result<Variants, Failure> {
-    let seed = form.seeds.first().copied().unwrap_or(1);
+    let seed = runner.seeds.first().copied().unwrap_or(1);
+    let is_full = runner.form.is_full;
     let mut variants = Variants { seed, ..Variants::default() };
     let wanted: BTreeSet<&String> = publication.experiments();
     let fitted = publication.parameters.iter().filter(|one| matches!(one.provenance, Provenance::Fitted(_)));
@@ -61,22 +61,19 @@ pub(super) fn run(
             };
             let name = format!("{} x {factor}", parameter.name);
             let changed = Setting { parameters, ..setting.clone() };
+            let runner = Runner { seeds: &[seed], variant: Some(&name), ..*runner };
             let results = match measures {
                 Measures::Pools(experiments) => experiments(&changed).and_then(|mut experiments| {
                     experiments.retain(|one| {
-                        let is_selected = args.only.as_ref().is_none_or(|only| one.name.contains(only));
-                        let is_in_time = form.is_full || one.duration <= CHEAP;
+                        let is_in_time = is_full || one.duration <= CHEAP;
                         let is_wanted = wanted.contains(&one.name) && parameter.is_used_by(&one.name);
-                        is_selected && is_in_time && is_wanted
+                        runner.selects(&one.name) && is_in_time && is_wanted
                     });
-                    experiment::run(&experiments, &[seed], Some(&name), args, form, file)
+                    experiment::run(&experiments, &runner)
                 }),
                 // A ramp takes longer than the short form has time for.
-                Measures::Ramps(_) if !form.is_full => Ok(Results::default()),
-                Measures::Ramps(run) => run(&changed, &[seed], Some(&name), args, form, file),
-                Measures::Caches(run) | Measures::Logs(run) => {
-                    run(&changed, &[seed], Some(&name), args, file)
-                }
+                Measures::Ramps(_) if !is_full => Ok(Results::default()),
+                Measures::Ramps(run) | Measures::Caches(run) | Measures::Logs(run) => run(&changed, &runner),
             };
             match results {
                 Ok(results) if results.iter().next().is_none() => {}

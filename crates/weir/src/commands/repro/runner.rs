@@ -1,0 +1,56 @@
+//! How the experiments of a reproduction are run: with which seeds, how long, in how many threads.
+
+use super::Form;
+use super::args::ReproArgs;
+use super::results::ResultsFile;
+use crate::failure::Failure;
+use crate::{parallel, progress};
+use weir_model::Nanos;
+
+/// What all experiments of a reproduction have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Runner<'a> {
+    /// Random seeds; each experiment runs with every one.
+    pub(super) seeds: &'a [u64],
+    /// Name of a change of the parameters; `None` if they are as in the data file.
+    pub(super) variant: Option<&'a str>,
+    pub(super) args: &'a ReproArgs,
+    pub(super) form: &'a Form,
+    /// Results of earlier runs.
+    pub(super) file: &'a ResultsFile,
+}
+
+impl Runner<'_> {
+    /// Returns whether `--only` admits an experiment of this name.
+    pub(super) fn selects(&self, name: &str) -> bool {
+        self.args.only.as_ref().is_none_or(|only| name.contains(only))
+    }
+
+    /// Returns the duration of an experiment that takes so long in the full form.
+    pub(super) fn duration(&self, full: Nanos) -> Nanos {
+        self.args.duration.unwrap_or_else(|| self.form.duration(full))
+    }
+
+    /// Returns each of these with each seed.
+    pub(super) fn with_seeds<'e, T>(&self, experiments: &'e [T]) -> Vec<(&'e T, u64)> {
+        let with = |&seed| experiments.iter().map(move |experiment| (experiment, seed));
+        self.seeds.iter().flat_map(with).collect()
+    }
+
+    /// Does the work in several threads, showing progress; `what` names it.
+    ///
+    /// # Errors
+    /// Fails as the first work that fails.
+    pub(super) fn run<J: Sync, R: Send + Sync>(
+        &self,
+        what: &str,
+        jobs: &[J],
+        work: impl Fn(&J) -> Result<R, Failure> + Sync,
+    ) -> Result<Vec<R>, Failure> {
+        let variant = self.variant.map(|variant| format!(" with {variant}")).unwrap_or_default();
+        let threads = self.args.jobs.unwrap_or_else(parallel::cores);
+        progress::during(&format!("{what}{variant}"), || {
+            parallel::map(jobs, threads, &parallel::Stop::default(), work)
+        })
+    }
+}
