@@ -286,16 +286,7 @@ Unlink "\clients\client1\c" 0x6 NT_STATUS_OK
     fn recording_is_repeated_endlessly() {
         let recording = Recording::read(TEXT).expect("a recording");
         assert_eq!(recording.len(), 10);
-        let shape = FileSystemConfig {
-            size: Bytes::mib(64),
-            memory: Bytes::mib(8),
-            dirty: 0.4,
-            background: 0.1,
-            age: Nanos::secs(30),
-            journal: Bytes(0),
-            trim: false,
-            indirect: false,
-        };
+        let shape = FileSystemConfig::for_tests(Bytes::mib(8));
         let mut files = FileSystem::new(shape);
         let mut dbench = Dbench::new(recording, Nanos::micros(30));
         for round in 0..3 {

@@ -150,16 +150,7 @@ mod tests {
     }
 
     fn load(rates: [f64; 2], threads: usize) -> Operations {
-        let files = FileSystem::new(FileSystemConfig {
-            size: Bytes::mib(64),
-            memory: Bytes::mib(2),
-            dirty: 0.4,
-            background: 0.1,
-            age: Nanos::secs(30),
-            journal: Bytes(0),
-            trim: false,
-            indirect: false,
-        });
+        let files = FileSystem::new(FileSystemConfig::for_tests(Bytes::mib(2)));
         let ramp = Ramp::new(rates, Nanos::secs(200)).expect("a ramp");
         Operations::new(files, vec![Box::new(TwoReads(0))], threads, ramp, 1)
     }

@@ -68,13 +68,8 @@ mod tests {
     fn reads_need_indirect_blocks_and_stop_between_the_runs() {
         let shape = FileSystemConfig {
             size: Bytes::gib(1),
-            memory: Bytes::mib(1),
-            dirty: 0.4,
-            background: 0.1,
-            age: Nanos::secs(30),
-            journal: Bytes(0),
-            trim: false,
             indirect: true,
+            ..FileSystemConfig::for_tests(Bytes::mib(1))
         };
         let mut files = FileSystem::new(shape);
         let config = RandomReadsConfig {

@@ -1,17 +1,24 @@
 use super::*;
 use proptest::prelude::*;
 
-fn config(memory: u64) -> FileSystemConfig {
-    FileSystemConfig {
-        size: Bytes::mib(64),
-        memory: Bytes::kib(memory),
-        dirty: 0.5,
-        background: 0.25,
-        age: Nanos::secs(30),
-        journal: Bytes(0),
-        trim: false,
-        indirect: false,
+impl FileSystemConfig {
+    /// Returns a file system of 64 MiB, without journal, trims and indirect blocks.
+    pub(crate) fn for_tests(memory: Bytes) -> Self {
+        Self {
+            size: Bytes::mib(64),
+            memory,
+            dirty: 0.4,
+            background: 0.1,
+            age: Nanos::secs(30),
+            journal: Bytes(0),
+            trim: false,
+            indirect: false,
+        }
     }
+}
+
+fn config(memory: u64) -> FileSystemConfig {
+    FileSystemConfig { dirty: 0.5, background: 0.25, ..FileSystemConfig::for_tests(Bytes::kib(memory)) }
 }
 
 fn writes(requests: &VecDeque<BlockRequest>) -> u64 {

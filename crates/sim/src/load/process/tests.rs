@@ -3,16 +3,7 @@ use crate::load::file_system::FileSystemConfig;
 use crate::load::mix::{Mix, MixProgram, Weights};
 
 fn load(weights: Weights) -> Processes {
-    let shape = FileSystemConfig {
-        size: Bytes::mib(64),
-        memory: Bytes::mib(2),
-        dirty: 0.4,
-        background: 0.1,
-        age: Nanos::secs(30),
-        journal: Bytes(0),
-        trim: false,
-        indirect: false,
-    };
+    let shape = FileSystemConfig::for_tests(Bytes::mib(2));
     let mut files = FileSystem::new(shape);
     let mix = Mix {
         weights,
