@@ -154,24 +154,6 @@ fn git_clones_and_checks_a_repository() {
 }
 
 #[test]
-fn sqlite_keeps_its_database() {
-    let Some(mut mount) = Mount::new(128 << 20) else { return };
-    let script = "
-        for mode in delete wal truncate; do
-            sqlite3 $mode.db \"pragma journal_mode=$mode; create table t(a integer primary key, b text);
-                create index i on t(b);
-                with recursive n(x) as (select 1 union all select x + 1 from n where x < 20000)
-                insert into t select x, hex(randomblob(20)) from n;
-                delete from t where a % 3 = 0; update t set b = b || 'x' where a % 7 = 0; vacuum;\"
-        done";
-    if mount.script(&["sqlite3"], script) {
-        mount.remount();
-        let script = "for f in *.db; do test \"$(sqlite3 $f 'pragma integrity_check')\" = ok; done";
-        mount.script(&["sqlite3"], script);
-    }
-}
-
-#[test]
 fn copies_of_a_tree_are_the_same() {
     let Some(mut mount) = Mount::new(256 << 20) else { return };
     let tree = "/usr/share/perl";

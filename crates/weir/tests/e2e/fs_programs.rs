@@ -76,7 +76,7 @@ fn sqlite_keeps_its_databases() {
         for mode in delete wal truncate persist; do
             sqlite3 $mode.db \"pragma journal_mode=$mode; create table t(a integer primary key, b text);
                 create index i on t(b);
-                with recursive n(x) as (select 1 union all select x + 1 from n where x < 5000)
+                with recursive n(x) as (select 1 union all select x + 1 from n where x < 20000)
                 insert into t select x, hex(randomblob(20)) from n;
                 delete from t where a % 3 = 0; update t set b = b || 'x' where a % 7 = 0; vacuum;\"
         done";
@@ -86,7 +86,7 @@ fn sqlite_keeps_its_databases() {
     let verify = "
         for mode in delete wal truncate persist; do
             test \"$(sqlite3 $mode.db 'pragma integrity_check; select count(*) from t')\" = \"ok
-3334\"
+13334\"
         done";
     run(&region, verify);
     region.unmount();
