@@ -3,7 +3,7 @@
 use super::model::{Errno, Model, ROOT};
 use super::operation::Operation;
 use super::snapshot::{self, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_fs::check::check;
 use weir_fs::error::Error;
 use weir_fs::layout::inode::Kind;
@@ -24,6 +24,8 @@ pub struct Pair<M> {
     durability: Durability,
     inos: BTreeMap<u64, Ino>,
     open: Vec<Ino>,
+    /// Inodes of all files ever created, with their generations, by which the kernel and NFS tell them apart.
+    created: BTreeSet<(u64, u32)>,
     now: i64,
 }
 
@@ -45,7 +47,16 @@ impl<M: Memory> Pair<M> {
         let model = Model::new();
         let states = vec![State::of(&model)];
         let inos = BTreeMap::from([(ROOT, Ino::ROOT)]);
-        Self { fs: Some(fs), model, states, durability, inos, open: Vec::new(), now: 0 }
+        Self {
+            fs: Some(fs),
+            model,
+            states,
+            durability,
+            inos,
+            open: Vec::new(),
+            created: BTreeSet::new(),
+            now: 0,
+        }
     }
 
     pub fn fs(&mut self) -> &mut FileSystem<M> {
@@ -71,7 +82,7 @@ impl<M: Memory> Pair<M> {
                 }
             }
             (Err(found), Err(expected)) if found == expected => {}
-            (found, expected) => return Err(format!("expected {expected:?}, found {found:?}")),
+            (_, expected) => return Err(format!("expected {expected:?}, found {found:?}")),
         }
         self.states.push(State::of(&self.model));
         let is_data = matches!(operation, Operation::Write { .. } | Operation::Copy { .. });
@@ -134,7 +145,13 @@ impl<M: Memory> Pair<M> {
                 let device = if *kind == Kind::CharDevice { 259 } else { 0 };
                 let (permissions, attributes) = (*permissions, &[][..]);
                 let new = New { kind: *kind, permissions, uid: 0, gid: 0, device, target, attributes };
-                let (ino, _) = fs.create_file(ino(parent), name, &new, now)?;
+                let (ino, inode) = fs.create_file(ino(parent), name, &new, now)?;
+                if !self.created.insert((ino.0, inode.generation)) {
+                    return Err(Error::Damaged(format!(
+                        "inode {} repeats generation {}",
+                        ino.0, inode.generation
+                    )));
+                }
                 let id = self.model.next_id();
                 self.inos.insert(id, ino);
             }
