@@ -152,6 +152,36 @@ fn dirty_neighbours_are_written_back_in_the_order_of_addresses() {
     assert_eq!(written, [1, 2, 0, 3]);
 }
 
+/// Without neighbours, what the cleaner writes back is dropped: the rest of a victim that is only dropped in part
+/// stays dirty.
+#[test]
+fn only_what_is_dropped_is_written_back() {
+    // Few enough blocks are written that the cache never writes any back by itself.
+    let records: Vec<_> = random_writes(3000, 240)
+        .iter()
+        .map(|one| one.offset.0 / 4096)
+        .map(|block| record(if block < 120 { Op::Write } else { Op::Read }, 2 * block, 1))
+        .collect();
+    let trace = load(&records);
+    let plan = FlashCache { mode: WriteMode::Back { dirty: 1.0 }, ..tight(150, gc(1.0)) };
+    let mut player = Player::new(&trace, &plan).expect("a cache");
+    let keys: Vec<_> = trace.keys().iter().map(|key| key * 4096).collect();
+    let (mut seen, mut dropped) = (0, 0);
+    for (end, request) in records.iter().enumerate() {
+        player.play_one(end).expect("it goes on");
+        let new = player.keeper.all_written_back.split_off(seen);
+        for block in &new {
+            // The block of the request itself may have been dropped, and then written again.
+            let is_own = keys[block.index()] == request.offset.0;
+            assert!(is_own || !player.contains(*block), "request {end}: {block:?} is still there");
+            dropped += usize::from(!is_own);
+        }
+        player.keeper.all_written_back.extend(new);
+        seen = player.keeper.all_written_back.len();
+    }
+    assert!(dropped > 100, "{dropped}");
+}
+
 #[test]
 fn whole_segments_are_dropped_or_copied() {
     let trace = load(&random_writes(20_000, 120));

@@ -174,6 +174,24 @@ fn the_defragger_pays_and_gains() {
     }
 }
 
+/// A segment is contiguous below until it is written again, also the one that was written last.
+#[test]
+fn what_is_defragmented_stays_so() {
+    let plan = two(64);
+    let mut layers = layer::stack(&plan.layers, PAGE, 4096, Seed(1)).expect("logs");
+    let write = |layers: &mut [layer::Layer], pages: std::ops::Range<u64>| {
+        for page in pages {
+            layer::write(layers, page).expect("space");
+        }
+    };
+    let all = Defragger { time: DefragTime::Every(1.0), share: 1.0, classes: 1 };
+    write(&mut layers, 0..160);
+    let run = |layers: &mut [layer::Layer]| defrag::run(layers, &all).expect("space");
+    assert_eq!([run(&mut layers), run(&mut layers)], [160, 0], "ten segments of 16 pages, once");
+    write(&mut layers, 160..192);
+    assert_eq!(run(&mut layers), 32);
+}
+
 /// Gaps in the arrivals are idle time.
 #[test]
 fn the_defragger_waits_for_idle_time() {
