@@ -176,14 +176,14 @@ mutants! {
     JournalOverrun = "journal-overrun", rules::JOURNAL, Net::Campaign;
     /// The journal computes its free space without the padding at the end of the ring.
     RingPaddingForgotten = "ring-padding-forgotten", rules::JOURNAL,
-        Net::Property("journal::tests::frames_since_root_are_replayed");
+        Net::Property("log::journal::tests::frames_since_root_are_replayed");
     /// The journal that only the older root needs is overwritten once a newer root is durable.
     OlderJournalGivenUp = "older-journal-given-up", rules::JOURNAL, Net::Campaign;
     /// Journal frames are accepted whatever their checksum.
     TornFrameAccepted = "torn-frame-accepted", rules::JOURNAL, Net::Campaign;
     /// Replay accepts a frame that does not continue its predecessor.
     FrameChainIgnored = "frame-chain-ignored", rules::JOURNAL,
-        Net::Test("journal::tests::foreign_journal_frame_is_not_replayed");
+        Net::Test("log::journal::tests::foreign_journal_frame_is_not_replayed");
     /// Replay takes a damaged frame that was durable for the end of the journal.
     DamageTakenForTail = "damage-taken-for-tail", rules::JOURNAL, Net::Campaign;
     /// Frames do not say which of their predecessors are durable.
@@ -463,25 +463,37 @@ impl Mutant {
     }
 }
 
-/// The planted mutant, if any. Without the feature `mutants`, none can be planted.
+/// The planted mutants, usually one or none. Without the feature `mutants`, none can be planted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Planted {
+    /// One bit per mutant.
     #[cfg(feature = "mutants")]
-    mutant: Option<Mutant>,
+    mutants: [u64; Mutant::ALL.len().div_ceil(64)],
 }
 
 impl Planted {
     /// No mutant.
     pub const NONE: Self = Self {
         #[cfg(feature = "mutants")]
-        mutant: None,
+        mutants: [0; Mutant::ALL.len().div_ceil(64)],
     };
+
+    /// Returns the value that plants these mutants.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub fn all(mutants: &[Mutant]) -> Self {
+        let mut planted = Self::NONE;
+        for &mutant in mutants {
+            planted.mutants[mutant as usize / 64] |= 1 << (mutant as usize % 64);
+        }
+        planted
+    }
 
     /// Returns the value that plants this mutant.
     #[cfg(feature = "mutants")]
     #[must_use]
-    pub const fn one(mutant: Mutant) -> Self {
-        Self { mutant: Some(mutant) }
+    pub fn one(mutant: Mutant) -> Self {
+        Self::all(&[mutant])
     }
 
     /// Returns the mutant that a test must find: named by the environment variable `WEIR_MUTANT`, by which
@@ -512,7 +524,7 @@ impl Planted {
     #[inline]
     #[must_use]
     pub fn is(self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
+        self.mutants[mutant as usize / 64] >> (mutant as usize % 64) & 1 == 1
     }
 }
 

@@ -88,7 +88,7 @@ fn history(args: &Args, seed: Seed) -> History {
     if let Some(copies) = args.copies {
         history = history.with_copies(copies);
     }
-    history.setup.planted = args.mutant.map(mutants::planted).unwrap_or_default();
+    history.setup.planted = mutants::planted(args.mutant.as_slice());
     history
 }
 

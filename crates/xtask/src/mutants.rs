@@ -3,6 +3,7 @@
 //! Each mutant runs in processes of its own, so that one that never ends can be killed.
 
 mod campaign;
+mod search;
 mod suite;
 
 use crate::build;
@@ -10,11 +11,10 @@ use crate::mix::Mix;
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use comfy_table::{Table, presets};
+use search::{Evidence, Found, Search};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use weir_world::{Mutant, Net, Planted};
+use weir_world::{Mutant, Planted};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -36,8 +36,11 @@ pub(crate) struct Args {
     /// Stop once N mutants are found; search in rounds, each twice as long as the one before
     #[arg(long, value_name = "N")]
     enough: Option<usize>,
+    /// After the first round, plant up to N mutants together; one is found that then fails alone
+    #[arg(long, value_name = "N", default_value = "1", requires = "enough", value_parser = some())]
+    together: usize,
     /// Look for N mutants in parallel
-    #[arg(long, value_name = "N", default_value = "2", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
+    #[arg(long, value_name = "N", default_value = "2", value_parser = some())]
     jobs: usize,
     /// Select the kind of the campaign's histories
     #[arg(long, value_enum, default_value = "all")]
@@ -48,7 +51,7 @@ pub(crate) struct Args {
     /// First seed of the campaign [default: from the clock]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Run the campaign in this process, for the only mutant
+    /// Run the campaign in this process
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -60,32 +63,10 @@ enum Wanted {
     Named,
     /// The crash campaign
     Campaign,
-    /// All tests of map and engine
+    /// All tests of model, map, engine and session
     Tests,
     /// The campaign, and all tests if it finds nothing
     All,
-}
-
-/// How a mutant was found.
-struct Found {
-    by: String,
-    time: Duration,
-    crashes: Option<u64>,
-    /// The symptom.
-    symptom: String,
-    evidence: Evidence,
-}
-
-/// What a failure says about a mutant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Evidence {
-    /// The campaign's oracle or a test states a fault: the mutant is found.
-    Verdict,
-    /// A panic, a history or test that does not end, or a program that ends abnormally. It does not count: it
-    /// depends on assertions that other builds lack, and on time limits.
-    NoVerdict,
-    /// The same seed fails without the mutant: a bug of weir.
-    Bug,
 }
 
 /// Returns the mutant of that name.
@@ -93,20 +74,24 @@ pub(crate) fn by_name(name: &str) -> Result<Mutant, String> {
     Mutant::by_name(name).ok_or_else(|| "`cargo xtask mutants --list` shows those there are".to_owned())
 }
 
+fn some() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=256)
+}
+
 fn minutes(text: &str) -> Result<Duration, String> {
     let minutes: f64 = text.parse().map_err(|error| format!("{error}"))?;
     Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())
 }
 
-/// Returns the set of active mutants with this one.
+/// Returns the value that plants these mutants.
 #[cfg(feature = "mutants")]
-pub(crate) fn planted(mutant: Mutant) -> Planted {
-    Planted::one(mutant)
+pub(crate) fn planted(mutants: &[Mutant]) -> Planted {
+    Planted::all(mutants)
 }
 
 /// Returns the empty set: this build has no mutants. Commands that need them run in another build.
 #[cfg(not(feature = "mutants"))]
-pub(crate) fn planted(_: Mutant) -> Planted {
+pub(crate) fn planted(_: &[Mutant]) -> Planted {
     Planted::NONE
 }
 
@@ -123,114 +108,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() << 24);
     let seed = args.seed.unwrap_or_else(fresh);
     let wanted: &[Mutant] = if args.only.is_empty() { Mutant::ALL } else { &args.only };
-    match wanted {
-        [mutant] if args.worker => campaign::work(args, *mutant, seed),
-        _ => search(args, wanted, seed),
+    if args.worker {
+        return campaign::work(args, wanted, seed);
     }
-}
-
-/// The search for a mutant, with its progress.
-struct Search {
-    mutant: Mutant,
-    campaign: campaign::Position,
-    found: Option<Found>,
-}
-
-impl Search {
-    fn is_found(&self) -> bool {
-        self.has(Evidence::Verdict)
-    }
-
-    fn has(&self, evidence: Evidence) -> bool {
-        self.found.as_ref().is_some_and(|found| found.evidence == evidence)
-    }
-}
-
-fn search(args: &Args, wanted: &[Mutant], seed: u64) -> ExitCode {
-    let needs_tests = |mutant: &Mutant| match args.net {
-        Wanted::Named => matches!(mutant.net(), Net::Test(_) | Net::Property(_)),
-        Wanted::Campaign => false,
-        Wanted::Tests | Wanted::All => true,
-    };
-    let programs = match wanted.iter().any(needs_tests).then(suite::build).transpose() {
-        Ok(programs) => programs.unwrap_or_default(),
+    match search::run(args, wanted, seed) {
+        Ok(searches) => report(&searches, args.enough.unwrap_or(usize::MAX)),
         Err(error) => {
             eprintln!("{error}");
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
-    };
-    println!("{} mutants, {} at a time, seeds from {seed} on, {:?} mix", wanted.len(), args.jobs, args.mix);
-    let from = campaign::Position::from(seed);
-    let mut searches: Vec<_> =
-        wanted.iter().map(|&mutant| Search { mutant, campaign: from, found: None }).collect();
-    // The campaign finds mutants that it must find sooner than others: these come first in each round. Others
-    // are searched for in the first and the last round only.
-    let is_for_tests = |search: &Search| matches!(search.mutant.net(), Net::Test(_) | Net::Property(_));
-    searches.sort_by_key(is_for_tests);
-    let for_campaign = searches.partition_point(|search| !is_for_tests(search));
-    let enough = args.enough.unwrap_or(usize::MAX);
-    let rounds = if args.enough.is_some() && args.net == Wanted::Campaign { ROUNDS } else { 1 };
-    for round in (0..rounds).rev() {
-        let is_between = round > 0 && round + 1 < rounds;
-        let count = if is_between { for_campaign } else { searches.len() };
-        search_once(args, args.minutes / (1 << round), enough, &mut searches, count, &programs);
-    }
-    report(&searches, enough)
-}
-
-/// Number of rounds when the number of mutants to find is limited.
-const ROUNDS: u32 = 8;
-
-/// Continues the search for those of the first `count` mutants that are not found yet, up to a total
-/// processor time for each, until `enough` of all are found.
-fn search_once(
-    args: &Args,
-    until: Duration,
-    enough: usize,
-    searches: &mut [Search],
-    count: usize,
-    programs: &[suite::Program],
-) {
-    let found = AtomicUsize::new(searches.iter().filter(|search| search.is_found()).count());
-    let is_left = |search: &&mut Search| !search.is_found() && !search.has(Evidence::Bug);
-    let left = Mutex::new(searches[..count].iter_mut().filter(is_left));
-    std::thread::scope(|scope| {
-        for _ in 0..args.jobs {
-            scope.spawn(|| {
-                while found.load(Ordering::Relaxed) < enough {
-                    let Some(search) = left.lock().ok().and_then(|mut left| left.next()) else { break };
-                    search.found = find(args, until, search, programs);
-                    let Some(how) = &search.found else { continue };
-                    let name = search.mutant.name();
-                    match how.evidence {
-                        Evidence::Bug => println!("{name}: a bug that needs no mutant: {}", how.symptom),
-                        Evidence::NoVerdict => println!("{name}: does not count: {}", how.symptom),
-                        Evidence::Verdict => {
-                            found.fetch_add(1, Ordering::Relaxed);
-                            println!("{name}: {}", how.symptom);
-                        }
-                    }
-                }
-            });
-        }
-    });
-}
-
-/// Runs the selected tests on a mutant until one finds it.
-fn find(args: &Args, until: Duration, search: &mut Search, programs: &[suite::Program]) -> Option<Found> {
-    let mutant = search.mutant;
-    let mix = if mutant.net() == Net::Served { Mix::Served } else { args.mix };
-    let mut campaign = || campaign::find(args, mutant, mix, until, &mut search.campaign);
-    let suite = |name| suite::find(mutant, programs, name);
-    match (args.net, mutant.net()) {
-        (Wanted::Named, Net::Test(name) | Net::Property(name)) => suite(Some(name)),
-        (Wanted::Named, Net::Check) => campaign().filter(|found| found.symptom.contains("the check finds")),
-        (Wanted::Named | Wanted::Campaign, _) => campaign(),
-        (Wanted::Tests, _) => suite(None),
-        (Wanted::All, _) => match campaign() {
-            Some(found) if found.evidence != Evidence::NoVerdict => Some(found),
-            other => suite(None).or(other),
-        },
     }
 }
 

@@ -152,8 +152,8 @@ fn dirty_neighbours_are_written_back_in_the_order_of_addresses() {
     assert_eq!(written, [1, 2, 0, 3]);
 }
 
-/// Without neighbours, what the cleaner writes back is dropped: the rest of a victim that is only dropped in part
-/// stays dirty.
+/// Without neighbours, what the cleaner writes back is dropped: the rest of a victim that is only dropped in
+/// part stays dirty.
 #[test]
 fn only_what_is_dropped_is_written_back() {
     // Few enough blocks are written that the cache never writes any back by itself.

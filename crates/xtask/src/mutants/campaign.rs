@@ -1,7 +1,8 @@
 //! Runs the crash campaign in a process of its own.
 
+use super::Args;
+use super::search::{Evidence, Found, Search};
 use super::suite::wait;
-use super::{Args, Evidence, Found};
 use crate::mix::Mix;
 use clap::ValueEnum;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -49,44 +50,99 @@ fn is_panic(failure: &Failure) -> bool {
     }
 }
 
-/// Runs histories until the oracle finds a fault, or the processor time or the number of histories is up, and
-/// prints a line: the next seed, the time, the crashes, and, for a failure, the mix and a description. The
-/// first panic is described if nothing else is found.
-pub(super) fn work(args: &Args, mutant: Mutant, first: u64) -> ExitCode {
+/// Plants the mutants together, and runs histories until each is found, or the processor time or the number
+/// of histories is up. Where a history fails, each mutant is planted alone in it: only what fails alone is
+/// found, and the others go on. Prints a line for each mutant found, and one at the end: the name of the
+/// mutant, if any, the next seed, the time, the crashes, the mix and a description of the failure.
+///
+/// One mutant that makes the engine panic goes on, too; among several, it leaves them.
+pub(super) fn work(args: &Args, mutants: &[Mutant], first: u64) -> ExitCode {
     // A panic of the engine is reported with its history.
     std::panic::set_hook(Box::new(|_| {}));
-    let (mut seed, mut crashes, mut panic) = (first, 0, None);
-    let end = first.saturating_add(args.histories);
-    while processor_time() < args.minutes && seed < end {
-        let mut history = args.mix.history(Seed(seed), true).with_copies(args.copies);
-        history.setup.planted = super::planted(mutant);
-        let outcome = history.run();
-        crashes += outcome.statistics.crashes;
-        if let Some((failure, _)) = outcome.failure {
-            let is_panic = is_panic(&failure);
-            let mut failure = failure.to_string().replace(['\n', '\t'], " ");
-            failure.truncate(failure.floor_char_boundary(DESCRIPTION_MAX));
-            let mut by = name(args.mix.of(Seed(seed)));
-            let without = args.mix.history(Seed(seed), true).with_copies(args.copies);
-            if without.run().failure.is_some() {
-                by += NEEDS_NO_MUTANT;
-            } else if is_panic {
-                panic = panic.or(Some(format!("{by}{ONLY_PANICS}\tseed {seed}: {failure}")));
-                seed += 1;
+    let mut worker = Worker { args, left: mutants.to_vec(), position: Position::from(first), panic: None };
+    while worker.position.spent < args.minutes
+        && worker.position.histories < args.histories
+        && !worker.left.is_empty()
+    {
+        worker.advance();
+    }
+    if !worker.left.is_empty() {
+        worker.print("", worker.panic.as_deref().unwrap_or_default());
+    }
+    ExitCode::SUCCESS
+}
+
+struct Worker<'a> {
+    args: &'a Args,
+    /// The mutants not found yet.
+    left: Vec<Mutant>,
+    position: Position,
+    /// The first panic of the only mutant.
+    panic: Option<String>,
+}
+
+/// A history's result.
+struct Played {
+    failure: Option<Failure>,
+    time: Duration,
+}
+
+impl Worker<'_> {
+    /// Runs the next history.
+    fn advance(&mut self) {
+        let seed = Seed(self.position.seed);
+        let left = self.left.clone();
+        let together = self.play(seed, &left);
+        self.position.seed += 1;
+        self.position.histories += 1;
+        if together.failure.is_none() {
+            self.position.spent += together.time;
+            return;
+        }
+        let without = self.play(seed, &[]);
+        let is_alone = left.len() == 1;
+        let alone: Vec<_> = match &left[..] {
+            [mutant] => vec![(*mutant, together)],
+            mutants => mutants.iter().map(|&mutant| (mutant, self.play(seed, &[mutant]))).collect(),
+        };
+        // As if each had been planted alone.
+        self.position.spent += alone.iter().map(|(_, played)| played.time).max().unwrap_or_default();
+        for (mutant, played) in alone {
+            let Some(failure) = played.failure else { continue };
+            let mut text = failure.to_string().replace(['\n', '\t'], " ");
+            text.truncate(text.floor_char_boundary(DESCRIPTION_MAX));
+            let mix = name(self.args.mix.of(seed));
+            let remark = match (&without.failure, is_panic(&failure)) {
+                (Some(_), _) => NEEDS_NO_MUTANT,
+                (None, true) => ONLY_PANICS,
+                (None, false) => "",
+            };
+            let line = format!("{mix}{remark}\tseed {seed}: {text}");
+            if is_alone && remark == ONLY_PANICS {
+                self.panic.get_or_insert(line);
                 continue;
             }
-            println!(
-                "{}\t{}\t{crashes}\t{by}\tseed {seed}: {failure}",
-                seed + 1,
-                processor_time().as_secs_f64()
-            );
-            return ExitCode::SUCCESS;
+            self.print(mutant.name(), &line);
+            self.left.retain(|&left| left != mutant);
         }
-        seed += 1;
     }
-    let found = panic.map(|panic| format!("\t{panic}")).unwrap_or_default();
-    println!("{seed}\t{}\t{crashes}{found}", processor_time().as_secs_f64());
-    ExitCode::SUCCESS
+
+    fn play(&mut self, seed: Seed, mutants: &[Mutant]) -> Played {
+        let start = processor_time();
+        let mut history = self.args.mix.history(seed, true).with_copies(self.args.copies);
+        history.setup.planted = super::planted(mutants);
+        let outcome = history.run();
+        self.position.crashes += outcome.statistics.crashes;
+        Played {
+            failure: outcome.failure.map(|(failure, _)| failure),
+            time: processor_time().saturating_sub(start),
+        }
+    }
+
+    fn print(&self, mutant: &str, how: &str) {
+        let Position { seed, spent, crashes, .. } = self.position;
+        println!("{mutant}\t{seed}\t{}\t{crashes}\t{how}", spent.as_secs_f64());
+    }
 }
 
 /// Returns the processor time of this process; if the system does not provide it, the time since the first
@@ -107,45 +163,108 @@ fn name(mix: Mix) -> String {
     mix.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Continues the campaign in another process, up to a total processor time. A process that does not end is
-/// reported, and does not count.
-pub(super) fn find(
+/// Continues the campaign for a group of mutants in another process, up to a total processor time for each. A
+/// process that does not end is reported, and does not count.
+pub(super) fn find(args: &Args, group: &mut [&mut Search], until: Duration) {
+    // Not all have run as many histories: none is skipped.
+    let Some(first) = group.iter().map(|search| search.campaign).min_by_key(|position| position.seed) else {
+        return;
+    };
+    let spent = group.iter().map(|search| search.campaign.spent).max().unwrap_or_default();
+    let time = until.saturating_sub(spent);
+    let mix = name(group[0].mix(args));
+    let Some(output) = run_worker(args, group, &mix, first, time) else {
+        for search in group {
+            let (by, symptom) = (format!("campaign, {mix}"), "a history that does not end".to_owned());
+            let evidence = Evidence::NoVerdict;
+            search.found = Some(Found { by, time: until, crashes: None, symptom, evidence });
+        }
+        return;
+    };
+    for line in output.lines() {
+        let Some((mutant, at, found)) = parse(line) else { continue };
+        let position = Position {
+            seed: at.seed,
+            histories: first.histories + at.seed.saturating_sub(first.seed),
+            spent: spent + at.spent,
+            crashes: first.crashes + at.crashes,
+        };
+        let is_it = |search: &&mut &mut Search| match mutant {
+            "" => !search.is_found() && !search.has(Evidence::Bug),
+            name => search.mutant.name() == name,
+        };
+        for search in group.iter_mut().filter(is_it) {
+            search.campaign = position;
+            if let Some((by, symptom, evidence)) = &found {
+                let (by, symptom, evidence) = (format!("campaign, {by}"), (*symptom).to_owned(), *evidence);
+                let crashes = Some(position.crashes);
+                search.found = Some(Found { by, time: position.spent, crashes, symptom, evidence });
+            }
+        }
+    }
+}
+
+/// Runs a worker; returns its output, or nothing if it does not end.
+fn run_worker(
     args: &Args,
-    mutant: Mutant,
-    mix: Mix,
-    until: Duration,
-    position: &mut Position,
-) -> Option<Found> {
-    let time = until.saturating_sub(position.spent);
-    let minutes = (time.as_secs_f64() / 60.0).to_string();
-    let (mix_name, seed, copies) = (name(mix), position.seed.to_string(), args.copies.to_string());
-    let histories = args.histories.saturating_sub(position.histories).to_string();
-    let args = ["mutants", "--worker", "--only", mutant.name(), "--mix", &mix_name];
-    let more = ["--histories", &histories, "--seed", &seed, "--minutes", &minutes, "--copies", &copies];
+    group: &[&mut Search],
+    mix: &str,
+    from: Position,
+    time: Duration,
+) -> Option<String> {
+    let names: Vec<_> = group.iter().map(|search| search.mutant.name()).collect();
+    let (names, minutes) = (names.join(","), (time.as_secs_f64() / 60.0).to_string());
+    let (seed, copies) = (from.seed.to_string(), args.copies.to_string());
+    let histories = args.histories.saturating_sub(from.histories).to_string();
+    let arguments = ["mutants", "--worker", "--only", &names, "--mix", mix, "--histories", &histories];
+    let more = ["--seed", &seed, "--minutes", &minutes, "--copies", &copies];
     let child = Command::new(std::env::current_exe().ok()?)
-        .args(args.iter().chain(&more))
+        .args(arguments.iter().chain(&more))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    // By its processor time, because the machine may be busy or suspended.
-    let never_ends = |child: &Child| spent_by(child.id()).is_some_and(|spent| spent > time + HISTORY_MAX);
-    let Some((_, out)) = wait(child, never_ends) else {
-        let (by, how) = (format!("campaign, {mix_name}"), "a history that does not end".to_owned());
-        return Some(Found { by, time: until, crashes: None, symptom: how, evidence: Evidence::NoVerdict });
-    };
-    let mut fields = out.trim_end().splitn(5, '\t');
-    let (seed, spent, crashes) = (fields.next()?, fields.next()?, fields.next()?);
-    let seed = seed.parse().ok()?;
-    position.histories += seed - position.seed;
-    position.seed = seed;
-    position.spent += Duration::try_from_secs_f64(spent.parse().ok()?).ok()?;
-    position.crashes += crashes.parse::<u64>().ok()?;
-    let (by, how) = (format!("campaign, {}", fields.next()?), fields.next()?.to_owned());
-    let evidence = match &by {
-        by if by.ends_with(NEEDS_NO_MUTANT) => Evidence::Bug,
-        by if by.ends_with(ONLY_PANICS) => Evidence::NoVerdict,
-        _ => Evidence::Verdict,
-    };
-    Some(Found { by, time: position.spent, crashes: Some(position.crashes), symptom: how, evidence })
+    // By its processor time, because the machine may be busy or suspended. Failing histories are run again.
+    let limit = 3 * (time + HISTORY_MAX);
+    let never_ends = |child: &Child| spent_by(child.id()).is_some_and(|spent| spent > limit);
+    Some(wait(child, never_ends)?.1)
+}
+
+/// What a worker's line says: the mutant, how far the campaign is, and how the mutant was found.
+type Line<'a> = (&'a str, Position, Option<(&'a str, &'a str, Evidence)>);
+
+fn parse(line: &str) -> Option<Line<'_>> {
+    let mut fields = line.splitn(6, '\t');
+    let (mutant, seed, spent) = (fields.next()?, fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let crashes = fields.next()?.parse().ok()?;
+    let spent = Duration::try_from_secs_f64(spent).ok()?;
+    let found = fields.next().zip(fields.next()).map(|(by, symptom)| {
+        let evidence = match by {
+            by if by.ends_with(NEEDS_NO_MUTANT) => Evidence::Bug,
+            by if by.ends_with(ONLY_PANICS) => Evidence::NoVerdict,
+            _ => Evidence::Verdict,
+        };
+        (by, symptom, evidence)
+    });
+    Some((mutant, Position { seed, histories: 0, spent, crashes }, found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_workers_are_understood() {
+        let (mutant, at, found) = parse("flush-skipped\t42\t1.5\t7\tlosing\tseed 41: x\ty").expect("a line");
+        assert_eq!(
+            (mutant, at.seed, at.spent, at.crashes),
+            ("flush-skipped", 42, Duration::from_millis(1500), 7)
+        );
+        assert_eq!(found, Some(("losing", "seed 41: x\ty", Evidence::Verdict)));
+        let evidence = |line| parse(line).and_then(|line| line.2).map(|(.., evidence)| evidence);
+        assert_eq!(evidence("\t42\t1.5\t7\tall, panics only\tseed 41"), Some(Evidence::NoVerdict));
+        assert_eq!(evidence("\t42\t1.5\t7\tall, without the mutant too\tseed 41"), Some(Evidence::Bug));
+        assert_eq!(parse("\t42\t1.5\t7\t").map(|line| line.2), Some(None), "nothing is found");
+        assert!(parse("an error message").is_none());
+    }
 }

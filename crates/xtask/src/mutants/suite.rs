@@ -1,6 +1,6 @@
-//! The tests of map and engine, built once with all mutants.
+//! The tests of model, map, engine and session, built once with all mutants.
 
-use super::{Evidence, Found};
+use super::search::{Evidence, Found};
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -16,10 +16,14 @@ pub(super) struct Program(PathBuf);
 /// Builds the test programs.
 pub(super) fn build() -> Result<Vec<Program>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let features = "weir-model/mutants,weir-map/mutants,weir-engine/mutants";
-    let args = ["test", "--quiet", "--no-run", "--message-format", "json", "--features", features];
-    let packages = ["-p", "weir-model", "-p", "weir-map", "-p", "weir-engine", "--lib", "--tests"];
-    let output = Command::new(cargo).args(args).args(packages).stderr(Stdio::inherit()).output();
+    let packages = ["weir-model", "weir-map", "weir-engine", "weir-session"];
+    let features = packages.map(|package| format!("{package}/mutants")).join(",");
+    let output = Command::new(cargo)
+        .args(["test", "--quiet", "--no-run", "--message-format", "json", "--lib", "--tests"])
+        .args(["--features", &features])
+        .args(packages.iter().flat_map(|package| ["--package", package]))
+        .stderr(Stdio::inherit())
+        .output();
     let output = output.map_err(|error| format!("cargo cannot be run: {error}"))?;
     if !output.status.success() {
         return Err("the tests cannot be built".to_owned());
@@ -30,10 +34,12 @@ pub(super) fn build() -> Result<Vec<Program>, String> {
     Ok(messages.filter_map(program).collect())
 }
 
-/// Runs the tests, or the one of this name, until a program fails. Only a test that fails by itself counts.
+/// Runs the tests, or the one of this name, until a program fails. Only a test that fails by itself counts. A
+/// name that no test has is reported, and does not count.
 pub(super) fn find(mutant: Mutant, programs: &[Program], name: Option<&str>) -> Option<Found> {
     let start = Instant::now();
-    programs.iter().find_map(|Program(path)| {
+    let mut has_run = name.is_none();
+    let failure = programs.iter().find_map(|Program(path)| {
         let child = Command::new(path)
             .args(["--test-threads", "2"])
             .args(name.iter().flat_map(|name| [name, "--exact"]))
@@ -44,13 +50,18 @@ pub(super) fn find(mutant: Mutant, programs: &[Program], name: Option<&str>) -> 
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        let (evidence, how) = match wait(child, |_| start.elapsed() > LIMIT) {
-            Some((true, _)) => return None,
-            Some((false, out)) => failed_tests(&out),
-            None => (Evidence::NoVerdict, "a test that does not end".to_owned()),
-        };
-        Some(Found { by: "tests".to_owned(), time: start.elapsed(), crashes: None, symptom: how, evidence })
-    })
+        match wait(child, |_| start.elapsed() > LIMIT) {
+            Some((true, out)) => {
+                has_run |= name.is_some_and(|name| out.contains(&format!("test {name} ... ok")));
+                None
+            }
+            Some((false, out)) => Some(failed_tests(&out)),
+            None => Some((Evidence::NoVerdict, "a test that does not end".to_owned())),
+        }
+    });
+    let unknown = || (Evidence::NoVerdict, "no test has this name".to_owned());
+    let (evidence, symptom) = failure.or_else(|| (!has_run).then(unknown))?;
+    Some(Found { by: "tests".to_owned(), time: start.elapsed(), crashes: None, symptom, evidence })
 }
 
 /// Returns the first failed test and the number of others.
