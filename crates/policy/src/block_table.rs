@@ -113,41 +113,62 @@ pub const fn inverse_bitmap(len: Bytes) -> u16 {
 pub struct Candidates<'t> {
     /// The sub-region's first block.
     pub start: BlockAddress,
-    keys: &'t [u32],
+    candidates: &'t [Candidate],
     page: &'t [Bte; BTES],
 }
 
 impl Candidates<'_> {
-    /// Iterates over the blocks, as offsets from the start, the most costly first.
-    pub fn blocks(&self) -> impl Iterator<Item = u16> {
-        self.keys.iter().map(|key| (key & BLOCK_MASK) as u16)
+    /// Iterates over the blocks, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = Candidate> {
+        self.candidates.iter().copied()
     }
 
-    /// Whether a block, given as an offset from the start, has the flag.
+    /// Whether a block has the flag.
     #[inline]
-    pub fn has(&self, block: u16, flag: Flags) -> bool {
-        self.page[usize::from(block)].flags & flag.0 != 0
+    pub fn has(&self, block: Candidate, flag: Flags) -> bool {
+        self.page[usize::from(block.offset())].flags & flag.0 != 0
     }
 }
 
-/// The bits of a sort key that identify the block.
-const BLOCK_MASK: u32 = BTES as u32 - 1;
-
-/// Collects the keys of at most `quota` blocks of a page, the largest counters first; of equal ones the first
-/// block. A key is the counter's complement with the block below it, because plain numbers are sorted several
+/// A block among the most costly ones of a sub-region. The more costly one is less; of equal ones the first
+/// block. It is the counter's complement with the block below it, because plain numbers are sorted several
 /// times as fast as entries by their counters.
-fn select_costliest(page: &[Bte; BTES], quota: u64, keys: &mut Vec<u32>) {
-    keys.clear();
-    let counted = (0u32..).zip(page).filter(|(_, entry)| entry.counter > 0);
-    keys.extend(counted.map(|(block, entry)| u32::from(!entry.counter) << BLOCK_MASK.count_ones() | block));
-    let wanted = usize::try_from(quota).unwrap_or(usize::MAX);
-    if wanted < keys.len() {
-        if wanted > 0 {
-            keys.select_nth_unstable(wanted);
-        }
-        keys.truncate(wanted);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Candidate(u32);
+
+impl Candidate {
+    #[inline]
+    fn new(offset: u32, counter: u16) -> Self {
+        Self(u32::from(!counter) << BTES.ilog2() | offset)
     }
-    keys.sort_unstable();
+
+    /// Returns the block as an offset from the sub-region's first.
+    #[inline]
+    pub const fn offset(self) -> u16 {
+        (self.0 % BTES as u32) as u16
+    }
+}
+
+/// The number of blocks that are passed over together if all are unused: a cache line.
+const LINE: usize = 16;
+
+/// Collects the most costly blocks of a page, at most `quota` of them, in no particular order.
+fn select_costliest(page: &[Bte; BTES], quota: u64, candidates: &mut Vec<Candidate>) {
+    candidates.clear();
+    for (first, line) in (0u32..).step_by(LINE).zip(page.chunks(LINE)) {
+        if line.iter().fold(0, |any, block| any | block.counter) == 0 {
+            continue;
+        }
+        let counted = (first..).zip(line).filter(|(_, block)| block.counter > 0);
+        candidates.extend(counted.map(|(offset, block)| Candidate::new(offset, block.counter)));
+    }
+    let wanted = usize::try_from(quota).unwrap_or(usize::MAX);
+    if wanted < candidates.len() {
+        if wanted > 0 {
+            candidates.select_nth_unstable(wanted);
+        }
+        candidates.truncate(wanted);
+    }
 }
 
 /// The table.
@@ -235,15 +256,15 @@ impl BlockTable {
         Bytes((regions + pages + pointers) as u64)
     }
 
-    /// Returns the most costly blocks, at most `quota` of them, in the order of [`Self::visit_candidates`].
+    /// Returns the most costly blocks, at most `quota` of them, in the order of [`Self::visit_candidates`],
+    /// those of a sub-region by counter, descending.
     pub fn candidates(&self, quota: u64) -> Vec<BlockAddress> {
         let mut list = Vec::new();
         let _ = self.visit_candidates(quota, |found| {
-            list.extend(
-                found
-                    .blocks()
-                    .map(|at| BlockAddress { block: found.start.block + u64::from(at), ..found.start }),
-            );
+            let mut blocks: Vec<_> = found.iter().collect();
+            blocks.sort_unstable();
+            let address = |at: Candidate| found.start.block + u64::from(at.offset());
+            list.extend(blocks.iter().map(|at| BlockAddress { block: address(*at), ..found.start }));
             ControlFlow::Continue(())
         });
         list
@@ -253,7 +274,7 @@ impl BlockTable {
     /// quota is divided among regions in proportion to their counters, visiting those with the fewest used
     /// blocks first; a region's share is divided likewise among its sub-regions; there blocks are taken by
     /// counter, descending. An unused share passes to the next. Cost: visits all blocks of the sub-regions
-    /// that were ever accessed, and sorts those taken of each.
+    /// that were ever accessed.
     pub fn visit_candidates(
         &self,
         mut quota: u64,
@@ -262,7 +283,7 @@ impl BlockTable {
         let mut bgd: Vec<_> = self.all_regions().filter(|(.., e)| e.counter > 0).collect();
         bgd.sort_unstable_by_key(|(volume, region, e)| (e.unique, *volume, *region));
         let mut bgd_count: u64 = bgd.iter().map(|(.., e)| u64::from(e.counter)).sum();
-        let mut keys = Vec::with_capacity(BTES);
+        let mut candidates = Vec::with_capacity(BTES);
         for (volume, region, entry) in bgd {
             if quota == 0 {
                 break;
@@ -271,7 +292,7 @@ impl BlockTable {
             bgd_count -= u64::from(entry.counter);
             quota -= bmd_quota;
             let start = BlockAddress { volume, block: region * REGION };
-            self.visit_region(start, entry, &mut bmd_quota, &mut keys, &mut visit)?;
+            self.visit_region(start, entry, &mut bmd_quota, &mut candidates, &mut visit)?;
             quota += bmd_quota;
         }
         ControlFlow::Continue(())
@@ -283,7 +304,7 @@ impl BlockTable {
         start: BlockAddress,
         region: Entry,
         quota: &mut u64,
-        keys: &mut Vec<u32>,
+        candidates: &mut Vec<Candidate>,
         visit: &mut impl FnMut(Candidates<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let page = &self.bmds[region.child as usize];
@@ -297,11 +318,11 @@ impl BlockTable {
             let bte_quota = *quota * u64::from(entry.counter) / bmd_count;
             bmd_count -= u64::from(entry.counter);
             let page = &self.btes[entry.child as usize];
-            select_costliest(page, bte_quota, keys);
-            *quota -= keys.len() as u64;
-            if !keys.is_empty() {
+            select_costliest(page, bte_quota, candidates);
+            *quota -= candidates.len() as u64;
+            if !candidates.is_empty() {
                 let start = BlockAddress { block: start.block + (i * BTES) as u64, ..start };
-                visit(Candidates { start, keys, page })?;
+                visit(Candidates { start, candidates, page })?;
             }
         }
         ControlFlow::Continue(())

@@ -37,7 +37,7 @@ use super::{
     Settings, Stripe, Subscriptions, WriteTo,
 };
 use crate::BlockTable;
-use crate::block_table::{BlockAddress, Flags, inverse_bitmap};
+use crate::block_table::{BlockAddress, Candidate, Flags, inverse_bitmap};
 use areas::{Areas, Extent};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -86,6 +86,36 @@ const WAITING_METADATA_MAX: usize = 1 << 14;
 struct Update {
     key: ExtentKey,
     blocks: Vec<u16>,
+}
+
+/// The costly blocks of an extent.
+#[derive(Clone, Debug, Default)]
+struct CostlyExtent {
+    costliest: Option<Candidate>,
+    has_resident: bool,
+    /// Those that are not resident.
+    new: Vec<Candidate>,
+}
+
+impl CostlyExtent {
+    fn add(&mut self, block: Candidate, is_resident: bool) {
+        self.costliest = Some(self.costliest.map_or(block, |costliest| costliest.min(block)));
+        self.has_resident |= is_resident;
+        if !is_resident {
+            self.new.push(block);
+        }
+    }
+}
+
+/// Returns the most costly of these blocks of an extent, at most `count`, in order of address.
+fn most_costly(mut blocks: Vec<Candidate>, count: usize, blocks_per_extent: u16) -> Vec<u16> {
+    if blocks.len() > count {
+        blocks.sort_unstable();
+        blocks.truncate(count);
+    }
+    let mut blocks: Vec<_> = blocks.iter().map(|block| block.offset() % blocks_per_extent).collect();
+    blocks.sort_unstable();
+    blocks
 }
 
 /// The state of the policy.
@@ -206,37 +236,37 @@ impl Hystor {
     /// copied, until enough change.
     fn plan(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota) {
         let blocks = context.extent.blocks();
-        let mut changes = (self.update * quota.remap as f64) as u64;
+        let mut changes = (self.update * quota.remap as f64) as usize;
         self.updates.clear();
         let Self { table, areas, updates, .. } = self;
-        // Program 1 names blocks sub-region by sub-region, the most costly first. Extents, which are not
-        // larger, are collected here, in the order of their first blocks.
-        let mut extents: Vec<Vec<u16>> = Vec::new();
-        let mut order: Vec<usize> = Vec::new();
+        // Program 1 names blocks sub-region by sub-region. Extents, which are not larger, are collected here,
+        // to be visited in the order of their most costly blocks.
+        let mut extents: Vec<CostlyExtent> = Vec::new();
+        let mut order: Vec<(Candidate, usize)> = Vec::new();
         let _ = table.visit_candidates(quota.remap, |found| {
-            for at in found.blocks() {
-                let nth = usize::from(at / blocks);
+            for block in found.iter() {
+                let nth = usize::from(block.offset() / blocks);
                 if nth >= extents.len() {
-                    extents.resize(nth + 1, Vec::new());
+                    extents.resize(nth + 1, CostlyExtent::default());
                 }
-                if extents[nth].is_empty() {
-                    order.push(nth);
-                }
-                extents[nth].push(at);
+                extents[nth].add(block, found.has(block, Flags::RESIDENT));
             }
+            let costliest =
+                extents.iter().enumerate().filter_map(|(nth, extent)| Some((extent.costliest?, nth)));
+            order.clear();
+            order.extend(costliest);
+            order.sort_unstable();
             let first = found.start.block / u64::from(blocks);
-            for nth in order.drain(..) {
-                let key = ExtentKey { volume: found.start.volume, index: ExtentIndex(first + nth as u64) };
+            for (_, nth) in &order {
+                let key = ExtentKey { volume: found.start.volume, index: ExtentIndex(first + *nth as u64) };
                 areas.touch(key);
-                let resident = |at: &u16| found.has(*at, Flags::RESIDENT);
-                let is_there = || context.map.places(key).place(fine(fast)).is_some_and(|p| p.of_extent > 0);
-                let there = extents[nth].iter().any(resident) && is_there();
-                let is_new = |at: &u16| !(there && resident(at));
-                let new = extents[nth].drain(..).filter(is_new).take(changes as usize);
-                let mut blocks: Vec<u16> = new.map(|at| at % blocks).collect();
-                blocks.sort_unstable();
-                changes -= blocks.len() as u64;
-                if !blocks.is_empty() {
+                let CostlyExtent { has_resident, mut new, .. } = std::mem::take(&mut extents[*nth]);
+                if has_resident && !context.map.has_place(key, fine(fast)) {
+                    new = found.iter().filter(|block| usize::from(block.offset() / blocks) == *nth).collect();
+                }
+                if !new.is_empty() {
+                    let blocks = most_costly(new, changes, blocks);
+                    changes -= blocks.len();
                     updates.push_back(Update { key, blocks });
                 }
                 if changes == 0 {

@@ -376,6 +376,12 @@ pub trait PlaceLookup {
     /// Returns the extent's places.
     fn places(&self, key: ExtentKey) -> Places;
 
+    /// Whether blocks of the extent are valid in that place. Cost: less than [`Self::places`], because no
+    /// blocks are counted.
+    fn has_place(&self, key: ExtentKey, place: PlaceId) -> bool {
+        self.places(key).place(place).is_some_and(|place| place.of_extent > 0)
+    }
+
     /// Returns the first extent with places at or after `from`, in order of volume and index.
     fn next(&self, from: ExtentKey) -> Option<ExtentKey>;
 }

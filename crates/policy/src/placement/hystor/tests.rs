@@ -79,6 +79,38 @@ fn period_replaces_part_of_area() {
 }
 
 #[test]
+fn period_begins_with_the_most_costly_blocks() {
+    // Two of 128 blocks change in a period.
+    let settings = [(&SPACE, 0.5), (&WRITE_BACK, 0.0), (&UPDATE, 2.0 / 128.0)];
+    let (mut pool, mut policy) = (pool(), hystor(&settings));
+    pool.round(&mut policy);
+    for (extent, block, count) in [(3, 7, 20), (3, 2, 5), (3, 9, 50), (5, 30, 100)] {
+        for _ in 0..count {
+            pool.read(&mut policy, extent, block, Bytes::kib(4));
+        }
+    }
+    pool.now = Nanos::secs(10);
+    let copy = |extent, block| Action::Copy { key: key(extent), blocks: range(block, 1), to: fine(0) };
+    assert_eq!(pool.round(&mut policy), [copy(5, 30), copy(3, 9)]);
+}
+
+#[test]
+fn copies_that_are_gone_are_made_again() {
+    let (mut pool, mut policy) = (pool(), hystor(REMAP_ONLY));
+    pool.round(&mut policy);
+    pool.read(&mut policy, 3, 7, Bytes::kib(8));
+    pool.read(&mut policy, 4, 1, Bytes::kib(4));
+    pool.now = Nanos::secs(10);
+    let actions = pool.round(&mut policy);
+    pool.act(&actions);
+    // The engine takes back space on the fast device.
+    pool.map.put(3, whole(2));
+    pool.now = Nanos::secs(20);
+    let copy = Action::Copy { key: key(3), blocks: range(7, 2), to: fine(0) };
+    assert_eq!(pool.round(&mut policy), [copy], "the other is still there");
+}
+
+#[test]
 fn metadata_waits_while_no_action_is_possible() {
     let (mut pool, mut policy) = (pool(), hystor(REMAP_ONLY));
     let mut access = pool.access_at(2, 4, Op::Read, Bytes::kib(8));
