@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_engine::{Activity, DeviceState, DurableWrites, FlushRules, Percent, WhenFull};
 use weir_map::{Hardening, Superblock, Whole};
 use weir_model::{
-    Buffer, Bytes, DeviceId, DeviceSet, ExtentSize, IoCompletion, Nanos, Op, Planted, RequestId, VolumeId,
+    Buffer, Bytes, DeviceId, DeviceSet, ExtentSize, IoCompletion, Nanos, Planted, RequestId, VolumeId,
 };
 use weir_policy::harm::MoveControl;
 
@@ -341,6 +341,10 @@ impl Driver {
                 self.copies.arm_for(*activity, crash);
                 self.crash_copies()
             }
+            HistoryStep::CrashCopyAfterDurable(crash) => {
+                self.copies.arm_for_durable(crash);
+                Ok(())
+            }
             HistoryStep::Restart => self.restart(),
             HistoryStep::Check => self.check(),
             HistoryStep::Audit => self.audit(),
@@ -397,7 +401,7 @@ impl Driver {
     /// acknowledged as durable: some durable data is lost.
     fn check_truncated(&self, request: &InFlightRequest) -> Result<(), Failure> {
         let InFlightRequest { ask, ticket, .. } = request;
-        let claims = ask.op == Op::Flush || (ask.fua && ask.op.changes());
+        let claims = ask.claims_durable();
         let single = self.volumes[ask.volume].spec.copies < 2;
         let mut truncated = self.truncated.iter().filter(|(_, at)| claims && single && at < ticket);
         match truncated.find(|(device, _)| self.is_noticeable(*device)) {

@@ -8,18 +8,17 @@ pub(crate) struct Build {
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// The build with all mutants: see `weir_model::mutant`.
-pub(crate) const WITH_MUTANTS: Build = Build { args: &["--features", "mutants"], settings: &[] };
+/// The build with all mutants: see `weir_model::mutant`. It has no assertions either, because a panic would
+/// end a history before the oracle sees what is wrong.
+pub(crate) const WITH_MUTANTS: Build =
+    Build { args: &["--features", "mutants"], settings: WITHOUT_ASSERTIONS };
 
 /// The build that users get. The profile `crash` without its assertions is `release`, but shares the external
 /// crates with the build that has them.
-pub(crate) const SHIPPED: Build = Build {
-    args: &[],
-    settings: &[
-        ("CARGO_PROFILE_CRASH_DEBUG_ASSERTIONS", "false"),
-        ("CARGO_PROFILE_CRASH_OVERFLOW_CHECKS", "false"),
-    ],
-};
+pub(crate) const SHIPPED: Build = Build { args: &[], settings: WITHOUT_ASSERTIONS };
+
+const WITHOUT_ASSERTIONS: &[(&str, &str)] =
+    &[("CARGO_PROFILE_CRASH_DEBUG_ASSERTIONS", "false"), ("CARGO_PROFILE_CRASH_OVERFLOW_CHECKS", "false")];
 
 /// Whether this is the build without debug assertions.
 pub(crate) const IS_SHIPPED: bool = !cfg!(debug_assertions);

@@ -41,8 +41,8 @@ pub(crate) struct Args {
     /// Use only power losses and kills: no device fails
     #[arg(long)]
     no_faults: bool,
-    /// Crash N copies at other moments for each crash of a pool; 0 crashes only the pools themselves
-    /// [default: 3]
+    /// Crash N copies at random moments for each crash of a pool, besides those that the mix aims at; 0
+    /// crashes only the pools themselves [default: 3]
     #[arg(long, value_name = "N")]
     copies: Option<u64>,
     /// Select the kind of histories
@@ -84,10 +84,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 
 /// Returns the history of a seed in a campaign.
 fn history(args: &Args, seed: Seed) -> History {
-    let mut history = args.mix.history(seed, !args.no_faults);
-    if let Some(copies) = args.copies {
-        history = history.with_copies(copies);
-    }
+    let mut history = args.mix.history(seed, !args.no_faults, args.copies);
     history.setup.planted = mutants::planted(args.mutant.as_slice());
     history
 }

@@ -86,14 +86,25 @@ impl Mix {
         }
     }
 
-    /// Returns the history of a seed. Devices fail and deceive only with `faults`.
-    pub(crate) fn history(self, seed: Seed, faults: bool) -> History {
+    /// Returns the history of a seed. Devices fail and deceive only with `faults`. `copies`: the mean number
+    /// of copies that crash at random moments for each crash of the pool; those that a mix aims at are added.
+    /// With 0 none crashes.
+    pub(crate) fn history(self, seed: Seed, faults: bool, copies: Option<u64>) -> History {
         let mix = self.of(seed);
-        if mix == Self::Served {
-            return net::history(seed);
-        }
+        let history = match (mix, copies) {
+            (Self::Served, None) => net::history(seed),
+            (Self::Served, Some(copies)) => net::history(seed).with_copies(copies),
+            _ => mix.unserved(seed, faults, copies),
+        };
+        if copies == Some(0) { history.without_copies() } else { history }
+    }
+
+    /// Returns the history of a seed in a mix without a server.
+    fn unserved(self, seed: Seed, faults: bool, copies: Option<u64>) -> History {
+        let mix = self;
         let kind = mix.kind(seed);
-        let kind = HistoryKind { faults: kind.faults && faults, rot: kind.rot && faults, ..kind };
+        let (faults, rot) = (kind.faults && faults, kind.rot && faults);
+        let kind = HistoryKind { faults, rot, copies: copies.unwrap_or(kind.copies), ..kind };
         if matches!(mix, Self::General | Self::Audited | Self::Large | Self::Many | Self::Deceiving) {
             return History::new(seed, &kind);
         }

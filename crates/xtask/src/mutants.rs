@@ -14,14 +14,14 @@ use comfy_table::{Table, presets};
 use search::{Evidence, Found, Search};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use weir_world::{Mutant, Planted};
+use weir_world::{Mutant, Net, Planted};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// List the mutants, one per line, without running anything
     #[arg(long)]
     list: bool,
-    /// Run only these mutants, separated by commas
+    /// Run only these mutants, separated by commas [default: all that are not harmless]
     #[arg(long, value_name = "NAME", value_parser = by_name, value_delimiter = ',')]
     only: Vec<Mutant>,
     /// Select the tests that look for the mutants
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Select the kind of the campaign's histories
     #[arg(long, value_enum, default_value = "all")]
     mix: Mix,
-    /// Crash N copies for each crash of the pool
+    /// Crash N copies at random moments for each crash of the pool, besides those that the mix aims at
     #[arg(long, value_name = "N", default_value = "3")]
     copies: u64,
     /// First seed of the campaign [default: from the clock]
@@ -107,11 +107,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() << 24);
     let seed = args.seed.unwrap_or_else(fresh);
-    let wanted: &[Mutant] = if args.only.is_empty() { Mutant::ALL } else { &args.only };
+    let is_harmful = |mutant: &Mutant| !matches!(mutant.net(), Net::SecondLine(_));
+    let harmful = || Mutant::ALL.iter().copied().filter(is_harmful).collect();
+    let wanted = if args.only.is_empty() { harmful() } else { args.only.clone() };
     if args.worker {
-        return campaign::work(args, wanted, seed);
+        return campaign::work(args, &wanted, seed);
     }
-    match search::run(args, wanted, seed) {
+    match search::run(args, &wanted, seed) {
         Ok(searches) => report(&searches, args.enough.unwrap_or(usize::MAX)),
         Err(error) => {
             eprintln!("{error}");

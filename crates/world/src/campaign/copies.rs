@@ -27,11 +27,22 @@ pub(crate) fn insert_copy_crashes(steps: &mut Vec<HistoryStep>, seed: Seed, chan
 }
 
 impl History {
-    /// Replaces the crashes of copies: on average `copies` for each crash of the pool itself. The rest of the
+    /// Removes all crashes of copies. The rest of the history stays the same.
+    #[must_use]
+    pub fn without_copies(mut self) -> Self {
+        use HistoryStep::{CrashCopy, CrashCopyAfterDurable, CrashCopyDuring};
+        let is_copy = |step: &HistoryStep| {
+            matches!(step, CrashCopy(_) | CrashCopyDuring(..) | CrashCopyAfterDurable(_))
+        };
+        self.steps.retain(|step| !is_copy(step));
+        self
+    }
+
+    /// Replaces all crashes of copies: on average `copies` for each crash of the pool itself. The rest of the
     /// history stays the same.
     #[must_use]
     pub fn with_copies(mut self, copies: u64) -> Self {
-        self.steps.retain(|step| !matches!(step, HistoryStep::CrashCopy(_)));
+        self = self.without_copies();
         let count =
             |what: fn(&HistoryStep) -> bool| self.steps.iter().filter(|step| what(step)).count() as f64;
         let (asks, crashes) = (count(is_request), count(|step| matches!(step, HistoryStep::Crash(_))));
@@ -55,8 +66,7 @@ mod tests {
     fn copies_do_not_change_the_history() {
         let kind = HistoryKind::with_crashes(3, 60);
         let with = History::new(Seed(5), &HistoryKind { copies: 20, ..kind });
-        let mut without = with.clone();
-        without.steps.retain(|step| !matches!(step, HistoryStep::CrashCopy(_)));
+        let without = with.clone().without_copies();
         assert_eq!(without, History::new(Seed(5), &HistoryKind { copies: 0, ..kind }));
         let (with, without) = (with.run(), without.run());
         assert!(with.failure.is_none() && without.failure.is_none(), "{with:?} {without:?}");

@@ -21,8 +21,11 @@ pub(super) const RESTORE_TIMEOUT: Nanos = Nanos::secs(60);
 const CHECK_INTERVAL: Nanos = Nanos::millis(500);
 
 /// One in this many checks of a history reads the devices; with volumes of two copies, which could differ
-/// unnoticed, one in two.
-const CHECKS: u64 = 8;
+/// unnoticed, each one.
+const AUDITED: u64 = 2;
+
+/// In so many checks of copies that crashed, the roots are audited once.
+const ROOTS_AUDITED: u64 = 8;
 
 /// Number of extents of a volume whose first block is written to see where it is buffered.
 const PROBES: u64 = 4;
@@ -75,7 +78,7 @@ impl Driver {
     pub(super) fn audit_sometimes(&mut self) -> Result<(), Failure> {
         self.checks += 1;
         let has_copies = self.setup.volumes.iter().any(|volume| volume.copies > 1);
-        if !self.checks.is_multiple_of(if has_copies { 2 } else { CHECKS }) || !self.is_auditable() {
+        if !self.checks.is_multiple_of(if has_copies { 1 } else { AUDITED }) || !self.is_auditable() {
             return Ok(());
         }
         let Some(pool) = self.read_pool()? else { return Ok(()) };
@@ -98,7 +101,8 @@ impl Driver {
 
     /// Checks the roots of a crashed copy before some of its openings.
     pub(super) fn audit_roots_sometimes(&mut self) -> Result<(), Failure> {
-        if self.has_sound_roots && self.checks % CHECKS == CHECKS / 2 { self.audit_roots() } else { Ok(()) }
+        let is_turn = self.checks % ROOTS_AUDITED == ROOTS_AUDITED / 2;
+        if self.has_sound_roots && is_turn { self.audit_roots() } else { Ok(()) }
     }
 
     /// Checks that every metadata member has a root, and that each root that verifies leads, with the journal

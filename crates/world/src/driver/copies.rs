@@ -47,6 +47,8 @@ pub(crate) struct Copies {
     pending: Vec<(u64, Crash)>,
     /// Pending crashes that come as soon as the engine is doing this.
     pending_activities: Vec<(Activity, Crash)>,
+    /// Pending crashes that come one by one with each change that is acknowledged as durable.
+    pending_durable: Vec<Crash>,
     copies_made: u64,
     digest: u64,
     /// Buffers of the previous copy.
@@ -64,9 +66,20 @@ impl Copies {
         self.pending_activities.push((activity, crash.clone()));
     }
 
+    /// Arms a crash that occurs as soon as a change is acknowledged as durable.
+    pub(crate) fn arm_for_durable(&mut self, crash: &Crash) {
+        self.pending_durable.push(crash.clone());
+    }
+
+    /// Notes that a change was acknowledged as durable.
+    pub(super) fn durable(&mut self) {
+        self.pending.extend(self.pending_durable.pop().map(|crash| (0, crash)));
+    }
+
     /// Cancels crashes armed for a moment that has not come.
     pub(super) fn disarm(&mut self) {
         self.pending_activities.clear();
+        self.pending_durable.clear();
     }
 
     /// Counts an event.

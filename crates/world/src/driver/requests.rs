@@ -247,6 +247,9 @@ impl Driver {
             (Op::Flush, _) => self.oracle.flushed(ticket),
             _ => self.oracle.changed(ticket),
         }
+        if ask.claims_durable() {
+            self.copies.durable();
+        }
         self.register_request_end(request, true);
         Ok(())
     }

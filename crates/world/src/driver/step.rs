@@ -37,6 +37,8 @@ pub enum HistoryStep {
     CrashCopy(Crash),
     /// Do the same as soon as the engine is doing this, if that comes before the next crash.
     CrashCopyDuring(Activity, Crash),
+    /// Do the same as soon as a FLUSH or a change with FUA succeeds, if that comes before the next crash.
+    CrashCopyAfterDurable(Crash),
     /// Make a device (given modulo the number of devices) fail from now on, until the next power loss: times
     /// count from now. Failures because of it are correct; replies must still be right.
     Break(usize, Fault),
@@ -136,6 +138,13 @@ impl Crash {
     }
 }
 
+impl RequestSpec {
+    /// Reports whether success says that something is durable.
+    pub(crate) const fn claims_durable(&self) -> bool {
+        matches!(self.op, Op::Flush) || (self.fua && self.op.changes())
+    }
+}
+
 impl fmt::Debug for HistoryStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -154,6 +163,9 @@ impl fmt::Debug for HistoryStep {
             Self::CrashCopy(crash) => write!(f, "in a copy of the pool: {crash:?}"),
             Self::CrashCopyDuring(activity, crash) => {
                 write!(f, "in a copy of the pool, with {activity}: {crash:?}")
+            }
+            Self::CrashCopyAfterDurable(crash) => {
+                write!(f, "in a copy of the pool, when something is durable: {crash:?}")
             }
             Self::Restart => f.write_str("restart"),
             Self::Check => f.write_str("check"),

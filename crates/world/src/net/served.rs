@@ -247,7 +247,7 @@ impl ServedPool {
                 self.copies.arm(crash);
                 self.crash_copies()
             }
-            HistoryStep::CrashCopyDuring(..) => Ok(()),
+            HistoryStep::CrashCopyDuring(..) | HistoryStep::CrashCopyAfterDurable(_) => Ok(()),
             HistoryStep::Restart => self.restart(),
             HistoryStep::Check => self.check(),
             HistoryStep::Jump { after: 0, time } => {

@@ -290,6 +290,8 @@ impl Losses {
 /// map: the others would be given up at once.
 pub(super) fn add_repeated_failures(mut history: History) -> History {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
+    // The rest of the history does not depend on these draws.
+    let mut apart = Rng::new(Seed(history.setup.seed.0.rotate_left(24) ^ 1));
     let losses = Losses::draw(&mut rng, &history);
     history.setup.devices.iter_mut().for_each(|device| device.write_cache = true);
     history.setup.depth = [8, 16, 32][rng.below(3) as usize];
@@ -313,6 +315,8 @@ pub(super) fn add_repeated_failures(mut history: History) -> History {
                 }
                 steps.push(HistoryStep::Request(ask));
                 if !recent.is_empty() && rng.below(losses.every) == 0 {
+                    let after_durable = HistoryStep::CrashCopyAfterDurable(Crash::power_loss_now());
+                    steps.extend(std::iter::repeat_n(after_durable, between(&mut apart, 0, 3) as usize));
                     losses.add_failure(&mut rng, &recent, &mut steps);
                 }
             }

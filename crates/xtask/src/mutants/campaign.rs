@@ -129,7 +129,7 @@ impl Worker<'_> {
 
     fn play(&mut self, seed: Seed, mutants: &[Mutant]) -> Played {
         let start = processor_time();
-        let mut history = self.args.mix.history(seed, true).with_copies(self.args.copies);
+        let mut history = self.args.mix.history(seed, true, Some(self.args.copies));
         history.setup.planted = super::planted(mutants);
         let outcome = history.run();
         self.position.crashes += outcome.statistics.crashes;

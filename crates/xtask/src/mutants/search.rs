@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_world::{Mutant, Net};
 
 /// Number of rounds when the number of mutants to find is limited.
-const ROUNDS: u32 = 8;
+const ROUNDS: u32 = 10;
 
 /// The search for a mutant, with its progress.
 pub(super) struct Search {
