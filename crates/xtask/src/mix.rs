@@ -164,3 +164,22 @@ fn set_policy(setup: &mut Setup, policy: &str, copies: u8) {
         (volume.copies, volume.policy) = (copies, None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aimed_crashes_stay_whatever_the_number_of_random_ones() {
+        let count = |copies| {
+            let steps = Mix::Losing.history(Seed(7), true, copies).steps;
+            let aimed = |step: &&HistoryStep| {
+                use HistoryStep::{CrashCopy, CrashCopyAfterDurable, CrashCopyDuring};
+                matches!(step, CrashCopy(_) | CrashCopyDuring(..) | CrashCopyAfterDurable(_))
+            };
+            steps.iter().filter(aimed).count()
+        };
+        assert!(count(None) > 100, "{}", count(None));
+        assert_eq!((count(Some(30)), count(Some(0))), (count(None), 0));
+    }
+}

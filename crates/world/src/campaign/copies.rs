@@ -77,6 +77,19 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_crashes_when_something_is_durable() {
+        let history = History::new(Seed(5), &HistoryKind::fault_free(60)).without_copies();
+        let first = HistoryStep::CrashCopyAfterDurable(Crash::power_loss_now());
+        let count = |armed| {
+            let steps = std::iter::repeat_n(first.clone(), armed).chain(history.steps.iter().cloned());
+            let outcome = History { steps: steps.collect(), ..history.clone() }.run();
+            assert!(outcome.failure.is_none(), "{outcome:?}");
+            outcome.statistics.in_copies
+        };
+        assert_eq!((count(0), count(3)), (0, 3));
+    }
+
+    #[test]
     fn redrawing_copies_changes_nothing_else() {
         let history = History::new(Seed(5), &HistoryKind::with_crashes(10, 60));
         let more = history.clone().with_copies(30);
