@@ -86,29 +86,27 @@ impl Mix {
         }
     }
 
-    /// Returns the history of a seed. Devices fail and deceive only with `faults`. `copies`: the mean number
-    /// of copies that crash at random moments for each crash of the pool; those that a mix aims at are added.
-    /// With 0 none crashes.
-    pub(crate) fn history(self, seed: Seed, faults: bool, copies: Option<u64>) -> History {
-        let mix = self.of(seed);
-        let history = match (mix, copies) {
+    /// Returns the history of a seed. Devices fail and deceive only with `faults`. `crashes`: the mean
+    /// number of copies that crash at random moments for each crash of the pool; those that a mix aims at are
+    /// added. With 0 no copy crashes.
+    pub(crate) fn history(self, seed: Seed, faults: bool, crashes: Option<u64>) -> History {
+        let history = match (self.of(seed), crashes) {
             (Self::Served, None) => net::history(seed),
-            (Self::Served, Some(copies)) => net::history(seed).with_copies(copies),
-            _ => mix.unserved(seed, faults, copies),
+            (Self::Served, Some(crashes)) => net::history(seed).with_copies(crashes),
+            (mix, _) => mix.without_server(seed, faults, crashes),
         };
-        if copies == Some(0) { history.without_copies() } else { history }
+        if crashes == Some(0) { history.without_copies() } else { history }
     }
 
     /// Returns the history of a seed in a mix without a server.
-    fn unserved(self, seed: Seed, faults: bool, copies: Option<u64>) -> History {
-        let mix = self;
-        let kind = mix.kind(seed);
+    fn without_server(self, seed: Seed, faults: bool, crashes: Option<u64>) -> History {
+        let kind = self.kind(seed);
         let (faults, rot) = (kind.faults && faults, kind.rot && faults);
-        let kind = HistoryKind { faults, rot, copies: copies.unwrap_or(kind.copies), ..kind };
-        if matches!(mix, Self::General | Self::Audited | Self::Large | Self::Many | Self::Deceiving) {
+        let kind = HistoryKind { faults, rot, copies: crashes.unwrap_or(kind.copies), ..kind };
+        if matches!(self, Self::General | Self::Audited | Self::Large | Self::Many | Self::Deceiving) {
             return History::new(seed, &kind);
         }
-        let two = match mix {
+        let two = match self {
             Self::Mirrored | Self::Hanging | Self::Crowded => true,
             Self::Losing => choice(seed, 2) == 0,
             _ => false,
@@ -119,7 +117,7 @@ impl Mix {
         let mut histories = nearby.map(|seed| History::new(seed, &kind));
         let history = histories.find(|history| history.setup.mirrored || copies == 1);
         let Some(mut history) = history else { return History::new(seed, &kind) };
-        match mix {
+        match self {
             Self::Flushing => return add_flushes(history),
             Self::Journal => {
                 history.setup.journal_pages = 4 + seed.0 / 16 % 4;
@@ -136,7 +134,8 @@ impl Mix {
         history.steps.retain(|step| {
             !matches!(step, HistoryStep::Tune(SettingChange::PoolPolicy(_) | SettingChange::VolumePolicy(..)))
         });
-        let buffered = mix == Self::Duplexed || (mix == Self::Losing && copies == 1 && choice(seed, 8) == 3);
+        let buffered =
+            self == Self::Duplexed || (self == Self::Losing && copies == 1 && choice(seed, 8) == 3);
         set_policy(&mut history.setup, if buffered { "hystor-twice" } else { "chaos" }, copies);
         history
     }
@@ -171,15 +170,22 @@ mod tests {
 
     #[test]
     fn aimed_crashes_stay_whatever_the_number_of_random_ones() {
-        let count = |copies| {
-            let steps = Mix::Losing.history(Seed(7), true, copies).steps;
-            let aimed = |step: &&HistoryStep| {
-                use HistoryStep::{CrashCopy, CrashCopyAfterDurable, CrashCopyDuring};
-                matches!(step, CrashCopy(_) | CrashCopyDuring(..) | CrashCopyAfterDurable(_))
-            };
-            steps.iter().filter(aimed).count()
+        let count = |crashes| {
+            let steps = Mix::Losing.history(Seed(7), true, crashes).steps;
+            steps.iter().filter(|step| step.crashes_copy()).count()
         };
         assert!(count(None) > 100, "{}", count(None));
         assert_eq!((count(Some(30)), count(Some(0))), (count(None), 0));
+    }
+
+    #[test]
+    fn copies_do_not_change_the_rest_of_a_history() {
+        for seed in (0..2 * ROTATION.len() as u64).map(Seed) {
+            let without = Mix::All.history(seed, true, Some(0));
+            for crashes in [None, Some(1), Some(30)] {
+                let with = Mix::All.history(seed, true, crashes).without_copies();
+                assert!(with == without, "seed {seed}, {:?}: {crashes:?}", Mix::All.of(seed));
+            }
+        }
     }
 }

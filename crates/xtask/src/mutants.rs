@@ -37,17 +37,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     enough: Option<usize>,
     /// After the first round, plant up to N mutants together; one is found that then fails alone
-    #[arg(long, value_name = "N", default_value = "1", requires = "enough", value_parser = some())]
+    #[arg(long, value_name = "N", default_value = "1", requires = "enough", value_parser = up_to_256())]
     together: usize,
     /// Look for N mutants in parallel
-    #[arg(long, value_name = "N", default_value = "2", value_parser = some())]
+    #[arg(long, value_name = "N", default_value = "2", value_parser = up_to_256())]
     jobs: usize,
     /// Select the kind of the campaign's histories
     #[arg(long, value_enum, default_value = "all")]
     mix: Mix,
     /// Crash N copies at random moments for each crash of the pool, besides those that the mix aims at
-    #[arg(long, value_name = "N", default_value = "3")]
-    copies: u64,
+    /// [default: 3]
+    #[arg(long, value_name = "N")]
+    copies: Option<u64>,
     /// First seed of the campaign [default: from the clock]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -74,7 +75,7 @@ pub(crate) fn by_name(name: &str) -> Result<Mutant, String> {
     Mutant::by_name(name).ok_or_else(|| "`cargo xtask mutants --list` shows those there are".to_owned())
 }
 
-fn some() -> RangedU64ValueParser<usize> {
+fn up_to_256() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=256)
 }
 

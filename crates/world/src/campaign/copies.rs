@@ -30,11 +30,7 @@ impl History {
     /// Removes all crashes of copies. The rest of the history stays the same.
     #[must_use]
     pub fn without_copies(mut self) -> Self {
-        use HistoryStep::{CrashCopy, CrashCopyAfterDurable, CrashCopyDuring};
-        let is_copy = |step: &HistoryStep| {
-            matches!(step, CrashCopy(_) | CrashCopyDuring(..) | CrashCopyAfterDurable(_))
-        };
-        self.steps.retain(|step| !is_copy(step));
+        self.steps.retain(|step| !step.crashes_copy());
         self
     }
 

@@ -72,7 +72,7 @@ impl Copies {
     }
 
     /// Notes that a change was acknowledged as durable.
-    pub(super) fn durable(&mut self) {
+    pub(super) fn note_durable(&mut self) {
         self.pending.extend(self.pending_durable.pop().map(|crash| (0, crash)));
     }
 

@@ -248,7 +248,7 @@ impl Driver {
             _ => self.oracle.changed(ticket),
         }
         if ask.claims_durable() {
-            self.copies.durable();
+            self.copies.note_durable();
         }
         self.register_request_end(request, true);
         Ok(())

@@ -138,6 +138,14 @@ impl Crash {
     }
 }
 
+impl HistoryStep {
+    /// Reports whether a copy of the pool crashes: the history itself is the same with and without the step.
+    #[must_use]
+    pub const fn crashes_copy(&self) -> bool {
+        matches!(self, Self::CrashCopy(_) | Self::CrashCopyDuring(..) | Self::CrashCopyAfterDurable(_))
+    }
+}
+
 impl RequestSpec {
     /// Reports whether success says that something is durable.
     pub(crate) const fn claims_durable(&self) -> bool {

@@ -69,7 +69,7 @@ pub(super) fn add_flushes(mut history: History) -> History {
     let mut steps = Vec::with_capacity(history.steps.len() * 2);
     for step in history.steps.drain(..) {
         let ask = if let HistoryStep::Request(ask) = &step { Some(*ask) } else { None };
-        let is_own = !matches!(step, HistoryStep::CrashCopy(_));
+        let is_own = !step.crashes_copy();
         steps.push(step);
         if !is_own {
             continue;
@@ -81,10 +81,18 @@ pub(super) fn add_flushes(mut history: History) -> History {
     history
 }
 
-/// Inserts an audit after every few steps.
+/// Inserts an audit after every few steps of the history itself.
 pub(super) fn audit_often(mut history: History) -> History {
-    let parts = history.steps.chunks(AUDIT_EVERY).map(<[HistoryStep]>::to_vec);
-    history.steps = parts.flat_map(|part| part.into_iter().chain([HistoryStep::Audit])).collect();
+    let mut count = 0;
+    for step in std::mem::take(&mut history.steps) {
+        count += usize::from(!step.crashes_copy());
+        history.steps.push(step);
+        if count == AUDIT_EVERY {
+            history.steps.push(HistoryStep::Audit);
+            count = 0;
+        }
+    }
+    history.steps.push(HistoryStep::Audit);
     history
 }
 

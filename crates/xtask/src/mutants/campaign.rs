@@ -85,57 +85,65 @@ struct Worker<'a> {
 struct Played {
     failure: Option<Failure>,
     time: Duration,
+    crashes: u64,
 }
 
 impl Worker<'_> {
     /// Runs the next history.
     fn advance(&mut self) {
         let seed = Seed(self.position.seed);
-        let left = self.left.clone();
-        let together = self.play(seed, &left);
+        let together = self.play(seed, &self.left);
         self.position.seed += 1;
         self.position.histories += 1;
+        self.position.crashes += together.crashes;
         if together.failure.is_none() {
             self.position.spent += together.time;
             return;
         }
-        let without = self.play(seed, &[]);
-        let is_alone = left.len() == 1;
-        let alone: Vec<_> = match &left[..] {
+        let needs_mutant = self.play(seed, &[]).failure.is_none();
+        let alone: Vec<_> = match &self.left[..] {
             [mutant] => vec![(*mutant, together)],
             mutants => mutants.iter().map(|&mutant| (mutant, self.play(seed, &[mutant]))).collect(),
         };
         // As if each had been planted alone.
         self.position.spent += alone.iter().map(|(_, played)| played.time).max().unwrap_or_default();
         for (mutant, played) in alone {
-            let Some(failure) = played.failure else { continue };
-            let mut text = failure.to_string().replace(['\n', '\t'], " ");
-            text.truncate(text.floor_char_boundary(DESCRIPTION_MAX));
-            let mix = name(self.args.mix.of(seed));
-            let remark = match (&without.failure, is_panic(&failure)) {
-                (Some(_), _) => NEEDS_NO_MUTANT,
-                (None, true) => ONLY_PANICS,
-                (None, false) => "",
-            };
-            let line = format!("{mix}{remark}\tseed {seed}: {text}");
-            if is_alone && remark == ONLY_PANICS {
-                self.panic.get_or_insert(line);
-                continue;
+            if let Some(failure) = played.failure {
+                self.failed_alone(mutant, seed, &failure, needs_mutant);
             }
+        }
+    }
+
+    /// Handles a history that fails with this mutant alone.
+    fn failed_alone(&mut self, mutant: Mutant, seed: Seed, failure: &Failure, needs_mutant: bool) {
+        let only_panics = needs_mutant && is_panic(failure);
+        let remark = if only_panics {
+            ONLY_PANICS
+        } else if needs_mutant {
+            ""
+        } else {
+            NEEDS_NO_MUTANT
+        };
+        let mut text = failure.to_string().replace(['\n', '\t'], " ");
+        text.truncate(text.floor_char_boundary(DESCRIPTION_MAX));
+        let line = format!("{}{remark}\tseed {seed}: {text}", name(self.args.mix.of(seed)));
+        if only_panics && self.left.len() == 1 {
+            self.panic.get_or_insert(line);
+        } else {
             self.print(mutant.name(), &line);
             self.left.retain(|&left| left != mutant);
         }
     }
 
-    fn play(&mut self, seed: Seed, mutants: &[Mutant]) -> Played {
+    fn play(&self, seed: Seed, mutants: &[Mutant]) -> Played {
         let start = processor_time();
-        let mut history = self.args.mix.history(seed, true, Some(self.args.copies));
+        let mut history = self.args.mix.history(seed, true, self.args.copies);
         history.setup.planted = super::planted(mutants);
         let outcome = history.run();
-        self.position.crashes += outcome.statistics.crashes;
         Played {
             failure: outcome.failure.map(|(failure, _)| failure),
             time: processor_time().saturating_sub(start),
+            crashes: outcome.statistics.crashes,
         }
     }
 
@@ -214,12 +222,14 @@ fn run_worker(
 ) -> Option<String> {
     let names: Vec<_> = group.iter().map(|search| search.mutant.name()).collect();
     let (names, minutes) = (names.join(","), (time.as_secs_f64() / 60.0).to_string());
-    let (seed, copies) = (from.seed.to_string(), args.copies.to_string());
+    let seed = from.seed.to_string();
+    let copies = args.copies.map(|copies| format!("--copies={copies}"));
     let histories = args.histories.saturating_sub(from.histories).to_string();
     let arguments = ["mutants", "--worker", "--only", &names, "--mix", mix, "--histories", &histories];
-    let more = ["--seed", &seed, "--minutes", &minutes, "--copies", &copies];
+    let more = ["--seed", &seed, "--minutes", &minutes];
     let child = Command::new(std::env::current_exe().ok()?)
         .args(arguments.iter().chain(&more))
+        .args(copies)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
