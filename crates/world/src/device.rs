@@ -35,6 +35,12 @@ pub trait Device {
         let _nothing = all;
     }
 
+    /// Reports whether a command submitted at `now` or later may fail, hang or be falsified.
+    fn may_fail(&self, now: Nanos) -> bool {
+        let _at_any_time = now;
+        false
+    }
+
     /// Returns the device without its faults. Nothing may be in flight.
     fn into_healthy(self: Box<Self>) -> Box<dyn Device>;
 }

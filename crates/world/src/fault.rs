@@ -134,6 +134,17 @@ impl Fault {
             other => other,
         }
     }
+
+    /// Reports whether it may strike a command submitted at `now` or later.
+    fn may_strike(&self, now: Nanos) -> bool {
+        match self {
+            Self::Errors { times, .. } | Self::Misdirect { times, .. } => *times > 0,
+            Self::Slow { during, .. } | Self::Hang { during } => now < during.end,
+            Self::Full { .. } | Self::Vanish { .. } => true,
+            // It strikes once, when it is added.
+            Self::Truncate { .. } => false,
+        }
+    }
 }
 
 impl<D: Device + 'static> Faulty<D> {
@@ -312,6 +323,10 @@ impl<D: Device + 'static> Device for Faulty<D> {
         self.device.take_faults(all);
     }
 
+    fn may_fail(&self, now: Nanos) -> bool {
+        self.fault.may_strike(now) || self.device.may_fail(now)
+    }
+
     fn into_healthy(self: Box<Self>) -> Box<dyn Device> {
         Box::new(self.device).into_healthy()
     }
@@ -338,6 +353,9 @@ impl Device for Box<dyn Device> {
     }
     fn take_faults(&mut self, all: &mut Vec<FaultKind>) {
         (**self).take_faults(all);
+    }
+    fn may_fail(&self, now: Nanos) -> bool {
+        (**self).may_fail(now)
     }
     fn into_healthy(self: Box<Self>) -> Box<dyn Device> {
         (*self).into_healthy()

@@ -229,6 +229,12 @@ impl World {
         self.devices = std::mem::take(&mut self.devices).into_iter().map(Device::into_healthy).collect();
     }
 
+    /// Reports whether a command submitted from now on may fail, hang or be falsified.
+    #[must_use]
+    pub fn may_fail(&self) -> bool {
+        self.devices.iter().any(|device| device.may_fail(self.device_time()))
+    }
+
     /// Lets the next flush of each device make durable what a failed one gave up. Nothing may be in flight.
     pub(crate) fn requeue_failed_writes(&mut self) {
         self.devices.iter_mut().for_each(|device| device.storage().requeue_failed_writes());

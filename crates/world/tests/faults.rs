@@ -46,6 +46,24 @@ fn errors_follow_kind_range_and_count() {
 }
 
 #[test]
+fn a_fault_that_is_over_cannot_strike_again() {
+    let kinds = Kinds { writes: true, ..NONE };
+    let errors = |times| Fault::Errors { kinds, range: EVERYWHERE, chance: 1.0, times, error: Errno::EIO };
+    let mut world = world(vec![errors(1), Fault::Hang { during: Nanos::secs(1)..Nanos::secs(2) }]);
+    assert!(world.write(DISK, DeviceOffset(0), &[7; 4096]).is_err());
+    assert!(world.may_fail(), "the hang is not over");
+    world.advance(Nanos::secs(2), &mut Vec::new());
+    assert!(!world.may_fail());
+    world.break_device(DISK, errors(u64::MAX));
+    world.break_device(DISK, errors(0));
+    assert!(world.may_fail(), "each fault counts");
+    world.repair_devices();
+    assert!(!world.may_fail());
+    world.break_device(DISK, Fault::Vanish { at: Nanos::secs(9) });
+    assert!(world.may_fail(), "it will vanish");
+}
+
+#[test]
 fn later_flush_does_not_recover_failed_one() {
     let kinds = Kinds { flushes: true, ..NONE };
     let mut lost = false;

@@ -3,7 +3,10 @@
 mod transforms;
 
 use clap::ValueEnum;
-use transforms::{add_flushes, add_large_frames, add_repeated_failures, audit_often, make_faults_hang};
+use transforms::{
+    add_durable_changes, add_flushes, add_large_frames, add_repeated_failures, add_served_failures,
+    audit_often, make_faults_hang,
+};
 use weir_engine::Percent;
 use weir_model::{Rng, Seed};
 use weir_policy::harm::{MoveControl, Rules};
@@ -44,20 +47,55 @@ pub(crate) enum Mix {
     Losing,
     /// Frames and checkpoints of many changes, with crashes in the middle of them.
     Frames,
+    /// Durable changes of a few blocks, with crashes as soon as they are acknowledged.
+    Durable,
+    /// The whole server, and flushes and writes that fail repeatedly.
+    ServedLosing,
     /// Each mix in turn; every fourth one is general.
     All,
 }
 
 /// The order of [`Mix::All`].
-const ROTATION: [Mix; 30] = {
+const ROTATION: [Mix; 34] = {
     use Mix::{
-        Audited, Crowded, Deceiving, Duplexed, Flushing, Frames, General, Hanging, Journal, Large, Losing,
-        Many, Mirrored, Moving, Served,
+        Audited, Crowded, Deceiving, Duplexed, Durable, Flushing, Frames, General, Hanging, Journal, Large,
+        Losing, Many, Mirrored, Moving, Served, ServedLosing,
     };
     [
-        General, Losing, Mirrored, Losing, Audited, Frames, Losing, Moving, Served, General, Losing, Crowded,
-        Hanging, Losing, Duplexed, General, Losing, Mirrored, Frames, Losing, Flushing, Journal, Losing,
-        Served, General, Losing, Many, Large, Losing, Deceiving,
+        General,
+        Losing,
+        Mirrored,
+        Losing,
+        Audited,
+        Frames,
+        Losing,
+        Durable,
+        Moving,
+        Served,
+        General,
+        Losing,
+        Crowded,
+        Hanging,
+        Losing,
+        ServedLosing,
+        Duplexed,
+        General,
+        Losing,
+        Mirrored,
+        Frames,
+        Losing,
+        Flushing,
+        Durable,
+        Journal,
+        Losing,
+        Served,
+        General,
+        Losing,
+        Many,
+        Large,
+        Losing,
+        ServedLosing,
+        Deceiving,
     ]
 };
 
@@ -76,13 +114,17 @@ impl Mix {
             Self::Many => HistoryKind { odd_sizes: true, devices_min: 5 + seed.0 / 16 % 6, ..FAILING },
             Self::Deceiving => HistoryKind { rot: true, faults: choice(seed, 2) == 0, ..FAILING },
             Self::Losing => HistoryKind { crashes: 12, requests: 250, ..FAILING },
-            Self::Frames => {
+            Self::Frames | Self::Durable => {
                 HistoryKind { crashes: 12, requests: 200, faults: choice(seed, 2) == 0, ..FAILING }
             }
             Self::Duplexed => HistoryKind { faults: choice(seed, 2) == 0, ..FAILING },
-            Self::Mirrored | Self::Hanging | Self::Moving | Self::Flushing | Self::Journal | Self::Served => {
-                FAILING
-            }
+            Self::Mirrored
+            | Self::Hanging
+            | Self::Moving
+            | Self::Flushing
+            | Self::Journal
+            | Self::Served
+            | Self::ServedLosing => FAILING,
         }
     }
 
@@ -93,6 +135,10 @@ impl Mix {
         let history = match (self.of(seed), crashes) {
             (Self::Served, None) => net::history(seed),
             (Self::Served, Some(crashes)) => net::history(seed).with_copies(crashes),
+            (Self::ServedLosing, None) => add_served_failures(net::history(seed)),
+            (Self::ServedLosing, Some(crashes)) => {
+                add_served_failures(net::history(seed).with_copies(crashes))
+            }
             (mix, _) => mix.without_server(seed, faults, crashes),
         };
         if crashes == Some(0) { history.without_copies() } else { history }
@@ -109,6 +155,7 @@ impl Mix {
         let two = match self {
             Self::Mirrored | Self::Hanging | Self::Crowded => true,
             Self::Losing => choice(seed, 2) == 0,
+            Self::Durable => choice(seed, 8) < 3,
             _ => false,
         };
         let copies = if two { 2 } else { 1 };
@@ -124,6 +171,8 @@ impl Mix {
                 return history;
             }
             Self::Frames => return add_large_frames(history),
+            Self::Durable if !two => return add_durable_changes(history),
+            Self::Durable => history = add_durable_changes(history),
             Self::Losing if !kind.faults => {}
             Self::Losing if choice(seed, 8) < 2 && copies == 1 => return add_repeated_failures(history),
             Self::Losing => history = add_repeated_failures(history),

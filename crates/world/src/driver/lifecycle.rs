@@ -177,13 +177,16 @@ impl Driver {
         self.recreate_pool()
     }
 
-    fn record_recovery_faults(&mut self) {
-        for (device, strike) in self.world.take_faults() {
-            self.record_recovery_fault(strike);
+    /// Records the faults that have struck since the last call; returns whether there were any.
+    fn record_recovery_faults(&mut self) -> bool {
+        let strikes = self.world.take_faults();
+        for (device, strike) in &strikes {
+            self.record_recovery_fault(*strike);
             if !strike.is_silent() {
-                self.failing.insert(device);
+                self.failing.insert(*device);
             }
         }
+        !strikes.is_empty()
     }
 
     fn record_recovery_fault(&mut self, strike: FaultKind) {
@@ -219,15 +222,14 @@ impl Driver {
         for _ in 0..OPEN_ATTEMPTS {
             let lenient = self.health == Health::Broken;
             let opened = open_pool(&mut self.world, &self.setup, lenient, self.absence);
-            self.record_recovery_faults();
+            let had_faults = self.record_recovery_faults();
             foretold.take().map_or(Ok(()), |report| rot::check_prediction(report, opened.is_ok()))?;
             match opened {
                 Ok(engine) => {
                     self.engine = OpenEngine::of(engine);
                     self.is_serving = true;
                     self.apply_policies();
-                    // A device that lost what a failed flush should have kept cannot be used to verify it.
-                    if self.health == Health::Healthy {
+                    if self.health == Health::Healthy || !(had_faults || self.may_fail()) {
                         self.oracle.make_all_durable();
                     }
                     return Ok(());
@@ -246,6 +248,15 @@ impl Driver {
         }
         self.health = Health::Dead;
         Ok(())
+    }
+
+    /// Reports whether a device may fail from now on, or be missing. A pool that opens while none does has
+    /// found everything and made it durable, whatever failed before.
+    fn may_fail(&mut self) -> bool {
+        self.world.may_fail()
+            || !self.absence.devices.is_empty()
+            || !self.truncated.is_empty()
+            || self.has_silent_faults()
     }
 
     /// Reports whether the pool may fail to open with this error: devices fail, and not only the missing

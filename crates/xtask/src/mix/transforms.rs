@@ -5,13 +5,14 @@ use weir_model::Errno;
 use weir_model::{BLOCK, Bytes, Nanos, Op, Rng, Seed, VolumeOffset};
 use weir_world::campaign::History;
 use weir_world::driver::{Crash, HistoryStep, OperatorCommand, RequestSpec, Submission};
+use weir_world::net::{ClientRequest, NetAction};
 use weir_world::{Fault, Kinds, StopKind};
 
 /// Number of steps between two audits.
 const AUDIT_EVERY: usize = 60;
 
-/// Number of extents of a volume that loses writes.
-const LOSING_EXTENTS: u64 = 4;
+/// Number of extents of the small volumes of the mixes `losing` and `durable`.
+const SMALL_EXTENTS: u64 = 4;
 
 /// Turns every device fault into a hang: usually permanent, or until shortly before or after the device is
 /// given up, sometimes so shortly that the consequences meet its commands.
@@ -217,7 +218,8 @@ impl Losses {
             kinds: self.kinds[rng.below(self.kinds.len() as u64) as usize],
             range: weir_model::DeviceOffset(0)..weir_model::DeviceOffset(u64::MAX),
             chance: 1.0,
-            times: [1, 1, 1, 2, 3, 6][rng.below(6) as usize],
+            // The engine retries a few times; some failures outlast that.
+            times: [1, 1, 1, 2, 3, 6, 24][rng.below(7) as usize],
             error: [Errno::EIO, Errno::EIO, Errno::EIO, Errno::ENOSPC][rng.below(4) as usize],
         }
     }
@@ -234,6 +236,13 @@ impl Losses {
         } else {
             HistoryStep::Pass(time)
         });
+    }
+
+    fn add_reads(&self, rng: &mut Rng, recent: &[RequestSpec], steps: &mut Vec<HistoryStep>) {
+        for _ in 0..self.reads {
+            let ask = recent[rng.below(recent.len() as u64) as usize];
+            steps.push(HistoryStep::Request(RequestSpec { op: Op::Read, fua: false, ..ask }));
+        }
     }
 
     /// Makes one device fail, or two at once, while requests of its volumes are in flight; then everything is
@@ -260,6 +269,10 @@ impl Losses {
             steps.push(HistoryStep::Request(any(rng)));
         }
         steps.push(flush(any(rng).volume));
+        if rng.chance(0.5) {
+            // While the flush fails.
+            self.add_reads(rng, recent, steps);
+        }
         match rng.below(4) {
             0 => {}
             1 => steps.push(HistoryStep::Pass(Nanos::micros(between(rng, 1, 6000)))),
@@ -269,9 +282,7 @@ impl Losses {
         if rng.chance(self.idle) {
             Self::add_idle_period(device(rng), any(rng), rng, steps);
         }
-        for _ in 0..self.reads {
-            steps.push(HistoryStep::Request(RequestSpec { op: Op::Read, fua: false, ..any(rng) }));
-        }
+        self.add_reads(rng, recent, steps);
         if rng.chance(0.6) {
             steps.push(flush(any(rng).volume));
         }
@@ -286,12 +297,105 @@ impl Losses {
             }
             let after = rng.below(60);
             steps.push(HistoryStep::Crash(Crash { kind: StopKind::Kill, ..power_loss(after) }));
+            if rng.chance(0.7) {
+                // What the next server finds is durable, whether or not clients read it.
+                steps.push(HistoryStep::Wait(usize::MAX));
+                self.add_reads(rng, recent, steps);
+                steps.push(HistoryStep::CrashCopy(power_loss(rng.below(20))));
+            }
         }
         if rng.chance(self.power_loss) {
             steps.push(HistoryStep::Crash(power_loss(rng.below(60))));
             steps.push(HistoryStep::Check);
         }
     }
+}
+
+/// Leaves two small volumes: there is little to read after each crash.
+fn shrink_volumes(history: &mut History) {
+    let extent = history.setup.extent.bytes().0;
+    history.setup.volumes.truncate(2);
+    for volume in &mut history.setup.volumes {
+        volume.size = volume.size.min(Bytes(SMALL_EXTENTS * extent));
+    }
+}
+
+/// Turns requests into changes of a few blocks, many of them durable, mostly over blocks that hold something
+/// else. Copies crash as soon as one is acknowledged as durable.
+pub(super) fn add_durable_changes(mut history: History) -> History {
+    let mut rng = Rng::new(Seed(!history.setup.seed.0));
+    let extent = history.setup.extent.bytes().0;
+    shrink_volumes(&mut history);
+    history.setup.depth = [1, 4, 16][rng.below(3) as usize];
+    let volumes = history.setup.volumes.len();
+    let (extents, blocks) = (between(&mut rng, 1, SMALL_EXTENTS), between(&mut rng, 1, 4));
+    let (fua, crashes) = ([0.3, 0.6, 0.9][rng.below(3) as usize], [0.1, 0.3][rng.below(2) as usize]);
+    let mut steps = Vec::with_capacity(history.steps.len() * 2);
+    for mut step in history.steps.drain(..) {
+        if let HistoryStep::Request(ask) = &mut step {
+            ask.volume %= volumes;
+            let start = rng.below(extents) * extent;
+            let block = if rng.chance(0.2) { rng.below(extent / BLOCK) } else { rng.below(blocks) };
+            let len = if rng.chance(0.1) { extent } else { between(&mut rng, 1, 3) * BLOCK };
+            let zeros = [false, true].map(|no_hole| Op::WriteZeroes { no_hole });
+            let ops = [Op::Write, Op::Write, Op::Write, Op::Trim, zeros[0], zeros[1], Op::Read, Op::Flush];
+            let (offset, op) = (VolumeOffset(start + block * BLOCK), ops[rng.below(8) as usize]);
+            *ask = RequestSpec { volume: ask.volume, op, offset, len: Bytes(len), fua: rng.chance(fua) };
+            if rng.chance(crashes) {
+                steps.push(HistoryStep::CrashCopyAfterDurable(Crash::power_loss_now()));
+            }
+        }
+        steps.push(step);
+    }
+    history.steps = steps;
+    history
+}
+
+/// Makes flushes and writes of devices behind a server fail again and again while clients write to a few
+/// blocks and flush them over several connections.
+pub(super) fn add_served_failures(mut history: History) -> History {
+    let mut rng = Rng::new(Seed(!history.setup.seed.0));
+    let Some(front) = &history.setup.served else { return history };
+    let clients: Vec<_> = front.clients.iter().map(|client| client.volume).collect();
+    history.setup.devices.iter_mut().for_each(|device| device.write_cache = true);
+    let (members, devices) = (if history.setup.mirrored { 2 } else { 1 }, history.setup.devices.len() as u64);
+    let first = if members < devices && rng.chance(0.8) { members } else { 0 };
+    let every = between(&mut rng, 10, 40);
+    let ask = |rng: &mut Rng, op| {
+        let client = rng.below(clients.len() as u64) as usize;
+        let offset = VolumeOffset(rng.below(8) * BLOCK);
+        let len = Bytes(if op == Op::Flush { 0 } else { BLOCK });
+        let ask = RequestSpec { volume: clients[client], op, offset, len, fua: false };
+        HistoryStep::Net(NetAction::Request(client, ClientRequest::Request(ask)))
+    };
+    let mut steps = Vec::with_capacity(history.steps.len() * 2);
+    for step in history.steps.drain(..) {
+        let asks = matches!(step, HistoryStep::Net(NetAction::Request(..)));
+        steps.push(step);
+        if !asks || rng.below(every) > 0 {
+            continue;
+        }
+        let writes = rng.chance(0.3);
+        let fault = Fault::Errors {
+            kinds: Kinds { writes, flushes: !writes || rng.chance(0.5), reads: false },
+            range: weir_model::DeviceOffset(0)..weir_model::DeviceOffset(u64::MAX),
+            chance: 1.0,
+            times: [1, 1, 2, 6][rng.below(4) as usize],
+            error: [Errno::EIO, Errno::EIO, Errno::ENOSPC][rng.below(3) as usize],
+        };
+        steps.extend((0..between(&mut rng, 1, 8)).map(|_| ask(&mut rng, Op::Write)));
+        if rng.chance(0.5) {
+            steps.push(HistoryStep::Wait(usize::MAX));
+        }
+        steps.push(HistoryStep::Break((first + rng.below(devices - first)) as usize, fault));
+        for _ in 0..between(&mut rng, 1, 6) {
+            let op = [Op::Flush, Op::Flush, Op::Read, Op::Write][rng.below(4) as usize];
+            steps.push(ask(&mut rng, op));
+        }
+        steps.push(HistoryStep::CrashCopy(power_loss(rng.below(60))));
+    }
+    history.steps = steps;
+    history
 }
 
 /// Makes flushes and writes fail again and again on devices with caches, mostly on those that do not hold the
@@ -304,11 +408,7 @@ pub(super) fn add_repeated_failures(mut history: History) -> History {
     history.setup.devices.iter_mut().for_each(|device| device.write_cache = true);
     history.setup.depth = [8, 16, 32][rng.below(3) as usize];
     let extent = history.setup.extent.bytes().0;
-    // There is little to read after each crash.
-    history.setup.volumes.truncate(2);
-    for volume in &mut history.setup.volumes {
-        volume.size = volume.size.min(Bytes(LOSING_EXTENTS * extent));
-    }
+    shrink_volumes(&mut history);
     let volumes = history.setup.volumes.len() as u64;
     let mut steps = Vec::with_capacity(history.steps.len() * 2);
     let mut recent: Vec<RequestSpec> = Vec::new();

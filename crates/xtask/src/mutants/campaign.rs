@@ -51,8 +51,8 @@ fn is_panic(failure: &Failure) -> bool {
 }
 
 /// Plants the mutants together, and runs histories until each is found, or the processor time or the number
-/// of histories is up. Where a history fails, each mutant is planted alone in it: only what fails alone is
-/// found, and the others go on. Prints a line for each mutant found, and one at the end: the name of the
+/// of histories is up. Where a history fails, the mutants are planted in halves of halves, until each that
+/// fails it alone is known: only those are found, and the others go on. Prints a line for each mutant found, and one at the end: the name of the
 /// mutant, if any, the next seed, the time, the crashes, the mix and a description of the failure.
 ///
 /// One mutant that makes the engine panic goes on, too; among several, it leaves them.
@@ -82,10 +82,26 @@ struct Worker<'a> {
 }
 
 /// A history's result.
+#[derive(Clone)]
 struct Played {
-    failure: Option<Failure>,
+    failure: Option<Symptom>,
     time: Duration,
     crashes: u64,
+}
+
+/// How a history failed.
+#[derive(Clone)]
+struct Symptom {
+    text: String,
+    is_panic: bool,
+}
+
+impl From<Failure> for Symptom {
+    fn from(failure: Failure) -> Self {
+        let mut text = failure.to_string().replace(['\n', '\t'], " ");
+        text.truncate(text.floor_char_boundary(DESCRIPTION_MAX));
+        Self { text, is_panic: is_panic(&failure) }
+    }
 }
 
 impl Worker<'_> {
@@ -101,22 +117,35 @@ impl Worker<'_> {
             return;
         }
         let needs_mutant = self.play(seed, &[]).failure.is_none();
-        let alone: Vec<_> = match &self.left[..] {
-            [mutant] => vec![(*mutant, together)],
-            mutants => mutants.iter().map(|&mutant| (mutant, self.play(seed, &[mutant]))).collect(),
-        };
+        let mut alone = Vec::new();
+        self.isolate(seed, &self.left, &together, &mut alone);
         // As if each had been planted alone.
-        self.position.spent += alone.iter().map(|(_, played)| played.time).max().unwrap_or_default();
+        self.position.spent += alone.iter().map(|(_, played)| played.time).max().unwrap_or(together.time);
         for (mutant, played) in alone {
-            if let Some(failure) = played.failure {
-                self.failed_alone(mutant, seed, &failure, needs_mutant);
+            if let Some(symptom) = played.failure {
+                self.failed_alone(mutant, seed, &symptom, needs_mutant);
+            }
+        }
+    }
+
+    /// Adds the mutants that fail this history alone, by halving the set that fails it. One that others
+    /// conceal is not among them.
+    fn isolate(&self, seed: Seed, mutants: &[Mutant], played: &Played, alone: &mut Vec<(Mutant, Played)>) {
+        match mutants {
+            _ if played.failure.is_none() => {}
+            [mutant] => alone.push((*mutant, played.clone())),
+            mutants => {
+                for half in mutants.chunks(mutants.len().div_ceil(2)) {
+                    self.isolate(seed, half, &self.play(seed, half), alone);
+                }
             }
         }
     }
 
     /// Handles a history that fails with this mutant alone.
-    fn failed_alone(&mut self, mutant: Mutant, seed: Seed, failure: &Failure, needs_mutant: bool) {
-        let only_panics = needs_mutant && is_panic(failure);
+    fn failed_alone(&mut self, mutant: Mutant, seed: Seed, symptom: &Symptom, needs_mutant: bool) {
+        let Symptom { text, is_panic } = symptom;
+        let only_panics = needs_mutant && *is_panic;
         let remark = if only_panics {
             ONLY_PANICS
         } else if needs_mutant {
@@ -124,8 +153,6 @@ impl Worker<'_> {
         } else {
             NEEDS_NO_MUTANT
         };
-        let mut text = failure.to_string().replace(['\n', '\t'], " ");
-        text.truncate(text.floor_char_boundary(DESCRIPTION_MAX));
         let line = format!("{}{remark}\tseed {seed}: {text}", name(self.args.mix.of(seed)));
         if only_panics && self.left.len() == 1 {
             self.panic.get_or_insert(line);
@@ -141,7 +168,7 @@ impl Worker<'_> {
         history.setup.planted = super::planted(mutants);
         let outcome = history.run();
         Played {
-            failure: outcome.failure.map(|(failure, _)| failure),
+            failure: outcome.failure.map(|(failure, _)| failure.into()),
             time: processor_time().saturating_sub(start),
             crashes: outcome.statistics.crashes,
         }

@@ -143,15 +143,17 @@ impl ServedPool {
 
     /// Crashes the copies of the pool that are due, and checks them without a server. It skips them while an
     /// operator's request is pending, or an operator has created a volume beside those of the clients,
-    /// because only the server can tell the outcome; and once a device has failed.
+    /// because only the server can tell the outcome; once an operator's request may have failed with a device;
+    /// and once devices may have damaged data silently.
     pub(super) fn crash_copies(&mut self) -> Result<(), Failure> {
         while let Some(crash) = self.copies.take_due() {
-            let is_broken = self.faults.is_broken || self.has_silent_faults();
+            let is_deceived = self.has_silent_faults();
             let Some(engine) = self.server.as_ref().map(Server::volumes) else { continue };
             let found: Vec<_> = engine.volumes().collect();
             let is_asked = self.operator.is_waiting() || self.side_operators.iter().any(Operator::is_waiting);
+            let is_undecided = self.faults.is_broken && !self.side_volumes.is_empty();
             let is_plain = found.len() == self.volumes.len() && self.replacing.is_none();
-            if is_asked || !is_plain || is_broken {
+            if is_asked || is_undecided || !is_plain || is_deceived {
                 continue;
             }
             let volumes = self.volumes.iter().filter_map(|volume| {
@@ -187,8 +189,13 @@ impl ServedPool {
 
     fn stop(&mut self, how: StopKind) -> Result<(), Failure> {
         self.note_interrupted_removal();
+        // As without a server: the knowledge of failed flushes that is lost with a server is not tested here.
+        let is_settled = self.server.as_ref().is_some_and(|server| server.volumes().is_settled());
         self.server = None;
         self.world.stop(how);
+        if how == StopKind::Kill && !is_settled {
+            self.world.requeue_failed_writes();
+        }
         self.oracle.crash(how);
         self.space_guarantees.crash();
         self.clients.iter_mut().for_each(|client| *client = None);
