@@ -52,8 +52,9 @@ fn is_panic(failure: &Failure) -> bool {
 
 /// Plants the mutants together, and runs histories until each is found, or the processor time or the number
 /// of histories is up. Where a history fails, the mutants are planted in halves of halves, until each that
-/// fails it alone is known: only those are found, and the others go on. Prints a line for each mutant found, and one at the end: the name of the
-/// mutant, if any, the next seed, the time, the crashes, the mix and a description of the failure.
+/// fails it alone is known: only those are found, and the others go on. Prints a line for each mutant found,
+/// and one at the end: the name of the mutant, if any, the next seed, the time, the crashes, the mix and a
+/// description of the failure.
 ///
 /// One mutant that makes the engine panic goes on, too; among several, it leaves them.
 pub(super) fn work(args: &Args, mutants: &[Mutant], first: u64) -> ExitCode {

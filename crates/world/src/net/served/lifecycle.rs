@@ -143,8 +143,8 @@ impl ServedPool {
 
     /// Crashes the copies of the pool that are due, and checks them without a server. It skips them while an
     /// operator's request is pending, or an operator has created a volume beside those of the clients,
-    /// because only the server can tell the outcome; once an operator's request may have failed with a device;
-    /// and once devices may have damaged data silently.
+    /// because only the server can tell the outcome; once an operator's request may have failed with a
+    /// device; and once devices may have damaged data silently.
     pub(super) fn crash_copies(&mut self) -> Result<(), Failure> {
         while let Some(crash) = self.copies.take_due() {
             let is_deceived = self.has_silent_faults();
