@@ -3,10 +3,11 @@
 mod space;
 
 use crate::error::{Error, Result};
-use crate::layout::inode::{Form, Inode};
+use crate::layout::inode::{Form, INODE_BYTES, Inode};
 use crate::layout::superblock::Superblock;
-use crate::layout::{BITMAP_SLOTS, Geometry, Ino, PAGE_BYTES, Page};
+use crate::layout::{BITMAP_SLOTS, Chunk, Geometry, Ino, Page};
 use crate::namespace::FileSystem;
+use crate::namespace::names::check_name;
 use crate::nvm::Memory;
 use rustc_hash::{FxHashMap, FxHashSet};
 use space::Claims;
@@ -49,15 +50,35 @@ impl Report {
 
 /// Verifies a whole file system. Takes memory for each inode, and a bit for each page of the region.
 pub fn check<M: Memory>(fs: &FileSystem<M>) -> Report {
-    let mut check =
-        Check { fs, report: Report::default(), claims: Claims::new(fs), names: FxHashMap::default() };
+    let Examined { mut report, claims, .. } = examine(fs);
+    claims.compare(fs, &mut report);
+    report
+}
+
+/// What a file system has, and what is wrong with it apart from the chunk table.
+pub(crate) struct Examined {
+    report: Report,
+    /// Space that files have.
+    pub(crate) claims: Claims,
+    /// Inodes with a wrong number of pages, and the right one.
+    pub(crate) wrong_pages: Vec<(Ino, u64)>,
+}
+
+/// Walks a whole file system.
+pub(crate) fn examine<M: Memory>(fs: &FileSystem<M>) -> Examined {
+    let mut check = Check {
+        fs,
+        report: Report::default(),
+        claims: Claims::new(fs),
+        names: FxHashMap::default(),
+        wrong_pages: Vec::new(),
+    };
     check.superblocks();
     check.names();
     check.lists();
     check.inodes();
-    check.claims.compare(fs, &mut check.report);
     check.report.pages = check.claims.count();
-    check.report
+    Examined { report: check.report, claims: check.claims, wrong_pages: check.wrong_pages }
 }
 
 struct Check<'a, M> {
@@ -66,6 +87,7 @@ struct Check<'a, M> {
     claims: Claims,
     /// Inodes with a name or on a list, and how many names each has.
     names: FxHashMap<Ino, u32>,
+    wrong_pages: Vec<(Ino, u64)>,
 }
 
 impl<M: Memory> Check<'_, M> {
@@ -95,6 +117,9 @@ impl<M: Memory> Check<'_, M> {
 
     fn directory(&mut self, ino: Ino, left: &mut Vec<Ino>) -> Result<()> {
         let directory = self.fs.inode(ino)?;
+        if ino == Ino::ROOT && !directory.is_directory() {
+            return Err(Error::NotDirectory);
+        }
         let (mut entries, mut subdirectories) = (0, 0);
         let mut names = FxHashSet::default();
         for bucket in 0..directory.buckets {
@@ -102,7 +127,8 @@ impl<M: Memory> Check<'_, M> {
                 for entry in FileSystem::<M>::entries(page, &bytes)? {
                     let what = format!("directory {}, {:?}", ino.0, String::from_utf8_lossy(&entry.name));
                     entries += 1;
-                    let is_placed = entry.hash == self.fs.position(&entry.name)
+                    let is_placed = check_name(&entry.name).is_ok()
+                        && entry.hash == self.fs.position(&entry.name)
                         && FileSystem::<M>::is_in_bucket(entry.hash, bucket, directory.buckets);
                     if !is_placed || !names.insert(entry.hash) {
                         self.report.add(format!("{what}: it is in the wrong bucket, or there twice"));
@@ -169,15 +195,26 @@ impl<M: Memory> Check<'_, M> {
                 .add(format!("inode {} is on the list of {list}, but has a name or is there twice", ino.0));
             return None;
         }
-        self.report.unless_ok(&format!("list of {list}, inode {}", ino.0), self.fs.raw_inode(ino))
+        self.report.unless_ok(&format!("list of {list}, inode {}", ino.0), self.fs.sound_inode(ino))
     }
 
     /// Compares the bitmaps of inodes with what was found, and collects the space that inodes have.
     fn inodes(&mut self) {
         let geometry = self.fs.superblock().geometry;
         let mut allocated = FxHashSet::default();
+        if self.fs.roots().inode_chunks > geometry.chunks() {
+            self.report.add(format!("the inode map has {} chunks", self.fs.roots().inode_chunks));
+        }
         for (index, chunk) in (0..).zip(self.fs.inode_chunks()) {
+            if !geometry.is_for_files(chunk) {
+                self.report.add(format!("the inode map names chunk {}", chunk.0));
+                continue;
+            }
+            if let Some(slot) = self.fs.wrong_bitmap_bits(chunk).next() {
+                self.report.add(format!("chunk {}: bit {slot} of its bitmap is not set", chunk.0));
+            }
             let bitmap = self.fs.inode_bitmap(chunk);
+            self.free_inodes(index, chunk, &bitmap);
             let slots = BITMAP_SLOTS..geometry.chunk_inodes();
             let used = slots.clone().filter(|slot| bitmap[*slot as usize / 8] & 1 << (slot % 8) != 0);
             let used: Vec<_> = used.map(|slot| geometry.ino_of(index, slot)).collect();
@@ -201,20 +238,29 @@ impl<M: Memory> Check<'_, M> {
         }
     }
 
+    /// Verifies that inodes which the bitmap says are free look so.
+    fn free_inodes(&mut self, index: u64, chunk: Chunk, bitmap: &[u8]) {
+        let geometry = self.fs.superblock().geometry;
+        for slot in BITMAP_SLOTS..geometry.chunk_inodes() {
+            let is_free = bitmap[slot as usize / 8] & 1 << (slot % 8) == 0;
+            let at = geometry.chunk_at(chunk) + slot * INODE_BYTES;
+            let ino = geometry.ino_of(index, slot);
+            if is_free && self.fs.store().load_u32(at) != 0 && !self.names.contains_key(&ino) {
+                self.report.add(format!("inode {} has neither a name nor its bit, but a mode", ino.0));
+            }
+        }
+    }
+
     fn inode(&mut self, ino: Ino, names: u32) -> Result<()> {
-        let inode = self.fs.raw_inode(ino)?;
+        let inode = self.fs.sound_inode(ino)?;
         if !inode.is_directory() && inode.mode != 0 && inode.links != names {
             self.report.add(format!("inode {} has {names} names, but {} links", ino.0, inode.links));
-        }
-        if inode.size > self.fs.superblock().geometry.file_bytes_max() {
-            self.report.add(format!("inode {} has an impossible size of {} bytes", ino.0, inode.size));
         }
         let before = self.claims.count();
         match inode.form {
             Form::Empty => {}
-            Form::Run { first, pages } => self.claim(ino, first, pages),
-            Form::Tree { root, height } if (1..=3).contains(&height) => self.tree(ino, root, height, 0)?,
-            Form::Tree { height, .. } => return Err(Error::Damaged(format!("a tree of height {height}"))),
+            Form::Run { first, pages } => drop(self.claim(ino, first, pages)),
+            Form::Tree { root, height } => self.tree(ino, root, height, 0)?,
         }
         if let Some((first, pages)) = inode.attributes {
             self.claim(ino, first, pages);
@@ -229,39 +275,41 @@ impl<M: Memory> Check<'_, M> {
                     self.claim(ino, page, 1);
                 }
             }
-            if inode.size != u64::from(inode.buckets) * PAGE_BYTES || inode.buckets == 0 {
-                self.report.add(format!(
-                    "directory {} has {} buckets in {} bytes",
-                    ino.0, inode.buckets, inode.size
-                ));
-            }
         }
         let found = self.claims.count() - before;
         if found != inode.pages {
             self.report.add(format!("inode {} has {found} pages, but says {}", ino.0, inode.pages));
+            self.wrong_pages.push((ino, found));
         }
         Ok(())
     }
 
-    fn claim(&mut self, ino: Ino, first: Page, pages: u32) {
+    /// Notes pages of an inode; returns whether all of them are its own.
+    fn claim(&mut self, ino: Ino, first: Page, pages: u32) -> bool {
+        let mut is_own = true;
         for page in first.0..first.0 + u64::from(pages) {
             if !self.claims.page(Page(page)) {
                 self.report.add(format!("inode {}: page {page} does not exist or belongs to several", ino.0));
+                is_own = false;
             }
         }
+        is_own
     }
 
     fn tree(&mut self, ino: Ino, page: Page, height: u32, base: u64) -> Result<()> {
         use crate::layout::inode::{TREE_BITS, UNWRITTEN};
-        self.claim(ino, page, 1);
-        if page.address() >= self.fs.superblock().geometry.size {
+        if !self.fs.is_possible(page, 1) {
             return Err(Error::Damaged(format!("its tree has page {}", page.0)));
+        }
+        // A tree that comes back to one of its pages would have no end.
+        if !self.claim(ino, page, 1) {
+            return Ok(());
         }
         for (slot, entry) in self.fs.tree_entries(page) {
             let index = base + (slot << ((height - 1) * TREE_BITS));
             if height > 1 {
                 self.tree(ino, Page(u64::from(entry)), height - 1, index)?;
-            } else if !self.claims.chunk(crate::layout::Chunk(entry & !UNWRITTEN), ino, index) {
+            } else if !self.claims.chunk(Chunk(entry & !UNWRITTEN), ino, index) {
                 self.report.add(format!("inode {}: chunk {} belongs to several", ino.0, entry & !UNWRITTEN));
             }
         }

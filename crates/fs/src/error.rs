@@ -4,7 +4,7 @@ use std::io;
 use thiserror::Error;
 
 /// The result of an operation of the file system.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The reason why an operation on files failed. Each has an errno ([`Error::errno`]).
 #[derive(Debug, Error)]

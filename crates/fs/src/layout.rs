@@ -158,6 +158,21 @@ impl Geometry {
         (Chunk((page.0 / self.chunk_pages()) as u32), (page.0 % self.chunk_pages()) as usize)
     }
 
+    /// Returns whether files can have this chunk: it exists, and is none of the system's.
+    pub const fn is_for_files(&self, chunk: Chunk) -> bool {
+        chunk.0 >= self.system_chunks() && chunk.0 < self.chunks()
+    }
+
+    /// Returns whether files can have these pages: they are in one chunk for files.
+    pub const fn is_run(&self, first: Page, pages: u32) -> bool {
+        // The first page of a region has a number below 2^32, so that nothing here overflows.
+        if first.0 >= self.size / PAGE_BYTES || pages == 0 {
+            return false;
+        }
+        let (chunk, at) = self.chunk_of(first);
+        self.is_for_files(chunk) && at as u64 + pages as u64 <= self.chunk_pages()
+    }
+
     /// Returns the largest size of a file, in bytes.
     pub const fn file_bytes_max(&self) -> u64 {
         self.chunk_bytes << (3 * inode::TREE_BITS)

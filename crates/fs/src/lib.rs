@@ -7,6 +7,7 @@
 //! - [`space`]: free chunks and pages.
 //! - [`namespace`]: inodes, names, contents: the file system itself, without a clock or any I/O of its own.
 //! - [`mod@check`]: verifies that everything agrees.
+//! - [`mod@repair`]: makes a damaged file system agree with itself again.
 //! - [`fuse`]: the mount.
 //! - [`report`]: what `weir fs status` and `weir fs explain` show.
 //!
@@ -20,6 +21,7 @@ pub mod fuse;
 pub mod layout;
 pub mod namespace;
 pub mod nvm;
+pub mod repair;
 pub mod report;
 pub mod space;
 pub mod store;

@@ -8,17 +8,17 @@
 
 mod attributes;
 mod data;
-mod directory;
+pub(crate) mod directory;
 mod explain;
 mod inodes;
-mod names;
+pub(crate) mod names;
 mod null_files;
 mod rename;
 mod space_requests;
-mod tree;
+pub(crate) mod tree;
 
 pub use attributes::SetAttribute;
-pub(crate) use attributes::encode as encode_attributes;
+pub(crate) use attributes::{decode as decode_attributes, encode as encode_attributes};
 pub use explain::{Located, Location};
 pub use inodes::{Change, SetTime};
 pub use names::New;
@@ -33,7 +33,7 @@ use crate::layout::{Chunk, Geometry, Ino, PAGE_BYTES, Page, Time};
 use crate::nvm::Memory;
 use crate::space::Space;
 use crate::store::Store;
-use inodes::InodeIndex;
+pub(crate) use inodes::InodeIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -97,7 +97,7 @@ impl<M: Memory> FileSystem<M> {
         memory.flush(0, system_end);
         memory.fence()?;
         let store = Store::open(memory, Geometry::LOG_AT, geometry.log_bytes, false)?;
-        let space = Space::load(&store, geometry)?;
+        let space = Space::load(&store, geometry, false)?;
         let mut fs = Self::assemble(store, *superblock, space, InodeIndex::default(), false);
         fs.transact(|fs| {
             for chunk in (0..geometry.system_chunks()).map(Chunk) {
@@ -132,7 +132,8 @@ impl<M: Memory> FileSystem<M> {
         Ok(fs)
     }
 
-    /// Opens the file system in `memory` without storing anything there.
+    /// Opens the file system in `memory` without storing anything there. Damage of the tables, which say what is
+    /// free, does not matter then.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -144,11 +145,41 @@ impl<M: Memory> FileSystem<M> {
         let superblock = read_superblock(&memory)?;
         let geometry = superblock.geometry;
         let store = Store::open(memory, Geometry::LOG_AT, geometry.log_bytes, read_only)?;
-        let space = Space::load(&store, geometry)?;
+        let space = Space::load(&store, geometry, read_only)?;
         let mut fs = Self::assemble(store, superblock, space, InodeIndex::default(), read_only);
-        fs.inodes = fs.load_inode_index()?;
+        fs.inodes = fs.load_inode_index(read_only)?;
         fs.durability = durability;
         Ok(fs)
+    }
+
+    /// Opens a file system whose tables may be damaged, to repair it. Its log is applied.
+    pub(crate) fn open_damaged(memory: M, superblock: Superblock) -> Result<Self> {
+        let geometry = superblock.geometry;
+        let store = Store::open(memory, Geometry::LOG_AT, geometry.log_bytes, false)?;
+        let space = Space::load(&store, geometry, true)?;
+        let mut fs = Self::assemble(store, superblock, space, InodeIndex::default(), false);
+        fs.inodes = fs.load_inode_index(true)?;
+        Ok(fs)
+    }
+
+    /// Reads the tables again after a repair has changed them.
+    pub(crate) fn reload_tables(&mut self) -> Result<()> {
+        self.space = Space::load(&self.store, self.geometry(), true)?;
+        self.inodes = self.load_inode_index(true)?;
+        Ok(())
+    }
+
+    /// Returns the store and the free space, which a repair changes together.
+    pub(crate) const fn parts(&mut self) -> (&mut Store<M>, &mut Space) {
+        (&mut self.store, &mut self.space)
+    }
+
+    /// Commits what is staged if it fills half of the log.
+    pub(crate) fn commit_if_large(&mut self) -> Result<()> {
+        match self.store.staged_lines() > self.store.group_lines_max() / 2 {
+            true => self.commit(),
+            false => Ok(()),
+        }
     }
 
     fn assemble(
@@ -214,13 +245,13 @@ impl<M: Memory> FileSystem<M> {
         Roots::decode(&self.store.bytes(Geometry::ROOTS_AT))
     }
 
-    fn set_roots(&mut self, roots: &Roots) {
+    pub(crate) fn set_roots(&mut self, roots: &Roots) {
         self.store.stage(Geometry::ROOTS_AT, &roots.encode());
     }
 
     /// Runs an operation: all of its changes are staged, or none if it fails. It runs again, once, if it
     /// found no space although null files have some, or a commit makes some reusable.
-    fn transact<T>(&mut self, operation: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn transact<T>(&mut self, operation: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
         let done = self.stage(operation)?;
         if self.durability == Durability::EachOperation {
             self.commit()?;
@@ -290,7 +321,7 @@ impl<M: Memory> FileSystem<M> {
         self.store.has_changes() || !lock(&self.accessed).is_empty()
     }
 
-    fn commit(&mut self) -> Result<()> {
+    pub(crate) fn commit(&mut self) -> Result<()> {
         self.store.commit()?;
         self.space.committed();
         self.fresh_null_files.clear();
@@ -302,13 +333,14 @@ impl<M: Memory> FileSystem<M> {
         let geometry = self.geometry();
         let chunks = u64::from(geometry.chunks() - geometry.system_chunks());
         let roots = self.roots();
-        let free_pages = self.space.free_pages() + self.space.quarantined() + roots.null_pages;
+        let free_pages = self.space.free_pages() + self.space.quarantined();
+        let free_pages = free_pages.saturating_add(roots.null_pages).min(chunks * geometry.chunk_pages());
         let slots = geometry.chunk_inodes() - crate::layout::BITMAP_SLOTS;
         Usage {
             page_bytes: PAGE_BYTES,
             pages: chunks * geometry.chunk_pages(),
             free_pages,
-            inodes: self.inodes.count() - u64::from(roots.null_count),
+            inodes: self.inodes.count().saturating_sub(roots.null_count.into()),
             free_inodes: self.inodes.free() + free_pages / geometry.chunk_pages() * slots,
         }
     }
@@ -366,7 +398,7 @@ impl<M: Memory> FileSystem<M> {
 }
 
 /// Reads the superblock, or its copy if it is damaged.
-fn read_superblock<M: Memory>(memory: &M) -> Result<Superblock> {
+pub(crate) fn read_superblock<M: Memory>(memory: &M) -> Result<Superblock> {
     let read = |at: u64| {
         let mut page = [0; PAGE_BYTES as usize];
         if memory.size() < at + PAGE_BYTES {

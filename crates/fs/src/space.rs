@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 /// The page bits of a chunk.
-type Bits = [u64; BIT_WORDS];
+pub(crate) type Bits = [u64; BIT_WORDS];
 
 /// Steps of the operation in progress, for [`Space::abort`].
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +49,12 @@ pub struct Space {
 }
 
 impl Space {
-    /// Reads the chunk table.
+    /// Reads the chunk table. If it is `lenient`, a chunk with an unknown use is not free; otherwise it is an
+    /// error.
     ///
     /// # Errors
     /// Returns `Damaged` if an entry has an unknown use.
-    pub fn load<M: Memory>(store: &Store<M>, geometry: Geometry) -> Result<Self> {
+    pub fn load<M: Memory>(store: &Store<M>, geometry: Geometry, lenient: bool) -> Result<Self> {
         let classes = geometry.chunk_pages().ilog2() as usize + 1;
         let mut space = Self {
             geometry,
@@ -69,7 +70,10 @@ impl Space {
             emptied_now: Vec::new(),
         };
         for chunk in (geometry.system_chunks()..geometry.chunks()).map(Chunk) {
-            let entry = space.entry(store, chunk)?;
+            let entry = match space.entry(store, chunk) {
+                Err(_) if lenient => continue,
+                entry => entry?,
+            };
             match entry.usage {
                 Use::Free => {
                     space.chunks.insert((entry.wear, chunk));
@@ -87,8 +91,11 @@ impl Space {
     /// Reads a chunk's entry.
     ///
     /// # Errors
-    /// Returns `Damaged` if it has an unknown use.
+    /// Returns `Damaged` if it has an unknown use, or does not exist.
     pub fn entry<M: Memory>(&self, store: &Store<M>, chunk: Chunk) -> Result<Entry> {
+        if chunk.0 >= self.geometry.chunks() {
+            return Err(Error::Damaged(format!("chunk {} does not exist", chunk.0)));
+        }
         Entry::decode(&store.bytes(self.geometry.entry_at(chunk)))
             .ok_or_else(|| Error::Damaged(format!("chunk {} has an unknown use", chunk.0)))
     }
@@ -105,7 +112,7 @@ impl Space {
         std::array::from_fn(|_| words.next().unwrap_or_default())
     }
 
-    fn set_bits<M: Memory>(&self, store: &mut Store<M>, chunk: Chunk, bits: &Bits) {
+    pub(crate) fn set_bits<M: Memory>(&self, store: &mut Store<M>, chunk: Chunk, bits: &Bits) {
         let bytes: Vec<u8> = bits.iter().flat_map(|word| word.to_le_bytes()).collect();
         store.stage(self.geometry.entry_at(chunk) + BITS_AT, &bytes);
     }
@@ -147,9 +154,11 @@ impl Space {
     /// Frees a chunk; it is quarantined until the next commit.
     ///
     /// # Errors
-    /// Returns `Damaged` if its entry has an unknown use.
+    /// Returns `Damaged` if it is none of a file.
     pub fn free_chunk<M: Memory>(&mut self, store: &mut Store<M>, chunk: Chunk) -> Result<()> {
-        let wear = self.entry(store, chunk)?.wear;
+        let wrong = || Error::Damaged(format!("chunk {} is freed, but not a file's", chunk.0));
+        let found = Some(chunk).filter(|chunk| self.geometry.is_for_files(*chunk)).ok_or_else(wrong)?;
+        let Entry { usage: Use::Data, wear, .. } = self.entry(store, found)? else { return Err(wrong()) };
         let entry = Entry { usage: Use::Free, wear, owner: 0, index: 0, free_inodes: 0 };
         self.set_entry(store, chunk, &entry);
         self.quarantined_chunks.push((wear, chunk));
@@ -192,12 +201,16 @@ impl Space {
     /// # Errors
     /// Returns `Damaged` if they are not allocated.
     pub fn free_pages_at<M: Memory>(&mut self, store: &mut Store<M>, page: Page, count: u32) -> Result<()> {
+        let wrong = || Error::Damaged(format!("page {} is freed, but not allocated", page.0));
+        if !self.geometry.is_run(page, count) {
+            return Err(wrong());
+        }
         let (chunk, at) = self.geometry.chunk_of(page);
         let mut bits = self.bits(store, chunk);
         let is_allocated = (at..at + count as usize).all(|at| bits[at / 64] & 1 << (at % 64) != 0);
         let mut entry = self.entry(store, chunk)?;
         if entry.usage != Use::Pages || !is_allocated {
-            return Err(Error::Damaged(format!("page {} is freed, but not allocated", page.0)));
+            return Err(wrong());
         }
         set(&mut bits, at as u32, count, false);
         self.set_bits(store, chunk, &bits);
@@ -271,7 +284,10 @@ impl Space {
         self.chunks.extend(self.quarantined_chunks.drain(..));
     }
 
-    fn add_divided(&mut self, chunk: Chunk, bits: Bits) {
+    fn add_divided(&mut self, chunk: Chunk, mut bits: Bits) {
+        // Only damage sets bits of pages that a chunk does not have.
+        let pages = self.geometry.chunk_pages() as u32;
+        set(&mut bits, pages, BIT_WORDS as u32 * 64 - pages, false);
         self.free_pages += self.geometry.chunk_pages() - used(&bits);
         self.busy.insert(chunk, bits);
         self.enlist(chunk);

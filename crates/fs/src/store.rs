@@ -60,7 +60,7 @@ impl<M: Memory> Store<M> {
             failed: false,
             commits: 0,
         };
-        if let Some((sequence, lines)) = store.read_log()? {
+        if let Some((sequence, lines)) = read_log(&store.memory, log_at, log_bytes)? {
             store.sequence = sequence;
             store.staged = lines;
             if !read_only {
@@ -109,7 +109,7 @@ impl<M: Memory> Store<M> {
 
     /// Returns the largest number of lines that one group can have.
     pub const fn group_lines_max(&self) -> usize {
-        ((self.log_bytes - LINE_BYTES - LINE_BYTES) / (LINE_BYTES + 8)) as usize
+        group_lines_max(self.log_bytes)
     }
 
     /// Returns the number of staged lines.
@@ -178,10 +178,17 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Returns whether a line of the range has staged changes.
-    fn is_staged(&self, at: u64, len: u64) -> bool {
-        !self.staged.is_empty()
-            && (at / LINE_BYTES..(at + len).div_ceil(LINE_BYTES)).any(|line| self.staged.contains_key(&line))
+    /// Rejects data where metadata is staged: the commit would write over it.
+    fn reject_staged(&self, at: u64, len: u64) -> Result<()> {
+        let mut lines = at / LINE_BYTES..(at + len).div_ceil(LINE_BYTES);
+        let is_staged = match self.staged.len() as u64 > lines.end - lines.start {
+            true => lines.any(|line| self.staged.contains_key(&line)),
+            false => self.staged.keys().any(|line| lines.contains(line)),
+        };
+        match is_staged {
+            true => Err(Error::Damaged(format!("byte {at} belongs to a file and to metadata"))),
+            false => Ok(()),
+        }
     }
 
     /// Copies data at `at` to `out`, past what is staged.
@@ -190,19 +197,27 @@ impl<M: Memory> Store<M> {
     }
 
     /// Stores data directly. The next commit makes it durable before its own changes.
-    pub fn store_data(&mut self, at: u64, bytes: &[u8]) {
-        debug_assert!(!self.is_staged(at, bytes.len() as u64), "data at {at} where metadata is staged");
+    ///
+    /// # Errors
+    /// `Damaged`, with nothing stored, if metadata is staged there.
+    pub fn store_data(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.reject_staged(at, bytes.len() as u64)?;
         self.memory.store(at, bytes);
         self.memory.flush(at, bytes.len() as u64);
         self.has_unfenced = true;
+        Ok(())
     }
 
     /// Zeroes data directly, as [`store_data`](Self::store_data) does.
-    pub fn zero_data(&mut self, at: u64, len: u64) {
-        debug_assert!(!self.is_staged(at, len), "data at {at} where metadata is staged");
+    ///
+    /// # Errors
+    /// As for [`store_data`](Self::store_data).
+    pub fn zero_data(&mut self, at: u64, len: u64) -> Result<()> {
+        self.reject_staged(at, len)?;
         self.memory.zero(at, len);
         self.memory.flush(at, len);
         self.has_unfenced = true;
+        Ok(())
     }
 
     /// Begins an operation, which [`abort`](Self::abort) can take back.
@@ -276,33 +291,6 @@ impl<M: Memory> Store<M> {
         image
     }
 
-    /// Reads the log; `None` if it is torn or was never written.
-    fn read_log(&self) -> Result<Option<(u64, FxHashMap<u64, Line>)>> {
-        let number = |at| {
-            let mut bytes = [0; 8];
-            self.memory.load(self.log_at + at, &mut bytes);
-            u64::from_le_bytes(bytes)
-        };
-        let (sum, sequence, count) = (number(8), number(16), number(24));
-        if number(0).to_le_bytes() != MAGIC || count > self.group_lines_max() as u64 {
-            return Ok(None);
-        }
-        let count = count as usize;
-        let numbers_end = (LINE + count * 8).next_multiple_of(LINE);
-        let mut image = vec![0; numbers_end + count * LINE];
-        self.memory.load(self.log_at, &mut image);
-        if checksum(&image[16..]) != sum {
-            return Ok(None);
-        }
-        let (numbers, contents) = image.split_at(numbers_end);
-        let numbers = numbers[LINE..].as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
-        let lines: FxHashMap<_, _> = numbers.zip(contents.as_chunks::<LINE>().0.iter().copied()).collect();
-        if let Some(line) = lines.keys().find(|&&line| line >= self.memory.size() / LINE_BYTES) {
-            return Err(Error::Damaged(format!("the log has line {line}, beyond the region's end")));
-        }
-        Ok(Some((sequence, lines)))
-    }
-
     fn write_in_place(&mut self) {
         let mut lines: Vec<_> = self.staged.drain().collect();
         lines.sort_unstable_by_key(|(line, _)| *line);
@@ -313,6 +301,52 @@ impl<M: Memory> Store<M> {
         self.undo.clear();
         self.has_unfenced = true;
     }
+}
+
+const fn group_lines_max(log_bytes: u64) -> usize {
+    ((log_bytes - LINE_BYTES - LINE_BYTES) / (LINE_BYTES + 8)) as usize
+}
+
+/// Reads the log; `None` if it is torn or was never written.
+///
+/// # Errors
+/// Returns `Damaged` if it is complete, but changes what no group does.
+pub(crate) fn read_log<M: Memory>(
+    memory: &M,
+    log_at: u64,
+    log_bytes: u64,
+) -> Result<Option<(u64, FxHashMap<u64, Line>)>> {
+    let number = |at| {
+        let mut bytes = [0; 8];
+        memory.load(log_at + at, &mut bytes);
+        u64::from_le_bytes(bytes)
+    };
+    let (sum, sequence, count) = (number(8), number(16), number(24));
+    if number(0).to_le_bytes() != MAGIC || count > group_lines_max(log_bytes) as u64 {
+        return Ok(None);
+    }
+    let count = count as usize;
+    let numbers_end = (LINE + count * 8).next_multiple_of(LINE);
+    let mut image = vec![0; numbers_end + count * LINE];
+    memory.load(log_at, &mut image);
+    if checksum(&image[16..]) != sum {
+        return Ok(None);
+    }
+    let (numbers, contents) = image.split_at(numbers_end);
+    let numbers = numbers[LINE..].as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let lines: FxHashMap<_, _> = numbers.zip(contents.as_chunks::<LINE>().0.iter().copied()).collect();
+    let log = log_at / LINE_BYTES..(log_at + log_bytes) / LINE_BYTES;
+    if let Some(line) = lines.keys().find(|line| **line >= memory.size() / LINE_BYTES || log.contains(line)) {
+        return Err(Error::Damaged(format!("the log has line {line}, which no operation changes")));
+    }
+    Ok(Some((sequence, lines)))
+}
+
+/// Makes the log one that was never written.
+pub(crate) fn discard_log<M: Memory>(memory: &mut M, log_at: u64) -> Result<()> {
+    memory.zero(log_at, LINE_BYTES);
+    memory.flush(log_at, LINE_BYTES);
+    Ok(memory.fence()?)
 }
 
 #[cfg(test)]

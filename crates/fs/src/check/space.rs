@@ -1,14 +1,14 @@
 //! Compares the space that files have with the chunk table.
 
 use super::Report;
-use crate::layout::chunk::{Entry, Use};
+use crate::layout::chunk::{BIT_WORDS, Entry, Use};
 use crate::layout::{Chunk, Geometry, Ino, Page};
 use crate::namespace::FileSystem;
 use crate::nvm::Memory;
 use rustc_hash::FxHashMap;
 
 /// The space that files were found to have.
-pub(super) struct Claims {
+pub(crate) struct Claims {
     geometry: Geometry,
     /// A bit for each page of the region.
     pages: Vec<u64>,
@@ -56,6 +56,13 @@ impl Claims {
     /// Notes a chunk of inodes.
     pub(super) fn inodes(&mut self, chunk: Chunk, index: u64, free: u64) {
         self.inodes.insert(chunk, (index, free));
+    }
+
+    /// Returns what the chunk table should have for a chunk with this wear: its entry and its page bits.
+    pub(crate) fn exact(&self, chunk: Chunk, wear: u32) -> (Entry, [u64; BIT_WORDS]) {
+        let entry = Entry { usage: Use::Free, wear, owner: 0, index: 0, free_inodes: 0 };
+        let pages = self.page_words(chunk);
+        (self.expected(chunk, &entry, pages != [0; BIT_WORDS]), pages)
     }
 
     fn page_words(&self, chunk: Chunk) -> [u64; 8] {

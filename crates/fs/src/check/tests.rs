@@ -70,9 +70,9 @@ fn damaged_inodes_are_found() {
     finds("impossible size", |fs| change_inode(fs, b"file", |inode| inode.size = u64::MAX));
     finds("0 entries and 3 links, but", |fs| change_inode(fs, b"dirs", |inode| inode.links = 3));
     finds("this directory belongs to", |fs| change_inode(fs, b"dirs", |inode| inode.parent = Ino(9)));
-    finds("page 4 does not exist or belongs to several", |fs| {
-        change_inode(fs, b"dirs", |inode| inode.attributes = Some((Page(4), 1)));
-        change_inode(fs, b"file", |inode| inode.attributes = Some((Page(4), 1)));
+    finds("page 200 does not exist or belongs to several", |fs| {
+        change_inode(fs, b"dirs", |inode| inode.attributes = Some((Page(200), 1)));
+        change_inode(fs, b"file", |inode| inode.attributes = Some((Page(200), 1)));
     });
 }
 

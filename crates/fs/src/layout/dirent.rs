@@ -6,6 +6,8 @@ use super::{Ino, PAGE_BYTES, Page};
 
 /// Bytes of a page's header: the number of the next page of its bucket, or 0.
 pub const HEADER_BYTES: usize = 8;
+/// Offset of the type in a record.
+pub const KIND_AT: usize = 19;
 /// Bytes of a record before its name.
 pub const RECORD_BYTES: usize = 24;
 
@@ -80,21 +82,30 @@ pub fn next_page(page: &Bytes) -> Option<Page> {
 
 /// Returns the records of a page; `None` if they do not fill it.
 pub fn records(page: &Bytes) -> Option<Vec<Record<'_>>> {
+    let (records, is_whole) = sound_records(page);
+    is_whole.then_some(records)
+}
+
+/// Returns the records of a page up to the first that is damaged, and whether there is none.
+pub fn sound_records(page: &Bytes) -> (Vec<Record<'_>>, bool) {
     let mut records = Vec::new();
     let mut at = HEADER_BYTES;
     while at < page.len() {
-        let mut reader = Reader(page.get(at..at + RECORD_BYTES)?);
-        let (hash, ino, len) = (reader.u64(), Ino(reader.u64()), usize::from(reader.u16()));
-        let (name_len, code) = (usize::from(reader.u8()), reader.u8());
-        let end = at.checked_add(len).filter(|&end| end <= page.len() && len >= RECORD_BYTES)?;
-        let name = page.get(at + RECORD_BYTES..at + RECORD_BYTES + name_len)?;
-        if ino.0 != 0 && record_bytes(name_len) > len || !len.is_multiple_of(8) {
-            return None;
-        }
-        records.push(Record { at, len, ino, hash, code, name });
-        at = end;
+        let Some(record) = record(page, at) else { return (records, false) };
+        at += record.len;
+        records.push(record);
     }
-    Some(records)
+    (records, true)
+}
+
+fn record(page: &Bytes, at: usize) -> Option<Record<'_>> {
+    let mut reader = Reader(page.get(at..at + RECORD_BYTES)?);
+    let (hash, ino, len) = (reader.u64(), Ino(reader.u64()), usize::from(reader.u16()));
+    let (name_len, code) = (usize::from(reader.u8()), reader.u8());
+    let name = page.get(at + RECORD_BYTES..at + RECORD_BYTES + name_len)?;
+    let is_long_enough = len >= if ino.0 == 0 { RECORD_BYTES } else { record_bytes(name_len) };
+    let is_sound = is_long_enough && len.is_multiple_of(8) && at + len <= page.len();
+    is_sound.then_some(Record { at, len, ino, hash, code, name })
 }
 
 /// Writes a record with `len` bytes up to the next one to `to`; without an entry, free space.

@@ -1,14 +1,24 @@
 //! Inodes: 256 bytes each.
 
 use super::fields::{Reader, Writer};
-use super::{Ino, Page, Time};
+use super::{Geometry, Ino, PAGE_BYTES, Page, Time};
+use crate::error::Error;
 
 /// Bytes of an inode.
 pub const INODE_BYTES: u64 = 256;
 /// Entries of a page of a chunk tree, as a power of two.
 pub const TREE_BITS: u32 = 10;
+/// Largest size of all attributes of an inode in their stored form, in bytes.
+pub const ATTRIBUTE_BYTES_MAX: u64 = 64 << 10;
+/// Longest target of a symbolic link, in bytes.
+pub const TARGET_BYTES_MAX: u64 = 4095;
 /// Bit of a leaf's entry: the chunk is allocated, but reads as zeros.
 pub const UNWRITTEN: u32 = 1 << 31;
+
+/// Bits of a mode: type and permissions.
+pub const MODE_BITS: u32 = 0o17_7777;
+/// Nanoseconds of a second.
+pub const NANOS: u32 = 1_000_000_000;
 
 /// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +181,64 @@ impl Inode {
         self.mode & libc::S_IFMT == libc::S_IFDIR
     }
 
+    /// Subtracts pages that were freed.
+    ///
+    /// # Errors
+    /// Returns `Damaged` if it had fewer.
+    pub(crate) fn forget_pages(&mut self, count: u64) -> Result<(), Error> {
+        let wrong = || Error::Damaged(format!("an inode says that it has {} pages, but has more", self.pages));
+        self.pages = self.pages.checked_sub(count).ok_or_else(wrong)?;
+        Ok(())
+    }
+
+    /// Returns the first field that cannot be right, as a part of a sentence; `None` in a sound inode.
+    pub fn problem(&self, geometry: &Geometry) -> Option<String> {
+        if let Some(problem) = self.space_problem(geometry) {
+            return Some(problem);
+        }
+        let kind = self.kind();
+        let times = [self.modified, self.changed, self.accessed, self.created];
+        let is_wrong_target = kind == Some(Kind::Symlink) && !(1..=TARGET_BYTES_MAX).contains(&self.size);
+        let table = u64::from(self.buckets) * PAGE_BYTES;
+        match kind {
+            _ if self.mode == 0 => None,
+            None => Some(format!("an unknown type (mode {:o})", self.mode)),
+            _ if self.mode & !MODE_BITS != 0 => Some(format!("an impossible mode of {:o}", self.mode)),
+            _ if is_wrong_target || self.size > geometry.file_bytes_max() => {
+                Some(format!("an impossible size of {} bytes", self.size))
+            }
+            Some(Kind::Directory) if self.size != table || self.buckets == 0 => {
+                Some(format!("{} buckets in {} bytes", self.buckets, self.size))
+            }
+            Some(kind) if kind != Kind::Directory && self.buckets != 0 => {
+                Some("buckets, but is no directory".to_owned())
+            }
+            _ if times.iter().any(|time| time.nanos >= NANOS) => {
+                Some("a time with too many nanoseconds".to_owned())
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Returns which of its space cannot exist.
+    pub fn space_problem(&self, geometry: &Geometry) -> Option<String> {
+        let run_max = (geometry.run_bytes_max() / PAGE_BYTES) as u32;
+        let attributes_max = run_max.min((ATTRIBUTE_BYTES_MAX / PAGE_BYTES) as u32);
+        let wrong_run = |(first, pages): (Page, u32), max: u32| {
+            let is_wrong = pages > max || !geometry.is_run(first, pages);
+            is_wrong.then(|| format!("page {} as the first of {pages}", first.0))
+        };
+        let data = match self.form {
+            Form::Empty => None,
+            Form::Run { first, pages } => wrong_run((first, pages), run_max),
+            Form::Tree { height, .. } if !(1..=3).contains(&height) => {
+                Some(format!("a tree of height {height}"))
+            }
+            Form::Tree { root, .. } => wrong_run((root, 1), 1),
+        };
+        data.or_else(|| wrong_run(self.attributes?, attributes_max))
+    }
+
     /// Returns the bytes that hold it.
     pub fn encode(&self) -> [u8; INODE_BYTES as usize] {
         let mut bytes = [0; INODE_BYTES as usize];
@@ -211,6 +279,12 @@ impl Inode {
 
     /// Reads it; `None` if it has a form that this version does not know.
     pub fn decode(bytes: &[u8; INODE_BYTES as usize]) -> Option<Self> {
+        let (inode, is_known) = Self::decode_lenient(bytes);
+        is_known.then_some(inode)
+    }
+
+    /// Reads it, as one without data if it has an unknown form; also returns whether the form is known.
+    pub fn decode_lenient(bytes: &[u8; INODE_BYTES as usize]) -> (Self, bool) {
         let mut reader = Reader(bytes);
         let (mode, links, uid, gid) = (reader.u32(), reader.u32(), reader.u32(), reader.u32());
         let size = reader.u64();
@@ -220,14 +294,14 @@ impl Inode {
         }
         let generation = reader.u32();
         let (form, count, first) = (reader.u32(), reader.u32(), Page(reader.u64()));
-        let form = match form {
-            0 => Form::Empty,
-            1 => Form::Run { first, pages: count },
-            2 => Form::Tree { root: first, height: count },
-            _ => return None,
+        let (form, is_known) = match form {
+            0 => (Form::Empty, true),
+            1 => (Form::Run { first, pages: count }, true),
+            2 => (Form::Tree { root: first, height: count }, true),
+            _ => (Form::Empty, false),
         };
         let ino = |number| (number != 0).then_some(Ino(number));
-        Some(Self {
+        let inode = Self {
             mode,
             links,
             uid,
@@ -250,6 +324,7 @@ impl Inode {
             parent: Ino(reader.u64()),
             next: ino(reader.u64()),
             previous: ino(reader.u64()),
-        })
+        };
+        (inode, is_known)
     }
 }

@@ -5,14 +5,14 @@
 
 use super::FileSystem;
 use crate::error::{Error, Result};
-use crate::layout::inode::Inode;
+use crate::layout::inode::{ATTRIBUTE_BYTES_MAX, Inode};
 use crate::layout::{Ino, PAGE_BYTES, Page, Time};
 use crate::nvm::Memory;
 
 /// Longest name of an attribute, in bytes, as in Linux.
 const NAME_BYTES_MAX: usize = 255;
 /// Largest size of all attributes of an inode in their stored form, in bytes.
-const STORED_BYTES_MAX: usize = 64 << 10;
+const STORED_BYTES_MAX: usize = ATTRIBUTE_BYTES_MAX as usize;
 
 /// What setting an attribute does if it exists or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) fn encode(attributes: &[Attribute]) -> Vec<u8> {
     bytes
 }
 
-fn decode(mut bytes: &[u8]) -> Option<Vec<Attribute>> {
+pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Attribute>> {
     let mut attributes = Vec::new();
     while let Some((name_len, rest)) = bytes.split_first().filter(|(len, _)| **len > 0) {
         let (value_len, rest) = rest.split_first_chunk::<4>()?;
@@ -59,7 +59,7 @@ impl<M: Memory> FileSystem<M> {
     /// `NotFound`; `Damaged` if their stored form is wrong.
     pub fn attributes(&self, ino: Ino) -> Result<Vec<Attribute>> {
         let Some((first, pages)) = self.inode(ino)?.attributes else { return Ok(Vec::new()) };
-        let mut bytes = vec![0; (u64::from(pages) * PAGE_BYTES).min(1 << 20) as usize];
+        let mut bytes = vec![0; (u64::from(pages) * PAGE_BYTES) as usize];
         self.store.load_data(first.address(), &mut bytes);
         decode(&bytes).ok_or_else(|| Error::Damaged(format!("attributes of inode {} are damaged", ino.0)))
     }
@@ -130,7 +130,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Gives an inode these attributes, in their stored form, in new pages.
-    pub(super) fn store_attributes(&mut self, inode: &mut Inode, stored: &[u8]) -> Result<()> {
+    pub(crate) fn store_attributes(&mut self, inode: &mut Inode, stored: &[u8]) -> Result<()> {
         if stored.len() > STORED_BYTES_MAX.min(self.geometry().run_bytes_max() as usize) {
             return Err(Error::AttributesTooLarge);
         }
@@ -138,15 +138,15 @@ impl<M: Memory> FileSystem<M> {
         if !stored.is_empty() {
             let pages = (stored.len() as u64).div_ceil(PAGE_BYTES) as u32;
             let first: Page = self.space.take_pages(&mut self.store, pages)?;
-            self.store.store_data(first.address(), stored);
+            self.store.store_data(first.address(), stored)?;
             let end = u64::from(pages) * PAGE_BYTES;
-            self.store.zero_data(first.address() + stored.len() as u64, end - stored.len() as u64);
+            self.store.zero_data(first.address() + stored.len() as u64, end - stored.len() as u64)?;
             inode.attributes = Some((first, pages));
             inode.pages += u64::from(pages);
         }
         if let Some((first, pages)) = old {
             self.space.free_pages_at(&mut self.store, first, pages)?;
-            inode.pages -= u64::from(pages);
+            inode.forget_pages(pages.into())?;
         }
         Ok(())
     }

@@ -111,7 +111,7 @@ impl<M: Memory> FileSystem<M> {
             let at =
                 segment.at.ok_or_else(|| Error::Damaged("a range that was mapped has holes".to_owned()))?;
             let len = segment.len.min((bytes.len() - done) as u64) as usize;
-            self.store.store_data(at, &bytes[done..done + len]);
+            self.store.store_data(at, &bytes[done..done + len])?;
             done += len;
         }
         inode.size = inode.size.max(end);
@@ -172,9 +172,9 @@ impl<M: Memory> FileSystem<M> {
             None => self.allocate_chunk(ino, inode, index, false)?,
         };
         let at = self.geometry().chunk_at(mapped.chunk);
-        self.store.zero_data(at, written.start - chunk.start);
+        self.store.zero_data(at, written.start - chunk.start)?;
         let visible_end = inode.size.clamp(written.end, chunk.end);
-        self.store.zero_data(at + written.end - chunk.start, visible_end - written.end);
+        self.store.zero_data(at + written.end - chunk.start, visible_end - written.end)?;
         Ok(())
     }
 
@@ -199,15 +199,15 @@ impl<M: Memory> FileSystem<M> {
         };
         let kept = inode.size.min(old_bytes);
         if let Some((old_first, old_pages)) = old {
-            self.copy_data(old_first.address(), first.address(), kept);
+            self.copy_data(old_first.address(), first.address(), kept)?;
             self.space.free_pages_at(&mut self.store, old_first, old_pages)?;
         }
-        self.store.zero_data(first.address() + kept, range.start.max(kept) - kept);
+        self.store.zero_data(first.address() + kept, range.start.max(kept) - kept)?;
         // Bytes that are visible already, behind the range.
         let end = inode.size.clamp(range.end, u64::from(pages) * PAGE_BYTES);
-        self.store.zero_data(first.address() + range.end, end - range.end);
+        self.store.zero_data(first.address() + range.end, end - range.end)?;
         inode.pages += u64::from(pages);
-        inode.pages -= old.map_or(0, |(_, pages)| u64::from(pages));
+        inode.forget_pages(old.map_or(0, |(_, pages)| pages.into()))?;
         inode.form = Form::Run { first, pages };
         Ok(())
     }
@@ -225,20 +225,20 @@ impl<M: Memory> FileSystem<M> {
         inode.form = Form::Empty;
         let mapped = self.allocate_chunk(ino, inode, 0, false)?;
         let at = self.geometry().chunk_at(mapped.chunk);
-        self.copy_data(first.address(), at, kept);
-        self.store.zero_data(at + kept, inode.size.clamp(kept, chunk_bytes) - kept);
+        self.copy_data(first.address(), at, kept)?;
+        self.store.zero_data(at + kept, inode.size.clamp(kept, chunk_bytes) - kept)?;
         self.space.free_pages_at(&mut self.store, first, pages)?;
-        inode.pages -= u64::from(pages);
-        Ok(())
+        inode.forget_pages(pages.into())
     }
 
-    fn copy_data(&mut self, from: u64, to: u64, len: u64) {
+    pub(crate) fn copy_data(&mut self, from: u64, to: u64, len: u64) -> Result<()> {
         let mut buffer = vec![0; len.min(COPY_BYTES) as usize];
         for offset in (0..len).step_by(COPY_BYTES as usize) {
             let part = &mut buffer[..(len - offset).min(COPY_BYTES) as usize];
             self.store.load_data(from + offset, part);
-            self.store.store_data(to + offset, part);
+            self.store.store_data(to + offset, part)?;
         }
+        Ok(())
     }
 
     /// Zeroes the mapped bytes of the range.
@@ -257,7 +257,7 @@ impl<M: Memory> FileSystem<M> {
             let segment = self.segment(inode, offset);
             let len = segment.len.min(range.end - offset);
             if let Some(at) = segment.at {
-                self.store.zero_data(at, len);
+                self.store.zero_data(at, len)?;
             }
             offset += len;
         }
@@ -300,7 +300,7 @@ impl<M: Memory> FileSystem<M> {
             return Ok(());
         }
         self.space.free_pages_at(&mut self.store, Page(first.0 + u64::from(needed)), pages - needed)?;
-        inode.pages -= u64::from(pages - needed);
+        inode.forget_pages(u64::from(pages - needed))?;
         inode.form = if needed == 0 { Form::Empty } else { Form::Run { first, pages: needed } };
         Ok(())
     }

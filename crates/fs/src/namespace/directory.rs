@@ -49,8 +49,9 @@ impl<M: Memory> FileSystem<M> {
         let mut chain = Vec::new();
         let mut next = Some(first);
         while let Some(page) = next {
-            let is_possible = page.address() < self.geometry().size && chain.len() < 1 << 16;
-            if !is_possible {
+            // Chains are short; one that comes back to a page would have no end.
+            let is_known = chain.iter().any(|(known, _)| *known == page);
+            if is_known || !self.is_possible(page, 1) {
                 return Err(Error::Damaged(format!("page {} ends in no bucket's end", first.0)));
             }
             let bytes = self.page_bytes_at(page);
@@ -82,7 +83,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Maps one more bucket, without entries.
-    fn add_bucket(&mut self, ino: Ino, directory: &mut Inode) -> Result<Page> {
+    pub(crate) fn add_bucket(&mut self, ino: Ino, directory: &mut Inode) -> Result<Page> {
         let bucket = directory.buckets;
         let end = (u64::from(bucket) + 1) * PAGE_BYTES;
         if let Form::Empty | Form::Run { .. } = directory.form
@@ -102,7 +103,7 @@ impl<M: Memory> FileSystem<M> {
         directory.size = end;
         let page = self.bucket_page(directory, bucket)?;
         // Nothing refers to this page yet.
-        self.store.store_data(page.address(), &dirent::empty_page());
+        self.store.store_data(page.address(), &dirent::empty_page())?;
         Ok(page)
     }
 
@@ -134,9 +135,9 @@ impl<M: Memory> FileSystem<M> {
         let Some((first, pages)) = old else { return Ok(()) };
         for bucket in 0..u64::from(directory.buckets) {
             let bytes = self.page_bytes_at(Page(first.0 + bucket));
-            self.store.store_data(to + bucket * PAGE_BYTES, &bytes);
+            self.store.store_data(to + bucket * PAGE_BYTES, &bytes)?;
         }
-        directory.pages -= u64::from(pages);
+        directory.forget_pages(pages.into())?;
         self.space.free_pages_at(&mut self.store, first, pages)
     }
 
@@ -171,7 +172,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Adds a name, which the directory must not have.
-    pub(super) fn add_entry(&mut self, ino: Ino, directory: &mut Inode, mut entry: Entry) -> Result<()> {
+    pub(crate) fn add_entry(&mut self, ino: Ino, directory: &mut Inode, mut entry: Entry) -> Result<()> {
         entry.hash = self.position(&entry.name);
         let (bucket, _) = bucket_of(entry.hash, directory.buckets);
         let chain = self.chain(self.bucket_page(directory, bucket)?)?;
@@ -194,7 +195,7 @@ impl<M: Memory> FileSystem<M> {
                 self.store.stage(last.address(), &new.0.to_le_bytes());
             }
         }
-        directory.entries += 1;
+        directory.entries = directory.entries.saturating_add(1);
         Ok(())
     }
 
@@ -211,7 +212,7 @@ impl<M: Memory> FileSystem<M> {
     fn add_overflow_page(&mut self, directory: &mut Inode, contents: &Bytes) -> Result<Page> {
         let page = self.space.take_pages(&mut self.store, 1)?;
         directory.pages += 1;
-        self.store.store_data(page.address(), contents);
+        self.store.store_data(page.address(), contents)?;
         Ok(page)
     }
 
@@ -228,12 +229,12 @@ impl<M: Memory> FileSystem<M> {
         let (moved, kept): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| bucket_of(entry.hash, directory.buckets).0 == new);
         for (page, _) in &chain[1..] {
-            directory.pages -= 1;
+            directory.forget_pages(1)?;
             self.space.free_pages_at(&mut self.store, *page, 1)?;
         }
         let first = self.bucket_page(directory, new)?;
         let bytes = self.build_chain(directory, &moved)?;
-        self.store.store_data(first.address(), &bytes);
+        self.store.store_data(first.address(), &bytes)?;
         let bytes = self.build_chain(directory, &kept)?;
         self.store.stage(chain[0].0.address(), &bytes);
         Ok(())
@@ -269,7 +270,7 @@ impl<M: Memory> FileSystem<M> {
         let (page, mut bytes, at, _) = self.find_record(directory, name)?.ok_or(Error::NotFound)?;
         dirent::remove(&mut bytes, at);
         self.store.stage(page.address(), &bytes);
-        directory.entries -= 1;
+        directory.entries = directory.entries.checked_sub(1).ok_or_else(too_few_entries)?;
         Ok(())
     }
 
@@ -311,7 +312,7 @@ impl<M: Memory> FileSystem<M> {
     pub(super) fn free_overflow_pages(&mut self, directory: &mut Inode) -> Result<()> {
         for bucket in 0..directory.buckets {
             for (page, _) in self.chain(self.bucket_page(directory, bucket)?)?.into_iter().skip(1) {
-                directory.pages -= 1;
+                directory.forget_pages(1)?;
                 self.space.free_pages_at(&mut self.store, page, 1)?;
             }
         }
@@ -323,6 +324,10 @@ impl<M: Memory> FileSystem<M> {
     pub(crate) fn is_in_bucket(position: u64, bucket: u32, buckets: u32) -> bool {
         bucket_of(position, buckets).0 == bucket
     }
+}
+
+fn too_few_entries() -> Error {
+    Error::Damaged("a directory has more entries than its inode says".to_owned())
 }
 
 fn records(page: Page, bytes: &Bytes) -> Result<Vec<dirent::Record<'_>>> {

@@ -4,7 +4,7 @@ use super::{FileSystem, lock};
 use crate::error::{Error, Result};
 use crate::layout::chunk::Use;
 use crate::layout::inode::{Form, INODE_BYTES, Inode};
-use crate::layout::{BITMAP_SLOTS, Chunk, Ino, PAGE_BYTES, Page, Time};
+use crate::layout::{BITMAP_SLOTS, Chunk, Ino, Page, Time};
 use crate::nvm::Memory;
 use std::collections::BTreeSet;
 
@@ -96,19 +96,35 @@ pub struct Change {
 }
 
 impl<M: Memory> FileSystem<M> {
-    pub(super) fn load_inode_index(&self) -> Result<InodeIndex> {
+    /// Reads the inode map. If it is `lenient`, inodes of chunks that cannot be are missing, and a chunk without a
+    /// sound entry has no free inode.
+    pub(super) fn load_inode_index(&self, lenient: bool) -> Result<InodeIndex> {
         let mut index = InodeIndex::default();
         let slots = (self.geometry().chunk_inodes() - BITMAP_SLOTS) as u32;
-        for number in 0..self.roots().inode_chunks {
-            let chunk = Chunk(self.store.load_u32(self.geometry().inode_map_at() + u64::from(number) * 4));
-            if chunk.0 < self.geometry().system_chunks() || chunk.0 >= self.geometry().chunks() {
+        let count = self.roots().inode_chunks;
+        if count > self.geometry().chunks() && !lenient {
+            return Err(Error::Damaged(format!("the inode map has {count} chunks")));
+        }
+        for number in 0..count.min(self.geometry().chunks()) {
+            let chunk = self.inode_map(number);
+            let is_possible = self.geometry().is_for_files(chunk);
+            if !is_possible && !lenient {
                 return Err(Error::Damaged(format!("the inode map names chunk {}", chunk.0)));
             }
-            let free = self.space.entry(&self.store, chunk)?.free_inodes;
+            let free = match self.space.entry(&self.store, chunk) {
+                _ if !is_possible => 0,
+                Err(_) if lenient => 0,
+                entry => entry?.free_inodes.min(slots),
+            };
             index.count += u64::from(slots.saturating_sub(free));
             index.push(chunk, free);
         }
         Ok(index)
+    }
+
+    /// Returns the chunk that the inode map names for an index.
+    pub(crate) fn inode_map(&self, index: u32) -> Chunk {
+        Chunk(self.store.load_u32(self.geometry().inode_map_at() + u64::from(index) * 4))
     }
 
     /// Returns the chunks of inodes, by index.
@@ -121,7 +137,14 @@ impl<M: Memory> FileSystem<M> {
         self.store.bytes(self.geometry().chunk_at(chunk))
     }
 
-    fn inode_at(&self, ino: Ino) -> Result<u64> {
+    /// Returns the bits of slots that do not exist and that are not set, as they have to be.
+    pub(crate) fn wrong_bitmap_bits(&self, chunk: Chunk) -> impl Iterator<Item = u64> {
+        let bitmap = self.inode_bitmap(chunk);
+        let slots = (0..BITMAP_SLOTS).chain(self.geometry().chunk_inodes()..BITMAP_BYTES as u64 * 8);
+        slots.filter(move |slot| bitmap[*slot as usize / 8] & 1 << (slot % 8) == 0)
+    }
+
+    pub(crate) fn inode_at(&self, ino: Ino) -> Result<u64> {
         if ino.0 == 0 || ino.0 >= 1 << 60 {
             return Err(Error::NotFound);
         }
@@ -130,29 +153,34 @@ impl<M: Memory> FileSystem<M> {
         if slot < BITMAP_SLOTS {
             return Err(Error::NotFound);
         }
+        if !self.geometry().is_for_files(*chunk) {
+            return Err(Error::Damaged(format!("the inode map names chunk {} for inode {}", chunk.0, ino.0)));
+        }
         Ok(self.geometry().chunk_at(*chunk) + slot * INODE_BYTES)
     }
 
-    /// Returns an inode, even if it is free or a null file.
+    /// Returns an inode, even if it is free, a null file, or not complete yet. Its space exists.
     pub(crate) fn raw_inode(&self, ino: Ino) -> Result<Inode> {
         let inode = Inode::decode(&self.store.bytes(self.inode_at(ino)?))
             .ok_or_else(|| Error::Damaged(format!("inode {} has an unknown form", ino.0)))?;
-        let (first, pages) = match inode.form {
-            Form::Empty => (Page(0), 0),
-            Form::Run { first, pages } => (first, pages),
-            Form::Tree { root, .. } => (root, 1),
-        };
-        let runs = [(first, pages), inode.attributes.unwrap_or((Page(0), 0))];
-        match runs.into_iter().find(|(first, pages)| !self.is_possible(*first, *pages)) {
-            Some((first, _)) => Err(Error::Damaged(format!("inode {} has page {}", ino.0, first.0))),
+        match inode.space_problem(&self.geometry()) {
+            Some(problem) => Err(Error::Damaged(format!("inode {} has {problem}", ino.0))),
             None => Ok(inode),
         }
     }
 
-    /// Returns whether the region has these pages.
-    pub(super) fn is_possible(&self, first: Page, pages: u32) -> bool {
-        let end = first.0.checked_add(u64::from(pages));
-        end.is_some_and(|end| end <= self.geometry().size / PAGE_BYTES)
+    /// Returns an inode, even if it is free or a null file. All of its fields are possible.
+    pub(crate) fn sound_inode(&self, ino: Ino) -> Result<Inode> {
+        let inode = self.raw_inode(ino)?;
+        match inode.problem(&self.geometry()) {
+            Some(problem) => Err(Error::Damaged(format!("inode {} has {problem}", ino.0))),
+            None => Ok(inode),
+        }
+    }
+
+    /// Returns whether files can have these pages: they are in one chunk, which is none of the system's.
+    pub(crate) fn is_possible(&self, first: Page, pages: u32) -> bool {
+        self.geometry().is_run(first, pages)
     }
 
     /// Returns an inode.
@@ -160,7 +188,7 @@ impl<M: Memory> FileSystem<M> {
     /// # Errors
     /// Returns `NotFound` if it does not exist.
     pub fn inode(&self, ino: Ino) -> Result<Inode> {
-        let mut inode = self.raw_inode(ino)?;
+        let mut inode = self.sound_inode(ino)?;
         if inode.mode == 0 {
             return Err(Error::NotFound);
         }
@@ -170,7 +198,7 @@ impl<M: Memory> FileSystem<M> {
         Ok(inode)
     }
 
-    pub(super) fn set_inode(&mut self, ino: Ino, inode: &Inode) {
+    pub(crate) fn set_inode(&mut self, ino: Ino, inode: &Inode) {
         if let Ok(at) = self.inode_at(ino) {
             self.store.stage(at, &inode.encode());
         }
@@ -185,14 +213,20 @@ impl<M: Memory> FileSystem<M> {
         let (chunk, free) = self.inodes.chunks[index];
         let bitmap = self.inode_bitmap(chunk);
         let word = bitmap.as_chunks::<8>().0.iter().position(|word| u64::from_le_bytes(*word) != u64::MAX);
-        let word = word.ok_or_else(|| Error::Damaged(format!("chunk {} has no free inode", chunk.0)))?;
+        let damaged = || Error::Damaged(format!("chunk {} has no free inode", chunk.0));
+        let word = word.ok_or_else(damaged)?;
         let bits = u64::from_le_bytes(bitmap.as_chunks::<8>().0[word]);
         let slot = word as u64 * 64 + u64::from(bits.trailing_ones());
+        // The bits of slots that do not exist are set.
+        if !(BITMAP_SLOTS..self.geometry().chunk_inodes()).contains(&slot) {
+            return Err(damaged());
+        }
         let ino = self.geometry().ino_of(index as u64, slot);
         let at = self.geometry().chunk_at(chunk) + word as u64 * 8;
         self.store.stage(at, &(bits | 1 << (slot % 64)).to_le_bytes());
         self.set_free_inodes(index, free - 1)?;
-        inode.generation = self.raw_inode(ino)?.generation.wrapping_add(1);
+        let (last, _) = Inode::decode_lenient(&self.store.bytes(self.inode_at(ino)?));
+        inode.generation = last.generation.wrapping_add(1);
         self.set_inode(ino, &inode);
         Ok(ino)
     }
@@ -202,14 +236,14 @@ impl<M: Memory> FileSystem<M> {
         let index = self.inodes.chunks.len();
         let chunk = self.space.take_chunk(&mut self.store, Use::Inodes, index as u64, 0)?;
         let at = geometry.chunk_at(chunk);
-        self.store.zero_data(at + BITMAP_BYTES as u64, geometry.chunk_bytes - BITMAP_BYTES as u64);
+        self.store.zero_data(at + BITMAP_BYTES as u64, geometry.chunk_bytes - BITMAP_BYTES as u64)?;
         // Slots that are no inodes have their bits set: those of the bitmap, and those beyond the chunk's
         // end.
         let mut bitmap = [0; BITMAP_BYTES];
         for slot in (0..BITMAP_SLOTS).chain(geometry.chunk_inodes()..BITMAP_BYTES as u64 * 8) {
             bitmap[slot as usize / 8] |= 1 << (slot % 8);
         }
-        self.store.store_data(at, &bitmap);
+        self.store.store_data(at, &bitmap)?;
         self.store.stage(geometry.inode_map_at() + index as u64 * 4, &chunk.0.to_le_bytes());
         let mut roots = self.roots();
         roots.inode_chunks = index as u32 + 1;
@@ -232,9 +266,11 @@ impl<M: Memory> FileSystem<M> {
 
     /// Frees an inode that has no data any more.
     pub(super) fn free_inode(&mut self, ino: Ino, inode: &Inode) -> Result<()> {
-        debug_assert!(inode.pages == 0, "inode {} still has pages", ino.0);
         let (index, slot) = self.geometry().slot_of(ino);
-        let (chunk, free) = self.inodes.chunks[index as usize];
+        let (chunk, free) = *self.inodes.chunks.get(index as usize).ok_or(Error::NotFound)?;
+        if inode.pages != 0 || u64::from(free) >= self.geometry().chunk_inodes() - BITMAP_SLOTS {
+            return Err(Error::Damaged(format!("inode {} is to be freed, but cannot be in use", ino.0)));
+        }
         let at = self.geometry().chunk_at(chunk) + slot / 64 * 8;
         let bits = self.store.load_u64(at) & !(1 << (slot % 64));
         self.store.stage(at, &bits.to_le_bytes());
@@ -383,7 +419,7 @@ impl<M: Memory> FileSystem<M> {
             Form::Empty => {}
             Form::Run { first, pages } => {
                 self.space.free_pages_at(&mut self.store, first, pages)?;
-                inode.pages -= u64::from(pages);
+                inode.forget_pages(pages.into())?;
             }
             Form::Tree { .. } => {
                 self.free_chunks(inode, 0..u64::MAX, u32::MAX)?;

@@ -68,7 +68,7 @@ impl<M: Memory> FileSystem<M> {
                 fs.map_for_write(ino, &mut inode, 0..new.target.len() as u64)?;
                 let at = fs.segment(&inode, 0).at;
                 let at = at.ok_or_else(|| Error::Damaged("a mapped page is a hole".to_owned()))?;
-                fs.store.store_data(at, new.target);
+                fs.store.store_data(at, new.target)?;
                 inode.size = new.target.len() as u64;
                 fs.set_inode(ino, &inode);
             }
@@ -202,7 +202,7 @@ impl<M: Memory> FileSystem<M> {
                 return Err(Error::NotDirectory);
             }
             fs.remove_entry(&mut directory, name)?;
-            directory.links -= 1;
+            directory.links = directory.links.saturating_sub(1);
             fs.touch_directory(parent, directory, now);
             fs.drop_directory(entry.ino, now)?;
             Ok(entry.ino)
@@ -238,7 +238,7 @@ impl<M: Memory> FileSystem<M> {
 }
 
 /// Rejects names that no directory may have.
-pub(super) fn check_name(name: &[u8]) -> Result<()> {
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     match name {
         name if name.len() > NAME_BYTES_MAX => Err(Error::NameTooLong),
         b"" | b"." | b".." => Err(Error::Invalid),

@@ -22,7 +22,7 @@ impl<M: Memory> FileSystem<M> {
         let mut roots = self.roots();
         // A small region would lose a noticeable part of its space.
         let pages_max = self.geometry().size / PAGE_BYTES / 32;
-        let suits = pages <= PAGES_MAX && roots.null_pages + u64::from(pages) <= pages_max;
+        let suits = pages <= PAGES_MAX && roots.null_pages.saturating_add(pages.into()) <= pages_max;
         if inode.kind() != Some(Kind::File) || roots.null_count >= COUNT_MAX || !suits {
             return Ok(false);
         }
@@ -52,7 +52,12 @@ impl<M: Memory> FileSystem<M> {
 
     fn pop_null_file(&mut self) -> Result<Option<(Ino, Inode)>> {
         let mut roots = self.roots();
-        let Some(ino) = roots.null_files else { return Ok(None) };
+        let Some(ino) = roots.null_files else {
+            return match roots.null_count {
+                0 => Ok(None),
+                count => Err(Error::Damaged(format!("the list of null files lacks {count} of them"))),
+            };
+        };
         let null = self.raw_inode(ino)?;
         if null.mode != 0 || roots.null_count == 0 || roots.null_pages < null.pages {
             return Err(Error::Damaged(format!("inode {} is no null file, but is on their list", ino.0)));

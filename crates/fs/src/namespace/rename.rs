@@ -67,10 +67,13 @@ impl<M: Memory> FileSystem<M> {
     /// Rejects a move of a directory into itself or a descendant.
     fn check_ancestors(&self, moved: &Entry, new_parent: Ino) -> Result<()> {
         let mut ancestor = new_parent;
+        let mut left = self.inodes.count();
         while moved.kind == Kind::Directory && ancestor != Ino::ROOT {
             if ancestor == moved.ino {
                 return Err(Error::Invalid);
             }
+            let is_loop = || Error::Damaged(format!("directory {} is below itself", ancestor.0));
+            left = left.checked_sub(1).ok_or_else(is_loop)?;
             ancestor = self.directory(ancestor)?.parent;
         }
         Ok(())
@@ -91,7 +94,7 @@ impl<M: Memory> FileSystem<M> {
         let mut directory = self.directory(from.parent)?;
         self.remove_entry(&mut directory, from.name)?;
         if is_directory {
-            directory.links -= 1;
+            directory.links = directory.links.saturating_sub(1);
         }
         self.touch_directory(from.parent, directory, now);
         let mut directory = self.directory(to.parent)?;
@@ -139,7 +142,7 @@ impl<M: Memory> FileSystem<M> {
         let subdirectories = |entry: &Entry| u32::from(entry.kind == Kind::Directory);
         for (place, gone, come) in [(from, source, target), (to, target, source)] {
             let mut directory = self.directory(place.parent)?;
-            directory.links = directory.links - subdirectories(gone) + subdirectories(come);
+            directory.links = directory.links.saturating_sub(subdirectories(gone)) + subdirectories(come);
             self.touch_directory(place.parent, directory, now);
         }
         self.settle(source.ino, to.parent, now)?;

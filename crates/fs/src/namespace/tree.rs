@@ -22,7 +22,7 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    const fn decode(entry: u32) -> Option<Self> {
+    pub(crate) const fn decode(entry: u32) -> Option<Self> {
         if entry == 0 {
             return None;
         }
@@ -64,7 +64,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     fn decode(&self, entry: u32) -> Option<Mapped> {
-        Mapped::decode(entry).filter(|mapped| mapped.chunk.0 < self.geometry().chunks())
+        Mapped::decode(entry).filter(|mapped| self.geometry().is_for_files(mapped.chunk))
     }
 
     /// Returns the first chunk of the file with at least this index.
@@ -99,7 +99,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Sets the chunk with this index, which may have been a hole; adds pages to the tree as needed.
-    pub(super) fn set_chunk(&mut self, inode: &mut Inode, index: u64, mapped: Mapped) -> Result<()> {
+    pub(crate) fn set_chunk(&mut self, inode: &mut Inode, index: u64, mapped: Mapped) -> Result<()> {
         let (mut root, mut height) = match inode.form {
             Form::Tree { root, height } => (root, height),
             Form::Empty => (self.new_tree_page(inode)?, 1),
@@ -124,7 +124,7 @@ impl<M: Memory> FileSystem<M> {
                     self.set_entry(page, slot, new)?;
                     new
                 }
-                number => Page(u64::from(number)),
+                number => self.tree_page(number)?,
             };
         }
         self.store.stage(entry_at(page, index & (ENTRIES - 1)), &mapped.encode().to_le_bytes());
@@ -139,13 +139,13 @@ impl<M: Memory> FileSystem<M> {
 
     fn new_tree_page(&mut self, inode: &mut Inode) -> Result<Page> {
         let page = self.space.take_pages(&mut self.store, 1)?;
-        self.store.zero_data(page.address(), PAGE_BYTES);
+        self.store.zero_data(page.address(), PAGE_BYTES)?;
         inode.pages += 1;
         Ok(page)
     }
 
     /// Allocates the chunk with this index of a file.
-    pub(super) fn allocate_chunk(
+    pub(crate) fn allocate_chunk(
         &mut self,
         ino: Ino,
         inode: &mut Inode,
@@ -194,10 +194,10 @@ impl<M: Memory> FileSystem<M> {
             }
             if height == 1 {
                 self.space.free_chunk(&mut self.store, Chunk(entry & !UNWRITTEN))?;
-                inode.pages -= self.geometry().chunk_pages();
+                inode.forget_pages(self.geometry().chunk_pages())?;
                 *left -= 1;
             } else {
-                let below = Page(u64::from(entry));
+                let below = self.tree_page(entry)?;
                 if !self.free_below(inode, below, height - 1, start, range, left)? {
                     is_empty = false;
                     continue;
@@ -210,8 +210,14 @@ impl<M: Memory> FileSystem<M> {
     }
 
     fn free_tree_page(&mut self, inode: &mut Inode, page: Page) -> Result<()> {
-        inode.pages -= 1;
+        inode.forget_pages(1)?;
         self.space.free_pages_at(&mut self.store, page, 1)
+    }
+
+    fn tree_page(&self, number: u32) -> Result<Page> {
+        let page = Page(number.into());
+        let wrong = || Error::Damaged(format!("a tree has page {number}"));
+        self.is_possible(page, 1).then_some(page).ok_or_else(wrong)
     }
 
     /// Returns the entries of a page of a tree that are no holes, with their slots.

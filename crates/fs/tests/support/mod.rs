@@ -3,6 +3,7 @@
 // Each test uses a part of this.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod damage;
 pub mod model;
 pub mod operation;
 pub mod pair;
