@@ -85,7 +85,7 @@ pub fn repair<M: Memory>(memory: M, now: Time) -> Result<(M, Outcome), Refusal> 
     let mut survey = Survey::read(&fs);
     files::settle(&fs, &mut survey, &mut outcome)?;
     names::settle(&fs, &mut survey, &mut outcome);
-    tables::reserve(&mut fs, &survey)?;
+    tables::reserve(&mut fs, &survey, &mut outcome)?;
     fs.reload_tables()?;
     rebuild::run(&mut fs, &survey, now, &mut outcome)?;
     tables::settle(&mut fs, &mut outcome)?;
@@ -104,10 +104,7 @@ fn verify<M: Memory>(fs: FileSystem<M>, outcome: Outcome) -> Result<(M, Outcome)
 }
 
 /// Writes a damaged copy of the superblock again, from the other one.
-fn repair_superblocks<M: Memory>(
-    mut memory: M,
-    outcome: &mut Outcome,
-) -> Result<(M, Superblock), Refusal> {
+fn repair_superblocks<M: Memory>(mut memory: M, outcome: &mut Outcome) -> Result<(M, Superblock), Refusal> {
     let superblock = read_superblock(&memory)?;
     for (copy, at) in [("first", 0), ("second", Geometry::COPY_AT)] {
         let mut page = [0; PAGE_BYTES as usize];

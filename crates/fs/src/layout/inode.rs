@@ -186,7 +186,8 @@ impl Inode {
     /// # Errors
     /// Returns `Damaged` if it had fewer.
     pub(crate) fn forget_pages(&mut self, count: u64) -> Result<(), Error> {
-        let wrong = || Error::Damaged(format!("an inode says that it has {} pages, but has more", self.pages));
+        let wrong =
+            || Error::Damaged(format!("an inode says that it has {} pages, but has more", self.pages));
         self.pages = self.pages.checked_sub(count).ok_or_else(wrong)?;
         Ok(())
     }

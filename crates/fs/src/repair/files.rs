@@ -158,7 +158,8 @@ fn sound_form(geometry: &Geometry, owners: &Owners, ino: Ino, found: &mut Found,
         outcome.repaired(format!("{}: number of its pages, by its size", file(ino)));
         return;
     }
-    let why = problem.map_or("nothing tells where they are".to_owned(), |problem| format!("it has {problem}"));
+    let why =
+        problem.map_or("nothing tells where they are".to_owned(), |problem| format!("it has {problem}"));
     loses_contents(ino, found, &why, outcome);
 }
 

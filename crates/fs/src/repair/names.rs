@@ -61,6 +61,7 @@ fn read_directories<M: Memory>(fs: &FileSystem<M>, survey: &mut Survey) {
         let (buckets, mut directory) =
             read.into_iter().next().unwrap_or((0, Directory { is_torn: true, ..Directory::default() }));
         directory.rewrite |= !is_one || directory.is_torn;
+        directory.stored = (found.inode.buckets, found.inode.size);
         found.inode.buckets = buckets;
         found.inode.size = u64::from(buckets) * PAGE_BYTES;
         survey.directories.insert(*ino, directory);
@@ -134,15 +135,17 @@ fn kinds(survey: &mut Survey, outcome: &mut Outcome) {
         });
         // A null file has neither.
         let has_something = inode.size > 0 || inode.links > 0;
+        let (buckets, size) =
+            survey.directories.get(ino).map_or((inode.buckets, inode.size), |directory| directory.stored);
         let kind = match (inode.kind(), by_names) {
             _ if *ino == Ino::ROOT => Some(Kind::Directory),
-            (Some(Kind::Directory), Some(kind)) if inode.buckets == 0 => Some(kind),
-            (Some(kind), Some(Kind::Directory)) if kind != Kind::Directory && inode.buckets > 0 => {
+            (Some(Kind::Directory), Some(kind)) if buckets == 0 => Some(kind),
+            (Some(kind), Some(Kind::Directory)) if kind != Kind::Directory && buckets > 0 => {
                 Some(Kind::Directory)
             }
             (Some(kind), _) => Some(kind),
             (None, Some(kind)) if found.is_marked || inode.mode != 0 => Some(kind),
-            (None, _) if inode.buckets > 0 => Some(Kind::Directory),
+            (None, _) if buckets > 0 => Some(Kind::Directory),
             (None, _) if has_something && found.is_marked => Some(Kind::File),
             (None, _) => None,
         };
@@ -165,7 +168,7 @@ fn kinds(survey: &mut Survey, outcome: &mut Outcome) {
             }
         } else {
             survey.directories.remove(ino);
-            inode.buckets = 0;
+            (inode.buckets, inode.size) = (0, size);
         }
     }
     survey.erased.iter().for_each(|ino| {
@@ -313,12 +316,20 @@ fn links(survey: &mut Survey, outcome: &mut Outcome) {
     let Survey { found, directories, .. } = survey;
     for (parent, directory) in &*directories {
         for name in directory.names.iter().filter(|name| name.is_kept) {
-            if let Some(below) = found.get_mut(&name.ino).filter(|found| found.inode.is_directory()) {
+            let below = found.get_mut(&name.ino).filter(|found| found.inode.is_directory());
+            if let Some(below) = below.filter(|below| below.inode.parent != *parent) {
                 below.inode.parent = *parent;
+                outcome.repaired(format!("{}: the directory that it is in", file(name.ino)));
             }
         }
-        if let Some(found) = found.get_mut(parent) {
-            found.inode.entries = directory.names.iter().filter(|name| name.is_kept).count() as u64;
+        let entries = directory.names.iter().filter(|name| name.is_kept).count() as u64;
+        if let Some(found) = found.get_mut(parent).filter(|found| found.inode.entries != entries) {
+            outcome.repaired(format!(
+                "{}: {entries} names instead of {}",
+                file(*parent),
+                found.inode.entries
+            ));
+            found.inode.entries = entries;
         }
     }
     if let Some(root) = found.get_mut(&Ino::ROOT) {
@@ -342,7 +353,8 @@ fn fields(ino: Ino, found: &mut Found, size_max: u64, chunk_bytes: u64, outcome:
     if inode.kind() == Some(Kind::Symlink) && !(1..=TARGET_BYTES_MAX).contains(&inode.size) {
         inode.mode = inode.mode & 0o7777 | Kind::File.mode_bits();
         inode.size = mapped;
-        outcome.lost(format!("{of}: the length of a symbolic link's target; it is now a file with what it had"));
+        outcome
+            .lost(format!("{of}: the length of a symbolic link's target; it is now a file with what it had"));
     }
     if inode.size > size_max {
         inode.size = mapped;

@@ -156,9 +156,9 @@ fn lost_and_found<M: Memory>(fs: &mut FileSystem<M>, nameless: &[Ino], now: Time
             let mut inode = fs.inode(*ino)?;
             let mut directory = fs.inode(place)?;
             let kind = inode.kind().ok_or(Error::NotFound)?;
-            let name = (0..).map(|number| name(*ino, number)).find(|name| {
-                matches!(fs.lookup(place, name), Err(Error::NotFound))
-            });
+            let name = (0..)
+                .map(|number| name(*ino, number))
+                .find(|name| matches!(fs.lookup(place, name), Err(Error::NotFound)));
             let entry = Entry { hash: 0, ino: *ino, kind, name: name.ok_or(Error::Exists)? };
             fs.add_entry(place, &mut directory, entry)?;
             if kind == Kind::Directory {

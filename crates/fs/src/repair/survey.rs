@@ -3,9 +3,9 @@
 use crate::layout::dirent;
 use crate::layout::inode::{Form, Inode, Kind, TREE_BITS};
 use crate::layout::{BITMAP_SLOTS, Chunk, Ino, PAGE_BYTES, Page};
+use crate::namespace::FileSystem;
 use crate::namespace::names::check_name;
 use crate::namespace::tree::Mapped;
-use crate::namespace::FileSystem;
 use crate::nvm::Memory;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
@@ -59,6 +59,8 @@ pub(super) struct Directory {
     pub(super) rewrite: bool,
     /// A part of it could not be read.
     pub(super) is_torn: bool,
+    /// Number of buckets and size as they are stored.
+    pub(super) stored: (u32, u64),
 }
 
 /// What a file system has.
@@ -136,11 +138,7 @@ pub(super) fn read_tree<M: Memory>(fs: &FileSystem<M>, found: &mut Found) {
 }
 
 /// Reads the names of a directory with this number of buckets.
-pub(super) fn read_directory<M: Memory>(
-    fs: &FileSystem<M>,
-    found: &Found,
-    buckets: u32,
-) -> Directory {
+pub(super) fn read_directory<M: Memory>(fs: &FileSystem<M>, found: &Found, buckets: u32) -> Directory {
     let mut directory = Directory::default();
     let mut seen = FxHashSet::default();
     let mut hashes = FxHashSet::default();

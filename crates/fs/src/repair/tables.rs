@@ -2,7 +2,7 @@
 //! end tables that are exact.
 
 use super::survey::{Directory, Survey};
-use super::{Outcome, files};
+use super::{Outcome, file, files};
 use crate::check::examine;
 use crate::error::{Error, Result};
 use crate::layout::chunk::{BIT_WORDS, Entry, Use};
@@ -15,9 +15,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
 /// Stages inodes, lists, edits of directories, and tables whose free space is free beyond doubt.
-pub(super) fn reserve<M: Memory>(fs: &mut FileSystem<M>, survey: &Survey) -> Result<()> {
-    let free = bitmaps(fs, survey)?;
-    lists(fs, survey);
+pub(super) fn reserve<M: Memory>(
+    fs: &mut FileSystem<M>,
+    survey: &Survey,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let free = bitmaps(fs, survey, outcome)?;
+    lists(fs, survey, outcome);
     for ino in &survey.erased {
         let at = fs.inode_at(*ino)?;
         let (old, _) = Inode::decode_lenient(&fs.store().bytes(at));
@@ -39,13 +43,17 @@ pub(super) fn reserve<M: Memory>(fs: &mut FileSystem<M>, survey: &Survey) -> Res
         fs.commit_if_large()?;
     }
     for directory in survey.directories.values().filter(|directory| !directory.rewrite) {
-        edit(fs, survey, directory)?;
+        edit(fs, survey, directory, outcome)?;
     }
-    entries(fs, survey, &free)
+    entries(fs, survey, &free, outcome)
 }
 
 /// Stages the bitmaps of inodes; returns how many are free in each chunk of inodes.
-fn bitmaps<M: Memory>(fs: &mut FileSystem<M>, survey: &Survey) -> Result<FxHashMap<Chunk, (u64, u32)>> {
+fn bitmaps<M: Memory>(
+    fs: &mut FileSystem<M>,
+    survey: &Survey,
+    outcome: &mut Outcome,
+) -> Result<FxHashMap<Chunk, (u64, u32)>> {
     let geometry = fs.superblock().geometry;
     let chunks: Vec<_> = fs.inode_chunks().collect();
     let mut counts = FxHashMap::default();
@@ -59,24 +67,35 @@ fn bitmaps<M: Memory>(fs: &mut FileSystem<M>, survey: &Survey) -> Result<FxHashM
                 free += 1;
             }
         }
-        fs.parts().0.stage(geometry.chunk_at(chunk), &bitmap);
+        if bitmap != fs.inode_bitmap(chunk) {
+            outcome.repaired(format!("chunk {}: which of its inodes are free", chunk.0));
+            fs.parts().0.stage(geometry.chunk_at(chunk), &bitmap);
+        }
         counts.insert(chunk, (index, free));
         fs.commit_if_large()?;
     }
     Ok(counts)
 }
 
-fn lists<M: Memory>(fs: &mut FileSystem<M>, survey: &Survey) {
+fn lists<M: Memory>(fs: &mut FileSystem<M>, survey: &Survey, outcome: &mut Outcome) {
     let mut roots = fs.roots();
     roots.orphans = survey.orphans.first().copied();
     if survey.null_files.is_empty() {
         (roots.null_files, roots.null_count, roots.null_pages) = (None, 0, 0);
     }
-    fs.set_roots(&roots);
+    if roots != fs.roots() {
+        outcome.repaired("the lists of removed files and of null files".to_owned());
+        fs.set_roots(&roots);
+    }
 }
 
 /// Removes names that are not kept, and corrects types, where the names are.
-fn edit<M: Memory>(fs: &mut FileSystem<M>, survey: &Survey, directory: &Directory) -> Result<()> {
+fn edit<M: Memory>(
+    fs: &mut FileSystem<M>,
+    survey: &Survey,
+    directory: &Directory,
+    outcome: &mut Outcome,
+) -> Result<()> {
     for name in &directory.names {
         let kind = survey.found.get(&name.ino).and_then(|found| found.inode.kind());
         if !name.is_kept {
@@ -85,6 +104,8 @@ fn edit<M: Memory>(fs: &mut FileSystem<M>, survey: &Survey, directory: &Director
             fs.parts().0.stage(name.page.address(), &page);
         } else if let Some(kind) = kind.filter(|kind| name.kind != Some(*kind)) {
             let at = name.page.address() + (name.at + KIND_AT) as u64;
+            let text = String::from_utf8_lossy(&name.name);
+            outcome.repaired(format!("{}: the type that its name {text:?} has", file(name.ino)));
             fs.parts().0.stage(at, &[kind.code()]);
         }
         fs.commit_if_large()?;
@@ -97,6 +118,7 @@ fn entries<M: Memory>(
     fs: &mut FileSystem<M>,
     survey: &Survey,
     free: &FxHashMap<Chunk, (u64, u32)>,
+    outcome: &mut Outcome,
 ) -> Result<()> {
     let geometry = fs.superblock().geometry;
     let mut claims = files::claims(survey);
@@ -128,9 +150,16 @@ fn entries<M: Memory>(
                 Some(Entry { usage: Use::Pages, .. }) => fs.space().bits(fs.store(), chunk),
                 _ => [0; BIT_WORDS],
             };
+            let before = bits;
             claimed.iter().for_each(|at| bits[*at as usize / 64] |= 1 << (at % 64));
+            if bits != before && old == Some(entry) {
+                outcome.repaired(format!("chunk {}: which of its pages are free", chunk.0));
+            }
             let (store, space) = fs.parts();
             space.set_bits(store, chunk, &bits);
+        }
+        if old != Some(entry) {
+            outcome.repaired(format!("chunk {}: its entry of the chunk table", chunk.0));
         }
         let (store, space) = fs.parts();
         space.set_entry(store, chunk, &entry);
@@ -145,6 +174,9 @@ pub(super) fn settle<M: Memory>(fs: &mut FileSystem<M>, outcome: &mut Outcome) -
     for (ino, pages) in &examined.wrong_pages {
         let at = fs.inode_at(*ino)?;
         let inode = Inode::decode(&fs.store().bytes(at)).ok_or(Error::NotFound)?;
+        if inode.pages != 0 {
+            outcome.repaired(format!("{}: {pages} pages instead of {}", file(*ino), inode.pages));
+        }
         fs.set_inode(*ino, &Inode { pages: *pages, ..inode });
         fs.commit_if_large()?;
     }
