@@ -348,7 +348,7 @@ fn fields_of_inodes() {
     repairs("symbolic link's target", true, &[], |fs| change(fs, "link", |inode| inode.size = 9999));
     repairs("bits of its mode", false, &[], |fs| change(fs, "other", |inode| inode.mode |= 1 << 20));
     repairs("nanoseconds of a time", true, &[], |fs| {
-        change(fs, "other", |inode| inode.changed.nanos = u32::MAX)
+        change(fs, "other", |inode| inode.changed.nanos = u32::MAX);
     });
     repairs("its permissions", true, &[], |fs| change(fs, "other", |inode| inode.mode = 0));
     for path in ["dirs", "other", "link"] {
@@ -505,4 +505,21 @@ fn a_clean_file_system_is_left_alone() {
     before.load(0, &mut old);
     memory.load(0, &mut new);
     assert!(old == new && PAGE_BYTES > 0, "nothing was stored");
+}
+
+/// A page of a directory whose bit says that it is free is given to attributes, although changes of it are staged.
+#[test]
+fn attributes_do_not_overwrite_a_directory() {
+    let mut fs = file_system();
+    let root = fs.inode(Ino::ROOT).expect("the root");
+    let Form::Run { first, .. } = root.form else { panic!("a small directory") };
+    let (at, bit) = bit_of(&fs, first);
+    let bits = fs.store().bytes::<1>(at)[0];
+    damage(&mut fs, at, &[bits & !bit]);
+    let mut fs = FileSystem::open(fs.into_memory(), Durability::Sync).expect("it can be mounted");
+    fs.create_file(Ino::ROOT, b"staged", &new(Kind::Fifo), NOW).expect("space");
+    let set = fs.set_attribute(Ino::ROOT, b"user.b", b"x", SetAttribute::Always, NOW);
+    assert!(matches!(set, Err(Error::Damaged(_))), "{set:?}");
+    fs.sync().expect("no failure");
+    find(&fs, "staged");
 }

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 
 /// Settles names, types, links and lists.
 pub(super) fn settle<M: Memory>(fs: &FileSystem<M>, survey: &mut Survey, outcome: &mut Outcome) {
-    if !survey.found.contains_key(&Ino::ROOT) {
+    survey.found.entry(Ino::ROOT).or_insert_with(|| {
         let root = Inode::new(Kind::Directory.mode_bits() | 0o700, 0, 0, Time::default(), 0);
-        survey.found.insert(Ino::ROOT, Found::new(false, root, true));
-    }
+        Found::new(false, root, true)
+    });
     read_directories(fs, survey);
     own_overflow_pages(survey);
     null_files(fs, survey);

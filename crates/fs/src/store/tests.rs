@@ -85,3 +85,19 @@ fn read_only_opening_sees_the_log_and_stores_nothing() {
     assert_eq!(reader.bytes::<64>(20_000), [7; 64]);
     assert_eq!(reader.memory.events(), 0);
 }
+
+#[test]
+fn data_where_metadata_is_staged_is_refused() {
+    let mut store = open(Simulated::new(SIZE, Granule::Word));
+    for line in 256..260 {
+        store.stage(line * 64, &[1]);
+    }
+    for (at, len) in [(256 * 64, 1), (255 * 64, 65), (259 * 64 + 63, 1), (200 * 64, 100 * 64)] {
+        assert!(matches!(store.store_data(at, &vec![7; len]), Err(Error::Damaged(_))), "{at} {len}");
+        assert!(matches!(store.zero_data(at, len as u64), Err(Error::Damaged(_))), "{at} {len}");
+    }
+    store.store_data(255 * 64, &[7; 64]).expect("nothing is staged there");
+    store.zero_data(260 * 64, 6400).expect("nothing is staged there");
+    store.commit().expect("no failure");
+    store.store_data(256 * 64, &[7; 64]).expect("nothing is staged any more");
+}
