@@ -138,9 +138,9 @@ impl<M: Memory> FileSystem<M> {
         if !stored.is_empty() {
             let pages = (stored.len() as u64).div_ceil(PAGE_BYTES) as u32;
             let first: Page = self.space.take_pages(&mut self.store, pages)?;
-            self.store.store_data(first.address(), stored)?;
-            let end = u64::from(pages) * PAGE_BYTES;
-            self.store.zero_data(first.address() + stored.len() as u64, end - stored.len() as u64)?;
+            let mut contents = stored.to_vec();
+            contents.resize(pages as usize * PAGE_BYTES as usize, 0);
+            self.store.store_data(first.address(), &contents)?;
             inode.attributes = Some((first, pages));
             inode.pages += u64::from(pages);
         }
