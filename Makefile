@@ -2,7 +2,7 @@
 #   make demo                          run one load on a disk, a pool and an SSD, all modelled: speed and price
 #   make test                          run all tests
 #   make build                         build weir as it is shipped
-#   make install PREFIX=/usr/local     install weir, its completions and its man pages
+#   make install PREFIX=/usr/local     install weir, its completions, man pages and mount.weir
 #   make uninstall PREFIX=/usr/local   remove them
 
 PREFIX ?= /usr/local
@@ -14,6 +14,8 @@ root = $(DESTDIR)$(PREFIX)
 bash = $(root)/share/bash-completion/completions/weir
 zsh = $(root)/share/zsh/site-functions/_weir
 fish = $(root)/share/fish/vendor_completions.d/weir.fish
+# mount(8) looks for helpers of file systems in /sbin alone.
+helper = $(DESTDIR)/sbin/mount.weir
 man = $(root)/share/man
 
 .PHONY: demo test setup build install uninstall
@@ -35,6 +37,8 @@ $(WEIR):
 
 install: $(WEIR)
 	install -D -m 755 $(WEIR) $(root)/bin/weir
+	install -d $(dir $(helper))
+	ln -sf $(PREFIX)/bin/weir $(helper)
 	install -d $(dir $(bash)) $(dir $(zsh)) $(dir $(fish)) $(man)/man1 $(man)/man7
 	$(WEIR) generate-completions bash > $(bash)
 	$(WEIR) generate-completions zsh > $(zsh)
@@ -42,5 +46,5 @@ install: $(WEIR)
 	$(WEIR) generate-man $(man)
 
 uninstall:
-	rm -f $(root)/bin/weir $(bash) $(zsh) $(fish)
+	rm -f $(root)/bin/weir $(helper) $(bash) $(zsh) $(fish)
 	rm -f $(man)/man1/weir.1 $(man)/man1/weir-*.1 $(man)/man7/weir-*.7

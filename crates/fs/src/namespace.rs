@@ -132,8 +132,8 @@ impl<M: Memory> FileSystem<M> {
         Ok(fs)
     }
 
-    /// Opens the file system in `memory` without storing anything there. Damage of the tables, which say what is
-    /// free, does not matter then.
+    /// Opens the file system in `memory` without storing anything there. Damage of the tables, which say what
+    /// is free, does not matter then.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -1,5 +1,5 @@
-//! Random damage of metadata: nothing panics, and a repair ends in a clean file system or in a refusal that names
-//! what is lost.
+//! Random damage of metadata: nothing panics, and a repair ends in a clean file system or in a refusal that
+//! names what is lost.
 //!
 //! Files that no line of the repair names, and whose metadata was not damaged, have what they had.
 //! `WEIR_FS_SEED` sets the first seed, `WEIR_FS_DAMAGES` how many there are.

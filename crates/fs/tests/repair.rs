@@ -22,8 +22,8 @@ fn new(kind: Kind) -> New<'static> {
     New { kind, permissions: 0o755, uid: 5, gid: 6, device: 0, target, attributes: &[] }
 }
 
-/// `small` (5000 bytes of 1, two names), `other` (9000 bytes of 2), `large` (150,000 bytes of 3, in chunks), `link`,
-/// `dirs` with `below` (100 bytes of 4) and `deep`, and a null file.
+/// `small` (5000 bytes of 1, two names), `other` (9000 bytes of 2), `large` (150,000 bytes of 3, in chunks),
+/// `link`, `dirs` with `below` (100 bytes of 4) and `deep`, and a null file.
 fn file_system() -> Fs {
     let memory = format(Simulated::new(SIZE, Granule::Word));
     let mut fs = FileSystem::open(memory, Durability::Sync).expect("the file system");
@@ -107,8 +107,8 @@ fn repaired(damage: impl FnOnce(&mut Fs)) -> Result<(Fs, Outcome), Refusal> {
     Ok((fs, outcome))
 }
 
-/// Repairs a damage, and expects this text among what was lost, or, if nothing was, among what was repaired. All
-/// files but those `except` are as they were.
+/// Repairs a damage, and expects this text among what was lost, or, if nothing was, among what was repaired.
+/// All files but those `except` are as they were.
 fn repairs(text: &str, is_loss: bool, except: &[&str], damage: impl FnOnce(&mut Fs)) -> Fs {
     let (fs, outcome) = repaired(damage).unwrap_or_else(|refusal| panic!("{refusal}"));
     assert_eq!(!outcome.lost.is_empty(), is_loss, "{outcome:#?}");
@@ -507,7 +507,8 @@ fn a_clean_file_system_is_left_alone() {
     assert!(old == new && PAGE_BYTES > 0, "nothing was stored");
 }
 
-/// A page of a directory whose bit says that it is free is given to attributes, although changes of it are staged.
+/// A page of a directory whose bit says that it is free is given to attributes, although changes of it are
+/// staged.
 #[test]
 fn attributes_do_not_overwrite_a_directory() {
     let mut fs = file_system();

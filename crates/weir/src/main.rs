@@ -4,10 +4,15 @@ use clap::Parser as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use weir::cli::{Cli, parse_failure, suggest_commands};
+use weir::commands::fs::helper;
 use weir::{exit, output, signals};
 use weir_model::ErrorKind;
 
 fn main() -> ExitCode {
+    if helper::is_helper(std::env::args_os().next().as_ref()) {
+        log_to_stderr();
+        return helper::run(std::env::args_os().skip(1)).into();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return answer_command_line(&error),

@@ -96,8 +96,8 @@ pub struct Change {
 }
 
 impl<M: Memory> FileSystem<M> {
-    /// Reads the inode map. If it is `lenient`, inodes of chunks that cannot be are missing, and a chunk without a
-    /// sound entry has no free inode.
+    /// Reads the inode map. If it is `lenient`, inodes of chunks that cannot be are missing, and a chunk
+    /// without a sound entry has no free inode.
     pub(super) fn load_inode_index(&self, lenient: bool) -> Result<InodeIndex> {
         let mut index = InodeIndex::default();
         let slots = (self.geometry().chunk_inodes() - BITMAP_SLOTS) as u32;

@@ -34,8 +34,8 @@ fn may_be_directory(inode: &Inode) -> bool {
     inode.is_directory() || inode.buckets > 0
 }
 
-/// Reads all directories. If the two numbers of buckets differ, the one that fits its names counts, or else the
-/// smaller one.
+/// Reads all directories. If the two numbers of buckets differ, the one that fits its names counts, or else
+/// the smaller one.
 fn read_directories<M: Memory>(fs: &FileSystem<M>, survey: &mut Survey) {
     let limit = fs.superblock().geometry.size / PAGE_BYTES;
     for (ino, found) in &mut survey.found {

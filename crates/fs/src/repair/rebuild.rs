@@ -1,5 +1,5 @@
-//! Writes again what cannot stay where it is: trees, runs that two files have, directories; and gives files without
-//! a name one in `lost+found`.
+//! Writes again what cannot stay where it is: trees, runs that two files have, directories; and gives files
+//! without a name one in `lost+found`.
 
 use super::survey::{Directory, Found, Survey};
 use super::{Outcome, Refusal, file};
@@ -62,7 +62,8 @@ fn contents<M: Memory>(
     }
 }
 
-/// Returns an inode without the space that is about to be replaced. Its number of pages is counted at the end.
+/// Returns an inode without the space that is about to be replaced. Its number of pages is counted at the
+/// end.
 fn stored<M: Memory>(fs: &FileSystem<M>, ino: Ino) -> Result<Inode> {
     let (inode, _) = Inode::decode_lenient(&fs.store().bytes(fs.inode_at(ino)?));
     Ok(Inode { pages: 0, ..inode })

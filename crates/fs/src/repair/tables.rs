@@ -1,5 +1,5 @@
-//! Writes what was settled: first inodes and lists, and tables in which nothing is free that may be needed; at the
-//! end tables that are exact.
+//! Writes what was settled: first inodes and lists, and tables in which nothing is free that may be needed;
+//! at the end tables that are exact.
 
 use super::survey::{Directory, Survey};
 use super::{Outcome, file, files};

@@ -5,7 +5,7 @@ use crate::schemas::validate_as;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ const REFUSED: i32 = 3;
 const DAMAGED: i32 = 4;
 const ENVIRONMENT: i32 = 5;
 /// Exit codes of `weir fs check`.
+const CHECK_REPAIRED: i32 = 1;
 const CHECK_DAMAGED: i32 = 4;
 const CHECK_OPERATIONAL: i32 = 8;
 const CHECK_USAGE: i32 = 16;
@@ -66,7 +67,12 @@ impl Region {
         self.check();
     }
 
-    fn check(&self) {
+    /// Returns the folder of the region.
+    pub(crate) fn folder(&self) -> &Path {
+        self.pool.folder.path()
+    }
+
+    pub(crate) fn check(&self) {
         let report = self.pool.json(&["fs", "check", "region"]);
         assert_eq!((&report["clean"], &report["orphans"]), (&true.into(), &0.into()), "{report}");
     }
@@ -198,6 +204,36 @@ fn what_is_no_intact_region_is_refused_with_a_way_out() {
     region.refused(&["fs", "check", "region"], CHECK_DAMAGED, &["20971520 of the 33554432 bytes"]);
     file.set_len(32 << 20).expect("grown");
     region.check();
+}
+
+#[test]
+fn a_damaged_region_is_repaired() {
+    let region = Region::new("32MiB");
+    let clean = region.pool.json(&["fs", "check", "region", "--repair"]);
+    assert_eq!((&clean["clean"], &clean["repair"]), (&true.into(), &serde_json::Value::Null), "{clean}");
+    let file = File::options().write(true).open(region.pool.path("region")).expect("the region");
+    file.write_all_at(&[9; 100], 4096 + 64).expect("written");
+    drop(file);
+    let check = |options: &[&str]| {
+        let arguments = ["fs", "check", "region"].iter().chain(options);
+        let output = region.pool.weir(arguments);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, said) = check(&[]);
+    assert!(code == Some(CHECK_DAMAGED) && said.contains("--repair"), "{said}");
+    let (code, said) = check(&["--repair"]);
+    assert!(code == Some(CHECK_REPAIRED) && said.contains("clean after the repair"), "{said}");
+    assert!(said.contains("repaired:\n- second copy of the superblock"), "{said}");
+    region.check();
+
+    // An inode map and a chunk table without the chunk of inodes: nothing is left to go by.
+    let file = File::options().write(true).open(region.pool.path("region")).expect("the region");
+    file.write_all_at(&vec![0; 1 << 20], 16_384).expect("written");
+    region.refused(
+        &["fs", "check", "region", "--repair"],
+        CHECK_DAMAGED,
+        &["not repaired: all inodes are lost"],
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod environment;
 mod explain;
 mod failing_devices;
 mod fs;
+mod fs_mount;
 mod fs_programs;
 mod full;
 mod harness;

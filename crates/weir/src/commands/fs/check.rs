@@ -1,15 +1,20 @@
-//! `weir fs check` verifies all metadata of a file system that is not mounted.
+//! `weir fs check` verifies all metadata of a file system that is not mounted, and repairs it where
+//! that takes no guessing.
 
 use super::failures::{content_failure, open_failure};
 use crate::exit::check as exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT_DEFECT};
 use crate::{progress, signals};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
+use std::sync::atomic::Ordering;
+use weir_fs::check::Report;
+use weir_fs::fuse;
 use weir_fs::layout::PAGE_BYTES;
 use weir_fs::namespace::FileSystem;
 use weir_fs::nvm::Mapped;
+use weir_fs::repair::{Outcome, Refusal};
 use weir_model::{Bytes, ErrorKind};
 
 /// The document of `weir fs check`.
@@ -18,9 +23,9 @@ use weir_model::{Bytes, ErrorKind};
 pub struct CheckDocument {
     /// Path of the region.
     region: String,
-    /// Nothing contradicts the format or itself.
+    /// Nothing contradicts the format or itself, after the repair if there was one.
     clean: bool,
-    /// What does, 1000 at most.
+    /// What contradicted the format or itself, 1000 at most.
     findings: Vec<String>,
     /// Findings beyond those in `findings`.
     findings_omitted: u64,
@@ -32,14 +37,27 @@ pub struct CheckDocument {
     orphans: u64,
     /// Space in use.
     used_bytes: u64,
+    /// What the repair did; `null` without `--repair`, or if there was nothing to repair.
+    repair: Option<RepairPart>,
 }
 
-/// Verifies the file system in a region.
+/// What a repair did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RepairPart {
+    /// What was made right without a loss, 1000 at most.
+    repaired: Vec<String>,
+    /// What is lost, or can no longer be trusted, 1000 at most.
+    lost: Vec<String>,
+    /// Lines beyond those.
+    omitted: u64,
+}
+
+/// Verifies the file system in a region; with `repair`, repairs it and verifies it again.
 ///
 /// # Errors
-/// Fails if it cannot be opened. The failure carries the exit code that fsck would use.
-pub(super) fn check(region: &Path) -> Result<CheckDocument, Failure> {
-    try_check(region).map_err(|failure| {
+/// Fails if it cannot be opened, or not be repaired. The failure carries the exit code that fsck would use.
+pub(super) fn check(region: &Path, repair: bool) -> Result<CheckDocument, Failure> {
+    try_check(region, repair).map_err(|failure| {
         let code = match failure.kind {
             ErrorKind::Usage => exit::USAGE,
             ErrorKind::Corrupt => exit::UNREPAIRED,
@@ -49,27 +67,72 @@ pub(super) fn check(region: &Path) -> Result<CheckDocument, Failure> {
     })
 }
 
-fn try_check(region: &Path) -> Result<CheckDocument, Failure> {
-    signals::end_with(exit::CANCELLED)?;
-    let memory = Mapped::open(region, false).map_err(|error| open_failure(&error))?;
+fn try_check(region: &Path, repair: bool) -> Result<CheckDocument, Failure> {
+    let may_cancel = signals::end_with(exit::CANCELLED)?;
+    let memory = Mapped::open(region, repair).map_err(|error| open_failure(&error))?;
+    let (memory, found) = match verify(region, memory) {
+        Ok(found) if found.0.is_clean() || !repair => return Ok(document(region, found.0, None)),
+        Ok((report, memory)) => (memory, Some(report)),
+        // What keeps the file system from being opened may be repairable, too.
+        Err(failure) if repair && failure.kind == ErrorKind::Corrupt => {
+            (Mapped::open(region, true).map_err(|error| open_failure(&error))?, None)
+        }
+        Err(failure) => return Err(failure),
+    };
+    // What is written is complete or not there, but nobody would hear what was lost.
+    may_cancel.store(false, Ordering::SeqCst);
+    let repaired =
+        progress::during("repairing the file system", || weir_fs::repair::repair(memory, fuse::now()));
+    let (memory, Outcome { repaired, lost, more }) = repaired.map_err(|refusal| refused(region, &refusal))?;
+    let (mut report, _) = verify(region, memory)?;
+    if report.is_clean() {
+        let found = found.unwrap_or_default();
+        (report.findings, report.more_findings) = (found.findings, found.more_findings);
+        return Ok(document(region, report, Some(RepairPart { repaired, lost, omitted: more })));
+    }
+    Err(refused(region, &Refusal::Incomplete(report.findings)))
+}
+
+fn verify(region: &Path, memory: Mapped) -> Result<(Report, Mapped), Failure> {
     let fs = FileSystem::open_read_only(memory).map_err(|error| content_failure(region, &error))?;
     let report = progress::during("checking the file system", || weir_fs::check::check(&fs));
-    Ok(CheckDocument {
+    Ok((report, fs.into_memory()))
+}
+
+fn document(region: &Path, report: Report, repair: Option<RepairPart>) -> CheckDocument {
+    CheckDocument {
         region: region.display().to_string(),
-        clean: report.is_clean(),
+        clean: report.is_clean() || repair.is_some(),
         findings: report.findings,
         findings_omitted: report.more_findings,
         directories: report.directories,
         files: report.files,
         orphans: report.orphans,
         used_bytes: report.pages * PAGE_BYTES,
-    })
+        repair,
+    }
+}
+
+fn refused(region: &Path, refusal: &Refusal) -> Failure {
+    let message = format!("region {}: {refusal}", region.display());
+    let help = match refusal {
+        Refusal::Unusable(error) => return content_failure(region, error),
+        Refusal::Incomplete(_) => REPORT_DEFECT,
+        Refusal::Ambiguous(_) | Refusal::NoSpace(_) => {
+            "restore it from a backup, or copy what can be read from weir fs mount --read-only"
+        }
+    };
+    Failure::new(ErrorKind::Corrupt, message, help)
 }
 
 impl CheckDocument {
     /// Returns the exit code, which follows fsck's.
     pub(super) const fn exit_code(&self) -> u8 {
-        if self.clean { exit::CLEAN } else { exit::UNREPAIRED }
+        match (self.clean, &self.repair) {
+            (true, None) => exit::CLEAN,
+            (true, Some(_)) => exit::REPAIRED,
+            (false, _) => exit::UNREPAIRED,
+        }
     }
 
     /// Returns the report for people.
@@ -84,16 +147,28 @@ impl CheckDocument {
         if self.orphans > 0 {
             text += &format!("{} removed files have space that the next mount frees\n", self.orphans);
         }
-        self.findings.iter().for_each(|finding| text += &format!("- {finding}\n"));
-        if self.findings_omitted > 0 {
-            text += &format!("... and {} more\n", self.findings_omitted);
-        }
-        text += if self.clean {
-            "clean"
-        } else {
-            "not clean: copy what can be read from weir fs mount --read-only, or restore a backup; weir \
-             cannot repair a file system yet"
+        list(&mut text, "", &self.findings, self.findings_omitted);
+        let Some(RepairPart { repaired, lost, omitted }) = &self.repair else {
+            text += match self.clean {
+                true => "clean",
+                false => {
+                    "not clean: weir fs check --repair repairs what takes no guessing; copy the region first"
+                }
+            };
+            return text;
         };
-        text
+        list(&mut text, "repaired:\n", repaired, 0);
+        list(&mut text, "lost, or in doubt:\n", lost, *omitted);
+        text + "clean after the repair"
+    }
+}
+
+fn list(text: &mut String, heading: &str, lines: &[String], omitted: u64) {
+    if !lines.is_empty() {
+        *text += heading;
+    }
+    lines.iter().for_each(|line| *text += &format!("- {line}\n"));
+    if omitted > 0 {
+        *text += &format!("... and {omitted} more\n");
     }
 }

@@ -59,8 +59,8 @@ pub(super) fn content_failure(region: &Path, error: &Error) -> Failure {
         Error::Damaged(_) => Failure::new(
             ErrorKind::Corrupt,
             message,
-            "restore it from a backup, or copy what can be read from weir fs mount --read-only; if it was \
-             never truncated or written by other programs, please report it",
+            "try weir fs check --repair on a copy of it, restore a backup, or copy what can be read from \
+             weir fs mount --read-only; if no other program ever wrote or truncated it, please report it",
         ),
         Error::Io(_) | Error::Failed => {
             Failure::environment(message, "see the kernel's log (dmesg): the device below may fail")

@@ -4,9 +4,11 @@ mod check;
 mod create;
 mod explain;
 mod failures;
+pub mod helper;
 mod mount;
 mod status;
 mod unmount;
+mod unprivileged;
 
 pub use check::CheckDocument;
 pub use mount::{MountArgs, MountDocument};
@@ -29,6 +31,7 @@ const UNMOUNT_EXAMPLES: &str = "Examples:
 
 const CHECK_CODES: &str = "Exit codes, as fsck's:
   0   the file system is clean
+  1   it was damaged and has been repaired
   4   it is damaged
   8   it could not be checked
   16  the command line is wrong
@@ -36,7 +39,7 @@ const CHECK_CODES: &str = "Exit codes, as fsck's:
 
 Examples:
   weir fs check region
-  weir fs check region --json";
+  weir fs check region --repair";
 
 const STATUS_EXAMPLES: &str = "Examples:
   weir fs status files
@@ -80,6 +83,9 @@ pub enum FsCommand {
     Check {
         /// Region of the file system
         region: PathBuf,
+        /// Repair what takes no guessing; files without a name go to lost+found
+        #[arg(long)]
+        repair: bool,
     },
     /// Show a file system's space, files and wear
     #[command(after_help = STATUS_EXAMPLES)]
@@ -110,8 +116,8 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
             let done = unmount::unmount(&directory, lazy)?;
             show(common, &done, |_| done.human());
         }
-        FsCommand::Check { region } => {
-            let document = check::check(&region)?;
+        FsCommand::Check { region, repair } => {
+            let document = check::check(&region, repair)?;
             show(common, &document, |_| document.human());
             return Ok(document.exit_code());
         }

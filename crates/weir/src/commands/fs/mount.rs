@@ -2,6 +2,7 @@
 
 use super::failures::{content_failure, dead_mount, is_dead, open_failure};
 use super::status::ask;
+use super::unprivileged;
 use crate::args::{Common, duration};
 use crate::commands::show;
 use crate::failure::{Failure, REPORT_DEFECT, REPORT_KERNEL};
@@ -28,7 +29,7 @@ const DEVICE: &str = "/dev/fuse";
 
 const NOTES: &str = "SIGTERM and SIGINT to its server unmount it, even while programs use it;
 everything written is durable then. A mount that root makes is for all users,
-any other for its user alone.
+any other for its user alone, unless --allow-other is given.
 
 Examples:
   weir fs mount region files
@@ -52,12 +53,31 @@ pub struct MountArgs {
     /// Honour device files and set-user-id bits; only root may
     #[arg(long)]
     pub trusted: bool,
+    /// Let all users use the mount, by the permissions of its files; root's mounts always do
+    #[arg(long)]
+    pub allow_other: bool,
     /// Make changes durable at least this often, without fsync
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub sync_interval: Nanos,
     /// The process in the background: leave the terminal, and print nothing once it is mounted.
     #[arg(long, hide = true, requires = "foreground")]
     pub detached: bool,
+}
+
+impl MountArgs {
+    /// Returns a mount with the defaults of the command.
+    pub(super) const fn new(region: PathBuf, directory: PathBuf) -> Self {
+        Self {
+            region,
+            directory,
+            foreground: false,
+            read_only: false,
+            trusted: false,
+            allow_other: false,
+            sync_interval: Nanos(1_000_000_000),
+            detached: false,
+        }
+    }
 }
 
 /// The document of `weir fs mount`, printed once the file system is mounted.
@@ -96,12 +116,13 @@ pub(super) fn run(args: &MountArgs, common: &Common) -> Result<(), Failure> {
 }
 
 /// Starts a process that serves in the background, and waits until it has mounted the file system.
-fn serve_in_background(args: &MountArgs) -> Result<MountDocument, Failure> {
+pub(super) fn serve_in_background(args: &MountArgs) -> Result<MountDocument, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::os("find", Path::new("weir"), &error))?;
     let mut server = Command::new(&program)
         .args(["fs", "mount", "--json", "--foreground", "--detached"])
         .args(args.read_only.then_some("--read-only"))
         .args(args.trusted.then_some("--trusted"))
+        .args(args.allow_other.then_some("--allow-other"))
         .args(["--sync-interval", &format!("{}us", args.sync_interval.0 / 1000), "--"])
         .args([&args.region, &args.directory])
         .stdin(Stdio::null())
@@ -147,6 +168,9 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
         return Err(Failure::usage("--trusted is for root alone", "leave it out, or mount as root"));
     }
     let directory = empty_directory(&args.directory)?;
+    if !geteuid().is_root() {
+        unprivileged::check(&directory, args.allow_other)?;
+    }
     File::options().read(true).write(true).open(DEVICE).map_err(|error| no_device(&error))?;
     let memory = Mapped::open(&args.region, !args.read_only).map_err(|error| open_failure(&error))?;
     let region = args.region.canonicalize().map_err(|error| Failure::os("find", &args.region, &error))?;
@@ -161,7 +185,7 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
     let fs = fs.map_err(|error| content_failure(&region, &error))?;
     let options = MountOptions {
         region: region.clone(),
-        allow_other: geteuid().is_root(),
+        allow_other: geteuid().is_root() || args.allow_other,
         is_trusted: args.trusted,
         sync_interval: Duration::from_nanos(args.sync_interval.0),
     };
