@@ -12,8 +12,8 @@ use crate::fault_injection::FailureMode;
 use crate::pace::{PaceStats, Pacer};
 use crate::{Device, Devices};
 
-/// Writes of at least this length to files in memory are copied by another thread, while this one receives. A
-/// shorter copy takes less time than handing it over.
+/// Writes of at least this length to files in memory are copied by another thread, while this one receives, if
+/// the client is blocked otherwise. A shorter copy takes less time than handing it over.
 const OFFLOAD_MIN: Bytes = Bytes::kib(64);
 
 /// The devices, by id.
@@ -77,8 +77,9 @@ impl Disks {
         self.devices.get(id)
     }
 
-    /// Checks a command, and executes it if that is cheaper than using the ring.
-    pub(super) fn begin(&mut self, io: &Io, region: &Region) -> StartResult {
+    /// Checks a command, and executes it if that is cheaper than using the ring. `sender_blocks` says whether
+    /// a client waits until this thread receives again: another thread then copies long writes.
+    pub(super) fn begin(&mut self, io: &Io, region: &Region, sender_blocks: bool) -> StartResult {
         let Some(device) = self.devices.get_mut(io.device) else {
             return StartResult::Done(Err(IoError::Lost));
         };
@@ -91,7 +92,7 @@ impl Disks {
             None => {}
         }
         let is_write = matches!(io.kind, IoKind::Write { .. });
-        let is_offloaded = device.mapped.is_some() && is_write && io.len() >= OFFLOAD_MIN;
+        let is_offloaded = sender_blocks && device.mapped.is_some() && is_write && io.len() >= OFFLOAD_MIN;
         if (device.memory_backed() && !is_offloaded) || device.lossy.is_some() {
             return StartResult::Done(run_now(device, io, region));
         }
@@ -261,6 +262,7 @@ mod tests {
         pace: Option<&str>,
         kind: IoKind,
         len: Bytes,
+        sender_blocks: bool,
     ) -> Option<(Disks, StartResult)> {
         let Ok(folder) = tempfile::tempdir_in(folder) else {
             println!("no folder in {folder}: that part is not tested");
@@ -276,7 +278,7 @@ mod tests {
         let buffer = Buffer { at: 0, len: len.0 as u32 };
         let io = Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(0), buffer };
         disks.pace(&io, || Nanos(0));
-        let begun = disks.begin(&io, arena.region());
+        let begun = disks.begin(&io, arena.region(), sender_blocks);
         Some((disks, begun))
     }
 
@@ -284,7 +286,9 @@ mod tests {
     fn fua_writes_are_durable() {
         for fua in [false, true] {
             let kind = IoKind::Write { fua };
-            let Some((disks, begun)) = start_command("/var/tmp", None, kind, Bytes::kib(128)) else { return };
+            let Some((disks, begun)) = start_command("/var/tmp", None, kind, Bytes::kib(128), true) else {
+                return;
+            };
             let StartResult::Submit(op) = begun else {
                 return println!("/var/tmp is memory: that part is not tested");
             };
@@ -297,10 +301,13 @@ mod tests {
     #[test]
     fn long_writes_to_files_in_memory_are_offloaded_and_counted() {
         let write = IoKind::Write { fua: true };
-        let Some((disks, short)) = start_command("/dev/shm", None, write, Bytes::kib(60)) else { return };
-        assert!(matches!(short, StartResult::Done(Ok(()))) && !disks.has_offloaded());
+        for (len, sender_blocks) in [(Bytes::kib(60), true), (Bytes::kib(64), false)] {
+            let begun = start_command("/dev/shm", None, write, len, sender_blocks);
+            let Some((disks, here)) = begun else { return };
+            assert!(matches!(here, StartResult::Done(Ok(()))) && !disks.has_offloaded());
+        }
         for pace in [None, Some("nvm")] {
-            let Some((mut disks, long)) = start_command("/dev/shm", pace, write, Bytes::kib(64)) else {
+            let Some((mut disks, long)) = start_command("/dev/shm", pace, write, Bytes::kib(64), true) else {
                 return;
             };
             let StartResult::Submit(mut op) = long else { panic!("it is copied here") };

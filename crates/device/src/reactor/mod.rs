@@ -199,7 +199,7 @@ impl Reactor {
     /// Starts a device command; it ends in exactly one [`Event::Io`].
     ///
     /// Files in memory are read and written at once, since a ring would only add its own cost. Another thread
-    /// copies long writes to them.
+    /// copies long writes to them if the client would otherwise wait until this thread receives again.
     ///
     /// A command outside its device ends with [`IoError::Short`], one that is not a whole number of the
     /// device's sectors with `EINVAL`.
@@ -208,7 +208,7 @@ impl Reactor {
             return self.ready.push(Event::Io(IoCompletion { id: io.id, result }));
         }
         self.disks.pace(&io, || Nanos(self.origin.elapsed().as_nanos() as u64));
-        match self.disks.begin(&io, &self.region) {
+        match self.disks.begin(&io, &self.region, self.sockets.sender_blocks()) {
             StartResult::Never => {}
             StartResult::Submit(op) => self.backend.start(op, &self.region, &self.disks),
             StartResult::Done(result) => {

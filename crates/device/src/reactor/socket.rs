@@ -33,6 +33,8 @@ pub(super) struct Conn {
     pub(super) recv: Transfer,
     pub(super) send: Transfer,
     closing: bool,
+    /// True for a TCP connection, whose buffers hold megabytes.
+    is_tcp: bool,
 }
 
 impl Conn {
@@ -57,6 +59,8 @@ pub(super) struct Sockets {
     slots: Vec<Slot>,
     free: Vec<u32>,
     listeners: Vec<Option<Listener>>,
+    /// Whether the last connection that bytes arrived on is a TCP connection.
+    last_is_tcp: bool,
 }
 
 impl Sockets {
@@ -87,16 +91,23 @@ impl Sockets {
     pub(super) fn accepted(&mut self, listener: ListenerId, socket: OwnedFd) -> Option<Event> {
         let at = self.listener(listener)?;
         at.configure_client(&socket);
-        let peer = at.peer(&socket);
+        let (peer, is_tcp) = (at.peer(&socket), at.address().is_some());
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
-        let new = Conn { socket, recv: Transfer::default(), send: Transfer::default(), closing: false };
+        let (recv, send) = <(Transfer, Transfer)>::default();
+        let new = Conn { socket, recv, send, closing: false, is_tcp };
         slot.conn = Some(Box::new(new));
         let conn = ConnId::new(index, slot.generation);
         Some(Event::Accepted { listener, conn, peer })
+    }
+
+    /// Reports whether the client that sent last is blocked as long as this thread does not receive. A unix
+    /// socket holds some 200 KiB; TCP's buffers hold megabytes, so its client continues to send.
+    pub(super) fn sender_blocks(&self) -> bool {
+        !self.last_is_tcp
     }
 
     /// Returns a connection that has not been closed.
@@ -168,6 +179,9 @@ impl Sockets {
             Progress::Complete(result) => result,
         };
         conn.transfer(way).end(region);
+        if way == Direction::In {
+            self.last_is_tcp = conn.is_tcp;
+        }
         if !conn.closing {
             events.push(match way {
                 Direction::In => Event::Received { conn: id, result },
@@ -233,5 +247,38 @@ impl Sockets {
 impl Conn {
     fn is_idle(&self) -> bool {
         !self.recv.is_active() && !self.send.is_active()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Arena;
+    use weir_model::{Bytes, Memory};
+
+    #[test]
+    fn only_clients_of_unix_sockets_are_blocked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let mut arena = Arena::new(Bytes::kib(64)).expect("memory");
+        let buffer = arena.take(Bytes::kib(4)).expect("a buffer");
+        let mut sockets = Sockets::default();
+        let unix = sockets.listen(&Listen::private(path.clone())).expect("a unix socket");
+        let tcp = sockets.listen(&Listen::Tcp(([127, 0, 0, 1], 0).into())).expect("a TCP socket");
+        let address = sockets.address(tcp).expect("its address");
+        for (listener, blocks) in [(unix, true), (tcp, false), (unix, true)] {
+            let _client: OwnedFd = match blocks {
+                true => std::os::unix::net::UnixStream::connect(&path).expect("a client").into(),
+                false => std::net::TcpStream::connect(address).expect("a client").into(),
+            };
+            let listening = sockets.listener(listener).expect("it listens");
+            let socket = rustix::net::accept(listening.socket()).expect("a client");
+            let accepted = sockets.accepted(listener, socket);
+            let Some(Event::Accepted { conn, .. }) = accepted else { panic!("it is not accepted") };
+            assert!(sockets.begin_recv(conn, &[buffer], ReceiveMode::Any, arena.region()));
+            let index = conn.index() as u32;
+            sockets.handle_transfer(index, Direction::In, 1, arena.region(), &mut Vec::new());
+            assert_eq!(sockets.sender_blocks(), blocks);
+        }
     }
 }
