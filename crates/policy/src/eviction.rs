@@ -7,11 +7,16 @@
 //!
 //! [`every_eviction_policy`](crate::every_eviction_policy) lists them; [`Belady`], which knows the future, is
 //! the bound.
+//!
+//! Files have parts of any size, so that no array of equal blocks holds them: [`items`] evicts these, by the
+//! policies that [`ITEM_EVICTION`] lists.
 
 mod arc;
 mod belady;
 mod clock;
 mod fifo;
+mod gdsf;
+pub mod items;
 mod lfu;
 mod lirs;
 mod lists;
@@ -24,12 +29,25 @@ mod sieve;
 mod slru;
 #[cfg(test)]
 mod tests;
+mod trident;
 mod twoq;
 mod wtinylfu;
 mod wtinylfu_libcachesim;
 
 pub use crate::cache::{Block, CacheSize};
 pub use belady::{Belady, NextUses};
+pub use trident::{OMEGA, Trident};
+
+use items::ItemEvictionPolicy;
+
+/// All eviction policies for items of any size, the default first. A policy's rank of an item is in its file.
+pub const ITEM_EVICTION: &[ItemEvictionPolicy] = &[
+    // The item that leaves first.
+    ItemEvictionPolicy::new("trident", "unused for long, seldom used, or large", trident::ranking),
+    ItemEvictionPolicy::new("gdsf", "unused for long, seldom used, or large, aging by rank", gdsf::ranking),
+    ItemEvictionPolicy::new("lru", "the least recently used one", |_| Box::new(lru::LruRanking)),
+    ItemEvictionPolicy::new("fifo", "the one inserted first", |_| Box::new(fifo::FifoRanking)),
+];
 
 /// Passes the list of all eviction policies that could be used online, each with its name, module and type,
 /// to a macro of the caller's.

@@ -4,6 +4,7 @@
 //!
 //! When not: where some blocks are used again and again; they leave all the same.
 
+use super::items::{History, Ranking};
 use super::queue::Queue;
 use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
@@ -31,5 +32,15 @@ impl Eviction for Fifo {
 
     fn remove(&mut self, block: Block) -> bool {
         self.0.remove(block)
+    }
+}
+
+/// First in, first out, for items: ranked by their insertion.
+#[derive(Debug)]
+pub(super) struct FifoRanking;
+
+impl Ranking for FifoRanking {
+    fn rank(&self, item: &History) -> f64 {
+        item.inserted as f64
     }
 }

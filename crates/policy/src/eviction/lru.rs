@@ -4,6 +4,7 @@
 //!
 //! When not: one scan larger than the cache evicts everything else.
 
+use super::items::{History, Ranking};
 use super::queue::Queue;
 use super::{AccessKind, Block, CacheSize, Eviction, Insertion};
 
@@ -35,5 +36,15 @@ impl Eviction for Lru {
 
     fn remove(&mut self, block: Block) -> bool {
         self.0.remove(block)
+    }
+}
+
+/// Least recently used, for items: ranked by their last access.
+#[derive(Debug)]
+pub(super) struct LruRanking;
+
+impl Ranking for LruRanking {
+    fn rank(&self, item: &History) -> f64 {
+        item.accessed as f64
     }
 }
