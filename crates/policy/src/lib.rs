@@ -1,5 +1,5 @@
-//! Placement, caching, admission, distribution and reclaim policies, as pure decisions: a policy receives events and
-//! returns actions.
+//! Placement, caching, admission, distribution and reclaim policies, as pure decisions: a policy receives
+//! events and returns actions.
 //!
 //! There is one file per published policy, headed by its source and rule. A policy does no I/O, reads no
 //! clock, draws no random numbers of its own and starts no thread: the server and the simulator run the same

@@ -134,9 +134,11 @@ proptest! {
         for (size, target) in items.iter().zip(targets) {
             let least = loads.iter().copied().fold(f64::INFINITY, f64::min);
             prop_assert!(loads[target] <= least);
-            let is_first = |index: usize| loads[index] <= least && before[index].seeks == before[target].seeks;
+            let is_alike = |index: usize| before[index].seeks == before[target].seeks;
+            let is_first = |index: usize| loads[index] <= least && is_alike(index);
             prop_assert!(!(0..target).any(is_first), "the first of equal ones");
-            let flash_is_free = (0..loads.len()).any(|index| loads[index] <= least && !before[index].seeks);
+            let is_free_flash = |index: usize| loads[index] <= least && !before[index].seeks;
+            let flash_is_free = (0..loads.len()).any(is_free_flash);
             prop_assert!(!before[target].seeks || !flash_is_free, "flash first");
             loads[target] += size.0 as f64 / before[target].rate.unwrap_or(default_rate(&before));
         }

@@ -43,7 +43,8 @@ proptest! {
     /// A naive twin: counts in a vector, and equation (1) written out.
     #[test]
     fn hot_matches_its_naive_twin(
-        size in 1u64..5000, evictions in 0u64..20, accesses in prop::collection::vec((1u64..6, 1u64..9000), 0..60),
+        size in 1u64..5000, evictions in 0u64..20,
+        accesses in prop::collection::vec((1u64..6, 1u64..9000), 0..60),
     ) {
         let mut hot = hot::promotion();
         let mut items = resident(size, evictions);
