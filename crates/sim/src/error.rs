@@ -120,6 +120,17 @@ pub enum SimError {
         /// Number of devices of its pool.
         devices: usize,
     },
+    /// A simulated file system has nothing below its fast tier.
+    #[error("the file system has no tier below the fast one; name a drive for one")]
+    NoTier,
+    /// The fast tier of a simulated file system holds next to nothing.
+    #[error("a fast tier of {size} is too small; give it {least} or more")]
+    FastTierTooSmall {
+        /// The given size.
+        size: Bytes,
+        /// The smallest size.
+        least: Bytes,
+    },
     /// The words of a load are invalid.
     #[error("{0}")]
     Load(String),
