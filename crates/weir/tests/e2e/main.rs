@@ -36,6 +36,7 @@ mod serving;
 mod sim;
 mod sim_cache;
 mod sim_flash;
+mod sim_fs;
 mod sim_logs;
 mod sim_sweep;
 mod space;

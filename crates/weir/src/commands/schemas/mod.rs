@@ -46,6 +46,7 @@ pub const DOCUMENTS: &[Document] = &[
     document::<sim::cache::CacheDocument<'_>>("sim-cache", &["sim cache"]),
     document::<sim::flash::FlashDocument<'_>>("sim-flash", &["sim flash"]),
     document::<sim::logs::LogsDocument<'_>>("sim-logs", &["sim logs"]),
+    document::<sim::fs::FsDocument<'_>>("sim-fs", &["sim fs"]),
     document::<trace::Converted>("trace-convert", &["trace convert"]),
     document::<trace::Generated>("trace-generate", &["trace generate"]),
     document::<trace::Recorded>("trace-record", &["trace record"]),

@@ -1,7 +1,8 @@
-//! `weir sim` simulates pools, caches, flash and stacked logs under a load, in virtual time.
+//! `weir sim` simulates pools, caches, flash, stacked logs and file systems under a load, in virtual time.
 
 pub mod cache;
 pub mod flash;
+pub mod fs;
 mod loads;
 pub mod logs;
 pub mod place;
@@ -22,6 +23,8 @@ pub enum SimCommand {
     Flash(Box<flash::FlashArgs>),
     /// Simulate a log on a log, such as a log-structured file system on flash: write amplification
     Logs(Box<logs::LogsArgs>),
+    /// Simulate a file system over NVM and two kinds of drives: throughput, hits and evictions by policy
+    Fs(Box<fs::FsArgs>),
 }
 
 /// Runs the simulation and prints its results.
@@ -44,6 +47,10 @@ pub(crate) fn run(command: &SimCommand, common: &Common) -> Result<(), Failure> 
         }
         SimCommand::Logs(args) => {
             let comparison = logs::run(args)?;
+            show(common, &comparison.document(), |width| comparison.human(width));
+        }
+        SimCommand::Fs(args) => {
+            let comparison = fs::run(args)?;
             show(common, &comparison.document(), |width| comparison.human(width));
         }
     }
