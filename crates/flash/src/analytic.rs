@@ -2,7 +2,8 @@
 //! segments.
 //!
 //! `spare` is the spare factor `(T - U) / T`, above 0 and below 1; `pages` the number of pages in a segment.
-//! All forms assume that new and copied pages share an append point.
+//! All forms assume that new and copied pages share an append point. In a log of few segments the open one
+//! holds a part of the user's pages: [`with_open`] counts it.
 
 /// Steady state of greedy cleaning.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,6 +78,25 @@ pub fn oldest(spare: f64) -> f64 {
 /// Returns the valid share of the oldest segment.
 pub fn oldest_victim(spare: f64) -> f64 {
     solve(0.0, 1.0, |u| (u - 1.0) / u.ln() - (1.0 - spare))
+}
+
+/// Returns the write amplification of a log with few segments, from the closed form `of` of a spare factor.
+///
+/// The closed forms put all valid pages on the segments in use. While the log writes, its open segment holds
+/// valid pages too: from the share u of a segment that was copied from the victim up to a whole one. So T is
+/// `(segments + (1 + u) / 2) * pages`, u the valid share of a victim, `1 - 1 / amplification`. That follows
+/// for cleaning the oldest segment first: with w pages written per victim, U valid ones and `e = exp(-w /
+/// U)`, a victim has m valid pages, `m (1 - e^N) = U e^(N - 1) (1 - e)`, N the segments in use and the open
+/// one; a log of `N - w / (2 pages)` segments has the same m in the limit of many. For other policies it is
+/// an approximation, which the tests bound. Cost: that of ten calls of `of`.
+pub fn with_open(valid: u64, segments: u32, pages: u32, of: impl Fn(f64) -> f64) -> f64 {
+    let spare = |amplification: f64| {
+        let victim = 1.0 - 1.0 / amplification;
+        let in_use = f64::from(segments) + f64::midpoint(1.0, victim);
+        1.0 - valid as f64 / (in_use * f64::from(pages))
+    };
+    // More spare space, less is copied, and less is in the open segment: each step is nearer.
+    (0..10).fold(1.0, |amplification, _| of(spare(amplification)))
 }
 
 /// A class of pages that are written equally often.

@@ -339,10 +339,11 @@ impl<'p> Run<'p> {
     }
 
     fn uniform_amplification(&self) -> Option<f64> {
-        let spare = self.config.spare(self.pages.into());
+        let (segments, pages) = (self.config.in_use(), self.config.data_pages());
+        let greedy = |spare| analytic::greedy(spare, pages).amplification;
         match self.plan.policy.name {
-            "greedy" | "d-choices" => Some(analytic::greedy(spare, self.config.data_pages()).amplification),
-            "oldest" => Some(analytic::oldest(spare)),
+            "greedy" | "d-choices" => Some(analytic::with_open(self.pages.into(), segments, pages, greedy)),
+            "oldest" => Some(analytic::with_open(self.pages.into(), segments, pages, analytic::oldest)),
             _ => None,
         }
     }
