@@ -14,7 +14,8 @@
 //! - When the load is idle, the virtual-log defragger may write segments of the first layer again, at their
 //!   own addresses, so that they are contiguous below ([`Defragger`]).
 //!
-//! All logs are empty at first. Requests take no time; their arrival times only tell when the load is idle.
+//! The logs are empty at first, filled or aged ([`StackPrecondition`]). Requests take no time; their arrival
+//! times only tell when the load is idle.
 //!
 //! # Measures
 //!
@@ -35,5 +36,5 @@ mod tests;
 
 pub use layer::StackError;
 pub use outcome::{DefragFigures, LayerFigures, LogFigures, StackOutcome, StackWindow};
-pub use plan::{DefragTime, Defragger, LayerPlan, LogMetadata, Repetition, StackPlan};
+pub use plan::{DefragTime, Defragger, LayerPlan, LogMetadata, Repetition, StackPlan, StackPrecondition};
 pub use run::{data_size, simulate};

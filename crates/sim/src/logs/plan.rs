@@ -14,10 +14,30 @@ pub struct StackPlan {
     pub layers: Vec<LayerPlan>,
     /// The defragger; `None` for none.
     pub defragger: Option<Defragger>,
+    /// How the logs are filled before the load begins.
+    pub precondition: StackPrecondition,
     /// How long the load runs.
     pub repetition: Repetition,
     /// Random seed of the victim policies.
     pub seed: Seed,
+}
+
+/// How the logs are filled before the load begins. What that writes is in no figure but wear.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StackPrecondition {
+    /// The logs are empty.
+    #[default]
+    Empty,
+    /// Every page of the data is written once, in the order of addresses.
+    Fill,
+    /// Every page of the data is written once, then twice as many pages at random: the layers have cleaned.
+    Age,
+}
+
+impl StackPrecondition {
+    /// All, by the names that commands use.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("empty", Self::Empty), ("fill", Self::Fill), ("age", Self::Age)];
 }
 
 /// How long the load runs, in overwrites of its data.

@@ -3,17 +3,19 @@
 use super::defrag;
 use super::layer::{self, Layer, StackedLog};
 use super::outcome::{DefragFigures, LayerFigures, LogFigures, StackOutcome, StackWindow};
-use super::plan::{DefragTime, StackPlan};
+use super::plan::{DefragTime, StackPlan, StackPrecondition};
 use crate::flash::{PackedData, WearFigures, steady};
 use crate::{Arrival, Load, SimError};
 use weir_flash::Counters;
-use weir_model::{Bytes, Nanos, Op};
+use weir_model::{Bytes, Nanos, Op, Rng};
 
 /// Windows per overwrite of the data.
 const WINDOWS_PER_OVERWRITE: f64 = 4.0;
 /// Mean number of erases of each layer's segments before TCWA can be steady: until most segments were cleaned
 /// several times, cleaning meets segments without valid pages.
 const ERASES_MIN: f64 = 3.0;
+/// Random overwrites of the data that age the layers.
+const AGE_OVERWRITES: u64 = 2;
 /// Bars of the histograms.
 const BARS: usize = 10;
 /// Requests without a write after which a load counts as one without writes.
@@ -30,6 +32,7 @@ pub fn data_size(load: &dyn Load) -> Bytes {
 /// Fails if a log is too small, if the load writes nothing, or if cleaning is stuck.
 pub fn simulate(load: &mut dyn Load, plan: &StackPlan) -> Result<StackOutcome, SimError> {
     let mut run = Run::new(load, plan)?;
+    run.precondition()?;
     run.play(load, plan.repetition.warm_up_max, false)?;
     let warm = run.overwrites();
     let before = run.state();
@@ -90,6 +93,22 @@ impl<'p> Run<'p> {
         run.defrag_at = run.next_defrag();
         run.window_start = run.state();
         Ok(run)
+    }
+
+    /// Fills the layers as planned. The pages count as no user's.
+    fn precondition(&mut self) -> Result<(), SimError> {
+        let random = match self.plan.precondition {
+            StackPrecondition::Empty => return Ok(()),
+            StackPrecondition::Fill => 0,
+            StackPrecondition::Age => AGE_OVERWRITES * self.pages,
+        };
+        (0..self.pages).try_for_each(|page| layer::write(&mut self.layers, page))?;
+        let mut draw = Rng::new(self.plan.seed);
+        for _ in 0..random {
+            layer::write(&mut self.layers, draw.below(self.pages))?;
+        }
+        self.window_start = self.state();
+        Ok(())
     }
 
     fn overwrites(&self) -> f64 {

@@ -38,6 +38,7 @@ fn stack(layers: Vec<LayerPlan>) -> StackPlan {
         page: PAGE,
         layers,
         defragger: None,
+        precondition: StackPrecondition::Empty,
         repetition: Repetition { warm_up_max: 0.0, measured: 6.0 },
         seed: Seed(1),
     }
@@ -52,6 +53,25 @@ fn two(lower_pages: u64) -> StackPlan {
 
 fn outcome(load: &str, plan: &StackPlan) -> StackOutcome {
     simulate(&mut *words(load), plan).expect("a result")
+}
+
+/// Full layers clean from the first write, aged ones as much as they will in the end; what filled them is
+/// no page of the user.
+#[test]
+fn filled_and_aged_layers_clean_from_the_first_write() {
+    let first = |precondition| {
+        let mut plan = StackPlan { precondition, ..two(64) };
+        plan.repetition.measured = 0.5;
+        let found = outcome(UNIFORM, &plan);
+        assert!((found.measured_overwrites - 0.5).abs() < 0.01 && found.user_pages == 2048, "{found:?}");
+        found.total_amplification
+    };
+    let steady = StackPlan { repetition: Repetition { warm_up_max: 20.0, measured: 4.0 }, ..two(64) };
+    let steady = outcome(UNIFORM, &steady).total_amplification;
+    let [empty, filled, aged] =
+        [StackPrecondition::Empty, StackPrecondition::Fill, StackPrecondition::Age].map(first);
+    assert!(empty < 1.01 && empty < filled && filled < aged, "{empty} empty, {filled} filled, {aged} aged");
+    assert!((aged / steady - 1.0).abs() < 0.15, "{aged} aged, {steady} in the steady state");
 }
 
 /// A log that never cleans adds nothing, above or below; a single log is the device of a flash simulation.

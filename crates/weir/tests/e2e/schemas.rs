@@ -90,6 +90,7 @@ const OTHER_COMMANDS: &[&str] = &[
     "sim cache t.weirtrace --flash --evict cache,gc --size 50% --container 1MiB:40% --write-budget 1GiB",
     "sim flash t.weirtrace --policy greedy,cost-benefit --block 16 --closed 4 --separate generations",
     "sim logs t.weirtrace --upper-segment 64KiB --lower-segment 128KiB,4MiB --defrag-every 1 --overwrites 1",
+    "sim logs t.weirtrace --upper-segment 64KiB --lower-segment 128KiB --overwrites 1 --precondition age",
     "sim place t.weirtrace --policy stripe --policy adaptive",
     "sim place zipf+over=4MiB --closed 4 --duration 1s",
     "advise t.weirtrace --requests 200",

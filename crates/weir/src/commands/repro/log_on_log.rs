@@ -4,7 +4,7 @@
 //! The traces are not available. Their writes are synthetic, with the published amounts and request sizes;
 //! what the publication leaves open is fitted. The experiments are those that rows name.
 
-use super::parameters::Parameters;
+use super::parameters::{Parameters, unusable};
 use super::published::Publication;
 use super::results::{ExperimentId, Metrics, Results, finite};
 use super::runner::Runner;
@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use weir_model::{Bytes, ErrorKind, Nanos, Seed};
 use weir_policy::reclaim;
 use weir_sim::load::parse;
-use weir_sim::logs::{LayerFigures, LayerPlan, LogMetadata, Repetition, StackOutcome, StackPlan, simulate};
+use weir_sim::logs::{
+    LayerFigures, LayerPlan, LogMetadata, Repetition, StackOutcome, StackPlan, StackPrecondition, simulate,
+};
 
 mod experiment;
 #[cfg(test)]
@@ -84,7 +86,7 @@ fn trace(p: &Parameters, name: &str) -> Result<Writes, Failure> {
     let [often, seldom]: [u64; 2] = p.counts(&of("run_weights"))?;
     let words = format!(
         "{} reads=0% size={}B:{few},{}B:{many} run={short}:{often},{long}:{seldom} over={}B",
-        p.word("pattern")?,
+        p.text("pattern")?,
         small.0,
         large.0,
         data.0
@@ -107,6 +109,13 @@ fn layer(p: &Parameters, size: Bytes, segment: u32, shares: Vec<f64>) -> Result<
     })
 }
 
+/// Returns how the logs are filled before the writes.
+fn precondition(p: &Parameters) -> Result<StackPrecondition, Failure> {
+    let name = p.word("precondition")?;
+    let known = StackPrecondition::ALL.iter().find(|(known, _)| *known == name);
+    known.map(|(_, how)| *how).ok_or_else(|| unusable("precondition", "is none of empty, fill and age"))
+}
+
 fn prepare(p: &Parameters, stack: &Stack, seed: u64) -> Result<Prepared, Failure> {
     let reserve = p.share("reserve")?;
     let plan = |writes: &Writes, layers| {
@@ -114,6 +123,7 @@ fn prepare(p: &Parameters, stack: &Stack, seed: u64) -> Result<Prepared, Failure
             page: p.size("page")?,
             layers,
             defragger: None,
+            precondition: precondition(p)?,
             repetition: Repetition {
                 warm_up_max: 0.0,
                 measured: writes.written.0 as f64 / writes.data.0 as f64,

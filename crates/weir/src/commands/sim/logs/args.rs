@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
 use weir_policy::reclaim;
 use weir_sim::cache::share;
+use weir_sim::logs::StackPrecondition;
 
 /// Heading of the options about the layers in help.
 const LAYERS: &str = "Layer options";
@@ -106,6 +107,10 @@ pub struct LogsArgs {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = DEFRAGGER, requires = "defrag")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub defrag_classes: u32,
+    /// Leave the logs empty before the load, write its data once, or age them by random writes, too
+    #[arg(long, value_name = "HOW", default_value = "empty", help_heading = RUN)]
+    #[arg(value_parser = PossibleValuesParser::new(StackPrecondition::ALL.map(|(name, _)| name)))]
+    pub precondition: String,
     /// Warm up for at most N overwrites of the data; less if write amplification is steady
     #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = warm_up, help_heading = RUN)]
     pub warm_up: f64,

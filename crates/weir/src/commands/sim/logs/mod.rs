@@ -21,7 +21,8 @@ use weir_model::{Bytes, ErrorKind, Seed};
 use weir_policy::reclaim::{self, ReclaimPolicy};
 use weir_sim::SimError;
 use weir_sim::logs::{
-    DefragTime, Defragger, LayerPlan, LogMetadata, Repetition, StackPlan, data_size, simulate,
+    DefragTime, Defragger, LayerPlan, LogMetadata, Repetition, StackPlan, StackPrecondition, data_size,
+    simulate,
 };
 
 /// Default of `--upper-size`, in sizes of the load's data.
@@ -117,6 +118,11 @@ fn policy(name: &str) -> &'static ReclaimPolicy {
     reclaim::by_name(name).unwrap_or(&reclaim::ALL[0])
 }
 
+fn precondition(name: &str) -> StackPrecondition {
+    // The argument parser accepts no other name.
+    StackPrecondition::ALL.iter().find(|(known, _)| *known == name).map(|(_, how)| *how).unwrap_or_default()
+}
+
 /// Returns the plan of a stack.
 fn plan(args: &LogsArgs, variant: Variant, data: Bytes) -> StackPlan {
     let upper_size = match (args.upper_size, args.lower_size) {
@@ -170,6 +176,7 @@ fn plan(args: &LogsArgs, variant: Variant, data: Bytes) -> StackPlan {
             share: args.defrag_share,
             classes: args.defrag_classes,
         }),
+        precondition: precondition(&args.precondition),
         repetition: Repetition { warm_up_max: args.warm_up, measured: args.overwrites },
         seed: Seed(args.seed),
     }

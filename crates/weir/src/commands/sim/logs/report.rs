@@ -15,6 +15,7 @@ pub(in crate::commands::sim) struct LogsComparison {
     seed: u64,
     data: Bytes,
     trim: bool,
+    precondition: String,
     reserve: f64,
     policies: [String; 2],
     notes: Vec<String>,
@@ -31,6 +32,8 @@ pub(crate) struct LogsDocument<'a> {
     seed: u64,
     /// Whether addresses of erased segments are trimmed below.
     trim: bool,
+    /// How the logs were filled before the load: `empty`, `fill` or `age`.
+    precondition: &'a str,
     /// Share of each log's segments that cleaning keeps free.
     reserve: f64,
     /// Victim policies of the upper layer and of those below.
@@ -62,6 +65,7 @@ impl LogsComparison {
             seed: args.seed,
             data,
             trim: args.trim,
+            precondition: args.precondition.clone(),
             reserve: args.reserve,
             policies: [args.policy.clone(), lower.clone()],
             notes,
@@ -75,6 +79,7 @@ impl LogsComparison {
             load: &self.load,
             seed: self.seed,
             trim: self.trim,
+            precondition: &self.precondition,
             reserve: self.reserve,
             policies: &self.policies,
             notes: &self.notes,
@@ -91,8 +96,14 @@ impl LogsComparison {
             format!("victims: {upper}, below {lower}")
         };
         let trim = if self.trim { "TRIM passed down" } else { "no TRIM passed down" };
+        let before = match &self.precondition[..] {
+            "empty" => "empty logs",
+            "fill" => "logs filled once",
+            _ => "aged logs",
+        };
         let mut text = format!(
-            "{}\n{} of data, {:.0} % of each log's segments kept free\n{policies}, {trim}, seed {}\n\n",
+            "{}\n{} of data, {:.0} % of each log's segments kept free\n\
+             {before}, {policies}, {trim}, seed {}\n\n",
             self.load,
             self.data,
             self.reserve * 100.0,
