@@ -3,7 +3,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use weir_model::{Bytes, Nanos, Op, VolumeOffset};
+use weir_model::{Bytes, Hint, Nanos, Op, VolumeOffset};
 use weir_trace::{Disk, Format, Reader, Record, Writer, writable};
 
 const REQUESTS: u64 = 100_000;
@@ -21,6 +21,7 @@ fn requests() -> impl Iterator<Item = Record> {
             op: if bits.is_multiple_of(3) { Op::Read } else { Op::Write },
             offset: VolumeOffset(bits % 30_000_000 * 4096),
             len: Bytes(4096 << ((bits >> 32) % 5)),
+            hint: Hint::None,
         }
     })
 }

@@ -8,7 +8,7 @@
 use crate::record::{Disk, Record, VALID_RANGE};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use weir_model::{Bytes, Nanos, Op, SECTOR, VolumeOffset};
+use weir_model::{Bytes, Hint, Nanos, Op, SECTOR, VolumeOffset};
 
 /// Magic number and version at the start of a trace.
 pub(crate) const MAGIC: &[u8; 8] = b"weirtrc1";
@@ -29,6 +29,8 @@ const CONTIGUOUS: u8 = 1 << 3;
 const SAME_LENGTH: u8 = 1 << 4;
 /// Offset and length are counted in sectors.
 const SECTORS: u8 = 1 << 5;
+/// The data is metadata of a file system.
+const METADATA: u8 = 1 << 6;
 
 /// State from which the next record's differences are taken.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +71,7 @@ impl Encoder {
             _ => 0,
         };
         let flags = flag(is_other, OTHER_DISK) | flag(continues, CONTIGUOUS) | flag(as_long, SAME_LENGTH);
+        let flags = flags | flag(record.hint == Hint::Metadata, METADATA);
         self.body.push(op | flags | flag(unit == SECTOR, SECTORS));
         self.put_delta(record.at.0, self.base.at);
         if is_other {
@@ -201,7 +204,8 @@ pub(crate) fn decode(
             return Err("a length");
         }
         let (offset, len) = (VolumeOffset(offset), Bytes(last.len));
-        records.push(Record { at: Nanos(last.at), disk, op, offset, len });
+        let hint = if flags & METADATA != 0 { Hint::Metadata } else { Hint::None };
+        records.push(Record { at: Nanos(last.at), disk, op, offset, len, hint });
     }
     Ok(())
 }
@@ -216,13 +220,16 @@ mod tests {
         let offset = prop_oneof![(0..64u64).prop_map(|n| n * 4096), 0..1u64 << 62];
         let len = prop_oneof![Just(4096u64), 1..1u64 << 40];
         let op = prop_oneof![Just(Op::Read), Just(Op::Write), Just(Op::Trim)];
-        let record = (at, 0..5u32, op, offset, len).prop_map(|(at, disk, op, offset, len)| Record {
-            at: Nanos(at),
-            disk: Disk(disk),
-            op,
-            offset: VolumeOffset(offset),
-            len: Bytes(len),
-        });
+        let hint = prop_oneof![Just(Hint::None), Just(Hint::Metadata)];
+        let record =
+            (at, 0..5u32, op, offset, len, hint).prop_map(|(at, disk, op, offset, len, hint)| Record {
+                at: Nanos(at),
+                disk: Disk(disk),
+                op,
+                offset: VolumeOffset(offset),
+                len: Bytes(len),
+                hint,
+            });
         prop::collection::vec(record, 0..200)
     }
 
@@ -275,6 +282,7 @@ mod tests {
                 op: Op::Read,
                 offset: VolumeOffset((1 << 62) * u64::from(disk % 2) + 1),
                 len: Bytes(1 << 61),
+                hint: Hint::None,
             };
             encoder.push(&record, &"é".repeat(300));
             if encoder.is_full() {

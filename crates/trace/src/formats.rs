@@ -9,7 +9,7 @@ use crate::fields::{FieldError, Fields, Number, Separator};
 use crate::record::VALID_RANGE;
 use columns::Columns;
 use std::borrow::Cow;
-use weir_model::{Bytes, Nanos, Op, VolumeOffset};
+use weir_model::{Bytes, Hint, Nanos, Op, VolumeOffset};
 
 pub use columns::DescriptionError;
 pub(crate) use detect::{Detected, SAMPLE, detect, is_column_heading, is_comment};
@@ -71,6 +71,7 @@ pub(crate) struct Line<'l> {
     pub(crate) op: Op,
     pub(crate) offset: VolumeOffset,
     pub(crate) len: Bytes,
+    pub(crate) hint: Hint,
 }
 
 /// A trace's name of a disk.
@@ -377,8 +378,19 @@ const S: u64 = 1_000_000_000;
 pub(crate) const SINGLE_DISK: &[u8] = b"0";
 
 fn request<'l>(at: Nanos, disk: &'l [u8], op: Op, offset: Number<'l>, len: Number<'l>) -> Parsed<'l> {
-    let line =
-        Line { at, disk: Name::Text(disk), op, offset: VolumeOffset(offset.value), len: Bytes(len.value) };
+    hinted_request(at, disk, op, (offset, len), Hint::None)
+}
+
+/// Returns the request of a line that says what its data is.
+fn hinted_request<'l>(
+    at: Nanos,
+    disk: &'l [u8],
+    op: Op,
+    (offset, len): (Number<'l>, Number<'l>),
+    hint: Hint,
+) -> Parsed<'l> {
+    let (disk, offset_value, len) = (Name::Text(disk), VolumeOffset(offset.value), Bytes(len.value));
+    let line = Line { at, disk, op, offset: offset_value, len, hint };
     valid_request(line, || offset.field.error(VALID_RANGE))
 }
 

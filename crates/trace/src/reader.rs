@@ -513,12 +513,12 @@ impl Parser {
 
     #[inline]
     fn request(&mut self, line: Line<'_>) -> Record {
-        let Line { at, disk: name, op, offset, len } = line;
+        let Line { at, disk: name, op, offset, len, hint } = line;
         if self.disks.get(self.last_disk).is_none_or(|last| !last.matches(name)) {
             self.last_disk = self.disk(name);
         }
         let at = Nanos(at.0.saturating_add(self.total_delay.0));
-        Record { at, disk: Disk(self.last_disk as u32), op, offset, len }
+        Record { at, disk: Disk(self.last_disk as u32), op, offset, len, hint }
     }
 
     /// Returns the index of a disk, adding it if it is new.

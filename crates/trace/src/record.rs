@@ -1,6 +1,6 @@
 //! A request of a trace.
 
-use weir_model::{Bytes, Nanos, Op, VolumeOffset};
+use weir_model::{Bytes, Hint, Nanos, Op, VolumeOffset};
 
 /// Requirement on a request's range.
 pub(crate) const VALID_RANGE: &str = "a range that ends below 8 EiB";
@@ -23,6 +23,8 @@ pub struct Record {
     pub offset: VolumeOffset,
     /// Length, at least 1; `offset + len` does not overflow.
     pub len: Bytes,
+    /// What the trace knows about the data: [`Hint::Metadata`] in formats that mark metadata.
+    pub hint: Hint,
 }
 
 /// A time span, counted from a trace's first record.

@@ -200,7 +200,7 @@ mod tests {
     use crate::{Reader, Record, Writer, format};
     use proptest::prelude::*;
     use std::io::BufReader;
-    use weir_model::{Bytes, Op, VolumeOffset};
+    use weir_model::{Bytes, Hint, Op, VolumeOffset};
 
     /// Makes a trace of `records` records, one a microsecond from one second on, some slightly out of order.
     fn trace(records: u64) -> (Vec<u8>, Vec<Record>) {
@@ -210,6 +210,7 @@ mod tests {
             op: Op::Read,
             offset: VolumeOffset(n * 0x9e37_79b9 % (1 << 40)),
             len: Bytes(512),
+            hint: Hint::None,
         };
         let all: Vec<_> = (0..records).map(record).collect();
         let mut writer = Writer::new(format("weir").expect("a format"), Vec::new()).expect("begun");
@@ -302,7 +303,14 @@ mod tests {
             for _ in 0..*records {
                 let n = all.len() as u64;
                 let (disk, offset) = (Disk(n as u32 % 3), VolumeOffset(n * 7 % 1000 * 512));
-                let record = Record { at: Nanos(n * n % 77), disk, op: Op::Write, offset, len: Bytes(512) };
+                let record = Record {
+                    at: Nanos(n * n % 77),
+                    disk,
+                    op: Op::Write,
+                    offset,
+                    len: Bytes(512),
+                    hint: Hint::None,
+                };
                 assert!(writer.write(&record, ["a", "b", "c"][disk.0 as usize]).expect("written"));
                 all.push(record);
             }

@@ -3,7 +3,7 @@ use super::*;
 use crate::cache::BlockSize;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
-use weir_model::{BLOCK, Nanos, Op, Rng, Seed, VolumeOffset};
+use weir_model::{BLOCK, Hint, Nanos, Op, Rng, Seed, VolumeOffset};
 use weir_policy::eviction::Lru;
 use weir_trace::{Disk, Format, Record, Tally, Trace};
 
@@ -17,7 +17,7 @@ fn trace(records: Vec<Record>) -> Trace {
 /// Makes a record; one request a millisecond.
 fn record(number: u64, op: Op, first: u64, blocks: u64) -> Record {
     let (offset, len) = (VolumeOffset(first * BLOCK), Bytes(blocks * BLOCK));
-    Record { at: Nanos::millis(number), disk: Disk(0), op, offset, len }
+    Record { at: Nanos::millis(number), disk: Disk(0), op, offset, len, hint: Hint::None }
 }
 
 /// A naive cache: slots under LRU, and the dirty blocks.

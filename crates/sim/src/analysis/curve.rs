@@ -20,7 +20,7 @@ use crate::cache::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use weir_model::{BLOCK, Bytes, Nanos, Op, VolumeOffset};
+use weir_model::{BLOCK, Bytes, Hint, Nanos, Op, VolumeOffset};
 use weir_policy::eviction::{AccessKind, Block};
 use weir_trace::{Disk, Record};
 
@@ -199,7 +199,14 @@ impl SampleGroup {
         for (block, used) in &self.accesses {
             let op = if *used == AccessKind::Write { Op::Write } else { Op::Read };
             let offset = VolumeOffset(u64::from(block.0) * BLOCK);
-            loader.take(&Record { at: Nanos(0), disk: Disk(0), op, offset, len: Bytes(BLOCK) });
+            loader.take(&Record {
+                at: Nanos(0),
+                disk: Disk(0),
+                op,
+                offset,
+                len: Bytes(BLOCK),
+                hint: Hint::None,
+            });
         }
         let trace = match loader.finish() {
             // An empty sample misses nothing.

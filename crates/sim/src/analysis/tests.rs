@@ -9,13 +9,13 @@ use crate::cache::{
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use weir_model::{Bytes, Nanos, Op, VolumeOffset};
+use weir_model::{Bytes, Hint, Nanos, Op, VolumeOffset};
 use weir_policy::eviction::{AccessKind, Block};
 use weir_trace::{Disk, Record};
 
 fn record(at: u64, op: Op, block: u64, blocks: u64) -> Record {
     let (offset, len) = (VolumeOffset(block * 4096), Bytes(blocks * 4096));
-    Record { at: Nanos(at), disk: Disk(0), op, offset, len }
+    Record { at: Nanos(at), disk: Disk(0), op, offset, len, hint: Hint::None }
 }
 
 fn analyse(records: &[Record], sampling: Sampling) -> (Analysis, Sample) {

@@ -12,13 +12,13 @@ pub fn records(load: &mut dyn Load, until: Nanos) -> impl Iterator<Item = Record
     let mut now = Nanos(0);
     std::iter::from_fn(move || {
         loop {
-            let Arrival { at, volume, op, offset, len, hint: _ } = load.next_arrival(now);
+            let Arrival { at, volume, op, offset, len, hint } = load.next_arrival(now);
             now = at;
             if now >= until {
                 return None;
             }
             if matches!(op, Op::Read | Op::Write | Op::Trim) {
-                return Some(Record { at, disk: Disk(volume as u32), op, offset, len });
+                return Some(Record { at, disk: Disk(volume as u32), op, offset, len, hint });
             }
         }
     })

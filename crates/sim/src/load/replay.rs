@@ -2,7 +2,7 @@
 
 use crate::{Arrival, Load, VolumeData};
 use std::ops::Range;
-use weir_model::{Bytes, ExtentIndex, ExtentSize, Hint, Nanos, SECTOR, VolumeOffset};
+use weir_model::{Bytes, ExtentIndex, ExtentSize, Nanos, SECTOR, VolumeOffset};
 use weir_trace::{Record, Trace};
 
 /// Repeats a trace's requests; each of its disks is a volume. Ranges are rounded outwards to sectors.
@@ -76,7 +76,7 @@ impl Load for Replay {
             op: record.op,
             offset: VolumeOffset(bytes.start),
             len: Bytes(bytes.end - bytes.start),
-            hint: Hint::None,
+            hint: record.hint,
         };
         self.next += 1;
         if self.next == self.trace.records.len() {

@@ -3,7 +3,7 @@
 use super::{Line, LineMeaning, Name, Parsed, US, valid_request};
 use crate::fields::FieldError;
 use crate::record::VALID_RANGE;
-use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
+use weir_model::{BLOCK, Bytes, Hint, Nanos, Op, SECTOR, VolumeOffset};
 
 /// Reports an incomplete or invalid record; the start of the next one is then unknown.
 fn invalid_record<'l>(bytes: &'l [u8], wanted: &'static str) -> (usize, Parsed<'l>) {
@@ -39,6 +39,7 @@ const WRITE: u64 = 1 << (16 + 1);
 const NOTIFY: u64 = 1 << (16 + 10);
 /// The data names the process's control group.
 const CGROUP: u64 = 1 << 8;
+const META: u64 = 1 << (16 + 12);
 const DISCARD: u64 = 1 << (16 + 13);
 
 pub(super) fn is_blktrace(sample: &[u8]) -> bool {
@@ -71,6 +72,7 @@ pub(super) fn blktrace(bytes: &[u8]) -> (usize, Parsed<'_>) {
         op,
         offset: VolumeOffset(number(bytes, 16, 8).saturating_mul(SECTOR)),
         len: Bytes(number(bytes, 24, 4)),
+        hint: if action & META != 0 { Hint::Metadata } else { Hint::None },
     };
     record(len, bytes, line)
 }
@@ -128,6 +130,7 @@ fn vscsi(size: usize, bytes: &[u8], command: u64, [len, sector, time]: [u64; 3])
         op,
         offset: VolumeOffset(sector.saturating_mul(SECTOR)),
         len: Bytes(len),
+        hint: Hint::None,
     };
     record(size, bytes, line)
 }
@@ -168,6 +171,7 @@ pub(super) fn oracle(bytes: &[u8]) -> (usize, Parsed<'_>) {
         op: Op::Read,
         offset: VolumeOffset((number(bytes, 4, 8) & PAGE_MASK) * BLOCK),
         len: Bytes(number(bytes, 12, 4)),
+        hint: Hint::None,
     };
     record(ORACLE, bytes, line)
 }
@@ -200,6 +204,7 @@ pub(super) fn pages_32(bytes: &[u8]) -> (usize, Parsed<'_>) {
         op: Op::Read,
         offset: VolumeOffset(number(bytes, 0, PAGE_32) * BLOCK),
         len: Bytes(BLOCK),
+        hint: Hint::None,
     };
     record(PAGE_32, bytes, line)
 }

@@ -5,7 +5,7 @@ use crate::fields::{Fields, Separator};
 use crate::record::VALID_RANGE;
 use std::borrow::Cow;
 use thiserror::Error;
-use weir_model::{BLOCK, Bytes, Nanos, Op, SECTOR, VolumeOffset};
+use weir_model::{BLOCK, Bytes, Hint, Nanos, Op, SECTOR, VolumeOffset};
 
 /// The columns of a line, in order.
 #[derive(Clone, Debug)]
@@ -210,7 +210,8 @@ impl Columns {
                 Column::Response(_) | Column::Other => fields.skip(1),
             }
         }
-        let line = Line { at, disk: Name::Text(disk), op, offset: VolumeOffset(offset), len: Bytes(len) };
+        let (offset, len) = (VolumeOffset(offset), Bytes(len));
+        let line = Line { at, disk: Name::Text(disk), op, offset, len, hint: Hint::None };
         valid_request(line, || {
             place.map_or(crate::fields::FieldError { column: 1, wanted: VALID_RANGE, found: b"" }, |field| {
                 field.error(VALID_RANGE)

@@ -1,8 +1,8 @@
 //! Line parsers of the named text formats.
 
-use super::{LineMeaning, MS, NS, Parsed, S, SINGLE_DISK, TICK, US, request};
+use super::{LineMeaning, MS, NS, Parsed, S, SINGLE_DISK, TICK, US, hinted_request, request};
 use crate::fields::{FieldError, Fields, Number, Separator};
-use weir_model::{BLOCK, Nanos, Op, SECTOR};
+use weir_model::{BLOCK, Hint, Nanos, Op, SECTOR};
 
 pub(super) fn msr<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     let at = Nanos(fields.number("a time in ticks of 100 ns", TICK)?.value);
@@ -202,7 +202,8 @@ pub(super) fn blkparse_issued<'l>(fields: &mut Fields<'l>) -> Parsed<'l> {
     blkparse_events(fields, b"D")
 }
 
-/// Parses `8,0 1 17 0.000123456 4321 Q WS 2048 + 8 [fio]`; a summary in words follows the events.
+/// Parses `8,0 1 17 0.000123456 4321 Q WSM 2048 + 8 [fio]`, where `M` marks metadata; a summary in words
+/// follows the events.
 fn blkparse_events<'l>(fields: &mut Fields<'l>, wanted: &[u8]) -> Parsed<'l> {
     let device = fields.next(DEVICE)?;
     if device.text[0].is_ascii_alphabetic() {
@@ -242,7 +243,8 @@ fn blkparse_events<'l>(fields: &mut Fields<'l>, wanted: &[u8]) -> Parsed<'l> {
         return Ok(LineMeaning::NoRequest);
     }
     let len = sectors(fields)?;
-    request(at, device.text, op, offset, len)
+    let hint = if kind.contains(&b'M') { Hint::Metadata } else { Hint::None };
+    hinted_request(at, device.text, op, (offset, len), hint)
 }
 
 /// Parses fio's version 2: it has delays instead of times.

@@ -3,7 +3,7 @@ use crate::{FORMATS, Trace, format};
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
 use std::io::{BufReader, Write as _};
-use weir_model::{Bytes, Nanos, Op, VolumeOffset};
+use weir_model::{Bytes, Hint, Nanos, Op, VolumeOffset};
 
 /// Time, disk, operation, offset, length.
 type ExpectedRequest = (u64, u32, Op, u64, u64);
@@ -49,7 +49,8 @@ fn read(bytes: &[u8]) -> Vec<Result<Record, TraceError>> {
 }
 
 fn record(&(at, disk, op, offset, len): &ExpectedRequest) -> Record {
-    Record { at: Nanos(at), disk: Disk(disk), op, offset: VolumeOffset(offset), len: Bytes(len) }
+    let (offset, len) = (VolumeOffset(offset), Bytes(len));
+    Record { at: Nanos(at), disk: Disk(disk), op, offset, len, hint: Hint::None }
 }
 
 #[test]
@@ -192,6 +193,22 @@ fn truncated_binary_records_report_their_position() {
         "after record 1: at byte 60, an event of blktrace, version 7, of a little-endian machine expected, "
     ));
     assert!(error.contains("65 61 74 07"), "{error}");
+}
+
+/// Linux marks metadata in the category of an event, and blkparse with an `M`.
+#[test]
+fn metadata_is_marked() {
+    let hints = |bytes: &[u8]| -> Vec<_> {
+        read(bytes).into_iter().map(|record| record.expect("a good line").hint).collect()
+    };
+    let (_, mut events, _) = sample("blktrace");
+    assert_eq!(hints(&events), [Hint::None; 3]);
+    // The category of the first read, whose event begins at byte 60, has bit 12.
+    events[60 + 31] |= 1 << 4;
+    assert_eq!(hints(&events), [Hint::Metadata, Hint::None, Hint::None]);
+    let (_, lines, _) = sample("blkparse");
+    let lines = String::from_utf8(lines).expect("text").replace("Q  WS ", "Q WSM ");
+    assert_eq!(hints(lines.as_bytes()), [Hint::None, Hint::Metadata, Hint::None]);
 }
 
 /// An input that delivers more only after the previous bytes were consumed.

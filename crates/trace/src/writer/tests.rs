@@ -3,7 +3,7 @@ use crate::{FORMATS, Reader, Trace, format};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
-use weir_model::{BLOCK, Bytes, VolumeOffset};
+use weir_model::{BLOCK, Bytes, Hint, VolumeOffset};
 
 fn write_and_read(format: &str, records: &[Record], disk: impl Fn(Disk) -> String) -> (Vec<u8>, Vec<Record>) {
     let format = crate::format(format).expect("a format");
@@ -50,6 +50,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
         op,
         offset: VolumeOffset(offset * unit),
         len: Bytes(len * unit),
+        hint: Hint::None,
     });
     prop::collection::vec(record, 1..60).prop_map(|mut records| {
         // In time order, as in most traces: delays cannot be negative.
@@ -94,6 +95,7 @@ fn conversion_round_trips() {
             op: if n % 3 == 0 { Op::Write } else { Op::Read },
             offset: VolumeOffset(n * 7919 % 100_000 * 4096),
             len: Bytes(4096 << (n % 4)),
+            hint: Hint::None,
         })
         .collect();
     for name in writable() {
@@ -122,6 +124,7 @@ fn seek_table_locates_each_chunk() {
         op: Op::Read,
         offset: VolumeOffset(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 2),
         len: Bytes(n + 1),
+        hint: Hint::None,
     };
     let records: Vec<_> = (0..40_000).map(record).collect();
     let (bytes, _) = write_and_read("weir", &records, |_| "sda".into());
@@ -164,6 +167,7 @@ fn damage_and_truncation_are_reported() {
             op: Op::Read,
             offset: VolumeOffset(n * 0x9e37_79b9 % (1 << 40)),
             len: Bytes(512),
+            hint: Hint::None,
         })
         .collect();
     let (mut bytes, _) = write_and_read("weir", &records, |_| "sda".into());
@@ -196,6 +200,7 @@ fn flushed_records_can_be_read() {
         op: if n < 3 { Op::Read } else { Op::Write },
         offset: VolumeOffset(n * BLOCK),
         len: Bytes(BLOCK),
+        hint: Hint::None,
     };
     for name in writable().filter(|name| *name != ORACLE) {
         let there = SharedBuffer::default();
@@ -236,6 +241,7 @@ fn oracle_records_have_the_next_use() {
         op: Op::Write,
         offset: VolumeOffset(page * 4096),
         len: Bytes(512),
+        hint: Hint::None,
     };
     let records = [record(0, 7), record(1, 7), record(0, 9), record(0, 7)];
     let (bytes, told) = write_and_read("oracle", &records, |_| "sda".into());
@@ -257,6 +263,7 @@ fn damaged_chunk_is_reported() {
         op: Op::Read,
         offset: VolumeOffset(n * n % 7919 * BLOCK),
         len: Bytes(BLOCK),
+        hint: Hint::None,
     };
     let (bytes, _) = write_and_read("weir", &(0..40_000).map(record).collect::<Vec<_>>(), |_| "sda".into());
     let mut plain = zstd::decode_all(&bytes[..]).expect("whole");

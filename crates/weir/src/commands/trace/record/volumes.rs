@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::pool::{CONTROL, is_server_absent, unexpected_answer_failure};
 use std::path::Path;
 use std::time::Instant;
-use weir_model::Nanos;
+use weir_model::{Hint, Nanos};
 use weir_serve::control::Answer;
 use weir_serve::recording::{RecordedRequest, Recording, RecordingState};
 use weir_trace::{Disk, Record};
@@ -31,7 +31,7 @@ pub(super) fn record(
         let mut is_more = true;
         for RecordedRequest { at, volume, op, offset, len } in in_time {
             let disk = volumes.get(usize::from(volume)).map_or("", |name| name);
-            let record = Record { at, disk: Disk(volume.into()), op, offset, len };
+            let record = Record { at, disk: Disk(volume.into()), op, offset, len, hint: Hint::None };
             is_more = is_more && recorded.write(&record, disk)?;
         }
         // Earlier requests may wait to be saved even if there are no new ones.
