@@ -10,6 +10,7 @@
 //! | `split` | requests that a fast device of some size serves, copies to it and write-back from it |
 //! | `response` | each device's response times for its part of the trace, by its timing model |
 //! | `frontier`, `pick` | the sets that no other dominates, and the one to buy |
+//! | `budget` | what a limit on writes to flash costs |
 //! | `simulation` | the engine over the same trace, in virtual time |
 //!
 //! A prediction combines the response times of the fast devices for the requests they would get with those of
@@ -20,6 +21,7 @@
 //! [`Job`]s depend only on the trace, so a driver may run them on any number of threads.
 
 mod arrivals;
+mod budget;
 mod demand;
 mod device_set;
 mod frontier;
@@ -32,6 +34,7 @@ mod split;
 mod tests;
 
 pub use arrivals::{scale_to_rate, split_in_halves};
+pub use budget::BudgetCost;
 pub use demand::{Demand, MeasuredPart};
 pub use device_set::{Cents, DeviceGroup, DeviceSet, Offer, sets};
 pub use frontier::frontier;

@@ -19,7 +19,6 @@
 //! The source is J. Yang, "Improving Performance for Flash-Based Storage Systems", dissertation, University
 //! of California, Santa Cruz, 2014, chapter 3. It leaves containers and writing back for later.
 
-mod budget;
 mod keeper;
 mod outcome;
 mod plan;

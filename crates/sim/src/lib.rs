@@ -30,13 +30,16 @@ mod responses;
 #[cfg(test)]
 mod tests;
 pub mod units;
+mod write_budget;
 
 pub use error::SimError;
 pub use load::{Arrival, Client, Load, Postmark, Ramp, RampStep, Replay, Synthetic, VolumeData};
+pub use place::budgeted::budgeted;
+pub use place::endurance::{AmplificationSource, DeviceEndurance, FlashRating};
 pub use place::hindsight::Hindsight;
 pub use place::noise::Noise;
 pub use place::outcome::{DeviceOutcome, DeviceWindow, Outcome, Window};
 pub use place::pool::{DeviceSize, DeviceSpec, PoolSpec};
-pub use place::run::{Mode, Plan, place, place_and_record};
+pub use place::run::{Mode, Plan, place, place_and_record, place_with_endurance};
 pub use responses::Responses;
 pub use weir_world::flash_log;

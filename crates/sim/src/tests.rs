@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod bursts;
+mod endurance;
 mod filling;
 mod harmful_policies;
 mod hosts;

@@ -6,13 +6,17 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
-use weir_sim::cache::EvictionPolicy;
+use weir_sim::FlashRating;
+use weir_sim::cache::{EvictionPolicy, share};
+use weir_sim::flash::Cell;
 use weir_trace::Format;
 
 /// Heading of the global options in help texts.
 const GLOBAL: &str = "Global options";
 /// Heading of the trace options in help texts.
 pub(crate) const TRACE: &str = "Trace options";
+/// Heading of the options about flash in help texts.
+const ENDURANCE: &str = "Endurance options";
 /// Heading of the output options in help texts.
 pub(crate) const OUTPUT: &str = "Output options";
 
@@ -47,6 +51,44 @@ pub struct TraceOptions {
     /// Fail if a line of the trace cannot be read, or if the trace is truncated
     #[arg(long, help_heading = TRACE)]
     pub strict: bool,
+}
+
+/// What is assumed of flash devices, and what may be written to them.
+#[derive(Clone, Debug, Args)]
+pub struct FlashOptions {
+    /// Take the usual rating of these cells for the life of flash
+    #[arg(long, value_name = "CELL", default_value = "tlc", help_heading = ENDURANCE)]
+    #[arg(value_parser = PossibleValuesParser::new(Cell::ALL.map(|cell| cell.name)))]
+    pub cell: String,
+    /// Set how often a cell can be erased [default: the usual rating of --cell]
+    #[arg(long, value_name = "N", help_heading = ENDURANCE)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub cycles: Option<u32>,
+    /// Set the spare factor, the over-provisioned share of a device's flash in use: (T - U) / T
+    #[arg(long, value_name = "SHARE", default_value = "7%", value_parser = spare_factor)]
+    #[arg(help_heading = ENDURANCE)]
+    pub spare: f64,
+    /// Tell what it would cost to write at most SIZE per day to flash
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = ENDURANCE)]
+    pub write_budget: Option<Bytes>,
+}
+
+impl FlashOptions {
+    /// Returns the rating that they describe.
+    pub(crate) fn rating(&self) -> FlashRating {
+        // The argument parser accepts no other name.
+        let rated = Cell::by_name(&self.cell).map_or(1, |cell| cell.cycles);
+        FlashRating { cycles: self.cycles.unwrap_or(rated), spare: self.spare }
+    }
+}
+
+/// Parses a share of the flash that leaves some for the user.
+///
+/// # Errors
+/// The error says which shares are allowed.
+pub(crate) fn spare_factor(text: &str) -> Result<f64, String> {
+    let factor = share(text).ok().filter(|factor| *factor < 1.0);
+    factor.ok_or_else(|| "write a percentage above 0% and below 100%".into())
 }
 
 /// What the user accepts for a pool that is not all there.

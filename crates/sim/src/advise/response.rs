@@ -242,7 +242,7 @@ impl Job {
 }
 
 /// Returns the bytes written to each kind: by clients, by copies, and by write-back.
-fn written(demand: &Demand, split: &Split) -> [Bytes; 3] {
+pub(super) fn written(demand: &Demand, split: &Split) -> [Bytes; 3] {
     let home = Bytes(split.write_backs.iter().map(|home| home.len.0).sum());
     let mut written = [split.copied[0], split.copied[1], home];
     for (request, answer) in demand.measured_requests().iter().zip(&split.services) {
@@ -254,7 +254,7 @@ fn written(demand: &Demand, split: &Split) -> [Bytes; 3] {
 }
 
 /// Returns the shares of the reads that the fast kinds serve.
-fn hit_shares(demand: &Demand, split: &Split) -> [f64; 2] {
+pub(super) fn hit_shares(demand: &Demand, split: &Split) -> [f64; 2] {
     let answered = demand.measured_requests().iter().zip(&split.services);
     let reads = answered.filter(|(request, _)| !request.is_write);
     let mut counts = [0u64; 3];

@@ -148,7 +148,8 @@ mod tests {
         assert_eq!((jobs.len(), jobs[0].streams.len()), (1, 3), "{jobs:?}");
         let found: Vec<_> = jobs.iter().map(|job| search.play(job)).collect();
         let predicted = &search.forecasts(&[set], &jobs, &found)[0];
-        let runs = RunSettings { policy: "adaptive", requests: 1_000_000, seed: Seed(1) };
+        let rating = crate::FlashRating { cycles: 3_000, spare: 0.07 };
+        let runs = RunSettings { policy: "adaptive", requests: 1_000_000, seed: Seed(1), rating };
         let simulated = search.simulate(&set, &trace, &runs).expect("a run");
         let off = |predicted: Nanos, simulated: Nanos| predicted.as_secs_f64() / simulated.as_secs_f64();
         let mean = off(predicted.figures.mean, simulated.figures.mean);

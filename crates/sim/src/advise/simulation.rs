@@ -1,9 +1,14 @@
 //! Confirms a set's forecast: runs the engine with the trace on it in virtual time.
 
-use super::{DeviceGroup, DeviceSet, EXTENT, HEADROOM, Level, MeasuredPart, Search, SetFigures, flash_life};
+use super::{
+    DAY, DeviceGroup, DeviceSet, EXTENT, HEADROOM, Level, MeasuredPart, Offer, Search, SetFigures, flash_life,
+};
+use crate::place::endurance::{DeviceEndurance, FlashRating};
 use crate::place::outcome::Outcome;
 use crate::place::run::DURATION_MIN;
-use crate::{DeviceSize, DeviceSpec, Load as _, Mode, Plan, PoolSpec, Replay, SimError, place};
+use crate::{
+    DeviceSize, DeviceSpec, Load as _, Mode, Plan, PoolSpec, Replay, SimError, place_with_endurance,
+};
 use weir_engine::MOVER_SHARE;
 use weir_model::{Bytes, Nanos, Seed};
 use weir_policy::harm::MoveControl;
@@ -19,6 +24,8 @@ pub struct RunSettings<'p> {
     pub requests: u64,
     /// Random seed.
     pub seed: Seed,
+    /// What is assumed of flash.
+    pub rating: FlashRating,
 }
 
 /// The result of a run.
@@ -28,6 +35,9 @@ pub struct Simulated {
     pub figures: SetFigures,
     /// The complete outcome of the run.
     pub outcome: Outcome,
+    /// Endurance of the flash of each kind that is flash, the fastest first: of all devices of the kind, at
+    /// their full size.
+    pub endurance: Vec<(DeviceGroup, DeviceEndurance)>,
 }
 
 /// Repetitions of a trace.
@@ -89,8 +99,8 @@ impl Search<'_> {
             windows: 1,
             seed: runs.seed,
         };
-        let outcome = place(&pool, policy, &mut load, &plan)?;
-        let days = outcome.measured.as_secs_f64() / super::DAY;
+        let outcome = place_with_endurance(&pool, policy, &mut load, &plan, runs.rating)?;
+        let days = outcome.measured.as_secs_f64() / DAY;
         let written = |level: Level| {
             let devices = outcome.devices.iter().filter(|device| is_of_level(level, &device.name));
             Bytes(devices.map(|device| device.writes.bytes.0).sum())
@@ -99,7 +109,10 @@ impl Search<'_> {
         let life = flash_life(self.offers, written, days);
         let judged =
             SetFigures { price: set.price(self.offers), mean: outcome.all.mean, p99: outcome.all.p99, life };
-        Ok(Simulated { figures: judged, outcome })
+        let endurance = set.levels().filter_map(|(level, several)| {
+            Some((several, endurance_of_kind(self.offers, (level, several), &outcome, runs.rating)?))
+        });
+        Ok(Simulated { figures: judged, endurance: endurance.collect(), outcome })
     }
 
     /// Returns the set as a pool for this much data.
@@ -132,6 +145,23 @@ impl Search<'_> {
             moves: MoveControl::default(),
         }
     }
+}
+
+/// Returns the endurance of all devices of a kind together; `None` if they are no flash.
+fn endurance_of_kind(
+    offers: &[Offer],
+    (level, DeviceGroup { offer, count }): (Level, DeviceGroup),
+    outcome: &Outcome,
+    rating: FlashRating,
+) -> Option<DeviceEndurance> {
+    let devices = outcome.devices.iter().filter(|device| is_of_level(level, &device.name));
+    let found: Vec<_> = devices.filter_map(|device| device.endurance).collect();
+    let source = found.first()?.source;
+    let written: f64 = found.iter().filter_map(|one| one.lifetime.bytes_per_day).sum();
+    let programmed: f64 = found.iter().map(|one| one.programmed_bytes_per_day).sum();
+    let amplification = if written > 0.0 { programmed / written } else { found.first()?.amplification };
+    let capacity = Bytes(offers[offer].size.0 * u64::from(count));
+    Some(DeviceEndurance::with_amplification(rating, capacity, written, (amplification, source)))
 }
 
 /// Returns the name of a kind's devices in a pool.

@@ -13,6 +13,7 @@
 //! faster kind holds its part of them.
 
 use super::demand::{BLOCKS, Demand, ExtentAccess};
+use crate::write_budget::WriteBudget;
 use weir_model::{BLOCK, Bytes, Nanos};
 use weir_policy::eviction::{AccessKind, Block, CacheSize, Eviction, Insertion, WTinyLfu};
 
@@ -93,6 +94,13 @@ pub(super) fn split(demand: &Demand, sizes: Sizes) -> Split {
     split_with(WTinyLfu::new(cache_of(demand, sizes.total())), demand, sizes)
 }
 
+/// Like [`split`], with at most so many bytes written to the fast devices per day: no miss is copied or
+/// written to them while they have had more. Writes to blocks that are on them count, and are carried out.
+pub(super) fn split_within(demand: &Demand, sizes: Sizes, per_day: Bytes) -> Split {
+    let cache = WTinyLfu::new(cache_of(demand, sizes.total()));
+    split_with_budget(cache, demand, sizes, Some(WriteBudget::new(per_day)))
+}
+
 /// Returns the number of blocks and the capacity of the cache.
 pub(super) fn cache_of(demand: &Demand, slots: Slots) -> CacheSize {
     let [blocks, capacity] = [demand.extents(), slots.0].map(|extents| extents * BLOCKS as u32);
@@ -101,10 +109,19 @@ pub(super) fn cache_of(demand: &Demand, slots: Slots) -> CacheSize {
 
 /// Splits with any eviction policy.
 pub(super) fn split_with(cache: impl Eviction, demand: &Demand, sizes: Sizes) -> Split {
+    split_with_budget(cache, demand, sizes, None)
+}
+
+fn split_with_budget(
+    cache: impl Eviction,
+    demand: &Demand,
+    sizes: Sizes,
+    budget: Option<WriteBudget>,
+) -> Split {
     let dirty = vec![0; demand.extents() as usize];
     let place = |extent: u32| if extent < sizes.fast.0 { 0 } else { u32::MAX };
     let second = (0..demand.extents()).map(place).collect();
-    let mut tier = Tier { cache, dirty, second, now: Nanos(0), split: Split::default() };
+    let mut tier = Tier { cache, dirty, second, now: Nanos(0), budget, split: Split::default() };
     (0..cache_of(demand, sizes.total()).capacity).rev().for_each(|block| {
         tier.cache.insert(Block(block), |_| true);
     });
@@ -125,6 +142,8 @@ struct Tier<E> {
     /// Cached blocks of each extent that are on the second kind, as bit masks.
     second: Vec<u32>,
     now: Nanos,
+    /// What may be written to the fast devices, if that is limited.
+    budget: Option<WriteBudget>,
     split: Split,
 }
 
@@ -146,7 +165,11 @@ impl<E: Eviction> Tier<E> {
     fn touch(&mut self, extent: u32, block: u32, is_write: bool) -> ServiceRecord {
         let number = Block(extent * BLOCKS as u32 + block);
         let is_there = self.cache.hit(number, if is_write { AccessKind::Write } else { AccessKind::Read });
+        let now = self.now;
         if !is_there {
+            if self.budget.as_mut().is_some_and(|budget| !budget.is_left(now)) {
+                return ServiceRecord { served_by: Level::Slow, copied_to: None };
+            }
             match self.cache.insert(number, |_| true) {
                 Insertion::Replaced(Block(leaving)) => {
                     let (from, left) = (leaving / BLOCKS as u32, leaving % BLOCKS as u32);
@@ -156,6 +179,9 @@ impl<E: Eviction> Tier<E> {
                 Insertion::Added => {}
                 Insertion::Refused => return ServiceRecord { served_by: Level::Slow, copied_to: None },
             }
+        }
+        if let Some(budget) = self.budget.as_mut().filter(|_| is_write || !is_there) {
+            budget.take(Bytes(BLOCK));
         }
         let is_second = self.second[extent as usize] >> block & 1 == 1;
         let level = if is_second { Level::Second } else { Level::Fast };

@@ -219,12 +219,42 @@ fn predictions_match_the_engine() {
         let jobs = search.jobs(&[set]);
         let found: Vec<_> = jobs.iter().map(|job| search.play(job)).collect();
         let predicted = search.forecasts(&[set], &jobs, &found)[0].figures;
-        let runs = RunSettings { policy: "adaptive", requests: 1_000_000, seed: Seed(1) };
+        let rating = crate::FlashRating { cycles: 3_000, spare: 0.07 };
+        let runs = RunSettings { policy: "adaptive", requests: 1_000_000, seed: Seed(1), rating };
         let simulated = search.simulate(&set, &trace, &runs).expect("a run");
         let ratio = predicted.mean.as_secs_f64() / simulated.figures.mean.as_secs_f64();
         assert!((0.5..2.0).contains(&ratio), "{set:?}: {} for {}", predicted.mean, simulated.figures.mean);
         assert_eq!(simulated.outcome.unanswered, 0);
+        let kinds: Vec<_> = simulated.endurance.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, set.fast.into_iter().collect::<Vec<_>>(), "the disk is no flash");
+        for (_, found) in &simulated.endurance {
+            assert!(found.amplification >= 1.0, "{found:?}");
+            let flash = offers[0].size.0 as f64 / 0.93 * 3_000.0;
+            let life = flash / found.programmed_bytes_per_day / 365.25;
+            assert!((found.lifetime.life_years.expect("written") / life - 1.0).abs() < 1e-6, "{found:?}");
+        }
     }
+}
+
+/// A budget of which nothing is used up changes nothing; a tight one costs hits and saves writes.
+#[test]
+fn a_write_budget_costs_hits() {
+    let trace = skewed();
+    let demand = Demand::new(&trace, MeasuredPart::of(&trace, 1_000_000)).expect("a demand");
+    let offers = offers();
+    let wanted = RequiredCapacity { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+    let search = Search::new(&demand, &offers, wanted);
+    let [ssd, disk] = [0, 2].map(|offer| DeviceGroup { offer, count: 1 });
+    let set = DeviceSet { fast: Some(ssd), second: None, slow: disk };
+    let cost = |budget| search.budget_cost(&set, budget).expect("the SSD is flash");
+    let ample = cost(Bytes(1 << 60));
+    assert_eq!(ample.hit_share[0], ample.hit_share[1]);
+    assert_eq!(ample.written_per_day[0], ample.written_per_day[1]);
+    let tight = cost(Bytes((ample.written_per_day[1] / 4.0) as u64));
+    assert!(tight.hit_share[0] < tight.hit_share[1], "{tight:?}");
+    assert!(tight.written_per_day[0] < 0.8 * tight.written_per_day[1], "{tight:?}");
+    let disks = DeviceSet { fast: None, second: None, slow: disk };
+    assert_eq!(search.budget_cost(&disks, Bytes::gib(1)), None);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Plays a trace to a cache on flash.
 
-use super::budget::WriteBudget;
 use super::keeper::{Keeper, Owner};
 use super::outcome::{FlashCacheOutcome, Measured};
 use super::plan::{Evict, FlashCache, FlashCacheError, WarmUp, space};
 use crate::cache::{BlockTrace, CacheOutcome, Counts, Dirty, Missed, Request, Residents, WriteMode};
+use crate::write_budget::WriteBudget;
 use weir_flash::{Counters, DenseMap, Log, LogConfig, Stream};
 use weir_model::{Bytes, Nanos};
 use weir_policy::admission::Admission;

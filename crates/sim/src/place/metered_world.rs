@@ -1,5 +1,6 @@
 //! Modelled devices with meters on their commands.
 
+use super::endurance::DeviceWrite;
 use super::meter::Meter;
 use weir_engine::Driver;
 use weir_map::Superblock;
@@ -12,6 +13,8 @@ pub(crate) struct MeteredWorld {
     pub(super) superblocks: Vec<Superblock>,
     /// Meters by device.
     pub(crate) meters: Vec<Meter>,
+    /// Writes by device, for the devices whose writes are recorded.
+    pub(super) written: Vec<Option<Vec<DeviceWrite>>>,
     /// Commands in flight, by command number.
     in_flight: Vec<InFlight>,
 }
@@ -29,7 +32,8 @@ impl MeteredWorld {
     /// Creates meters at zero for devices with these superblocks.
     pub(super) fn new(world: World, superblocks: Vec<Superblock>) -> Self {
         let meters = vec![Meter::default(); superblocks.len()];
-        Self { world, superblocks, meters, in_flight: Vec::new() }
+        let written = vec![None; superblocks.len()];
+        Self { world, superblocks, meters, written, in_flight: Vec::new() }
     }
 
     /// Advances the time to `to`; completions due by then are appended to `done`.
@@ -57,6 +61,9 @@ impl Driver for MeteredWorld {
     }
 
     fn start(&mut self, io: Io) -> Option<Result<(), IoError>> {
+        if let (IoKind::Write { .. }, Some(writes)) = (io.kind, &mut self.written[io.device.index()]) {
+            writes.push(DeviceWrite { at: io.at, len: io.len() });
+        }
         let index = io.id.0 as usize;
         let metadata = io.at < self.superblocks[io.device.index()].data_at;
         let since = self.world.now();

@@ -2,10 +2,13 @@
 //!
 //! [`machine`](mod@machine) simulates the machine, [`run`] runs an experiment, [`outcome`] holds the
 //! measurements, [`hindsight`] computes bounds for any policy. [`hosts`] runs several machines that share
-//! bricks, [`migrations`] counts what a policy migrates.
+//! bricks, [`migrations`] counts what a policy migrates. [`endurance`] says how long the flash of devices
+//! lasts, [`budgeted`](mod@budgeted) limits what a policy writes to them.
 
 mod brick;
+pub mod budgeted;
 mod dataless;
+pub mod endurance;
 pub mod hindsight;
 pub mod hosts;
 pub mod machine;

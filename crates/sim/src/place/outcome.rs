@@ -1,5 +1,6 @@
 //! The outcome of an experiment.
 
+use super::endurance::DeviceEndurance;
 use super::meter::Meter;
 use crate::load::ramp::{RampStep, RampStepPart};
 use crate::responses::{Responses, ResponsesPart};
@@ -14,6 +15,9 @@ use weir_model::{Bytes, Nanos};
 pub struct Outcome {
     /// The placement policy.
     pub policy: String,
+    /// Bytes per day that it may write to flash; absent if there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_budget_bytes: Option<u64>,
     /// Virtual time that was measured, after the warm-up.
     #[serde(rename = "measured_ns", serialize_with = "nanos")]
     #[schemars(with = "u64")]
@@ -132,6 +136,9 @@ pub struct DeviceOutcome {
     #[serde(rename = "metadata_transferred_bytes", serialize_with = "bytes")]
     #[schemars(with = "u64")]
     pub metadata: Bytes,
+    /// Endurance of its flash; absent if that was not asked for, or the drive is no flash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endurance: Option<DeviceEndurance>,
 }
 
 /// A device's commands in one direction.
@@ -260,6 +267,12 @@ impl From<Window> for WindowPart {
 }
 
 impl Outcome {
+    /// Returns the share of clients' commands that flash carried out, 0 to 1, if endurance was asked for.
+    pub fn flash_share(&self) -> f64 {
+        let flash = self.devices.iter().filter(|device| device.endurance.is_some());
+        flash.map(|device| device.served).sum()
+    }
+
     /// Returns a warning with figures if the pool could not keep up.
     pub fn cannot_keep_up(&self) -> Option<String> {
         (self.unanswered > 0).then(|| {

@@ -1,9 +1,10 @@
 //! The pool of an experiment: modelled drives and their sizes.
 
+use super::endurance::is_flash;
 use crate::{Noise, SimError, VolumeData};
 use weir_engine::Percent;
 use weir_map::{NewDevice, NewPool, PoolId, Superblock};
-use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, ExtentSize, Nanos};
+use weir_model::{BLOCK, Bytes, DeviceClass, DeviceId, DeviceSet, ExtentSize, Nanos};
 use weir_policy::harm::MoveControl;
 use weir_timing::WriteCache;
 use weir_timing::drives::{Drive, DriveKind, drive};
@@ -104,6 +105,15 @@ impl Layout {
 }
 
 impl PoolSpec {
+    /// Returns its devices whose drives are flash.
+    pub fn flash(&self) -> DeviceSet {
+        let mut flash = DeviceSet::default();
+        let drives = self.devices.iter().map(|device| drive(&device.model));
+        let of_flash = drives.zip((0..).map(DeviceId)).filter(|(drive, _)| drive.is_some_and(is_flash));
+        of_flash.for_each(|(_, id)| flash.insert(id));
+        flash
+    }
+
     /// Lays the pool out for a load with these volumes.
     pub(crate) fn layout(&self, spaces: &[VolumeData]) -> Result<Layout, SimError> {
         let data = spaces.iter().map(VolumeData::count).sum();

@@ -1,6 +1,7 @@
 //! Runs an experiment: the pool is filled, the load begins, its first third (or as much as the plan says)
 //! warms up, and the rest is measured.
 
+use super::endurance::{DeviceEndurance, DeviceWrite, FlashRating};
 use super::machine::Machine;
 use super::meter::Meter;
 use super::outcome::{
@@ -13,7 +14,7 @@ use crate::responses::ResponseHistogram;
 use crate::{Arrival, Client, Load, PoolSpec, SimError, VolumeData};
 use slab::Slab;
 use std::collections::VecDeque;
-use weir_model::{BLOCK, Bytes, Nanos, Op, RequestId, Seed};
+use weir_model::{BLOCK, Bytes, DeviceId, DeviceSet, Nanos, Op, RequestId, Seed};
 use weir_policy::harm::Estimate;
 use weir_policy::placement::Placement;
 
@@ -85,6 +86,37 @@ pub fn place_and_record(
     Ok(run.outcome(name, pool, load))
 }
 
+/// Like [`place`]; also says how long the flash of the pool's devices lasts.
+///
+/// # Errors
+/// As [`place`], and if the rating is impossible.
+pub fn place_with_endurance(
+    pool: &PoolSpec,
+    policy: Box<dyn Placement>,
+    load: &mut dyn Load,
+    plan: &Plan,
+    rating: FlashRating,
+) -> Result<Outcome, SimError> {
+    let name = policy.name().to_owned();
+    let spaces: Vec<VolumeData> = load.volumes(pool.extent);
+    let machine = Machine::new(pool, policy, &spaces, plan.seed)?;
+    let mut run = PlaceRun::new(machine, plan);
+    run.flash = pool.flash();
+    while let Some(next) = run.settle(load)? {
+        run.machine.advance(next)?;
+    }
+    let sizes: Vec<Bytes> =
+        run.machine.environment.superblocks.iter().map(|superblock| superblock.size).collect();
+    let written = std::mem::take(&mut run.written);
+    let mut outcome = run.outcome(name, pool, load);
+    let seconds = outcome.measured.as_secs_f64();
+    for (device, (writes, size)) in outcome.devices.iter_mut().zip(written.into_iter().zip(sizes)) {
+        let endurance = |writes: Vec<_>| DeviceEndurance::new(rating, size, &writes, seconds);
+        device.endurance = writes.map(endurance).transpose()?;
+    }
+    Ok(outcome)
+}
+
 /// A request in flight.
 struct Pending {
     arrived: Nanos,
@@ -138,6 +170,10 @@ pub(super) struct PlaceRun<'p> {
     /// The load's own count of its work.
     work_done: Option<u64>,
     transferred: Option<Transferred>,
+    /// The devices whose writes are recorded.
+    flash: DeviceSet,
+    /// The writes to each of them in the measurement.
+    written: Vec<Option<Vec<DeviceWrite>>>,
     at_start: Mark,
     at_warm: Mark,
     at_end: Mark,
@@ -189,6 +225,8 @@ impl<'p> PlaceRun<'p> {
             windows: Vec::new(),
             work_done: None,
             transferred: None,
+            flash: DeviceSet::default(),
+            written: Vec::new(),
             at_start: Mark::default(),
             at_warm: Mark::default(),
             at_end: Mark::default(),
@@ -244,6 +282,8 @@ impl<'p> PlaceRun<'p> {
         if self.measurement_start.is_none() && self.is_warm() {
             self.at_warm = self.mark();
             self.measurement_start = Some(self.machine.now());
+            let recorded = (0..).map(DeviceId).zip(&mut self.machine.environment.written);
+            recorded.for_each(|(id, writes)| *writes = self.flash.contains(id).then(Vec::new));
         }
         if self.measurement_end.is_none()
             && self.is_past(self.windows.len() as u64 + 1, self.plan.windows.into())
@@ -253,6 +293,7 @@ impl<'p> PlaceRun<'p> {
         if self.measurement_end.is_none() && self.is_past(1, 1) {
             self.at_end = self.mark();
             self.measurement_end = Some(self.machine.now());
+            self.written = self.machine.environment.written.iter_mut().map(Option::take).collect();
         }
     }
 
@@ -495,10 +536,12 @@ impl<'p> PlaceRun<'p> {
             reads: direction(meter.reads),
             writes: direction(meter.writes),
             metadata: meter.metadata(),
+            endurance: None,
         };
         let seconds = time.as_secs_f64().max(1e-9);
         Outcome {
             policy,
+            write_budget_bytes: None,
             measured: time,
             requests: self.measured,
             unanswered: self.unanswered,

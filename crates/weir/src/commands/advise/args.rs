@@ -1,7 +1,7 @@
 //! Defines the arguments of `weir advise`.
 
 use super::device_list::{PRICE_MAX, PRICE_MIN};
-use crate::args::{OUTPUT, TRACE, TraceOptions, duration, policies, size};
+use crate::args::{FlashOptions, OUTPUT, TRACE, TraceOptions, duration, policies, size};
 use crate::pool_file;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -47,6 +47,9 @@ pub struct AdviseArgs {
     /// Require flash to last YEARS, 0 for any
     #[arg(long, value_name = "YEARS", default_value = "5", value_parser = years, help_heading = GOALS)]
     pub min_life: f64,
+    /// What is assumed of flash.
+    #[command(flatten)]
+    pub flash: FlashOptions,
     /// Scale the trace to N requests a second on average [default: the trace's times]
     #[arg(long, value_name = "N", value_parser = positive, help_heading = TRACE)]
     pub rate: Option<f64>,

@@ -8,7 +8,7 @@ mod report;
 pub use args::AdviseArgs;
 
 use super::show;
-use crate::args::Common;
+use crate::args::{Common, FlashOptions};
 use crate::failure::Failure;
 use crate::files::{self, OutputKind};
 use crate::parallel::{self, Stop};
@@ -88,7 +88,8 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let mut finalists: Vec<_> = finalists.into_iter().map(|index| able[index]).collect();
     let mut rows: Vec<_> =
         sets.into_iter().zip(forecasts).map(|(set, forecast)| Row::new(set, forecast)).collect();
-    let runs = RunSettings { policy: &args.policy, requests: args.requests, seed: Seed(args.seed) };
+    let (seed, rating) = (Seed(args.seed), args.flash.rating());
+    let runs = RunSettings { policy: &args.policy, requests: args.requests, seed, rating };
     for (index, simulated) in finalists.iter().zip(simulate(&search, &rows, &finalists, &tried, &runs)?) {
         rows[*index].run = Some(EngineRun::new(simulated));
     }
@@ -100,6 +101,8 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
     let pick = pick(&rows, &finalists, &limits, &list)?;
     // The prediction may have missed that the pick is better than another set; the simulation showed it.
     rows[pick].is_on_frontier = true;
+    let write_budget =
+        args.flash.write_budget.map(|budget| (budget, search.budget_cost(&rows[pick].set, budget)));
     let advice = Advice {
         trace: trace_path.display().to_string(),
         notes,
@@ -115,8 +118,16 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
         rows,
         finalists,
         pick,
+        cell: cell_name(&args.flash),
+        write_budget,
         pool_file: args.write_pool.clone(),
     };
+    write_files(trace_path, args, &advice)?;
+    Ok(advice)
+}
+
+/// Writes the plot and the pool file that the arguments ask for.
+fn write_files(trace_path: &Path, args: &AdviseArgs, advice: &Advice) -> Result<(), Failure> {
     if let Some(path) = &args.plot {
         let name = trace_path.file_name().unwrap_or(trace_path.as_os_str()).display();
         picture::write(path, &advice.picture().svg(&format!("{name}: what to buy")))?;
@@ -125,7 +136,15 @@ fn advise(trace_path: &Path, args: &AdviseArgs) -> Result<Advice, Failure> {
         refuse_overwrite(path, args.force)?;
         std::fs::write(path, advice.pool_text()).map_err(|error| Failure::os("write", path, &error))?;
     }
-    Ok(advice)
+    Ok(())
+}
+
+/// Returns how reports name the cells of the flash.
+fn cell_name(flash: &FlashOptions) -> String {
+    match flash.cycles {
+        Some(cycles) => format!("cells of {cycles} erases"),
+        None => format!("{} cells", flash.cell.to_uppercase()),
+    }
 }
 
 /// Refuses to overwrite an existing file without `force`, and anything that is not a regular file.

@@ -8,11 +8,12 @@ use super::device_list::DeviceList;
 use crate::output::{Width, table};
 use std::path::PathBuf;
 use weir_model::{Bytes, Nanos};
-use weir_sim::Responses;
 use weir_sim::advise::{
-    Cents, DeviceSet, Forecast, Limits, RequiredCapacity, Rule, SetFigures, Simulated, Years, is_fast,
+    BudgetCost, Cents, DeviceGroup, DeviceSet, Forecast, Limits, RequiredCapacity, Rule, SetFigures,
+    Simulated, Years, is_fast,
 };
 use weir_sim::plot::{Frontier, PlottedSet};
+use weir_sim::{AmplificationSource, DeviceEndurance, Responses};
 
 /// The recommendation and its alternatives.
 #[derive(Debug)]
@@ -36,6 +37,10 @@ pub(super) struct Advice {
     pub(super) finalists: Vec<usize>,
     /// Index of the picked row.
     pub(super) pick: usize,
+    /// The cells for which the life of flash is computed.
+    pub(super) cell: String,
+    /// A write budget, and what it costs; `None` if the pick has no fast device that is flash.
+    pub(super) write_budget: Option<(Bytes, Option<BudgetCost>)>,
     pub(super) pool_file: Option<PathBuf>,
 }
 
@@ -60,6 +65,8 @@ pub(super) struct EngineRun {
     overload_reason: Option<String>,
     /// Share of clients' commands that the fast devices carried out.
     served: f64,
+    /// Endurance of the flash of each kind that is flash.
+    endurance: Vec<(DeviceGroup, DeviceEndurance)>,
 }
 
 impl EngineRun {
@@ -77,6 +84,7 @@ impl EngineRun {
             rates: (outcome.rate, outcome.requests as f64 / seconds),
             overload_reason: outcome.cannot_keep_up().or_else(unmeasured),
             served: fast.map(|device| device.served).sum(),
+            endurance: simulated.endurance,
         }
     }
 }
@@ -243,6 +251,9 @@ impl Advice {
                  room for everything."
             ));
         }
+        words
+            .extend(pick.run.iter().flat_map(|run| &run.endurance).map(|kind| self.describe_endurance(kind)));
+        words.extend(self.write_budget.map(|(budget, cost)| describe_budget(budget, cost)));
         let at = self.finalists.iter().position(|index| *index == self.pick).unwrap_or(0);
         let ran =
             |index: &&usize| self.rows[**index].run.as_ref().is_some_and(|run| run.overload_reason.is_none());
@@ -253,6 +264,27 @@ impl Advice {
             words.push(self.compare_sets(pick, &self.rows[*more], "Going on from"));
         }
         words
+    }
+
+    /// Returns a sentence about the endurance of a kind of flash.
+    fn describe_endurance(&self, (kind, found): &(DeviceGroup, DeviceEndurance)) -> String {
+        let name = &self.list.offers[kind.offer].name;
+        let Some(written) = found.lifetime.bytes_per_day else {
+            return format!("Nothing is written to {name}.");
+        };
+        let how = match found.source {
+            AmplificationSource::ClosedForm => "at most, if all writes were random",
+            AmplificationSource::Log | AmplificationSource::UnsteadyLog => "as these writes make it clean",
+        };
+        format!(
+            "{name} gets {} a day and programs {:.2} times as much ({how}; {:.0} % of its flash spare): \
+             {} last {}.",
+            Bytes(written as u64),
+            found.amplification,
+            found.spare_factor * 100.0,
+            self.cell,
+            found.lifetime.life_years.map_or(Years::UNLIMITED, Years)
+        )
     }
 
     fn pick_reason(&self) -> String {
@@ -323,6 +355,22 @@ impl Advice {
         });
         kinds.collect::<Vec<_>>().join(" and ")
     }
+}
+
+/// Returns a sentence about what a write budget costs.
+fn describe_budget(budget: Bytes, cost: Option<BudgetCost>) -> String {
+    let Some(BudgetCost { written_per_day: [limited, free], hit_share: [less, more], .. }) = cost else {
+        return format!("A budget of {budget} a day limits nothing: no fast device of it is flash.");
+    };
+    let per_day = |bytes: f64| Bytes(bytes as u64);
+    format!(
+        "With at most {budget} a day written to the fast devices, they would answer {:.0} % of the reads \
+         instead of {:.0} %, and get {} a day instead of {}, by the prediction.",
+        less * 100.0,
+        more * 100.0,
+        per_day(limited),
+        per_day(free)
+    )
 }
 
 fn capitalised(text: &str) -> String {

@@ -582,6 +582,7 @@ mod tests {
             reads: DirectionOutcome { count: 5, bytes: Bytes(1000), ..DirectionOutcome::default() },
             writes: DirectionOutcome { count: 10, bytes: Bytes(500), ..DirectionOutcome::default() },
             metadata: Bytes(0),
+            endurance: None,
         }
     }
 }

@@ -4,7 +4,8 @@ use super::{Advice, EngineRun, Row};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
-use weir_sim::advise::{Forecast, Rule, Years};
+use weir_sim::DeviceEndurance;
+use weir_sim::advise::{BudgetCost, Forecast, Offer, Rule, Years};
 
 /// The document of `weir advise`. Prices are in the currency of the list of devices.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -36,6 +37,9 @@ pub(crate) struct AdviceDocument<'a> {
     pick: String,
     /// The pick and its alternatives, a sentence each.
     summary: Vec<String>,
+    /// What a limit on writes to flash costs the pick; `null` without `--write-budget`, or if none of its
+    /// fast devices is flash.
+    write_budget: Option<BudgetPart>,
     /// Path of the pool file that was written; `null` without `--write-pool`.
     pool_file: Option<&'a Path>,
     /// The sets that were considered.
@@ -123,6 +127,47 @@ struct SimulatedPart<'a> {
     fast_share: f64,
     /// Requests that were not answered.
     unanswered: u64,
+    /// Endurance of the flash of each kind of device that is flash, by the rating of its cells.
+    flash: Vec<FlashPart<'a>>,
+}
+
+/// The flash of all devices of a kind.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Flash")]
+struct FlashPart<'a> {
+    /// Name of the kind on the list of devices.
+    name: &'a str,
+    /// Endurance, if it is always written to as in the simulation.
+    endurance: DeviceEndurance,
+}
+
+/// What a budget of bytes written to the fast devices costs, by the model of the predictions.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "WriteBudget")]
+struct BudgetPart {
+    /// Bytes that may be written to the fast devices per day.
+    budget_bytes: u64,
+    /// Bytes that are written to them per day with the budget.
+    written_bytes_per_day: f64,
+    /// The same without it.
+    unlimited_written_bytes_per_day: f64,
+    /// Share of reads that the fast devices answer with the budget, 0 to 1.
+    hit_share: f64,
+    /// The same without it.
+    unlimited_hit_share: f64,
+}
+
+impl From<BudgetCost> for BudgetPart {
+    fn from(cost: BudgetCost) -> Self {
+        let BudgetCost { budget, written_per_day: [written, free], hit_share: [less, more] } = cost;
+        Self {
+            budget_bytes: budget.0,
+            written_bytes_per_day: written,
+            unlimited_written_bytes_per_day: free,
+            hit_share: less,
+            unlimited_hit_share: more,
+        }
+    }
 }
 
 impl Advice {
@@ -143,6 +188,7 @@ impl Advice {
             rule: self.rule,
             pick: self.rows[self.pick].set.name(&self.list.offers),
             summary: self.summary(),
+            write_budget: self.write_budget.and_then(|(_, cost)| cost).map(BudgetPart::from),
             pool_file: self.pool_file.as_deref(),
             sets: sets.collect(),
         }
@@ -163,7 +209,7 @@ impl Advice {
             keeps_up: row.cannot_keep_up().is_none(),
             reason: row.cannot_keep_up(),
             predicted: PredictedPart::from(&row.forecast),
-            simulated: row.run.as_ref().map(SimulatedPart::from),
+            simulated: row.run.as_ref().map(|run| SimulatedPart::new(run, &self.list.offers)),
         }
     }
 }
@@ -183,8 +229,11 @@ impl From<&Forecast> for PredictedPart {
     }
 }
 
-impl<'a> From<&'a EngineRun> for SimulatedPart<'a> {
-    fn from(run: &'a EngineRun) -> Self {
+impl<'a> SimulatedPart<'a> {
+    fn new(run: &'a EngineRun, offers: &'a [Offer]) -> Self {
+        let flash = run.endurance.iter();
+        let flash = flash
+            .map(|(kind, endurance)| FlashPart { name: &offers[kind.offer].name, endurance: *endurance });
         Self {
             mean_ns: run.overload_reason.is_none().then_some(run.figures.mean.0),
             p99_ns: run.overload_reason.is_none().then_some(run.figures.p99.0),
@@ -194,6 +243,7 @@ impl<'a> From<&'a EngineRun> for SimulatedPart<'a> {
             life_years: years(run.figures.life),
             fast_share: run.served,
             unanswered: run.unanswered,
+            flash: flash.collect(),
         }
     }
 }

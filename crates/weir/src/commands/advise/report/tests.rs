@@ -24,6 +24,7 @@ fn advice() -> Advice {
             rates: (552.0, 1200.0),
             overload_reason: cannot.map(str::to_owned),
             served: 0.5,
+            endurance: vec![],
         };
         Row { run: Some(run), ..Row::new(set, forecast) }
     };
@@ -45,6 +46,8 @@ fn advice() -> Advice {
         ],
         finalists: vec![1, 2, 0],
         pick: 1,
+        cell: "TLC cells".into(),
+        write_budget: None,
         list,
         pool_file: None,
     }

@@ -1,6 +1,6 @@
 //! Defines the arguments of `weir sim flash`.
 
-use crate::args::{TraceOptions, duration, size};
+use crate::args::{TraceOptions, duration, size, spare_factor};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use weir_model::{Bytes, Nanos};
@@ -124,12 +124,6 @@ fn names<const N: usize>(names: [&'static str; N]) -> PossibleValuesParser {
 
 fn parallel() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1024)
-}
-
-/// Parses a share of the flash that leaves some for the user.
-fn spare_factor(text: &str) -> Result<f64, String> {
-    let factor = share(text).ok().filter(|factor| *factor < 1.0);
-    factor.ok_or_else(|| "write a percentage above 0% and below 100%".into())
 }
 
 fn overwrites(text: &str) -> Result<f64, String> {

@@ -1,6 +1,6 @@
 //! Defines the arguments of `weir sim place`.
 
-use crate::args::{OUTPUT, TraceOptions, duration};
+use crate::args::{FlashOptions, OUTPUT, TraceOptions, duration};
 use clap::Args;
 use std::path::PathBuf;
 use weir_model::Nanos;
@@ -11,6 +11,7 @@ const LOAD: &str = "Load options";
 const EXAMPLES: &str = "Examples:
   weir sim place day.weirtrace
   weir sim place day.weirtrace --policy adaptive,hystor --scale fast=10%
+  weir sim place day.weirtrace --endurance --cell qlc --write-budget 50GiB
   weir sim place \"zipf reads=70% over=1GiB rate=400 for=60s\" --plot run.png";
 
 /// `weir sim place ...`
@@ -51,6 +52,12 @@ pub struct PlaceArgs {
     /// Leave data at its first place, whatever the policies ask for
     #[arg(long)]
     pub no_moves: bool,
+    /// Report how long the flash of each SSD lasts
+    #[arg(long)]
+    pub endurance: bool,
+    /// What is assumed of flash.
+    #[command(flatten)]
+    pub flash: FlashOptions,
     /// Report --json and --plot in N intervals of time
     #[arg(long, value_name = "N", default_value_t = 60, help_heading = OUTPUT)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -17,10 +17,14 @@ use args::{RampRates, Scale};
 use report::Comparison;
 pub(crate) use report::PlaceDocument;
 use std::path::Path;
-use weir_model::{ErrorKind, Nanos, Seed};
+use weir_model::{Bytes, DeviceSet, ErrorKind, Nanos, Seed};
 use weir_policy::harm::MoveControl;
+use weir_policy::placement::Placement;
 use weir_sim::place::run::DURATION_MIN;
-use weir_sim::{DeviceSize, DeviceSpec, Mode, Plan, PoolSpec, Ramp, place, plot};
+use weir_sim::{
+    DeviceSize, DeviceSpec, Load, Mode, Outcome, Plan, PoolSpec, Ramp, SimError, budgeted, place,
+    place_with_endurance, plot,
+};
 
 /// Simulates the load under each policy.
 ///
@@ -30,6 +34,10 @@ pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> 
     args.plot.iter().try_for_each(|path| files::refuse_foreign_content(path, OutputKind::Picture))?;
     let described = PoolDescription::read(pool)?;
     let spec = pool_spec(&described, args)?;
+    if args.flash.write_budget.is_some() && spec.flash() == DeviceSet::default() {
+        let help = "leave --write-budget out, or give a device the pace of an SSD";
+        return Err(Failure::usage("no device of the pool is flash, which a write budget is for", help));
+    }
     let mut policies = args.policy.clone();
     if policies.is_empty() {
         policies.push(described.file.policy.to_owned());
@@ -38,17 +46,39 @@ pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> 
     let plan = plan(args, &loaded)?;
     let mut outcomes = Vec::new();
     for name in &policies {
-        let policy = weir_policy::placement::by_name(name).ok_or_else(|| unknown_policy(name))?;
-        let mut load = loaded.new_load(time_scale(args), args.seed)?;
-        let outcome =
-            progress::during(&format!("{name} in virtual time"), || place(&spec, policy, &mut *load, &plan));
-        outcomes.push(outcome.map_err(|error| Failure::from_message(ErrorKind::Usage, &error.to_string()))?);
+        for budget in std::iter::once(None).chain(args.flash.write_budget.map(Some)) {
+            let policy = weir_policy::placement::by_name(name).ok_or_else(|| unknown_policy(name))?;
+            let mut load = loaded.new_load(time_scale(args), args.seed)?;
+            let run = || simulate(args, &spec, (policy, budget), &mut *load, &plan);
+            let outcome = progress::during(&format!("{name} in virtual time"), run);
+            let failed = |error: SimError| Failure::from_message(ErrorKind::Usage, &error.to_string());
+            outcomes.push(outcome.map_err(failed)?);
+        }
     }
     if let Some(path) = &args.plot {
         picture::write(path, &plot::svg(&args.load, &outcomes))?;
     }
     let notes = loaded.take_notes();
     Ok(Comparison { load: args.load.clone(), seed: args.seed, notes, plan, limit: args.limit, outcomes })
+}
+
+/// Simulates the load under a policy, with a budget of bytes per day for flash if there is one.
+fn simulate(
+    args: &PlaceArgs,
+    spec: &PoolSpec,
+    (policy, budget): (Box<dyn Placement>, Option<Bytes>),
+    load: &mut dyn Load,
+    plan: &Plan,
+) -> Result<Outcome, SimError> {
+    let policy = match budget {
+        Some(budget) => budgeted(policy, spec.flash(), budget),
+        None => policy,
+    };
+    if !args.endurance && args.flash.write_budget.is_none() {
+        return place(spec, policy, load, plan);
+    }
+    let outcome = place_with_endurance(spec, policy, load, plan, args.flash.rating())?;
+    Ok(Outcome { write_budget_bytes: budget.map(|budget| budget.0), ..outcome })
 }
 
 fn unknown_policy(name: &str) -> Failure {

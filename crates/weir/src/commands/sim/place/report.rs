@@ -4,8 +4,9 @@ use crate::output::{Width, table};
 use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{Bytes, Nanos};
+use weir_sim::advise::Years;
 use weir_sim::load::ramp::saturation;
-use weir_sim::{DeviceOutcome, Mode, Outcome, Plan, Responses};
+use weir_sim::{AmplificationSource, DeviceEndurance, DeviceOutcome, Mode, Outcome, Plan, Responses};
 
 /// The results of one load under several policies.
 #[derive(Debug)]
@@ -115,13 +116,14 @@ impl Comparison {
         let rows = self
             .outcomes
             .iter()
-            .flat_map(|outcome| outcome.devices.iter().map(|device| device_row(&outcome.policy, device)));
+            .flat_map(|outcome| outcome.devices.iter().map(|device| device_row(outcome, device)));
         text += &table(
             width,
             ["POLICY", "DEVICE", "MODEL", "ROOM", "USED", "SHARE", "LOAD", "QUEUE", "READS", "WRITES"],
             rows,
         );
         text += &self.ramp(width);
+        text += &endurance(width, &self.outcomes);
         for outcome in &self.outcomes {
             let said = [outcome.cannot_keep_up(), outcome.all.heavy_tail()].into_iter().flatten();
             said.for_each(|said| text += &format!("\n{}: {said}\n", outcome.policy));
@@ -199,13 +201,66 @@ fn migration_effect(outcome: &Outcome) -> String {
     text
 }
 
+/// Returns how long the flash of each device lasts, and what a write budget costs; without endurance nothing.
+fn endurance(width: Width, outcomes: &[Outcome]) -> String {
+    let of_outcome = |outcome| {
+        let device = move |device: &DeviceOutcome| Some(endurance_row(outcome, device, device.endurance?));
+        outcome.devices.iter().filter_map(device)
+    };
+    let rows: Vec<_> = outcomes.iter().flat_map(of_outcome).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let heads = ["POLICY", "FLASH", "WRITTEN/DAY", "WA", "PROGRAMMED/DAY", "LIFE", "COMMANDS"];
+    let mut text = format!("\n{}", table(width, heads, rows));
+    for pair in outcomes.windows(2) {
+        let (free, limited) = (&pair[0], &pair[1]);
+        let Some(budget) = limited.write_budget_bytes else { continue };
+        text += &format!(
+            "\n{}: with at most {} a day written to flash it carries out {:.1} % of the commands instead of \
+             {:.1} %, and a request takes {} on average instead of {}\n",
+            free.policy,
+            Bytes(budget),
+            limited.flash_share() * 100.0,
+            free.flash_share() * 100.0,
+            limited.all.mean,
+            free.all.mean
+        );
+    }
+    text
+}
+
+fn endurance_row(outcome: &Outcome, device: &DeviceOutcome, found: DeviceEndurance) -> [String; 7] {
+    let is_upper = if found.source == AmplificationSource::ClosedForm { "at most " } else { "" };
+    let per_day = |bytes: f64| Bytes(bytes as u64).to_string();
+    let life =
+        found.lifetime.life_years.map_or_else(|| "not written".to_owned(), |life| Years(life).to_string());
+    [
+        policy_name(outcome),
+        device.name.clone(),
+        per_day(found.lifetime.bytes_per_day.unwrap_or(0.0)),
+        format!("{is_upper}{:.2}", found.amplification),
+        per_day(found.programmed_bytes_per_day),
+        life,
+        format!("{:.1} %", device.served * 100.0),
+    ]
+}
+
+/// Returns the name of a policy in tables, with its write budget.
+fn policy_name(outcome: &Outcome) -> String {
+    match outcome.write_budget_bytes {
+        Some(_) => format!("{} (budget)", outcome.policy),
+        None => outcome.policy.clone(),
+    }
+}
+
 fn responses_row(outcome: &Outcome) -> [String; 12] {
-    let Outcome { policy, rate, bytes_rate, all, reads, writes, moved, .. } = outcome;
+    let Outcome { rate, bytes_rate, all, reads, writes, moved, .. } = outcome;
     let or_none = |responses: &Responses, time: Nanos| {
         responses.time_if_any(time).map_or_else(|| "-".to_owned(), |time| time.to_string())
     };
     [
-        policy.clone(),
+        policy_name(outcome),
         format!("{rate:.0}"),
         format!("{:.1}", bytes_rate / 1e6),
         or_none(all, all.mean),
@@ -220,7 +275,7 @@ fn responses_row(outcome: &Outcome) -> [String; 12] {
     ]
 }
 
-fn device_row(policy: &str, device: &DeviceOutcome) -> [String; 10] {
+fn device_row(outcome: &Outcome, device: &DeviceOutcome) -> [String; 10] {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let used = device.used.0 as f64 / device.room.0.max(1) as f64;
     let direction = |d: &weir_sim::place::outcome::DirectionOutcome| match d.count {
@@ -228,7 +283,7 @@ fn device_row(policy: &str, device: &DeviceOutcome) -> [String; 10] {
         count => format!("{count} of {}, {}", Bytes(d.bytes.0 / count), d.mean),
     };
     [
-        policy.to_owned(),
+        policy_name(outcome),
         device.name.clone(),
         device.model.clone(),
         device.room.to_string(),

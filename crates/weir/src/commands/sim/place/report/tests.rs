@@ -22,6 +22,7 @@ fn outcome() -> Outcome {
         reads: direction,
         writes: direction,
         metadata: Bytes(0),
+        endurance: None,
     };
     Outcome {
         policy: "a-policy-with-a-very-long-name-indeed".into(),

@@ -1,4 +1,4 @@
-//! A budget of bytes a day.
+//! A budget of bytes written per day.
 
 use weir_model::{Bytes, Nanos};
 
@@ -8,7 +8,7 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// What may be written, as a bucket that fills with time. It may be overdrawn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WriteBudget {
+pub(crate) struct WriteBudget {
     per_second: f64,
     /// Bytes that may be written now; negative if too much was written.
     left: f64,
@@ -18,13 +18,13 @@ pub(super) struct WriteBudget {
 
 impl WriteBudget {
     /// Creates a full one.
-    pub(super) fn new(per_day: Bytes) -> Self {
+    pub(crate) fn new(per_day: Bytes) -> Self {
         let per_second = per_day.0 as f64 / SECONDS_PER_DAY;
         Self { per_second, left: per_second * KEPT.as_secs_f64(), at: None }
     }
 
     /// Fills it up to this time; returns whether something is left.
-    pub(super) fn is_left(&mut self, now: Nanos) -> bool {
+    pub(crate) fn is_left(&mut self, now: Nanos) -> bool {
         let since = self.at.map_or(Nanos(0), |at| now.since(at));
         self.at = Some(now);
         let most = self.per_second * KEPT.as_secs_f64();
@@ -33,7 +33,7 @@ impl WriteBudget {
     }
 
     /// Takes what was written.
-    pub(super) fn take(&mut self, written: Bytes) {
+    pub(crate) fn take(&mut self, written: Bytes) {
         self.left -= written.0 as f64;
     }
 }
