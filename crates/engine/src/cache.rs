@@ -136,6 +136,15 @@ impl ExtentCache {
         Some(part_of(cached.buffer, range))
     }
 
+    /// Whether all of an extent's `count` blocks but these are cached.
+    pub(crate) fn holds_besides(&self, key: ExtentKey, range: BlockRange, count: u16) -> bool {
+        let Some(id) = self.order.get(&key) else { return false };
+        let before = BlockRange { first: 0, count: range.first };
+        let after = BlockRange { first: range.end(), count: count.saturating_sub(range.end()) };
+        let valid = &self.extents[id.0].valid;
+        [before, after].into_iter().filter(|part| part.count > 0).all(|part| valid.contains_all(part))
+    }
+
     /// Returns the bytes of these blocks, if all are cached.
     pub(crate) fn find(&mut self, key: ExtentKey, range: BlockRange) -> Option<Buffer> {
         let id = *self.order.touch(key)?;

@@ -1,6 +1,7 @@
 //! Calls to the policies: the view of devices and map that they receive, and the actions that they request.
 
 use crate::Base;
+use crate::cache::ExtentCache;
 use crate::ids::PieceId;
 use crate::policy::Host;
 use crate::policy::index::{PolicyIndex, decides_for};
@@ -32,7 +33,12 @@ impl Host {
 impl Base {
     /// Returns the map as a policy sees it.
     pub(crate) fn whereabouts(&self, policy_index: PolicyIndex) -> impl weir_policy::placement::PlaceLookup {
-        Whereabouts { map: &self.core.map, policy_index, policy_volumes: &self.host.policies.policy_volumes }
+        Whereabouts {
+            map: &self.core.map,
+            cache: &self.cache,
+            policy_index,
+            policy_volumes: &self.host.policies.policy_volumes,
+        }
     }
 
     /// Asks a policy a question, and passes the actions that it appended to the mover.
@@ -64,13 +70,18 @@ impl Base {
         devices: Option<&[DeviceView]>,
         question: impl FnOnce(&mut dyn Placement, &mut PolicyContext<'_>) -> T,
     ) -> T {
-        let Self { core, host: Host { advice, policies, random, actions, .. }, .. } = self;
+        let Self { core, cache, host: Host { advice, policies, random, actions, .. }, .. } = self;
         let mut moment = PolicyContext {
             now: core.now,
             devices: devices.unwrap_or(core.views.all()),
             measured: core.views.measured(),
             extent: core.map.extent(),
-            map: &Whereabouts { map: &core.map, policy_index, policy_volumes: &policies.policy_volumes },
+            map: &Whereabouts {
+                map: &core.map,
+                cache,
+                policy_index,
+                policy_volumes: &policies.policy_volumes,
+            },
             random,
             actions: &mut advice.actions,
             actions_max: actions.free(),
@@ -236,6 +247,7 @@ fn count_sole_and_dirty(record: &Record, place: &Place) -> (u16, u16) {
 /// The map as a policy sees it, limited to its own volumes.
 struct Whereabouts<'a> {
     map: &'a Map,
+    cache: &'a ExtentCache,
     policy_index: PolicyIndex,
     policy_volumes: &'a [VolumeId],
 }
@@ -254,6 +266,10 @@ impl weir_policy::placement::PlaceLookup for Whereabouts<'_> {
                 record.places.iter().any(|one| one.at.id() == place && !one.valid.is_empty())
             }
         }
+    }
+
+    fn is_in_memory_besides(&self, key: ExtentKey, blocks: BlockRange) -> bool {
+        self.cache.holds_besides(key, blocks, self.map.extent().blocks())
     }
 
     fn next(&self, from: ExtentKey) -> Option<ExtentKey> {

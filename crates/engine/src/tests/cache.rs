@@ -3,8 +3,9 @@
 use super::harness::{EXTENT, Harness, Shape, span_within};
 use crate::Options;
 use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
 use weir_model::{BlockRange, Bytes, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind, ReadShape};
-use weir_policy::placement::Action;
+use weir_policy::placement::{Access, Action, Placement, PolicyContext, Subscriptions};
 
 const WRITE: IoKind = IoKind::Write { fua: false };
 
@@ -39,6 +40,49 @@ fn read_fetches_extent_and_later_reads_hit() {
     h.reopen();
     h.read(0, 4096);
     assert_eq!(h.engine.status().cache.memory_used, Bytes(0));
+}
+
+/// A policy that notes whether the memory cache has the rest of each extent that is accessed.
+#[derive(Clone, Debug, Default)]
+struct NotesMemory(Arc<Mutex<Vec<bool>>>);
+
+impl Placement for NotesMemory {
+    fn name(&self) -> &'static str {
+        "notes-memory"
+    }
+    fn allocate(&mut self, context: &mut PolicyContext<'_>, _: &Access) -> Option<DeviceId> {
+        context.devices.iter().find(|device| device.free > 0).map(|device| device.id)
+    }
+    fn subscriptions(&self) -> Subscriptions {
+        Subscriptions { accesses: true, ..Subscriptions::default() }
+    }
+    fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {
+        let is_there = context.map.is_in_memory_besides(access.key, access.blocks);
+        self.0.lock().expect("one thread").push(is_there);
+    }
+}
+
+/// A policy sees whether the cache has what a write leaves out of its extent.
+#[test]
+fn policies_see_what_is_in_memory() {
+    let mut h = numbered(1);
+    let policy = NotesMemory::default();
+    h.engine.set_policy(h.now(), Box::new(policy.clone()));
+    let mut noted = |act: &mut dyn FnMut(&mut Harness)| {
+        policy.0.lock().expect("one thread").clear();
+        act(&mut h);
+        policy.0.lock().expect("one thread").clone()
+    };
+    assert_eq!(noted(&mut |h| h.write(4096, &[1; 4096])), [false], "nothing is cached");
+    noted(&mut |h| drop(h.read(0, 4096)));
+    for at in [0, 4096, 31 * 4096] {
+        assert_eq!(noted(&mut |h| h.write(at, &[2; 4096])), [true], "at {at}");
+    }
+    // Part of a block is written on the device only: the block is no longer in memory.
+    noted(&mut |h| h.write(512, &[3; 512]));
+    assert_eq!(noted(&mut |h| h.write(4096, &[4; 4096])), [false]);
+    assert_eq!(noted(&mut |h| h.write(0, &[4; 4096])), [true], "the block itself does not count");
+    assert_eq!(noted(&mut |h| h.write(EXTENT as u64, &[4; 4096])), [false], "another extent");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A small pool for the tests of policies, with a map that the test sets.
 
 use super::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{
     BlockRange, Bytes, ExtentIndex, ExtentKey, ExtentSize, Hint, Op, PlaceId, PlaceKind, Rng, Seed, VolumeId,
 };
@@ -16,9 +16,9 @@ pub(super) struct Pool {
     pub(super) map: Map,
 }
 
-/// The valid blocks, one bit each, of the places of each extent.
+/// The valid blocks, one bit each, of the places of each extent; and the extents that are in memory.
 #[derive(Default)]
-pub(super) struct Map(pub(super) BTreeMap<ExtentKey, BTreeMap<PlaceId, u32>>);
+pub(super) struct Map(pub(super) BTreeMap<ExtentKey, BTreeMap<PlaceId, u32>>, pub(super) BTreeSet<ExtentKey>);
 
 impl Map {
     fn view(&self, key: ExtentKey, blocks: u32) -> Places {
@@ -52,6 +52,10 @@ impl Map {
 impl PlaceLookup for Map {
     fn places(&self, key: ExtentKey) -> Places {
         self.view(key, u32::MAX)
+    }
+
+    fn is_in_memory_besides(&self, key: ExtentKey, _: BlockRange) -> bool {
+        self.1.contains(&key)
     }
 
     fn next(&self, from: ExtentKey) -> Option<ExtentKey> {

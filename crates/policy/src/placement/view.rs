@@ -2,7 +2,7 @@
 
 use super::Action;
 use crate::{Ewma, MovingDeviation};
-use weir_model::{BLOCK, Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind, Rng};
+use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind, Rng};
 
 /// A class of command sizes, because a device's cost per byte depends on the size: up to 4, 16, 64, 256 KiB,
 /// and larger.
@@ -380,6 +380,12 @@ pub trait PlaceLookup {
     /// blocks are counted.
     fn has_place(&self, key: ExtentKey, place: PlaceId) -> bool {
         self.places(key).place(place).is_some_and(|place| place.of_extent > 0)
+    }
+
+    /// Whether the memory cache has all blocks of the extent but these.
+    fn is_in_memory_besides(&self, key: ExtentKey, blocks: BlockRange) -> bool {
+        let _ = (key, blocks);
+        false
     }
 
     /// Returns the first extent with places at or after `from`, in order of volume and index.

@@ -7,8 +7,9 @@
 //! target shares `P_i = Q_i + alpha (Rbar - R_i) Q_i`, at least `floor`, then normalised; tokens `(P_i - Q_i)
 //! beta` for each device that should get more. New extents go to the device with the most tokens and spend
 //! one; without tokens devices are drawn in proportion to P. The remaining tokens pay for moves: of hot
-//! extents (a bounded LRU list) from devices that should get less, when they are written, and else in the
-//! next round; and of cold ones, from a nearly full device to the one with the most space.
+//! extents (a bounded LRU list) from devices that should get less, when they are written (with `from_memory`,
+//! as published, only if the memory cache has the rest of the extent), and else in the next round; and of
+//! cold ones, from a nearly full device to the one with the most space.
 //!
 //! Constants: `beta` = 100 and the list of 100 extents are published. So is `alpha` = 10 per millisecond, for
 //! responses of 0.2 to 0.9 ms: with `relative = false`. By default `alpha` = 0.25 is relative to Rbar (1
@@ -35,8 +36,11 @@ const STEP: Key = Key::percent("step", 10.0, "the most a share changes in a roun
 const ROUND: Key = Key::time("round", Nanos::secs(1), "the time between two rounds");
 const HOT: Key = Key::number("hot", 100.0, (1.0, 1e6), "extents that count as hot, the latest used");
 
+const FROM_MEMORY: Key =
+    Key::flag("from_memory", false, "a write moves its extent only if the memory cache has the rest of it");
+
 /// The tunable constants.
-pub(super) const KEYS: &[Key] = &[ALPHA, RELATIVE, BETA, FLOOR, STEP, ROUND, HOT];
+pub(super) const KEYS: &[Key] = &[ALPHA, RELATIVE, BETA, FLOOR, STEP, ROUND, HOT, FROM_MEMORY];
 
 /// The number of cold extents moved per round, and of extents examined for them.
 const COLD: usize = 8;
@@ -68,6 +72,7 @@ pub struct Wardrop {
     floor: f64,
     step: f64,
     interval: Nanos,
+    from_memory: bool,
     parts: Vec<DeviceShare>,
     hot: Lru<ExtentKey, ()>,
     /// The position of the search for cold extents.
@@ -83,6 +88,7 @@ impl Wardrop {
             floor: settings.get(&FLOOR),
             step: settings.get(&STEP),
             interval: settings.time(&ROUND).max(Nanos::millis(1)),
+            from_memory: settings.flag(&FROM_MEMORY),
             parts: Vec::new(),
             hot: Lru::new(settings.get(&HOT) as usize),
             cold: ExtentKey::default(),
@@ -242,7 +248,9 @@ impl Placement for Wardrop {
         let Some(from) = access.places.device() else { return };
         if !was_hot {
             self.hot.insert(access.key, ());
-        } else if access.op == Op::Write {
+        } else if access.op == Op::Write
+            && (!self.from_memory || context.map.is_in_memory_besides(access.key, access.blocks))
+        {
             self.move_hot(context, access.key, from);
         }
     }
@@ -371,6 +379,33 @@ mod tests {
         assert_eq!(pool.ask(|context| policy.accessed(context, &access)).1, [moved(500)]);
         pool.map.put(500, whole(0));
         assert_eq!(pool.round(&mut policy), [moved(501)], "what is on the other device stays");
+    }
+
+    /// As published: a write moves an extent that is in memory; the others wait for the round.
+    #[test]
+    fn writes_move_extents_that_are_in_memory() {
+        let mut pool = Pool::new(vec![device(0, 1000, 100), device(1, 1000, 100)]);
+        let mut policy = policy(&[(&ALPHA, 1.0), (&FROM_MEMORY, 1.0)]);
+        for extent in [500, 501] {
+            pool.map.put(extent, whole(1));
+            let access = pool.access(extent, Op::Read, Bytes::kib(4));
+            pool.ask(|context| policy.accessed(context, &access));
+        }
+        pool.map.1.insert(key(501));
+        pool.round(&mut policy);
+        serve(&mut pool.devices[0], 50, 90);
+        serve(&mut pool.devices[1], 50, 110);
+        pool.round(&mut policy);
+        let written = |pool: &mut Pool, policy: &mut Wardrop, extent| {
+            let access = pool.access(extent, Op::Write, Bytes::kib(4));
+            pool.ask(|context| policy.accessed(context, &access)).1
+        };
+        assert_eq!(written(&mut pool, &mut policy, 500), []);
+        let moved =
+            |i| Action::Move { key: key(i), blocks: BlockRange { first: 0, count: 32 }, to: whole(0) };
+        assert_eq!(written(&mut pool, &mut policy, 501), [moved(501)]);
+        pool.map.put(501, whole(0));
+        assert_eq!(pool.round(&mut policy), [moved(500)]);
     }
 
     #[test]

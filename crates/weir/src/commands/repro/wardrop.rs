@@ -62,6 +62,7 @@ fn wardrop(p: &Parameters) -> Result<PolicyTuning, Failure> {
         ("floor", p.share("floor")?),
         ("round", p.time("round")?.as_secs_f64()),
         ("hot", p.number("hot")?),
+        ("from_memory", f64::from(u8::from(p.word("from_memory")? == "yes"))),
     ];
     Ok(("wardrop".into(), "wardrop", tuning))
 }
