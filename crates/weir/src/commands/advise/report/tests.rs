@@ -78,6 +78,27 @@ fn a_mean_far_above_the_p99_is_explained() {
 }
 
 #[test]
+fn endurance_and_the_cost_of_a_budget_are_told() {
+    let mut advice = advice();
+    let rating = weir_sim::FlashRating { cycles: 3_000, spare: 0.07 };
+    let source = AmplificationSource::Log;
+    let endurance = DeviceEndurance::with_amplification(rating, Bytes::gib(100), 1e11, (1.5, source));
+    let kind = advice.rows[1].set.slow;
+    advice.rows[1].run.as_mut().expect("a run").endurance = vec![(kind, endurance)];
+    let cost = BudgetCost { budget: Bytes::gib(50), written_per_day: [5e10, 2e11], hit_share: [0.4, 0.7] };
+    advice.write_budget = Some((cost.budget, Some(cost)));
+    assert_fits(|width| advice.human(width));
+    let text = advice.human(Width::UNLIMITED);
+    assert!(text.contains("programs 1.50 times as much") && text.contains("TLC cells last"), "{text}");
+    assert!(text.contains("they would answer 40 % of the reads instead of 70 %"), "{text}");
+    let json = serde_json::to_value(advice.document()).expect("JSON");
+    assert_eq!(json["write_budget"]["unlimited_hit_share"], 0.7);
+    assert_eq!(json["sets"][1]["simulated"]["flash"][0]["endurance"]["source"], "log");
+    advice.write_budget = Some((cost.budget, None));
+    assert!(advice.human(Width::UNLIMITED).contains("limits nothing"));
+}
+
+#[test]
 fn advice_fits_the_terminal() {
     let advice = advice();
     assert_fits(|width| advice.human(width));

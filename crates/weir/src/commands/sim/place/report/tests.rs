@@ -4,7 +4,7 @@ use super::*;
 use crate::output::testing::{LONG_NAME, assert_fits};
 use weir_model::Seed;
 use weir_sim::place::outcome::DirectionOutcome;
-use weir_sim::{Ramp, RampStep};
+use weir_sim::{FlashRating, Ramp, RampStep};
 
 fn outcome() -> Outcome {
     let time = Nanos(999_900_000);
@@ -80,6 +80,28 @@ fn a_ramp_has_a_point_of_saturation() {
     assert_eq!(document["saturation"]["limit_ns"], 50_000_000);
     assert_eq!(document["saturation"]["requests_per_second"], serde_json::json!([200.0, null]));
     assert_eq!(document["results"][0]["ramp"][1]["mean_ns"], 90_000_000);
+}
+
+#[test]
+fn endurance_and_the_cost_of_a_budget_are_told() {
+    let rating = FlashRating { cycles: 3_000, spare: 0.07 };
+    let source = AmplificationSource::ClosedForm;
+    let endurance = DeviceEndurance::with_amplification(rating, Bytes::gib(1), 1e12, (2.5, source));
+    let mut free = outcome();
+    free.devices[0].endurance = Some(endurance);
+    let mut limited = Outcome { write_budget_bytes: Some(50 << 30), ..free.clone() };
+    limited.devices[0].served = 0.25;
+    let comparison = comparison(vec![free, limited]);
+    assert_fits(|width| comparison.human(width));
+    let text = comparison.human(Width::UNLIMITED);
+    assert!(text.contains("at most 2.50") && text.contains(" (budget)"), "{text}");
+    assert!(text.contains("with at most 50 GiB a day written to flash it carries out 25.0 %"), "{text}");
+    let document = serde_json::to_value(comparison.document()).expect("JSON");
+    assert_eq!(document["results"][1]["write_budget_bytes"], 50_u64 << 30);
+    let device = &document["results"][0]["devices"][0];
+    assert_eq!(device["endurance"]["source"], "closed_form");
+    assert_eq!(device["endurance"]["lifetime"]["rated_cycles"], 3_000);
+    assert!(document["results"][0]["devices"][1].get("endurance").is_none(), "no flash");
 }
 
 #[test]
