@@ -99,6 +99,7 @@ const OTHER_COMMANDS: &[&str] = &[
     "repro",
     "repro hec --only hm_0 --duration 20s",
     "repro wardrop --only netapp+2,+ssd, --duration 200ms",
+    "repro log-on-log --causes --only 4+MB,+FLWA",
 ];
 
 /// Runs commands (`+` stands for a space within a word), validates their documents and records which were

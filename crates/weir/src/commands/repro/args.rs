@@ -9,6 +9,7 @@ use weir_model::Nanos;
 const EXAMPLES: &str = "Examples:
   weir repro
   weir repro hystor --plot hystor.png
+  weir repro log-on-log --causes
   weir repro all --full --results results.jsonl";
 
 fn jobs(text: &str) -> Result<usize, String> {
@@ -38,6 +39,10 @@ pub struct ReproArgs {
     /// Do not vary fitted parameters
     #[arg(long)]
     pub no_variants: bool,
+    /// Run the experiments on the causes of differences instead: the rows that differ, with and without a
+    /// change of one thing
+    #[arg(long, conflicts_with_all = ["plot", "full"])]
+    pub causes: bool,
     /// Run N experiments at the same time [default: as many as there are processors]
     #[arg(long, value_name = "N", value_parser = jobs)]
     pub jobs: Option<usize>,

@@ -74,7 +74,8 @@ fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     // Only the load that stands for tpcep has fitted numbers.
     let is_varied = |one: &CacheExperiment| {
         let is_in_time = runner.form.is_full || one.flash.is_none();
-        runner.variant.is_none() || (one.trace == experiments::TPCEP && is_in_time)
+        let is_exact = runner.variant.is_none() || runner.names.is_some();
+        is_exact || (one.trace == experiments::TPCEP && is_in_time)
     };
     selected.retain(|one| is_varied(one) && runner.selects(&one.name()));
     let mut results = Results::default();

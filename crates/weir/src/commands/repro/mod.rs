@@ -7,6 +7,7 @@
 
 mod args;
 mod asymmetry;
+mod causes;
 mod experiment;
 mod hec;
 mod hystor;
@@ -20,6 +21,7 @@ mod rows;
 mod runner;
 #[cfg(test)]
 mod tests;
+mod text;
 mod user_optimal;
 mod variants;
 mod verdict;
@@ -189,7 +191,8 @@ impl Reproduction {
         let setting = Setting::new(&publication, args.dbench.as_deref().map(recording).transpose()?);
         let form = Form::new(args);
         let file = ResultsFile::open(args.results.as_deref())?;
-        let runner = Runner { seeds: &form.seeds, variant: None, args, form: &form, file: &file };
+        let runner =
+            Runner { seeds: &form.seeds, variant: None, names: None, args, form: &form, file: &file };
         let results = self.measures.run(&publication, &setting, &runner)?;
         let variants = match args.no_variants {
             true => Variants::default(),
@@ -227,6 +230,16 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
         return Ok(());
     };
     args.plot.iter().try_for_each(|path| files::refuse_foreign_content(path, files::OutputKind::Picture))?;
+    if args.causes {
+        let explanations = explain(name, args)?;
+        let document = ReproDocument::Causes {
+            reports: explanations.iter().map(causes::Explanations::document).collect(),
+        };
+        show(common, &document, |width| {
+            explanations.iter().map(|one| one.human(width)).collect::<Vec<_>>().join("\n")
+        });
+        return Ok(());
+    }
     let reports = reproduce(name, args)?;
     let document =
         ReproDocument::Reports { full: args.full, reports: reports.iter().map(Report::document).collect() };
@@ -240,19 +253,42 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
     refuse_failed(&rows)
 }
 
+/// Returns the reproduction of that name, or all.
+///
+/// # Errors
+/// Fails if there is none.
+fn selected(name: &str) -> Result<Vec<&'static Reproduction>, Failure> {
+    let selected: Vec<_> = ALL.iter().filter(|one| name == EVERY || one.name == name).collect();
+    if selected.is_empty() {
+        let message = format!("there is no reproduction {name:?}");
+        return Err(Failure::usage(message, format!("there are {}", names().join(", "))));
+    }
+    Ok(selected)
+}
+
+/// Runs the experiments on the causes of differences in the reproduction of that name, or in all.
+///
+/// # Errors
+/// As [`reproduce`], and if no cause is declared.
+fn explain(name: &str, args: &ReproArgs) -> Result<Vec<causes::Explanations>, Failure> {
+    let explain = |reproduction| causes::run(reproduction, args);
+    let explanations: Vec<_> = selected(name)?.into_iter().map(explain).collect::<Result<_, _>>()?;
+    if explanations.iter().all(causes::Explanations::is_empty) {
+        let only = args.only.as_ref().map(|only| format!(" with {only:?} in a row or its cause"));
+        let message = format!("no experiment on a cause is declared for {name}{}", only.unwrap_or_default());
+        return Err(Failure::usage(message, "docs/policies/reproductions.md lists them"));
+    }
+    Ok(explanations)
+}
+
 /// Runs the reproduction of that name, or all.
 ///
 /// # Errors
 /// Fails if there is no such reproduction or experiment, if a file cannot be used, or if an experiment cannot
 /// run.
 fn reproduce(name: &str, args: &ReproArgs) -> Result<Vec<Report>, Failure> {
-    let selected: Vec<_> = ALL.iter().filter(|one| name == EVERY || one.name == name).collect();
-    if selected.is_empty() {
-        let message = format!("there is no reproduction {name:?}");
-        return Err(Failure::usage(message, format!("there are {}", names().join(", "))));
-    }
     let reports: Vec<_> =
-        selected.into_iter().map(|reproduction| reproduction.run(args)).collect::<Result<_, _>>()?;
+        selected(name)?.into_iter().map(|reproduction| reproduction.run(args)).collect::<Result<_, _>>()?;
     match &args.only {
         Some(only) if reports.iter().all(|report| report.results.iter().next().is_none()) => {
             let message = format!("no experiment of {name} has {only:?} in its name");

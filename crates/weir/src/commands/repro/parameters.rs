@@ -63,6 +63,18 @@ impl Parameters {
         Some(scaled)
     }
 
+    /// Returns the parameters with other values.
+    ///
+    /// # Errors
+    /// Fails with the name of a parameter that does not exist.
+    pub(super) fn changed<'c>(&self, change: &'c BTreeMap<String, String>) -> Result<Self, &'c str> {
+        let mut changed = Self { all: self.all.clone(), read: RefCell::default() };
+        for (name, text) in change {
+            *changed.all.get_mut(name).ok_or(name.as_str())? = Value::parse(text);
+        }
+        Ok(changed)
+    }
+
     /// Reports whether an experiment has read the parameter.
     pub(super) fn is_read(&self, name: &str) -> bool {
         self.read.borrow().contains(name)

@@ -4,7 +4,7 @@
 //! measured here, or what is missing for that.
 
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The data file of a reproduction.
 #[derive(Clone, Debug, Deserialize)]
@@ -16,6 +16,21 @@ pub(super) struct Publication {
     pub(super) tables: Vec<Table>,
     #[serde(rename = "parameter", default)]
     pub(super) parameters: Vec<Parameter>,
+    /// Changes that may explain why rows differ, for `--causes`.
+    #[serde(rename = "cause", default)]
+    pub(super) causes: Vec<Cause>,
+}
+
+/// A change of parameters that may explain why rows differ.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cause {
+    /// What is supposed to be the cause.
+    pub(super) what: String,
+    /// The other values of parameters.
+    pub(super) change: BTreeMap<String, String>,
+    /// The rows: each the place and the quantity, with a colon between.
+    pub(super) rows: Vec<String>,
 }
 
 /// A table or figure of the publication, compared with one baseline.
@@ -340,6 +355,15 @@ impl Publication {
     /// Returns all rows with their tables.
     pub(super) fn rows(&self) -> impl Iterator<Item = (&Table, &Row)> {
         self.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)))
+    }
+
+    /// Returns the row that a cause names.
+    pub(super) fn row(&self, name: &str) -> Option<(&Table, &Row)> {
+        // Places and quantities may have colons themselves.
+        self.rows().find(|(table, row)| {
+            let quantity = name.strip_prefix(&*table.at).and_then(|rest| rest.strip_prefix(": "));
+            quantity == Some(&row.quantity)
+        })
     }
 
     /// Returns the names of the experiments that rows need.

@@ -1,10 +1,11 @@
 //! Formats the results of a reproduction as text and as JSON.
 
-use super::published::{Direction, Interval, Parameter, Provenance, Publication, Published};
+use super::causes::CausesPart;
+use super::published::{Direction, Parameter, Provenance, Publication, Published};
 use super::results::{Metrics, Results, median};
 use super::rows::{Counts, Measurement, RowOutcome, RowResult, compare};
+use super::text::{published, verdict};
 use super::variants::Variants;
-use super::verdict::Verdict;
 use crate::output::{Table, Width, table};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -167,30 +168,6 @@ fn title(row: &RowResult<'_>) -> String {
     }
 }
 
-fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Agrees => "agrees",
-        Verdict::InDirection => "in direction",
-        Verdict::Differs => "differs",
-    }
-}
-
-fn published(published: &Published) -> String {
-    let range = |interval: Interval, scale: f64, digits: usize, unit: &str| {
-        let (least, most) = (interval.least * scale, interval.most * scale);
-        let [least, most] = [least, most].map(|value| format!("{value:.digits$}"));
-        if least == most { format!("{least}{unit}") } else { format!("{least} to {most}{unit}") }
-    };
-    match published {
-        Published::Ratio(interval) => range(*interval, 1.0, 2, ""),
-        Published::Share(interval) => range(*interval, 100.0, 0, " %"),
-        Published::Direction(Direction::More) => "above 1".into(),
-        Published::Direction(Direction::Less) => "below 1".into(),
-        Published::Words(quote) | Published::WordsOr(quote, _) => format!("\"{quote}\""),
-        Published::Unreadable(why) => why.clone(),
-    }
-}
-
 /// Lists the rows with a vote that differ, and why.
 fn differences(rows: &[RowResult<'_>], width: Width) -> String {
     let differing = rows.iter().filter(|row| row.has_vote());
@@ -241,6 +218,11 @@ pub(crate) enum ReproDocument<'a> {
         full: bool,
         /// The results of each reproduction.
         reports: Vec<ReportPart<'a>>,
+    },
+    /// The experiments on causes: with `--causes`.
+    Causes {
+        /// Those of each reproduction.
+        reports: Vec<CausesPart<'a>>,
     },
 }
 

@@ -5,6 +5,7 @@ use super::args::ReproArgs;
 use super::results::ResultsFile;
 use crate::failure::Failure;
 use crate::{parallel, progress};
+use std::collections::BTreeSet;
 use weir_model::Nanos;
 
 /// What all experiments of a reproduction have in common.
@@ -14,6 +15,8 @@ pub(super) struct Runner<'a> {
     pub(super) seeds: &'a [u64],
     /// Name of a change of the parameters; `None` if they are as in the data file.
     pub(super) variant: Option<&'a str>,
+    /// The only experiments to run; `None` for no such limit.
+    pub(super) names: Option<&'a BTreeSet<&'a String>>,
     pub(super) args: &'a ReproArgs,
     pub(super) form: &'a Form,
     /// Results of earlier runs.
@@ -21,9 +24,21 @@ pub(super) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Returns whether `--only` admits an experiment of this name.
+    /// Returns whether an experiment of this name is to be run: `--only` admits it, or it is one of
+    /// [`Self::names`].
     pub(super) fn selects(&self, name: &str) -> bool {
-        self.args.only.as_ref().is_none_or(|only| name.contains(only))
+        match self.names {
+            Some(names) => names.iter().any(|wanted| *wanted == name),
+            None => self.args.only.as_ref().is_none_or(|only| name.contains(only)),
+        }
+    }
+
+    /// Like [`Self::selects`], for an experiment that rows name as a part of a comparison.
+    pub(super) fn selects_part(&self, name: &str) -> bool {
+        match self.names {
+            Some(names) => names.iter().any(|wanted| wanted.contains(name)),
+            None => self.selects(name),
+        }
     }
 
     /// Returns the duration of an experiment that takes so long in the full form.

@@ -1,3 +1,5 @@
+mod recorded;
+
 use super::*;
 use crate::output::testing::assert_fits;
 use published::{Provenance, Source};
@@ -138,6 +140,25 @@ fn parameters_name_tables_and_experiments_that_exist() {
                 for place in tables {
                     assert!(publication.tables.iter().any(|table| table.at == *place), "{at}: {place}");
                 }
+            }
+        }
+    }
+}
+
+/// Every cause changes parameters that experiments read, and explains rows that are measured.
+#[test]
+fn causes_name_rows_and_parameters_that_exist() {
+    for (reproduction, publication) in publications() {
+        let setting = Setting::new(&publication, None);
+        for cause in &publication.causes {
+            let at = format!("{}: {}", reproduction.name, cause.what);
+            let rows = causes::rows(&publication, cause).unwrap_or_else(|what| panic!("{at}: {what}"));
+            assert!(!rows.is_empty() && !cause.change.is_empty(), "{at}");
+            let changed = causes::changed(&setting, cause).unwrap_or_else(|what| panic!("{at}: {what}"));
+            // The values are usable.
+            let _ = experiments(reproduction, &changed);
+            for name in cause.change.keys() {
+                assert!(changed.parameters.is_read(name), "{at}: {name}");
             }
         }
     }

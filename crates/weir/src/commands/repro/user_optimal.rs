@@ -54,7 +54,7 @@ fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     let p = &setting.parameters;
     let assumptions = Assumptions::new(p)?;
     let mut experiments = experiments::all(p)?;
-    experiments.retain(|one| runner.selects(&one.name));
+    experiments.retain(|one| runner.selects_part(&one.name));
     let jobs = runner.with_seeds(&experiments);
     let duration = runner.duration(full_duration(p)?);
     let run = |&(experiment, seed): &(&RampExperiment, u64)| {

@@ -74,6 +74,28 @@ impl Published {
     }
 }
 
+impl Published {
+    /// Returns how far a measured figure is from this one: as a logarithm, or for a share as a difference;
+    /// 0 where it has the published direction, or the words hold. `None` as for [`Self::verdict`].
+    pub(super) fn distance(&self, measured: f64) -> Option<f64> {
+        if !measured.is_finite() || measured <= 0.0 && !matches!(self, Self::Share(_)) {
+            return None;
+        }
+        let log = measured.ln();
+        let beyond = |sign: f64, least: f64| (least - sign * log).max(0.0);
+        Some(match self {
+            Self::Share(interval) => (measured - interval.nearest(measured)).abs(),
+            Self::Ratio(interval) => (log - interval.nearest(measured).ln()).abs(),
+            Self::Direction(Direction::More) => beyond(1.0, MEASURED_DIRECTION.ln()),
+            Self::Direction(Direction::Less) => beyond(-1.0, MEASURED_DIRECTION.ln()),
+            Self::Words(_) => (log.abs() - NEARLY.ln()).max(0.0),
+            Self::WordsOr(_, Direction::More) => beyond(1.0, -NEARLY.ln()),
+            Self::WordsOr(_, Direction::Less) => beyond(-1.0, -NEARLY.ln()),
+            Self::Unreadable(_) => return None,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,6 +42,8 @@ pub(super) const METRICS: [&str; 23] = [
 
 /// The published settings of the flash.
 pub(super) struct Flash {
+    /// Eviction policy of caches, but for the experiments on LRU.
+    replacement: String,
     reserve: f64,
     kept_free: f64,
     kept_free_of_tables: f64,
@@ -55,6 +57,7 @@ impl Flash {
     /// Fails if a parameter is unusable.
     pub(super) fn new(p: &Parameters) -> Result<Self, Failure> {
         Ok(Self {
+            replacement: p.word("replacement")?.to_owned(),
             reserve: p.share("flash_reserve")?,
             kept_free: p.share("gc_threshold")?,
             kept_free_of_tables: p.share("gc_threshold_of_table_3.1")?,
@@ -73,7 +76,7 @@ impl Flash {
         let admission = AdmissionPolicy::by_name(experiment.admission);
         let admission = admission.ok_or_else(|| missing(experiment.admission))?;
         let lru = experiment.flash.is_some_and(|flash| flash.mode == Mode::CacheLru);
-        let eviction = if lru { "lru" } else { "lrw" };
+        let eviction = if lru { "lru" } else { &self.replacement };
         let eviction = EvictionPolicy::by_name(eviction).ok_or_else(|| missing(eviction))?;
         let of = match experiment.size {
             // On flash all policies have caches of the same size.

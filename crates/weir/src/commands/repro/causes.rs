@@ -1,0 +1,316 @@
+//! Experiments on causes: rows that differ, measured with and without a change of one thing.
+//!
+//! The changes are declared beside the rows, in the data files (`[[cause]]`).
+
+use super::parameters::Parameters;
+use super::published::{Cause, Publication, Published, Row, Run, Source, Table};
+use super::results::{Results, ResultsFile};
+use super::runner::Runner;
+use super::text::{published, verdict};
+use super::verdict::Verdict;
+use super::{Form, ReproArgs, Reproduction, Setting, recording};
+use crate::failure::{Failure, REPORT_DEFECT};
+use crate::output::{Table as Text, Width};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the experiments of a reproduction showed.
+#[derive(Debug)]
+pub(super) struct Explanations {
+    name: &'static str,
+    seed: u64,
+    parameters: BTreeMap<String, String>,
+    causes: Vec<Explanation>,
+}
+
+/// What a change showed.
+#[derive(Debug)]
+struct Explanation {
+    cause: Cause,
+    rows: Vec<ExplainedRow>,
+}
+
+/// A row with and without the change.
+#[derive(Debug)]
+struct ExplainedRow {
+    at: String,
+    quantity: String,
+    published: Published,
+    /// The figure without the change and with it.
+    figures: [f64; 2],
+    effect: Effect,
+}
+
+/// What a change does to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Effect {
+    /// The row differs, and with the change it does not: the cause is shown.
+    Shown,
+    /// The row differs less with the change: it is a part of the cause.
+    Nearer,
+    /// The change brings the row no nearer.
+    None,
+    /// The row does not differ in these runs.
+    DoesNotDiffer,
+    /// A figure cannot be computed.
+    Failed,
+}
+
+/// A change brings a row nearer if its distance falls by this share.
+const NEARER: f64 = 0.1;
+
+impl Effect {
+    /// Compares the figures of a row without and with a change.
+    fn of(published: &Published, [without, with]: [f64; 2]) -> Self {
+        let verdicts = published.verdict(without).zip(published.verdict(with));
+        let distances = published.distance(without).zip(published.distance(with));
+        let (Some((before, after)), Some((far, near))) = (verdicts, distances) else { return Self::Failed };
+        match () {
+            () if before != Verdict::Differs => Self::DoesNotDiffer,
+            () if after != Verdict::Differs => Self::Shown,
+            () if near <= far * (1.0 - NEARER) => Self::Nearer,
+            () => Self::None,
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Shown => "shown",
+            Self::Nearer => "nearer",
+            Self::None => "not the cause",
+            Self::DoesNotDiffer => "does not differ here",
+            Self::Failed => "cannot be computed",
+        }
+    }
+}
+
+/// Runs the rows of each cause with and without its change. `--only` selects causes by their words and rows.
+///
+/// # Errors
+/// Fails if a file cannot be used, if a cause names a row or parameter that does not exist, or if an
+/// experiment cannot run.
+pub(super) fn run(reproduction: &Reproduction, args: &ReproArgs) -> Result<Explanations, Failure> {
+    let publication = reproduction.publication()?;
+    let setting = Setting::new(&publication, args.dbench.as_deref().map(recording).transpose()?);
+    let form = Form { is_full: false, seeds: vec![args.seed] };
+    let file = ResultsFile::open(args.results.as_deref())?;
+    let mut causes = Vec::new();
+    for cause in publication.causes.iter().filter_map(|cause| selected(cause, args.only.as_deref())) {
+        let cause = &cause;
+        let rows = rows(&publication, cause).map_err(|what| defect(reproduction, &what))?;
+        let names: BTreeSet<&String> = rows.iter().flat_map(|(_, _, run)| run.experiments()).collect();
+        let without =
+            Runner { seeds: &form.seeds, variant: None, names: Some(&names), args, form: &form, file: &file };
+        let changed = changed(&setting, cause).map_err(|what| defect(reproduction, &what))?;
+        let with = Runner { variant: Some(&cause.what), ..without };
+        let results = [
+            reproduction.measures.run(&publication, &setting, &without)?,
+            reproduction.measures.run(&publication, &changed, &with)?,
+        ];
+        let explain = |(table, row, run): &(&Table, &Row, &Run)| {
+            let figure = |results: &Results| {
+                let values = results.values(run).unwrap_or_default();
+                values.first().map_or(f64::NAN, |(_, value)| *value)
+            };
+            let figures = results.each_ref().map(figure);
+            ExplainedRow {
+                at: table.at.clone(),
+                quantity: row.quantity.clone(),
+                published: row.published.clone(),
+                figures,
+                effect: Effect::of(&row.published, figures),
+            }
+        };
+        causes.push(Explanation { cause: cause.clone(), rows: rows.iter().map(explain).collect() });
+    }
+    let values = publication.parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
+    Ok(Explanations { name: reproduction.name, seed: args.seed, parameters: values.collect(), causes })
+}
+
+/// Returns a cause with the rows that `--only` selects; `None` if there are none.
+fn selected(cause: &Cause, only: Option<&str>) -> Option<Cause> {
+    let mut cause = cause.clone();
+    if let Some(only) = only.filter(|only| !cause.what.contains(only)) {
+        cause.rows.retain(|row| row.contains(only));
+    }
+    (!cause.rows.is_empty()).then_some(cause)
+}
+
+/// Returns the rows of a cause, with the experiments that measure them.
+///
+/// # Errors
+/// Returns the name of a row that does not exist or is not measured.
+pub(super) fn rows<'p>(
+    publication: &'p Publication,
+    cause: &Cause,
+) -> Result<Vec<(&'p Table, &'p Row, &'p Run)>, String> {
+    let of = |name: &String| match publication.row(name) {
+        Some((table, row @ Row { source: Source::Run(run), .. })) => Ok((table, row, run)),
+        Some(_) => Err(format!("the row {name:?} is not measured")),
+        None => Err(format!("there is no row {name:?}")),
+    };
+    cause.rows.iter().map(of).collect()
+}
+
+/// Returns the setting with the change of a cause.
+///
+/// # Errors
+/// Returns the name of a parameter that does not exist.
+pub(super) fn changed(setting: &Setting, cause: &Cause) -> Result<Setting, String> {
+    let parameters: Result<Parameters, _> = setting.parameters.changed(&cause.change);
+    let parameters = parameters.map_err(|name| format!("there is no parameter {name:?}"))?;
+    Ok(Setting { parameters, ..setting.clone() })
+}
+
+fn defect(reproduction: &Reproduction, what: &str) -> Failure {
+    Failure::environment(format!("data of {}: {what}", reproduction.name), REPORT_DEFECT)
+}
+
+impl Explanations {
+    pub(super) fn is_empty(&self) -> bool {
+        self.causes.is_empty()
+    }
+
+    /// Returns the text that is printed without `--json`.
+    pub(super) fn human(&self, width: Width) -> String {
+        let mut text = format!("{}: experiments on causes; seed {}\n", self.name, self.seed);
+        if self.causes.is_empty() {
+            text += "\nNone is declared.\n";
+        }
+        for Explanation { cause, rows } in &self.causes {
+            text += &format!("\n{}\n", cause.what);
+            for (name, value) in &cause.change {
+                let before = self.parameters.get(name).map_or("", String::as_str);
+                text += &format!("{name}: {before:?} becomes {value:?}\n");
+            }
+            let heading = ["FIGURE", "ROW", "PUBLISHED", "HERE", "WITH THE CHANGE", "CAUSE"];
+            text += &Text::new(heading, rows.iter().map(ExplainedRow::cells)).prose("ROW").text(width);
+        }
+        text
+    }
+
+    /// Returns the part of the document that `--json` prints.
+    pub(super) fn document(&self) -> CausesPart<'_> {
+        let causes = self.causes.iter().map(CausePart::from).collect();
+        CausesPart { reproduction: self.name, seed: self.seed, causes }
+    }
+}
+
+impl ExplainedRow {
+    fn cells(&self) -> [String; 6] {
+        let figure = |value: f64| match self.published {
+            _ if !value.is_finite() => "-".to_owned(),
+            Published::Share(_) => format!("{:.0} %", value * 100.0),
+            _ => format!("{value:.2}"),
+        };
+        let with = self.published.verdict(self.figures[1]).map_or("-", verdict);
+        [
+            self.at.clone(),
+            self.quantity.clone(),
+            published(&self.published),
+            figure(self.figures[0]),
+            format!("{}, {with}", figure(self.figures[1])),
+            self.effect.words().to_owned(),
+        ]
+    }
+}
+
+/// The experiments on causes of a reproduction.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Causes")]
+pub(crate) struct CausesPart<'a> {
+    /// The name of the reproduction.
+    reproduction: &'static str,
+    /// The random seed.
+    seed: u64,
+    /// The changes.
+    causes: Vec<CausePart<'a>>,
+}
+
+/// A change of one thing.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Cause")]
+struct CausePart<'a> {
+    /// What is supposed to be the cause.
+    what: &'a str,
+    /// The changed parameters with their other values.
+    change: &'a BTreeMap<String, String>,
+    /// The rows that it may explain.
+    rows: Vec<ExplainedRowPart<'a>>,
+}
+
+impl<'a> From<&'a Explanation> for CausePart<'a> {
+    fn from(Explanation { cause, rows }: &'a Explanation) -> Self {
+        let rows = rows.iter().map(ExplainedRowPart::from).collect();
+        Self { what: &cause.what, change: &cause.change, rows }
+    }
+}
+
+/// A row with and without the change.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ExplainedRow")]
+struct ExplainedRowPart<'a> {
+    /// The place in the publication.
+    place: &'a str,
+    /// The configuration of the row.
+    quantity: &'a str,
+    /// The figure without the change; `null` if it cannot be computed.
+    without: Option<f64>,
+    /// The figure with the change; `null` if it cannot be computed.
+    with: Option<f64>,
+    /// The verdict with the change.
+    #[schemars(extend("enum" = ["agrees", "in direction", "differs", null]))]
+    verdict: Option<&'static str>,
+    /// What the change does to the row.
+    effect: Effect,
+}
+
+impl<'a> From<&'a ExplainedRow> for ExplainedRowPart<'a> {
+    fn from(row: &'a ExplainedRow) -> Self {
+        let [without, with] = row.figures.map(|figure| figure.is_finite().then_some(figure));
+        Self {
+            place: &row.at,
+            quantity: &row.quantity,
+            without,
+            with,
+            verdict: row.published.verdict(row.figures[1]).map(verdict),
+            effect: row.effect,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::repro::published::{Direction, Interval};
+
+    #[test]
+    fn causes_are_selected_by_words_and_rows() {
+        let rows = vec!["figure 1: a".to_owned(), "figure 2: b".to_owned()];
+        let cause = Cause { what: "the model".into(), change: BTreeMap::new(), rows };
+        let rows = |only| selected(&cause, only).map(|cause| cause.rows.len());
+        assert_eq!(
+            [None, Some("model"), Some("figure 2"), Some("c")].map(rows),
+            [Some(2), Some(2), Some(1), None]
+        );
+    }
+
+    #[test]
+    fn a_cause_is_shown_if_the_row_no_longer_differs() {
+        let ratio = Published::Ratio(Interval { least: 2.0, most: 2.0 });
+        assert_eq!(Effect::of(&ratio, [0.5, 2.1]), Effect::Shown);
+        assert_eq!(Effect::of(&ratio, [0.5, 0.9]), Effect::Nearer);
+        assert_eq!(Effect::of(&ratio, [0.5, 0.51]), Effect::None);
+        assert_eq!(Effect::of(&ratio, [0.5, 0.2]), Effect::None, "further away");
+        assert_eq!(Effect::of(&ratio, [2.0, 0.5]), Effect::DoesNotDiffer);
+        assert_eq!(Effect::of(&ratio, [f64::NAN, 2.0]), Effect::Failed);
+        let less = Published::Direction(Direction::Less);
+        assert_eq!(Effect::of(&less, [1.2, 0.9]), Effect::Shown);
+        assert_eq!(Effect::of(&less, [1.2, 1.05]), Effect::Nearer);
+        let share = Published::Share(Interval { least: 0.6, most: 0.6 });
+        assert_eq!(Effect::of(&share, [0.1, 0.55]), Effect::Shown);
+        assert_eq!(Effect::of(&share, [0.1, 0.0]), Effect::None);
+    }
+}

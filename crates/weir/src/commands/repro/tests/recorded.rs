@@ -1,0 +1,131 @@
+//! Every published row of all systems is reproduced, or on the list of those that differ, with its reason.
+//!
+//! The list is `data/recorded.toml`. What is recorded is on the pages of results in the book. The test that
+//! runs everything takes half an hour; `short_runs_differ_where_the_list_says` runs what is fast.
+
+use super::*;
+use published::{Row, Table};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Pages of recorded results.
+const PAGES: [&str; 4] = [
+    include_str!("../../../../../../docs/policies/reproduction-results.md"),
+    include_str!("../../../../../../docs/policies/reproduction-results-hec.md"),
+    include_str!("../../../../../../docs/policies/reproduction-results-logs.md"),
+    include_str!("../../../../../../docs/policies/reproduction-results-ramps.md"),
+];
+
+/// The list, by reproduction.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// Rows whose recorded figure differs.
+    differs: BTreeMap<String, Vec<Listed>>,
+    /// Rows without a recorded figure.
+    unrecorded: BTreeMap<String, Vec<Listed>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    at: String,
+    row: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// A row: the reproduction, the place, what it compares, and the reason if it differs.
+type Name = (String, String, String, String);
+
+fn list() -> [BTreeSet<Name>; 2] {
+    let List { differs, unrecorded } =
+        toml::from_str(include_str!("../data/recorded.toml")).expect("a valid list");
+    [differs, unrecorded].map(|all| {
+        let of = |(name, rows): (String, Vec<Listed>)| {
+            rows.into_iter().map(move |one| (name.clone(), one.at, one.row, one.reason)).collect::<Vec<_>>()
+        };
+        let rows: Vec<Name> = all.into_iter().flat_map(of).collect();
+        let set: BTreeSet<Name> = rows.iter().cloned().collect();
+        assert_eq!(set.len(), rows.len(), "no row is listed twice");
+        set
+    })
+}
+
+/// Returns the verdicts of the rows on the pages, by place and title.
+fn recorded() -> BTreeMap<(String, String), String> {
+    let mut all = BTreeMap::new();
+    for line in PAGES.iter().flat_map(|page| page.lines()) {
+        let Some(cells) = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |")) else { continue };
+        let cells: Vec<&str> = cells.split(" | ").map(str::trim).collect();
+        let [at, title, _, _, verdict] = cells[..] else { continue };
+        let verdict = verdict.split(',').next().unwrap_or_default();
+        if ["agrees", "in direction", "differs"].contains(&verdict) {
+            all.insert((at.to_owned(), title.to_owned()), verdict.to_owned());
+        }
+    }
+    all
+}
+
+/// Returns the rows with a vote that are measured.
+fn rows() -> Vec<(&'static str, Table, Row)> {
+    let of = |(reproduction, publication): (&'static Reproduction, Publication)| {
+        let rows = publication.rows().filter(|(_, row)| row.pair.is_none() && !row.is_alternative);
+        let rows = rows.filter(|(_, row)| matches!(row.source, Source::Run(_)));
+        rows.map(|(table, row)| (reproduction.name, table.clone(), row.clone())).collect::<Vec<_>>()
+    };
+    publications().into_iter().flat_map(of).collect()
+}
+
+fn title(table: &Table, row: &Row) -> String {
+    match &*table.baseline {
+        "" => row.quantity.clone(),
+        baseline => format!("{}, to {baseline}", row.quantity),
+    }
+}
+
+fn name(reproduction: &str, table: &Table, row: &Row, differs: bool) -> Name {
+    let reason = row.cause.as_deref().unwrap_or("cause unknown");
+    let reason = if differs { reason } else { "" };
+    (reproduction.into(), table.at.clone(), title(table, row), reason.into())
+}
+
+/// A row that leaves or joins the pages, or whose verdict there or whose cause changes, fails the test.
+#[test]
+fn every_row_is_recorded_as_reproduced_or_on_the_list() {
+    let (pages, [differs, unrecorded]) = (recorded(), list());
+    let mut found = [BTreeSet::new(), BTreeSet::new()];
+    for (reproduction, table, row) in rows() {
+        let title = title(&table, &row);
+        let of_all = (format!("{reproduction}, {}", table.at), title.clone());
+        match pages.get(&(table.at.clone(), title)).or_else(|| pages.get(&of_all)).map(String::as_str) {
+            None => found[1].insert(name(reproduction, &table, &row, false)),
+            Some("differs") => found[0].insert(name(reproduction, &table, &row, true)),
+            Some(_) => true,
+        };
+    }
+    assert_eq!(found[0].symmetric_difference(&differs).collect::<Vec<_>>(), Vec::<&Name>::new(), "differs");
+    let changed: Vec<_> = found[1].symmetric_difference(&unrecorded).collect();
+    assert_eq!(changed, Vec::<&Name>::new(), "unrecorded");
+}
+
+/// The same, by running the short form of everything. Prints the rows that left or joined.
+#[test]
+#[ignore = "takes half an hour: run with --release"]
+fn the_short_form_differs_where_the_list_says() {
+    let args = ReproArgs { name: Some(EVERY.into()), no_variants: true, seed: 1, ..ReproArgs::default() };
+    let [differs, unrecorded] = list();
+    let mut wrong = Vec::new();
+    for report in reproduce(EVERY, &args).expect("reports") {
+        for result in report.rows().iter().filter(|result| result.has_vote()) {
+            let RowOutcome::Measured(measurement) = &result.outcome else { continue };
+            let row = |differs| name(report.name, result.table, result.row, differs);
+            let is_listed = differs.contains(&row(true));
+            let joins = (measurement.verdict == Verdict::Differs) != is_listed;
+            if joins && !unrecorded.contains(&row(false)) {
+                wrong.push((row(true), measurement.median, measurement.verdict));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
