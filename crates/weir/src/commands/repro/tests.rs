@@ -164,6 +164,23 @@ fn causes_name_rows_and_parameters_that_exist() {
     }
 }
 
+/// Uniform writes are the cause of a row of table 4.2, as its data says; logs filled before are not.
+#[test]
+fn the_cause_of_a_row_is_measured() {
+    let only = Some("table 4.2, FLWA: 0.8, 4 MB".to_owned());
+    let args = ReproArgs { only, seed: 1, ..ReproArgs::default() };
+    let found = explain("log-on-log", &args).expect("experiments");
+    let document = serde_json::to_value(found[0].document()).expect("JSON");
+    let row = |cause: usize| &document["causes"][cause]["rows"][0];
+    let figure = |cause: usize, name: &str| row(cause)[name].as_f64().expect("a figure");
+    assert!((figure(0, "without") - 1.0).abs() < 0.01 && figure(0, "with") > 1.1, "{document}");
+    assert_eq!(row(0)["effect"], "shown", "{document}");
+    assert_eq!(figure(1, "without"), figure(0, "without"));
+    assert_ne!(row(1)["effect"], "shown", "{document}");
+    assert_fits(|width| found[0].human(width));
+    assert!(explain("log-on-log", &ReproArgs { only: Some("no such".into()), ..args }).is_err());
+}
+
 #[test]
 fn a_name_of_no_experiment_is_refused() {
     let args = ReproArgs { only: Some("nosuch".into()), ..ReproArgs::default() };
