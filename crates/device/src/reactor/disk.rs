@@ -12,8 +12,8 @@ use crate::fault_injection::FailureMode;
 use crate::pace::{PaceStats, Pacer};
 use crate::{Device, Devices};
 
-/// Writes of at least this length to files in memory are copied by another thread, while this one receives, if
-/// the client is blocked otherwise. A shorter copy takes less time than handing it over.
+/// Writes of at least this length to files in memory are copied by another thread, while this one receives,
+/// if the client is blocked otherwise. A shorter copy takes less time than handing it over.
 const OFFLOAD_MIN: Bytes = Bytes::kib(64);
 
 /// The devices, by id.

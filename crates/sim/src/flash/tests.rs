@@ -139,7 +139,7 @@ fn hot_and_cold_data_gain_from_separation() {
 
 /// Requests that cover pages in part program whole pages, and a superblock is collected as a whole.
 #[test]
-fn small_requests_and_large_units_cost_more() {
+fn small_requests_cost_whole_pages_and_superblocks_are_one_segment() {
     let whole = outcome(UNIFORM, &plan());
     assert!((whole.byte_amplification - whole.amplification).abs() < 1e-9);
     let nand = Nand { page: Bytes::kib(16), ..plan().nand };
@@ -148,7 +148,8 @@ fn small_requests_and_large_units_cost_more() {
     let nand = Nand { erase_unit: EraseUnit::Superblock, dies: 1, ..plan().nand };
     let superblock = outcome(UNIFORM, &FlashPlan { nand, ..plan() });
     assert_eq!(superblock.arrangement.segment_pages, 64 * 8 * 2);
-    assert!(superblock.uniform_amplification > whole.uniform_amplification);
+    let exact = superblock.uniform_amplification.expect("greedy has one");
+    assert!((superblock.amplification / exact - 1.0).abs() < 0.01, "{exact}: {superblock:?}");
 }
 
 #[test]

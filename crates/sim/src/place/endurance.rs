@@ -235,7 +235,7 @@ mod tests {
         let writable = large.0 as f64 / 0.8 * 3_000.0 / found.amplification;
         let years = writable / (256.0 * 4096.0) / 365.25;
         assert!((found.lifetime.life_years.expect("written") / years - 1.0).abs() < 1e-6, "{found:?}");
-        assert!((found.programmed_bytes_per_day / found.amplification - (256 << 12) as f64).abs() < 1.0);
+        assert!((found.programmed_bytes_per_day / found.amplification - f64::from(256 << 12)).abs() < 1.0);
         assert_eq!(of(Bytes::mib(64), &[]).lifetime.life_years, None);
         let impossible = FlashRating { spare: 1.0, ..RATING };
         assert!(uniform_amplification(impossible, large).is_err());

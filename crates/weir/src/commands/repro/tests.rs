@@ -219,7 +219,6 @@ const DIFFER: &[(&str, &str, &str, &str)] = &[
     ("hystor", "figure 5e", "20 % of space, no write-back area, hit ratio", MAILS),
     ("log-on-log", "table 4.2, FLWA", "0.8, 4 MB, FLWA", UNIFORM),
     ("wardrop", "figure 10", "2 processes, half of the data on the SSD, throughput", SSD_MODEL),
-    ("wardrop", "figure 17", "wardrop, SSD and one disk", "cause unknown"),
 ];
 const IMPROVED: &str = "table 3.4, to table 3.1";
 const STATEMENTS: &str = "section 3.4.2, statements";
