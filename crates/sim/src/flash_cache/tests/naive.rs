@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Contents of a block: the number of the request that wrote it.
 type Version = u64;
@@ -74,6 +74,20 @@ impl Naive {
         }
     }
 
+    /// Writes back the dirty blocks of a victim that leave, each with the dirty ones of the victim at the
+    /// adjacent addresses.
+    fn write_back_with_neighbours(&mut self, of_victim: &BTreeSet<u64>, leaving: &BTreeSet<u64>) {
+        let dirty: BTreeSet<u64> =
+            of_victim.iter().copied().filter(|block| self.dirty.contains(block)).collect();
+        for block in leaving.intersection(&dirty) {
+            let below = (0..*block).rev().take_while(|other| dirty.contains(other));
+            let above = (block + 1..).take_while(|other| dirty.contains(other));
+            for written in below.chain([*block]).chain(above).collect::<Vec<_>>() {
+                self.write_back(written);
+            }
+        }
+    }
+
     fn take_free(&mut self) {
         assert!(self.free > 0, "no free segment");
         self.free -= 1;
@@ -94,29 +108,32 @@ impl Naive {
 
     /// Cleans the segment that was closed first.
     fn clean(&mut self) {
-        let (victim, number) = (self.closed.pop_front().expect("a victim"), self.numbers.pop_front());
-        for (page, block) in victim.into_iter().enumerate() {
-            if self.places.get(&block) != Some(&(number.expect("a number"), page)) {
-                continue;
+        let victim = self.closed.pop_front().expect("a victim");
+        let number = self.numbers.pop_front().expect("a number");
+        let pages = victim.into_iter().enumerate();
+        let valid: Vec<_> =
+            pages.filter(|(page, block)| self.places.get(block) == Some(&(number, *page))).collect();
+        let dropped = match self.evict {
+            Evict::Cleaner(Guarantee { share, .. }) => {
+                self.places.len().saturating_sub((self.capacity as f64 * share) as usize).min(valid.len())
             }
-            match self.evict {
-                Evict::Cleaner(Guarantee { share, .. })
-                    if self.places.len() as u64 > (self.capacity as f64 * share) as u64 =>
-                {
-                    self.write_back(block);
-                    self.places.remove(&block);
-                    self.cached.remove(&block);
-                    self.dropped += 1;
-                    self.least_after_drop = self.least_after_drop.min(self.places.len());
-                }
-                _ => {
-                    if self.open_number == u64::MAX {
-                        self.take_free();
-                    }
-                    self.append(block);
-                    self.copied += 1;
-                }
+            Evict::Cache(_) => 0,
+        };
+        let (leaving, staying) = valid.split_at(dropped);
+        let leaving: BTreeSet<u64> = leaving.iter().map(|(_, block)| *block).collect();
+        self.write_back_with_neighbours(&valid.iter().map(|(_, block)| *block).collect(), &leaving);
+        for block in &leaving {
+            self.places.remove(block);
+            self.cached.remove(block);
+            self.dropped += 1;
+            self.least_after_drop = self.least_after_drop.min(self.places.len());
+        }
+        for (_, block) in staying {
+            if self.open_number == u64::MAX {
+                self.take_free();
             }
+            self.append(*block);
+            self.copied += 1;
         }
         self.erases += 1;
         self.free += 1;
