@@ -94,6 +94,7 @@ const OTHER_COMMANDS: &[&str] = &[
     "sim place t.weirtrace --policy stripe --policy adaptive",
     "sim place zipf+over=4MiB --closed 4 --duration 1s",
     "sim place zipf+over=4MiB --closed 4 --duration 1s --policy adaptive --endurance --write-budget 1GiB",
+    "sim fs postmark+scale=1/50 --nvm none,1MiB --memory 16MiB",
     "advise t.weirtrace --requests 200",
     "advise t.weirtrace --requests 200 --write-budget 1GiB --cell qlc",
     "repro",
