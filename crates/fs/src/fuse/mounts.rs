@@ -18,6 +18,8 @@ pub struct MountPoint {
     pub directory: PathBuf,
     /// Path of its region.
     pub region: PathBuf,
+    /// Whether nothing can be changed through it.
+    pub is_read_only: bool,
 }
 
 /// The reason why a file system cannot be unmounted.
@@ -56,7 +58,8 @@ fn parse_line(line: &[u8]) -> Option<MountPoint> {
     let (kind, source) = (fields.get(separator + 1)?, unescape(fields.get(separator + 2)?));
     let region = source.strip_prefix(SOURCE.as_bytes()).filter(|_| kind.starts_with(b"fuse"))?.to_vec();
     let path = |bytes| PathBuf::from(OsString::from_vec(bytes));
-    Some(MountPoint { directory: path(unescape(fields.get(4)?)), region: path(region) })
+    let is_read_only = fields.get(5)?.split(|byte| *byte == b',').any(|option| option == b"ro");
+    Some(MountPoint { directory: path(unescape(fields.get(4)?)), region: path(region), is_read_only })
 }
 
 /// Replaces `\ooo`, by which the kernel writes white space and backslashes.
@@ -130,8 +133,10 @@ mod tests {
         let found = parse_line(line).expect("a mount of weir");
         assert_eq!(found.directory, Path::new("/mnt/a b"));
         assert_eq!(found.region, Path::new(r"/srv/re\gion"));
-        let by_helper = br"61 29 0:53 / /mnt rw - fuse.weir weir:/r rw";
-        assert_eq!(parse_line(by_helper).map(|found| found.region), Some("/r".into()));
+        assert!(!found.is_read_only);
+        let by_helper = br"61 29 0:53 / /mnt ro,nosuid - fuse.weir weir:/r rw";
+        let found = parse_line(by_helper).expect("a mount of weir");
+        assert!(found.region == Path::new("/r") && found.is_read_only);
         for other in
             [&b"61 29 0:53 / /mnt rw - ext4 weir:/r rw"[..], b"61 29 0:53 / /mnt rw - fuse sshfs rw", b""]
         {

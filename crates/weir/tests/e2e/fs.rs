@@ -172,7 +172,12 @@ fn what_is_no_intact_region_is_refused_with_a_way_out() {
     region.refused(&["fs", "status", "text"], USAGE, &["no weir file system is there", "weir fs create"]);
     region.refused(&["fs", "status", "files"], USAGE, &["no file system of weir is mounted at files"]);
     region.refused(&["fs", "explain", "text"], USAGE, &["in no mounted file system of weir"]);
-    region.refused(&["fs", "unmount", "files"], USAGE, &["no file system of weir is mounted at files"]);
+    region.refused(
+        &["fs", "unmount", "files"],
+        USAGE,
+        &["no file system of weir is mounted at files", "help: "],
+    );
+    region.refused(&["fs", "unmount", "nodir"], USAGE, &["there is no directory nodir", "findmnt"]);
 
     change_superblocks(&region, 8, &2_u32.to_le_bytes());
     region.refused(&["fs", "status", "region"], REFUSED, &["format version 2", "it knows 1", "newer"]);
@@ -250,6 +255,34 @@ fn lost_output_fails_these_commands() {
         assert_eq!(status.expect("weir starts").code(), Some(code), "{command}");
     }
     region.pool.refused(&["fs", "check"], CHECK_USAGE);
+}
+
+#[test]
+fn an_unmount_says_what_the_next_mount_finds() {
+    if !can_mount() {
+        return;
+    }
+    let region = Region::new("32MiB");
+    let unmounted = |is_killed: bool, options: &[&str]| {
+        region.pool.run([&["fs", "mount", "region", "files"][..], options].concat());
+        if is_killed {
+            let pid = region.pool.json(&["fs", "status", "files"])["mount"]["pid"].to_string();
+            Command::new("kill").args(["-KILL", &pid]).status().expect("kill runs");
+            let until = Instant::now() + Duration::from_secs(10);
+            while Path::new("/proc").join(&pid).join("root").exists() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        region.pool.run(["fs", "unmount", "files"])
+    };
+    let said = unmounted(true, &[]);
+    assert!(said.contains("had ended before: the next mount finds the last commit"), "{said}");
+    assert!(!said.contains("everything is durable"), "{said}");
+    assert!(unmounted(false, &[]).contains("; everything is durable"));
+    for is_killed in [false, true] {
+        let said = unmounted(is_killed, &["--read-only"]);
+        assert!(!said.contains(';'), "nothing could be lost: {said}");
+    }
 }
 
 #[test]
@@ -342,7 +375,9 @@ fn a_read_only_mount_changes_nothing() {
     let refused = fs::write(region.path("new"), "").expect_err("it is read-only");
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     assert!(region.pool.run(["fs", "status", "files"]).contains("read-only"));
-    region.unmount();
+    let said = region.pool.run(["fs", "unmount", "files"]);
+    assert!(said.contains("unmounted") && !said.contains(';'), "{said}");
+    region.check();
     assert!(before == fs::read(region.pool.path("region")).expect("the region"));
 }
 
@@ -408,7 +443,12 @@ fn a_killed_server_loses_nothing_that_was_synced() {
     // The killed server left an orphan at most; the region is clean as it is.
     let report = region.pool.json(&["fs", "check", "region"]);
     assert_eq!(report["clean"], true, "{report}");
-    region.pool.run(["fs", "unmount", "files"]);
+    let document = region.pool.json(&["fs", "unmount", "files"]);
+    assert_eq!(
+        (&document["ended"], &document["content"]),
+        (&true.into(), &"last_commit".into()),
+        "{document}"
+    );
     region.mount();
     let bytes = fs::read(region.path("kept")).unwrap_or_default();
     let found = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));

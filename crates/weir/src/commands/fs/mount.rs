@@ -27,7 +27,7 @@ use weir_model::{ErrorKind, Nanos};
 
 const DEVICE: &str = "/dev/fuse";
 
-const NOTES: &str = "SIGTERM and SIGINT to its server unmount it, even while programs use it;
+const NOTES: &str = "SIGTERM, SIGINT and SIGHUP to its server unmount it, even while programs use it;
 everything written is durable then. A mount that root makes is for all users,
 any other for its user alone, unless --allow-other is given.
 

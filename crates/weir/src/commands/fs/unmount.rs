@@ -1,12 +1,13 @@
 //! `weir fs unmount` unmounts a file system and waits until its server has ended.
 
-use super::status::ask;
+use super::failures::is_dead;
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::io;
 use std::path::{Path, PathBuf};
 use weir_fs::fuse::{MountPoint, UnmountError, mounts, unmount as unmount_directory};
 use weir_fs::report::{self, Status};
@@ -22,19 +23,41 @@ pub struct UnmountDocument {
     directory: String,
     /// Path of the region.
     region: String,
-    /// The server has ended: everything is durable, and the region can be used again. `false` only with
-    /// `--lazy`, while programs use it.
+    /// The server has ended, and the region can be used again. `false` with `--lazy` while programs use the
+    /// file system, and if the server does not answer this user.
     ended: bool,
+    /// What the next mount finds.
+    content: Content,
+}
+
+/// What the next mount of a file system finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Content {
+    /// Every change: the server made all of them durable and ended.
+    AllChanges,
+    /// The last commit: the server had ended before, because it was killed or crashed, and later changes are
+    /// lost.
+    LastCommit,
+    /// What this mount found: it was read-only.
+    Unchanged,
+    /// Not decided yet: the server has not ended. It makes every change durable when it does.
+    Pending,
 }
 
 impl UnmountDocument {
     /// Returns the result for people.
     pub(super) fn human(&self) -> String {
-        let state = match self.ended {
-            true => "everything is durable",
-            false => "its server ends when no program uses it any more",
+        let state = match self.content {
+            Content::AllChanges => "; everything is durable",
+            Content::LastCommit => {
+                "; its server had ended before: the next mount finds the last commit, and changes since then \
+                 are lost"
+            }
+            Content::Unchanged if self.ended => "",
+            Content::Unchanged | Content::Pending => "; its server ends when no program uses it any more",
         };
-        format!("unmounted {} from {}; {state}", self.region, self.directory)
+        format!("unmounted {} from {}{state}", self.region, self.directory)
     }
 }
 
@@ -46,12 +69,12 @@ pub(super) fn unmount(directory: &Path, lazy: bool) -> Result<UnmountDocument, F
     let mount = find(directory)?;
     let server = server(&mount);
     unmount_directory(&mount.directory, lazy).map_err(|error| failure(&error))?;
-    let ended = match server {
-        Some(server) => wait(&server, if lazy { 1 } else { SERVER_TIMEOUT_SECONDS }),
-        // It had ended before.
-        None => true,
+    let ended = match &server {
+        Server::Runs(process) => wait(process, if lazy { 1 } else { SERVER_TIMEOUT_SECONDS }),
+        Server::HadEnded => true,
+        Server::Unknown => false,
     };
-    if !ended && !lazy {
+    if !ended && !lazy && matches!(server, Server::Runs(_)) {
         return Err(Failure::environment(
             format!(
                 "the server of {} has not ended {SERVER_TIMEOUT_SECONDS} s after {} was unmounted",
@@ -62,22 +85,42 @@ pub(super) fn unmount(directory: &Path, lazy: bool) -> Result<UnmountDocument, F
         ));
     }
     let (directory, region) = (mount.directory.display().to_string(), mount.region.display().to_string());
-    Ok(UnmountDocument { directory, region, ended })
+    let content = match server {
+        _ if mount.is_read_only => Content::Unchanged,
+        Server::HadEnded => Content::LastCommit,
+        Server::Runs(_) if ended => Content::AllChanges,
+        Server::Runs(_) | Server::Unknown => Content::Pending,
+    };
+    Ok(UnmountDocument { directory, region, ended, content })
 }
 
 /// Returns the mount at a directory. The directory itself is not followed: its server may have ended.
 fn find(directory: &Path) -> Result<MountPoint, Failure> {
     let table = Path::new("/proc/self/mountinfo");
     let mounts = mounts().map_err(|error| Failure::os("read", table, &error))?;
-    let wanted = canonical(directory).map_err(|error| Failure::os("find", directory, &error))?;
+    let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let wanted = match canonical(directory) {
+        Ok(_) if directory.symlink_metadata().is_err_and(|error| is_absent(&error)) => {
+            Err(no_directory(directory))
+        }
+        Err(error) if is_absent(&error) => Err(no_directory(directory)),
+        found => found.map_err(|error| Failure::os("find", directory, &error)),
+    }?;
     mounts.iter().rfind(|mount| mount.directory == wanted).cloned().ok_or_else(|| {
         let all: Vec<_> = mounts.iter().map(|mount| mount.directory.display().to_string()).collect();
         let help = match all.as_slice() {
-            [] => "no file system of weir is mounted".to_owned(),
-            all => format!("mounted are {}", all.join(", ")),
+            [] => "check the path; findmnt lists everything that is mounted".to_owned(),
+            all => format!("name one of the mounted ones: {}", all.join(", ")),
         };
         Failure::usage(format!("no file system of weir is mounted at {}", directory.display()), help)
     })
+}
+
+fn no_directory(directory: &Path) -> Failure {
+    Failure::usage(
+        format!("there is no directory {}", directory.display()),
+        "check the path; findmnt lists everything that is mounted",
+    )
 }
 
 fn canonical(directory: &Path) -> std::io::Result<PathBuf> {
@@ -91,11 +134,35 @@ fn canonical(directory: &Path) -> std::io::Result<PathBuf> {
     })
 }
 
-/// Returns the process that serves a mount; `None` if it has ended.
-fn server(mount: &MountPoint) -> Option<OwnedFd> {
-    let status: Status = ask(&mount.directory, report::STATUS).ok()??;
-    let pid = Pid::from_raw(status.mount?.pid.try_into().ok()?)?;
-    pidfd_open(pid, PidfdFlags::empty()).ok()
+/// The process that serves a mount.
+#[derive(Debug)]
+enum Server {
+    /// It runs.
+    Runs(OwnedFd),
+    /// It ended without unmounting.
+    HadEnded,
+    /// It does not answer this user.
+    Unknown,
+}
+
+/// Finds the process that serves a mount.
+fn server(mount: &MountPoint) -> Server {
+    let mut value = vec![0; report::BYTES_MAX];
+    let len = match rustix::fs::getxattr(&mount.directory, report::STATUS, &mut value[..]) {
+        Ok(len) => len,
+        Err(error) if is_dead(&io::Error::from(error)) => return Server::HadEnded,
+        Err(_) => return Server::Unknown,
+    };
+    let pid = || {
+        let status: Status = serde_json::from_slice(&value[..len]).ok()?;
+        Pid::from_raw(status.mount?.pid.try_into().ok()?)
+    };
+    match pid().map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+        Some(Ok(process)) => Server::Runs(process),
+        // It was killed after it had answered.
+        Some(Err(rustix::io::Errno::SRCH)) => Server::HadEnded,
+        Some(Err(_)) | None => Server::Unknown,
+    }
 }
 
 /// Waits for the end of a process; returns whether it came in time.
