@@ -268,7 +268,7 @@ impl DataPath {
         };
         if !self.base.core.is_usable(source.device)
             || !self.base.core.map.may_add_place(key, to)
-            || !has_space_for_move(&self.base.core, key, to)
+            || (record.place(to).is_none() && !has_space_for_move(&self.base.core, key, to))
         {
             return self.end_move(id);
         }

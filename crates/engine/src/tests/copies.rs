@@ -365,6 +365,30 @@ fn degraded_writes_are_reported_and_resynced() {
     assert_eq!(h.read(0, 12288).1, [[1; 4096], [2; 4096], [1; 4096]].concat());
 }
 
+/// A second copy that is there takes no more space of the metadata area: it is completed even in a full one.
+#[test]
+fn copies_are_resynced_in_a_full_metadata_area() {
+    let mut h = Harness::of(
+        Shape { devices: 3, members: 2, copies: 2, volume: 1 << 44, ..Shape::default() },
+        "sequential",
+    );
+    h.write(0, &[1; EXTENT]);
+    // One extent in each page of the map.
+    let apart = 700 * EXTENT as u64;
+    let refused = (1..).find(|n| h.request(Op::Write, n * apart, &[1; 4096], false).is_err());
+    assert!(refused > Some(8) && h.free() > 0, "{refused:?}");
+    h.flush().expect("a flush");
+    h.lose(DeviceId(0));
+    h.write(4096, &[2; 4096]);
+    h.flush().expect("a flush");
+    assert_eq!(h.copies(), [(DeviceId(0), 31), (DeviceId(1), 32)]);
+    h.reopen();
+    assert!(!h.engine.map().has_metadata_space());
+    h.wait(Nanos::secs(10));
+    assert_eq!(h.copies(), [(DeviceId(0), 32), (DeviceId(1), 32)]);
+    assert_eq!(h.degraded(), EXTENT as u64, "the last extent could not get a second place");
+}
+
 #[test]
 fn flush_failure_of_one_copy_fails_no_request() {
     let mut h = of(2);
