@@ -359,7 +359,9 @@ fn fields_of_inodes() {
         });
         assert_eq!(find(&fs, path).1.mode, mode);
     }
-    repairs("", false, &[], |fs| change(fs, "other", |inode| inode.pages = 999));
+    for pages in [999, u64::MAX] {
+        repairs("", false, &[], |fs| change(fs, "other", |inode| inode.pages = pages));
+    }
 }
 
 #[test]

@@ -285,8 +285,9 @@ fn longer_runs<M: Memory>(
             && told > u64::from(pages)
             && told <= geometry.run_bytes_max() / PAGE_BYTES
             && geometry.is_run(first, told as u32);
-        let mut rest = (first.0 + u64::from(pages)..first.0 + told).map(Page);
-        if is_possible && rest.all(|page| is_allocated(fs, page) && !claims.is_claimed(page)) {
+        // What is told may be anything: it is used only once it is possible.
+        let is_free = |page| is_allocated(fs, page) && !claims.is_claimed(page);
+        if is_possible && (u64::from(pages)..told).all(|at| is_free(Page(first.0 + at))) {
             claims.add(Page(first.0 + u64::from(pages)), told as u32 - pages);
             found.inode.form = Form::Run { first, pages: told as u32 };
             outcome.repaired(format!("{}: {told} pages instead of {pages}", file(*ino)));
