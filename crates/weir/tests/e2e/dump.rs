@@ -3,6 +3,8 @@
 use crate::harness::{Pool, Server};
 use crate::nbd::Client;
 use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const REFUSED: i32 = 3;
 const DAMAGED: i32 = 4;
@@ -69,6 +71,32 @@ fn restoring_a_pool_that_has_not_changed_changes_nothing() {
     pool.run(["pool", "restore", "saved"]);
     pool.run(["pool", "check"]);
     assert_contents(&pool);
+}
+
+/// A dump that is killed leaves no file of the name, or a complete one.
+#[test]
+fn a_killed_dump_is_not_taken_for_a_dump() {
+    let pool = saved_pool();
+    let whole = std::fs::read(pool.path("saved")).expect("the dump");
+    for millis in (0..120).step_by(8) {
+        let name = format!("after-{millis}");
+        let mut dumping = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .current_dir(pool.path("."))
+            .args(["pool", "dump", &name])
+            .env_remove("WEIR_POOL")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("weir starts");
+        std::thread::sleep(Duration::from_millis(millis));
+        dumping.kill().expect("it is killed, or has ended");
+        dumping.wait().expect("it has ended");
+        if let Ok(dump) = std::fs::read(pool.path(&name)) {
+            assert!(dump == whole, "killed after {millis} ms: {} of {} bytes", dump.len(), whole.len());
+        }
+    }
+    pool.refused(&["pool", "dump", "saved"], REFUSED);
+    assert!(std::fs::read(pool.path("saved")).expect("the dump") == whole);
 }
 
 #[test]

@@ -11,8 +11,11 @@ use crate::failure::Failure;
 use crate::files;
 use crate::progress;
 use dump_format::{DumpIdentity, PAYLOAD_MAX, Position, Writer};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -109,16 +112,21 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<DumpOutcome, Failure> {
     };
     let sizes = check::sizes(&described, &devices).into_iter().map(Option::unwrap_or_default).collect();
     let saved = DumpIdentity { pool: first.pool, position: position(&report), sizes };
-    let file =
-        File::options().write(true).create_new(true).mode(0o600).open(to).map_err(|error| {
-            match error.kind() {
-                io::ErrorKind::AlreadyExists => Failure::refused(
-                    format!("{} exists", to.display()),
-                    "name a file that does not; dumps are never overwritten",
-                ),
-                _ => Failure::os("write", to, &error),
-            }
-        })?;
+    let exists = || {
+        Failure::refused(
+            format!("{} exists", to.display()),
+            "name a file that does not; dumps are never overwritten",
+        )
+    };
+    if to.symlink_metadata().is_ok() {
+        return Err(exists());
+    }
+    // The file gets its name once it is complete, so that nobody takes a part for a dump.
+    let mut part = OsString::from(to);
+    part.push(format!(".{}.part", std::process::id()));
+    let part = Path::new(&part);
+    let file = File::options().write(true).create_new(true).mode(0o600).open(part);
+    let file = file.map_err(|error| Failure::os("write", part, &error))?;
     let regions = report.superblocks.iter().flatten().flat_map(regions);
     let written = progress::during("saving the metadata", || {
         save(&mut devices, &saved, regions, BufWriter::new(file)).and_then(|(pages, file)| {
@@ -128,11 +136,27 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<DumpOutcome, Failure> {
         })
     });
     let pages = written.map_err(|stopped| {
-        let _ = std::fs::remove_file(to);
+        let _ = std::fs::remove_file(part);
         stopped.explain(&described, to)
+    })?;
+    rename_new(part, to).map_err(|error| {
+        let _ = std::fs::remove_file(part);
+        if error.kind() == io::ErrorKind::AlreadyExists { exists() } else { Failure::os("write", to, &error) }
     })?;
     let clean = report.is_clean();
     Ok(DumpOutcome { action: "saved to", file: to.to_owned(), pool: described.file.name, pages, clean })
+}
+
+/// Gives a file a name that no file has, durably.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let renamed = renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
+    match renamed {
+        // The file system cannot exclude that another program takes the name meanwhile.
+        Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => std::fs::rename(from, to)?,
+        renamed => renamed?,
+    }
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 /// The error that ended a dump or a restore.
