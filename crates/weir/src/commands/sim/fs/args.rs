@@ -4,7 +4,7 @@ use crate::args::{duration, size};
 use crate::pool_file;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use weir_model::{Bytes, Nanos};
+use weir_model::{BLOCK, Bytes, Nanos, SECTOR};
 use weir_policy::distribution::DISTRIBUTION;
 use weir_policy::eviction::{ITEM_EVICTION, OMEGA};
 use weir_policy::promotion::PROMOTION;
@@ -18,7 +18,7 @@ const POLICIES: &str = "Policy options";
 
 const EXAMPLES: &str = "Examples:
   weir sim fs postmark --nvm 128MiB --eviction trident,lru,fifo
-  weir sim fs \"fileserver files=2000\" --distribution trident,by_size,round_robin
+  weir sim fs \"fileserver scale=1/8\" --nvm 48MiB --memory 208MiB
   weir sim fs untar --nvm none --tier hdd-7200=1TB";
 
 /// `weir sim fs ...`
@@ -111,7 +111,13 @@ fn tier(text: &str) -> Result<TierDrive, String> {
         let known: Vec<_> = weir_timing::drives::all().map(|(name, _)| name).collect();
         return Err(format!("there is no model of {drive:?}; there are {}", known.join(", ")));
     }
-    Ok(TierDrive { drive: drive.to_owned(), size: size(of)? })
+    let given = any_size(of)?;
+    // Drives have whole sectors; sizes of the market, such as 1.3GB, need not.
+    let size = Bytes(given.0 - given.0 % SECTOR);
+    if size < Bytes(BLOCK) {
+        return Err(format!("{given} is too small: write {} or more", Bytes(BLOCK)));
+    }
+    Ok(TierDrive { drive: drive.to_owned(), size })
 }
 
 /// Parses a size that need not be whole sectors.

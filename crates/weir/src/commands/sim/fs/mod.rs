@@ -17,6 +17,7 @@ use report::{Combination, FsComparison};
 use weir_model::{Bytes, ErrorKind};
 use weir_policy::Watermarks;
 use weir_policy::distribution::{DistributionPolicy, DistributionSettings};
+use weir_policy::eviction::OMEGA;
 use weir_policy::eviction::items::{ItemEvictionPolicy, ItemSettings};
 use weir_policy::promotion::PromotionPolicy;
 use weir_sim::fs::{BottomFs, FastTier, FsPlan, Machine, RateSource, TierPlan, load, simulate};
@@ -32,6 +33,10 @@ pub(super) fn run(args: &FsArgs) -> Result<FsComparison, Failure> {
     let usage = |error: String| Failure::from_message(ErrorKind::Usage, &error);
     load::parse(&args.load, args.seed).map_err(|error| usage(error.to_string()))?;
     let tiers = tiers(args)?;
+    if args.omega != [OMEGA] && args.eviction.iter().all(|name| name != "trident") {
+        let help = "leave --omega out, or add trident to --eviction";
+        return Err(Failure::usage("--omega is a setting of --eviction trident alone", help));
+    }
     if Watermarks::new(args.high, args.low).is_none() {
         let message = format!("--low {:.0}% is above --high {:.0}%", args.low * 100.0, args.high * 100.0);
         return Err(Failure::usage(message, "lower it: eviction stops at --low"));

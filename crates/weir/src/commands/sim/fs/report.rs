@@ -106,7 +106,7 @@ impl FsComparison {
             "{}\nwork in {unit}; page cache of {}, watermarks {high:.0} % and {low:.0} %, seed {}\n\n",
             self.load, self.memory, self.seed
         );
-        let heading = [
+        let heading: [&str; 15] = [
             "#",
             "NVM",
             "EVICTION",
@@ -128,7 +128,10 @@ impl FsComparison {
             .iter()
             .enumerate()
             .map(|(nth, (combination, outcome))| combination_row(nth + 1, combination, outcome));
-        text += &Table::new(heading, rows).text(width);
+        let rows: Vec<_> = rows.collect();
+        let order = order(&rows);
+        let rows = rows.iter().map(|row| order.map(|column| row[column].as_str()));
+        text += &Table::new(order.map(|column| heading[column]), rows).text(width);
         text += "\n";
         let heading =
             ["#", "TIER", "FILES ON", "BUSY", "EVICTED", "SHARE", "READ", "WRITTEN", "BYTES/BUSY S"];
@@ -147,6 +150,26 @@ fn percent(share: Option<f64>) -> String {
 
 fn bytes(count: f64) -> String {
     Bytes(count as u64).to_string()
+}
+
+/// Columns of the settings in a [`combination_row`].
+const SETTINGS: [usize; 5] = [1, 2, 3, 9, 14];
+
+/// Returns the order of the columns of combinations: after the number the settings that vary, so that narrow
+/// terminals show them, and settings that are all the same at the end. If none varies, all stay in place.
+fn order(rows: &[[String; 15]]) -> [usize; 15] {
+    let varies = |column: usize| rows.iter().any(|row| row[column] != rows[0][column]);
+    let is_setting = |column: &usize| SETTINGS.contains(column);
+    let mut order = std::array::from_fn(|column| column);
+    if SETTINGS.into_iter().any(varies) {
+        order.sort_by_key(|column| match column {
+            0 => 0,
+            column if is_setting(column) && varies(*column) => 1,
+            column if !is_setting(column) => 2,
+            _ => 3,
+        });
+    }
+    order
 }
 
 fn combination_row(number: usize, combination: &Combination, outcome: &FsOutcome) -> [String; 15] {

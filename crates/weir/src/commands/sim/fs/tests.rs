@@ -34,6 +34,19 @@ fn reports_fit_the_terminal() {
     }
 }
 
+/// A narrow terminal shows what varies.
+#[test]
+fn settings_that_vary_come_first() {
+    let heading = |more: &[&str]| {
+        let text = run(&parse(more)).expect("outcomes").human(Width::columns(80));
+        let line = text.lines().find(|line| line.starts_with('#')).expect("a heading");
+        line.split("  ").map(str::trim).filter(|name| !name.is_empty()).take(4).collect::<Vec<_>>().join(",")
+    };
+    assert_eq!(heading(&["--nvm", "1MiB"]), "#,NVM,EVICTION,DISTRIBUTION");
+    assert_eq!(heading(&["--nvm", "1MiB", "--promotion", "hot,never"]), "#,PROMOTION,WORK/S,BYTES/S");
+    assert_eq!(heading(&["--nvm", "1MiB,2MiB", "--omega", "1,1000"]), "#,NVM,OMEGA,WORK/S");
+}
+
 /// Each combination is simulated once: without NVM, eviction and promotion have no choice.
 #[test]
 fn every_combination_is_simulated_once() {
@@ -83,8 +96,13 @@ fn impossible_arguments_are_refused_with_a_way_out() {
     assert!(said(&["--high", "50%"]).contains("--low 85% is above --high 50%; lower it"));
     assert!(said(&["--rates", "10MB"]).contains("1 rates for 2 tiers; give one for each"));
     assert!(said(&["--nvm", "8KiB"]).contains("too small; give it 64 KiB or more"));
+    let omega = said(&["--omega", "1", "--eviction", "lru,fifo"]);
+    assert!(omega.contains("--omega is a setting of --eviction trident alone; leave --omega out"), "{omega}");
     let refused = |words: &[&str]| Words::try_parse_from(words).err().expect("refused").to_string();
     assert!(refused(&["fs", "untar", "--tier", "floppy=1GB"]).contains("no model of \"floppy\"; there are"));
     assert!(refused(&["fs", "untar", "--tier", "nvm"]).contains("such as ssd-sata=500GB"));
     assert!(refused(&["fs", "untar", "--nvm", "much"]).contains("or none"));
+    assert!(refused(&["fs", "untar", "--nvm", "1KiB"]).contains("1 KiB is too small: write 4 KiB or more"));
+    assert!(refused(&["fs", "untar", "--tier", "nvm=1KiB"]).contains("1 KiB is too small"));
+    assert!(Words::try_parse_from(["fs", "untar", "--tier", "nvm=1.3MiB"]).is_ok(), "rounded down");
 }
